@@ -48,12 +48,12 @@ async def costs_of(
 ) -> AsyncIterator[CostSource]:
     """Provide the costs between a topology's hosts: from telemetry, else nominal figures, marked as such.
 
-    Logs once that telemetry is ignored, and why.
+    Logs once that telemetry is not used, and why.
     """
     if topology is None:
         if network is not None:
-            raise SchedulerError("network: without a topology nothing can be made of the network's state")
-        yield CostSource(_nothing)
+            raise SchedulerError("network: the network's state needs a topology")
+        yield CostSource(_no_costs)
         return
     model = CostModel(load_topology(topology))
     nominal = CostMap.of(model, NetworkSnapshot(0, {}, {}, {}))
@@ -61,21 +61,21 @@ async def costs_of(
         yield CostSource(lambda: nominal)
         return
     async with follow(model, network) as follower:
-        said: list[str] = []
+        reported: list[str] = []
 
         def current() -> CostMap:
             try:
-                found = follower.current().costs
+                costs = follower.current().costs
             except CostMapError as error:
-                if not said:
-                    logger.warning("decisions are by nominal figures: %s", error)
-                    said.append(str(error))
+                if not reported:
+                    logger.warning("deciding by nominal figures: %s", error)
+                    reported.append(str(error))
                 return nominal
-            said.clear()
-            return found
+            reported.clear()
+            return costs
 
         yield CostSource(current, follower)
 
 
-def _nothing() -> CostMap | None:
+def _no_costs() -> CostMap | None:
     return None

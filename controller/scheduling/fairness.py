@@ -1,7 +1,7 @@
 """Fair shares: each project, and each user without one, gets a weighted share of the resources; pure.
 
-An account's share is that of the resource of which it holds most (dominant resource fairness: Ghodsi et al., NSDI
-2011), over its weight. Of accounts that wait at the same priority, the one with the smallest share is next, so unused
+An account's share is its share of the resource that it holds most of (dominant resource fairness: Ghodsi et al., NSDI
+2011), over its weight. Among accounts waiting at the same priority, the one with the smallest share is next, so unused
 shares go to the others, and each gets its part as room is released. Nothing is taken away from an account.
 """
 
@@ -26,7 +26,7 @@ class Weights:
 
     def take_all(self, projects: Iterable[Project]) -> None:
         """Replace all known projects."""
-        self._of = {one.metadata.account: one.spec.weight for one in projects}
+        self._of = {project.metadata.account: project.spec.weight for project in projects}
 
     def take(self, project: Project) -> None:
         """Add or update a project."""
@@ -45,8 +45,8 @@ class PodShares:
     """Resources held by the pods of each account over all nodes, updated pod by pod and node by node.
 
     A pod holds resources if it is bound and a node shows its share. Pods and nodes arrive by separate watches, and a
-    release is complete for turns as soon as either shows it: otherwise room that a node shows as free would go to the
-    next account while the share of the one that released it still looks as large as before.
+    release counts as soon as either shows it: otherwise room that a node shows as free would go to the next account
+    while the account that released it still seems to hold it.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -59,19 +59,19 @@ class PodShares:
 
     def replace_pod(self, before: Pod | None, now: Pod | None) -> None:
         """Replace a pod's previous state with its current one."""
-        was = None if before is None or before.status.node is None else before
-        holds = None if now is None or now.status.node is None else now
-        if was is not None and holds is not None and _is_same(was, holds):
-            self._bound[holds.metadata.name] = holds
+        previous = None if before is None or before.status.node is None else before
+        current = None if now is None or now.status.node is None else now
+        if previous is not None and current is not None and _is_same(previous, current):
+            self._bound[current.metadata.name] = current
             return  # usually just a report
-        if was is not None:
-            self._bound.pop(was.metadata.name, None)
-            if self._shown[was.metadata.name]:
-                self._add(was, -1)
-        if holds is not None:
-            self._bound[holds.metadata.name] = holds
-            if self._shown[holds.metadata.name]:
-                self._add(holds, 1)
+        if previous is not None:
+            self._bound.pop(previous.metadata.name, None)
+            if self._shown[previous.metadata.name]:
+                self._add(previous, -1)
+        if current is not None:
+            self._bound[current.metadata.name] = current
+            if self._shown[current.metadata.name]:
+                self._add(current, 1)
 
     def _add(self, pod: Pod, sign: int) -> None:
         account = pod.metadata.account
@@ -88,12 +88,12 @@ class PodShares:
                 self._total.subtract(_hardware_of(before))
             if now is not None:
                 self._total.update(_hardware_of(now))
-        were, are = () if before is None else before.shares, () if now is None else now.shares
-        if were != are:
-            self._replace_shares({share.pod for share in were}, {share.pod for share in are})
+        old_shares, new_shares = () if before is None else before.shares, () if now is None else now.shares
+        if old_shares != new_shares:
+            self._replace_shares({share.pod for share in old_shares}, {share.pod for share in new_shares})
 
-    def _replace_shares(self, were: set[str], are: set[str]) -> None:
-        for names, sign in ((are - were, 1), (were - are, -1)):
+    def _replace_shares(self, old: set[str], new: set[str]) -> None:
+        for names, sign in ((new - old, 1), (old - new, -1)):
             for name in names:
                 self._shown[name] += sign
                 if self._shown[name] == 0:
@@ -112,48 +112,48 @@ class PodShares:
 
 
 def in_turn(
-    subjects: Iterable[T], account_of_one: Callable[[T], str], size_of: Callable[[T], float], held: Mapping[str, float]
+    subjects: Iterable[T], account_of: Callable[[T], str], size_of: Callable[[T], float], held: Mapping[str, float]
 ) -> list[T]:
-    """Return subjects in the order in which accounts take turns, keeping each account's given order.
+    """Return subjects in the order in which accounts take turns, keeping each account's own order.
 
     `held` is what accounts hold over their weights, and `size_of` what a subject adds to that.
     """
     waiting: dict[str, list[T]] = {}
-    for one in subjects:
-        waiting.setdefault(account_of_one(one), []).append(one)
+    for subject in subjects:
+        waiting.setdefault(account_of(subject), []).append(subject)
     # On a tie the account that came first goes first.
-    turns = [(held.get(account, 0.0), place, account, 0) for place, account in enumerate(waiting)]
+    turns = [(held.get(account, 0.0), position, account, 0) for position, account in enumerate(waiting)]
     heapify(turns)
-    found = list[T]()
+    ordered = list[T]()
     while turns:
-        share, place, account, number = heappop(turns)
-        one = waiting[account][number]
-        found.append(one)
+        share, position, account, number = heappop(turns)
+        subject = waiting[account][number]
+        ordered.append(subject)
         if number + 1 < len(waiting[account]):
-            heappush(turns, (share + size_of(one), place, account, number + 1))
-    return found
+            heappush(turns, (share + size_of(subject), position, account, number + 1))
+    return ordered
 
 
-def _is_same(one: Pod, other: Pod) -> bool:
-    """Return whether two pods hold the same for the same account."""
-    mine, theirs = one.metadata, other.metadata
+def _is_same(pod: Pod, other: Pod) -> bool:
+    """Return whether two pods hold the same resources for the same account."""
+    mine, theirs = pod.metadata, other.metadata
     is_one_account = mine.owner == theirs.owner and mine.project == theirs.project
-    return is_one_account and one.spec.request == other.spec.request
+    return is_one_account and pod.spec.request == other.spec.request
 
 
 def _request_of(pod: Pod) -> dict[str, int]:
     request = pod.spec.request
-    found = {"cpu": request.cpu_milli, "memory": request.memory_bytes}
+    amounts = {"cpu": request.cpu_milli, "memory": request.memory_bytes}
     for need in request.devices:
-        found[need.kind.value] = found.get(need.kind.value, 0) + need.count * need.thousandths
-    return found
+        amounts[need.kind.value] = amounts.get(need.kind.value, 0) + need.count * need.thousandths
+    return amounts
 
 
 def _hardware_of(node: Node) -> dict[str, int]:
     hardware = node.hardware
     if hardware is None:
         return {}
-    found = {"cpu": hardware.cpu_milli, "memory": sum(medium.capacity_bytes for medium in hardware.memory)}
+    amounts = {"cpu": hardware.cpu_milli, "memory": sum(medium.capacity_bytes for medium in hardware.memory)}
     for device in hardware.devices:
-        found[device.kind.value] = found.get(device.kind.value, 0) + 1000
-    return found
+        amounts[device.kind.value] = amounts.get(device.kind.value, 0) + 1000
+    return amounts

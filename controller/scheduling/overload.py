@@ -11,10 +11,10 @@ from dataplane.clock import NS_PER_S
 from dataplane.load.monitor import Cause, LoadMonitor
 from dataplane.load.values import QueueLoad
 
-_SHARE_OUT: Final = "give pods of some profiles to a second scheduler, or this one a faster core: it decides on one"
+_SHARE_OUT: Final = "move some profiles to a second scheduler, or give this one a faster core: it decides on one"
 _LONG_ROUND_NS: Final = 1_000_000_000
 _LATE_NS: Final = 1_000_000_000
-"""A pod that could be decided should wait no longer than this for its turn."""
+"""Maximum time that a pod ready to be decided should wait for its turn."""
 
 
 def monitor_of(scheduler: Scheduler, tasks: TaskScheduler | None, log: logging.Logger) -> LoadMonitor:
@@ -26,10 +26,10 @@ def monitor_of(scheduler: Scheduler, tasks: TaskScheduler | None, log: logging.L
         count, oldest_ns = scheduler.undecided()
         return QueueLoad("pods to decide about", count, None, oldest_ns)
 
-    def long_round() -> Cause | None:
+    def slow_round() -> Cause | None:
         if tasks is None or tasks.last_round_ns < _LONG_ROUND_NS:
             return None
-        text = f"a look at all tasks took {tasks.last_round_ns / NS_PER_S:.1f} s"
+        text = f"a round over all tasks took {tasks.last_round_ns / NS_PER_S:.1f} s"
         return Cause(
             "task round", text, "delete tasks that have ended, or run tasks.profiles in a scheduler of their own"
         )
@@ -40,7 +40,7 @@ def monitor_of(scheduler: Scheduler, tasks: TaskScheduler | None, log: logging.L
     monitor.watch_queue(undecided, _SHARE_OUT, oldest_ns=_LATE_NS)
     monitor.watch_counters(
         lambda: {"pods beyond the queue": queue.left_out},
-        {"pods beyond the queue": "raise queue.most: these pods are looked at when fewer wait"},
+        {"pods beyond the queue": "raise queue.most: these pods wait until the queue has room"},
     )
-    monitor.watch(long_round)
+    monitor.watch(slow_round)
     return monitor

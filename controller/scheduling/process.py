@@ -43,10 +43,10 @@ async def serve(
     async with AsyncExitStack() as stack:
         costs = await stack.enter_async_context(costs_of(settings.topology, settings.network, LOGGER))
 
-        def away(line: str) -> None:
-            scheduler.note_away(line)
+        def on_wait(line: str) -> None:
+            scheduler.note_unreachable(line)
 
-        client = ApiClient(find_place(settings.api), on_wait=away)
+        client = ApiClient(find_place(settings.api), on_wait=on_wait)
         await stack.enter_async_context(client)
         where = serve_metrics(metrics.registry, settings.metrics, stack, SchedulerError)
         scheduler = Scheduler(
@@ -88,9 +88,9 @@ def reload_of(scheduler: Scheduler) -> Reload[SchedulerSettings]:
 
     def take_profiles(settings: SchedulerSettings) -> str:
         scheduler.take_profiles(PodProfile.by_name(settings.profiles))
-        return f"profiles {', '.join(scheduler.profiles)} are in force"
+        return f"using profiles {', '.join(scheduler.profiles)}"
 
-    return Reload(take_profiles, "profiles stay as they were", keys=("profiles",))
+    return Reload(take_profiles, "keeping the previous profiles", keys=("profiles",))
 
 
 async def _serve(settings: SchedulerSettings, lifecycle: Lifecycle[SchedulerSettings]) -> None:

@@ -37,13 +37,13 @@ SWITCH_PROPERTY: Final = "priv:millrace-switch"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Costs in an answer, from names to names, where `there`; `tag` changes with their values."""
+    """Costs in an answer, from names to names, where `present`; `tag` changes with their values."""
 
     metric: Metric
     srcs: Sequence[str]
     dsts: Sequence[str]
     values: Numbers
-    there: Flags
+    present: Flags
     context: CostContext
 
     @property
@@ -54,7 +54,7 @@ class Table:
     def tag(self) -> str:
         """Return a digest of the values and of whether they are measured; ages are not part of it."""
         digest = hashlib.blake2b(np.ascontiguousarray(self.values).tobytes(), digest_size=16)
-        digest.update(np.packbits(self.there).tobytes())
+        digest.update(np.packbits(self.present).tobytes())
         digest.update(msgspec.json.encode((self.srcs, self.dsts, self.context.cost_source)))
         return digest.hexdigest()
 
@@ -63,16 +63,16 @@ class Table:
 
         Works row by row, so that other threads keep running while a large map is written.
         """
-        whole: list[bool] = np.all(self.there, axis=1).tolist()
+        whole: list[bool] = np.all(self.present, axis=1).tolist()
         names = self.dsts
-        found: dict[str, msgspec.Raw] = {}
-        for place, (src, row) in enumerate(zip(self.srcs, self.values, strict=True)):
-            if whole[place]:
-                found[src] = _written(dict(zip(names, row.tolist(), strict=True)))
-            elif self.there[place].any():
-                there, values = np.flatnonzero(self.there[place]).tolist(), row.tolist()
-                found[src] = _written({names[one]: values[one] for one in there})
-        return found
+        costs: dict[str, msgspec.Raw] = {}
+        for index, (src, row) in enumerate(zip(self.srcs, self.values, strict=True)):
+            if whole[index]:
+                costs[src] = _written(dict(zip(names, row.tolist(), strict=True)))
+            elif self.present[index].any():
+                present, values = np.flatnonzero(self.present[index]).tolist(), row.tolist()
+                costs[src] = _written({names[column]: values[column] for column in present})
+        return costs
 
 
 def _written(row: dict[str, Any]) -> msgspec.Raw:
@@ -95,9 +95,9 @@ def endpoint_costs(table: Table, tag: str) -> bytes:
     return msgspec.json.encode({"meta": meta, "endpoint-cost-map": table.rows()})
 
 
-def network_map(found: NetworkMap, pids: Sequence[str] = (), address_types: Sequence[str] = ()) -> bytes:
+def network_map(network: NetworkMap, pids: Sequence[str] = (), address_types: Sequence[str] = ()) -> bytes:
     """Return a network map or a part of one, sections 11.2.1.6 and 11.3.1.6; unknown PIDs are ignored."""
-    groups: Mapping[str, Group] = found.groups
+    groups: Mapping[str, Group] = network.groups
     if pids:
         groups = {pid: groups[pid] for pid in pids if pid in groups}
     if address_types:
@@ -105,7 +105,7 @@ def network_map(found: NetworkMap, pids: Sequence[str] = (), address_types: Sequ
             pid: {kind: prefixes for kind, prefixes in group.items() if kind in address_types}
             for pid, group in groups.items()
         }
-    return msgspec.json.encode({"meta": Meta(vtag=found.vtag), "network-map": groups})
+    return msgspec.json.encode({"meta": Meta(vtag=network.vtag), "network-map": groups})
 
 
 def error(refusal: AltoError) -> bytes:

@@ -1,7 +1,7 @@
-"""The ALTO server over HTTP: Litestar routes over `service`; they can be mounted in another application as they are.
+"""The ALTO server over HTTP: Litestar routes over `service`; they can also be mounted in another application.
 
 Answers are computed outside the event loop, one at a time. A refusal has ALTO's type (application/alto-error+json);
-while the network's state is unknown, 503 gives the reason in a line.
+while the network's state is unknown, the answer is 503 with the reason in one line.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def router(
 ) -> Router:
     """Return the routes below a path; the mounting application controls access, by guards or beforehand."""
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="alto")
-    routes = [*_gets(service, worker), *_posts(service, worker, timeout_s)]
+    routes = [*_get_routes(service, worker), *_post_routes(service, worker, timeout_s)]
     return Router(
         path=path,
         guards=guards,
@@ -73,7 +73,7 @@ def router(
     )
 
 
-def _gets(service: AltoService, worker: Executor) -> list[HTTPRouteHandler]:
+def _get_routes(service: AltoService, worker: Executor) -> list[HTTPRouteHandler]:
     @get("/directory")
     async def directory(request: _Asked) -> Response[bytes]:
         _check_accept(request, DIRECTORY_TYPE)
@@ -92,13 +92,13 @@ def _gets(service: AltoService, worker: Executor) -> list[HTTPRouteHandler]:
     return [directory, network_map, cost_map]
 
 
-def _posts(service: AltoService, worker: Executor, timeout_s: float) -> list[HTTPRouteHandler]:
+def _post_routes(service: AltoService, worker: Executor, timeout_s: float) -> list[HTTPRouteHandler]:
     async def answer(
         request: _Asked, accepts: str, gives: str, make: Callable[[bytes], Answer | None]
     ) -> Response[bytes]:
         _check_accept(request, gives)
         if _media_type(request.headers.get("content-type", "")) != accepts:
-            raise HTTPException(status_code=415, detail=f"the body is to be {accepts}")
+            raise HTTPException(status_code=415, detail=f"the body must be {accepts}")
         async with asyncio.timeout(timeout_s):
             body = await request.body()
         return _response(request, await _run(worker, make, body))
@@ -132,15 +132,15 @@ async def _run(worker: Executor, call: Callable[..., Answer | None], *arguments:
 def _response(request: _Asked, answer: Answer | None) -> Response[bytes]:
     """Return a response: 304 if the client has the content, 404 if there is none."""
     if answer is None:
-        raise HTTPException(status_code=404, detail="there is no such resource; the directory lists those that are")
+        raise HTTPException(status_code=404, detail="no such resource; the directory lists all resources")
     headers = {"Cache-Control": "no-cache"}
     if answer.age_ns is not None:
         headers["Age"] = str(answer.age_ns // NS_PER_S)
     if answer.tag is not None:
         headers["ETag"] = etag = f'W/"{answer.tag}"'
-        known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
+        tags = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
         # If-None-Match compares weakly, so W/ does not count (RFC 9110, section 13.1.2).
-        if request.method == "GET" and (etag in known or etag.removeprefix("W/") in known or "*" in known):
+        if request.method == "GET" and (etag in tags or etag.removeprefix("W/") in tags or "*" in tags):
             return Response(b"", status_code=304, headers=headers)
     return Response(answer.body, media_type=answer.media_type, headers=headers)
 

@@ -31,10 +31,10 @@ def pid_of(name: str) -> str:
 
     PIDs are unique; one that would be too long ends in a digest of the name.
     """
-    found = _FORBIDDEN.sub(lambda sign: "".join(f"@{byte:02x}" for byte in sign.group().encode()), name)
-    if len(found) <= _LONGEST:
-        return found
-    return f"{found[: _LONGEST - 18]}@@{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
+    pid = _FORBIDDEN.sub(lambda sign: "".join(f"@{byte:02x}" for byte in sign.group().encode()), name)
+    if len(pid) <= _LONGEST:
+        return pid
+    return f"{pid[: _LONGEST - 18]}@@{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class NetworkMap:
     @cached_property
     def numbers(self) -> dict[str, int]:
         """Index of each PID."""
-        return {pid: place for place, pid in enumerate(self.groups)}
+        return {pid: index for index, pid in enumerate(self.groups)}
 
     @cached_property
     def vtag(self) -> VersionTag:
@@ -80,15 +80,17 @@ def network_maps(model: CostModel) -> dict[str, NetworkMap]:
     topology = model.topology
     nodes = [topology.host[name] for name in model.hosts]
     addresses = [_addresses(node) for node in nodes]
-    own = {pid_of(node.name): _group(found) for node, found in zip(nodes, addresses, strict=True)}
+    own = {pid_of(node.name): _group(host_addresses) for node, host_addresses in zip(nodes, addresses, strict=True)}
     places = model.host_destination.tolist()
     switches = [model.table.switches[switch] for switch in model.destinations]
     members: list[list[IPv4Address | IPv6Address]] = [[] for _ in switches]
-    for place, found in zip(places, addresses, strict=True):
-        members[place].extend(found)
-    grouped = {pid_of(name): _group(tuple(found)) for name, found in zip(switches, members, strict=True)}
-    by_host = {address: place for place, found in enumerate(addresses) for address in found}
-    by_switch = {address: places[place] for address, place in by_host.items()}
+    for index, host_addresses in zip(places, addresses, strict=True):
+        members[index].extend(host_addresses)
+    grouped = {
+        pid_of(name): _group(tuple(switch_addresses)) for name, switch_addresses in zip(switches, members, strict=True)
+    }
+    by_host = {address: index for index, host_addresses in enumerate(addresses) for address in host_addresses}
+    by_switch = {address: places[index] for address, index in by_host.items()}
     return {
         HOSTS: NetworkMap(HOSTS, own, by_host),
         SWITCHES: NetworkMap(SWITCHES, grouped, by_switch),
@@ -100,8 +102,10 @@ def _addresses(node: HostNode) -> tuple[IPv4Address | IPv6Address, ...]:
 
 
 def _group(addresses: tuple[IPv4Address | IPv6Address, ...]) -> Group:
-    found = {
-        f"ipv{version}": tuple(f"{one}/{one.max_prefixlen}" for one in addresses if one.version == version)
+    by_type = {
+        f"ipv{version}": tuple(
+            f"{address}/{address.max_prefixlen}" for address in addresses if address.version == version
+        )
         for version in (4, 6)
     }
-    return {kind: prefixes for kind, prefixes in found.items() if prefixes}
+    return {kind: prefixes for kind, prefixes in by_type.items() if prefixes}

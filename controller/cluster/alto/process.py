@@ -43,7 +43,7 @@ async def serve(
         async with follow(model, settings.network_state, clock=clock) as follower:
             service = AltoService(model, follower, clock.now_ns, base=base, most_pairs=settings.most_pairs)
             server = _server(settings, service, listening)
-            where = f"ALTO directory at {_shown(settings, listening)}"
+            where = f"ALTO directory at {_url(settings, listening)}"
             try:
                 await server.start()
                 if on_ready is not None:
@@ -57,18 +57,18 @@ def _server(settings: AltoSettings, service: AltoService, listening: socket.sock
     timeout_s = settings.request_timeout_ns / NS_PER_S
     routes = application(service, request_bytes=settings.request_bytes, timeout_s=timeout_s)
 
-    async def serve_in_time(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+    async def serve_with_timeout(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
         async def answer(message: Any) -> None:  # noqa: ANN401 - ASGI's
             await send_in_time(scope, send, message, timeout_s, _log_slow)
 
         await routes(scope, receive, answer)
 
     limits = HttpLimits(_HEADER_BYTES, timeout_s, timeout_s, timeout_s, settings.connections)
-    return HttpServer(serve_in_time, listening, limits, None, on_slow=_log_slow)
+    return HttpServer(serve_with_timeout, listening, limits, None, on_slow=_log_slow)
 
 
 def _log_slow() -> None:
-    LOGGER.info("a client was too slow: its connection is closed")
+    LOGGER.info("closed a connection: the client was too slow")
 
 
 def listen(address: str) -> AbstractContextManager[socket.socket]:
@@ -90,7 +90,7 @@ def _base(settings: AltoSettings, listening: socket.socket) -> str:
     return f"http://{settings.listen.rpartition(':')[0]}:{listening.getsockname()[1]}"
 
 
-def _shown(settings: AltoSettings, listening: socket.socket) -> str:
+def _url(settings: AltoSettings, listening: socket.socket) -> str:
     if listening.family == socket.AF_UNIX:
         return f"/directory, {settings.listen}"
     return f"{_base(settings, listening)}/directory"

@@ -36,8 +36,8 @@ def read(body: bytes, schema: type[T]) -> T:
         return msgspec.json.decode(body, type=schema)
     except msgspec.ValidationError as error:
         text = str(error)
-        place = _PLACE.search(text)
-        path = "" if place is None else _field(place.group(1))
+        location = _PLACE.search(text)
+        path = "" if location is None else _field(location.group(1))
         missing = _MISSING.search(text)
         if missing is not None:
             name = "/".join(filter(None, (path, missing.group(1))))
@@ -47,9 +47,9 @@ def read(body: bytes, schema: type[T]) -> T:
         raise AltoError(ErrorCode.SYNTAX, syntax_error=str(error)) from None
 
 
-def _field(place: str) -> str:
+def _field(location: str) -> str:
     """Return a location in a document in ALTO's notation of fields: cost-type/cost-mode."""
-    return re.sub(r"\[[^\]]*\]", "", place).replace(".", "/")
+    return re.sub(r"\[[^\]]*\]", "", location).replace(".", "/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Constraint:
 
     def passed_by(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Return a mask of the costs that pass."""
-        found: npt.NDArray[np.bool_] = _COMPARISONS[self.comparison](values, self.limit)
-        return found
+        mask: npt.NDArray[np.bool_] = _COMPARISONS[self.comparison](values, self.limit)
+        return mask
 
 
 def constraints_of(texts: tuple[str, ...]) -> tuple[Constraint, ...]:
@@ -97,11 +97,11 @@ def typed(address: IPv4Address | IPv6Address) -> str:
 
 
 def client_address(text: str | None) -> IPv4Address | IPv6Address | None:
-    """Return the client's address, None if it has none, as over a UNIX socket."""
+    """Return the client's address, None if it has none, as on a UNIX socket."""
     try:
-        found = ip_address(text or "")
+        address = ip_address(text or "")
     except ValueError:
         return None
     # A dual-stack socket shows IPv4 clients as ::ffff:a.b.c.d.
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return mapped or found
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address

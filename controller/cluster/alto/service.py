@@ -66,7 +66,7 @@ class Answer:
 
 
 class AltoService:
-    """Answers requests about one topology; thread-safe. See the module."""
+    """Answers requests about one topology; thread-safe; see the module's docstring."""
 
     def __init__(
         self, model: CostModel, source: CostSource, now_ns: Callable[[], int], *, base: str, most_pairs: int
@@ -75,7 +75,7 @@ class AltoService:
         self._model, self._source, self._now_ns, self._most_pairs = model, source, now_ns, most_pairs
         body = answers.directory(self.maps, base)
         self._directory = Answer(body, DIRECTORY_TYPE)
-        self._bodies = {name: answers.network_map(found) for name, found in self.maps.items()}
+        self._bodies = {name: answers.network_map(network) for name, network in self.maps.items()}
         self._kept: OrderedDict[tuple[str, str], tuple[int, Answer]] = OrderedDict()
         self._lock = Lock()
 
@@ -85,24 +85,24 @@ class AltoService:
 
     def network_map(self, network: str) -> Answer | None:
         """Return a network map, None if it does not exist."""
-        found = self.maps.get(network)
-        return None if found is None else Answer(self._bodies[network], NETWORK_MAP_TYPE, found.vtag.tag)
+        pid_map = self.maps.get(network)
+        return None if pid_map is None else Answer(self._bodies[network], NETWORK_MAP_TYPE, pid_map.vtag.tag)
 
     def filtered_network_map(self, network: str, body: bytes) -> Answer | None:
         """Return a part of a network map; raise AltoError."""
-        found = self.maps.get(network)
-        if found is None:
+        pid_map = self.maps.get(network)
+        if pid_map is None:
             return None
-        asked = read(body, NetworkFilter)
-        for kind in asked.address_types:
+        request = read(body, NetworkFilter)
+        for kind in request.address_types:
             if kind not in {"ipv4", "ipv6"}:
                 raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="address-types", value=kind)
-        return Answer(answers.network_map(found, asked.pids, asked.address_types), NETWORK_MAP_TYPE)
+        return Answer(answers.network_map(pid_map, request.pids, request.address_types), NETWORK_MAP_TYPE)
 
     def cost_map(self, network: str, type_name: str) -> Answer | None:
         """Return a whole cost map, None if it does not exist; raise AltoError, CostMapError."""
-        found, metric = self.maps.get(network), _BY_NAME.get(type_name)
-        if found is None or metric is None:
+        pid_map, metric = self.maps.get(network), _BY_NAME.get(type_name)
+        if pid_map is None or metric is None:
             return None
         live = self._source.current()
         key = network, type_name
@@ -110,60 +110,60 @@ class AltoService:
             version, kept = self._kept.get(key, (0, None))
         if kept is not None and version == live.version:
             return kept
-        # Build outside the lock: two requests may do it twice, but no other one waits for them.
-        self._check_pairs(len(found.pids) ** 2, "pids")
-        table = self._table(live, found, metric, None, None)
+        # Build outside the lock: two requests may build it twice, but no other request waits for them.
+        self._check_pairs(len(pid_map.pids) ** 2, "pids")
+        table = self._table(live, pid_map, metric, None, None)
         tag = table.tag()
-        body = answers.cost_map(table, found, tag, answers.cost_map_id(network, metric))
+        body = answers.cost_map(table, pid_map, tag, answers.cost_map_id(network, metric))
         answer = Answer(body, COST_MAP_TYPE, tag, live.age_ns(self._now_ns()))
         self._keep(key, live.version, answer)
         return answer
 
     def filtered_cost_map(self, network: str, body: bytes) -> Answer | None:
         """Return a part of a cost map; raise AltoError, CostMapError."""
-        found = self.maps.get(network)
-        if found is None:
+        pid_map = self.maps.get(network)
+        if pid_map is None:
             return None
-        asked = read(body, CostFilter)
-        metric, constraints = _metric(asked.cost_type), constraints_of(asked.constraints)
-        srcs, dsts = (_known(found, names) for names in (asked.pids.srcs, asked.pids.dsts))
-        self._check_pairs(_count(found, srcs) * _count(found, dsts), "pids")
+        request = read(body, CostFilter)
+        metric, constraints = _metric(request.cost_type), constraints_of(request.constraints)
+        srcs, dsts = (_known(pid_map, names) for names in (request.pids.srcs, request.pids.dsts))
+        self._check_pairs(_count(pid_map, srcs) * _count(pid_map, dsts), "pids")
         live = self._source.current()
-        table = _constrained(self._table(live, found, metric, srcs, dsts), constraints)
+        table = _constrained(self._table(live, pid_map, metric, srcs, dsts), constraints)
         tag = table.tag()
-        made = answers.cost_map(table, found, tag, f"{network}-costs-filtered")
-        return Answer(made, COST_MAP_TYPE, tag, live.age_ns(self._now_ns()))
+        content = answers.cost_map(table, pid_map, tag, f"{network}-costs-filtered")
+        return Answer(content, COST_MAP_TYPE, tag, live.age_ns(self._now_ns()))
 
     def endpoint_costs(self, body: bytes, client: Address | None) -> Answer:
         """Return costs between addresses; an empty list means the client's own. Raise AltoError, CostMapError."""
-        asked = read(body, EndpointCostRequest)
-        metric, constraints = _metric(asked.cost_type), constraints_of(asked.constraints)
-        if not asked.endpoints.srcs and not asked.endpoints.dsts:
+        request = read(body, EndpointCostRequest)
+        metric, constraints = _metric(request.cost_type), constraints_of(request.constraints)
+        if not request.endpoints.srcs and not request.endpoints.dsts:
             raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="endpoints", value="")
         hosts = self.maps[HOSTS]
-        srcs = _endpoints(hosts, asked.endpoints.srcs, "endpoints/srcs", client)
-        dsts = _endpoints(hosts, asked.endpoints.dsts, "endpoints/dsts", client)
+        srcs = _endpoints(hosts, request.endpoints.srcs, "endpoints/srcs", client)
+        dsts = _endpoints(hosts, request.endpoints.dsts, "endpoints/dsts", client)
         self._check_pairs(len(srcs) * len(dsts), "endpoints")
         live = self._source.current()
-        found = self._table(live, hosts, metric, list(srcs.values()), list(dsts.values()))
-        table = _constrained(replace(found, srcs=list(srcs), dsts=list(dsts)), constraints)
+        costs = self._table(live, hosts, metric, list(srcs.values()), list(dsts.values()))
+        table = _constrained(replace(costs, srcs=list(srcs), dsts=list(dsts)), constraints)
         tag = table.tag()
         return Answer(answers.endpoint_costs(table, tag), ENDPOINT_COST_TYPE, tag, live.age_ns(self._now_ns()))
 
     def endpoint_properties(self, body: bytes) -> Answer:
         """Return properties of addresses, without those that are not hosts; raise AltoError."""
-        asked = read(body, PropertyRequest)
-        readers = {name: self._property(name) for name in asked.properties}
-        self._check_pairs(len(readers) * len(asked.endpoints), "endpoints")
+        request = read(body, PropertyRequest)
+        readers = {name: self._property(name) for name in request.properties}
+        self._check_pairs(len(readers) * len(request.endpoints), "endpoints")
         places = self.maps[HOSTS].place_of
-        found = {}
-        for text in asked.endpoints:
-            place = places.get(address_of(text, "endpoints"))
-            if place is not None:
-                found[text] = {name: reader(place) for name, reader in readers.items()}
+        properties = {}
+        for text in request.endpoints:
+            host = places.get(address_of(text, "endpoints"))
+            if host is not None:
+                properties[text] = {name: reader(host) for name, reader in readers.items()}
         used = tuple(self.maps[name.partition(".")[0]].vtag for name in readers if name.endswith(".pid"))
         meta = Meta(dependent_vtags=used)
-        return Answer(msgspec.json.encode({"meta": meta, "endpoint-properties": found}), PROPERTY_TYPE)
+        return Answer(msgspec.json.encode({"meta": meta, "endpoint-properties": properties}), PROPERTY_TYPE)
 
     def _property(self, name: str) -> Callable[[int], str]:
         """Return the getter of a property, which takes a host's index."""
@@ -173,11 +173,11 @@ class AltoService:
         if name == HOST_PROPERTY:
             return self._model.hosts.__getitem__
         if name == SWITCH_PROPERTY:
-            return lambda place: self._model.table.switches[int(self._model.host_switch[place])]
+            return lambda host: self._model.table.switches[int(self._model.host_switch[host])]
         raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="properties", value=name)
 
-    def _pid(self, network: NetworkMap, place: int) -> str:
-        return network.pids[place if network.resource_id == HOSTS else int(self._model.host_destination[place])]
+    def _pid(self, network: NetworkMap, host: int) -> str:
+        return network.pids[host if network.resource_id == HOSTS else int(self._model.host_destination[host])]
 
     def _table(
         self, live: LiveCosts, network: NetworkMap, metric: Metric, srcs: list[int] | None, dsts: list[int] | None
@@ -187,9 +187,11 @@ class AltoService:
         if srcs is not None or dsts is not None:
             every = range(len(network.pids))
             pairs = _part(pairs, every if srcs is None else srcs, every if dsts is None else dsts)
-        values, there = metric.values(pairs)
-        names = [network.pids if places is None else [network.pids[one] for one in places] for places in (srcs, dsts)]
-        return Table(metric, names[0], names[1], values, there, metric.context(pairs, age_ns))
+        values, present = metric.values(pairs)
+        names = [
+            network.pids if places is None else [network.pids[index] for index in places] for places in (srcs, dsts)
+        ]
+        return Table(metric, names[0], names[1], values, present, metric.context(pairs, age_ns))
 
     def _check_pairs(self, pairs: int, field: str) -> None:
         if pairs > self._most_pairs:
@@ -205,14 +207,14 @@ class AltoService:
                 self._kept.popitem(last=False)
 
 
-def _metric(asked: AskedCostType) -> Metric:
+def _metric(request: AskedCostType) -> Metric:
     """Return the metric of a cost type; raise AltoError for an unknown one."""
-    modes = {mode for mode, name in BY_TYPE if name == asked.cost_metric}
+    modes = {mode for mode, name in BY_TYPE if name == request.cost_metric}
     if not modes:
-        raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="cost-type/cost-metric", value=asked.cost_metric)
-    if asked.cost_mode not in modes:
-        raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="cost-type/cost-mode", value=asked.cost_mode)
-    return BY_TYPE[asked.cost_mode, asked.cost_metric]
+        raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="cost-type/cost-metric", value=request.cost_metric)
+    if request.cost_mode not in modes:
+        raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="cost-type/cost-mode", value=request.cost_mode)
+    return BY_TYPE[request.cost_mode, request.cost_metric]
 
 
 def _known(network: NetworkMap, pids: Sequence[str]) -> list[int] | None:
@@ -225,13 +227,13 @@ def _count(network: NetworkMap, places: list[int] | None) -> int:
 
 
 def _endpoints(hosts: NetworkMap, texts: Sequence[str], field: str, client: Address | None) -> dict[str, int]:
-    """Return endpoints as they were written with their hosts' indices, without addresses of no host."""
+    """Return endpoints as written with their hosts' indices, without addresses that belong to no host."""
     if not texts:
         if client is None:
             raise AltoError(ErrorCode.MISSING_FIELD, field=field)
         texts = (typed(client),)
     places = {text: hosts.place_of.get(address_of(text, field)) for text in texts}
-    return {text: place for text, place in places.items() if place is not None}
+    return {text: host for text, host in places.items() if host is not None}
 
 
 def _part(pairs: PairColumns, srcs: Sequence[int], dsts: Sequence[int]) -> PairColumns:
@@ -247,7 +249,7 @@ def _part(pairs: PairColumns, srcs: Sequence[int], dsts: Sequence[int]) -> PairC
 
 def _constrained(table: Table, constraints: Sequence[Constraint]) -> Table:
     """Return only the costs that pass every test."""
-    there = table.there
+    present = table.present
     for constraint in constraints:
-        there = there & constraint.passed_by(table.values)
-    return replace(table, there=there)
+        present = present & constraint.passed_by(table.values)
+    return replace(table, present=present)

@@ -16,7 +16,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class AltoView(Settings, frozen=True):
-    """Settings shared by a standalone server and a view below /alto of another one."""
+    """Settings shared by a standalone server and a view below /alto of another server."""
 
     topology: str
     """The topology: a file, a bundled name, or a family such as fat-tree:k=4."""

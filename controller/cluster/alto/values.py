@@ -1,6 +1,6 @@
 """ALTO's JSON objects (RFC 7285 section 11; RFC 9439 section 3): requests, and the parts of answers.
 
-Unknown fields of requests are ignored, as the protocol demands for its extensions.
+Unknown fields of requests are ignored, as the protocol requires for its extensions.
 """
 
 from __future__ import annotations

@@ -77,14 +77,14 @@ class LinkColumns:
 
         Dead links lose all packets, whatever was measured.
         """
-        found = replace(self, **{name: getattr(self, name).copy() for name in _LIVE})
+        updated = replace(self, **{name: getattr(self, name).copy() for name in _LIVE})
         rows = self.rows_of(links)
         figures = _columns_of(links) if isinstance(links, LinkStates) else _figures_of(list(links.values()))
         fresh = (rows >= 0) & (figures.age_ns != UNKNOWN) & (figures.age_ns <= stale_after_ns)
         for name in _LIVE:
-            getattr(found, name)[rows[fresh]] = getattr(figures, name)[fresh]
-        found.loss_ppb[[self.numbers[key] for key in dead if key in self.numbers]] = PPB
-        return found
+            getattr(updated, name)[rows[fresh]] = getattr(figures, name)[fresh]
+        updated.loss_ppb[[self.numbers[key] for key in dead if key in self.numbers]] = PPB
+        return updated
 
     def with_hosts(self, states: Mapping[int, HostLinkState], stale_after_ns: int) -> LinkColumns:
         """Return the columns updated with hosts' fresh measurements of their own links, by row."""

@@ -28,7 +28,7 @@ _BASIS: Final = (Basis.NOMINAL, Basis.PARTLY_MEASURED, Basis.MEASURED)
 
 @dataclass(frozen=True, eq=False)
 class CostMap:
-    """Costs between any two hosts at one moment. Immutable; maps derived from it share what stays the same.
+    """Costs between any two hosts at one moment. Immutable; maps derived from it share unchanged parts.
 
     `links` are the figures of all directed links, `between` those of [destination, switch]; `dead` are the links that
     base routes avoid. `host_links` are the hosts' own measurements of their links, by name, with ages as of `taken_ns`.
@@ -58,7 +58,7 @@ class CostMap:
     ) -> CostMap:
         """Return the map of a fabric: packets follow `routes`, and base routes where there are none.
 
-        To make several maps of one topology faster, pass its `CostModel`. Raises PathError for routes and host links
+        Pass a `CostModel` to build several maps of one topology faster. Raises PathError for routes and host links
         that the topology does not allow.
         """
         model = topology if isinstance(topology, CostModel) else CostModel(topology)
@@ -76,11 +76,15 @@ class CostMap:
         Only what has changed is recomputed; load added before is dropped.
         """
         model, dead = self.model, _dead(snapshot)
-        own = self._own_later(snapshot.taken_ns) if host_links is None else {state.host: state for state in host_links}
+        own = (
+            self._aged_host_links(snapshot.taken_ns)
+            if host_links is None
+            else {state.host: state for state in host_links}
+        )
         if (routes is None or routes is self.routes) and dead == self.dead:
             links = _links(model, snapshot, dead, own, self.stale_after_ns)
-            made = replace(self._with(links), taken_ns=snapshot.taken_ns, host_links=own, is_predicted=False)
-            return replace(made, flows=snapshot.paths)
+            costs = replace(self._with(links), taken_ns=snapshot.taken_ns, host_links=own, is_predicted=False)
+            return replace(costs, flows=snapshot.paths)
         return CostMap.of(
             model,
             snapshot,
@@ -126,7 +130,7 @@ class CostMap:
         return replace(self._with(self.links.loaded(np.rint(added).astype(np.int64))), is_predicted=True)
 
     def with_reservations(self, loads: Iterable[Load]) -> CostMap:
-        """Return the map with these rates reserved for others, on every link where the hash may put them.
+        """Return the map with these rates reserved for others, on every link that the hash may select.
 
         A flow takes one of several paths, and which one is unknown: free bandwidth is what is left in the worst case,
         while delays are those of the expected loads. Unknown hosts are ignored.
@@ -164,13 +168,13 @@ class CostMap:
             names[host.ipv4] = host.name
             if host.ipv6 is not None:
                 names[host.ipv6] = host.name
-        found: dict[tuple[str, str], int] = {}
+        rates_bps: dict[tuple[str, str], int] = {}
         for flow, path in self.flows.items():
             ends = names.get(flow.src), names.get(flow.dst)
             if path.rate_bps is None or path.age_ns > self.stale_after_ns or ends[0] is None or ends[1] is None:
                 continue
-            found[ends[0], ends[1]] = found.get((ends[0], ends[1]), 0) + path.rate_bps
-        return found
+            rates_bps[ends[0], ends[1]] = rates_bps.get((ends[0], ends[1]), 0) + path.rate_bps
+        return rates_bps
 
     @property
     def model(self) -> CostModel:
@@ -219,7 +223,7 @@ class CostMap:
             lambda row: between_hosts(self.routing, self.links, self.between, range(row, row + 1))
         )
 
-    def _own_later(self, taken_ns: int) -> dict[str, HostLinkState]:
+    def _aged_host_links(self, taken_ns: int) -> dict[str, HostLinkState]:
         """Return the hosts' measurements with their ages at a later time."""
         more_ns = max(0, taken_ns - self.taken_ns)
         return {name: replace(state, age_ns=state.age_ns + more_ns) for name, state in self.host_links.items()}

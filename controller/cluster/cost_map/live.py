@@ -37,7 +37,7 @@ class LiveCosts:
 class CostMapKeeper:
     """Keeps the newest map of one topology; it has no clock: callers pass the times.
 
-    With `wants_routes` there is no map before the first routes arrive: until then packets may follow unknown ones.
+    With `wants_routes` there is no map until the first routes arrive: before that, packets may follow unknown ones.
     """
 
     def __init__(self, model: CostModel, *, wants_routes: bool, stale_after_ns: int = DEFAULT_STALE_AFTER_NS) -> None:
@@ -129,10 +129,10 @@ class CostMapKeeper:
         """Return what is wrong with links that do not belong to this topology, None if all do."""
         name, nominal = self.model.topology.name, self.model.nominal
         rows = nominal.rows_of(snapshot.links)
-        strange = np.flatnonzero((rows < 0) | (rates_of(snapshot.links) != nominal.rate_bps[rows]))
-        if not len(strange):
+        misfits = np.flatnonzero((rows < 0) | (rates_of(snapshot.links) != nominal.rate_bps[rows]))
+        if not len(misfits):
             return None
-        link, row = list(snapshot.links)[strange[0]], rows[strange[0]]
+        link, row = list(snapshot.links)[misfits[0]], rows[misfits[0]]
         if row < 0:
             return f"the collector measures another network: topology {name} has no link {link}"
         return (

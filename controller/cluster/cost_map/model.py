@@ -32,12 +32,12 @@ class CostModel:
         self.host_number = {name: number for number, name in enumerate(self.hosts)}
         loose = next((name for name in self.hosts if name not in topology.attachment), None)
         if loose is not None or not self.hosts:
-            what = "no hosts" if loose is None else f"a host that hangs on no switch: {loose}"
-            raise PathError(f"topology {topology.name} has {what}")
+            lack = "no hosts" if loose is None else f"a host without a switch: {loose}"
+            raise PathError(f"topology {topology.name} has {lack}")
         number, edges = self.table.switch_number, [topology.attachment[name].node for name in self.hosts]
         self.host_switch: Ids = np.array([number[edge] for edge in edges], np.uint32)
         self.destinations: Ids = np.unique(self.host_switch)
-        self.destination_number = {int(switch): place for place, switch in enumerate(self.destinations)}
+        self.destination_number = {int(switch): index for index, switch in enumerate(self.destinations)}
         self.host_destination: Ids = np.searchsorted(self.destinations, self.host_switch).astype(np.uint32)
         ups = [LinkKey(name, edge) for name, edge in zip(self.hosts, edges, strict=True)]
         keys = [*self.table.links, *ups, *(LinkKey(key.dst, key.src) for key in ups)]

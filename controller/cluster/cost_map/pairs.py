@@ -72,9 +72,9 @@ def refold_between(routing: Routing, links: LinkColumns, costs: PairColumns, row
 def _fold(routing: Routing, links: LinkColumns, costs: PairColumns, destinations: Iterable[int]) -> None:
     graph, figures, native = routing.model.graph, _figures(links, routing.model.inner), costs.native()
     run, switches = compiled(fold), len(routing.model.table.switches)
-    for place in destinations:
-        weights, order = pointer_to(routing.weights[place]), pointer_to(routing.order[place])
-        run(graph, weights, order, int(routing.counts[place]), figures, native, place * switches)
+    for index in destinations:
+        weights, order = pointer_to(routing.weights[index]), pointer_to(routing.order[index])
+        run(graph, weights, order, int(routing.counts[index]), figures, native, index * switches)
 
 
 def between_hosts(routing: Routing, links: LinkColumns, between: PairColumns, sources: range) -> PairColumns:

@@ -13,7 +13,7 @@ from collectors.values import DelaySource, LinkState, Snapshot
 from dataplane.topology.values import LinkKey
 
 _OLDEST: Final = timedelta(minutes=1)
-"""Rows that ended longer before a moment do not count."""
+"""Rows that ended longer than this before a moment do not count."""
 
 # Weight means by samples, as the history does when merging rows; figures without samples by rows.
 _FIGURES: Final = """
@@ -52,7 +52,7 @@ def snapshot_over(folder: Path, start: datetime, end: datetime) -> Snapshot:
 def _snapshot(folder: Path, rows: str, end: datetime, when: str) -> Snapshot:
     links = {state.link: state for state in _states(folder, _FIGURES.format(rows=rows), end)}
     if not links:
-        raise HistoryError(f"{folder}: nothing of any link {when}")
+        raise HistoryError(f"{folder}: no link figures {when}")
     return Snapshot(_ns(end), links, {}, {})
 
 
@@ -89,5 +89,5 @@ def _sql(moment: datetime) -> str:
 
 def _ns(moment: datetime) -> int:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    # In integers: a float of today's seconds is exact to some 240 ns only.
+    # In integers: a float of today's seconds is exact only to some 240 ns.
     return (moment - epoch) // timedelta(microseconds=1) * 1000

@@ -21,16 +21,16 @@ from controller.common.errors import PathError
 from controller.common.figures import check_ending, save
 
 _MOST_NAMES: Final = 48
-"""With more hosts than this only switches are named."""
+"""Maximum number of hosts to name; with more, only switches are named."""
 _MOST_NUMBERS: Final = 24
-"""With at most this many hosts each field shows its pair's figure."""
+"""Maximum number of hosts for which each field shows its pair's figure."""
 _FEW_PERCENT: Final = 5.0
 """Percentage of pairs that may lie below the colour scale, whose lower end is at most a tenth of the maximum."""
 _BIT: Final = {"delay": DELAY, "bandwidth": AVAILABLE, "loss": LOSS}
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _Plotted:
     """One figure of all pairs to draw, NaN where there is none."""
 
     values: npt.NDArray[np.float64]
@@ -59,31 +59,31 @@ def draw(costs: CostMap, figure: str, path: Path) -> None:
     _label(axes, names, switches)
     if len(order) <= _MOST_NUMBERS:
         _write_numbers(axes, image, values)
-    axes.set_title(f"{costs.model.topology.name}: {shown.label}, {_taken(costs, figure)}", fontsize=10)
+    axes.set_title(f"{costs.model.topology.name}: {shown.label}, {_basis(costs, figure)}", fontsize=10)
     axes.set_xlabel("to")
     axes.set_ylabel("from")
     _add_scale(canvas, axes, image, values, shown.label)
     save(canvas, path, PathError)
 
 
-def _figure(costs: CostMap, figure: str) -> _Shown:
+def _figure(costs: CostMap, figure: str) -> _Plotted:
     pairs = costs.pairs
     if figure == "delay":
         values = np.where(pairs.delay_ns > 0, pairs.delay_ns.astype(np.float64), np.nan)
         unit_ns, unit = (1e6, "ms") if np.nanmax(values, initial=0) >= 1e6 else (1e3, "us")
-        return _Shown(values / unit_ns, f"delay, {unit}", "viridis", is_logarithmic=True)
+        return _Plotted(values / unit_ns, f"delay, {unit}", "viridis", is_logarithmic=True)
     if figure == "bandwidth":
         is_shown = (pairs.available_bps < UNLIMITED_BPS) & (pairs.delay_ns > 0)
         values = np.where(is_shown, pairs.available_bps.astype(np.float64), np.nan)
         unit_bps, unit = (1e9, "Gbit/s") if np.nanmax(values, initial=0) >= 1e9 else (1e6, "Mbit/s")
-        return _Shown(values / unit_bps, f"free bandwidth, {unit}", "viridis_r")
+        return _Plotted(values / unit_bps, f"free bandwidth, {unit}", "viridis_r")
     if figure == "loss":
-        return _Shown(np.where(pairs.delay_ns > 0, 100 * pairs.loss_ppb / PPB, np.nan), "loss, %", "viridis")
+        return _Plotted(np.where(pairs.delay_ns > 0, 100 * pairs.loss_ppb / PPB, np.nan), "loss, %", "viridis")
     raise PathError(f"a picture shows delay, bandwidth or loss, not {figure}")
 
 
-def _taken(costs: CostMap, figure: str) -> str:
-    """Return a description of the figures' basis."""
+def _basis(costs: CostMap, figure: str) -> str:
+    """Return the figures' basis in words."""
     if costs.is_predicted:
         return "predicted"
     measured = costs.pairs.measured[costs.pairs.delay_ns > 0]
@@ -128,7 +128,7 @@ def _add_scale(canvas: Figure, axes: Axes, image: AxesImage, values: npt.NDArray
 
 def _label(axes: Axes, names: list[str], switches: list[str]) -> None:
     """Name hosts if they fit, else their switches, and separate switches by lines."""
-    borders = [place for place in range(1, len(switches)) if switches[place] != switches[place - 1]]
+    borders = [index for index in range(1, len(switches)) if switches[index] != switches[index - 1]]
     for border in borders:
         for line in (axes.axhline, axes.axvline):
             # imshow centres cells on whole numbers, so borders lie between them.
@@ -140,6 +140,6 @@ def _label(axes: Axes, names: list[str], switches: list[str]) -> None:
         ends = [*borders, len(names)]
         step = max(1, len(starts) // _MOST_NAMES)
         places = [(start + end - 1) // 2 for start, end in zip(starts, ends, strict=True)][::step]
-        labels = [switches[place] for place in places]
+        labels = [switches[index] for index in places]
     axes.set_xticks(places, labels, rotation=90, fontsize=7)
     axes.set_yticks(places, labels, fontsize=7)

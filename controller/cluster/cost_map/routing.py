@@ -25,8 +25,8 @@ NO_ROUTES = RouteSet(0, ())
 class Routing:
     """Routing of the packets of a model's hosts.
 
-    `weights` are [destination, link], 0 for unused links. `order` has for each destination first itself, then the other
-    switches, each after all that it sends to, `counts` of them; those in a loop are left out. `own_paths` are by
+    `weights` are [destination, link], 0 for unused links. `order` has for each destination itself, then the other
+    switches, each after all those that it sends to, `counts` of them; those in a loop are left out. `own_paths` are by
     (source, destination) index: the rows of the path that all traffic of the pair follows.
     """
 
@@ -59,8 +59,8 @@ class Routing:
         start, target = int(model.host_switch[src]), int(model.host_destination[dst])
         if own is not None:
             return (PathShare(model.table.path(start, own), 1.0),)
-        found = [PathShare(model.table.path(start, rows), share) for rows, share in self._spread(start, target, most)]
-        return tuple(sorted(found, key=lambda path: -path.share))
+        shares = [PathShare(model.table.path(start, rows), share) for rows, share in self._spread(start, target, most)]
+        return tuple(sorted(shares, key=lambda path: -path.share))
 
     def shares(self, src: int, dst: int) -> dict[int, float]:
         """Return the links between switches that a pair's traffic crosses, each with the share that it carries."""
@@ -69,15 +69,15 @@ class Routing:
             return {int(row): 1.0 for row in own}
         model, target = self.model, int(self.model.host_destination[dst])
         arriving = {int(model.host_switch[src]): 1.0}
-        found: dict[int, float] = {}
-        # The order begins at the destination, and traffic is followed from its sources.
+        carried: dict[int, float] = {}
+        # The order begins at the destination; follow the traffic from its sources.
         for switch in self.order[target, : self.counts[target]][::-1].tolist():
             share = arriving.pop(switch, 0.0)
             for row, part in self._onward(switch, target) if share else ():
-                found[row] = share * part
+                carried[row] = share * part
                 head = int(model.table.head[row])
                 arriving[head] = arriving.get(head, 0.0) + share * part
-        return found
+        return carried
 
     def _spread(self, switch: int, target: int, most: int) -> Iterator[tuple[tuple[int, ...], float]]:
         """Yield paths from a switch as rows, with their shares; equal weights in order of ports."""
@@ -85,7 +85,7 @@ class Routing:
             yield (), 1.0
             return
         left = most
-        for row, part in sorted(self._onward(switch, target), key=lambda way: -way[1]):
+        for row, part in sorted(self._onward(switch, target), key=lambda pair: -pair[1]):
             for rest, share in self._spread(int(self.model.table.head[row]), target, left):
                 yield (row, *rest), part * share
                 left -= 1
@@ -103,7 +103,7 @@ def _spread(model: CostModel, weights: Ids, route: WeightedRoute) -> None:
     """Write a weighted route into its destination's weights; ignored if the destination has no hosts."""
     number = model.table.switch_number
     if route.switch not in number or route.destination not in number:
-        raise PathError(f"weighted route at {route.switch} to {route.destination}: there is no such switch")
+        raise PathError(f"weighted route at {route.switch} to {route.destination}: no such switch")
     target = model.destination_number.get(number[route.destination])
     if target is None:
         return
@@ -119,17 +119,17 @@ def _spread(model: CostModel, weights: Ids, route: WeightedRoute) -> None:
 def _sort(model: CostModel, weights: Ids, order: Ids) -> Ids:
     """Write each destination's order of switches, and return how many there are."""
     left = np.zeros(len(model.table.switches), np.uint32)
-    sort = compiled(sort_switches)
+    sort_compiled = compiled(sort_switches)
     counts = np.zeros(len(model.destinations), np.uint32)
-    for place, switch in enumerate(model.destinations.tolist()):
-        counts[place] = sort(
-            model.graph, pointer_to(weights[place]), switch, pointer_to(left), pointer_to(order[place])
+    for index, switch in enumerate(model.destinations.tolist()):
+        counts[index] = sort_compiled(
+            model.graph, pointer_to(weights[index]), switch, pointer_to(left), pointer_to(order[index])
         )
     return counts
 
 
 def _own_paths(model: CostModel, routes: RouteSet) -> dict[tuple[int, int], Ids]:
-    found: dict[tuple[int, int], Ids] = {}
+    paths: dict[tuple[int, int], Ids] = {}
     for route in routes.routes:
         flow = route.flow
         if flow.protocol is not None:
@@ -137,6 +137,6 @@ def _own_paths(model: CostModel, routes: RouteSet) -> dict[tuple[int, int], Ids]
         pair = model.number(flow.src_host), model.number(flow.dst_host)
         ends = tuple(model.table.switches[model.host_switch[host]] for host in pair)
         if (route.switches[0], route.switches[-1]) != ends:
-            raise PathError(f"route {flow.src_host} to {flow.dst_host}: it does not lead from {ends[0]} to {ends[1]}")
-        found[pair] = model.table.rows(route.switches)
-    return found
+            raise PathError(f"route {flow.src_host} to {flow.dst_host}: does not lead from {ends[0]} to {ends[1]}")
+        paths[pair] = model.table.rows(route.switches)
+    return paths

@@ -1,7 +1,7 @@
 """Estimates of work that consists of parts.
 
-A combination is as firm as its weakest part, and unknown if any part is. Bounds add: the longest of the sum is the sum
-of the longest, which is wider than for independent parts.
+A combination is as firm as its weakest part, and unknown if any part is. Bounds add: the longest sum is the sum
+of the longest parts, which is wider than for independent parts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def successive(parts: Sequence[Estimate]) -> Estimate:
 def together(parts: Sequence[Estimate]) -> Estimate:
     """Return the estimate of parts that start together and do not interfere: the time until the last one ends.
 
-    It has no baseline, as the plain way need not run parts together.
+    It has no baseline, because the plain way need not run parts together.
     """
     if (unknown := _unknown(parts)) is not None:
         return unknown
@@ -71,7 +71,7 @@ def _reasons(parts: Sequence[Estimate]) -> tuple[str, ...]:
 
 
 def _added_baseline(parts: Sequence[Estimate]) -> Baseline | None:
-    found = [part.baseline for part in parts if part.baseline is not None]
-    if len(found) < len(parts) or len({base.name for base in found}) > 1:
+    baselines = [part.baseline for part in parts if part.baseline is not None]
+    if len(baselines) < len(parts) or len({base.name for base in baselines}) > 1:
         return None
-    return Baseline(found[0].name, math.fsum(base.seconds for base in found))
+    return Baseline(baselines[0].name, math.fsum(base.seconds for base in baselines))

@@ -1,8 +1,8 @@
 """Comparison and ranking of estimates, and which of them are comparable.
 
-Estimates to compare are times of the same work. Not comparable are: an unknown estimate; a nominal one with any other,
-as data sheets promise what no measurement shows; and two with different baselines, as then the work, or its reference,
-was not the same.
+Estimates to compare are times of the same work. Not comparable are an unknown estimate; a nominal one with any other,
+because no measurement reaches what data sheets promise; and two with different baselines, because then the work, or its
+reference, differed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Comparison(StrEnum):
 class Ranking(Generic[K]):
     """Choices from the shortest time to the longest, and those that could not be ranked, each with the reason.
 
-    `is_sure` means that the first one's bounds end before those of every other one begin.
+    `is_sure` means that the first choice's bounds end before those of all others begin.
     """
 
     order: tuple[K, ...]
@@ -50,7 +50,7 @@ def compare(one: Estimate, other: Estimate) -> Comparison:
 def rank(choices: Mapping[K, Estimate]) -> Ranking[K]:
     """Rank choices by seconds; ties go to the firmer one, then to the given order.
 
-    If there are several groups that are not comparable, the largest is ranked, the firmer of two equally large.
+    If there are several groups that are not comparable, the largest is ranked, the firmer one on a tie.
     """
     group = _largest_group(list(choices.values()))
     ranked = [key for key, estimate in choices.items() if group is not None and _incomparable(group, estimate) is None]
@@ -72,8 +72,11 @@ def _largest_group(estimates: list[Estimate]) -> Estimate | None:
     known = [estimate for estimate in estimates if estimate.is_known]
     with_baseline = {_is_nominal(estimate) for estimate in known if estimate.baseline is not None}
     return max(
-        (one for one in known if one.baseline is not None or _is_nominal(one) not in with_baseline),
-        key=lambda one: (sum(_incomparable(one, other) is None for other in known), -FIRMNESS.index(one.basis)),
+        (estimate for estimate in known if estimate.baseline is not None or _is_nominal(estimate) not in with_baseline),
+        key=lambda estimate: (
+            sum(_incomparable(estimate, other) is None for other in known),
+            -FIRMNESS.index(estimate.basis),
+        ),
         default=None,
     )
 
@@ -85,9 +88,9 @@ def _is_nominal(estimate: Estimate) -> bool:
 def _incomparable(one: Estimate, other: Estimate) -> str | None:
     for estimate in (one, other):
         if not estimate.is_known:
-            return f"how long it takes is not known: {'; '.join(estimate.reasons)}"
+            return f"the time is unknown: {'; '.join(estimate.reasons)}"
     if _is_nominal(one) is not _is_nominal(other):
-        return f"a time that is {other.basis} cannot be compared with one that is {one.basis}"
+        return f"a {other.basis} time cannot be compared with a {one.basis} one"
     if one.baseline is not None and other.baseline is not None and one.baseline != other.baseline:
         return f"baselines differ: {_named(one)} and {_named(other)}"
     return None

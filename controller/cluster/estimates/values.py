@@ -15,7 +15,7 @@ class Basis(StrEnum):
     """Basis of an estimate, firmest first.
 
     measured: this work (or a probe of it) ran there. history: similar work ran there before. modelled: a formula over
-    measured figures. nominal: a data sheet, so nearly always too short. none: nothing is known.
+    measured figures. nominal: a data sheet, so nearly always too short. none: unknown.
     """
 
     MEASURED = "measured"
@@ -40,7 +40,7 @@ class Baseline:
         if not self.name:
             raise EstimateError("a baseline without a name")
         if not _is_time(self.seconds):
-            raise EstimateError(f"baseline {self.name}: {self.seconds} s is no time")
+            raise EstimateError(f"baseline {self.name}: {self.seconds} s is not a valid time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Estimate:
     """Time that work takes in seconds, with its known bounds.
 
     `seconds`, `low` and `high` are finite and low <= seconds <= high; all three are None if the basis is none, so that
-    nobody computes with an unknown time. `baseline` is the same work done the plain way. `reasons` are sentences for
-    people, one a line: the evidence and what was left out; for an unknown one, why it is unknown.
+    nothing computes with an unknown time. `baseline` is the same work done the plain way. `reasons` are sentences for
+    people, one per line: the evidence and what was left out, or why the time is unknown.
     """
 
     seconds: float | None
@@ -67,11 +67,11 @@ class Estimate:
             if any(figure is not None for figure in figures):
                 raise EstimateError("an estimate without a basis carries a time")
             if not self.reasons:
-                raise EstimateError("an estimate without a basis does not say why")
+                raise EstimateError("an estimate without a basis needs a reason")
             return
         low, seconds, high = (math.nan if figure is None else figure for figure in figures)
         if not all(map(_is_time, (low, seconds, high))):
-            raise EstimateError(f"{self.low}, {self.seconds}, {self.high} s ({self.basis}) are no times")
+            raise EstimateError(f"{self.low}, {self.seconds}, {self.high} s ({self.basis}) are not valid times")
         if not low <= seconds <= high:
             raise EstimateError(f"{seconds} s is not between {low} and {high} s")
 
@@ -104,7 +104,7 @@ class Estimate:
     def times(self) -> tuple[float, float, float]:
         """low, seconds, high; raise EstimateError, with the reasons, if they are not known."""
         if self.low is None or self.seconds is None or self.high is None:
-            raise EstimateError(f"how long it takes is not known: {'; '.join(self.reasons)}")
+            raise EstimateError(f"the time is unknown: {'; '.join(self.reasons)}")
         return self.low, self.seconds, self.high
 
     @property

@@ -16,7 +16,7 @@ from controller.cluster.hardware.values import NOTHING, Node, Shares
 class Cluster:
     """Nodes by name, and the shares held of them; methods return new values.
 
-    HardwareError for an unknown node, and for more than a node has.
+    Raises HardwareError for an unknown node, and for more than a node has.
     """
 
     nodes: Mapping[str, Node]
@@ -29,17 +29,17 @@ class Cluster:
     @classmethod
     def of(cls, nodes: Iterable[Node]) -> Cluster:
         """Return a cluster with nothing held; raise HardwareError for a duplicate name."""
-        found: dict[str, Node] = {}
+        by_name: dict[str, Node] = {}
         for node in nodes:
-            if node.name in found:
-                raise HardwareError(f"{node.name}: there are two nodes of this name")
-            found[node.name] = node
-        return cls(found)
+            if node.name in by_name:
+                raise HardwareError(f"{node.name}: duplicate node")
+            by_name[node.name] = node
+        return cls(by_name)
 
     def node(self, name: str) -> Node:
         """Return a node."""
         if (node := self.nodes.get(name)) is None:
-            raise HardwareError(f"{name}: there is no such node")
+            raise HardwareError(f"{name}: no such node")
         return node
 
     def held_of(self, name: str) -> Shares:

@@ -2,8 +2,8 @@
 
 Devices are chosen to leave the least of each: the suitable one with the fewest free thousandths, then the one with the
 least free memory, then the lowest number. In a request for several kinds or models the one with the fewest suitable
-devices chooses first. That always finds a place for requests of one kind each if there is one; a request whose parts
-compete for the same devices in several sizes may be refused although another order would have fitted it.
+devices chooses first. That always fits requests of one kind each if possible; a request whose parts compete for the
+same devices in several sizes may be refused although another order would fit.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from controller.cluster.hardware.values import Device, DeviceShare, Node, Shares
 
 
 def fits(node: Node, held: Shares, request: Request) -> Refusal | None:
-    """Return why a request does not fit besides the held shares, None if it fits."""
+    """Return why a request does not fit next to the held shares, None if it fits."""
     missing = [*_cores_and_memory(node, held, request)]
     if request.devices:
-        found = _devices(node, held, request)
-        if isinstance(found, Missing):
-            missing.append(found)
+        devices = _devices(node, held, request)
+        if isinstance(devices, Missing):
+            missing.append(devices)
     return Refusal(node.name, tuple(missing)) if missing else None
 
 
 def choose(node: Node, held: Shares, request: Request) -> Shares:
-    """Return the shares that a request gets besides the held ones; raise HardwareError if it does not fit."""
+    """Return the shares that a request gets next to the held ones; raise HardwareError if it does not fit."""
     if (refusal := fits(node, held, request)) is not None:
         raise HardwareError(str(refusal))
-    found = _devices(node, held, request)
-    assert not isinstance(found, Missing)
-    return Shares(request.cpu_milli, request.memory_bytes, found)
+    devices = _devices(node, held, request)
+    assert not isinstance(devices, Missing)
+    return Shares(request.cpu_milli, request.memory_bytes, devices)
 
 
 def _cores_and_memory(node: Node, held: Shares, request: Request) -> list[Missing]:
-    found = []
+    missing = []
     if request.cpu_milli > (free := node.cpu_milli - held.cpu_milli):
-        found.append(Missing("cpu", request.cpu_milli, free, "thousandths of cores"))
+        missing.append(Missing("cpu", request.cpu_milli, free, "thousandths of cores"))
     if request.memory_bytes and request.memory_bytes > (free := node.memory_bytes - held.memory_bytes):
-        found.append(Missing("memory", request.memory_bytes, free, "bytes"))
-    return found
+        missing.append(Missing("memory", request.memory_bytes, free, "bytes"))
+    return missing
 
 
 def _devices(node: Node, held: Shares, request: Request) -> tuple[DeviceShare, ...] | Missing:
@@ -47,7 +47,7 @@ def _devices(node: Node, held: Shares, request: Request) -> tuple[DeviceShare, .
     free = {device.number: [WHOLE, device.memory_bytes or 0] for device in node.devices}
     for share in held.devices:
         if share.number not in free:
-            raise HardwareError(f"{node.name}: there is no device {share.number}, of which something is held")
+            raise HardwareError(f"{node.name}: shares are held of device {share.number}, which does not exist")
         free[share.number][0] -= share.thousandths
         free[share.number][1] -= share.memory_bytes
     taken: dict[int, DeviceShare] = {}
@@ -76,7 +76,7 @@ def _serves(free: list[int], wanted: DeviceRequest) -> bool:
 
 
 def _missing(candidates: list[Device], free: dict[int, list[int]], wanted: DeviceRequest, good: int) -> Missing:
-    """Return what is short: matching devices, their free thousandths, or their free memory."""
+    """Return the shortage: of matching devices, their free thousandths, or their free memory."""
     enough = [device for device in candidates if free[device.number][0] >= wanted.thousandths]
     if len(enough) >= wanted.count:
         most = max(free[device.number][1] for device in enough)

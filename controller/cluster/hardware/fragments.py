@@ -15,8 +15,8 @@ from controller.cluster.hardware.values import Node, Shares
 def fragments(node: Node, held: Shares, request: Request) -> int:
     """Return the free thousandths of a node's devices that a request of this form cannot use.
 
-    All of them if it does not fit, or requests no device; else those on devices with less free than it requests of
-    each, or of a kind or model that it does not accept.
+    That is all of them if it does not fit or requests no device, else those on devices with less free than it requests
+    of each, or of a kind or model that it does not accept.
     """
     free = {device.number: WHOLE - held.of(device.number).thousandths for device in node.devices}
     if not request.devices or fits(node, held, request) is not None:

@@ -29,13 +29,13 @@ def node_of(host: HostNode, labels: Mapping[str, str] | None = None) -> Node:
 
 
 def node_of_machine(name: str, machine: Machine, labels: Mapping[str, str] | None = None) -> Node:
-    """Return a discovered machine as a node, with what control groups grant to the discovering process."""
+    """Return a discovered machine as a node, with the resources that control groups grant the discovering process."""
     grouped = machine.grouped_devices
     return Node(
         name=name,
         cpu_milli=machine.cpu_milli,
         memory=machine.allowed_memory,
-        devices=numbered(found.device for found in machine.devices),
+        devices=numbered(entry.device for entry in machine.devices),
         processors=numbered(devices for devices in grouped if devices.kind is DeviceKind.CPU),
         labels=labels or {},
     )

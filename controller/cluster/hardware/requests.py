@@ -28,11 +28,11 @@ class DeviceRequest:
 
     def __post_init__(self) -> None:
         if self.count < 1 or not 0 < self.thousandths <= WHOLE or (self.count > 1 and self.thousandths != WHOLE):
-            raise HardwareError(f"{self.count} devices of {self.thousandths} thousandths each cannot be asked for")
+            raise HardwareError(f"{self.count} devices of {self.thousandths} thousandths each cannot be requested")
         if self.memory_bytes < 0:
-            raise HardwareError(f"{self.memory_bytes} bytes of a device's memory cannot be asked for")
+            raise HardwareError(f"{self.memory_bytes} bytes of a device's memory cannot be requested")
         if self.kind is DeviceKind.CPU:
-            raise HardwareError("cores are asked for in thousandths of cores, not as devices of kind cpu")
+            raise HardwareError("cores are requested in thousandths of cores, not as devices of kind cpu")
 
     def accepts(self, kind: DeviceKind, model: str) -> bool:
         """Return whether a device of this kind and model is acceptable."""
@@ -53,7 +53,9 @@ class Request:
 
     def __post_init__(self) -> None:
         if min(self.cpu_milli, self.memory_bytes) < 0:
-            raise HardwareError(f"{self.cpu_milli} thousandths of cores and {self.memory_bytes} bytes cannot be")
+            raise HardwareError(
+                f"{self.cpu_milli} thousandths of cores and {self.memory_bytes} bytes cannot be requested"
+            )
 
     def __add__(self, other: Request) -> Request:
         """Return the combined request to one node."""
@@ -62,5 +64,5 @@ class Request:
         )
 
     def times(self, count: int) -> Request:
-        """Return the combined request of `count` equal ones to one node."""
+        """Return the combined request of `count` equal requests to one node."""
         return Request(self.cpu_milli * count, self.memory_bytes * count, self.devices * count)

@@ -1,4 +1,4 @@
-"""Nodes in the schedulers' form, and shares of them: integers throughout, so that sums are exact."""
+"""Nodes as schedulers see them, and shares of them: integers throughout, so that sums are exact."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DeviceShare:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares of a node, of one pod or of all; one share per device, none empty, in order of number."""
+    """Shares of a node held by one pod or by all; one share per device, none empty, in order of number."""
 
     cpu_milli: int = 0
     memory_bytes: int = 0
@@ -53,13 +53,12 @@ class Shares:
         before = -1
         for share in self.devices:
             if share.number <= before:
-                raise HardwareError(f"shares of device {share.number} do not stand once, in order of number")
+                raise HardwareError(f"device {share.number}: shares must be one per device, in order of number")
             if not 0 <= share.thousandths <= WHOLE or share.memory_bytes < 0:
-                raise HardwareError(
-                    f"device {share.number}: {share.thousandths} thousandths and {share.memory_bytes} bytes cannot be"
-                )
+                amounts = f"{share.thousandths} thousandths, {share.memory_bytes} bytes"
+                raise HardwareError(f"device {share.number}: invalid share of {amounts}")
             if share.thousandths == share.memory_bytes == 0:
-                raise HardwareError(f"device {share.number}: a share of nothing")
+                raise HardwareError(f"device {share.number}: an empty share")
             before = share.number
 
     def __add__(self, other: Shares) -> Shares:
@@ -73,15 +72,15 @@ class Shares:
     def _combined(self, other: Shares, sign: Callable[[int, int], int]) -> Shares:
         devices = self.devices
         if other.devices:
-            found = {share.number: share for share in devices}
+            by_number = {share.number: share for share in devices}
             for share in other.devices:
-                old = found.get(share.number, DeviceShare(share.number, 0))
-                found[share.number] = DeviceShare(
+                old = by_number.get(share.number, DeviceShare(share.number, 0))
+                by_number[share.number] = DeviceShare(
                     share.number,
                     sign(old.thousandths, share.thousandths),
                     sign(old.memory_bytes, share.memory_bytes),
                 )
-            devices = in_order(found.values())
+            devices = in_order(by_number.values())
         return Shares(sign(self.cpu_milli, other.cpu_milli), sign(self.memory_bytes, other.memory_bytes), devices)
 
     def contains(self, other: Shares) -> bool:
@@ -139,7 +138,7 @@ class Node:
         if [device.number for device in self.devices] != list(range(len(self.devices))):
             raise HardwareError(f"{self.name}: devices are not numbered from 0")
         if any(device.kind is DeviceKind.CPU for device in self.devices):
-            raise HardwareError(f"{self.name}: a processor is no device to hand out")
+            raise HardwareError(f"{self.name}: a processor cannot be allocated as a device")
 
     @property
     def memory_bytes(self) -> int:
@@ -148,17 +147,17 @@ class Node:
 
     def check(self, held: Shares) -> None:
         """Raise HardwareError, naming node and resource, if more is held than the node has."""
-        for what, some, most in (
+        for unit, amount, most in (
             ("thousandths of cores", held.cpu_milli, self.cpu_milli),
             ("bytes of memory", held.memory_bytes, self.memory_bytes),
         ):
-            if some > most:
-                raise HardwareError(f"{self.name}: {some} {what} of {most}")
+            if amount > most:
+                raise HardwareError(f"{self.name}: {amount} {unit} exceed {most}")
         for share in held.devices:
             if share.number >= len(self.devices):
                 raise HardwareError(f"{self.name}: there is no device {share.number}")
             memory_bytes = self.devices[share.number].memory_bytes or 0
             if share.memory_bytes > memory_bytes:
                 raise HardwareError(
-                    f"{self.name}: device {share.number}: {share.memory_bytes} bytes of memory of {memory_bytes}"
+                    f"{self.name}: device {share.number}: {share.memory_bytes} bytes of memory exceed {memory_bytes}"
                 )

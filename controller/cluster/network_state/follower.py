@@ -118,7 +118,7 @@ class CostMapFollower:
         while True:
             changed = self._changed
             newest = self._keeper.newest
-            if newest is not None and newest.version != version and self._is_believed():
+            if newest is not None and newest.version != version and self._is_usable():
                 version = newest.version
                 yield newest
             elif changed is self._changed:
@@ -140,33 +140,33 @@ class CostMapFollower:
         """Accept hosts' latest measurements of their own links; PathError for an unknown host."""
         self._keeper.take_host_links(states, self._clock.now_ns())
 
-    def note_problem(self, what: str, line: str) -> None:
-        """Record that `feed` or `routes` are being waited for, and why."""
-        if what not in self._problems:
+    def note_problem(self, subject: str, line: str) -> None:
+        """Record why `feed` or `routes` is being waited for."""
+        if subject not in self._problems:
             LOGGER.warning("%s", line)
-        self._problems[what] = line
+        self._problems[subject] = line
 
-    def _is_believed(self) -> bool:
+    def _is_usable(self) -> bool:
         try:
             self._keeper.current(self._clock.now_ns())
         except CostMapError:
             return False
         return True
 
-    async def _keep(self, what: str, watch: Callable[[], Awaitable[None]]) -> None:
+    async def _keep(self, subject: str, watch: Callable[[], Awaitable[None]]) -> None:
         """Retry forever: a peer with an incompatible version may be replaced by a compatible one."""
         while True:
             try:
                 await watch()
             except MillraceError as error:
-                self.note_problem(what, str(error))
+                self.note_problem(subject, str(error))
             await self._sleep(_AGAIN_S)
 
     async def _watch_feed(self) -> None:
         async with aclosing(self._feed.snapshots(self._interval_ns)) as snapshots:
             async for snapshot in snapshots:
                 self._time.observe(snapshot.taken_ns, self._clock.now_ns())
-                # The feed stamps with another machine's clock.
+                # The feed's times are by another machine's clock.
                 taken_ns = snapshot.taken_ns + self._time.offset_ns
                 await self._work("feed", partial(self._keeper.observe, snapshot, taken_ns))
 
@@ -174,12 +174,12 @@ class CostMapFollower:
         async for routes in source.routes():
             await self._work("routes", partial(self._keeper.take_routes, routes))
 
-    async def _work(self, what: str, call: Callable[[], None]) -> None:
-        """Build a map outside the event loop, one at a time, and notify those who wait."""
+    async def _work(self, subject: str, call: Callable[[], None]) -> None:
+        """Build a map outside the event loop, one at a time, and notify waiters."""
         async with self._working:
             await asyncio.to_thread(call)
-        if self._problems.pop(what, None) is not None:
-            LOGGER.info("the %s speak again" if what == "routes" else "the %s speaks again", what)
+        if self._problems.pop(subject, None) is not None:
+            LOGGER.info("%s recovered", subject)
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -188,7 +188,7 @@ class CostMapFollower:
 async def follow(
     topology: Topology | CostModel, settings: NetworkStateSettings, *, clock: Clock | None = None
 ) -> AsyncIterator[CostMapFollower]:
-    """Follow the network's state while the block runs; the other sides may come up later.
+    """Follow the network's state while the block runs; the other sides may start later.
 
     Raise FeedError and PathError for invalid addresses.
     """
@@ -216,7 +216,7 @@ async def follow(
 
 
 async def ask(topology: Topology | CostModel, settings: NetworkStateSettings, *, patience_s: float = 10.0) -> LiveCosts:
-    """Return the current cost map from sides that are up: one that is down is an error at once, without waiting.
+    """Return the current cost map without waiting for the other sides: one that is down is an error at once.
 
     Raise FeedError, PathError, or CostMapError for data that does not fit the topology.
     """

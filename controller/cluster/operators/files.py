@@ -65,7 +65,7 @@ def dumps(graph: OperatorGraph, *, as_json: bool = False) -> str:
     if graph.category:
         document["category"] = graph.category
     document["operators"] = [_operator_document(operator) for operator in graph.operators]
-    document["flows"] = [_said(src=flow.src, dst=flow.dst, nbytes=flow.nbytes) for flow in graph.flows]
+    document["flows"] = [_without_none(src=flow.src, dst=flow.dst, nbytes=flow.nbytes) for flow in graph.flows]
     if as_json:
         return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=4096)
@@ -76,7 +76,7 @@ def resolved(name: str, specs: Sequence[OperatorSpec], flows: Sequence[FlowSpec]
     operators = []
     for index, operator in enumerate(specs):
         try:
-            found = Operator(
+            value = Operator(
                 operator.name,
                 operator.kind,
                 tuple(sorted(operator.shape.items())),
@@ -87,10 +87,10 @@ def resolved(name: str, specs: Sequence[OperatorSpec], flows: Sequence[FlowSpec]
                 operator.code,
                 operator.library,
             )
-            work_of(found)
+            work_of(value)
         except OperatorError as error:
             raise OperatorError(error.problem, at=f"operators[{index}].{error.at}") from None
-        operators.append(found)
+        operators.append(value)
     return OperatorGraph(
         name, tuple(operators), tuple(Flow(flow.src, flow.dst, flow.nbytes) for flow in flows), category
     )
@@ -105,7 +105,7 @@ def _resolve(document: Document[GraphSpec]) -> OperatorGraph:
 
 
 def _operator_document(operator: Operator) -> dict[str, Any]:
-    return _said(
+    return _without_none(
         name=operator.name,
         kind=operator.kind,
         shape=dict(operator.shape) or None,
@@ -118,5 +118,5 @@ def _operator_document(operator: Operator) -> dict[str, Any]:
     )
 
 
-def _said(**entries: Any) -> dict[str, Any]:  # noqa: ANN401 - a YAML document is any mapping
+def _without_none(**entries: Any) -> dict[str, Any]:  # noqa: ANN401 - a YAML document is any mapping
     return {key: value for key, value in entries.items() if value is not None}

@@ -21,8 +21,10 @@ from dataplane.topology.values import NumberFormat
 __all__ = ["KINDS", "Counting", "Kind", "Work", "work_of"]
 
 _BITS: Final = {
-    known: int("".join(filter(str.isdecimal, known.value))) if known is not NumberFormat.TF32 else 32
-    for known in NumberFormat
+    number_format: int("".join(filter(str.isdecimal, number_format.value)))
+    if number_format is not NumberFormat.TF32
+    else 32
+    for number_format in NumberFormat
 }
 """Bits in memory: TF32 numbers take 32."""
 
@@ -39,7 +41,7 @@ def work_of(operator: Operator) -> Work | None:
         return None
     sizes = _sizes(operator, kind)
     if operator.number_format is None and not kind.of_bytes:
-        raise OperatorError(f"{operator.name}: {operator.kind} of numbers without a format", at="format")
+        raise OperatorError(f"{operator.name}: {operator.kind} needs a number format", at="format")
     width = 0.0 if operator.number_format is None else _BITS[operator.number_format] / 8
     read, written = kind.traffic(sizes, width)
     operations = None if kind.operations is None else kind.operations(sizes)
@@ -48,7 +50,7 @@ def work_of(operator: Operator) -> Work | None:
 
 @lru_cache(maxsize=256)
 def _needed(kind: str) -> frozenset[str] | None:
-    """Return the sizes of a kind if they are exactly these, None if a shape may omit some."""
+    """Return the sizes of a kind if all are required, None if a shape may omit some."""
     return None if KINDS[kind].optional else frozenset(KINDS[kind].sizes)
 
 
@@ -59,18 +61,18 @@ def _unit(operator: Operator, kind: Kind) -> str:
 
 
 def _sizes(operator: Operator, kind: Kind) -> Sizes:
-    given = dict(operator.shape)
-    if given.keys() == _needed(operator.kind):
-        return given
-    if lacking := [name for name in kind.sizes if name not in given]:
+    sizes_given = dict(operator.shape)
+    if sizes_given.keys() == _needed(operator.kind):
+        return sizes_given
+    if lacking := [name for name in kind.sizes if name not in sizes_given]:
         raise OperatorError(f"{operator.name}: {operator.kind} without {', '.join(lacking)}", at="shape")
     optional = dict(kind.optional)
-    if strange := sorted(given.keys() - {*kind.sizes, *optional}):
-        known = ", ".join((*kind.sizes, *optional))
+    if unknown := sorted(sizes_given.keys() - {*kind.sizes, *optional}):
+        names = ", ".join((*kind.sizes, *optional))
         raise OperatorError(
-            f"{operator.name}: {operator.kind} has no {strange[0]}, only {known}", at=f"shape.{strange[0]}"
+            f"{operator.name}: {operator.kind} has no {unknown[0]}, only {names}", at=f"shape.{unknown[0]}"
         )
-    sizes = optional | given
+    sizes = optional | sizes_given
     groups = sizes.get("groups", 1)
     if operator.kind == "conv2d" and (groups < 1 or sizes["in_channels"] % groups or sizes["out_channels"] % groups):
         raise OperatorError(f"{operator.name}: channels cannot be divided into {groups} groups", at="shape.groups")

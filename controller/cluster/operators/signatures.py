@@ -1,8 +1,8 @@
 """Equality of graphs by their computation, regardless of names and order of operators.
 
 Operators get colours: a digest of their computation and count, refined by the colours of their inputs and readers until
-nothing changes (Weisfeiler and Leman, 1968). Equal graphs have equal signatures; different graphs with equal colours
-are possible, and `is_same` tells these apart, too.
+nothing changes (Weisfeiler and Leman, 1968). Equal graphs have equal signatures; different graphs may have equal
+colours; `is_same` distinguishes these, too.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ def canonical(graph: OperatorGraph) -> OperatorGraph:
     for operator in sorted(graph.operators, key=lambda operator: (depth[operator.name], colours[operator.name])):
         names[operator.name] = f"{operator.kind}-{counts[operator.kind]}"
         counts[operator.kind] += 1
-    places = {name: place for place, name in enumerate(names.values())}
+    places = {name: position for position, name in enumerate(names.values())}
     operators = (_renamed(graph.operator[old], new) for old, new in names.items())
     flows = (Flow(names[flow.src], names[flow.dst], flow.nbytes) for flow in graph.flows)
     ordered = sorted(flows, key=lambda flow: (places[flow.src], places[flow.dst]))
     return OperatorGraph(signature(graph)[:16], tuple(operators), tuple(ordered), graph.category)
 
 
-def is_same(one: OperatorGraph, other: OperatorGraph) -> bool:
+def is_same(graph: OperatorGraph, other: OperatorGraph) -> bool:
     """Return whether two graphs compute the same: exact, by search among operators of equal colour (VF2)."""
-    if signature(one) != signature(other):
+    if signature(graph) != signature(other):
         return False
-    import networkx  # noqa: PLC0415 - takes half a second, and few need it
+    import networkx  # noqa: PLC0415 - takes half a second and is rarely needed
 
     matcher = networkx.algorithms.isomorphism.DiGraphMatcher(
-        _coloured(one),
+        _coloured(graph),
         _coloured(other),
         node_match=lambda left, right: left["colour"] == right["colour"],
         edge_match=lambda left, right: left["nbytes"] == right["nbytes"],
@@ -101,7 +101,7 @@ def _individual(graph: OperatorGraph) -> dict[str, str]:
             return colours
         # Twins are numbered at once, as any order of them gives the same graph.
         chosen = alike[tied] if _are_twins(graph, alike[tied]) else alike[tied][:1]
-        singled_out = {name: _digest(tied, str(place)) for place, name in enumerate(chosen)}
+        singled_out = {name: _digest(tied, str(index)) for index, name in enumerate(chosen)}
         colours = _refined(graph, colours | singled_out)
 
 
@@ -119,21 +119,21 @@ def _are_twins(graph: OperatorGraph, names: list[str]) -> bool:
 
 def _depth(graph: OperatorGraph) -> dict[str, int]:
     """Return the length of the longest path to each operator."""
-    found: dict[str, int] = {}
+    depths: dict[str, int] = {}
     for name in graph.order:
-        found[name] = max((found[flow.src] + 1 for flow in graph.into[name]), default=0)
-    return found
+        depths[name] = max((depths[flow.src] + 1 for flow in graph.into[name]), default=0)
+    return depths
 
 
 def _coloured(graph: OperatorGraph) -> networkx.DiGraph:
     import networkx  # noqa: PLC0415
 
-    found = networkx.DiGraph()
+    coloured = networkx.DiGraph()
     for name, colour in _colours(graph).items():
-        found.add_node(name, colour=colour)
+        coloured.add_node(name, colour=colour)
     for flow in graph.flows:
-        found.add_edge(flow.src, flow.dst, nbytes=flow.nbytes)
-    return found
+        coloured.add_edge(flow.src, flow.dst, nbytes=flow.nbytes)
+    return coloured
 
 
 def _digest(*parts: str) -> str:

@@ -40,15 +40,15 @@ class Operator:
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable():
-            raise OperatorError(f"{self.name!r} is no name of an operator", at="name")
+            raise OperatorError(f"{self.name!r} is not a valid operator name", at="name")
         if not _is_word(self.kind):
-            raise OperatorError(f"{self.kind!r} is no kind of operator: a-z, 0-9, - and _", at="kind")
+            raise OperatorError(f"{self.kind!r} is not a valid operator kind: a-z, 0-9, - and _", at="kind")
         for name, size in self.shape:
             if not _is_word(name):
-                raise OperatorError(f"{name!r} is no name of a size: a-z, 0-9, - and _", at=f"shape.{name}")
+                raise OperatorError(f"{name!r} is not a valid size name: a-z, 0-9, - and _", at=f"shape.{name}")
             _in_range(self.name, name, size, 0, f"shape.{name}")
         if any(before >= name for (before, _), (name, _) in pairwise(self.shape)):
-            raise OperatorError(f"{self.name}: sizes do not stand once each, in order of their names", at="shape")
+            raise OperatorError(f"{self.name}: sizes must be unique and in order of their names", at="shape")
         _in_range(self.name, "executions", self.executions, 1, "executions")
         for name, nbytes in (("input_bytes", self.input_bytes), ("output_bytes", self.output_bytes)):
             _in_range(self.name, name, nbytes or 0, 0, name)
@@ -104,14 +104,14 @@ class OperatorGraph:
         self._refuse_twice((f"{flow.src} -> {flow.dst}", f"flows[{index}]") for index, flow in enumerate(self.flows))
         if len(self.order) < len(self.operators):
             waiting = [operator.name for operator in self.operators if operator.name not in set(self.order)]
-            raise OperatorError(f"{self.name}: data flows in a circle: {', '.join(waiting[:3])}", at="flows")
+            raise OperatorError(f"{self.name}: data flows in a cycle: {', '.join(waiting[:3])}", at="flows")
 
     def _refuse_twice(self, named: Iterable[tuple[str, str]]) -> None:
-        found: set[str] = set()
+        seen: set[str] = set()
         for name, at in named:
-            if name in found:
-                raise OperatorError(f"{self.name}: {name} is there twice", at=at)
-            found.add(name)
+            if name in seen:
+                raise OperatorError(f"{self.name}: duplicate {name}", at=at)
+            seen.add(name)
 
     @cached_property
     def operator(self) -> dict[str, Operator]:
@@ -129,27 +129,27 @@ class OperatorGraph:
         return self._flows_by("src")
 
     def _flows_by(self, side: str) -> dict[str, tuple[Flow, ...]]:
-        found: dict[str, list[Flow]] = {name: [] for name in self.operator}
+        by_operator: dict[str, list[Flow]] = {name: [] for name in self.operator}
         for flow in self.flows:
-            found[getattr(flow, side)].append(flow)
-        return {name: tuple(flows) for name, flows in found.items()}
+            by_operator[getattr(flow, side)].append(flow)
+        return {name: tuple(flows) for name, flows in by_operator.items()}
 
     @cached_property
     def order(self) -> tuple[str, ...]:
         """Topological order of the operators, ties in the graph's order; those in a cycle are left out."""
         waiting = {name: len(flows) for name, flows in self.into.items()}
-        found = [name for name, count in waiting.items() if count == 0]
-        for name in found:
+        ordered = [name for name, count in waiting.items() if count == 0]
+        for name in ordered:
             for flow in self.out_of[name]:
                 waiting[flow.dst] -= 1
                 if waiting[flow.dst] == 0:
-                    found.append(flow.dst)
-        return tuple(found)
+                    ordered.append(flow.dst)
+        return tuple(ordered)
 
 
 @lru_cache(maxsize=1024)
 def _is_word(name: str) -> bool:
-    """Return whether a text is a word; cached, as all graphs use the same few."""
+    """Return whether a text is a word; cached because all graphs use the same few."""
     return _WORD.fullmatch(name) is not None
 
 

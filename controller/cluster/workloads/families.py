@@ -1,6 +1,6 @@
 """Generated workloads: batches of tasks with random arrivals, and layered task graphs; reproducible by seed.
 
-Durations are log-normal, as those of real clusters nearly are; arrivals are a Poisson process.
+Durations are log-normal, as they nearly are in real clusters; arrivals are a Poisson process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SPREAD: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tasks that arrive at `rate_hz`, run `mean_s` on average, and of which a share requests part of a GPU."""
+    """Tasks that arrive at `rate_hz` and run `mean_s` on average; a share of them requests part of a GPU."""
 
     tasks: int
     rate_hz: float = 1.0
@@ -33,14 +33,14 @@ class Batch:
 
     def __post_init__(self) -> None:
         if self.tasks < 1 or self.rate_hz <= 0 or self.mean_s <= 0 or not 0 <= self.gpu_share <= 1:
-            raise WorkloadError(f"a batch of {self.tasks} tasks at {self.rate_hz:g} Hz of {self.mean_s:g} s cannot be")
+            raise WorkloadError(f"invalid batch: {self.tasks} tasks at {self.rate_hz:g} Hz, {self.mean_s:g} s each")
 
 
 def batch(family: Batch, seed: int) -> tuple[Task, ...]:
     """Return a batch's tasks in order of arrival."""
     # Seeded with text, a generator draws the same in every process, whatever PYTHONHASHSEED is.
     rng = random.Random(f"batch/{seed}")
-    arrival_s, found = 0.0, []
+    arrival_s, tasks = 0.0, []
     for number in range(family.tasks):
         arrival_s += rng.expovariate(family.rate_hz)
         kind = DeviceKind.GPU if rng.random() < family.gpu_share else DeviceKind.CPU
@@ -50,8 +50,8 @@ def batch(family: Batch, seed: int) -> tuple[Task, ...]:
         cores = rng.randrange(1, family.most_cores + 1)
         request = Request(cores * WHOLE, rng.randrange(1, 2 * cores + 1) * _GIB, devices)
         duration = {kind: _duration_ns(rng, family.mean_s)}
-        found.append(Task(f"task-{number}", round(arrival_s * NS_PER_S), request, duration))
-    return tuple(found)
+        tasks.append(Task(f"task-{number}", round(arrival_s * NS_PER_S), request, duration))
+    return tuple(tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Layers:
 
     def __post_init__(self) -> None:
         if min(self.layers, self.width, self.most_before) < 1 or self.mean_s <= 0 or self.gpu_speedup <= 0:
-            raise WorkloadError(f"a graph of {self.layers} layers of {self.width} tasks cannot be")
+            raise WorkloadError(f"invalid graph: {self.layers} layers of {self.width} tasks")
 
 
 def layered_graph(family: Layers, seed: int) -> TaskGraph:
@@ -77,7 +77,7 @@ def layered_graph(family: Layers, seed: int) -> TaskGraph:
     tasks, edges = [], []
     before: list[str] = []
     for layer in range(family.layers):
-        names = [f"{layer}-{place}" for place in range(family.width)]
+        names = [f"{layer}-{index}" for index in range(family.width)]
         for name in names:
             times = {DeviceKind.CPU: _duration_ns(rng, family.mean_s)}
             if rng.random() >= family.cpu_only_share:

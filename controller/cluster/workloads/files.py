@@ -87,17 +87,17 @@ def _openb_request(record: Record) -> Request:
     if count:
         models = frozenset(filter(None, record.fields["gpu_spec"].split("|")))
         if not 0 < thousandths <= WHOLE or (count > 1 and thousandths != WHOLE):
-            raise record.error(f"{count} GPUs of {thousandths} thousandths each cannot be asked for")
+            raise record.error(f"{count} GPUs of {thousandths} thousandths each cannot be requested")
         devices = (DeviceRequest(DeviceKind.GPU, count, thousandths, models),)
     elif thousandths:
-        raise record.error(f"gpu_milli is {thousandths} of no GPU")
+        raise record.error(f"gpu_milli is {thousandths} without a GPU")
     return Request(record.integer("cpu_milli"), record.integer("memory_mib") * MIB, devices)
 
 
 def swf_jobs(path: Path) -> Iterator[Task]:
     """Yield the jobs of a file in the Standard Workload Format; a job's processors are cores, one per instance.
 
-    Jobs with unknown run time or processors (-1) are refused, as they are useless; an unknown requested time is None.
+    Jobs with unknown run time or processors (-1) are refused as useless; an unknown requested time is None.
     """
     for record in read_words(path, _SWF, comment=";"):
         processors = record.integer("processors", _UNKNOWN)
@@ -118,7 +118,7 @@ def swf_jobs(path: Path) -> Iterator[Task]:
 
 def _at_least_one(record: Record, processors: int) -> int:
     if processors < 1:
-        raise record.error(f"a job of {processors} processors")
+        raise record.error(f"invalid job: {processors} processors")
     return processors
 
 
@@ -155,7 +155,7 @@ def spotri_graph(path: Path) -> TaskGraph:
         tasks.append(Task(name, 0, Request(cpu_milli=WHOLE), times))
         edges += [Edge(before, name) for before in record.fields["predecessors"].split(",") if before]
     if not tasks:
-        raise WorkloadError(f"{path}: no task in it")
+        raise WorkloadError(f"{path}: no tasks")
     return TaskGraph(path.name, tuple(tasks), tuple(edges))
 
 
@@ -167,16 +167,16 @@ def azure_runs(path: Path) -> Iterator[Run]:
             start = datetime.fromisoformat(text).replace(tzinfo=UTC)
         except ValueError:
             raise record.error(f"starttime is {text!r}, not a time") from None
-        # In integers: a float of today's seconds is exact to some 240 ns only.
+        # In integers: a float of today's seconds is exact only to some 240 ns.
         start_ns = (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
         yield Run(record.text("VM_id"), start_ns, round(record.real("runtime") * NS_PER_S), record.real("value"))
 
 
 def duty_cycles(path: Path) -> tuple[DutyCycle, ...]:
     """Return the load of devices: a CSV file of device, seconds from the start, and share of time busy."""
-    found: dict[str, tuple[list[int], list[float]]] = {}
+    by_device: dict[str, tuple[list[int], list[float]]] = {}
     for record in read_csv(path, _DUTY):
-        times, busy = found.setdefault(record.text("device"), ([], []))
+        times, busy = by_device.setdefault(record.text("device"), ([], []))
         time_ns, share = round(record.real("time_s") * NS_PER_S), record.real("busy")
         if share > 1:
             raise record.error(f"busy is {share}, more than 1")
@@ -184,4 +184,4 @@ def duty_cycles(path: Path) -> tuple[DutyCycle, ...]:
             raise record.error(f"time_s is {record.fields['time_s']}, not after the device's earlier line")
         times.append(time_ns)
         busy.append(share)
-    return tuple(DutyCycle(name, tuple(times), tuple(busy)) for name, (times, busy) in found.items())
+    return tuple(DutyCycle(name, tuple(times), tuple(busy)) for name, (times, busy) in by_device.items())

@@ -76,7 +76,7 @@ def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
 
 
 def read_words(path: Path, columns: tuple[str, ...], *, optional: int = 0, comment: str = "#") -> Iterator[Record]:
-    """Yield the lines of a file of blank-separated words, of which the last `optional` may be missing (and are '').
+    """Yield the lines of a file of blank-separated words; the last `optional` may be missing and are then ''.
 
     Empty lines, and those that begin with `comment`, are skipped.
     """

@@ -56,7 +56,7 @@ class TaskGraph:
                     raise WorkloadError(f"{self.name}: {edge.src} -> {edge.dst}: there is no task {end}")
         if len(self.order) != len(names):
             waiting = sorted(set(names) - set(self.order))
-            raise WorkloadError(f"{self.name}: tasks wait for one another in a circle: {', '.join(waiting[:3])}")
+            raise WorkloadError(f"{self.name}: tasks wait for one another in a cycle: {', '.join(waiting[:3])}")
 
     @cached_property
     def task(self) -> dict[str, Task]:
@@ -66,30 +66,30 @@ class TaskGraph:
     @cached_property
     def before(self) -> dict[str, tuple[Edge, ...]]:
         """Dependencies of each task."""
-        found: dict[str, list[Edge]] = {task.name: [] for task in self.tasks}
+        by_task: dict[str, list[Edge]] = {task.name: [] for task in self.tasks}
         for edge in self.edges:
-            found[edge.dst].append(edge)
-        return {name: tuple(edges) for name, edges in found.items()}
+            by_task[edge.dst].append(edge)
+        return {name: tuple(edges) for name, edges in by_task.items()}
 
     @cached_property
     def after(self) -> dict[str, tuple[Edge, ...]]:
         """Dependents of each task."""
-        found: dict[str, list[Edge]] = {task.name: [] for task in self.tasks}
+        by_task: dict[str, list[Edge]] = {task.name: [] for task in self.tasks}
         for edge in self.edges:
-            found[edge.src].append(edge)
-        return {name: tuple(edges) for name, edges in found.items()}
+            by_task[edge.src].append(edge)
+        return {name: tuple(edges) for name, edges in by_task.items()}
 
     @cached_property
     def order(self) -> tuple[str, ...]:
         """Topological order of the tasks, ties in the graph's order; those in a cycle are left out."""
         waiting = {name: len(edges) for name, edges in self.before.items()}
-        found = [name for name, count in waiting.items() if count == 0]
-        for name in found:
+        ordered = [name for name, count in waiting.items() if count == 0]
+        for name in ordered:
             for edge in self.after[name]:
                 waiting[edge.dst] -= 1
                 if waiting[edge.dst] == 0:
-                    found.append(edge.dst)
-        return tuple(found)
+                    ordered.append(edge.dst)
+        return tuple(ordered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """Pods of which at least `least` have to run at the same time, or none: a gang, such as training workers."""
+    """Pods of which at least `least` must run at the same time, or none: a gang, such as training workers."""
 
     name: str
     pods: tuple[Pod, ...]
@@ -123,7 +123,9 @@ class PodGroup:
     def __post_init__(self) -> None:
         _refuse_twice(self.name, "pod", [pod.name for pod in self.pods])
         if not 1 <= self.least <= len(self.pods):
-            raise WorkloadError(f"{self.name}: {self.least} of {len(self.pods)} pods cannot have to run together")
+            raise WorkloadError(
+                f"{self.name}: {self.least} of {len(self.pods)} pods cannot be required to run together"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +157,9 @@ class DutyCycle:
     busy: tuple[float, ...]
 
 
-def _refuse_twice(owner: str, what: str, names: list[str]) -> None:
-    found: set[str] = set()
+def _refuse_twice(owner: str, noun: str, names: list[str]) -> None:
+    seen: set[str] = set()
     for name in names:
-        if name in found:
-            raise WorkloadError(f"{owner}: {what} {name} is there twice")
-        found.add(name)
+        if name in seen:
+            raise WorkloadError(f"{owner}: duplicate {noun} {name}")
+        seen.add(name)

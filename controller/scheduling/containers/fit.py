@@ -14,13 +14,13 @@ from dataplane.config import Strict
 
 
 class DeviceFit:
-    """Prefers devices with little more memory than requested, then those on fast buses; without devices, bare nodes."""
+    """Prefers devices with little more memory than requested, then those on fast buses; bare nodes for pods without."""
 
     Settings = NoSettings
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
-        self._said: tuple[NodeColumns, dict[tuple[DeviceRequest, ...], dict[int, str]]] | None = None
+        self._reasons: tuple[NodeColumns, dict[tuple[DeviceRequest, ...], dict[int, str]]] | None = None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return the mean of the known parts: requested over actual memory, and bus rate over the fastest bus's."""
@@ -36,30 +36,30 @@ class DeviceFit:
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
         """Return the reasons for several nodes; they depend on the nodes' hardware and are cached until it changes."""
-        if self._said is None or self._said[0] is not snapshot.columns:
-            self._said = snapshot.columns, {}
-        known = self._said[1].setdefault(pod.request.devices, {})
+        if self._reasons is None or self._reasons[0] is not snapshot.columns:
+            self._reasons = snapshot.columns, {}
+        cached = self._reasons[1].setdefault(pod.request.devices, {})
         numbers = nodes.tolist()
         for node in numbers:
-            if node not in known:
-                known[node] = self.reason(pod, snapshot, node)
-        return [known[node] for node in numbers]
+            if node not in cached:
+                cached[node] = self.reason(pod, snapshot, node)
+        return [cached[node] for node in numbers]
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return the devices that fit."""
         devices = snapshot.columns.nodes[node].devices
         if not pod.request.devices:
-            return f"the pod needs no device, {len(devices)} are there"
-        said = []
+            return f"the pod requests no devices; the node has {len(devices)}"
+        parts = []
         for wanted in pod.request.devices:
             good = [device for device in devices if wanted.accepts(device.kind, device.model)]
             best = min(good, key=lambda device: device.memory_bytes or 0, default=None)
             if best is not None:
                 bus = "" if best.bus is None else f" on {best.bus.kind}"
                 memory = "" if best.memory_bytes is None else f" of {best.memory_bytes / 2**30:.0f} GiB"
-                asked = f" for {wanted.memory_bytes / 2**30:.1f} GiB" if wanted.memory_bytes else ""
-                said.append(f"{best.kind} {best.model}{memory}{bus}{asked}".replace("  ", " "))
-        return "; ".join(said) or "none of its devices will do"
+                memory_wanted = f" for {wanted.memory_bytes / 2**30:.1f} GiB" if wanted.memory_bytes else ""
+                parts.append(f"{best.kind} {best.model}{memory}{bus}{memory_wanted}".replace("  ", " "))
+        return "; ".join(parts) or "none of its devices fits"
 
 
 def _fit(wanted: DeviceRequest, snapshot: Snapshot) -> Floats:
@@ -80,9 +80,9 @@ def _fit(wanted: DeviceRequest, snapshot: Snapshot) -> Floats:
 
 def _best(columns: NodeColumns, by_device: Floats) -> Floats:
     """Return the best value among each node's devices, 0 for a node without devices."""
-    found = np.zeros(len(columns.nodes), np.float64)
-    np.maximum.at(found, columns.device_node, by_device)
-    return found
+    best = np.zeros(len(columns.nodes), np.float64)
+    np.maximum.at(best, columns.device_node, by_device)
+    return best
 
 
 class BestFit:
@@ -124,7 +124,7 @@ class DotProduct:
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return the product."""
         product = 1 - int(self.points(pod, snapshot, np.array([node]))[0]) / MOST_POINTS
-        return f"what is free and what is asked for have a product of {product:.3f}"
+        return f"dot product of free and requested resources: {product:.3f}"
 
 
 class RandomFit:
@@ -145,7 +145,7 @@ class RandomFit:
         return rng.integers(0, MOST_POINTS + 1, len(snapshot.columns.nodes))[nodes]
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:  # noqa: ARG002 - a score's signature
-        """Return that the points were drawn."""
+        """Return a constant reason."""
         return "drawn"
 
 

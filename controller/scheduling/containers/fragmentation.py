@@ -1,7 +1,7 @@
 """Fragmentation gradient descent: place a pod where the expected device fragments grow least, or shrink most.
 
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
-USENIX ATC 2023. Fragments are the part of a node's free devices that a pod of the workload cannot use; the expectation
+USENIX ATC 2023. A fragment is the part of a node's free devices that a pod of the workload cannot use; the expectation
 is over the workload's most frequent requests. As in the authors' published simulator, memory requests are ignored and
 differences are rounded: 1/(1 + e^-d) in `steps` steps, d in devices.
 """
@@ -19,8 +19,8 @@ from controller.cluster.hardware.errors import HardwareError
 from controller.scheduling.containers.kernels.compiled import compiled
 from controller.scheduling.containers.kernels.fragments import NEVER, fragment_changes
 from controller.scheduling.containers.kernels.structures import Typical
-from controller.scheduling.containers.rooms import asked_of, can_be_asked, room_of
-from controller.scheduling.containers.typical import TypicalPod, reckoned, workload_of
+from controller.scheduling.containers.rooms import is_supported, kernel_request_of, room_of
+from controller.scheduling.containers.typical import TypicalPod, assumed_workload, workload_of
 from controller.scheduling.framework.policies import MOST_POINTS, Flags, Floats, Ids, Longs
 from controller.scheduling.pods import PendingPod, Snapshot
 from controller.scheduling.pods.columns import NodeColumns
@@ -28,12 +28,12 @@ from controller.scheduling.pods.workload import Workload
 from dataplane.config import Strict
 from dataplane.native import pointer_to
 
-_MOST_KNOWN: Final = 256
+_MOST_CACHED: Final = 256
 _MOST_DEVICES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Reckoning:
+class _Expectation:
     """A workload's typical requests over some nodes, as the kernel sees them, with the latest results by request."""
 
     workload: Workload
@@ -41,18 +41,18 @@ class _Reckoning:
     requests: tuple[tuple[Request, int], ...]
     native: Typical
     pods: int
-    known: dict[Request, _Known]
+    cached: dict[Request, _Cached]
 
 
 @dataclass(slots=True, eq=False)
-class _Known:
+class _Cached:
     """The decrease of fragments at each node, and the free resources for which it was computed."""
 
     cpu_milli: Longs
     memory_bytes: Longs
     device_milli: Longs
     device_memory_bytes: Longs
-    fallen: Longs
+    decrease: Longs
 
 
 class Fragmentation:
@@ -69,12 +69,12 @@ class Fragmentation:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._stated = workload_of(settings.typical)
-        self._reckoning: _Reckoning | None = None
+        self._expectation: _Expectation | None = None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return 1/(1 + e^-d), where d is the decrease of fragments in devices, in steps of `MOST_POINTS`."""
-        reckoning = self._reckoned(snapshot)
-        return self._points(self._fallen(reckoning, pod.request, snapshot)[nodes] / max(reckoning.pods, 1))
+        expectation = self._expectation_for(snapshot)
+        return self._points(self._decreases(expectation, pod.request, snapshot)[nodes] / max(expectation.pods, 1))
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return the change of the expected fragments."""
@@ -82,11 +82,11 @@ class Fragmentation:
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
         """Return the reasons for several nodes."""
-        reckoning = self._reckoned(snapshot)
-        if not reckoning.pods:
-            return ["nothing is known of the workload"] * len(nodes)
-        fallen = self._fallen(reckoning, pod.request, snapshot)[nodes] / (reckoning.pods * WHOLE)
-        return [f"expected fragments of devices change by {-one:+.3f}" for one in fallen.tolist()]
+        expectation = self._expectation_for(snapshot)
+        if not expectation.pods:
+            return ["the workload is unknown"] * len(nodes)
+        decrease = self._decreases(expectation, pod.request, snapshot)[nodes] / (expectation.pods * WHOLE)
+        return [f"expected device fragments change by {-change:+.3f}" for change in decrease.tolist()]
 
     def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:
         """Return the share of the device where fragments shrink most, the first on a tie; whole devices in order."""
@@ -104,91 +104,91 @@ class Fragmentation:
         if len(good) < wanted.count:
             return snapshot.shares(node, request)  # raises, naming what is missing
         if wanted.count == 1 and wanted.thousandths < WHOLE and len(good) > 1:
-            reckoning, held = self._reckoned(snapshot), free.held_of(columns, node)
-            points = [self._change(reckoning, snapshot, node, held, _with_device(request, number)) for number in good]
+            expectation, held = self._expectation_for(snapshot), free.held_of(columns, node)
+            points = [self._change(expectation, snapshot, node, held, _with_device(request, number)) for number in good]
             good = [good[points.index(max(points))]]
         devices = (DeviceShare(number, wanted.thousandths, wanted.memory_bytes) for number in good[: wanted.count])
         return Shares(request.cpu_milli, request.memory_bytes, tuple(devices))
 
-    def _change(self, reckoning: _Reckoning, snapshot: Snapshot, node: int, held: Shares, more: Shares) -> int:
-        fallen = _expected(reckoning, snapshot, node, held) - _expected(reckoning, snapshot, node, held + more)
-        return int(self._points(np.array([fallen / max(reckoning.pods, 1)]))[0])
+    def _change(self, expectation: _Expectation, snapshot: Snapshot, node: int, held: Shares, more: Shares) -> int:
+        decrease = _expected(expectation, snapshot, node, held) - _expected(expectation, snapshot, node, held + more)
+        return int(self._points(np.array([decrease / max(expectation.pods, 1)]))[0])
 
-    def _points(self, fallen_milli: Floats) -> Longs:
+    def _points(self, decrease_milli: Floats) -> Longs:
         steps = self.settings.steps
         with np.errstate(over="ignore"):
-            risen = np.floor(steps / (1 + np.exp(-fallen_milli / WHOLE)))
-        return risen.astype(np.int64) * MOST_POINTS // steps
+            steps_up = np.floor(steps / (1 + np.exp(-decrease_milli / WHOLE)))
+        return steps_up.astype(np.int64) * MOST_POINTS // steps
 
-    def _reckoned(self, snapshot: Snapshot) -> _Reckoning:
-        workload, known = reckoned(self._stated, snapshot), self._reckoning
-        if known is None or known.workload is not workload or known.columns is not snapshot.columns:
+    def _expectation_for(self, snapshot: Snapshot) -> _Expectation:
+        workload, expectation = assumed_workload(self._stated, snapshot), self._expectation
+        if expectation is None or expectation.workload is not workload or expectation.columns is not snapshot.columns:
             requests = tuple(
                 (request, count)
                 for request, count in workload.typical(self.settings.coverage, with_memory=self.settings.with_memory)
-                if can_be_asked(request)
+                if is_supported(request)
             )
             native = _native(requests, snapshot.columns)
             pods = sum(count for _, count in requests)
-            known = self._reckoning = _Reckoning(workload, snapshot.columns, requests, native, pods, {})
-        return known
+            expectation = self._expectation = _Expectation(workload, snapshot.columns, requests, native, pods, {})
+        return expectation
 
-    def _fallen(self, reckoning: _Reckoning, request: Request, snapshot: Snapshot) -> Longs:
+    def _decreases(self, expectation: _Expectation, request: Request, snapshot: Snapshot) -> Longs:
         """Return the decrease of fragments at each node, in thousandths times pods; recompute only changed nodes."""
         free = snapshot.free
-        known = reckoning.known.get(request)
-        if known is None:
+        previous = expectation.cached.get(request)
+        if previous is None:
             rows = np.arange(len(snapshot.columns.nodes))
-            fallen = np.full(len(rows), NEVER, np.int64)
+            decrease = np.full(len(rows), NEVER, np.int64)
         else:
-            fallen = known.fallen
-            rows = np.flatnonzero(_has_changed(known, snapshot))
+            decrease = previous.decrease
+            rows = np.flatnonzero(_has_changed(previous, snapshot))
         if len(rows):
-            fallen = fallen.copy()
-            _work_out(reckoning, request, snapshot, rows, fallen)
-        reckoning.known.pop(request, None)
-        reckoning.known[request] = _Known(
+            decrease = decrease.copy()
+            _compute(expectation, request, snapshot, rows, decrease)
+        expectation.cached.pop(request, None)
+        expectation.cached[request] = _Cached(
             free.cpu_milli.copy(),
             free.memory_bytes.copy(),
             free.device_milli.copy(),
             free.device_memory_bytes.copy(),
-            fallen,
+            decrease,
         )
-        if len(reckoning.known) > _MOST_KNOWN:
-            del reckoning.known[next(iter(reckoning.known))]
-        return fallen
+        if len(expectation.cached) > _MOST_CACHED:
+            del expectation.cached[next(iter(expectation.cached))]
+        return decrease
 
 
-def _has_changed(known: _Known, snapshot: Snapshot) -> Flags:
+def _has_changed(previous: _Cached, snapshot: Snapshot) -> Flags:
     free, columns = snapshot.free, snapshot.columns
-    found: Flags = (known.cpu_milli != free.cpu_milli) | (known.memory_bytes != free.memory_bytes)
-    devices = (known.device_milli != free.device_milli) | (known.device_memory_bytes != free.device_memory_bytes)
-    found[columns.device_node[devices]] = True
-    return found
+    changed: Flags = (previous.cpu_milli != free.cpu_milli) | (previous.memory_bytes != free.memory_bytes)
+    devices = (previous.device_milli != free.device_milli) | (previous.device_memory_bytes != free.device_memory_bytes)
+    changed[columns.device_node[devices]] = True
+    return changed
 
 
-def _work_out(reckoning: _Reckoning, request: Request, snapshot: Snapshot, rows: Ids, fallen: Longs) -> None:
-    if can_be_asked(request):
+def _compute(expectation: _Expectation, request: Request, snapshot: Snapshot, rows: Ids, decrease: Longs) -> None:
+    if is_supported(request):
         scratch = np.empty(_MOST_DEVICES, np.int64)
-        asked = asked_of(request, snapshot.columns)
-        pointers = (pointer_to(np.ascontiguousarray(rows)), len(rows), pointer_to(scratch), pointer_to(fallen))
-        compiled(fragment_changes)(room_of(snapshot), reckoning.native, asked, *pointers)
+        wanted = kernel_request_of(request, snapshot.columns)
+        pointers = (pointer_to(np.ascontiguousarray(rows)), len(rows), pointer_to(scratch), pointer_to(decrease))
+        compiled(fragment_changes)(room_of(snapshot), expectation.native, wanted, *pointers)
         return
     for row in rows.tolist():
         held = snapshot.free.held_of(snapshot.columns, row)
         try:
             more = snapshot.shares(row, request)
         except HardwareError:
-            fallen[row] = NEVER
+            decrease[row] = NEVER
             continue
-        before, after = (_expected(reckoning, snapshot, row, one) for one in (held, held + more))
-        fallen[row] = before - after
+        before, after = (_expected(expectation, snapshot, row, shares) for shares in (held, held + more))
+        decrease[row] = before - after
 
 
-def _expected(reckoning: _Reckoning, snapshot: Snapshot, node: int, held: Shares) -> int:
+def _expected(expectation: _Expectation, snapshot: Snapshot, node: int, held: Shares) -> int:
     """Return a node's expected fragments: the paper's sum over typical requests, weighted by frequency."""
-    one = snapshot.columns.nodes[node]
-    return sum(count * fragments(one, held, request) for request, count in reckoning.requests)
+    hardware = snapshot.columns.nodes[node]
+    return sum(count * fragments(hardware, held, request) for request, count in expectation.requests)
 
 
 def _with_device(request: Request, number: int) -> Shares:
@@ -200,16 +200,16 @@ def _with_device(request: Request, number: int) -> Shares:
 def _native(requests: tuple[tuple[Request, int], ...], columns: NodeColumns) -> Typical:
     wanted = [request.devices[0] if request.devices else None for request, _ in requests]
     accepts = np.zeros((max(len(requests), 1), max(len(columns.device_node), 1)), np.uint8)
-    for row, one in enumerate(wanted):
-        if one is not None:
-            accepts[row, : len(columns.device_node)] = columns.accepted(one)
+    for row, need in enumerate(wanted):
+        if need is not None:
+            accepts[row, : len(columns.device_node)] = columns.accepted(need)
     return Typical(
         requests=len(requests),
         weight=pointer_to(_longs([count for _, count in requests])),
         cpu_milli=pointer_to(_longs([request.cpu_milli for request, _ in requests])),
         memory_bytes=pointer_to(_longs([request.memory_bytes for request, _ in requests])),
-        count=pointer_to(_longs([0 if one is None else one.count for one in wanted])),
-        milli=pointer_to(_longs([0 if one is None else one.thousandths for one in wanted])),
+        count=pointer_to(_longs([0 if need is None else need.count for need in wanted])),
+        milli=pointer_to(_longs([0 if need is None else need.thousandths for need in wanted])),
         accepts=pointer_to(accepts),
     )
 

@@ -22,10 +22,10 @@ class ImageLocality:
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return the thousandths of the bytes that are present."""
-        there, everything = _bytes(pod, snapshot)
-        if not everything:
+        present, total = _bytes(pod, snapshot)
+        if not total:
             return np.full(len(nodes), MOST_POINTS, np.int64)
-        points: Longs = there[nodes] * MOST_POINTS // everything
+        points: Longs = present[nodes] * MOST_POINTS // total
         return points
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
@@ -36,21 +36,22 @@ class ImageLocality:
         """Return the reasons for several nodes."""
         if self.is_neutral(pod, snapshot):
             return ["no node is known to have its images"] * len(nodes)
-        there, everything = _bytes(pod, snapshot)
+        present, total = _bytes(pod, snapshot)
         return [
-            f"{one / 1e6:.1f} of {everything / 1e6:.1f} MB of its images are there" for one in there[nodes].tolist()
+            f"{nbytes / 1e6:.1f} of {total / 1e6:.1f} MB of its images are present"
+            for nbytes in present[nodes].tolist()
         ]
 
 
 def _bytes(pod: PendingPod, snapshot: Snapshot) -> tuple[Longs, int]:
     """Return the bytes of the pod's images that each node has, and their total."""
-    there, everything = np.zeros(len(snapshot.columns.nodes), np.int64), 0
+    present, total = np.zeros(len(snapshot.columns.nodes), np.int64), 0
     for image in dict.fromkeys(pod.images):
         sizes = snapshot.images.get(image)
         if not sizes:
             continue
         # Nodes may report different sizes of one image, as each counts only the layers that it stores.
-        everything += max(*sizes.values(), 1)
+        total += max(*sizes.values(), 1)
         for node, nbytes in sizes.items():
-            there[node] += max(nbytes, 1)
-    return np.minimum(there, everything), everything
+            present[node] += max(nbytes, 1)
+    return np.minimum(present, total), total

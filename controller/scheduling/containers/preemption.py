@@ -1,4 +1,4 @@
-"""Preemption: the fewest pods of the lowest priority that must leave so that pods of a higher priority fit.
+"""Preemption: the fewest pods of the lowest priority that must leave for pods of a higher priority to fit.
 
 Pure. A group leaves as a whole or not at all, wherever its pods are. The bandwidth of a pod is released with it, so a
 pod on another node may have to leave for it.
@@ -19,7 +19,7 @@ from controller.scheduling.framework.deciding import decide, filtered
 from controller.scheduling.pods import PendingPod, PodProfile, Snapshot, place_group
 
 MOST_NODES: Final = 64
-"""Maximum number of nodes to examine: those where the least would have to leave if all pods did."""
+"""Maximum number of nodes to examine: those with the least to evict if all their pods left."""
 
 
 _Fits = Callable[[Sequence["_Unit"]], bool]
@@ -30,7 +30,7 @@ _Fits = Callable[[Sequence["_Unit"]], bool]
 class Holder:
     """A pod that holds shares of a node, given by number; `priority` is its group's, if it has one.
 
-    If `is_leaving`, it returns them soon, whatever is decided.
+    If `is_leaving`, it will release them soon, whatever is decided.
     """
 
     pod: str
@@ -44,7 +44,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The way to make room: the victims and the node of each pod; no victims if leaving pods suffice."""
+    """A way to make room: the victims and the node of each pod; no victims if pods already leaving suffice."""
 
     victims: tuple[str, ...]
     nodes: tuple[int, ...]
@@ -82,16 +82,18 @@ class Cluster:
             if (counts := groups.get(holder.group)) is not None:
                 groups[holder.group] = {**counts, holder.node: counts.get(holder.node, 0) - 1}
         if self.unreserved is not None and any(holder.reservations for holder in going):
-            kept = (one for holder in self.holders if holder.pod not in gone for one in holder.reservations)
+            kept = (
+                reservation for holder in self.holders if holder.pod not in gone for reservation in holder.reservations
+            )
             costs = with_reservations(self.unreserved, kept)
         return replace(self.snapshot, free=free, groups=groups, costs=costs)
 
     @cached_property
     def _by_pod(self) -> dict[str, list[Holder]]:
-        found: defaultdict[str, list[Holder]] = defaultdict(list)
+        by_pod: defaultdict[str, list[Holder]] = defaultdict(list)
         for holder in self.holders:
-            found[holder.pod].append(holder)
-        return dict(found)
+            by_pod[holder.pod].append(holder)
+        return dict(by_pod)
 
     @cached_property
     def leaving(self) -> frozenset[str]:
@@ -106,20 +108,20 @@ def make_room(profile: PodProfile, pods: Sequence[PendingPod], cluster: Cluster,
     priorities. Each option must pass the same filters as any decision.
     """
     leaving = cluster.leaving
-    if (nodes := _places(profile, pods, cluster.without(leaving))) is not None:
+    if (nodes := _nodes_for(profile, pods, cluster.without(leaving))) is not None:
         return Room((), nodes)
     units = [unit for unit in _units(cluster.holders, leaving) if unit.priority < priority]
-    everybody = leaving.union(*(unit.names for unit in units))
-    nodes = _places(profile, pods, cluster.without(everybody))
+    all_names = leaving.union(*(unit.names for unit in units))
+    nodes = _nodes_for(profile, pods, cluster.without(all_names))
     if not units or nodes is None:
         return None
     if len(pods) > 1:
         chosen = _fewest_for_group(profile, pods, cluster, units, nodes)
     else:
-        chosen = _fewest_for_pod(profile, pods[0], cluster, units, everybody)
+        chosen = _fewest_for_pod(profile, pods[0], cluster, units, all_names)
     if chosen is None:
         return None
-    nodes = _places(profile, pods, cluster.without(leaving.union(*(unit.names for unit in chosen))))
+    nodes = _nodes_for(profile, pods, cluster.without(leaving.union(*(unit.names for unit in chosen))))
     victims = sorted(name for unit in chosen for name in unit.names)
     return None if nodes is None else Room(tuple(victims), nodes)
 
@@ -130,52 +132,52 @@ def _units(holders: Iterable[Holder], leaving: frozenset[str]) -> list[_Unit]:
     for holder in holders:
         if holder.pod not in leaving:
             together[f"group/{holder.group}" if holder.group else f"pod/{holder.pod}"].append(holder)
-    return [_Unit(tuple(some)) for some in together.values()]
+    return [_Unit(tuple(pods)) for pods in together.values()]
 
 
-def _places(profile: PodProfile, pods: Sequence[PendingPod], snapshot: Snapshot) -> tuple[int, ...] | None:
+def _nodes_for(profile: PodProfile, pods: Sequence[PendingPod], snapshot: Snapshot) -> tuple[int, ...] | None:
     """Return the nodes of all pods, None if some do not fit."""
     if len(pods) == 1:
         choice = decide(profile, pods[0], snapshot)
         return (choice.candidate,) if choice.is_placed else None
-    found = place_group(profile, pods, snapshot)
-    return tuple(choice.candidate for choice in found.choices) if found.is_placed else None
+    placed = place_group(profile, pods, snapshot)
+    return tuple(choice.candidate for choice in placed.choices) if placed.is_placed else None
 
 
 def _fewest_for_pod(
-    profile: PodProfile, pod: PendingPod, cluster: Cluster, units: Sequence[_Unit], everybody: frozenset[str]
+    profile: PodProfile, pod: PendingPod, cluster: Cluster, units: Sequence[_Unit], all_names: frozenset[str]
 ) -> list[_Unit] | None:
     """Return the best set of units over the nodes that could run a pod if all units left."""
-    empty = profile.seen(pod, cluster.without(everybody))
+    empty = profile.seen(pod, cluster.without(all_names))
     passing, _ = filtered(profile, pod, empty)
-    ways, on = [], _by_node(units)
+    options, on = [], _by_node(units)
     for node in passing.nonzero()[0].tolist():
-        here = on.get(node, [])
-        ways.append((_cost(here), node, here))
+        units_here = on.get(node, [])
+        options.append((_cost(units_here), node, units_here))
     best: list[_Unit] | None = None
-    for _, node, here in sorted(ways, key=lambda way: way[:2])[:MOST_NODES]:
+    for _, node, units_here in sorted(options, key=lambda option: option[:2])[:MOST_NODES]:
 
         def fits(gone: Sequence[_Unit], node: int = node) -> bool:
             names = cluster.leaving.union(*(unit.names for unit in gone))
             return bool(filtered(profile, pod, profile.seen(pod, cluster.without(names)))[0][node])
 
-        start = here
+        start = units_here
         if not fits(start):  # something else is missing, such as bandwidth on a path
-            start = here + [unit for unit in units if unit not in here and _has_reservations(unit)]
+            start = units_here + [unit for unit in units if unit not in units_here and _has_reservations(unit)]
             if not fits(start):
                 continue
-        found = _spared(start, fits)
-        if best is None or _cost(found) < _cost(best):
-            best = found
+        needed = _spared(start, fits)
+        if best is None or _cost(needed) < _cost(best):
+            best = needed
     return best
 
 
 def _by_node(units: Sequence[_Unit]) -> dict[int, list[_Unit]]:
-    found: defaultdict[int, list[_Unit]] = defaultdict(list)
+    by_node: defaultdict[int, list[_Unit]] = defaultdict(list)
     for unit in units:
         for node in sorted({holder.node for holder in unit.holders}):
-            found[node].append(unit)
-    return dict(found)
+            by_node[node].append(unit)
+    return dict(by_node)
 
 
 def _fewest_for_group(
@@ -185,7 +187,7 @@ def _fewest_for_group(
 
     def fits(gone: Sequence[_Unit]) -> bool:
         names = cluster.leaving.union(*(unit.names for unit in gone))
-        return _places(profile, pods, cluster.without(names)) is not None
+        return _nodes_for(profile, pods, cluster.without(names)) is not None
 
     near = [unit for unit in units if any(holder.node in nodes for holder in unit.holders)]
     start = near if fits(near) else list(units)

@@ -26,16 +26,16 @@ class OneANode:
         del settings
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return which nodes have none, and share no host with one."""
-        there = _members(pod, snapshot) if pod.is_reduced else []
-        if not there:
+        """Return the nodes whose host has no pod of the group."""
+        members = _members(pod, snapshot) if pod.is_reduced else []
+        if not members:
             return None
-        hosts = {snapshot.host_name(node) for node in there}
+        hosts = {snapshot.host_name(node) for node in members}
         return np.array([snapshot.host_name(node) not in hosts for node in range(len(snapshot.columns.nodes))])
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:  # noqa: ARG002 - a filter's signature
-        """Return that the group already has a pod there."""
-        return f"its host has a worker of group {pod.group} already: one a host adds up in the network"
+        """Return which group already has a pod there."""
+        return f"its host already has a worker of group {pod.group}: in-network reduction takes one per host"
 
 
 class TreeCost:
@@ -46,7 +46,7 @@ class TreeCost:
     """
 
     class Settings(Strict, frozen=True):
-        """Number of bytes that go up and down the tree in one piece."""
+        """Number of bytes that travel up and down the tree in one piece."""
 
         nbytes: Annotated[int, Meta(ge=1)] = 1 << 20
 
@@ -54,7 +54,7 @@ class TreeCost:
         self.settings = settings
 
     def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
-        """Return whether the pod joins no tree, or nothing is known about the network."""
+        """Return whether the pod joins no tree, or the network is unknown."""
         return not pod.is_reduced or snapshot.costs is None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
@@ -72,14 +72,14 @@ class TreeCost:
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return where the node would join, and whether the path was measured."""
         if not pod.is_reduced:
-            return "the pod is of no group that adds up in the network"
+            return "the pod's group does not reduce in the network"
         if snapshot.costs is None:
-            return "nothing is known of the network"
-        there = [one for one in _members(pod, snapshot) if snapshot.host[one] >= 0]
-        if snapshot.host[node] < 0 or not there:
-            return "the first of its group" if not there else "not in the topology"
+            return "the network is unknown"
+        members = [member for member in _members(pod, snapshot) if snapshot.host[member] >= 0]
+        if snapshot.host[node] < 0 or not members:
+            return "the first pod of its group" if not members else "not in the topology"
         name = snapshot.host_name(node)
-        near = min(there, key=lambda one: self._between(snapshot, np.array([one]), node).item())
+        near = min(members, key=lambda member: self._between(snapshot, np.array([member]), node).item())
         cost = snapshot.costs.cost(name, snapshot.host_name(near))
         if not cost.is_reachable:
             return f"{snapshot.host_name(near)}: unreachable"
@@ -95,14 +95,14 @@ class TreeCost:
         return [self.reason(pod, snapshot, node) for node in nodes.tolist()]
 
     def _cost_ns(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Floats:
-        there = np.array(_members(pod, snapshot), np.int64)
-        if len(there):
-            joined: Floats = np.min([self._between(snapshot, nodes, one) for one in there.tolist()], axis=0)
+        members = np.array(_members(pod, snapshot), np.int64)
+        if len(members):
+            joined: Floats = np.min([self._between(snapshot, nodes, member) for member in members.tolist()], axis=0)
             return joined
         wanted = min(max(pod.companions, 0), len(nodes) - 1)
         if not wanted:
             return np.zeros(len(nodes))
-        between = np.array([self._between(snapshot, nodes, one) for one in nodes.tolist()])
+        between = np.array([self._between(snapshot, nodes, node) for node in nodes.tolist()])
         # A node is not its own companion.
         np.fill_diagonal(between, np.inf)
         nearest: Floats = np.partition(between, wanted - 1, axis=1)[:, :wanted].sum(axis=1)
@@ -112,13 +112,13 @@ class TreeCost:
         """Return the time of a piece between nodes and another node, in the slower direction; inf if unreachable."""
         assert snapshot.costs is not None
         pairs, hosts, end = snapshot.costs.pairs, snapshot.host[nodes], snapshot.host[other]
-        found = np.zeros(len(nodes), np.float64)
+        longest_ns = np.zeros(len(nodes), np.float64)
         for src, dst in ((hosts, end), (end, hosts)):
             delay_ns, free_bps = pairs.delay_ns[src, dst], pairs.available_bps[src, dst]
             reached = (delay_ns != UNREACHABLE_NS) & (free_bps > 0) & (hosts >= 0) & (end >= 0)
             cost_ns = delay_ns + self.settings.nbytes * _NS_PER_BYTE_AT_1_BPS / np.maximum(free_bps, 1)
-            found = np.maximum(found, np.where(reached, cost_ns, np.inf))
-        return np.where(hosts == end, np.where(hosts >= 0, 0.0, np.inf), found)
+            longest_ns = np.maximum(longest_ns, np.where(reached, cost_ns, np.inf))
+        return np.where(hosts == end, np.where(hosts >= 0, 0.0, np.inf), longest_ns)
 
 
 def _members(pod: PendingPod, snapshot: Snapshot) -> list[int]:

@@ -1,8 +1,8 @@
 """Link load reserved for bound pods: the predicted bandwidth to their peers, so that it is not promised twice.
 
 It is recomputed from the bound pods, so a pod's share is released with the pod. Traffic that a pair of hosts is
-measured to send is already part of the measured link load and is not added again; if telemetry does not see the flows
-of a pair, its whole need is added.
+measured to send is already part of the measured link load and is not added again; a pair whose flows telemetry does
+not see is added in full.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Reservation:
 def reserved(held: Iterable[Reservation], costs: CostMap) -> tuple[Load, ...]:
     """Return the load that needs add to the measured load, in both directions; hosts missing from the map add none."""
     largest: dict[tuple[frozenset[str], frozenset[str]], Reservation] = {}
-    for one in held:
-        hosts = frozenset((one.host, one.peer.host))
-        known = largest.get((one.between, hosts))
+    for reservation in held:
+        hosts = frozenset((reservation.host, reservation.peer.host))
+        previous = largest.get((reservation.between, hosts))
         # Pods on the same host need no bandwidth between them.
-        if len(hosts) == 2 and (known is None or known.peer.min_bps < one.peer.min_bps):
-            largest[one.between, hosts] = one
+        if len(hosts) == 2 and (previous is None or previous.peer.min_bps < reservation.peer.min_bps):
+            largest[reservation.between, hosts] = reservation
     needed: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for one in largest.values():
-        if one.host in costs.model.host_number and one.peer.host in costs.model.host_number:
-            needed[one.host, one.peer.host] += one.peer.min_bps
-            needed[one.peer.host, one.host] += one.peer.min_bps
+    for reservation in largest.values():
+        if reservation.host in costs.model.host_number and reservation.peer.host in costs.model.host_number:
+            needed[reservation.host, reservation.peer.host] += reservation.peer.min_bps
+            needed[reservation.peer.host, reservation.host] += reservation.peer.min_bps
     loads = (
         Load(src, dst, rate_bps - min(rate_bps, _already(costs, src, dst))) for (src, dst), rate_bps in needed.items()
     )

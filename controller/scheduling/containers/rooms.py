@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from controller.cluster.hardware import WHOLE, DeviceRequest, Request
-from controller.scheduling.containers.kernels.structures import Asked, Room
+from controller.scheduling.containers.kernels.structures import KernelRequest, Room
 from controller.scheduling.framework.policies import Longs
 from controller.scheduling.pods import Snapshot
 from controller.scheduling.pods.columns import NodeColumns
@@ -41,24 +41,24 @@ def view_of(column: Longs) -> Array[int]:
 def alike(columns: NodeColumns) -> Longs:
     """Return a number for each device that is shared by devices of the same kind and model."""
     numbers: dict[object, int] = {}
-    found = [
+    model_numbers = [
         numbers.setdefault((device.kind, device.model), len(numbers))
         for node in columns.nodes
         for device in node.devices
     ]
-    return np.array(found or [0], np.int64)
+    return np.array(model_numbers or [0], np.int64)
 
 
-def can_be_asked(request: Request) -> bool:
-    """Return whether kernels accept a request: it asks for at most one sort of device."""
+def is_supported(request: Request) -> bool:
+    """Return whether kernels support a request: one for at most one sort of device."""
     return len(request.devices) <= 1
 
 
-def asked_of(request: Request, columns: NodeColumns) -> Asked:
+def kernel_request_of(request: Request, columns: NodeColumns) -> KernelRequest:
     """Return a request for at most one sort of device as kernels see it."""
     wanted: DeviceRequest | None = request.devices[0] if request.devices else None
     accepts = _NO_DEVICES if wanted is None else columns.accepted(wanted).view(np.uint8)
-    return Asked(
+    return KernelRequest(
         cpu_milli=request.cpu_milli,
         memory_bytes=request.memory_bytes,
         count=0 if wanted is None else wanted.count,

@@ -16,7 +16,7 @@ from dataplane.config import Strict
 class DeviceThreshold:
     """Keeps pods off devices whose used share reaches a threshold: the measured share if reported, else the held one.
 
-    A pod whose user named the device gets that device however busy it is.
+    A pod whose user named a device gets it however busy it is.
     """
 
     class Settings(Strict, frozen=True):
@@ -35,18 +35,18 @@ class DeviceThreshold:
         if pod.device is not None or not pod.request.devices:
             return None
         free = snapshot.unnarrowed or snapshot.free
-        found: Flags = free.device_milli > WHOLE - WHOLE * self.settings.below
+        idle: Flags = free.device_milli > WHOLE - WHOLE * self.settings.below
         if snapshot.device_busy is not None:
-            is_said = ~np.isnan(snapshot.device_busy)
-            found[is_said] = snapshot.device_busy[is_said] < self.settings.below
-        return found
+            is_measured = ~np.isnan(snapshot.device_busy)
+            idle[is_measured] = snapshot.device_busy[is_measured] < self.settings.below
+        return idle
 
     def lets_in(self, before: float, now: float) -> bool:
         """Return whether a device's measured load has dropped below the threshold."""
         return now < self.settings.below <= before
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return which nodes have enough idle devices of each sort, or too few even counting busy ones.
+        """Return the nodes with enough idle devices of each sort, or with too few even counting busy ones.
 
         If the pod would not fit even on busy devices, other filters report what is missing.
         """
@@ -54,28 +54,28 @@ class DeviceThreshold:
         if idle is None or bool(np.all(idle)):
             return None
         columns, free = snapshot.columns, snapshot.unnarrowed or snapshot.free
-        found: Flags | None = None
+        passing: Flags | None = None
         for wanted in pod.request.devices:
             able = columns.accepted(wanted) & (free.device_milli >= wanted.thousandths)
             if not (able & ~idle).any():
                 continue  # no suitable device is kept from the pod
-            found = np.ones(len(columns.nodes), np.bool_) if found is None else found
-            found &= (columns.counted(able & idle) >= wanted.count) | (columns.counted(able) < wanted.count)
-        return found
+            passing = np.ones(len(columns.nodes), np.bool_) if passing is None else passing
+            passing &= (columns.counted(able & idle) >= wanted.count) | (columns.counted(able) < wanted.count)
+        return passing
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return the load of the devices that fit, and its source."""
         columns, used = snapshot.columns, _used(snapshot)
         first = int(columns.device_start[node])
-        said = []
+        busy = []
         for device in columns.nodes[node].devices:
             row = first + device.number
             if used[row] >= self.settings.below and any(
                 wanted.accepts(device.kind, device.model) for wanted in pod.request.devices
             ):
                 how = "held" if snapshot.device_busy is None or np.isnan(snapshot.device_busy[row]) else "measured"
-                said.append(f"device {device.number} {used[row]:.0%} ({how})")
-        return f"too few devices are used below {self.settings.below:.0%}: {', '.join(said)}"
+                busy.append(f"device {device.number} {used[row]:.0%} ({how})")
+        return f"too few devices below {self.settings.below:.0%} load: {', '.join(busy)}"
 
 
 def _used(snapshot: Snapshot) -> Floats:

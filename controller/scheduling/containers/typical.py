@@ -33,7 +33,7 @@ class TypicalPod(Strict, frozen=True):
         return Request(self.cpu_milli, self.memory_bytes, devices)
 
 
-NOTHING_KNOWN = Workload(())
+UNKNOWN_WORKLOAD = Workload(())
 
 
 def workload_of(typical: tuple[TypicalPod, ...]) -> Workload | None:
@@ -46,6 +46,6 @@ def workload_of(typical: tuple[TypicalPod, ...]) -> Workload | None:
     return Workload.of(counts)
 
 
-def reckoned(stated: Workload | None, snapshot: Snapshot) -> Workload:
+def assumed_workload(stated: Workload | None, snapshot: Snapshot) -> Workload:
     """Return the workload to assume."""
-    return stated or snapshot.workload or NOTHING_KNOWN
+    return stated or snapshot.workload or UNKNOWN_WORKLOAD

@@ -9,7 +9,7 @@
       - {pod: ps-0, bytes: 40 MiB}
       - {labels: {app: ps}, min_bandwidth: 200 Mbit/s}
 
-Peers are YAML (so JSON will do), strictly: unknown keys are errors. Labels and taints are matched by Kubernetes itself.
+Peers are YAML or JSON, read strictly: unknown keys are errors. Labels and taints are matched by Kubernetes itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dataplane.topology.values import DeviceKind
 PREFIX: Final = "millrace.io/"
 _KNOWN: Final = ("peers", "nodes", "device-kind", "group", "profile")
 _MOST_CHARACTERS: Final = 64 << 10
-_FEW: Final = 256
+_MOST_ENTRIES: Final = 256
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class PeerNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class PodAnnotations:
     """Everything in a pod's annotations; empty without annotations."""
 
     peers: tuple[PeerNeed, ...] = ()
@@ -78,10 +78,10 @@ class Wishes:
     profile: str = ""
 
 
-NOTHING: Final = Wishes()
+NOTHING: Final = PodAnnotations()
 
 
-def wishes_of(pod: objects.Pod) -> Wishes:
+def annotations_of(pod: objects.Pod) -> PodAnnotations:
     """Return the parsed annotations of a pod; raise SchedulerError, naming pod and annotation."""
     own = {
         name.removeprefix(PREFIX): text
@@ -91,53 +91,53 @@ def wishes_of(pod: objects.Pod) -> Wishes:
     if not own:
         return NOTHING
     if unknown := sorted(own.keys() - set(_KNOWN)):
-        known = ", ".join(_KNOWN)
-        raise SchedulerError(f"pod {pod.full_name}: annotation {PREFIX}{unknown[0]}: there is none; there are {known}")
+        names = ", ".join(_KNOWN)
+        raise SchedulerError(f"pod {pod.full_name}: annotation {PREFIX}{unknown[0]}: unknown; known: {names}")
     namespace = pod.metadata.namespace or "default"
     group = own.get("group", "").strip()
-    return Wishes(
-        peers=_read(pod, own, "peers", lambda text: _peers(text, namespace), ()),
-        nodes=_read(pod, own, "nodes", _names, ()),
-        device_kind=_read(pod, own, "device-kind", lambda text: DeviceKind(text.strip()), None),
+    return PodAnnotations(
+        peers=_parsed(pod, own, "peers", lambda text: _peers(text, namespace), ()),
+        nodes=_parsed(pod, own, "nodes", _names, ()),
+        device_kind=_parsed(pod, own, "device-kind", lambda text: DeviceKind(text.strip()), None),
         group=f"{namespace}/{group}" if group else "",
         profile=own.get("profile", "").strip(),
     )
 
 
-def is_meant(need: PeerNeed, pod: objects.Pod) -> bool:
+def matches(need: PeerNeed, pod: objects.Pod) -> bool:
     """Return whether a pod matches a peer."""
     if need.pod:
         return need.pod == pod.full_name
     labels = pod.metadata.labels or {}
-    same = need.namespace == (pod.metadata.namespace or "default")
-    return bool(need.labels) and same and all(labels.get(name) == value for name, value in need.labels)
+    same_namespace = need.namespace == (pod.metadata.namespace or "default")
+    return bool(need.labels) and same_namespace and all(labels.get(name) == value for name, value in need.labels)
 
 
-def _read(pod: objects.Pod, own: dict[str, str], name: str, reader: Callable[[str], T], without: T) -> T:
+def _parsed(pod: objects.Pod, own: dict[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
     if (text := own.get(name)) is None:
-        return without
+        return default
     try:
         if len(text) > _MOST_CHARACTERS:
             raise ValueError(f"{len(text)} characters; at most {_MOST_CHARACTERS}")
-        return reader(text)
+        return parse(text)
     except (ValueError, ConfigError) as error:
         problem = " ".join(str(error).split())
         raise SchedulerError(f"pod {pod.full_name}: annotation {PREFIX}{name}: {problem}") from None
 
 
 def _names(text: str) -> tuple[str, ...]:
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not 1 <= len(found) <= _FEW:
-        raise ValueError(f"{len(found)} names; 1 to {_FEW} are taken")
-    return found
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not 1 <= len(names) <= _MOST_ENTRIES:
+        raise ValueError(f"{len(names)} names; 1 to {_MOST_ENTRIES} are allowed")
+    return names
 
 
 @lru_cache(maxsize=4096)
 def _peers(text: str, namespace: str) -> tuple[PeerNeed, ...]:
     written = loads(text, tuple[PeerText, ...], file="peers")
-    if len(written) > _FEW:
-        raise ValueError(f"{len(written)} peers; at most {_FEW} are taken")
-    return tuple(_peer(one, namespace) for one in written)
+    if len(written) > _MOST_ENTRIES:
+        raise ValueError(f"{len(written)} peers; at most {_MOST_ENTRIES} are allowed")
+    return tuple(_peer(peer, namespace) for peer in written)
 
 
 def _peer(written: PeerText, namespace: str) -> PeerNeed:

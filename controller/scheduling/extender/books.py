@@ -1,8 +1,8 @@
 """State of a cluster's nodes and pods, ready for decisions.
 
-Two modes. With a watch of the API server, all nodes and all bound pods are known, and free is what pods leave. Without
-it, only the nodes of one request are known, and no pods: free is what a node has, because kube-scheduler has already
-checked that the pod fits next to the others.
+Two modes. With a watch of the API server, all nodes and all bound pods are known, and whatever pods do not hold is
+free. Without it, only the nodes of one request are known, and no pods: everything is free, because kube-scheduler has
+already checked that the pod fits next to the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from controller.cluster.hardware.errors import HardwareError
 from controller.common.errors import SchedulerError
 from controller.scheduling.containers.reservations import Reservation, with_reservations
 from controller.scheduling.extender import objects
-from controller.scheduling.extender.annotations import NOTHING, PeerNeed, Wishes, is_meant, wishes_of
+from controller.scheduling.extender.annotations import NOTHING, PeerNeed, PodAnnotations, annotations_of, matches
 from controller.scheduling.extender.hardware import KindOf, node_of, request_of
 from controller.scheduling.pods import Peer, PendingPod, Snapshot
 from controller.scheduling.pods.columns import FreeColumns, NodeColumns
@@ -49,14 +49,14 @@ class KnownPod:
     node: str
     request: Request
     labels: Mapping[str, str]
-    wishes: Wishes
+    annotations: PodAnnotations
     problem: str = ""
     """Reason for ignoring its request or annotations; empty if they are used."""
 
 
 @dataclass(slots=True)
 class Books:
-    """Nodes and pods by name and uid. `problems` lists those that are left out or only partly counted, and why.
+    """Nodes and pods by name and uid. `problems` gives the reason for those left out or only partly counted.
 
     `host_label` is the label that names a node's host. Not thread-safe; snapshots may be shared between threads.
     """
@@ -69,7 +69,7 @@ class Books:
     _by_name: dict[str, str] = field(default_factory=dict)
     _on: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     _shares: dict[str, Shares] = field(default_factory=dict)
-    _said: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
     _assumed: dict[str, int] = field(default_factory=dict)
     _needy: dict[str, KnownPod] = field(default_factory=dict)
     _reserved: tuple[CostMap, tuple[Reservation, ...], CostMap] | None = None
@@ -93,9 +93,9 @@ class Books:
                 del self.nodes[name]
             return
         self.problems.pop(name, None)
-        taints = tuple(one for one in node.spec.taints or () if one.effect in _KEEPS_OFF)
+        taints = tuple(taint for taint in node.spec.taints or () if taint.effect in _KEEPS_OFF)
         # Kubernetes adds this taint itself, but a moment after it sets the field.
-        if node.spec.unschedulable and all(one.key != _UNSCHEDULABLE.key for one in taints):
+        if node.spec.unschedulable and all(taint.key != _UNSCHEDULABLE.key for taint in taints):
             taints = (*taints, _UNSCHEDULABLE)
         host = name if self.host_label is None else (node.metadata.labels or {}).get(self.host_label, "")
         if before is None or before.value != value or before.host != host:
@@ -111,23 +111,23 @@ class Books:
             self._forget_columns()
 
     def take_pod(self, pod: objects.Pod) -> None:
-        """Add or update a pod; one that is on no node, or has ended, holds nothing."""
+        """Add or update a pod; one without a node, or that has ended, holds nothing."""
         if not pod.holds:
             self.remove_pod(pod.metadata.uid)
             return
-        known = self._known(pod)
-        self._assumed.pop(known.uid, None)
-        if known == self.pods.get(known.uid):
+        record = self._known(pod)
+        self._assumed.pop(record.uid, None)
+        if record == self.pods.get(record.uid):
             return
-        self.remove_pod(known.uid)
-        self.pods[known.uid] = known
-        if known.problem:
-            self.problems[f"{known.namespace}/{known.name}"] = known.problem
-        if known.wishes.peers:
-            self._needy[known.uid] = known
-        self._by_name[f"{known.namespace}/{known.name}"] = known.uid
-        self._on[known.node][known.uid] = None
-        self._hold(known)
+        self.remove_pod(record.uid)
+        self.pods[record.uid] = record
+        if record.problem:
+            self.problems[f"{record.namespace}/{record.name}"] = record.problem
+        if record.annotations.peers:
+            self._needy[record.uid] = record
+        self._by_name[f"{record.namespace}/{record.name}"] = record.uid
+        self._on[record.node][record.uid] = None
+        self._hold(record)
 
     def assume(self, pod: objects.Pod, node: str, until_ns: int) -> None:
         """Treat a pod as bound to a node before the watch confirms it, which must happen by `until_ns`."""
@@ -142,20 +142,20 @@ class Books:
     def remove_pod(self, uid: str) -> None:
         """Remove a pod."""
         self._assumed.pop(uid, None)
-        known = self.pods.pop(uid, None)
+        record = self.pods.pop(uid, None)
         self._needy.pop(uid, None)
-        if known is None:
+        if record is None:
             return
-        self.problems.pop(f"{known.namespace}/{known.name}", None)
-        full_name = f"{known.namespace}/{known.name}"
+        self.problems.pop(f"{record.namespace}/{record.name}", None)
+        full_name = f"{record.namespace}/{record.name}"
         if self._by_name.get(full_name) == uid:
             del self._by_name[full_name]
-        self._on[known.node].pop(uid, None)
-        if not self._on[known.node]:
-            del self._on[known.node]
+        self._on[record.node].pop(uid, None)
+        if not self._on[record.node]:
+            del self._on[record.node]
         shares = self._shares.pop(uid, None)
         if shares is not None and self._free is not None and self._columns is not None:
-            self._free.add(self._columns, self._columns.number[known.node], shares, 1)
+            self._free.add(self._columns, self._columns.number[record.node], shares, 1)
 
     def keep_nodes(self, names: Iterable[str]) -> None:
         """Keep only these nodes: a list is complete."""
@@ -171,40 +171,43 @@ class Books:
 
     def new_problems(self) -> list[str]:
         """Return problems that have not been returned before."""
-        found = [problem for problem in self.problems.values() if problem not in self._said]
-        self._said = set(self.problems.values())
-        return found
+        problems = [problem for problem in self.problems.values() if problem not in self._reported]
+        self._reported = set(self.problems.values())
+        return problems
 
     def host_of(self, node: str) -> str:
         """Return a node's host, empty if unknown."""
-        known = self.nodes.get(node)
-        return "" if known is None else known.host
+        record = self.nodes.get(node)
+        return "" if record is None else record.host
 
-    def pending(self, pod: objects.Pod, wishes: Wishes, *, gone: frozenset[str] = frozenset()) -> PendingPod:
+    def pending(
+        self, pod: objects.Pod, annotations: PodAnnotations, *, gone: frozenset[str] = frozenset()
+    ) -> PendingPod:
         """Return a pod as policies see it; pods that have `gone`, by uid, are no peers.
 
-        Peers that are pods count once they are on a node. A pod on a node that names this pod needs the path, too. No
-        pod is its own peer.
+        Peers that are pods count once they are on a node. A placed pod that names this one needs the path, too. No pod
+        is its own peer.
         """
         without = gone | {pod.metadata.uid}
         own = [
-            Peer(host, need.nbytes, need.min_bps, need.max_delay_ns) for need, host, _ in self._ways(wishes, without)
+            Peer(host, need.nbytes, need.min_bps, need.max_delay_ns)
+            for need, host, _ in self._resolved_needs(annotations, without)
         ]
         theirs = [
             Peer(host, need.nbytes, need.min_bps, need.max_delay_ns)
             for other in self._needy.values()
             if other.uid not in without and (host := self.host_of(other.node))
-            for need in other.wishes.peers
-            if is_meant(need, pod)
+            for need in other.annotations.peers
+            if matches(need, pod)
         ]
         return PendingPod(
             pod.full_name,
             request_of(pod, self.kind_of),
             priority=pod.spec.priority or 0,
-            locations=wishes.nodes,
-            device_kind=wishes.device_kind,
+            locations=annotations.nodes,
+            device_kind=annotations.device_kind,
             peers=(*own, *theirs),
-            group=wishes.group,
+            group=annotations.group,
         )
 
     def reservations(self, gone: frozenset[str] = frozenset()) -> tuple[Reservation, ...]:
@@ -213,7 +216,7 @@ class Books:
             Reservation(self.host_of(pod.node), Peer(host, 0, need.min_bps), frozenset((pod.uid, other)))
             for pod in self._needy.values()
             if pod.uid not in gone and self.host_of(pod.node)
-            for need, host, other in self._ways(pod.wishes, gone | {pod.uid})
+            for need, host, other in self._resolved_needs(pod.annotations, gone | {pod.uid})
             if need.min_bps
         )
 
@@ -225,14 +228,14 @@ class Books:
             if (shares := self._shares.get(uid)) is not None:
                 free.add(columns, columns.number[self.pods[uid].node], shares, 1)
         ready = np.ones(len(columns.nodes), np.bool_)
-        left = self._beside(costs, self.reservations(gone))
+        left = self._less_reservations(costs, self.reservations(gone))
         return Snapshot(columns, free, ready, left, self._groups(columns, gone), host_names=self._hosts)
 
     def emptied(self, snapshot: Snapshot, costs: CostMap | None) -> Snapshot:
         """Return a snapshot in which no pod holds resources or reserves bandwidth."""
         return replace(snapshot, free=FreeColumns.of(snapshot.columns, Cluster({})), costs=costs)
 
-    def _beside(self, costs: CostMap | None, held: tuple[Reservation, ...]) -> CostMap | None:
+    def _less_reservations(self, costs: CostMap | None, held: tuple[Reservation, ...]) -> CostMap | None:
         """Return the cost map less the reservations; cached for the same arguments."""
         if costs is None or not held:
             return costs
@@ -240,27 +243,29 @@ class Books:
             self._reserved = costs, held, with_reservations(costs, held)
         return self._reserved[2]
 
-    def _ways(self, wishes: Wishes, without: frozenset[str]) -> Iterator[tuple[PeerNeed, str, str]]:
+    def _resolved_needs(
+        self, annotations: PodAnnotations, without: frozenset[str]
+    ) -> Iterator[tuple[PeerNeed, str, str]]:
         """Yield each need with its peer's host and identity, a pod's uid or the host; skip the pods of `without`."""
-        for need in wishes.peers:
+        for need in annotations.peers:
             if need.host:
                 yield need, need.host, f"host/{need.host}"
                 continue
             if need.pod:
                 uid = self._by_name.get(need.pod)
-                found = [] if uid is None else [self.pods[uid]]
+                pods = [] if uid is None else [self.pods[uid]]
             else:
-                found = [pod for pod in self.pods.values() if _has_labels(pod, need)]
-            for pod in found:
+                pods = [pod for pod in self.pods.values() if _has_labels(pod, need)]
+            for pod in pods:
                 if pod.uid not in without and (host := self.host_of(pod.node)):
                     yield need, host, pod.uid
 
     def _known(self, pod: objects.Pod) -> KnownPod:
         full_name = pod.full_name
-        wishes, request, problem = NOTHING, Request(), ""
+        annotations, request, problem = NOTHING, Request(), ""
         try:
             request = request_of(pod, self.kind_of)
-            wishes = wishes_of(pod)
+            annotations = annotations_of(pod)
         except SchedulerError as error:
             problem = str(error)
         namespace, _, name = full_name.partition("/")
@@ -271,16 +276,16 @@ class Books:
             pod.spec.node_name,
             request,
             pod.metadata.labels or {},
-            wishes,
+            annotations,
             problem,
         )
 
     def _made(self) -> tuple[NodeColumns, FreeColumns]:
-        """Return nodes as columns and their free resources; rebuilt after nodes have changed."""
+        """Return nodes as columns and their free resources, rebuilt after nodes have changed."""
         if self._columns is None or self._free is None:
-            known = tuple(self.nodes.values())
-            self._columns = NodeColumns.of(tuple(one.value for one in known))
-            self._hosts = tuple(one.host for one in known)
+            nodes = tuple(self.nodes.values())
+            self._columns = NodeColumns.of(tuple(node.value for node in nodes))
+            self._hosts = tuple(node.host for node in nodes)
             self._free = FreeColumns.of(self._columns, Cluster({}))
             self._shares.clear()
             for pod in self.pods.values():
@@ -288,7 +293,7 @@ class Books:
         return self._columns, self._free
 
     def _hold(self, pod: KnownPod) -> None:
-        """Count what a pod holds, if its node is known; if devices are over-committed, only those that are left."""
+        """Count what a pod holds, if its node is known; of over-committed devices, only those left."""
         if self._columns is None or self._free is None or (row := self._columns.number.get(pod.node)) is None:
             return
         shares = Shares(pod.request.cpu_milli, pod.request.memory_bytes)
@@ -298,7 +303,7 @@ class Books:
                 more = choose(self._columns.nodes[row], Shares(devices=held.devices), Request(devices=(wanted,)))
             except HardwareError:
                 name = f"{pod.namespace}/{pod.name}"
-                self.problems[name] = f"pod {name}: node {pod.node} has too few {wanted} left for it"
+                self.problems[name] = f"pod {name}: node {pod.node} has too few {wanted} left"
                 continue
             shares += more
         self._shares[pod.uid] = shares
@@ -307,8 +312,8 @@ class Books:
     def _groups(self, columns: NodeColumns, gone: frozenset[str]) -> dict[str, dict[int, int]]:
         counts: defaultdict[str, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
         for pod in self.pods.values():
-            if pod.wishes.group and pod.uid not in gone and pod.node in columns.number:
-                counts[pod.wishes.group][columns.number[pod.node]] += 1
+            if pod.annotations.group and pod.uid not in gone and pod.node in columns.number:
+                counts[pod.annotations.group][columns.number[pod.node]] += 1
         return {group: dict(nodes) for group, nodes in counts.items()}
 
     def _forget_columns(self) -> None:

@@ -14,12 +14,12 @@ from controller.scheduling.framework.deciding import PASSES, checked_points, fil
 from controller.scheduling.framework.policies import MOST_POINTS, Ids
 from controller.scheduling.pods import PendingPod, PodProfile, Snapshot
 
-_UNKNOWN: Final = "nothing is known of it yet"
+_UNKNOWN: Final = "the node is not known yet"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Reason why a node may not run a pod; `is_final` if it could not even with all other pods gone."""
+    """Reason why a node may not run a pod; `is_final` if it could not even without all other pods."""
 
     policy: str
     reason: str
@@ -59,7 +59,7 @@ def filter_nodes(
 ) -> Filtered:
     """Return which of the named nodes may run a pod.
 
-    `emptied` is the snapshot without all other pods, `untolerated` are taints of nodes that the pod does not tolerate.
+    `emptied` is the snapshot without any other pods, `untolerated` has taints of nodes that the pod does not tolerate.
     The first `explained` refused nodes get their own reason, the others only the name of the policy.
     """
     snapshot, refuser = _refusers(profile, pod, snapshot)
@@ -74,7 +74,7 @@ def filter_nodes(
             passed.append(name)
         else:
             policy = profile.filters[int(refuser[row])]
-            reason = policy.policy.reason(pod, snapshot, row) if len(refused) < explained else "it is refused"
+            reason = policy.policy.reason(pod, snapshot, row) if len(refused) < explained else "refused"
             refused[name] = Refusal(policy.name, reason, is_final=bool(never[row]))
     return Filtered(tuple(passed), refused)
 
@@ -84,14 +84,14 @@ def score_nodes(
 ) -> tuple[NodeScore, ...]:
     """Return the scores of the named nodes, in their order; unknown nodes get 0.
 
-    A score is the node's share of the maximum points, in tenths, over the policies that do not give all of these nodes
-    the same; with `stretch`, scores span from the worst node to the best. The best `explained` have their reasons.
+    A score is the node's share of the maximum points, in tenths, over the policies that tell these nodes
+    apart; with `stretch`, scores span from the worst node to the best. The best `explained` nodes have their reasons.
     """
     snapshot = profile.seen(pod, snapshot)
     rows = _rows(names, snapshot)
-    given = [checked_points(profile, score, pod, snapshot, rows) if len(rows) else rows for score in profile.scores]
+    columns = [checked_points(profile, score, pod, snapshot, rows) if len(rows) else rows for score in profile.scores]
     total, most = np.zeros(len(rows), np.int64), 0
-    for score, points in zip(profile.scores, given, strict=True):
+    for score, points in zip(profile.scores, columns, strict=True):
         if len(points) and points.min() < points.max():
             total += score.weight * points
             most += score.weight * MOST_POINTS
@@ -99,21 +99,21 @@ def score_nodes(
     if stretch and len(rows):
         least, most = int(total.min()), int(total.max())
     reasons = {
-        int(rows[place]): _reasons(profile, pod, snapshot, int(rows[place]), [int(points[place]) for points in given])
-        for place in np.argsort(-total, kind="stable")[:explained].tolist()
+        int(rows[index]): _reasons(profile, pod, snapshot, int(rows[index]), [int(points[index]) for points in columns])
+        for index in np.argsort(-total, kind="stable")[:explained].tolist()
     }
     of = dict(zip(rows.tolist(), total.tolist(), strict=True))
-    found = []
+    scores = []
     for name in names:
         if (row := snapshot.columns.number.get(name)) is None:
-            found.append(NodeScore(name, LEAST_PRIORITY, 0, (_UNKNOWN,)))
+            scores.append(NodeScore(name, LEAST_PRIORITY, 0, (_UNKNOWN,)))
         else:
-            found.append(NodeScore(name, _tenths(of[row], least, most), of[row], reasons.get(row, ())))
-    return tuple(found)
+            scores.append(NodeScore(name, _tenths(of[row], least, most), of[row], reasons.get(row, ())))
+    return tuple(scores)
 
 
 def may_run(profile: PodProfile, pod: PendingPod, node: str, snapshot: Snapshot) -> Refusal | None:
-    """Return why a node may not run a pod once some pods are gone, None if it may."""
+    """Return why a node may not run a pod even once some pods are gone, None if it may."""
     row = snapshot.columns.number.get(node)
     if row is None:
         return Refusal("known", _UNKNOWN, is_final=True)
@@ -126,13 +126,13 @@ def may_run(profile: PodProfile, pod: PendingPod, node: str, snapshot: Snapshot)
 
 def untolerated(taints: Mapping[str, Sequence[Taint]], tolerations: Sequence[Toleration]) -> dict[str, Taint]:
     """Return the first taint of each node that a pod does not tolerate."""
-    found = {}
-    for name, some in taints.items():
-        for taint in some:
-            if not any(one.tolerates(taint) for one in tolerations):
-                found[name] = taint
+    first = {}
+    for name, node_taints in taints.items():
+        for taint in node_taints:
+            if not any(toleration.tolerates(taint) for toleration in tolerations):
+                first[name] = taint
                 break
-    return found
+    return first
 
 
 def _refusers(profile: PodProfile, pod: PendingPod, snapshot: Snapshot) -> tuple[Snapshot, Ids]:
@@ -152,13 +152,13 @@ def _reasons(
     profile: PodProfile, pod: PendingPod, snapshot: Snapshot, row: int, points: Sequence[int]
 ) -> tuple[str, ...]:
     return tuple(
-        f"{score.weight} * {given} by {score.name}: {score.policy.reason(pod, snapshot, row)}"
-        for score, given in zip(profile.scores, points, strict=True)
+        f"{score.weight} * {value} by {score.name}: {score.policy.reason(pod, snapshot, row)}"
+        for score, value in zip(profile.scores, points, strict=True)
     )
 
 
 def _tenths(points: int, least: int, most: int) -> int:
-    """Return the position between the fewest and the most points, rounded to tenths."""
+    """Return points as tenths of the way from the fewest to the most, rounded."""
     if most <= least:
         return MOST_PRIORITY
     rounded = (2 * MOST_PRIORITY * (points - least) + most - least) // (2 * (most - least))

@@ -1,4 +1,4 @@
-"""Kubernetes' nodes and pods as hardware: a node's capacity and a pod's request.
+"""Hardware of Kubernetes' nodes and pods: a node's capacity and a pod's request.
 
 Units counted by a device plugin are devices; the model of each is the resource's name, so a request for nvidia.com/gpu
 never gets a slice of nvidia.com/mig-1g.5gb. The kubelet decides which device of a node a pod gets.
@@ -20,7 +20,7 @@ from dataplane.topology.values import DeviceKind, MediumKind, MemoryMedium
 
 _MOST_DEVICES: Final = 4096
 _MOST: Final = 1 << 50
-"""Maximum request of one pod, in thousandths or bytes: sums over all pods of a node still fit."""
+"""Maximum request of one pod, in thousandths or bytes: sums over all pods of a node do not overflow."""
 
 KindOf = Callable[[str], DeviceKind | None]
 """Returns the device kind of a resource, None if it is not a device."""
@@ -28,28 +28,30 @@ KindOf = Callable[[str], DeviceKind | None]
 
 def kinds_of(own: Sequence[DeviceResource]) -> KindOf:
     """Return a function from resource names to device kinds: by settings first, then by the built-in names."""
-    table, known = (*own, *DEVICES), dict[str, DeviceKind | None]()
+    table, kinds = (*own, *DEVICES), dict[str, DeviceKind | None]()
 
     def kind_of(name: str) -> DeviceKind | None:
-        if name not in known:
-            if len(known) >= _MOST_DEVICES:
-                known.clear()
-            known[name] = next((one.kind for one in table if one.is_of(name)), None)
-        return known[name]
+        if name not in kinds:
+            if len(kinds) >= _MOST_DEVICES:
+                kinds.clear()
+            kinds[name] = next((resource.kind for resource in table if resource.is_of(name)), None)
+        return kinds[name]
 
     return kind_of
 
 
 def node_of(node: objects.Node, kind_of: KindOf) -> Node:
     """Return a node's allocatable hardware; raise SchedulerError, naming the node, if it is invalid."""
-    name, has = node.metadata.name, node.status.allocatable or {}
+    name, allocatable = node.metadata.name, node.status.allocatable or {}
     try:
-        counts = {resource: whole(has[resource]) for resource in sorted(has) if kind_of(resource) is not None}
-        cpu_milli, memory_bytes = milli(has.get("cpu", 0)), whole(has.get("memory", 0))
+        counts = {
+            resource: whole(allocatable[resource]) for resource in sorted(allocatable) if kind_of(resource) is not None
+        }
+        cpu_milli, memory_bytes = milli(allocatable.get("cpu", 0)), whole(allocatable.get("memory", 0))
     except SchedulerError as error:
         raise SchedulerError(f"node {name}: allocatable: {error}") from None
     if sum(counts.values()) > _MOST_DEVICES:
-        raise SchedulerError(f"node {name}: {sum(counts.values())} devices; at most {_MOST_DEVICES} are counted")
+        raise SchedulerError(f"node {name}: {sum(counts.values())} devices; at most {_MOST_DEVICES} are supported")
     models = [resource for resource, count in counts.items() for _ in range(count)]
     devices = tuple(Device(number, _kind(kind_of, model), model) for number, model in enumerate(models))
     memory = (MemoryMedium(MediumKind.DRAM, memory_bytes),)
@@ -75,7 +77,7 @@ def request_of(pod: objects.Pod, kind_of: KindOf) -> Request:
 
 
 def _wanted(spec: objects.PodSpec, kind_of: KindOf) -> Counter[str]:
-    total = _summed((one.resources.wanted for one in spec.containers or ()), kind_of)
+    total = _summed((container.resources.wanted for container in spec.containers or ()), kind_of)
     sidecars, most = Counter[str](), Counter[str]()
     for container in spec.init_containers or ():
         own = _counted(container.resources.wanted, kind_of)
@@ -98,14 +100,14 @@ def _summed(all_wanted: Iterable[Quantities], kind_of: KindOf) -> Counter[str]:
 
 
 def _counted(wanted: Mapping[str, str | int | float], kind_of: KindOf) -> Counter[str]:
-    found = Counter[str]()
+    counts = Counter[str]()
     for name, quantity in wanted.items():
         if name in {"cpu", "memory"} or kind_of(name) is not None:
             try:
-                found[name] = milli(quantity) if name == "cpu" else whole(quantity)
+                counts[name] = milli(quantity) if name == "cpu" else whole(quantity)
             except SchedulerError as error:
                 raise SchedulerError(f"{name}: {error}") from None
-    return found
+    return counts
 
 
 def _kind(kind_of: KindOf, resource: str) -> DeviceKind:

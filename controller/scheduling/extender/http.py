@@ -33,7 +33,7 @@ from controller.scheduling.extender.settings import ExtenderLimits
 from dataplane.rpc.access.names import alternative_names, common_name
 from dataplane.rpc.addresses import is_loopback
 
-_Asked = Request[Any, Any, Any]
+_Request = Request[Any, Any, Any]
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain"
 _CLOSING: Final = {"Connection": "close"}
@@ -46,7 +46,7 @@ VERBS: Final = ("filter", "prioritize", "preempt", "bind")
 class Callers:
     """The allowed callers. If a token is set, callers must present it; `names` are certificate names, None: any.
 
-    `is_local`: anyone who can connect may call, so requests that a web page has a browser send are refused.
+    `is_local`: anyone who can connect may call, so requests sent by browsers for web pages are refused.
     """
 
     token: str | None = None
@@ -71,7 +71,7 @@ def application(service: ExtenderService, limits: ExtenderLimits, metrics: Metri
             MalformedError: _malformed_body,
             ControllerError: _refused,
             HTTPException: _malformed,
-            TimeoutError: _late,
+            TimeoutError: _timed_out,
         },
         openapi_config=None,
         logging_config=None,
@@ -87,22 +87,22 @@ def _verb(
     metrics: Metrics,
 ) -> Any:  # noqa: ANN401 - Litestar's
     @post(f"/{name}", status_code=200, name=name)
-    async def handle(request: _Asked) -> Response[bytes]:
+    async def handle(request: _Request) -> Response[bytes]:
         try:
             async with asyncio.timeout(limits.body_s):
                 body = await request.body()
         except TimeoutError:
-            raise HTTPException(status_code=408, detail=f"the body did not come within {limits.body_s:g} s") from None
+            raise HTTPException(status_code=408, detail=f"the body did not arrive within {limits.body_s:g} s") from None
         begun_s = time.perf_counter()
         try:
             async with asyncio.timeout(limits.answer_s):
-                found = await answer(body)
+                reply = await answer(body)
         except TimeoutError:
-            service.note_late(name)
-            raise TimeoutError(f"{name}: nothing was decided within {limits.answer_s:g} s") from None
+            service.note_timeout(name)
+            raise TimeoutError(f"{name}: no decision within {limits.answer_s:g} s") from None
         finally:
             metrics.seconds.labels(name).observe(time.perf_counter() - begun_s)
-        return Response(found, media_type=_JSON)
+        return Response(reply, media_type=_JSON)
 
     return handle
 
@@ -110,10 +110,10 @@ def _verb(
 def _decision(service: ExtenderService) -> Any:  # noqa: ANN401 - Litestar's
     @get("/pods/{namespace:str}/{name:str}")
     async def decision(namespace: FromPath[str], name: FromPath[str]) -> Response[bytes]:
-        found = service.recent.get(f"{namespace}/{name}")
-        if found is None:
-            raise HTTPException(status_code=404, detail=f"nothing is kept about pod {namespace}/{name}")
-        return Response(msgspec.json.encode(found), media_type=_JSON)
+        record = service.recent.get(f"{namespace}/{name}")
+        if record is None:
+            raise HTTPException(status_code=404, detail=f"no decision about pod {namespace}/{name} is kept")
+        return Response(msgspec.json.encode(record), media_type=_JSON)
 
     return decision
 
@@ -132,23 +132,23 @@ def _guard(callers: Callers, metrics: Metrics) -> Any:  # noqa: ANN401 - Litesta
     def guard(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
         headers = connection.headers
         problem: HTTPException | None = None
-        # In constant time: the duration must not tell how much of a guess is right.
-        if expected is not None and not hmac.compare_digest(_shown(headers.get("authorization", "")), expected):
-            problem = NotAuthorizedException(detail="a token that counts is needed", headers=_CLOSING)
+        # In constant time: the duration must not reveal how much of a guess is right.
+        if expected is not None and not hmac.compare_digest(_token_of(headers.get("authorization", "")), expected):
+            problem = NotAuthorizedException(detail="a valid token is required", headers=_CLOSING)
         elif callers.names is not None and callers.names.isdisjoint(names := _names_of(connection)):
             shown = ", ".join(sorted(names)) or "nobody"
-            detail = f"the certificate is of {shown}, none of callers: {', '.join(sorted(callers.names))}"
+            detail = f"the certificate names {shown}, none of callers: {', '.join(sorted(callers.names))}"
             problem = PermissionDeniedException(detail=detail, headers=_CLOSING)
         # A web page reaches a local port by its own name (DNS rebinding), and browsers send Origin.
         elif callers.is_local and ("origin" in headers or not _is_local(headers.get("host", ""))):
-            detail = f"Host {headers.get('host', '')[:_LONGEST_HOST]!r} is not this machine, and nobody shows a token"
+            detail = f"Host {headers.get('host', '')[:_LONGEST_HOST]!r} is not this machine, and there is no token_file"
             problem = PermissionDeniedException(detail=detail, headers=_CLOSING)
         if problem is not None:
-            metrics.strangers.inc()
+            metrics.unauthorized.inc()
             raise problem
         content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         if connection.scope.get("method") == "POST" and content_type != _JSON:
-            raise HTTPException(status_code=415, detail=f"Content-Type is to be {_JSON}")
+            raise HTTPException(status_code=415, detail=f"Content-Type must be {_JSON}")
 
     return guard
 
@@ -174,7 +174,7 @@ def _is_local(host: str) -> bool:
     return is_loopback(f"{name}:0")
 
 
-def _shown(header: str) -> bytes:
+def _token_of(header: str) -> bytes:
     """Return the token of a header: a bearer token, or the Basic password that a URL with a user sends."""
     scheme, _, rest = header.partition(" ")
     if scheme.lower() == "bearer":
@@ -187,19 +187,19 @@ def _shown(header: str) -> bytes:
     return b""
 
 
-def _malformed_body(_: _Asked, error: MalformedError) -> Response[bytes]:
+def _malformed_body(_: _Request, error: MalformedError) -> Response[bytes]:
     return Response(_line(str(error)), status_code=400, media_type=_TEXT)
 
 
-def _refused(_: _Asked, error: ControllerError) -> Response[bytes]:
+def _refused(_: _Request, error: ControllerError) -> Response[bytes]:
     return Response(_line(str(error)), status_code=422, media_type=_TEXT)
 
 
-def _malformed(_: _Asked, error: HTTPException) -> Response[bytes]:
+def _malformed(_: _Request, error: HTTPException) -> Response[bytes]:
     return Response(_line(error.detail), status_code=error.status_code, media_type=_TEXT, headers=error.headers)
 
 
-def _late(_: _Asked, error: TimeoutError) -> Response[bytes]:
+def _timed_out(_: _Request, error: TimeoutError) -> Response[bytes]:
     return Response(_line(str(error)), status_code=503, media_type=_TEXT)
 
 

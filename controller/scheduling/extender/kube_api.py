@@ -1,4 +1,4 @@
-"""The Kubernetes API, as far as a placement needs it: list and watch nodes and pods, and bind pods."""
+"""The part of the Kubernetes API that a placement needs: list and watch nodes and pods, and bind pods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T", Node, Pod)
 _PAGE: Final = 500
 _CONNECT_S: Final = 2.0
 _WATCH_S: Final = 290
-"""Duration for which the API server keeps a watch; then it is renewed from where it ended."""
+"""Duration for which the API server keeps a watch; it is then resumed from where it ended."""
 _SILENCE_S: Final = 120.0
 """A watch that is silent for this long is dead: bookmarks arrive about every minute."""
 _MOST_LINE: Final = 16 << 20
@@ -59,7 +59,7 @@ class KubernetesError(SchedulerError):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A message of a watch: all objects of a kind as a list, or one object that exists or is gone."""
+    """A message of a watch: all objects of a kind as a list, or one object that exists or was deleted."""
 
     all: tuple[Any, ...] | None = None
     one: Any = None
@@ -101,55 +101,55 @@ class KubernetesApi:
     async def _is_there(self, path: str, uid: str, node: str) -> bool:
         """Return whether a pod is on a node, according to the API server."""
         try:
-            found = _decoded(await self._ask("GET", path), Pod)
+            pod = _decoded(await self._ask("GET", path), Pod)
         except KubernetesError:
             return False
-        return found.spec.node_name == node and (not uid or found.metadata.uid == uid)
+        return pod.spec.node_name == node and (not uid or pod.metadata.uid == uid)
 
     async def follow(self, kind: type[T]) -> AsyncGenerator[Change, None]:
         """Yield all matching objects of a kind, then each change, indefinitely; log failures."""
-        backoff, said, version = Backoff(_FIRST_WAIT_NS, _LONGEST_WAIT_NS, self._rng), "", ""
+        backoff, reported, version = Backoff(_FIRST_WAIT_NS, _LONGEST_WAIT_NS, self._rng), "", ""
         name = kind.__name__.lower()
         while True:
             try:
                 if not version:
-                    version, found = await self._list(kind)
+                    version, objects = await self._list(kind)
                     self._on_contact(name)
-                    yield Change(all=found)
+                    yield Change(all=objects)
                 async with aclosing(self._watch(kind, version)) as events:
                     async for event in events:
                         self._on_contact(name)
                         if event is None:
-                            said = _told_again(name, said)
+                            reported = _note_recovery(name, reported)
                             continue
                         backoff.reset()
-                        one = _decoded(event.object, kind)
-                        version = one.metadata.resource_version or version
+                        item = _decoded(event.object, kind)
+                        version = item.metadata.resource_version or version
                         if event.type != "BOOKMARK":
-                            yield Change(one=one, is_gone=event.type == "DELETED")
+                            yield Change(one=item, is_gone=event.type == "DELETED")
             except KubernetesError as error:
                 # The version was compacted: list everything again.
                 if error.code == _GONE:
                     version = ""
-                if str(error) != said and error.code != _GONE:
-                    said = str(error)
-                    LOGGER.warning("%ss are not told now: %s", name, said)
+                if str(error) != reported and error.code != _GONE:
+                    reported = str(error)
+                    LOGGER.warning("watch of %ss failed: %s", name, reported)
             await asyncio.sleep(backoff.next_s())
 
     async def _list(self, kind: type[T]) -> tuple[str, tuple[T, ...]]:
         """Return all objects of a kind, and the version of the list."""
-        found: list[T] = []
-        asked: dict[str, str | int] = {"limit": _PAGE, **_selection(kind)}
+        items: list[T] = []
+        params: dict[str, str | int] = {"limit": _PAGE, **_selection(kind)}
         while True:
-            page = _decoded(await self._ask("GET", _path(kind), params=asked), ObjectList)
-            found += [_decoded(raw, kind) for raw in page.items or ()]
+            page = _decoded(await self._ask("GET", _path(kind), params=params), ObjectList)
+            items += [_decoded(raw, kind) for raw in page.items or ()]
             if not page.metadata.continue_:
-                return page.metadata.resource_version, tuple(found)
-            asked["continue"] = page.metadata.continue_
+                return page.metadata.resource_version, tuple(items)
+            params["continue"] = page.metadata.continue_
 
     async def _watch(self, kind: type[T], version: str) -> AsyncGenerator[WatchEvent | None, None]:
         """Yield None once the API server has accepted the watch, then each event."""
-        asked: dict[str, str | int] = {
+        params: dict[str, str | int] = {
             "watch": "1",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
@@ -159,7 +159,7 @@ class KubernetesApi:
         timeout = httpx.Timeout(_SILENCE_S, connect=_CONNECT_S)
         try:
             async with self._http.stream(
-                "GET", _path(kind), params=asked, headers=self._headers(), timeout=timeout
+                "GET", _path(kind), params=params, headers=self._headers(), timeout=timeout
             ) as answer:
                 if not answer.is_success:
                     raise self._refused("GET", _path(kind), answer.status_code, await answer.aread())
@@ -171,7 +171,7 @@ class KubernetesApi:
                         raise KubernetesError(f"{self.server}: a watch ended: {status.message}", status.code)
                     yield event
         except httpx.ReadTimeout:
-            return  # nothing happened for a while: watch again from the same version
+            return  # nothing has happened for a while: watch again from the same version
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
 
@@ -185,12 +185,12 @@ class KubernetesApi:
         return answer.content
 
     def _headers(self) -> dict[str, str]:
-        found = {"Accept": "application/json", "Content-Type": "application/json"}
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
         file = self._settings.token_file
         if file is None or self._settings.certificate is not None:
-            return found
+            return headers
         try:
-            # Kubernetes replaces a pod's token before it expires, so look before each request.
+            # Kubernetes replaces a pod's token before it expires, so check before each request.
             about = Path(file).stat()
             if (about.st_mtime_ns, about.st_ino) != self._token_version:
                 self._token = read_given_text(file, SECRET_BYTES, encoding="ascii").strip()
@@ -198,15 +198,15 @@ class KubernetesApi:
         except (OSError, UnicodeDecodeError) as error:
             # The token that was read before may still be valid.
             if not self._token:
-                raise KubernetesError(f"the token {file} cannot be read: {_line(error)}") from None
-        return found | {"Authorization": f"Bearer {self._token}"}
+                raise KubernetesError(f"cannot read the token {file}: {_line(error)}") from None
+        return headers | {"Authorization": f"Bearer {self._token}"}
 
     def _refused(self, method: str, path: str, code: int, body: bytes) -> KubernetesError:
         try:
-            said = msgspec.json.decode(body, type=Status).message
+            message = msgspec.json.decode(body, type=Status).message
         except MALFORMED:
-            said = body[:200].decode("utf-8", "replace")
-        return KubernetesError(f"{self.server}: {method} {path}: {code}: {' '.join(said.split())[:512]}", code)
+            message = body[:200].decode("utf-8", "replace")
+        return KubernetesError(f"{self.server}: {method} {path}: {code}: {' '.join(message.split())[:512]}", code)
 
     def _unreachable(self, error: httpx.HTTPError) -> KubernetesError:
         return KubernetesError(f"{self.server} does not answer: {_line(error)}")
@@ -220,10 +220,10 @@ class KubernetesApi:
         await self._http.aclose()
 
 
-def _told_again(name: str, said: str) -> str:
-    """Log the recovery of what was reported as failing; return the cleared message."""
-    if said:
-        LOGGER.info("%ss are told again", name)
+def _note_recovery(name: str, reported: str) -> str:
+    """Log the recovery of a watch whose failure was reported; return the cleared report."""
+    if reported:
+        LOGGER.info("watch of %ss recovered", name)
     return ""
 
 
@@ -231,7 +231,7 @@ def _in_cluster() -> str:
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise SchedulerError(
-            "kubernetes: no server is named, and this is no pod of a cluster: KUBERNETES_SERVICE_HOST is not set"
+            "kubernetes: no server is given, and this is not a pod of a cluster: KUBERNETES_SERVICE_HOST is not set"
         )
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
@@ -260,9 +260,9 @@ def _selection(kind: type[Node | Pod]) -> dict[str, str | int]:
 
 
 def _part(name: str) -> str:
-    """Return a name as a path segment; raise KubernetesError for one that leads elsewhere."""
+    """Return a name as a path segment; raise KubernetesError for one that would change the path."""
     if not name or not all(letter.isalnum() or letter in "-." for letter in name) or set(name) == {"."}:
-        raise KubernetesError(f"{name[:60]!r} is no name")
+        raise KubernetesError(f"{name[:60]!r} is not a valid name")
     return name
 
 
@@ -271,7 +271,7 @@ async def _lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     async for part in parts:
         rest += part
         if len(rest) > _MOST_LINE:
-            raise KubernetesError(f"a watch tells more than {_MOST_LINE} bytes at a time")
+            raise KubernetesError(f"a message of a watch exceeds {_MOST_LINE} bytes")
         *whole, last = rest.split(b"\n")
         for line in whole:
             if line.strip():
@@ -286,7 +286,7 @@ def _decoded(raw: bytes | msgspec.Raw, kind: type[_S]) -> _S:
     try:
         return msgspec.json.decode(raw, type=kind)
     except MALFORMED as error:
-        raise KubernetesError(f"a {kind.__name__} of the API server cannot be read: {_line(error)}") from None
+        raise KubernetesError(f"cannot read a {kind.__name__} from the API server: {_line(error)}") from None
 
 
 def _line(error: BaseException) -> str:

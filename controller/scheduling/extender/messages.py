@@ -43,7 +43,7 @@ class ExtenderArgs(msgspec.Struct, frozen=True):
     def names(self) -> tuple[str, ...]:
         """The nodes' names."""
         if self.nodes is not None:
-            return tuple(given.node.metadata.name for given in self.nodes)
+            return tuple(entry.node.metadata.name for entry in self.nodes)
         return self.node_names or ()
 
 
@@ -79,7 +79,7 @@ class NodeListResult(msgspec.Struct, frozen=True):
 
 
 class ExtenderFilterResult(msgspec.Struct, frozen=True, rename="pascal"):
-    """The answer of filter: the nodes that pass, in the form of the request, and why the others do not."""
+    """Answer of filter: the nodes that pass, in the form of the request, and why the others do not."""
 
     nodes: NodeListResult | None = None
     node_names: tuple[str, ...] | None = None
@@ -124,14 +124,14 @@ def read_arguments(body: bytes) -> ExtenderArgs:
     """Return the arguments of filter and prioritize; raise MalformedError with a one-line message."""
     parts = _fields(body)
     nodes, names = parts.get("nodes"), parts.get("nodenames")
-    found = ExtenderArgs(
+    arguments = ExtenderArgs(
         pod=_pod(parts),
         nodes=None if _is_null(nodes) else _nodes(nodes),
         node_names=None if _is_null(names) else _read(names, tuple[str, ...], "NodeNames"),
     )
-    if found.nodes is None and found.node_names is None:
+    if arguments.nodes is None and arguments.node_names is None:
         raise MalformedError("the request has neither Nodes nor NodeNames")
-    return found
+    return arguments
 
 
 def read_preemption(body: bytes) -> ExtenderPreemptionArgs:
@@ -149,13 +149,13 @@ def read_preemption(body: bytes) -> ExtenderPreemptionArgs:
 def read_binding(body: bytes) -> ExtenderBindingArgs:
     """Return the arguments of bind; raise MalformedError with a one-line message."""
     parts = _fields(body)
-    found = {}
+    values = {}
     for key in ("PodName", "PodNamespace", "PodUID", "Node"):
-        found[key] = "" if _is_null(raw := parts.get(key.lower())) else _read(raw, str, key)
+        values[key] = "" if _is_null(raw := parts.get(key.lower())) else _read(raw, str, key)
     for key in ("PodName", "PodNamespace", "Node"):
-        if not found[key]:
+        if not values[key]:
             raise MalformedError(f"the request has no {key}")
-    return ExtenderBindingArgs(found["PodName"], found["PodNamespace"], found["PodUID"], found["Node"])
+    return ExtenderBindingArgs(values["PodName"], values["PodNamespace"], values["PodUID"], values["Node"])
 
 
 def _pod(parts: dict[str, msgspec.Raw]) -> Pod:
@@ -172,24 +172,24 @@ def _nodes(raw: msgspec.Raw | None) -> tuple[GivenNode, ...]:
     items = _fields(raw, "Nodes").get("items")
     if _is_null(items):
         return ()
-    given = _read(items, tuple[msgspec.Raw, ...], "Nodes.items")
-    found = tuple(GivenNode(_read(one, Node, f"Nodes.items[{place}]"), one) for place, one in enumerate(given))
-    for place, one in enumerate(found):
-        if not one.node.metadata.name:
-            raise MalformedError(f"Nodes.items[{place}] has no name")
-    return found
+    raw_items = _read(items, tuple[msgspec.Raw, ...], "Nodes.items")
+    nodes = tuple(GivenNode(_read(item, Node, f"Nodes.items[{index}]"), item) for index, item in enumerate(raw_items))
+    for index, entry in enumerate(nodes):
+        if not entry.node.metadata.name:
+            raise MalformedError(f"Nodes.items[{index}] has no name")
+    return nodes
 
 
 def _meta_victims(raw: msgspec.Raw) -> Victims:
     parts = _fields(raw, "NodeNameToMetaVictims")
-    pods = () if _is_null(given := parts.get("pods")) else _read(given, tuple[dict[str, Any], ...], "Pods")
+    pods = () if _is_null(raw_pods := parts.get("pods")) else _read(raw_pods, tuple[dict[str, Any], ...], "Pods")
     uids = tuple(str(value) for pod in pods for key, value in pod.items() if key.lower() == "uid")
     return Victims(uids, (), _violations(parts))
 
 
 def _whole_victims(raw: msgspec.Raw) -> Victims:
     parts = _fields(raw, "NodeNameToVictims")
-    pods = () if _is_null(given := parts.get("pods")) else _read(given, tuple[Pod, ...], "Pods")
+    pods = () if _is_null(raw_pods := parts.get("pods")) else _read(raw_pods, tuple[Pod, ...], "Pods")
     return Victims(tuple(pod.metadata.uid for pod in pods), pods, _violations(parts))
 
 

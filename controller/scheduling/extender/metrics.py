@@ -20,30 +20,35 @@ class Metrics:
         )
         self.seconds = Histogram(
             "millrace_extender_seconds",
-            "From the whole body of a request to its answer.",
+            "Time from the complete body of a request to its answer.",
             ["verb"],
             buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
             registry=self.registry,
         )
         self.refused_nodes = Counter(
-            "millrace_extender_refused_nodes", "Nodes that were refused, by policy.", ["policy"], registry=self.registry
+            "millrace_extender_refused_nodes", "Refused nodes, by policy.", ["policy"], registry=self.registry
         )
-        self.strangers = Counter(
-            "millrace_extender_unauthorized", "Requests without a token that counts.", registry=self.registry
+        self.unauthorized = Counter(
+            "millrace_extender_unauthorized", "Requests without a valid token or certificate.", registry=self.registry
         )
         self.slow = Counter(
-            "millrace_extender_slow_clients", "Connections closed as the client was too slow.", registry=self.registry
+            "millrace_extender_slow_clients",
+            "Connections closed because the client was too slow.",
+            registry=self.registry,
         )
-        known = Gauge("millrace_extender_known", "Nodes and pods that are known.", ["kind"], registry=self.registry)
-        known.labels("node").set_function(lambda: len(books.nodes))
-        known.labels("pod").set_function(lambda: len(books.pods))
+        counts = Gauge("millrace_extender_known", "Known nodes and pods.", ["kind"], registry=self.registry)
+        counts.labels("node").set_function(lambda: len(books.nodes))
+        counts.labels("pod").set_function(lambda: len(books.pods))
         problems = Gauge(
-            "millrace_extender_problems", "Nodes left out, pods not counted as they are.", registry=self.registry
+            "millrace_extender_problems", "Nodes left out, and pods only partly counted.", registry=self.registry
         )
         problems.set_function(lambda: len(books.problems))
         if age_s is not None:
             age = Gauge(
-                "millrace_extender_watch_age_seconds", "Since a watch told something.", ["kind"], registry=self.registry
+                "millrace_extender_watch_age_seconds",
+                "Time since the last message of a watch.",
+                ["kind"],
+                registry=self.registry,
             )
             for kind in ("node", "pod"):
                 age.labels(kind).set_function(partial(age_s, kind))

@@ -1,4 +1,4 @@
-"""Kubernetes' nodes and pods, as far as a placement depends on them: core/v1 in JSON; unknown fields are ignored.
+"""The parts of Kubernetes' nodes and pods that placements depend on: core/v1 in JSON; unknown fields are ignored.
 
 The full types are in the API server's OpenAPI; tests compare these with the official Python client's models.
 """
@@ -175,6 +175,6 @@ class Binding(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def binding_of(namespace: str, pod: str, uid: str, node: str) -> Binding:
-    """Return the body that binds a pod to a node; its uid makes a later pod of the same name be refused."""
+    """Return the body that binds a pod to a node; with its uid, a later pod of the same name is refused."""
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     return Binding(metadata=ObjectMeta(name=pod, namespace=namespace, uid=uid), target=target)

@@ -48,7 +48,7 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
     files = None if settings.tls is None else _files(settings.tls)
     context = None if files is None else _context(files)
     books = Books(kinds_of(settings.devices), settings.host_label)
-    contacts = _Contacts(clock)
+    contacts = _LastMessages(clock)
     metrics = Metrics(books, None if settings.kubernetes is None else contacts.age_s)
     async with AsyncExitStack() as stack:
         listening = stack.enter_context(listening_at(settings.listen, "cannot serve the extender", SchedulerError))
@@ -72,7 +72,7 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
         callers = Callers(token, settings.names, is_local=settings.is_open)
         routes = application(service, settings.limits, metrics, callers)
         server = HttpServer(
-            _in_time(routes, settings, metrics), listening, settings.limits.http,
+            _with_send_timeout(routes, settings, metrics), listening, settings.limits.http,
             None if is_unix(settings.listen) else context, on_slow=metrics.slow.inc,
         )  # fmt: skip
 
@@ -81,11 +81,11 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
                 if files is not None and context is not None:
                     group.create_task(_keep_certificate(files, context, settings.certificate_check_s))
                 if api is not None:
-                    # Nobody is answered before all nodes and pods are known.
+                    # Answer nobody before all nodes and pods are known.
                     await _listed(group, api, books, service.unbound.wake)
                 await server.start()
                 if on_ready is not None:
-                    on_ready(f"extender at {_said(settings, address_of(settings.listen, listening))}{where}")
+                    on_ready(f"extender at {_url(settings, address_of(settings.listen, listening))}{where}")
                 await asyncio.get_running_loop().create_future()
 
         try:
@@ -99,9 +99,9 @@ async def _listed(group: asyncio.TaskGroup, api: KubernetesApi, books: Books, on
     listed = [asyncio.Event(), asyncio.Event()]
     group.create_task(_follow_nodes(api, books, listed[0]))
     group.create_task(_follow_pods(api, books, listed[1], on_pods))
-    for one in listed:
-        await one.wait()
-    LOGGER.info("%d nodes and %d pods on them are known", len(books.nodes), len(books.pods))
+    for event in listed:
+        await event.wait()
+    LOGGER.info("listed %d nodes and %d pods on them", len(books.nodes), len(books.pods))
 
 
 async def _follow_nodes(api: KubernetesApi, books: Books, listed: asyncio.Event) -> None:
@@ -115,7 +115,7 @@ async def _follow_nodes(api: KubernetesApi, books: Books, listed: asyncio.Event)
             books.remove_node(change.one.metadata.name)
         else:
             books.take_node(change.one)
-        _say_problems(books)
+        _log_problems(books)
 
 
 async def _follow_pods(api: KubernetesApi, books: Books, listed: asyncio.Event, on_pods: Callable[[], None]) -> None:
@@ -130,15 +130,15 @@ async def _follow_pods(api: KubernetesApi, books: Books, listed: asyncio.Event, 
         else:
             books.take_pod(change.one)
         on_pods()
-        _say_problems(books)
+        _log_problems(books)
 
 
-def _say_problems(books: Books) -> None:
+def _log_problems(books: Books) -> None:
     for problem in books.new_problems():
         LOGGER.warning("%s", problem)
 
 
-class _Contacts:
+class _LastMessages:
     """Times of the watches' last messages."""
 
     def __init__(self, clock: MonotonicClock) -> None:
@@ -154,26 +154,26 @@ class _Contacts:
         return (self._clock.now_ns() - self._last_ns.get(kind, self._began_ns)) / NS_PER_S
 
 
-def _in_time(routes: Any, settings: ExtenderSettings, metrics: Metrics) -> Any:  # noqa: ANN401 - ASGI's
-    async def serve_in_time(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+def _with_send_timeout(routes: Any, settings: ExtenderSettings, metrics: Metrics) -> Any:  # noqa: ANN401 - ASGI's
+    async def serve_with_timeout(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
         async def answer(message: Any) -> None:  # noqa: ANN401 - ASGI's
             await send_in_time(scope, send, message, settings.limits.send_s, metrics.slow.inc)
 
         await routes(scope, receive, answer)
 
-    return serve_in_time
+    return serve_with_timeout
 
 
 def _token(file: Path) -> str:
     try:
-        found = read_given_text(file, SECRET_BYTES, encoding="ascii").strip()
+        token = read_given_text(file, SECRET_BYTES, encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SchedulerError(f"token_file: {file}: {getattr(error, 'strerror', None) or 'is not ASCII'}") from None
-    if len(found) < _LEAST_TOKEN:
+    if len(token) < _LEAST_TOKEN:
         raise SchedulerError(
-            f"token_file: {file}: a token of {len(found)} characters is guessed; {_LEAST_TOKEN} or more"
+            f"token_file: {file}: a token of {len(token)} characters is too short; at least {_LEAST_TOKEN}"
         )
-    return found
+    return token
 
 
 def _files(tls: TlsSettings) -> TlsFiles:
@@ -188,8 +188,8 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
 
 
 async def _keep_certificate(files: TlsFiles, context: ssl.SSLContext, interval_s: float) -> None:
-    """Reload the certificates whenever their files change, as Kubernetes changes those of a Secret."""
-    used, said = _versions(files), ""
+    """Reload the certificates whenever their files change, as Kubernetes does with those of a Secret."""
+    used, reported = _versions(files), ""
     while True:
         await asyncio.sleep(interval_s)
         if (now := _versions(files)) == used:
@@ -198,26 +198,26 @@ async def _keep_certificate(files: TlsFiles, context: ssl.SSLContext, interval_s
             check_current(files.certificate)
             load_into(context, files)
         except MillraceError as error:
-            if str(error) != said:
-                said = str(error)
-                LOGGER.warning("the certificate that was in use stays: %s", said)
+            if str(error) != reported:
+                reported = str(error)
+                LOGGER.warning("reload failed; keeping the previous certificate: %s", reported)
             continue
-        used, said = now, ""
+        used, reported = now, ""
         LOGGER.info("certificate %s is in use", files.certificate)
 
 
 def _versions(files: TlsFiles) -> tuple[tuple[int, int], ...]:
     """Return a value that changes when one of the files does; missing files are ignored."""
-    found = []
+    versions = []
     for file in (files.certificate, files.private_key, files.client_ca):
         with suppress(OSError):
             if file is not None:
                 about = file.stat()
-                found.append((about.st_mtime_ns, about.st_ino))
-    return tuple(found)
+                versions.append((about.st_mtime_ns, about.st_ino))
+    return tuple(versions)
 
 
-def _said(settings: ExtenderSettings, address: str) -> str:
+def _url(settings: ExtenderSettings, address: str) -> str:
     return address if is_unix(address) else f"{'http' if settings.tls is None else 'https'}://{address}"
 
 

@@ -1,4 +1,4 @@
-"""Kubernetes' quantities: `100m`, `1.5`, `2Gi`, `5e3`, exact, and rounded up to the counting unit.
+"""Kubernetes' quantities: `100m`, `1.5`, `2Gi`, `5e3`, computed exactly and rounded up to the counting unit.
 
 k8s.io/apimachinery/pkg/api/resource: a signed decimal, then a binary suffix (Ki), a decimal one (k, m) or an exponent.
 """
@@ -13,9 +13,9 @@ from typing import Final
 
 from controller.common.errors import SchedulerError
 
-_BINARY: Final = {f"{letter}i": Fraction(1024**place) for place, letter in enumerate("KMGTPE", 1)}
-_DECIMAL: Final = {letter: Fraction(1000**place) for place, letter in enumerate(("", "k", *"MGTPE"))}
-_SMALL: Final = {letter: Fraction(1, 1000**place) for place, letter in enumerate("mun", 1)}
+_BINARY: Final = {f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)}
+_DECIMAL: Final = {letter: Fraction(1000**power) for power, letter in enumerate(("", "k", *"MGTPE"))}
+_SMALL: Final = {letter: Fraction(1, 1000**power) for power, letter in enumerate("mun", 1)}
 _UNITS: Final = {**_BINARY, **_DECIMAL, **_SMALL}
 _QUANTITY: Final = re.compile(
     r"(?P<number>[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))"
@@ -38,14 +38,14 @@ def milli(quantity: str | float) -> int:
 
 @lru_cache(maxsize=16384)
 def _counted(text: str, times: int) -> int:
-    found = _QUANTITY.fullmatch(text.strip())
-    if found is None:
-        raise SchedulerError(f"{text[:60]!r} is no quantity")
-    # Exact, which a float of 0.1 is not.
-    value = Fraction(found["number"])
-    if found["exponent"] is not None:
-        value *= Fraction(10) ** int(found["exponent"])
-    value *= _UNITS[found["unit"] or ""] * times
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        raise SchedulerError(f"{text[:60]!r} is not a quantity")
+    # A float could not represent 0.1 exactly.
+    value = Fraction(match["number"])
+    if match["exponent"] is not None:
+        value *= Fraction(10) ** int(match["exponent"])
+    value *= _UNITS[match["unit"] or ""] * times
     if value < 0:
-        raise SchedulerError(f"{text[:60]!r} is less than nothing")
+        raise SchedulerError(f"{text[:60]!r} is negative")
     return min(math.ceil(value), _MOST)

@@ -1,4 +1,4 @@
-"""The newest decisions of the extender, for people who ask why a pod is on its node."""
+"""The extender's newest decisions, for people who ask why a pod is on its node."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ class Recent:
 
     def get(self, pod: str) -> Decision | None:
         """Return the last decision about a pod, None if none is kept."""
-        found = self._kept.get(pod)
-        return None if found is None else found[0]
+        entry = self._kept.get(pod)
+        return None if entry is None else entry[0]
 
     def pod(self, full_name: str, uid: str) -> objects.Pod | None:
         """Return the record of a pod under decision."""
         _, pod = self._kept.get(full_name, (None, None))
         return pod if pod is not None and pod.metadata.uid == uid else None
 
-    def filtered(self, pod: objects.Pod, profile: str, found: Filtered, now_ns: int) -> Decision:
+    def filtered(self, pod: objects.Pod, profile: str, result: Filtered, now_ns: int) -> Decision:
         """Record which nodes were refused, and why."""
-        counts = Counter(one.policy for one in found.refused.values())
-        kept = dict(list(found.refused.items())[: self._explained])
+        counts = Counter(refusal.policy for refusal in result.refused.values())
+        kept = dict(list(result.refused.items())[: self._explained])
         decision = Decision(
             pod=pod.full_name,
             uid=pod.metadata.uid,
             profile=profile,
-            asked=len(found.passed) + len(found.refused),
-            passed=len(found.passed),
+            asked=len(result.passed) + len(result.refused),
+            passed=len(result.passed),
             refused_by=dict(counts),
-            refused={name: str(one) for name, one in kept.items()},
+            refused={name: str(refusal) for name, refusal in kept.items()},
             decided_ns=now_ns,
         )
         self._keep(decision, pod)
@@ -64,7 +64,7 @@ class Recent:
 
     def scored(self, pod: objects.Pod, profile: str, scores: Sequence[NodeScore], now_ns: int) -> Decision:
         """Add the best nodes' scores to the record of the same pod."""
-        best = sorted(scores, key=lambda one: -one.points)[: self._explained]
+        best = sorted(scores, key=lambda score: -score.points)[: self._explained]
         decision = self.get(pod.full_name)
         if decision is None or decision.uid != pod.metadata.uid:
             decision = Decision(pod=pod.full_name, uid=pod.metadata.uid, profile=profile)

@@ -18,7 +18,7 @@ import msgspec
 from controller.common.errors import ControllerError, SchedulerError
 from controller.scheduling.costs import Costs
 from controller.scheduling.extender import messages, objects
-from controller.scheduling.extender.annotations import Wishes, wishes_of
+from controller.scheduling.extender.annotations import PodAnnotations, annotations_of
 from controller.scheduling.extender.books import Books
 from controller.scheduling.extender.deciding import filter_nodes, may_run, score_nodes, untolerated
 from controller.scheduling.extender.kube_api import KubernetesApi
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Inputs:
     """A pod as policies see it, and the state for its decision."""
 
     profile: PodProfile
@@ -56,7 +56,7 @@ class _Asked:
     snapshot: Snapshot
     emptied: Snapshot
     untolerated: Mapping[str, objects.Taint]
-    wishes: Wishes
+    annotations: PodAnnotations
 
 
 class ExtenderService:
@@ -89,48 +89,48 @@ class ExtenderService:
         args = await self._run(messages.read_arguments, body)
         try:
             self._check_nodes(args)
-            asked = await self._asked(args.pod, args)
+            inputs = await self._inputs(args.pod, args)
             how = partial(
                 filter_nodes,
-                emptied=asked.emptied,
-                untolerated=asked.untolerated,
+                emptied=inputs.emptied,
+                untolerated=inputs.untolerated,
                 explained=self._settings.explained_nodes,
             )
-            found = await self._run(how, asked.profile, asked.pod, args.names, asked.snapshot)
+            result = await self._run(how, inputs.profile, inputs.pod, args.names, inputs.snapshot)
         except ControllerError as error:
             self._note_failure("filter", args.pod, error)
             return msgspec.json.encode(ExtenderFilterResult(error=str(error)))
-        if found.passed and self._api is not None:
-            self.unbound.note(args.pod, asked.wishes)
-        decision = self.recent.filtered(args.pod, asked.profile.name, found, self._now_ns())
+        if result.passed and self._api is not None:
+            self.unbound.note(args.pod, inputs.annotations)
+        decision = self.recent.filtered(args.pod, inputs.profile.name, result, self._now_ns())
         for policy, count in decision.refused_by.items():
             self._metrics.refused_nodes.labels(policy).inc(count)
-        self._metrics.requests.labels("filter", "some" if found.passed else "none").inc()
+        self._metrics.requests.labels("filter", "some" if result.passed else "none").inc()
         why = ", ".join(f"{count} by {policy}" for policy, count in decision.refused_by.items())
         LOGGER.info("pod %s: %d of %d nodes pass%s", decision.pod, decision.passed, decision.asked, why and f": {why}")
-        final = {name: str(one) for name, one in found.refused.items() if one.is_final}
-        others = {name: str(one) for name, one in found.refused.items() if not one.is_final}
-        return await self._run(_filter_answer, args, frozenset(found.passed), others, final)
+        final = {name: str(refusal) for name, refusal in result.refused.items() if refusal.is_final}
+        others = {name: str(refusal) for name, refusal in result.refused.items() if not refusal.is_final}
+        return await self._run(_filter_answer, args, frozenset(result.passed), others, final)
 
     async def prioritize(self, body: bytes) -> bytes:
         """Return a score from 0 to 10 for each node; raise SchedulerError, as the answer has no field for an error."""
         args = await self._run(messages.read_arguments, body)
         try:
             self._check_nodes(args)
-            asked = await self._asked(args.pod, args)
+            inputs = await self._inputs(args.pod, args)
             how = partial(score_nodes, stretch=self._settings.stretch, explained=self._settings.explained_nodes)
-            scores = await self._run(how, asked.profile, asked.pod, args.names, asked.snapshot)
+            scores = await self._run(how, inputs.profile, inputs.pod, args.names, inputs.snapshot)
         except ControllerError as error:
             self._note_failure("prioritize", args.pod, error)
             raise
-        decision = self.recent.scored(args.pod, asked.profile.name, scores, self._now_ns())
+        decision = self.recent.scored(args.pod, inputs.profile.name, scores, self._now_ns())
         self._metrics.requests.labels("prioritize", "some" if scores else "none").inc()
         if decision.scores:
             best = decision.scores[0]
             LOGGER.info(
                 "pod %s: %s is best: score %d, %s", decision.pod, best.node, best.score, "; ".join(best.reasons)
             )
-        return msgspec.json.encode([HostPriority(one.node, one.score) for one in scores])
+        return msgspec.json.encode([HostPriority(score.node, score.score) for score in scores])
 
     async def preempt(self, body: bytes) -> bytes:
         """Return the nodes on which a pod could run once their victims are gone; raise SchedulerError."""
@@ -152,9 +152,9 @@ class ExtenderService:
         full_name, error = f"{args.pod_namespace}/{args.pod_name}", ""
         try:
             if self._api is None:
-                raise SchedulerError("no API server is in the settings: leave bindVerb out")
+                raise SchedulerError("no API server is configured: omit bindVerb")
             await self._api.bind(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
-            # The watch shows the binding later, so count it until then.
+            # Count the binding until the watch shows it.
             pod = self.recent.pod(full_name, args.pod_uid)
             if pod is not None:
                 self._books.assume(pod, args.node, self._clock.now_ns() + _ASSUMED_NS)
@@ -167,33 +167,33 @@ class ExtenderService:
         self.recent.bound(full_name, args.pod_uid, args.node, error, self._now_ns())
         return msgspec.json.encode(ExtenderBindingResult(error))
 
-    def note_late(self, verb: str) -> None:
+    def note_timeout(self, verb: str) -> None:
         """Count a request that was not answered in time."""
         self._metrics.requests.labels(verb, "late").inc()
 
     async def _helped(self, args: messages.ExtenderPreemptionArgs) -> dict[str, MetaVictims]:
         helped = {}
         for node, victims in args.victims.items():
-            asked = await self._asked(args.pod, None, gone=frozenset(victims.uids))
-            if node in asked.untolerated:
+            inputs = await self._inputs(args.pod, None, gone=frozenset(victims.uids))
+            if node in inputs.untolerated:
                 continue
-            if self._api is None or await self._run(may_run, asked.profile, asked.pod, node, asked.snapshot) is None:
+            if self._api is None or await self._run(may_run, inputs.profile, inputs.pod, node, inputs.snapshot) is None:
                 pods = tuple(MetaPod(uid) for uid in victims.uids)
                 helped[node] = MetaVictims(pods, victims.budget_violations)
         return helped
 
-    async def _asked(
+    async def _inputs(
         self, pod: objects.Pod, args: ExtenderArgs | None, *, gone: frozenset[str] = frozenset()
-    ) -> _Asked:
-        """Return the input of a decision about a pod; raise SchedulerError for invalid annotations."""
-        wishes = wishes_of(pod)
-        name = wishes.profile or next(iter(self._profiles))
+    ) -> _Inputs:
+        """Return the inputs of a decision about a pod; raise SchedulerError for invalid annotations."""
+        annotations = annotations_of(pod)
+        name = annotations.profile or next(iter(self._profiles))
         if (profile := self._profiles.get(name)) is None:
-            known = ", ".join(self._profiles)
-            raise SchedulerError(f"pod {pod.full_name}: there is no profile {name[:60]!r}; there are {known}")
+            names = ", ".join(self._profiles)
+            raise SchedulerError(f"pod {pod.full_name}: unknown profile {name[:60]!r}; known: {names}")
         books = self._books
-        if self._api is not None and not await self.unbound.settled(pod, wishes, self._settings.limits.settle_s):
-            LOGGER.info("pod %s: a pod that matters to it is not bound yet: decided without it", pod.full_name)
+        if self._api is not None and not await self.unbound.settled(pod, annotations, self._settings.limits.settle_s):
+            LOGGER.info("pod %s: deciding although a pod that it depends on is not bound yet", pod.full_name)
         if self._api is None and args is not None:
             books = await self._run(_books_of, books, args)
         books.expire(self._clock.now_ns())
@@ -202,15 +202,15 @@ class ExtenderService:
         refused = untolerated(
             {name: node.taints for name, node in books.nodes.items() if node.taints}, pod.spec.tolerations or ()
         )
-        pending = books.pending(pod, wishes, gone=gone)
-        return _Asked(profile, pending, snapshot, books.emptied(snapshot, costs), refused, wishes)
+        pending = books.pending(pod, annotations, gone=gone)
+        return _Inputs(profile, pending, snapshot, books.emptied(snapshot, costs), refused, annotations)
 
     def _check_nodes(self, args: ExtenderArgs) -> None:
         if len(args.names) > self._settings.limits.nodes:
-            raise SchedulerError(f"{len(args.names)} nodes; at most {self._settings.limits.nodes} are taken")
+            raise SchedulerError(f"{len(args.names)} nodes; at most {self._settings.limits.nodes} are allowed")
         if self._api is None and args.nodes is None:
             raise SchedulerError(
-                "nodes came by their names only, and no API server is in the settings: "
+                "the request has only the nodes' names, and no API server is configured: "
                 "set nodeCacheCapable to false, or `kubernetes` in the extender's settings"
             )
 
@@ -226,8 +226,8 @@ class ExtenderService:
 def _books_of(empty: Books, args: ExtenderArgs) -> Books:
     """Return the books of a request's nodes."""
     books = Books(empty.kind_of, empty.host_label)
-    for given in args.nodes or ():
-        books.take_node(given.node)
+    for entry in args.nodes or ():
+        books.take_node(entry.node)
     return books
 
 
@@ -235,7 +235,7 @@ def _filter_answer(args: ExtenderArgs, passed: frozenset[str], others: dict[str,
     """Return the answer in the form of the request's nodes."""
     nodes, names = None, None
     if args.nodes is not None:
-        nodes = NodeListResult(tuple(given.raw for given in args.nodes if given.node.metadata.name in passed))
+        nodes = NodeListResult(tuple(entry.raw for entry in args.nodes if entry.node.metadata.name in passed))
     else:
         names = tuple(name for name in args.names if name in passed)
     return msgspec.json.encode(ExtenderFilterResult(nodes, names, others, final))

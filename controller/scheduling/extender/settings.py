@@ -62,7 +62,7 @@ class KubernetesSettings(Settings, frozen=True):
     """PEM file of its key."""
 
     timeout_s: PositiveS = 3.0
-    """Timeout of a call; less than kube-scheduler waits for a binding."""
+    """Timeout of a call; shorter than kube-scheduler's for a binding."""
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.private_key is None):
@@ -94,7 +94,7 @@ class ExtenderLimits(Settings, frozen=True):
     """Deadline of a decision, after which the answer is an error: less than kube-scheduler's httpTimeout."""
 
     settle_s: Annotated[float, Meta(ge=0, le=60)] = 0.5
-    """Time for which a pod with peers waits until pods decided before it are on their nodes."""
+    """Time for which a pod with peers waits for pods decided before it to be on their nodes."""
 
     @property
     def http(self) -> HttpLimits:
@@ -112,7 +112,7 @@ class ExtenderSettings(Settings, frozen=True):
     """The server's certificate; with `client_ca`, callers must present one signed by this authority."""
 
     certificate_check_s: PositiveS = 60.0
-    """Interval at which the certificate files are checked; they are read again once they have changed."""
+    """Interval at which the certificate files are checked; they are reloaded after a change."""
 
     token_file: str | None = None
     """File of a secret that callers must present: as a bearer token, or as the password of the URL's user."""
@@ -174,13 +174,11 @@ class ExtenderSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         if self.callers is not None and (self.tls is None or self.tls.client_ca is None):
-            raise ValueError("callers: names of certificates are of use with a client_ca in tls only")
+            raise ValueError("callers: certificate names need a client_ca in tls")
         if is_own(self.listen):
             return
         if self.tls is None or (self.tls.client_ca is None and self.token_file is None):
-            raise ValueError(
-                f"listen: others can reach {self.listen}: it needs tls, with a client_ca or beside a token_file"
-            )
+            raise ValueError(f"listen: others can reach {self.listen}: it needs tls, and a client_ca or a token_file")
 
 
 def _is_local(server: str) -> bool:

@@ -1,7 +1,7 @@
 """Pods with a chosen node whose binding is not confirmed yet.
 
-A kube-scheduler binds asynchronously: when it asks about a pod, the previous one may be on its way to a node that we
-have not been told. A pod that depends on where that one goes waits for it, for a short time.
+A kube-scheduler binds asynchronously: when it asks about a pod, the previous one may be on its way to a node not
+known here. A pod that depends on where that one goes waits for it, for a short time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller.scheduling.extender import objects
-from controller.scheduling.extender.annotations import Wishes, is_meant
+from controller.scheduling.extender.annotations import PodAnnotations, matches
 from dataplane.clock import Clock
 
 _FORGOTTEN_NS: Final = 2_000_000_000
@@ -25,13 +25,13 @@ class Unbound:
 
     clock: Clock
     is_known: Callable[[str], bool]
-    _pods: dict[str, tuple[objects.Pod, Wishes, int]] = field(default_factory=dict)
+    _pods: dict[str, tuple[objects.Pod, PodAnnotations, int]] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def note(self, pod: objects.Pod, wishes: Wishes) -> None:
+    def note(self, pod: objects.Pod, annotations: PodAnnotations) -> None:
         """Record that a node was found for a pod."""
         self._forget_old()
-        self._pods[pod.metadata.uid] = pod, wishes, self.clock.now_ns() + _FORGOTTEN_NS
+        self._pods[pod.metadata.uid] = pod, annotations, self.clock.now_ns() + _FORGOTTEN_NS
 
     def discard(self, uid: str) -> None:
         """Record that a pod was bound, or will not be."""
@@ -45,13 +45,13 @@ class Unbound:
         """Wake the waiters to check again."""
         self._changed.set()
 
-    async def settled(self, pod: objects.Pod, wishes: Wishes, wait_s: float) -> bool:
-        """Wait until all pods that matter to a pod are on a node; return False if that takes longer than `wait_s`."""
-        if not wishes.peers:
+    async def settled(self, pod: objects.Pod, annotations: PodAnnotations, wait_s: float) -> bool:
+        """Wait until all pods that a pod depends on have a node; return False if that takes longer than `wait_s`."""
+        if not annotations.peers:
             return True
         try:
             async with asyncio.timeout(wait_s):
-                while self._matters(pod, wishes):
+                while self._must_wait(pod, annotations):
                     # No other task runs between the check and this line, so no change is lost.
                     self._changed.clear()
                     await self._changed.wait()
@@ -59,12 +59,12 @@ class Unbound:
             return False
         return True
 
-    def _matters(self, pod: objects.Pod, wishes: Wishes) -> bool:
+    def _must_wait(self, pod: objects.Pod, annotations: PodAnnotations) -> bool:
         """Return whether an unbound pod is a peer of the pod, or takes bandwidth itself."""
         self._forget_old()
         return any(
             uid != pod.metadata.uid
-            and (any(need.min_bps for need in others.peers) or any(is_meant(need, other) for need in wishes.peers))
+            and (any(need.min_bps for need in others.peers) or any(matches(need, other) for need in annotations.peers))
             for uid, (other, others, _) in self._pods.items()
         )
 

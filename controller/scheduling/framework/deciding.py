@@ -86,8 +86,8 @@ def examine(profile: Profile[S, C], subject: S, candidates: C) -> tuple[Choice[S
     if not len(passing):
         return Choice(subject, NOBODY, 0, refused), Examined(candidates, refuser, passing, (), total)
     points = tuple(checked_points(profile, score, subject, candidates, passing) for score in profile.scores)
-    for score, some in zip(profile.scores, points, strict=True):
-        total += score.weight * some
+    for score, row in zip(profile.scores, points, strict=True):
+        total += score.weight * row
     chosen = _chosen(profile, subject, candidates, passing=passing, total=total, refused=refused)
     return chosen, Examined(candidates, refuser, passing, points, total)
 
@@ -104,44 +104,44 @@ def _chosen(
 def filtered(
     profile: Profile[S, C], subject: S, candidates: C, refuser: npt.NDArray[np.int16] | None = None
 ) -> tuple[Flags, RefusedCounts]:
-    """Return which candidates all filters let pass, and how many of the remaining ones each filter refused.
+    """Return which candidates pass all filters, and how many of the remaining ones each filter refused.
 
-    Write the number of the filter that refuses a candidate into `refuser`.
+    Write the number of the filter that refuses a candidate to `refuser`.
     """
     passing: Flags = np.ones(len(candidates), np.bool_)
     left, refused = len(passing), []
-    for number, one in enumerate(profile.filters):
+    for number, named in enumerate(profile.filters):
         if not left:
             break
-        if (flags := checked_flags(profile, one, subject, candidates)) is None:
+        if (flags := checked_flags(profile, named, subject, candidates)) is None:
             continue
         before, passing = passing, passing & flags
         now = int(np.count_nonzero(passing))
         if now != left:
-            refused.append((one.name, left - now))
+            refused.append((named.name, left - now))
             if refuser is not None:
                 refuser[before & ~passing] = number
         left = now
     return passing, tuple(refused)
 
 
-def checked_flags(profile: Profile[S, C], one: NamedFilter[S, C], subject: S, candidates: C) -> Flags | None:
-    """Return which candidates a filter lets pass, None for all; raise SchedulerError unless it answers for each."""
+def checked_flags(profile: Profile[S, C], named: NamedFilter[S, C], subject: S, candidates: C) -> Flags | None:
+    """Return which candidates pass a filter, None for all; raise SchedulerError unless it answers for each."""
     try:
-        flags = one.policy.passes(subject, candidates)
+        flags = named.policy.passes(subject, candidates)
     except Exception as error:  # a plug-in may raise anything
-        raise profile.failed(one.name, subject, error) from error
+        raise profile.failed(named.name, subject, error) from error
     if flags is None:
         return None
     if not isinstance(flags, np.ndarray) or flags.shape != (len(candidates),) or flags.dtype != np.bool_:
-        raise SchedulerError(f"policy {one.name}: must return one boolean per {profile.kind.candidate}")
+        raise SchedulerError(f"policy {named.name}: must return one boolean per {profile.kind.candidate}")
     return flags
 
 
 def is_neutral(score: WeightedScore[Any, Any], subject: S, candidates: C) -> bool:
     """Return whether a score reports that all candidates get the most points."""
-    says = getattr(score.policy, "is_neutral", None)
-    return says is not None and bool(says(subject, candidates))
+    answer = getattr(score.policy, "is_neutral", None)
+    return answer is not None and bool(answer(subject, candidates))
 
 
 def checked_points(
@@ -157,5 +157,5 @@ def checked_points(
     # As unsigned numbers, negative ones are the largest, so that one comparison covers both bounds.
     if points.astype(np.uint64, copy=False).max() > MOST_POINTS:
         wrong = points.min() if points.min() < 0 else points.max()
-        raise profile.error(score.name, subject, f"{wrong} points are not 0 to {MOST_POINTS}")
+        raise profile.error(score.name, subject, f"{wrong} points are not between 0 and {MOST_POINTS}")
     return points

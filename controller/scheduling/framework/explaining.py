@@ -63,13 +63,13 @@ class Explanation:
 def refusals_in_words(
     profile: Profile[S, C], subject: S, examined: Examined[C], numbers: Ids, name_of: Callable[[int], str]
 ) -> Iterator[Refused]:
-    """Yield why each of some refused candidates is refused; `name_of` returns the name of a candidate."""
+    """Yield why each of these candidates is refused; `name_of` returns the name of a candidate."""
     by = examined.refuser[numbers]
     reasons: dict[int, str] = {}
     for filter_number in np.unique(by).tolist():
-        some = numbers[by == filter_number]
-        why = _reasons(profile.filters[filter_number].policy, subject, examined.candidates, some)
-        reasons.update(zip(some.tolist(), why, strict=True))
+        refused = numbers[by == filter_number]
+        why = _reasons(profile.filters[filter_number].policy, subject, examined.candidates, refused)
+        reasons.update(zip(refused.tolist(), why, strict=True))
     for number, filter_number in zip(numbers.tolist(), by.tolist(), strict=True):
         yield Refused(name_of(number), profile.filters[filter_number].name, reasons[number])
 
@@ -83,14 +83,14 @@ def scores_in_words(
         points = all_points[places]
         why = _reasons(score.policy, subject, examined.candidates, numbers, points)
         columns.append((score, points.tolist(), why))
-    for place, (number, total) in enumerate(zip(numbers.tolist(), examined.total[places].tolist(), strict=True)):
-        scores = tuple(Scored(one.name, one.weight, points[place], why[place]) for one, points, why in columns)
+    for row, (number, total) in enumerate(zip(numbers.tolist(), examined.total[places].tolist(), strict=True)):
+        scores = tuple(Scored(score.name, score.weight, points[row], why[row]) for score, points, why in columns)
         yield Candidate(name_of(number), total, scores)
 
 
 def _reasons(policy: Any, subject: S, candidates: C, numbers: Ids, *points: Longs) -> Sequence[str]:  # noqa: ANN401
     several = getattr(policy, "reasons", None)
     if several is not None:
-        found: Sequence[str] = several(subject, candidates, numbers, *points)
-        return found
+        reasons: Sequence[str] = several(subject, candidates, numbers, *points)
+        return reasons
     return [policy.reason(subject, candidates, number) for number in numbers.tolist()]

@@ -34,10 +34,10 @@ class Outcome:
 class Standing:
     """State of a learning policy; figures count from its opening.
 
-    `decisions` are by who chose ("network", "exploration", "fallback", or "others" in shadow), `unanswered` those not
-    made by the network's highest value, by reason. Of `compared` decisions, those with a choice and with values,
+    `decisions` are counted by chooser ("network", "exploration", "fallback", or "others" in shadow), `unanswered` those
+    not made by the network's highest value, by reason. Of `compared` decisions, those with a choice and with values,
     `agreed` took the network's first choice, and `regret` sums the shortfall of the others by its own values.
-    `experiences` are by their fate; `waiting` counts those in progress.
+    `experiences` are counted by what became of them; `waiting` counts those in progress.
     """
 
     version: int
@@ -88,7 +88,7 @@ class Learns(Protocol):
         ...
 
     def came(self, key: str, outcome: Outcome | None) -> None:
-        """Take the outcome of a decision; None if it says nothing about the decision."""
+        """Take the outcome of a decision; None if it tells nothing about the decision."""
         ...
 
     def save(self) -> None:
@@ -114,9 +114,9 @@ class Learner(Learns, Protocol[S_contra, C_contra]):
 
 def learners_of(profiles: Mapping[str, Profile[S, C]]) -> dict[str, Learner[S, C]]:
     """Return the policies that learn, by the name of their profile; if a profile has several, the first learns."""
-    found: dict[str, Learner[S, C]] = {}
+    learners: dict[str, Learner[S, C]] = {}
     for name, profile in profiles.items():
         for score in profile.scores:
             if isinstance(score.policy, Learner) and score.policy.is_learning:
-                found.setdefault(name, score.policy)
-    return found
+                learners.setdefault(name, score.policy)
+    return learners

@@ -6,22 +6,22 @@ candidates are options: so many units of a compute centre (`controller.schedulin
 
 A policy is a class with its own `Settings`, a `dataplane.config.Strict`, and is constructed with one. It may keep what
 can be computed from its settings, and cache answers: the same subject and candidates always give the same answer,
-regardless of earlier calls. It is registered as an entry point of the group of its subject (`plugins`).
+regardless of earlier calls. It is registered as an entry point in the group of its subject (`plugins`).
 
 Filters and scores may return many reasons at once, if that is cheaper: `reasons(subject, candidates, numbers)` of a
 filter, and `reasons(subject, candidates, numbers, points)` of a score, which gets its points back. A score may have
 `is_neutral(subject, candidates)`: whether it gives all candidates `MOST_POINTS`, so that it need not be called; and
-`operator_devices(subject, candidates, number)`: the devices for the operators of a subject on a candidate, which its
-programs are told; the first score of a profile that has it decides.
+`operator_devices(subject, candidates, number)`: the devices for the operators of a subject on a candidate, which are
+passed to its programs; the first score of a profile that has it decides.
 
 For pods only: a filter has `is_local`, and may have `devices(pod, snapshot)`: the devices, in the rows of
 `NodeColumns`, that the pod may get on nodes that pass, None for all; policies see a snapshot in which nothing is free
-on the other devices. A filter that uses measured loads has `lets_in(before, now)`: whether the change of a device's
-load lets in pods that it kept off before, so that these are decided again.
+on the other devices. A filter that uses measured loads has `lets_in(before, now)`: whether a change of a device's
+load admits pods that it kept off before, so that these are decided again.
 
 ```python
 class Quiet:
-    \"\"\"Refuses nodes of which more than so many thousandths of the cores are held.\"\"\"
+    \"\"\"Refuses nodes with more than so many thousandths of their cores held.\"\"\"
 
     class Settings(Strict, frozen=True):
         most_milli: int = 500

@@ -65,7 +65,7 @@ class ProfileSettings(Protocol):
 
 @dataclass(frozen=True)
 class Profile(ABC, Generic[S, C]):
-    """A profile with its policies constructed: the base of those of each kind of subject."""
+    """A profile with its policies constructed: the base class for each kind of subject."""
 
     kind: ClassVar[Kind]
     filter_methods: ClassVar[tuple[str, ...]] = ("passes", "reason")
@@ -79,9 +79,12 @@ class Profile(ABC, Generic[S, C]):
         """Return the profile for settings; raise SchedulerError, naming it, for invalid ones."""
         try:
             filters = tuple(
-                NamedFilter(one.policy, cls._policy(one, cls.filter_methods, "a filter")) for one in settings.filters
+                NamedFilter(policy.policy, cls._policy(policy, cls.filter_methods, "a filter"))
+                for policy in settings.filters
             )
-            scores = tuple(WeightedScore(one.policy, one.weight, cls._score(one)) for one in settings.scores)
+            scores = tuple(
+                WeightedScore(policy.policy, policy.weight, cls._score(policy)) for policy in settings.scores
+            )
             return cls(settings.name, filters, scores, **cls._others(settings))
         except SchedulerError as error:
             raise SchedulerError(f"{cls.kind.profile} {settings.name}: {error}") from None
@@ -89,12 +92,12 @@ class Profile(ABC, Generic[S, C]):
     @classmethod
     def by_name(cls, settings: Sequence[ProfileSettings]) -> dict[str, Self]:
         """Return profiles by name; raise SchedulerError for a duplicate name."""
-        found: dict[str, Self] = {}
-        for one in settings:
-            if one.name in found:
-                raise SchedulerError(f"{cls.kind.profile} {one.name} is there twice")
-            found[one.name] = cls.of(one)
-        return found
+        profiles: dict[str, Self] = {}
+        for profile in settings:
+            if profile.name in profiles:
+                raise SchedulerError(f"duplicate {cls.kind.profile} {profile.name}")
+            profiles[profile.name] = cls.of(profile)
+        return profiles
 
     def seen(self, subject: S, candidates: C) -> C:  # noqa: ARG002 - for kinds that hide something
         """Return the candidates as policies see them."""
@@ -102,32 +105,32 @@ class Profile(ABC, Generic[S, C]):
 
     @abstractmethod
     def pick(self, subject: S, candidates: C, best: Ids) -> int:
-        """Return the one to choose of the candidates with the most points."""
+        """Return the candidate to choose among those with the most points."""
 
     def assigned(
         self, subject: S, candidates: C, number: int, *, operators: Sequence[str], devices: Sequence[DeviceKind]
     ) -> tuple[OperatorDevice, ...]:
         """Return the devices of operators on a candidate from the first score that assigns any; () if none does.
 
-        `devices` are the kinds of device there. Raise SchedulerError if a policy gives an invalid answer.
+        `devices` are the kinds of device on the candidate. Raise SchedulerError if a policy gives an invalid answer.
         """
-        score = next((one for one in self.scores if hasattr(one.policy, "operator_devices")), None)
+        score = next((score for score in self.scores if hasattr(score.policy, "operator_devices")), None)
         if score is None:
             return ()
         try:
-            found: tuple[OperatorDevice, ...] = tuple(
+            chosen: tuple[OperatorDevice, ...] = tuple(
                 getattr(score.policy, "operator_devices")(subject, candidates, number)  # noqa: B009 - optional
             )
-            problem = problem_of(found, operators, devices)
+            problem = problem_of(chosen, operators, devices)
         except Exception as error:  # a plug-in may raise anything
             raise self.failed(score.name, subject, error) from error
         if problem:
             raise self.error(score.name, subject, problem)
-        return found
+        return chosen
 
     def failed(self, policy: str, subject: S, error: Exception) -> SchedulerError:
         """Return the error for a policy that raised one, in one line."""
-        return self.error(policy, subject, f"it failed: {' '.join(f'{type(error).__name__}: {error}'.split())}")
+        return self.error(policy, subject, f"failed: {' '.join(f'{type(error).__name__}: {error}'.split())}")
 
     def error(self, policy: str, subject: S, problem: str) -> SchedulerError:
         """Return the error for a policy's answer about a subject."""
@@ -141,13 +144,15 @@ class Profile(ABC, Generic[S, C]):
     @classmethod
     def _score(cls, settings: PolicySettings) -> Score[S, C]:
         if not 1 <= settings.weight <= MOST_WEIGHT:
-            raise SchedulerError(f"policy {settings.policy}: a weight of {settings.weight} is not 1 to {MOST_WEIGHT}")
-        made: Score[S, C] = make_policy(cls.kind, settings.policy, settings.settings, ("points", "reason"))
-        return made
+            raise SchedulerError(
+                f"policy {settings.policy}: a weight of {settings.weight} is not between 1 and {MOST_WEIGHT}"
+            )
+        score: Score[S, C] = make_policy(cls.kind, settings.policy, settings.settings, ("points", "reason"))
+        return score
 
     @classmethod
     def _policy(cls, settings: PolicySettings, methods: tuple[str, ...], role: str) -> Any:  # noqa: ANN401 - a policy
-        """Return a policy that is no score."""
+        """Return a policy other than a score."""
         if settings.weight != 1:
             raise SchedulerError(f"policy {settings.policy}: {role} has no weight")
         return make_policy(cls.kind, settings.policy, settings.settings, methods)

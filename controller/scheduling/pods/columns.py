@@ -56,8 +56,8 @@ class NodeColumns:
     @cached_property
     def device_number(self) -> Ids:
         """The number of each device on its node."""
-        found: Ids = np.arange(len(self.device_node)) - self.device_start[self.device_node]
-        return found
+        numbers: Ids = np.arange(len(self.device_node)) - self.device_start[self.device_node]
+        return numbers
 
     @cached_property
     def number(self) -> dict[str, int]:
@@ -72,11 +72,11 @@ class NodeColumns:
     def accepted(self, wanted: DeviceRequest) -> Flags:
         """Return which devices are of the kind and model that a request accepts."""
         key = (wanted.kind, wanted.models)
-        if (found := self._accepted.get(key)) is None:
+        if (flags := self._accepted.get(key)) is None:
             devices = (device for node in self.nodes for device in node.devices)
-            found = np.fromiter((wanted.accepts(device.kind, device.model) for device in devices), np.bool_)
-            self._accepted[key] = found
-        return found
+            flags = np.fromiter((wanted.accepts(device.kind, device.model) for device in devices), np.bool_)
+            self._accepted[key] = flags
+        return flags
 
     @cached_property
     def _accepted(self) -> dict[tuple[DeviceKind, frozenset[str]], Flags]:
@@ -85,9 +85,9 @@ class NodeColumns:
     def device_counts(self, wanted: DeviceRequest) -> Longs:
         """Return how many devices each node has that a request accepts, busy or not."""
         key = (wanted.kind, wanted.models)
-        if (found := self._device_counts.get(key)) is None:
-            found = self._device_counts[key] = self.counted(self.accepted(wanted))
-        return found
+        if (counts := self._device_counts.get(key)) is None:
+            counts = self._device_counts[key] = self.counted(self.accepted(wanted))
+        return counts
 
     @cached_property
     def _device_counts(self) -> dict[tuple[DeviceKind, frozenset[str]], Longs]:
@@ -98,8 +98,8 @@ class NodeColumns:
         # Differences of cumulative sums are faster than counting by node.
         total = np.zeros(len(devices) + 1, np.int64)
         np.cumsum(devices, out=total[1:])
-        found: Longs = total[self.device_start[1:]] - total[self.device_start[:-1]]
-        return found
+        counts: Longs = total[self.device_start[1:]] - total[self.device_start[:-1]]
+        return counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,15 +114,15 @@ class FreeColumns:
     @classmethod
     def of(cls, columns: NodeColumns, cluster: Cluster) -> FreeColumns:
         """Return the resources of nodes that are not held."""
-        found = cls(
+        free = cls(
             columns.cpu_milli.copy(),
             columns.memory_bytes.copy(),
             np.full(len(columns.device_node), WHOLE, np.int64),
             columns.device_memory_bytes.copy(),
         )
         for name, shares in cluster.held.items():
-            found.add(columns, columns.number[name], shares, -1)
-        return found
+            free.add(columns, columns.number[name], shares, -1)
+        return free
 
     def copy(self) -> FreeColumns:
         """Return a copy with its own memory."""
@@ -193,9 +193,9 @@ class FreeColumns:
 
     def taking(self, columns: NodeColumns, node: int, shares: Shares) -> FreeColumns:
         """Return the free resources after these shares of a node are taken."""
-        found = self.copy()
-        found.add(columns, node, shares, -1)
-        return found
+        free = self.copy()
+        free.add(columns, node, shares, -1)
+        return free
 
 
 def _longs(values: Sequence[int]) -> Longs:

@@ -21,8 +21,8 @@ def explain(
     most: int = 16,
 ) -> Explanation:
     """Return the explanation of `decide` for a pod; the chosen node is always among the candidates."""
-    made, examined = examine(profile, pod, snapshot)
-    return explained(profile, choice or made, examined, most=most)
+    decided, examined = examine(profile, pod, snapshot)
+    return explained(profile, choice or decided, examined, most=most)
 
 
 def explained(
@@ -60,7 +60,7 @@ def _best(total: Longs, is_other: Ids, most: int) -> Ids:
 def _summary(node: str | None, choice: Choice[PendingPod], passed: int, points: int) -> str:
     nodes = passed + sum(count for _, count in choice.refused)
     if node is None:
-        why = ", ".join(f"{count} by {name}" for name, count in choice.refused) or "there is no node"
+        why = ", ".join(f"{count} by {name}" for name, count in choice.refused) or "there are none"
         return f"none of {nodes} nodes: {why}"
-    drawn = f", of {choice.equal} with as many" if choice.equal > 1 else ""
+    drawn = f", one of {choice.equal} tied" if choice.equal > 1 else ""
     return f"{node}: {points} points, {passed} of {nodes} nodes could run it{drawn}"

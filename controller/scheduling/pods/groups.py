@@ -22,11 +22,11 @@ MOST_ORDERS: Final = 8
 def place_group(
     profile: PodProfile, pods: Sequence[PendingPod], snapshot: Snapshot, *, least: int | None = None
 ) -> GroupChoice:
-    """Decide about pods one after the other, each after what those before it took; place `least` of them or none.
+    """Decide about pods one after the other, each given what those before it took; place `least` of them or none.
 
-    `least` defaults to all of them. If there cannot be room for that many, no policy is called and there are no
+    `least` defaults to all of them. If there cannot be room for that many, no policy is called and the result has no
     choices. If a pod does not fit after others have chosen, other orders are tried: the largest requests first, and
-    then each time the pod that did not fit before all others. Groups with network requirements are placed by a search
+    then, each time, the pod that did not fit first. Groups with network requirements are placed by a search
     instead, because no order may find an existing placement (`search_group`). The reported refusal is that of the
     group's own order.
     """
@@ -38,15 +38,15 @@ def place_group(
         return first
     if needed == len(pods) and has_needs(pods):
         return search_group(profile, pods, snapshot) or first
-    order = sorted(range(len(pods)), key=lambda place: (_size(pods[place], snapshot), -place), reverse=True)
+    order = sorted(range(len(pods)), key=lambda index: (_size(pods[index], snapshot), -index), reverse=True)
     tried = {tuple(range(len(pods)))}
     for _ in range(MOST_ORDERS):
         if tuple(order) in tried:
             break
         tried.add(tuple(order))
-        found, blocked = _placed(profile, [pods[place] for place in order], snapshot, needed)
-        if found.is_placed:
-            return _in_order(found, order)
+        result, blocked = _placed(profile, [pods[index] for index in order], snapshot, needed)
+        if result.is_placed:
+            return _in_order(result, order)
         if not blocked:
             break  # the first pod does not fit: no order will help
         order.insert(0, order.pop(blocked))
@@ -61,8 +61,8 @@ def _placed(
     shares: list[Shares] = []
     blocked: int | None = None
     hosts: dict[str, str] = {}
-    for place, member in enumerate(pods):
-        pod = replace(with_mates(member, pods, hosts), companions=len(pods) - place - 1)
+    for index, member in enumerate(pods):
+        pod = replace(with_mates(member, pods, hosts), companions=len(pods) - index - 1)
         choice = decide(profile, pod, snapshot)
         choices.append(choice)
         if choice.is_placed:
@@ -71,9 +71,9 @@ def _placed(
             hosts[member.name] = snapshot.host_name(choice.candidate)
             snapshot = snapshot.taking(choice.candidate, taken, pod.group, pod.peers)
             continue
-        blocked = place if blocked is None else blocked
-        # Give up once even all the remaining pods could not reach the number.
-        if len(shares) + len(pods) - place - 1 < needed:
+        blocked = index if blocked is None else blocked
+        # Give up once the number is out of reach even if all remaining pods fit.
+        if len(shares) + len(pods) - index - 1 < needed:
             break
     return GroupChoice(tuple(choices), tuple(shares), len(shares) >= needed), blocked
 
@@ -86,16 +86,16 @@ def _size(pod: PendingPod, snapshot: Snapshot) -> tuple[int, int, int, int]:
     return -stated, devices, needs, pod.request.cpu_milli
 
 
-def _in_order(found: GroupChoice, order: Sequence[int]) -> GroupChoice:
+def _in_order(result: GroupChoice, order: Sequence[int]) -> GroupChoice:
     """Return the result of another order in the group's own order."""
-    at = {place: number for number, place in enumerate(order[: len(found.choices)])}
-    shares = iter(found.shares)
-    by = {place: next(shares) for place, choice in zip(order, found.choices, strict=False) if choice.is_placed}
+    at = {index: number for number, index in enumerate(order[: len(result.choices)])}
+    shares = iter(result.shares)
+    by = {index: next(shares) for index, choice in zip(order, result.choices, strict=False) if choice.is_placed}
     places = sorted(at)
     return GroupChoice(
-        tuple(found.choices[at[place]] for place in places),
-        tuple(by[place] for place in places if place in by),
-        found.is_placed,
+        tuple(result.choices[at[index]] for index in places),
+        tuple(by[index] for index in places if index in by),
+        result.is_placed,
     )
 
 

@@ -68,7 +68,7 @@ class PodProfileSettings(Strict, frozen=True):
 ACCELERATED: Final = PodProfileSettings(
     name="accelerated", scores=(*PodProfileSettings().scores, PolicySettings(policy="operator-devices", weight=4))
 )
-"""As the default, but pods' operators are assigned to devices: programs are told; nodes where they gain count more."""
+"""The default with pods' operators assigned to devices: programs are told, and nodes where they gain count more."""
 
 
 @dataclass(frozen=True)
@@ -85,24 +85,28 @@ class PodProfile(Profile[PendingPod, Snapshot]):
     @property
     def is_local(self) -> bool:
         """True if each node's refusal depends on that node alone."""
-        return all(getattr(one.policy, "is_local") for one in self.filters)  # noqa: B009 - of filters of pods
+        return all(getattr(named.policy, "is_local") for named in self.filters)  # noqa: B009 - of filters of pods
 
-    def pick(self, subject: PendingPod, candidates: Snapshot, best: Ids) -> int:  # noqa: ARG002 - all are as good
+    def pick(self, subject: PendingPod, candidates: Snapshot, best: Ids) -> int:  # noqa: ARG002 - all are equally good
         """Return one of the best nodes: drawn from the seed and the pod's name, or the first."""
         is_drawn = self.ties is Ties.DRAWN or (self.ties is Ties.PACKED and not subject.request.devices)
         return int(best[crc32(f"{self.seed}/{subject.name}".encode()) % len(best) if is_drawn else 0])
 
     def lets_in(self, before: float, now: float) -> bool:
-        """Return whether a filter lets pods use a device at its load now, and did not at the load before."""
-        return any(one.policy.lets_in(before, now) for one in self.filters if hasattr(one.policy, "lets_in"))
+        """Return whether a filter admits pods to a device at its present load but did not at the previous one."""
+        return any(named.policy.lets_in(before, now) for named in self.filters if hasattr(named.policy, "lets_in"))
 
     def seen(self, subject: PendingPod, candidates: Snapshot) -> Snapshot:
         """Return the snapshot that policies see: nothing is free on devices that a filter keeps from the pod."""
         usable: Flags | None = None
-        for one in self.filters:
-            devices = getattr(one.policy, "devices", None)
-            if devices is not None and subject.request.devices and (found := devices(subject, candidates)) is not None:
-                usable = found if usable is None else usable & found
+        for named in self.filters:
+            devices = getattr(named.policy, "devices", None)
+            if (
+                devices is not None
+                and subject.request.devices
+                and (allowed := devices(subject, candidates)) is not None
+            ):
+                usable = allowed if usable is None else usable & allowed
         return candidates if usable is None or bool(usable.all()) else candidates.narrowed(usable)
 
     def operator_devices(self, pod: PendingPod, snapshot: Snapshot, node: int) -> tuple[OperatorDevice, ...]:
@@ -113,7 +117,7 @@ class PodProfile(Profile[PendingPod, Snapshot]):
         if not pod.operators:
             return ()
         kinds = [wanted.kind for wanted in pod.request.devices]
-        operators = [one.name for one in pod.operators]
+        operators = [operator.name for operator in pod.operators]
         return self.assigned(pod, snapshot, node, operators=operators, devices=kinds)
 
     def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:

@@ -29,19 +29,19 @@ def loads_of(host: str, peers: Iterable[Peer]) -> tuple[Load, ...]:
     )
 
 
-def carries_all(costs: CostMap, hosts: Ids, peers: Sequence[Peer], asked: Flags) -> Flags:
+def carries_all(costs: CostMap, hosts: Ids, peers: Sequence[Peer], candidates: Flags) -> Flags:
     """Return which of the candidate hosts, by number, give all peers their bandwidth at the same time.
 
-    Each peer alone may get it while all together do not: they share links, starting with the host's own.
+    Each peer by itself may get it while all together do not: they share links, starting with the host's own.
     """
-    known: dict[int, bool] = {}
-    found = asked.copy()
-    for place in np.flatnonzero(asked).tolist():
-        host = int(hosts[place])
-        if host not in known:
-            known[host] = not len(_overloaded(costs, host, peers))
-        found[place] = known[host]
-    return found
+    carries: dict[int, bool] = {}
+    carried = candidates.copy()
+    for index in np.flatnonzero(candidates).tolist():
+        host = int(hosts[index])
+        if host not in carries:
+            carries[host] = not len(_overloaded(costs, host, peers))
+        carried[index] = carries[host]
+    return carried
 
 
 def overloaded_link(costs: CostMap, host: int, peers: Sequence[Peer]) -> str | None:
@@ -76,8 +76,8 @@ def _rows(costs: CostMap, src: int, dst: int) -> Rows:
     global _ways  # noqa: PLW0603 - a cache, replaced whole
     if _ways is None or _ways[0] is not costs.routing:
         _ways = costs.routing, {}
-    known = _ways[1]
-    if (found := known.get((src, dst))) is None:
+    cached = _ways[1]
+    if (rows := cached.get((src, dst))) is None:
         own = (costs.model.up.start + src, costs.model.down.start + dst)
-        found = known[src, dst] = np.array([*costs.routing.shares(src, dst), *own], np.intp)
-    return found
+        rows = cached[src, dst] = np.array([*costs.routing.shares(src, dst), *own], np.intp)
+    return rows

@@ -19,7 +19,7 @@ class LeastUsed:
     """Prefers nodes with the most left once the pod is there: spreads load."""
 
     class Settings(Strict, frozen=True):
-        """Set to skip pods that ask for devices: spreading them over nodes leaves no node with several free devices."""
+        """Set to skip pods that request devices: spreading them over nodes leaves no node with several free devices."""
 
         but_for_devices: bool = False
 
@@ -43,8 +43,8 @@ class LeastUsed:
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:
         """Return the free shares, which are the points."""
         if self.is_neutral(pod, snapshot):
-            return ["it counts for pods without devices"] * len(nodes)
-        return [f"{one / 10:.1f} % of it stay free" for one in points.tolist()]
+            return ["applies only to pods without devices"] * len(nodes)
+        return [f"{milli / 10:.1f} % of it stays free" for milli in points.tolist()]
 
 
 class MostUsed:
@@ -65,7 +65,7 @@ class MostUsed:
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
         """Return the used shares, which are the points."""
-        return [f"{one / 10:.1f} % of it would be used" for one in points.tolist()]
+        return [f"{milli / 10:.1f} % of it would be used" for milli in points.tolist()]
 
 
 class Spread:
@@ -83,17 +83,17 @@ class Spread:
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return `MOST_POINTS` over 1 plus the group's pods there."""
         counts = snapshot.groups.get(pod.group, {}) if pod.group else {}
-        found = np.zeros(len(snapshot.columns.nodes), np.int64)
+        members = np.zeros(len(snapshot.columns.nodes), np.int64)
         for node, count in counts.items():
-            found[node] = count
-        points: Longs = MOST_POINTS // (1 + found[nodes])
+            members[node] = count
+        points: Longs = MOST_POINTS // (1 + members[nodes])
         return points
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return how many pods of the group are there."""
         if not pod.group:
-            return "the pod is of no group"
-        return f"{snapshot.groups.get(pod.group, {}).get(node, 0)} pods of group {pod.group} are there"
+            return "the pod has no group"
+        return f"{snapshot.groups.get(pod.group, {}).get(node, 0)} pods of group {pod.group}"
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
         """Return the reasons for several nodes."""
@@ -114,7 +114,7 @@ class NetworkCost:
         self.settings = settings
 
     def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
-        """Return whether there are no peers, or nothing is known about the network."""
+        """Return whether there are no peers, or the network is unknown."""
         return not pod.peers or snapshot.costs is None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
@@ -132,7 +132,7 @@ class NetworkCost:
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return the path between each peer and the node, and whether it was measured."""
         if snapshot.costs is None:
-            return "nothing is known of the network"
+            return "the network is unknown"
         if not pod.peers:
             return "the pod has no peers"
         return "; ".join(self._between(peer, snapshot, node) for peer in pod.peers)
@@ -145,39 +145,39 @@ class NetworkCost:
 
     def _cost_ns(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Floats:
         assert snapshot.costs is not None
-        pairs, known = snapshot.costs.pairs, snapshot.costs.model.host_number
+        pairs, numbers = snapshot.costs.pairs, snapshot.costs.model.host_number
         to = snapshot.host[nodes]
-        found = np.zeros(len(nodes), np.float64)
+        total_ns = np.zeros(len(nodes), np.float64)
         for peer in pod.peers:
-            if (row := known.get(peer.host)) is None:
+            if (row := numbers.get(peer.host)) is None:
                 continue
             nbytes = peer.nbytes or self.settings.default_bytes
             delay_ns, free_bps = pairs.delay_ns[row, to], pairs.available_bps[row, to]
             reached = (delay_ns != UNREACHABLE_NS) & (free_bps > 0) & (to >= 0)
             cost_ns = delay_ns + nbytes * _NS_PER_BYTE_AT_1_BPS / np.maximum(free_bps, 1)
-            found += np.where(to == row, 0.0, np.where(reached, cost_ns, np.inf))
-        return found
+            total_ns += np.where(to == row, 0.0, np.where(reached, cost_ns, np.inf))
+        return total_ns
 
     def _between(self, peer: Peer, snapshot: Snapshot, node: int) -> str:
         assert snapshot.costs is not None
-        name, known = snapshot.host_name(node), snapshot.costs.model.host_number
-        if peer.host not in known or name not in known:
+        name, numbers = snapshot.host_name(node), snapshot.costs.model.host_number
+        if peer.host not in numbers or name not in numbers:
             return f"{peer.host}: not in the topology"
         if peer.host == name:
-            return f"{peer.host}: it is there"
+            return f"{peer.host}: the same host"
         cost = snapshot.costs.cost(peer.host, name)
         if not cost.is_reachable:
             return f"{peer.host}: unreachable"
         nbytes = peer.nbytes or self.settings.default_bytes
-        less = ", less what bound pods have reserved" if snapshot.costs.is_predicted else ""
+        note = ", less reservations of bound pods" if snapshot.costs.is_predicted else ""
         return (
             f"{peer.host}: {nbytes} bytes over {cost.delay_ns / 1e6:.3f} ms ({cost.delay_basis}) "
-            f"and {cost.available_bps / 1e6:.1f} Mbit/s free ({cost.available_basis}{less})"
+            f"and {cost.available_bps / 1e6:.1f} Mbit/s free ({cost.available_basis}{note})"
         )
 
 
 def _free_milli(pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-    """Return the free share of nodes with the pod, in thousandths: the mean over what it asks for."""
+    """Return the free share of nodes with the pod, in thousandths: the mean over the resources it requests."""
     request, columns, free = pod.request, snapshot.columns, snapshot.free
     parts = []
     if request.cpu_milli or not (request.memory_bytes or request.devices):
@@ -188,14 +188,14 @@ def _free_milli(pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         wanted = sum(device.count * device.thousandths for device in request.devices)
         total = np.concatenate(([0], np.cumsum(free.device_milli)))[columns.device_start]
         device_free = (total[1:] - total[:-1])[nodes]
-        has = (columns.device_start[1:] - columns.device_start[:-1])[nodes] * MOST_POINTS
-        parts.append(_milli(device_free - wanted, has))
+        capacity = (columns.device_start[1:] - columns.device_start[:-1])[nodes] * MOST_POINTS
+        parts.append(_milli(device_free - wanted, capacity))
     mean: Longs = sum(parts) // len(parts)  # type: ignore[assignment]
     return mean
 
 
 def _milli(part: Longs, whole: Longs) -> Longs:
-    """Return parts of wholes in thousandths, 0 to 1000; if the whole is nothing, all of it is free."""
-    found: Longs = np.maximum(part, 0) * MOST_POINTS // np.maximum(whole, 1)
-    found[whole == 0] = MOST_POINTS
-    return np.minimum(found, MOST_POINTS)
+    """Return parts of wholes in thousandths, 0 to 1000; if the whole is 0, all of it is free."""
+    milli: Longs = np.maximum(part, 0) * MOST_POINTS // np.maximum(whole, 1)
+    milli[whole == 0] = MOST_POINTS
+    return np.minimum(milli, MOST_POINTS)

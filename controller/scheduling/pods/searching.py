@@ -1,6 +1,6 @@
 """Search for a placement of a group with network requirements, when placing pods one after the other fails.
 
-Pods of a group compete for bandwidth: the first may take links that a later one cannot do without. So the pod with the
+Pods of a group compete for bandwidth: the first may take links that a later one needs. So the pod with the
 fewest nodes left comes first, every other pod must have one left after each step, and dead ends are undone: depth
 first, with forward checking and the fewest remaining values, as in constraint satisfaction (Haralick and Elliott,
 1980).
@@ -48,7 +48,7 @@ class _Placed:
 def with_mates(pod: PendingPod, group: Sequence[PendingPod], hosts: Mapping[str, str]) -> PendingPod:
     """Return a pod with its placed mates as peers; a pod that names this one as a mate is a peer, too.
 
-    `hosts` are those of the placed members; the others are no peers yet.
+    `hosts` are those of the placed members; the others are not peers yet.
     """
     own = [mate.at(hosts[mate.pod]) for mate in pod.mates if mate.pod in hosts]
     theirs = [
@@ -63,19 +63,21 @@ def with_mates(pod: PendingPod, group: Sequence[PendingPod], hosts: Mapping[str,
 
 def has_needs(pods: Sequence[PendingPod]) -> bool:
     """Return whether any of these pods has network requirements."""
-    ways: list[Peer | Mate] = []
+    needs: list[Peer | Mate] = []
     for pod in pods:
-        ways += [*pod.peers, *pod.mates]
-    return any(way.min_bps or way.max_delay_ns is not None for way in ways)
+        needs += [*pod.peers, *pod.mates]
+    return any(need.min_bps or need.max_delay_ns is not None for need in needs)
 
 
 def search_group(profile: PodProfile, pods: Sequence[PendingPod], snapshot: Snapshot) -> GroupChoice | None:
     """Return a placement of all pods of a group, None if none was found within the allowed steps."""
     search = _Search(profile, pods, max(_STEPS * _NODES // max(len(snapshot.columns.nodes), _NODES), _FEWEST_STEPS))
-    if (found := search.placed(tuple(pods), {}, snapshot)) is None:
+    if (placed := search.placed(tuple(pods), {}, snapshot)) is None:
         return None
-    ordered = [found[pod.name] for pod in pods]
-    return GroupChoice(tuple(one.choice for one in ordered), tuple(one.shares for one in ordered), is_placed=True)
+    ordered = [placed[pod.name] for pod in pods]
+    return GroupChoice(
+        tuple(member.choice for member in ordered), tuple(member.shares for member in ordered), is_placed=True
+    )
 
 
 @dataclass(slots=True)
@@ -91,24 +93,24 @@ class _Search:
         if not left:
             return {}
         options = []
-        for place, member in enumerate(left):
+        for index, member in enumerate(left):
             pod = replace(with_mates(member, self.group, hosts), companions=len(left) - 1)
             nodes = np.flatnonzero(filtered(self.profile, pod, self.profile.seen(pod, snapshot))[0])
             if not len(nodes):
                 return None
-            options.append((len(nodes), place, pod, nodes))
-        # The pod with the fewest nodes goes first: a dead end shows soonest there.
-        _, place, pod, nodes = min(options, key=lambda one: one[:2])
-        rest = (*left[:place], *left[place + 1 :])
+            options.append((len(nodes), index, pod, nodes))
+        # The pod with the fewest nodes goes first: it reveals dead ends soonest.
+        _, index, pod, nodes = min(options, key=lambda option: option[:2])
+        rest = (*left[:index], *left[index + 1 :])
         for node, points in self._ranked(pod, snapshot, nodes):
             if self.steps <= 0:
                 return None
             self.steps -= 1
             shares = self.profile.shares(pod, snapshot, node)
-            then = snapshot.taking(node, shares, pod.group, pod.peers)
-            found = self.placed(rest, {**hosts, pod.name: snapshot.host_name(node)}, then)
-            if found is not None:
-                return {**found, pod.name: _Placed(Choice(pod, node, points, (), 1), shares)}
+            after = snapshot.taking(node, shares, pod.group, pod.peers)
+            others = self.placed(rest, {**hosts, pod.name: snapshot.host_name(node)}, after)
+            if others is not None:
+                return {**others, pod.name: _Placed(Choice(pod, node, points, (), 1), shares)}
         return None
 
     def _ranked(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> list[tuple[int, int]]:

@@ -24,8 +24,8 @@ class Snapshot:
     `ready` is by node; `groups` count a group's pods on each node (by number). Without `costs` the network is unknown.
     `host_names` are the nodes' hosts in the topology, in their order; without them a node's host has the node's name.
     `device_busy` is each device's measured load, 0 to 1, NaN if not measured; `images` gives the nodes with an image,
-    and its bytes; `workload` the general distribution of requests. A snapshot is valid for one moment: if it was made
-    from books that change, take a new one for the next decision.
+    and its bytes; `workload` the general distribution of requests. A snapshot is valid for one moment: if its source
+    changes, take a new one for the next decision.
     """
 
     columns: NodeColumns
@@ -42,7 +42,7 @@ class Snapshot:
     pods: Ids | None = None
     """Number of pods that hold shares of each node, None if unknown."""
     starting: Ids | None = None
-    """Number of these that have not started yet."""
+    """Number of those that have not started yet."""
 
     def __len__(self) -> int:
         return len(self.columns.nodes)
@@ -57,8 +57,8 @@ class Snapshot:
     @cached_property
     def host(self) -> Ids:
         """The number of each node's host in the cost map, -1 if it has none."""
-        known = {} if self.costs is None else self.costs.model.host_number
-        return np.array([known.get(name, -1) for name in self.host_names or self.columns.names], np.int64)
+        numbers = {} if self.costs is None else self.costs.model.host_number
+        return np.array([numbers.get(name, -1) for name in self.host_names or self.columns.names], np.int64)
 
     def keep_hosts(self, before: Snapshot) -> None:
         """Reuse the host numbers of an earlier snapshot of the same nodes and costs."""
@@ -73,8 +73,8 @@ class Snapshot:
         """Return the shares of a node for a request; raise HardwareError if it does not fit."""
         if not request.devices:
             return Shares(request.cpu_milli, request.memory_bytes)
-        if len(request.devices) == 1 and (found := self.free.fewest_left(self.columns, node, request.devices[0])):
-            return Shares(request.cpu_milli, request.memory_bytes, found)
+        if len(request.devices) == 1 and (devices := self.free.fewest_left(self.columns, node, request.devices[0])):
+            return Shares(request.cpu_milli, request.memory_bytes, devices)
         return choose(self.columns.nodes[node], self.free.held_of(self.columns, node), request)
 
     def narrowed(self, usable: Flags) -> Snapshot:
@@ -90,14 +90,14 @@ class Snapshot:
         costs = self.costs
         if costs is not None and (loads := loads_of(self.host_name(node), peers)):
             costs = costs.with_reservations(loads)
-        pods, starting = (_with_one(count, node) for count in (self.pods, self.starting))
+        pods, starting = (_with_one_more(count, node) for count in (self.pods, self.starting))
         free = self.free.taking(self.columns, node, shares)
         return replace(self, free=free, groups=groups, costs=costs, pods=pods, starting=starting)
 
 
-def _with_one(count: Ids | None, node: int) -> Ids | None:
+def _with_one_more(count: Ids | None, node: int) -> Ids | None:
     if count is None:
         return None
-    found = count.copy()
-    found[node] += 1
-    return found
+    counts = count.copy()
+    counts[node] += 1
+    return counts

@@ -64,7 +64,7 @@ class PendingPod:
     companions: int = 0
     """For a pod of a group: how many more of its pods will be placed after this one."""
     operators: tuple[OperatorCount, ...] = field(default=(), hash=False)
-    """Operators that it computes, as far as known."""
+    """Known operators that it computes."""
 
 
 PodChoice = Choice[PendingPod]

@@ -14,7 +14,7 @@ from controller.cluster.hardware import Request
 class Workload:
     """Requests with their counts, the most frequent first; compared by identity, so that derived values can be cached.
 
-    It is a distribution, not a forecast: it does not say which pod comes next.
+    It is a distribution, not a forecast: it does not predict the next pod.
     """
 
     requests: tuple[tuple[Request, int], ...]
@@ -26,14 +26,14 @@ class Workload:
         return cls(tuple(sorted(counts.items(), key=lambda item: (-item[1], repr(item[0])))))
 
     def typical(self, coverage: float = 1.0, *, with_memory: bool = True) -> tuple[tuple[Request, int], ...]:
-        """Return the fewest of the most frequent requests that make this share of all pods."""
+        """Return the fewest of the most frequent requests that make up this share of all pods."""
         counts: Counter[Request] = Counter()
         for request, count in self.requests:
             counts[request if with_memory else replace(request, memory_bytes=0)] += count
-        wanted, found = coverage * counts.total(), []
+        wanted, requests = coverage * counts.total(), []
         for request, count in sorted(counts.items(), key=lambda item: (-item[1], repr(item[0]))):
             if wanted <= 0:
                 break
-            found.append((request, count))
+            requests.append((request, count))
             wanted -= count
-        return tuple(found)
+        return tuple(requests)

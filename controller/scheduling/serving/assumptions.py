@@ -32,18 +32,18 @@ class Assumption:
     is_withdrawn: bool = False
 
     @classmethod
-    def of(cls, made: State, nodes: Mapping[str, Node]) -> Assumption:
+    def of(cls, state: State, nodes: Mapping[str, Node]) -> Assumption:
         """Return the assumption for a request with this effect on its pods, nodes and groups."""
         shares = {
             name: tuple(share for share in node.shares if share not in nodes[name].shares)
-            for name, node in made.nodes.items()
+            for name, node in state.nodes.items()
         }
-        return cls(shares, tuple((type(one), one.metadata.name) for one in _resources(made)))
+        return cls(shares, tuple((type(resource), resource.metadata.name) for resource in _resources(state)))
 
     @staticmethod
-    def resources(made: State) -> Iterator[Resource]:
+    def resources(state: State) -> Iterator[Resource]:
         """Yield the resources as a request leaves them."""
-        return _resources(made)
+        return _resources(state)
 
     def is_over(self, revision: int) -> bool:
         """Return whether the watch at a revision makes the assumption obsolete."""
@@ -72,11 +72,11 @@ class Assumptions:
         layer = self._layers.get((kind, name))
         return None if layer is None else layer.seen
 
-    def add(self, assumption: Assumption, made: Resource, before: Resource) -> Resource:
+    def add(self, assumption: Assumption, assumed: Resource, before: Resource) -> Resource:
         """Assume that a resource becomes another; return it as it should appear."""
-        layer = self._layers.setdefault((type(made), made.metadata.name), _Layer(before))
+        layer = self._layers.setdefault((type(assumed), assumed.metadata.name), _Layer(before))
         layer.assumptions.append(assumption)
-        return made
+        return assumed
 
     def shown(self, resource: Resource, before: Resource | None) -> Resource:
         """Return a watched resource with its assumptions; `before` is the previous result."""
@@ -84,15 +84,15 @@ class Assumptions:
         if layer is None:
             return resource
         layer.seen = resource
-        return self.looked_at(type(resource), resource.metadata.name, before or resource)
+        return self.visible(type(resource), resource.metadata.name, before or resource)
 
-    def looked_at(self, kind: type[Resource], name: str, before: Resource) -> Resource:
+    def visible(self, kind: type[Resource], name: str, before: Resource) -> Resource:
         """Return a resource as it should appear, dropping obsolete assumptions."""
         layer = self._layers.get((kind, name))
         if layer is None:
             return before
         revision = layer.seen.metadata.revision
-        layer.assumptions = [one for one in layer.assumptions if not one.is_over(revision)]
+        layer.assumptions = [assumption for assumption in layer.assumptions if not assumption.is_over(revision)]
         if not layer.assumptions:
             del self._layers[kind, name]
             return layer.seen
@@ -110,14 +110,16 @@ def with_shares(node: Node, assumptions: list[Assumption]) -> Node:
     held = {(share.uid, share.epoch) for share in node.shares}
     shares, versions = list(node.shares), 0
     for assumption in assumptions:
-        more = [one for one in assumption.shares.get(node.metadata.name, ()) if (one.uid, one.epoch) not in held]
-        replaced = {one.uid for one in more}
-        shares = [one for one in shares if one.uid not in replaced] + more
+        more = [
+            share for share in assumption.shares.get(node.metadata.name, ()) if (share.uid, share.epoch) not in held
+        ]
+        replaced = {share.uid for share in more}
+        shares = [share for share in shares if share.uid not in replaced] + more
         versions += bool(more)
     return replace(node, shares=tuple(shares), shares_version=node.shares_version + versions) if versions else node
 
 
-def _resources(made: State) -> Iterator[Pod | Node | PodGroup]:
-    yield from (pod for pod in made.pods.values() if pod is not None)
-    yield from made.nodes.values()
-    yield from made.groups.values()
+def _resources(state: State) -> Iterator[Pod | Node | PodGroup]:
+    yield from (pod for pod in state.pods.values() if pod is not None)
+    yield from state.nodes.values()
+    yield from state.groups.values()

@@ -1,6 +1,6 @@
 """Decided bindings, sent in batches: while one batch is in flight, the next is decided.
 
-Each decision sees those before it as if they were already carried out. What the server refuses is decided again.
+Each decision sees those before it as if they were already carried out. Refused bindings are decided again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Binder:
         self._moved: dict[str, int] = {}
         """Number of versions by which the batch has moved them in the view."""
         self._is_outdated = False
-        """The view has learnt something that contradicts the batch: nothing more can be added."""
+        """True once the view contradicts the batch: nothing more can be added."""
         self._sending: asyncio.Task[None] | None = None
 
     @property
@@ -89,14 +89,14 @@ class Binder:
         return self._sending is not None and not self._sending.done()
 
     def add(
-        self, name: str, outcome: Outcome, decision: NewDecision, known: Knowledge, *, begun_ns: int, now_ns: int
+        self, name: str, outcome: Outcome, decision: NewDecision, knowledge: Knowledge, *, begun_ns: int, now_ns: int
     ) -> None:
         """Add a decided pod or group, and assume it in the view; it is sent with the next batch.
 
         Raise StaleError if the view itself does not allow the binding.
         """
-        view, profile = known.view, known.profiles[outcome.pods[0].spec.profile]
-        request = request_of(outcome, decision, profile, known, self._versions)
+        view, profile = knowledge.view, knowledge.profiles[outcome.pods[0].spec.profile]
+        request = request_of(outcome, decision, profile, knowledge, self._versions)
         try:
             expected = bind(_state(view, outcome.pods, request), request, now_ns, self._moved)
         except StaleError:
@@ -125,11 +125,11 @@ class Binder:
 
     async def _answers(self, batch: Sequence[Decided]) -> Sequence[PlacementAnswer | ApiError]:
         try:
-            return await self._client.bind_each([one.request for one in batch])
+            return await self._client.bind_each([decided.request for decided in batch])
         except TooLargeError as error:
             if len(batch) == 1:
                 return [error]
-            # Halve it until the parts fit; a request that is too large alone is refused above.
+            # Halve it until the parts fit; a request that is too large by itself is refused above.
             half = len(batch) // 2
             return [*await self._answers(batch[:half]), *await self._answers(batch[half:])]
         except ApiError as error:
@@ -137,13 +137,13 @@ class Binder:
 
 
 def request_of(
-    outcome: Outcome, decision: NewDecision, profile: PodProfile, known: Knowledge, versions: Mapping[str, int]
+    outcome: Outcome, decision: NewDecision, profile: PodProfile, knowledge: Knowledge, versions: Mapping[str, int]
 ) -> BindingRequest:
     """Return the request that binds pods to their nodes, if neither they nor their nodes' shares have changed since.
 
     `versions` are those of the shares before the batch, for nodes that it already changes.
     """
-    snapshot = known.snapshot
+    snapshot = knowledge.snapshot
     nodes = [placement.node for placement in decision.spec.placements]
     bindings = tuple(
         Binding(
@@ -152,7 +152,7 @@ def request_of(
             devices=device_shares(shares),
             operator_devices=profile.operator_devices(choice.subject, snapshot, choice.candidate),
             pod_revision=pod.metadata.revision,
-            shares_version=versions.get(node, known.view.nodes[node].shares_version),
+            shares_version=versions.get(node, knowledge.view.nodes[node].shares_version),
         )
         for pod, choice, node, shares in zip(outcome.pods, outcome.choices, nodes, outcome.shares, strict=True)
     )

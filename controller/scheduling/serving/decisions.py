@@ -36,8 +36,8 @@ def decision_of(
     """
     last = explanations[-1] if explanations else None
     placements = tuple(
-        Placement(pod=why.subject, node=why.choice, devices=device_shares(some))
-        for why, some in zip(explanations, shares, strict=False)
+        Placement(pod=why.subject, node=why.choice, devices=device_shares(pod_shares))
+        for why, pod_shares in zip(explanations, shares, strict=False)
         if why.choice is not None
     )
     return DecisionSpec(
@@ -57,10 +57,10 @@ def decision_of(
 
 def refusals_of(why: Explanation) -> tuple[Refusal, ...]:
     """Return refused nodes by their reason."""
-    ordered = sorted(why.refused, key=lambda one: (one.policy, one.reason, one.name))
+    ordered = sorted(why.refused, key=lambda refused: (refused.policy, refused.reason, refused.name))
     return tuple(
-        Refusal(reason=line(reason), policy=policy, nodes=tuple(one.name for one in some))
-        for (policy, reason), some in groupby(ordered, key=lambda one: (one.policy, one.reason))
+        Refusal(reason=line(reason), policy=policy, nodes=tuple(refused.name for refused in group))
+        for (policy, reason), group in groupby(ordered, key=lambda refused: (refused.policy, refused.reason))
     )
 
 
@@ -70,8 +70,8 @@ def scores_of(why: Explanation) -> tuple[Score, ...]:
         Score(
             node=candidate.name,
             total=float(candidate.points),
-            parts={one.policy: float(one.weight * one.points) for one in candidate.scores},
-            reasons=tuple(_reason_of(one.policy, one.reason) for one in candidate.scores),
+            parts={scored.policy: float(scored.weight * scored.points) for scored in candidate.scores},
+            reasons=tuple(_reason_of(scored.policy, scored.reason) for scored in candidate.scores),
         )
         for candidate in why.candidates
     )
@@ -90,8 +90,8 @@ def is_measured(snapshot: Snapshot, pod: PendingPod, node: str) -> bool | None:
     """
     if snapshot.costs is None or node not in snapshot.costs.model.host_number:
         return None
-    known = snapshot.costs.model.host_number
-    costs = [snapshot.costs.cost(peer.host, node) for peer in pod.peers if peer.host in known and peer.host != node]
+    numbers = snapshot.costs.model.host_number
+    costs = [snapshot.costs.cost(peer.host, node) for peer in pod.peers if peer.host in numbers and peer.host != node]
     return all(cost.delay_basis is not Basis.NOMINAL for cost in costs) if costs else None
 
 

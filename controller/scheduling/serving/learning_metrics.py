@@ -29,24 +29,24 @@ class LearningMetrics(Collector):
         counters = {
             name: CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=(*labels, *more))
             for name, text, more in (
-                ("decisions", "Decisions that stand, by who chose.", ("by",)),
-                ("unanswered", "Decisions that are not by the network's highest value, by the reason.", ("reason",)),
-                ("compared", "Decisions with a choice, and with the network's values.", ()),
-                ("agreed", "Of these, those that took the network's first choice.", ()),
-                ("regret", "What the others were worth less, by the network's values.", ()),
-                ("experiences", "What came of decisions.", ("outcome",)),
-                ("training", "Counts of training.", ("count",)),
+                ("decisions", "Decisions in force, by chooser.", ("by",)),
+                ("unanswered", "Decisions not made by the network's highest value, by reason.", ("reason",)),
+                ("compared", "Decisions with a choice and with the network's values.", ()),
+                ("agreed", "Compared decisions that took the network's first choice.", ()),
+                ("regret", "Shortfall of the other compared decisions, by the network's values.", ()),
+                ("experiences", "Experiences, by outcome.", ("outcome",)),
+                ("training", "Counters of training, by name.", ("count",)),
             )
         }
         gauges = {
             name: GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=labels)
             for name, text in (
-                ("version", "Version of the weights that decide; 0 has learned nothing."),
-                ("shadow", "1 where the other scores decide."),
-                ("waiting", "Decisions of which it is not known yet what came of them."),
+                ("version", "Version of the deciding weights; 0 is untrained."),
+                ("shadow", "1 if the other scores decide."),
+                ("waiting", "Decisions whose outcome is not known yet."),
                 ("loss", "Mean loss of the newest training step."),
                 ("error", "Mean error of the newest training step."),
-                ("unsaved", "1 where writing what was learned failed last."),
+                ("unsaved", "1 if the last save of learned state failed."),
             )
         }
         for of, learners in self._asked.items():
@@ -70,8 +70,8 @@ class LearningMetrics(Collector):
             ("experiences", standing.experiences),
             ("training", counts),
         ):
-            for one, figure in by.items():
-                counters[name].add_metric((*labels, one), figure)
+            for label, figure in by.items():
+                counters[name].add_metric((*labels, label), figure)
         for name in ("compared", "agreed", "regret"):
             counters[name].add_metric(labels, getattr(standing, name))
         figures = {
@@ -88,6 +88,6 @@ class LearningMetrics(Collector):
 
 def learning_metrics(registry: CollectorRegistry) -> LearningMetrics:
     """Return the figures of learning policies, registered."""
-    found = LearningMetrics()
-    registry.register(found)
-    return found
+    metrics = LearningMetrics()
+    registry.register(metrics)
+    return metrics

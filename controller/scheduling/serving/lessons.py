@@ -40,7 +40,7 @@ class Lessons:
         self._opened: dict[str, Learns] = {}
         self._awaited: dict[str, Awaited] = {}
         self._saved_ns: dict[str, int] = {}
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._changed = asyncio.Event()
 
     @property
@@ -73,7 +73,7 @@ class Lessons:
                 await self._exchange()
             self._give_up()
             await self._save()
-            self._tell_problems()
+            self._log_problems()
 
     def take(self, learners: Mapping[str, Learns]) -> None:
         """Use other policies from now on; save and close the previous ones first."""
@@ -81,7 +81,7 @@ class Lessons:
         self._awaited.clear()
         self._changed.set()
 
-    def stands(self, subject: str, learner: Learns, *, key: str, epoch: int, asked_ns: int) -> None:
+    def record(self, subject: str, learner: Learns, *, key: str, epoch: int, asked_ns: int) -> None:
         """Record a decision in force about a subject; an earlier one still awaited never started."""
         self.failed(subject)
         self._awaited[subject] = Awaited(key, learner, epoch, asked_ns, self._clock.now_ns())
@@ -96,20 +96,20 @@ class Lessons:
 
     def started(self, subject: str, started_ns: int) -> None:
         """Record the start of a subject, by the server's clock."""
-        found = self._awaited.get(subject)
-        if found is None or found.start is not None:
+        awaited = self._awaited.get(subject)
+        if awaited is None or awaited.start is not None:
             return
-        outcome = Outcome(max(started_ns - found.asked_ns, 1), self._utilisation())
-        if found.learner.awaits_end:
-            self._awaited[subject] = replace(found, start=outcome)
+        outcome = Outcome(max(started_ns - awaited.asked_ns, 1), self._utilisation())
+        if awaited.learner.awaits_end:
+            self._awaited[subject] = replace(awaited, start=outcome)
         else:
             self._end(subject, outcome)
 
     def ended(self, subject: str, ended_ns: int) -> None:
         """Record the end of a subject, by the server's clock; one that never started has failed."""
-        found = self._awaited.get(subject)
-        if found is not None and found.start is not None:
-            self._end(subject, replace(found.start, response_ns=max(ended_ns - found.asked_ns, 1)))
+        awaited = self._awaited.get(subject)
+        if awaited is not None and awaited.start is not None:
+            self._end(subject, replace(awaited.start, response_ns=max(ended_ns - awaited.asked_ns, 1)))
         else:
             self.failed(subject)
 
@@ -123,13 +123,13 @@ class Lessons:
         self._end(subject, None)
 
     def _end(self, subject: str, outcome: Outcome | None) -> None:
-        if (found := self._awaited.pop(subject, None)) is not None:
-            found.learner.came(found.key, outcome)
+        if (awaited := self._awaited.pop(subject, None)) is not None:
+            awaited.learner.came(awaited.key, outcome)
 
     def _give_up(self) -> None:
         now_ns = self._clock.now_ns()
-        for subject, one in list(self._awaited.items()):
-            if one.start is None and now_ns - one.since_ns > one.learner.longest_start_s * NS_PER_S:
+        for subject, awaited in list(self._awaited.items()):
+            if awaited.start is None and now_ns - awaited.since_ns > awaited.learner.longest_start_s * NS_PER_S:
                 self.failed(subject)
 
     async def _save(self) -> None:
@@ -141,12 +141,12 @@ class Lessons:
                 with suppress(SchedulerError):
                     await asyncio.to_thread(learner.save)
 
-    def _tell_problems(self) -> None:
+    def _log_problems(self) -> None:
         for name, learner in self._opened.items():
             problem = learner.standing.problem
-            if problem and problem != self._told.get(name):
+            if problem and problem != self._logged.get(name):
                 LOGGER.warning("profile %s: learning: %s", name, problem)
-            self._told[name] = problem
+            self._logged[name] = problem
 
     async def _exchange(self) -> None:
         wanted = dict(self._learners)

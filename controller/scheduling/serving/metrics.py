@@ -16,20 +16,20 @@ class Metrics:
         self.now_ns = now_ns
         self.registry = CollectorRegistry()
         self.decisions = Counter(
-            "millrace_scheduler_decisions", "Pods decided about, by outcome.", ["outcome"], registry=self.registry
+            "millrace_scheduler_decisions", "Decided pods, by outcome.", ["outcome"], registry=self.registry
         )
         self.conflicts = Counter(
             "millrace_scheduler_conflicts",
-            "Bindings that came too late: decided again.",
+            "Bindings refused as outdated and decided again.",
             registry=self.registry,
         )
         self.failures = Counter(
             "millrace_scheduler_failures", "Decisions that could not be made or written.", registry=self.registry
         )
-        self.waiting = Gauge("millrace_scheduler_waiting", "Pods and groups that wait.", registry=self.registry)
+        self.waiting = Gauge("millrace_scheduler_waiting", "Waiting pods and groups.", registry=self.registry)
         self.seconds = Histogram(
             "millrace_scheduler_decision_seconds",
-            "From the beginning of a decision until it is written.",
+            "Time from the beginning of a decision until it is written.",
             buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
             registry=self.registry,
         )

@@ -39,7 +39,7 @@ class KnownNode:
             is_same = before is not None and before.value is not None and _has_same_hardware(before.node, node)
             value = before.value if before is not None and is_same else node.value
             if value is None:
-                return cls(node, None, NOTHING, "it has not said what it has")
+                return cls(node, None, NOTHING, "it has not reported its hardware")
             held = node.held
             value.check(held)
             return cls(node, value, held)
@@ -61,14 +61,14 @@ class NodeTable:
     pods: Ids
 
     @classmethod
-    def of(cls, known: Sequence[KnownNode], columns: NodeColumns | None = None) -> NodeTable:
+    def of(cls, entries: Sequence[KnownNode], columns: NodeColumns | None = None) -> NodeTable:
         """Return the table of nodes that have a value; `columns` are reused if they hold the same values."""
-        found = tuple(one.value for one in known if one.value is not None)
-        if columns is None or not _are_same(found, columns.nodes):
-            columns = NodeColumns.of(found)
-        nodes = tuple(one.node for one in known if one.value is not None)
-        held = {one.node.metadata.name: one.held for one in known if one.value is not None}
-        free = FreeColumns.of(columns, Cluster({value.name: value for value in found}, held))
+        hardware = tuple(entry.value for entry in entries if entry.value is not None)
+        if columns is None or not _are_same(hardware, columns.nodes):
+            columns = NodeColumns.of(hardware)
+        nodes = tuple(entry.node for entry in entries if entry.value is not None)
+        held = {entry.node.metadata.name: entry.held for entry in entries if entry.value is not None}
+        free = FreeColumns.of(columns, Cluster({value.name: value for value in hardware}, held))
         return cls(
             nodes,
             columns,
@@ -79,33 +79,33 @@ class NodeTable:
             np.array([len(node.shares) for node in nodes], np.int64),
         )
 
-    def changed(self, known: Sequence[KnownNode]) -> NodeTable | None:
+    def changed(self, entries: Sequence[KnownNode]) -> NodeTable | None:
         """Return the table with the rows of these nodes rewritten.
 
         None if that is not enough: a node comes or goes, its hardware changes, or device reports begin.
         """
-        rows = [self.columns.number.get(one.node.metadata.name, -1) for one in known]
-        if any(row < 0 or self.columns.nodes[row] is not one.value for row, one in zip(rows, known, strict=True)):
+        rows = [self.columns.number.get(entry.node.metadata.name, -1) for entry in entries]
+        if any(row < 0 or self.columns.nodes[row] is not entry.value for row, entry in zip(rows, entries, strict=True)):
             return None
-        if self.busy is None and any(one.node.status.devices for one in known):
+        if self.busy is None and any(entry.node.status.devices for entry in entries):
             return None
         nodes = list(self.nodes)
-        made = replace(
+        table = replace(
             self,
             free=self.free.copy(),
             ready=self.ready.copy(),
             busy=None if self.busy is None else self.busy.copy(),
             images=with_images(
-                self.images, [(row, nodes[row], one.node) for row, one in zip(rows, known, strict=True)]
+                self.images, [(row, nodes[row], entry.node) for row, entry in zip(rows, entries, strict=True)]
             ),
             pods=self.pods.copy(),
         )
-        for row, one in zip(rows, known, strict=True):
-            nodes[row] = one.node
-            _write(made, row, one)
-        if made.busy is not None and not any(node.status.devices for node in nodes):
+        for row, entry in zip(rows, entries, strict=True):
+            nodes[row] = entry.node
+            _write(table, row, entry)
+        if table.busy is not None and not any(node.status.devices for node in nodes):
             return None
-        return replace(made, nodes=tuple(nodes))
+        return replace(table, nodes=tuple(nodes))
 
 
 def is_ready(node: Node) -> bool:
@@ -113,17 +113,17 @@ def is_ready(node: Node) -> bool:
     return node.status.ready and not node.spec.unschedulable and node.metadata.deleting_ns is None
 
 
-def _are_same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+def _are_same(items: Sequence[object], others: Sequence[object]) -> bool:
+    return len(items) == len(others) and all(item is other for item, other in zip(items, others, strict=True))
 
 
 def _has_same_hardware(before: Node, now: Node) -> bool:
     return before.hardware == now.hardware and before.metadata.labels == now.metadata.labels
 
 
-def _write(table: NodeTable, row: int, known: KnownNode) -> None:
+def _write(table: NodeTable, row: int, entry: KnownNode) -> None:
     """Write a node's row, and those of its devices, in place."""
-    node, held = known.node, known.held
+    node, held = entry.node, entry.held
     table.ready[row], table.pods[row] = is_ready(node), len(node.shares)
     table.free.cpu_milli[row] = table.columns.cpu_milli[row] - held.cpu_milli
     table.free.memory_bytes[row] = table.columns.memory_bytes[row] - held.memory_bytes
@@ -137,12 +137,12 @@ def _write(table: NodeTable, row: int, known: KnownNode) -> None:
     if table.busy is None:
         return
     table.busy[first:last] = np.nan
-    for one in node.status.devices:
-        place = first + one.number
+    for device in node.status.devices:
+        device_row = first + device.number
         # A report may name a device that the node's hardware no longer has.
-        if place >= last:
+        if device_row >= last:
             continue
-        if one.load.busy is not None:
-            table.busy[place] = one.load.busy
-        if one.load.memory_free_bytes is not None:
-            nbytes[place] = min(nbytes[place], one.load.memory_free_bytes)
+        if device.load.busy is not None:
+            table.busy[device_row] = device.load.busy
+        if device.load.memory_free_bytes is not None:
+            nbytes[device_row] = min(nbytes[device_row], device.load.memory_free_bytes)

@@ -51,22 +51,22 @@ class Knowledge:
         return self.view.snapshot(self.costs)
 
 
-def outcome_of(subject: str, pods: tuple[Pod, ...], known: Knowledge, most: int) -> Outcome:
+def outcome_of(subject: str, pods: tuple[Pod, ...], knowledge: Knowledge, most: int) -> Outcome:
     """Return the decision about a pod, or the pods of a group, with the reasons of `most` nodes of each sort."""
-    outcome = _decided(subject, pods, known, most)
+    outcome = _decided(subject, pods, knowledge, most)
     if outcome.shares or not outcome.explanations:
         return outcome
-    room = _room(pods, known)
+    room = _room(pods, knowledge)
     if room is None:
         return outcome
     if not room.victims:
         return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; it waits for pods that are stopping")
-    lower = f"asked to go, being of lower priority: {', '.join(room.victims)}"
+    lower = f"evicting pods of lower priority: {', '.join(room.victims)}"
     return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; {lower}")
 
 
 def spec_of(
-    kind: str, subject: str, outcome: Outcome, known: Knowledge, *, scheduler: str, begun_ns: int, now_ns: int
+    kind: str, subject: str, outcome: Outcome, knowledge: Knowledge, *, scheduler: str, begun_ns: int, now_ns: int
 ) -> DecisionSpec:
     """Return a decision as it is stored; times are since 1970."""
     spec = decision_of(
@@ -81,7 +81,7 @@ def spec_of(
     )
     measured = None
     if outcome.shares:
-        choice, snapshot = outcome.choices[-1], known.snapshot
+        choice, snapshot = outcome.choices[-1], knowledge.snapshot
         measured = is_measured(snapshot, choice.subject, snapshot.columns.names[choice.candidate])
     group = subject if kind == "group" else None
     if outcome.room is not None and outcome.room.victims:
@@ -89,47 +89,50 @@ def spec_of(
     return replace(spec, profile=outcome.pods[0].spec.profile, measured=measured, group=group)
 
 
-def _room(pods: tuple[Pod, ...], known: Knowledge) -> Room | None:
+def _room(pods: tuple[Pod, ...], knowledge: Knowledge) -> Room | None:
     """Return the victims for pods that were refused, None if preemption helps none of them."""
-    view = known.view
+    view = knowledge.view
     priority = priority_of(view, pods[0])
     held = (pod for pod in view.pods.values() if pod.status.node is not None)
     if not any(priority_of(view, pod) < priority or pod.status.then is not None for pod in held):
         return None
-    snapshot = promised(view, known.profiles, pods, known.snapshot)
+    snapshot = promised(view, knowledge.profiles, pods, knowledge.snapshot)
     pending = [view.pending(pod) for pod in pods]
-    cluster = cluster_of(view, snapshot, known.costs)
-    return make_room(known.profiles[pods[0].spec.profile], pending, cluster, priority)
+    cluster = cluster_of(view, snapshot, knowledge.costs)
+    return make_room(knowledge.profiles[pods[0].spec.profile], pending, cluster, priority)
 
 
-def _decided(subject: str, pods: tuple[Pod, ...], known: Knowledge, most: int) -> Outcome:
-    view = known.view
-    snapshot = promised(view, known.profiles, pods, known.snapshot)
-    if reason := _cannot(pods):
+def _decided(subject: str, pods: tuple[Pod, ...], knowledge: Knowledge, most: int) -> Outcome:
+    view = knowledge.view
+    snapshot = promised(view, knowledge.profiles, pods, knowledge.snapshot)
+    if reason := _unsupported(pods):
         return Outcome(pods, (), (), (), reason)
-    profile = known.profiles[pods[0].spec.profile]
+    profile = knowledge.profiles[pods[0].spec.profile]
     pending = [view.pending(pod) for pod in pods]
     if len(pods) == 1:
         choice, examined = examine(profile, pending[0], snapshot)
         why = explained(profile, choice, examined, most=most)
         shares = (profile.shares(pending[0], snapshot, choice.candidate),) if choice.is_placed else ()
         return Outcome(pods, (choice,), shares, (why,), why.summary, examined=(examined,))
-    found = place_group(profile, pending, snapshot)
-    if not found.is_placed:
-        blocked = next((choice.subject for choice in found.choices if not choice.is_placed), pending[0])
+    group = place_group(profile, pending, snapshot)
+    if not group.is_placed:
+        blocked = next((choice.subject for choice in group.choices if not choice.is_placed), pending[0])
         why = explain(profile, blocked, snapshot, most=most)
-        return Outcome(pods, (), (), (why,), f"group {subject} is not placed whole: {blocked.name}: {why.summary}")
-    explained_all = list(_explained(profile, snapshot, found.choices, found.shares, most))
-    explanations, examined_all = tuple(why for why, _ in explained_all), tuple(one for _, one in explained_all)
+        return Outcome(pods, (), (), (why,), f"group {subject} does not fit as a whole: {blocked.name}: {why.summary}")
+    explained_all = list(_explained(profile, snapshot, group.choices, group.shares, most))
+    explanations, examined_all = (
+        tuple(why for why, _ in explained_all),
+        tuple(examined for _, examined in explained_all),
+    )
     reason = f"all {len(pods)} pods of group {subject}"
-    return Outcome(pods, found.choices, found.shares, explanations, reason, examined=examined_all)
+    return Outcome(pods, group.choices, group.shares, explanations, reason, examined=examined_all)
 
 
-def _cannot(pods: Sequence[Pod]) -> str:
+def _unsupported(pods: Sequence[Pod]) -> str:
     """Return the part of a request that this scheduler does not support; empty if there is none."""
     profiles = {pod.spec.profile for pod in pods}
     if len(profiles) > 1:
-        return f"its pods are of profiles {' and '.join(sorted(profiles))}: a group has one"
+        return f"its pods have profiles {' and '.join(sorted(profiles))}: a group has one"
     return ""
 
 
@@ -137,7 +140,7 @@ def _explained(
     profile: PodProfile, snapshot: Snapshot, choices: Sequence[PodChoice], shares: Sequence[Shares], most: int
 ) -> Iterator[tuple[Explanation, Examined[Snapshot]]]:
     """Yield why each pod of a group was placed on its node, each after what those before it took."""
-    for choice, some in zip(choices, shares, strict=True):
+    for choice, pod_shares in zip(choices, shares, strict=True):
         examined = examine(profile, choice.subject, snapshot)[1]
         yield explained(profile, choice, examined, most=most), examined
-        snapshot = snapshot.taking(choice.candidate, some, choice.subject.group, choice.subject.peers)
+        snapshot = snapshot.taking(choice.candidate, pod_shares, choice.subject.group, choice.subject.peers)

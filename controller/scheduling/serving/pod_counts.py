@@ -52,42 +52,42 @@ class PodCounts:
 
         Groups without a pod on any of these nodes are left out.
         """
-        made, changed = self._groups_made, set(self._changed_groups)
+        cached, changed = self._groups_made, set(self._changed_groups)
         self._changed_groups.clear()
-        if made is None or made[0] is not numbers:
-            found, changed = dict[str, dict[int, int]](), set(self._groups)
+        if cached is None or cached[0] is not numbers:
+            groups, changed = dict[str, dict[int, int]](), set(self._groups)
         elif not changed:
-            return made[1]
+            return cached[1]
         else:
-            found = dict(made[1])
+            groups = dict(cached[1])
         for group in changed:
             counts = {numbers[node]: count for node, count in self._groups[group].items() if count and node in numbers}
             if counts:
-                found[group] = counts
+                groups[group] = counts
             else:
-                found.pop(group, None)
+                groups.pop(group, None)
             if not any(self._groups[group].values()):
                 del self._groups[group]
-        self._groups_made = numbers, found
-        return found
+        self._groups_made = numbers, groups
+        return groups
 
     def starting_on(self, numbers: Mapping[str, int]) -> Ids:
         """Return each node's count of pods that have not started, by node number; the same array until it changes."""
-        made, changed = self._starting_made, set(self._changed_nodes)
+        cached, changed = self._starting_made, set(self._changed_nodes)
         self._changed_nodes.clear()
-        if made is None or made[0] is not numbers:
-            found, changed = np.zeros(len(numbers), np.int64), set(self._starting)
+        if cached is None or cached[0] is not numbers:
+            starting, changed = np.zeros(len(numbers), np.int64), set(self._starting)
         elif not changed:
-            return made[1]
+            return cached[1]
         else:
-            found = made[1].copy()
+            starting = cached[1].copy()
         for node in changed:
             if node in numbers:
-                found[numbers[node]] = self._starting[node]
+                starting[numbers[node]] = self._starting[node]
             if not self._starting[node]:
                 del self._starting[node]
-        self._starting_made = numbers, found
-        return found
+        self._starting_made = numbers, starting
+        return starting
 
     def _member(self, group: str, name: str, *, is_there: bool) -> None:
         if is_there:

@@ -46,11 +46,11 @@ def bound(
         key = f"{name}/{status.epoch}"
         learner.note(choice.subject, seen.candidates, seen.passing, choice.candidate)(key)
         asked_ns = pod.metadata.created_ns if status.epoch <= 1 else status.bound_ns or 0
-        lessons.stands(name, learner, key=key, epoch=status.epoch, asked_ns=asked_ns)
-        look_at(lessons, pod)
+        lessons.record(name, learner, key=key, epoch=status.epoch, asked_ns=asked_ns)
+        read_outcome(lessons, pod)
 
 
-def look_at(lessons: Lessons, pod: Pod) -> None:
+def read_outcome(lessons: Lessons, pod: Pod) -> None:
     """Read the outcome of a pod's last binding from its record."""
     name, status = pod.metadata.name, pod.status
     if (awaited := lessons.awaited(name)) is None:
@@ -69,10 +69,10 @@ def look_at(lessons: Lessons, pod: Pod) -> None:
         lessons.failed(name)
 
 
-def look_at_all(lessons: Lessons, view: ClusterView) -> None:
+def read_outcomes(lessons: Lessons, view: ClusterView) -> None:
     """Read all pods' records after they were listed again."""
     for name in lessons.subjects():
         if (pod := view.pods.get(name)) is None:
             lessons.gone(name)
         else:
-            look_at(lessons, pod)
+            read_outcome(lessons, pod)

@@ -1,4 +1,4 @@
-"""Projects as watched: their weights, for deciding whose turn it is."""
+"""Watched projects: their weights, for deciding whose turn it is."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from controller.scheduling.fairness import Weights
 
 async def follow_weights(client: ApiClient, weights: Weights) -> None:
     """Keep weights in line with the projects, until cancelled."""
-    async for told in client.of(Project).follow():
-        if hasattr(told, "items"):
-            weights.take_all(told.items)
-        elif told.name:
-            if told.type == "DELETE" or told.resource is None:
-                weights.remove(told.name)
+    async for event in client.of(Project).follow():
+        if hasattr(event, "items"):
+            weights.take_all(event.items)
+        elif event.name:
+            if event.type == "DELETE" or event.resource is None:
+                weights.remove(event.name)
             else:
-                weights.take(told.resource)
+                weights.take(event.resource)

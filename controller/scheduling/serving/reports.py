@@ -22,49 +22,51 @@ def measured_devices(columns: NodeColumns, nodes: Sequence[Node], free: FreeColu
     busy = np.full(len(columns.device_node), np.nan)
     for row, node in enumerate(nodes):
         first, last = int(columns.device_start[row]), int(columns.device_start[row + 1])
-        for one in node.status.devices:
-            place = first + one.number
+        for device in node.status.devices:
+            device_row = first + device.number
             # A report may name a device that the node's hardware no longer has.
-            if place >= last:
+            if device_row >= last:
                 continue
-            if one.load.busy is not None:
-                busy[place] = one.load.busy
-            if one.load.memory_free_bytes is not None:
-                free.device_memory_bytes[place] = min(free.device_memory_bytes[place], one.load.memory_free_bytes)
+            if device.load.busy is not None:
+                busy[device_row] = device.load.busy
+            if device.load.memory_free_bytes is not None:
+                free.device_memory_bytes[device_row] = min(
+                    free.device_memory_bytes[device_row], device.load.memory_free_bytes
+                )
     return busy
 
 
 def lower_loads(before: Node, now: Node) -> tuple[tuple[float, float], ...]:
     """Return the loads, before and now, of devices that are less busy; 0 for a device that is no longer measured."""
-    loads = {one.number: one.load.busy or 0.0 for one in now.status.devices}
-    both = ((one.load.busy or 0.0, loads.get(one.number, 0.0)) for one in before.status.devices)
-    return tuple((was, is_now) for was, is_now in both if is_now < was)
+    loads = {device.number: device.load.busy or 0.0 for device in now.status.devices}
+    pairs = ((device.load.busy or 0.0, loads.get(device.number, 0.0)) for device in before.status.devices)
+    return tuple((load, now_load) for load, now_load in pairs if now_load < load)
 
 
 def images_of(nodes: Sequence[Node]) -> Mapping[str, Mapping[int, int]]:
     """Return the nodes, by number, that have an image, and its bytes; by each of its names and its digest."""
-    found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    images: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for row, node in enumerate(nodes):
         for image in node.status.images:
             for name in (image.digest, *image.names):
-                found[name][row] = image.nbytes
-    return dict(found)
+                images[name][row] = image.nbytes
+    return dict(images)
 
 
 def with_images(
     images: Mapping[str, Mapping[int, int]], changes: Sequence[tuple[int, Node, Node]]
 ) -> Mapping[str, Mapping[int, int]]:
     """Return the result of `images_of` after these nodes, by number, have sent a new report."""
-    changes = [one for one in changes if one[1].status.images != one[2].status.images]
+    changes = [change for change in changes if change[1].status.images != change[2].status.images]
     if not changes:
         return images
-    found = {name: dict(rows) for name, rows in images.items()}
+    updated = {name: dict(rows) for name, rows in images.items()}
     for row, before, now in changes:
         for image in before.status.images:
             for name in (image.digest, *image.names):
-                if name in found:
-                    found[name].pop(row, None)
+                if name in updated:
+                    updated[name].pop(row, None)
         for image in now.status.images:
             for name in (image.digest, *image.names):
-                found.setdefault(name, {})[row] = image.nbytes
-    return {name: rows for name, rows in found.items() if rows}
+                updated.setdefault(name, {})[row] = image.nbytes
+    return {name: rows for name, rows in updated.items() if rows}

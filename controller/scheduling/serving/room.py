@@ -1,4 +1,4 @@
-"""Room that is made and kept for pods of a higher priority: holders, leaving pods, and promises."""
+"""Room made and kept for pods of a higher priority: holders, leaving pods, and promises."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from controller.scheduling.serving.view import ClusterView, is_waiting
 def cluster_of(view: ClusterView, snapshot: Snapshot, unreserved: CostMap | None) -> Cluster:
     """Return the holders of shares; shares of deleted pods are left to the cleanup."""
     numbers, needs = snapshot.columns.number, defaultdict[str, list[Reservation]](list)
-    for pod, one in view.reservations():
-        needs[pod.metadata.name].append(one)
+    for pod, reservation in view.reservations():
+        needs[pod.metadata.name].append(reservation)
     holders = []
     for name, row in numbers.items():
         for share in view.nodes[name].shares:
-            if (found := view.pods.get(share.pod)) is not None:
-                leaving = found.status.then is not None or found.metadata.deleting_ns is not None
-                group, reserved = found.spec.group or "", tuple(needs.get(share.pod, ()))
-                holders.append(Holder(share.pod, row, share.value, priority_of(view, found), group, leaving, reserved))
+            if (holder := view.pods.get(share.pod)) is not None:
+                leaving = holder.status.then is not None or holder.metadata.deleting_ns is not None
+                group, reserved = holder.spec.group or "", tuple(needs.get(share.pod, ()))
+                holders.append(Holder(share.pod, row, share.value, priority_of(view, holder), group, leaving, reserved))
     return Cluster(snapshot, tuple(holders), unreserved)
 
 

@@ -1,7 +1,7 @@
 """The scheduler: waiting pods at the API server are decided one after the other, and bound.
 
 A binding is one request that writes pods, their nodes' shares and the decision together, if none of them has changed
-since: so two schedulers never give the same share away, and one that is killed has placed a pod whole or not at all.
+since: so two schedulers never give the same share away, and a killed scheduler has placed a pod whole or not at all.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Scheduler:
         self._clock, self._metrics = clock, metrics
         self._changed = asyncio.Event()
         self._listed: set[type[Node | Pod | PodGroup]] = set()
-        self._said: dict[str, str] = {}
-        self._strangers: set[str] = set()
+        self._reported: dict[str, str] = {}
+        self._unknown_profiles: set[str] = set()
         self._is_away = False
         self._binder = Binder(client, self._answered)
         self.lessons = Lessons(clock, learners_of(profiles), lambda: pod_lessons.utilisation_of(self.view))
@@ -79,7 +79,7 @@ class Scheduler:
             for kind in (Node, Pod, PodGroup):
                 group.create_task(self._follow(kind))
             group.create_task(follow_weights(self._client, self.view.shares.weights))
-            group.create_task(self._decide_for_ever(group))
+            group.create_task(self._decide_forever(group))
             group.create_task(self.lessons.run())
 
     def undecided(self) -> tuple[int, int | None]:
@@ -90,33 +90,33 @@ class Scheduler:
         """Use other profiles from now on; refused pods are tried again."""
         self.profiles = dict(profiles)
         self.lessons.take(learners_of(profiles))
-        self._strangers.clear()
+        self._unknown_profiles.clear()
         self._refill()
         self.queue.wake(self._clock.now_ns())
         self._changed.set()
 
-    def note_away(self, line: str) -> None:
+    def note_unreachable(self, line: str) -> None:
         """Record that the API server is unreachable; only the first of several watches logs it."""
         if not self._is_away:
             self._is_away = True
             LOGGER.warning("%s", line)
 
     async def _follow(self, kind: type[Node | Pod | PodGroup]) -> None:
-        async for told in self._client.of(kind).follow():
+        async for event in self._client.of(kind).follow():
             if self._is_away:
                 self._is_away = False
                 LOGGER.info("the API server answers again")
-            if hasattr(told, "items"):
-                self.view.take_all(kind, told.items)
+            if hasattr(event, "items"):
+                self.view.take_all(kind, event.items)
                 if kind is Node:
-                    self._on_nodes(node for node in told.items if isinstance(node, Node))
+                    self._on_nodes(node for node in event.items if isinstance(node, Node))
                 if kind is Pod:
-                    pod_lessons.look_at_all(self.lessons, self.view)
+                    pod_lessons.read_outcomes(self.lessons, self.view)
                 self._listed.add(kind)
                 self._refill()
                 self._wake()
-            elif told.name:
-                self._take(kind, told.name, told.resource if told.type != "DELETE" else None)
+            elif event.name:
+                self._take(kind, event.name, event.resource if event.type != "DELETE" else None)
 
     def _take(self, kind: type[Node | Pod | PodGroup], name: str, resource: Node | Pod | PodGroup | None) -> None:
         """Take a resource's new state; retry waiting pods if that may help."""
@@ -137,7 +137,7 @@ class Scheduler:
                 self._wake()
             return
         if isinstance(resource, Pod):
-            pod_lessons.look_at(self.lessons, resource)
+            pod_lessons.read_outcome(self.lessons, resource)
             self._put(resource)
         else:
             self._refill()
@@ -146,7 +146,7 @@ class Scheduler:
     def _has_idled(self, before: Node, now: Node) -> bool:
         """Return whether a device has become idle enough to matter to a profile."""
         loads = lower_loads(before, now)
-        return any(profile.lets_in(*one) for one in loads for profile in self.profiles.values())
+        return any(profile.lets_in(*change) for change in loads for profile in self.profiles.values())
 
     def _wake(self) -> None:
         self.queue.wake(self._clock.now_ns())
@@ -159,7 +159,7 @@ class Scheduler:
             self._forget(name)
             return
         if pod.spec.profile not in self.profiles:
-            self._note_stranger(pod.spec.profile)
+            self._note_unknown_profile(pod.spec.profile)
             return
         now_ns = self._clock.now_ns()
         if pod.spec.group is None:
@@ -171,7 +171,7 @@ class Scheduler:
 
     def _forget(self, pod: str) -> None:
         self.queue.forget(f"pod/{pod}")
-        self._said.pop(pod, None)
+        self._reported.pop(pod, None)
         self._metrics.waiting.set(len(self.queue))
 
     def _group_is_complete(self, name: str) -> bool:
@@ -184,16 +184,16 @@ class Scheduler:
         for pod in sorted(self.view.waiting(), key=lambda pod: (-pod.spec.priority, pod.metadata.created_ns)):
             self._put(pod)
 
-    def _note_stranger(self, profile: str) -> None:
-        if profile not in self._strangers:
-            self._strangers.add(profile)
-            LOGGER.warning("pods of profile %s are left to another scheduler: there is none of that name here", profile)
+    def _note_unknown_profile(self, profile: str) -> None:
+        if profile not in self._unknown_profiles:
+            self._unknown_profiles.add(profile)
+            LOGGER.warning("pods of profile %s are left to another scheduler: no such profile here", profile)
 
-    async def _decide_for_ever(self, group: asyncio.TaskGroup) -> None:
-        """Decide about due pods, and send bindings as soon as none is due or a batch is full."""
+    async def _decide_forever(self, group: asyncio.TaskGroup) -> None:
+        """Decide about due pods, and send bindings once none is due or a batch is full."""
         breath_ns = self._clock.now_ns()
         while True:
-            # Clear before looking, so that a change during the decision causes another look.
+            # Clear before deciding, so that a change meanwhile starts another decision.
             self._changed.clear()
             if self.queue.refused_full and self.queue.has_room:
                 self.queue.refused_full = 0
@@ -232,16 +232,18 @@ class Scheduler:
             return
         begun_ns, nodes = self._clock.now_ns(), tuple[str, ...]()
         try:
-            known = Knowledge(self.view, self.profiles, self._costs())
-            outcome = outcome_of(subject, pods, known, self._settings.explained_nodes)
+            knowledge = Knowledge(self.view, self.profiles, self._costs())
+            outcome = outcome_of(subject, pods, knowledge, self._settings.explained_nodes)
             wall_ns = self._metrics.now_ns()
             begun_wall_ns = wall_ns - (self._clock.now_ns() - begun_ns)
             scheduler = self._settings.name
-            spec = spec_of(kind, subject, outcome, known, scheduler=scheduler, begun_ns=begun_wall_ns, now_ns=wall_ns)
+            spec = spec_of(
+                kind, subject, outcome, knowledge, scheduler=scheduler, begun_ns=begun_wall_ns, now_ns=wall_ns
+            )
             if outcome.shares:
                 nodes = tuple(placement.node for placement in spec.placements)
                 decision = NewDecision(name=decision_name(subject, secrets.token_hex(5)), spec=spec)
-                self._binder.add(name, outcome, decision, known, begun_ns=begun_ns, now_ns=wall_ns)
+                self._binder.add(name, outcome, decision, knowledge, begun_ns=begun_ns, now_ns=wall_ns)
                 self.queue.take_out(name)
                 return
             if outcome.room is not None and outcome.room.victims:
@@ -289,19 +291,19 @@ class Scheduler:
         self._metrics.waiting.set(len(self.queue))
         self._metrics.decisions.labels("bound").inc(len(nodes))
         for pod, node in zip(outcome.pods, nodes, strict=True):
-            self._said.pop(pod.metadata.name, None)
+            self._reported.pop(pod.metadata.name, None)
             reason = outcome.reason if len(nodes) == 1 else f"{node}, in {decided.subject}"
             LOGGER.info("pod %s: %s", pod.metadata.name, reason)
 
     def _note_failed(self, name: str, error: ControllerError) -> None:
-        said, now_ns = name.replace("/", " ", 1), self._clock.now_ns()
+        label, now_ns = name.replace("/", " ", 1), self._clock.now_ns()
         if isinstance(error, StaleError):
             self._metrics.conflicts.inc()
-            LOGGER.info("%s: decided again: %s", said, error)
+            LOGGER.info("%s: decided again: %s", label, error)
             self.queue.again(name, now_ns)
         else:
             self._metrics.failures.inc()
-            LOGGER.warning("%s: %s", said, error)
+            LOGGER.warning("%s: %s", label, error)
             self.queue.refused(name, now_ns)
             self.queue.wake(now_ns)
 
@@ -317,46 +319,46 @@ class Scheduler:
         columns = self.view.snapshot(self._costs()).columns
         nodes = [columns.names[node] for node in outcome.room.nodes]
         decision = NewDecision(name=decision_name(subject, secrets.token_hex(5)), spec=spec)
-        said = name.replace("/", " ", 1)
-        request = eviction_of(self.view, outcome.pods, outcome.room, nodes, decision=decision, subject=said)
+        label = name.replace("/", " ", 1)
+        request = eviction_of(self.view, outcome.pods, outcome.room, nodes, decision=decision, subject=label)
         if request is None:
             await self._refuse(name, subject, outcome, replace(spec, outcome=DecisionOutcome.REFUSED, preempted=()))
             return
-        found = {one: self.view.pods[one] for one in request.pods}
-        groups = {pod.spec.group for pod in found.values() if pod.spec.group is not None}
-        known = {one: self.view.groups[one] for one in groups if one in self.view.groups}
-        expected = evict(State(dict(found), {one: self.view.nodes[one] for one in nodes}, known), request)
+        pods = {pod: self.view.pods[pod] for pod in request.pods}
+        groups = {pod.spec.group for pod in pods.values() if pod.spec.group is not None}
+        known_groups = {group: self.view.groups[group] for group in groups if group in self.view.groups}
+        expected = evict(State(dict(pods), {node: self.view.nodes[node] for node in nodes}, known_groups), request)
         answer = await self._client.evict(request)
         is_room_released = self.view.confirm(self.view.assume(expected), answer.revision)
         self.queue.refused(name, self._clock.now_ns())
         if is_room_released:
             self._wake()
-        self._said.pop(subject, None)
+        self._reported.pop(subject, None)
         self._metrics.decisions.labels("preempting").inc()
         LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)
 
     async def _refuse(self, name: str, subject: str, outcome: Outcome, spec: DecisionSpec) -> None:
         self.queue.refused(name, self._clock.now_ns())
         self._metrics.decisions.labels("refused").inc()
-        if self._said.get(subject) != outcome.reason:
+        if self._reported.get(subject) != outcome.reason:
             LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)
             decision = Decision(metadata=Metadata(name=decision_name(subject, secrets.token_hex(5))), spec=spec)
             await self._client.of(Decision).create(decision)
             # Only once it is written, so that a failed write is repeated.
-            self._said[subject] = outcome.reason
-        await self._tell(outcome.pods, spec.reason)
+            self._reported[subject] = outcome.reason
+        await self._write_reason(outcome.pods, spec.reason)
 
-    async def _tell(self, pods: Sequence[Pod], reason: str) -> None:
-        """Write why pods wait, unless they say so already; their binding clears it."""
+    async def _write_reason(self, pods: Sequence[Pod], reason: str) -> None:
+        """Write why pods wait, unless that is already written; binding clears it."""
         for pod in pods:
             if pod.status.reasons == (reason,):
                 continue
-            told = replace(pod, status=replace(pod.status, reasons=(reason,)))
+            updated = replace(pod, status=replace(pod.status, reasons=(reason,)))
             try:
                 # Apply at once, because a binding names the revision of its pod.
-                self._take(Pod, pod.metadata.name, await self._client.of(Pod).replace_status(told))
+                self._take(Pod, pod.metadata.name, await self._client.of(Pod).replace_status(updated))
             except NotFoundError:
-                LOGGER.info("pod %s has gone", pod.metadata.name)
+                LOGGER.info("pod %s is gone", pod.metadata.name)
 
     async def _read_again(self, pods: Sequence[Pod], nodes: Iterable[str]) -> None:
         """Read the current state behind a decision without waiting for the watch; failures are left to the watch."""

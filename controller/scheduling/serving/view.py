@@ -45,26 +45,26 @@ class ClusterView:
         self._table: NodeTable | None = None
         self._counts = PodCounts()
         self.shares = PodShares(Weights())
-        self._made_of: Workload | None = None
+        self._distribution: Workload | None = None
         self._unreserved: CostMap | None = None
         self._reserved: tuple[CostMap, tuple[Reservation, ...], CostMap] | None = None
         self._costs: tuple[CostMap | None, CostMap | None] | None = None
         self._named_by: dict[str, list[tuple[Pod, PeerNeed]]] = {}
-        self._reckoned = 0
+        self._counted_pods = 0
         self._others = 0
-        self._talking: dict[str, Pod] = {}
+        self._with_peers: dict[str, Pod] = {}
         self._promised: dict[str, Pod] = {}
 
     def take_all(self, kind: type[R], resources: Iterable[R]) -> None:
         """Replace all known resources of a kind; assumptions that the watch has not shown yet are kept."""
-        table, found = self._of(kind), {one.metadata.name: one for one in resources}
-        for name in [name for name in table if name not in found]:
+        table, by_name = self._of(kind), {resource.metadata.name: resource for resource in resources}
+        for name in [name for name in table if name not in by_name]:
             self._drop(kind, name)
         # Use the order of the list, so that rows do not depend on earlier state.
         before = dict(table)
         table.clear()
-        for name, one in found.items():
-            shown = self._assumptions.shown(one, before.get(name))
+        for name, resource in by_name.items():
+            shown = self._assumptions.shown(resource, before.get(name))
             table[name] = shown
             self._note(shown, before.get(name))
         if kind is Node:
@@ -89,10 +89,10 @@ class ClusterView:
         self._drop(kind, name)
         self._others += kind is Pod
 
-    def assume(self, made: State) -> Assumption:
+    def assume(self, state: State) -> Assumption:
         """Apply bindings that were sent or are about to be, until `confirm` or `withdraw`."""
-        assumption = Assumption.of(made, self.nodes)
-        for resource in assumption.resources(made):
+        assumption = Assumption.of(state, self.nodes)
+        for resource in assumption.resources(state):
             before = self._of(type(resource))[resource.metadata.name]
             self._put(self._assumptions.add(assumption, resource, before))
         return assumption
@@ -100,7 +100,7 @@ class ClusterView:
     def confirm(self, assumption: Assumption, revision: int) -> bool:
         """Keep an assumption until the watch has shown what was written at a revision.
 
-        Return True if that changes the shares of a node: the watch has already shown a later release.
+        Return True if that changes a node's shares, because the watch has already shown a later release.
         """
         assumption.revision = revision
         return self._look_at(assumption)
@@ -114,7 +114,7 @@ class ClusterView:
         has_changed = False
         for kind, name in assumption.keys:
             before = self._of(kind).get(name)
-            if before is not None and (shown := self._assumptions.looked_at(kind, name, before)) is not before:
+            if before is not None and (shown := self._assumptions.visible(kind, name, before)) is not before:
                 self._put(shown)
                 if isinstance(before, Node) and isinstance(shown, Node):
                     has_changed = has_changed or before.shares != shown.shares
@@ -151,10 +151,10 @@ class ClusterView:
         """Index the few pods that are examined each time: those with peers, and those with a promise."""
         self._counts.replace(before, pod)
         self.shares.replace_pod(before, pod)
-        if name in self._named_by or any(one is not None and one.spec.peers for one in (before, pod)):
+        if name in self._named_by or any(state is not None and state.spec.peers for state in (before, pod)):
             self._costs = None  # reservations may have changed
         for kept, holds in (
-            (self._talking, pod is not None and bool(pod.spec.peers)),
+            (self._with_peers, pod is not None and bool(pod.spec.peers)),
             (self._promised, pod is not None and pod.status.nominated is not None),
         ):
             if holds and pod is not None:
@@ -168,8 +168,8 @@ class ClusterView:
 
     def members(self, group: str) -> tuple[Pod, ...]:
         """Return pods of a group to place, in order of name."""
-        found = (self.pods[name] for name in self._counts.members(group))
-        return tuple(pod for pod in found if is_waiting(pod))
+        pods = (self.pods[name] for name in self._counts.members(group))
+        return tuple(pod for pod in pods if is_waiting(pod))
 
     def nominated(self) -> Iterable[Pod]:
         """Return pods with room promised on a node."""
@@ -189,7 +189,7 @@ class ClusterView:
             or before.starting is not starting
             or before.workload is not workload
         ):
-            made = Snapshot(
+            snapshot = Snapshot(
                 table.columns,
                 table.free,
                 table.ready,
@@ -201,11 +201,11 @@ class ClusterView:
                 pods=table.pods,
                 starting=starting,
             )
-            # Which host a node is depends on columns and costs only.
-            if before is not None and before.columns is made.columns and before.costs is made.costs:
-                made.keep_hosts(before)
-            self._snapshot = made
-            return made
+            # The nodes' hosts depend only on columns and costs.
+            if before is not None and before.columns is snapshot.columns and before.costs is snapshot.costs:
+                snapshot.keep_hosts(before)
+            self._snapshot = snapshot
+            return snapshot
         return before
 
     def _current_table(self) -> NodeTable:
@@ -213,11 +213,11 @@ class ClusterView:
         changed = []
         for name in [name for name in self._changed if name in self.nodes]:
             before = self._known.get(name)
-            known = self._known[name] = KnownNode.of(self.nodes[name], before)
-            if known.value is None and before is not None and before.value is None:
-                self.problems[name] = known.problem  # it has no row, before or after
+            entry = self._known[name] = KnownNode.of(self.nodes[name], before)
+            if entry.value is None and before is not None and before.value is None:
+                self.problems[name] = entry.problem  # it has no row, before or after
             else:
-                changed.append(known)
+                changed.append(entry)
         self._changed.clear()
         if self._table is not None and changed:
             self._table = self._table.changed(changed)
@@ -227,13 +227,13 @@ class ClusterView:
 
     def _rebuilt_table(self) -> NodeTable:
         self._known = {name: KnownNode.of(node, self._known.get(name)) for name, node in self.nodes.items()}
-        self.problems = {name: one.problem for name, one in self._known.items() if one.problem}
+        self.problems = {name: entry.problem for name, entry in self._known.items() if entry.problem}
         columns = None if self._snapshot is None else self._snapshot.columns
         return NodeTable.of(tuple(self._known.values()), columns)
 
     def reservations(self) -> Iterator[tuple[Pod, Reservation]]:
         """Yield the network needs of bound pods, with the pods."""
-        for pod in self._talking.values():
+        for pod in self._with_peers.values():
             if pod.status.node is None:
                 continue
             for peer in pod.spec.peers:
@@ -248,7 +248,7 @@ class ClusterView:
         if self._costs is not None and self._costs[0] is costs:
             return self._costs[1]
         self._named_by = self._names()
-        held = () if costs is None else tuple(one for _, one in self.reservations())
+        held = () if costs is None else tuple(reservation for _, reservation in self.reservations())
         if costs is None or not held:
             self._costs = costs, costs
             return costs
@@ -258,12 +258,12 @@ class ClusterView:
         return self._reserved[2]
 
     def _names(self) -> dict[str, list[tuple[Pod, PeerNeed]]]:
-        found: defaultdict[str, list[tuple[Pod, PeerNeed]]] = defaultdict(list)
-        for pod in self._talking.values():
+        by_peer: defaultdict[str, list[tuple[Pod, PeerNeed]]] = defaultdict(list)
+        for pod in self._with_peers.values():
             for peer in pod.spec.peers:
                 if peer.pod is not None:
-                    found[peer.pod].append((pod, peer))
-        return dict(found)
+                    by_peer[peer.pod].append((pod, peer))
+        return dict(by_peer)
 
     def pending(self, pod: Pod) -> PendingPod:
         """Return a pod as policies see it; peers that are pods count once they are on a node."""
@@ -297,18 +297,18 @@ class ClusterView:
         )
 
     def _is_reduced(self, group: str | None) -> bool:
-        found = None if group is None else self.groups.get(group)
-        return found is not None and found.spec.allreduce is not None
+        pod_group = None if group is None else self.groups.get(group)
+        return pod_group is not None and pod_group.spec.allreduce is not None
 
     def _workload(self) -> Workload:
         """Return the distribution of pods' requests: rebuilt once a tenth of the pods have changed.
 
-        Policies derive much from it, and a distribution does not change by one pod.
+        Policies derive much from it, and a single pod hardly changes a distribution.
         """
-        if self._made_of is None or self._others * 10 > self._reckoned:
-            self._made_of = Workload.of(pod.spec.request.value for pod in self.pods.values())
-            self._reckoned, self._others = len(self.pods), 0
-        return self._made_of
+        if self._distribution is None or self._others * 10 > self._counted_pods:
+            self._distribution = Workload.of(pod.spec.request.value for pod in self.pods.values())
+            self._counted_pods, self._others = len(self.pods), 0
+        return self._distribution
 
     def _of(self, kind: type[Resource]) -> dict[str, Resource]:
         tables: dict[type[Resource], dict[str, Resource]] = {

@@ -33,7 +33,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SimulateOptions:
     """The command's options."""
 
     workloads: tuple[str, ...]
@@ -56,34 +56,36 @@ class _Graphs:
     apart_s: float = 1.0
 
 
-def run(wanted: Wanted) -> Summary:
+def run(options: SimulateOptions) -> Summary:
     """Replay, write the trace if requested, and return the summary; raise MillraceError for invalid arguments."""
-    if wanted.trace is not None:
-        check_name(wanted.trace)
+    if options.trace is not None:
+        check_name(options.trace)
     settings = SimulationSettings(
-        order=_one_of(Order, "--order", wanted.order),
-        spreading=_one_of(Spreading, "--spreading", wanted.spreading),
-        seed=wanted.seed,
+        order=_one_of(Order, "--order", options.order),
+        spreading=_one_of(Spreading, "--spreading", options.spreading),
+        seed=options.seed,
     )
-    profile = _profile(wanted)
-    cluster, costs = cluster_of(wanted.topology, wanted.nodes)
-    trace = simulate(cluster, workload_of(wanted.workloads, wanted.edge_bytes, wanted.seed), profile, settings, costs)
-    if wanted.trace is not None:
-        write_trace(trace, wanted.trace)
+    profile = _profile(options)
+    cluster, costs = cluster_of(options.topology, options.nodes)
+    trace = simulate(
+        cluster, workload_of(options.workloads, options.edge_bytes, options.seed), profile, settings, costs
+    )
+    if options.trace is not None:
+        write_trace(trace, options.trace)
     return summary_of(trace)
 
 
 def cluster_of(topology: str | None, nodes: Path | None) -> tuple[Cluster, CostMap | None]:
     """Return nodes, and the network between them if a topology gives it."""
     if (topology is None) == (nodes is None):
-        raise SchedulerError("either --topology or --nodes says what there is to run on")
+        raise SchedulerError("give either --topology or --nodes")
     if nodes is not None:
         return Cluster.of(openb_nodes(nodes)), None
     loaded = load_topology(str(topology))
-    found = nodes_of(loaded)
-    if not found:
-        raise SchedulerError(f"topology {loaded.name} says of no host what cores, memory or devices it has")
-    return Cluster.of(found), CostMap.of(loaded, Snapshot(0, {}, {}, {}))
+    hosts = nodes_of(loaded)
+    if not hosts:
+        raise SchedulerError(f"topology {loaded.name} states no host's cores, memory or devices")
+    return Cluster.of(hosts), CostMap.of(loaded, Snapshot(0, {}, {}, {}))
 
 
 def workload_of(texts: tuple[str, ...], default_edge_bytes: int, seed: int) -> Workload:
@@ -99,7 +101,7 @@ def workload_of(texts: tuple[str, ...], default_edge_bytes: int, seed: int) -> W
 def _workload(text: str, seed: int) -> Workload:
     kind, separator, rest = text.partition(":")
     if kind not in _KINDS or not separator:
-        raise SchedulerError(f"workload {text!r} begins with none of {', '.join(f'{name}:' for name in _KINDS)}")
+        raise SchedulerError(f"workload {text!r} must begin with one of {', '.join(f'{name}:' for name in _KINDS)}")
     return _KINDS[kind](rest, seed)
 
 
@@ -110,14 +112,14 @@ def _batch(text: str, seed: int) -> Workload:
 def _layers(text: str, seed: int) -> Workload:
     pairs = _pairs("layers", text)
     own: dict[str, str] = {name: pairs.pop(name) for name in ("graphs", "apart_s") if name in pairs}
-    many, family = _converted("layers", _Graphs, own), _converted("layers", Layers, pairs)
-    if many.graphs < 1 or many.apart_s < 0:
-        raise WorkloadError(f"{many.graphs} graphs {many.apart_s:g} s apart cannot be")
-    first = seed * many.graphs
+    graphs, family = _converted("layers", _Graphs, own), _converted("layers", Layers, pairs)
+    if graphs.graphs < 1 or graphs.apart_s < 0:
+        raise WorkloadError(f"invalid: {graphs.graphs} graphs {graphs.apart_s:g} s apart")
+    first = seed * graphs.graphs
     return Workload(
         graphs=tuple(
-            GraphArrival(layered_graph(family, first + number), round(number * many.apart_s * NS_PER_S))
-            for number in range(many.graphs)
+            GraphArrival(layered_graph(family, first + number), round(number * graphs.apart_s * NS_PER_S))
+            for number in range(graphs.graphs)
         )
     )
 
@@ -136,15 +138,15 @@ def _pairs(kind: str, text: str) -> dict[str, str]:
     for part in filter(None, text.split(",")):
         name, separator, value = part.partition("=")
         if not separator or name in pairs:
-            raise SchedulerError(f"workload {kind}: {part!r} is no key=value that stands once")
+            raise SchedulerError(f"workload {kind}: {part!r} is not key=value, or repeats a key")
         pairs[name] = value
     return pairs
 
 
 def _converted(kind: str, family: type[Any], pairs: Mapping[str, str]) -> Any:  # noqa: ANN401 - the family's
-    known = {field.name for field in dataclasses.fields(family)}
-    if strangers := sorted(pairs.keys() - known):
-        raise SchedulerError(f"workload {kind}: there is no key {strangers[0]!r}")
+    keys = {field.name for field in dataclasses.fields(family)}
+    if unknown := sorted(pairs.keys() - keys):
+        raise SchedulerError(f"workload {kind}: unknown key {unknown[0]!r}")
     try:
         return msgspec.convert(dict(pairs), family, strict=False)
     except msgspec.ValidationError as error:
@@ -158,8 +160,8 @@ def _one_of(kind: type[E], option: str, text: str) -> E:
         raise SchedulerError(f"{option} {text!r} is not one of {', '.join(map(str, kind))}") from None
 
 
-def _profile(wanted: Wanted) -> PodProfile:
-    profiles = PodProfile.by_name(wanted.profiles)
-    if wanted.profile not in profiles:
-        raise SchedulerError(f"there is no profile {wanted.profile!r}; there are {', '.join(profiles)}")
-    return profiles[wanted.profile]
+def _profile(options: SimulateOptions) -> PodProfile:
+    profiles = PodProfile.by_name(options.profiles)
+    if options.profile not in profiles:
+        raise SchedulerError(f"unknown profile {options.profile!r}; known: {', '.join(profiles)}")
+    return profiles[options.profile]

@@ -33,7 +33,7 @@ def write_trace(trace: Trace, path: Path) -> None:
 def check_name(path: Path) -> None:
     """Raise SchedulerError for a name without a known format."""
     if path.suffix not in SUFFIXES:
-        raise SchedulerError(f"{path}: a trace is written to a file whose name ends in {', '.join(SUFFIXES)}")
+        raise SchedulerError(f"{path}: the name of a trace file must end in {', '.join(SUFFIXES)}")
 
 
 def _rows(trace: Trace) -> Iterator[dict[str, object]]:

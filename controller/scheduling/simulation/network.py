@@ -40,7 +40,9 @@ class Framing:
 
     def __post_init__(self) -> None:
         if self.payload_bytes < 1 or self.overhead_bytes < 0:
-            raise SchedulerError(f"packets of {self.payload_bytes} and {self.overhead_bytes} bytes cannot be")
+            raise SchedulerError(
+                f"invalid packets: {self.payload_bytes} bytes of payload, {self.overhead_bytes} of overhead"
+            )
 
     def wire_bits(self, nbytes: int) -> int:
         """Return the bits on a link for this many bytes."""
@@ -81,7 +83,7 @@ class _Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ways:
+class _Paths:
     """The paths between two switches, or two hosts with their own path: links with shares, and cumulative shares."""
 
     links: tuple[dict[int, int], ...]
@@ -96,7 +98,7 @@ class Network:
     """Transfers in progress; everything happens in `events`. Raises SchedulerError for hosts without a path.
 
     Free capacities and delays are those of the cost map; `carried_bits` are by its rows of links. A transfer takes one
-    path for its whole life, by `seed` and the order of transfers.
+    path for its whole life, drawn by `seed` and the order of transfers.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Network:
         self._capacity: list[int] = np.minimum(costs.links.available_bps, MOST_BPS).tolist()
         self._delay_ns: list[int] = costs.links.delay_ns.tolist()
         self._sharing = sharing(self._capacity)
-        self._ways: dict[tuple[int, int], _Ways] = {}
+        self._paths: dict[tuple[int, int], _Paths] = {}
         self._routes: dict[tuple[str, str, int], Route] = {}
         self._flows: dict[int, _Flow] = {}
         self._timer: Timer | None = None
@@ -182,28 +184,28 @@ class Network:
         model = self.costs.model
         start, end = model.number(src), model.number(dst)
         between = (int(model.host_switch[start]), int(model.host_switch[end]))
-        # Hosts with a path of their own get negative keys, so that these never meet switches' keys.
+        # Hosts with a path of their own get negative keys, so that they never collide with switches' keys.
         key = (-1 - start, end) if (start, end) in self.costs.routing.own_paths else between
-        if (ways := self._ways.get(key)) is None:
-            ways = self._ways[key] = self._find(src, dst)
+        if (paths := self._paths.get(key)) is None:
+            paths = self._paths[key] = self._find(src, dst)
         drawn = 0
-        if len(ways.links) > 1:
-            # Not a random generator: the same seed draws the same paths whatever else is drawn.
-            drawn = ways.draw(crc32(f"{self._seed}/{self.transfers}".encode()) / (1 << 32))
+        if len(paths.links) > 1:
+            # Not a random generator, so that the same seed draws the same paths whatever else is drawn.
+            drawn = paths.draw(crc32(f"{self._seed}/{self.transfers}".encode()) / (1 << 32))
         if (route := self._routes.get((src, dst, drawn))) is None:
-            route = self._routes[src, dst, drawn] = self._made(start, dst, ways.links[drawn])
+            route = self._routes[src, dst, drawn] = self._made(start, dst, paths.links[drawn])
         return route
 
-    def _find(self, src: str, dst: str) -> _Ways:
+    def _find(self, src: str, dst: str) -> _Paths:
         model, routing = self.costs.model, self.costs.routing
         start, end = model.number(src), model.number(dst)
         paths = routing.paths(start, end, _MOST_PATHS)
         if not paths:
-            raise SchedulerError(f"nothing leads from {src} to {dst}")
+            raise SchedulerError(f"no path from {src} to {dst}")
         if self.spreading is Spreading.HASH:
             links = tuple({int(row): ONE for row in model.table.rows(path.switches)} for path in paths)
-            return _Ways(links, tuple(accumulate(path.share for path in paths)))
-        return _Ways(({row: max(round(share * ONE), 1) for row, share in routing.shares(start, end).items()},), (1.0,))
+            return _Paths(links, tuple(accumulate(path.share for path in paths)))
+        return _Paths(({row: max(round(share * ONE), 1) for row, share in routing.shares(start, end).items()},), (1.0,))
 
     def _made(self, src: int, dst: str, inner: dict[int, int]) -> Route:
         """Return a route over links between switches, including the hosts' links."""

@@ -86,13 +86,13 @@ class Queue:
             yield from self._in_strict_order()
             return
         shapes = self._shapes.values()
-        ready = [(shape.key, place, shape) for place, shape in enumerate(shapes) if not shape.is_refused]
+        ready = [(shape.key, position, shape) for position, shape in enumerate(shapes) if not shape.is_refused]
         heapify(ready)
         while ready:
-            _, place, shape = heappop(ready)
+            _, position, shape = heappop(ready)
             yield shape, shape.waiting[0][1]
             if _is_ready(shape):
-                heappush(ready, (shape.key, place, shape))
+                heappush(ready, (shape.key, position, shape))
 
     def placed(self, shape: Shape) -> None:
         """Remove a shape's first unit."""
@@ -107,7 +107,7 @@ class Queue:
 
     def drop(self, shape: Shape) -> list[Unit]:
         """Remove and return all units of a shape."""
-        units = [unit for _, unit in sorted(shape.waiting, key=lambda one: one[0])]
+        units = [unit for _, unit in sorted(shape.waiting, key=lambda entry: entry[0])]
         self._length -= len(units)
         shape.waiting.clear()
         del self._shapes[shape.asks]
@@ -117,7 +117,7 @@ class Queue:
         return (unit for shape in self._shapes.values() for _, unit in shape.waiting)
 
     def _in_strict_order(self) -> Iterator[tuple[Shape, Unit]]:
-        while shape := min(self._shapes.values(), key=lambda one: one.key, default=None):
+        while shape := min(self._shapes.values(), key=lambda shape: shape.key, default=None):
             if shape.is_refused:
                 return
             yield shape, shape.waiting[0][1]

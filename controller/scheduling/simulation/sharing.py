@@ -42,7 +42,7 @@ class FairSharing(Protocol):
     """Flows over links. Rates apply from one `settle` to the next; flows without common links are independent.
 
     Rates are whole bit/s, rounded down; bits sent before a rate change are whole, rounded down, and finishing times are
-    whole nanoseconds, rounded up: an answer is late by at most a bit's time for each change, never early.
+    whole nanoseconds, rounded up: a finishing time is late by at most one bit's time for each change, never early.
     """
 
     @property
@@ -51,7 +51,7 @@ class FairSharing(Protocol):
         ...
 
     def add(self, hops: Sequence[Hop], bits: int, now_ns: int) -> int:
-        """Start a flow, and return its number; raise SchedulerError for one that crosses no link or one twice."""
+        """Start a flow, and return its number; raise SchedulerError for one without links or with a repeated link."""
         ...
 
     def remove(self, flow: int) -> None:
@@ -108,15 +108,15 @@ class _Columns:
 
     def grown(self, rooms: tuple[int, int], strides: tuple[int, int]) -> _Columns:
         """Return the same flows with more room (former, new) for flows and for hops, which renumbers the hops."""
-        found = _Columns.empty(rooms[1], strides[1])
+        columns = _Columns.empty(rooms[1], strides[1])
         for field in fields(self):
-            former, new = getattr(self, field.name), getattr(found, field.name)
+            former, new = getattr(self, field.name), getattr(columns, field.name)
             if field.name in _OF_HOPS:
                 former = renumbered(former, strides) if field.name in _NUMBERS else former
                 new.reshape(rooms[1], strides[1])[: rooms[0], : strides[0]] = former.reshape(rooms[0], strides[0])
             else:
                 new[: rooms[0]] = former
-        return found
+        return columns
 
 
 _OF_HOPS: Final = ("link", "following", "before", "share")
@@ -168,8 +168,8 @@ class Sharing:
         start = slot * self._stride
         columns = self._columns
         columns.hops[slot] = len(hops)
-        for place, (link, share) in enumerate(hops, start):
-            columns.link[place], columns.share[place] = link, share
+        for index, (link, share) in enumerate(hops, start):
+            columns.link[index], columns.share[index] = link, share
         compiled(kernels.add_flow)(self._net, slot, bits, now_ns)
         return slot
 
@@ -211,7 +211,7 @@ def check_links(capacity_bps: Iterable[int]) -> None:
     """Raise SchedulerError for links that are too many or too fast."""
     rates = list(capacity_bps)
     if len(rates) > MOST_LINKS:
-        raise SchedulerError(f"{len(rates)} links are more than {MOST_LINKS}")
+        raise SchedulerError(f"{len(rates)} links; at most {MOST_LINKS}")
     if wrong := next((rate for rate in rates if not 0 <= rate <= MOST_BPS), None):
         raise SchedulerError(f"a link of {wrong} bit/s is not between 0 and {MOST_BPS}")
 
@@ -220,9 +220,9 @@ def check_flow(hops: Sequence[Hop], bits: int, links: int) -> None:
     """Raise SchedulerError for an invalid flow."""
     crossed = [link for link, _ in hops]
     if not hops or len(set(crossed)) != len(crossed) or not all(0 <= link < links for link in crossed):
-        raise SchedulerError(f"a flow over links {crossed} of {links} cannot be")
+        raise SchedulerError(f"invalid flow over links {crossed} of {links}")
     if not all(0 < share <= ONE for _, share in hops) or not 0 < bits <= MOST_BITS:
-        raise SchedulerError(f"a flow of {bits} bits with shares {[share for _, share in hops]} cannot be")
+        raise SchedulerError(f"invalid flow of {bits} bits with shares {[share for _, share in hops]}")
 
 
 def _u32(count: int) -> object:

@@ -37,7 +37,7 @@ def simulate(
     """Replay a workload on a cluster, part of which may be held permanently, and return the trace.
 
     Without `costs` transfers take no time. Equal arguments give equal traces. Raise SchedulerError for a workload, node
-    or policy that does not fit the rest.
+    or policy that does not match the rest.
     """
     return Simulator(cluster, workload, profile, settings or SimulationSettings(), costs).run(until_ns)
 
@@ -104,7 +104,7 @@ class Simulator:
             if (placed := self._place(unit)) is not None:
                 self._queue.placed(shape)
                 self._start(unit, *placed)
-            elif shape.asks not in self._possible and self._cannot_ever(unit):
+            elif shape.asks not in self._possible and self._never_fits(unit):
                 self._drop(shape)
             else:
                 self._possible.add(shape.asks)
@@ -139,8 +139,8 @@ class Simulator:
 
     def _start(self, unit: Unit, variant: Variant, choices: list[PodChoice], shares: list[Shares]) -> None:
         now_ns = self.events.clock.time_ns
-        for choice, some in zip(choices, shares, strict=True):
-            self._free.add(self._columns, choice.candidate, some, -1)
+        for choice, member_shares in zip(choices, shares, strict=True):
+            self._free.add(self._columns, choice.candidate, member_shares, -1)
         if len(choices) > 1:
             counts = self._groups.setdefault(unit.name, {})
             for choice in choices:
@@ -172,8 +172,8 @@ class Simulator:
         self._trace.finished_ns[unit.number] = now_ns
         choices, shares = self._running.pop(unit.number)
         self._groups.pop(unit.name, None)
-        for choice, some in zip(choices, shares, strict=True):
-            self._free.add(self._columns, choice.candidate, some, 1)
+        for choice, member_shares in zip(choices, shares, strict=True):
+            self._free.add(self._columns, choice.candidate, member_shares, 1)
             self._freed.add(choice.candidate)
         for number in unit.after:
             follower = self._units[number]
@@ -190,7 +190,7 @@ class Simulator:
         devices = int(self._free.device_milli[rows].sum()) if rows.start < rows.stop else 0
         return Free(int(self._free.cpu_milli[node]), int(self._free.memory_bytes[node]), devices)
 
-    def _cannot_ever(self, unit: Unit) -> bool:
+    def _never_fits(self, unit: Unit) -> bool:
         """Return whether a unit would not be placed even on an empty cluster."""
         return self._place(unit, self._empty) is None
 
@@ -210,9 +210,9 @@ class Simulator:
 
 
 def _check_hosts(cluster: Cluster, workload: Workload, costs: CostMap) -> None:
-    known = costs.model.host_number
-    if stranger := next((name for name in cluster.nodes if name not in known), None):
-        raise SchedulerError(f"node {stranger} is no host of topology {costs.model.topology.name}")
+    hosts = costs.model.host_number
+    if unknown := next((name for name in cluster.nodes if name not in hosts), None):
+        raise SchedulerError(f"node {unknown} is not a host of topology {costs.model.topology.name}")
     for task, peers in workload.inputs.items():
-        if stranger := next((peer.host for peer in peers if peer.host not in known), None):
-            raise SchedulerError(f"inputs of {task}: {stranger} is no host of topology {costs.model.topology.name}")
+        if unknown := next((peer.host for peer in peers if peer.host not in hosts), None):
+            raise SchedulerError(f"inputs of {task}: {unknown} is not a host of topology {costs.model.topology.name}")

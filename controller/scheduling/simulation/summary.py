@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Statistics of units that got that far: count, mean, median, 95th, 99th percentile (nearest rank), maximum, ns."""
+    """Statistics of units that got so far: count, mean, median, 95th, 99th percentile (nearest rank), maximum, ns."""
 
     count: int
     mean_ns: float
@@ -31,7 +31,7 @@ class Times:
         """Return the statistics of times, zeros if there are none."""
         if not len(times_ns):
             return cls(0, 0.0, 0, 0, 0, 0)
-        # A time that really occurred, where interpolation would invent one.
+        # A time that occurred; interpolation would invent one.
         p50, p95, p99 = (int(np.percentile(times_ns, share, method="inverted_cdf")) for share in (50, 95, 99))
         return cls(len(times_ns), float(times_ns.mean()), p50, p95, p99, int(times_ns.max()))
 
@@ -94,28 +94,28 @@ def span(trace: Trace) -> tuple[int, int]:
 def utilisation(trace: Trace, edges_ns: Sequence[int]) -> dict[str, Floats]:
     """Return the share of each resource that was held, over all nodes, between successive `edges_ns`.
 
-    Exact: the integral of what was held. Permanently held resources do not count. Raise SchedulerError unless the edges
-    increase.
+    Exact: the integral of the held amounts. Permanently held resources do not count. Raise SchedulerError unless the
+    edges increase.
     """
     edges = np.array(edges_ns, np.int64)
     if len(edges) < 2 or (np.diff(edges) <= 0).any():
-        raise SchedulerError("utilisation is between times that rise")
+        raise SchedulerError("utilisation needs increasing times")
     started = trace.started_ns != NOT_YET
     begins = trace.started_ns[started]
     ends = np.where(trace.finished_ns == NOT_YET, max(trace.end_ns, int(edges[-1])), trace.finished_ns)[started]
-    found = {}
+    used = {}
     for name, amounts in trace.held.amounts.items():
         shares = amounts[started] / max(trace.held.totals[name], 1)
         until_s = _until(edges, begins, shares) - _until(edges, ends, shares)
-        found[name] = np.maximum(np.diff(until_s), 0.0) / (np.diff(edges) / NS_PER_S)
-    return found
+        used[name] = np.maximum(np.diff(until_s), 0.0) / (np.diff(edges) / NS_PER_S)
+    return used
 
 
 def _until(edges: Longs, times: Longs, amounts: Floats) -> Floats:
     """Return the integral (in seconds) up to each edge of amounts that start at `times`."""
     order = np.argsort(times, kind="stable")
     edges_s, times_s = (edges - edges[0]) / NS_PER_S, (times[order] - edges[0]) / NS_PER_S
-    place = np.searchsorted(times[order], edges, side="right")
-    total = np.concatenate(([0.0], np.cumsum(amounts[order])))[place]
-    moment = np.concatenate(([0.0], np.cumsum(amounts[order] * times_s)))[place]
+    index = np.searchsorted(times[order], edges, side="right")
+    total = np.concatenate(([0.0], np.cumsum(amounts[order])))[index]
+    moment = np.concatenate(([0.0], np.cumsum(amounts[order] * times_s)))[index]
     return np.asarray(total * edges_s - moment, np.float64)

@@ -93,8 +93,8 @@ class Trace:
         """Yield all units as values."""
         columns = (self.ready_ns, self.started_ns, self.transferred_ns, self.finished_ns)
         times = zip(*(column.tolist() for column in columns), strict=True)
-        for number, (name, found) in enumerate(zip(self.names, times, strict=True)):
-            ready, started, transferred, finished = (None if time == NOT_YET else time for time in found)
+        for number, (name, moments) in enumerate(zip(self.names, times, strict=True)):
+            ready, started, transferred, finished = (None if time == NOT_YET else time for time in moments)
             yield TaskRecord(
                 name,
                 self.state(number),

@@ -49,7 +49,7 @@ class Tracer:
     def refused(self, unit: Unit, profile: PodProfile, empty: Snapshot) -> None:
         """Record that a unit can never be placed, and why."""
         self.is_refused[unit.number] = True
-        self._reasons[unit.number] = f"could not even run alone: {self._why(unit, profile, empty)}"
+        self._reasons[unit.number] = f"does not fit even an empty cluster: {self._refusal(unit, profile, empty)}"
 
     def refused_with(self, unit: Unit, cause: str) -> None:
         """Record that a unit waits for one that can never be placed."""
@@ -59,7 +59,7 @@ class Tracer:
     def note_waiting(self, waiting: Iterable[Unit], profile: PodProfile, snapshot: Snapshot) -> None:
         """Record why units still wait at the end."""
         for unit in waiting:
-            self._reasons[unit.number] = self._why(unit, profile, snapshot)
+            self._reasons[unit.number] = self._refusal(unit, profile, snapshot)
 
     def finished(self, end_ns: int, network: Network | None) -> Trace:
         """Return the trace."""
@@ -77,7 +77,7 @@ class Tracer:
             reasons=tuple(self._reason(number) for number in range(len(self._units))),
             is_refused=np.array(self.is_refused, np.bool_),
             held=self._held(),
-            left_out=tuple((one.name, one.reason) for one in self._left_out),
+            left_out=tuple((item.name, item.reason) for item in self._left_out),
             links=() if links is None else tuple(map(str, links.numbers)),
             link_rate_bps=_longs([]) if links is None else links.rate_bps,
             carried_bits=_longs([]) if network is None else network.carried_bits,
@@ -89,37 +89,37 @@ class Tracer:
         if (choice := self._choices[number]) is None:
             return self._reasons.get(number, "")
         points, equal, refused = choice
-        drawn = f", drawn from {equal} with as many" if equal > 1 else ""
+        drawn = f", drawn from {equal} tied" if equal > 1 else ""
         return (
             f"{points} points{drawn}, {len(self._columns.nodes) - refused} of {len(self._columns.nodes)} could run it"
         )
 
     @staticmethod
-    def _why(unit: Unit, profile: PodProfile, snapshot: Snapshot) -> str:
+    def _refusal(unit: Unit, profile: PodProfile, snapshot: Snapshot) -> str:
         requests = unit.variants[0].requests
         why = explain(profile, PendingPod(unit.name, requests[0], unit.priority), snapshot, most=1)
         if why.choice is not None:
-            return f"all {len(requests)} members together find no place"
+            return f"its {len(requests)} members do not fit together"
         example = f", {why.refused[0].name}: {why.refused[0].reason}" if why.refused else ""
         return f"{why.summary}{example}"
 
     def _held(self) -> Held:
         amounts: dict[str, Longs] = {}
-        found = {"cpu": [0] * len(self._units), "memory": [0] * len(self._units)}
+        columns = {"cpu": [0] * len(self._units), "memory": [0] * len(self._units)}
         for number, variant in enumerate(self._variants):
             for request in variant.requests if variant is not None else ():
-                found["cpu"][number] += request.cpu_milli
-                found["memory"][number] += request.memory_bytes
+                columns["cpu"][number] += request.cpu_milli
+                columns["memory"][number] += request.memory_bytes
                 for device in request.devices:
-                    column = found.setdefault(str(device.kind), [0] * len(self._units))
+                    column = columns.setdefault(str(device.kind), [0] * len(self._units))
                     column[number] += device.count * device.thousandths
         nodes = self._columns.nodes
         totals = {"cpu": sum(node.cpu_milli for node in nodes), "memory": sum(node.memory_bytes for node in nodes)}
         for node in nodes:
-            for one in node.devices:
-                totals[str(one.kind)] = totals.get(str(one.kind), 0) + WHOLE
+            for node_device in node.devices:
+                totals[str(node_device.kind)] = totals.get(str(node_device.kind), 0) + WHOLE
         for name in totals:
-            amounts[name] = _longs(found.get(name, [0] * len(self._units)))
+            amounts[name] = _longs(columns.get(name, [0] * len(self._units)))
         return Held(amounts, totals)
 
 

@@ -85,8 +85,8 @@ def units_of(workload: Workload) -> tuple[list[Unit], list[LeftOut]]:
         maker.add_pods(pod.name, (pod,), pod.priority)
     for group in workload.groups:
         maker.add_pods(group.name, group.pods, max(pod.priority for pod in group.pods))
-    if strangers := sorted(workload.inputs.keys() - maker.numbers.keys() - {one.name for one in maker.left_out}):
-        raise SchedulerError(f"inputs of {strangers[0]}: there is no such task")
+    if unknown := sorted(workload.inputs.keys() - maker.numbers.keys() - {item.name for item in maker.left_out}):
+        raise SchedulerError(f"inputs of {unknown[0]}: no such task")
     return maker.units, maker.left_out
 
 
@@ -103,7 +103,7 @@ class _Maker:
     def add_graph(self, arrival: GraphArrival, default_edge_bytes: int) -> None:
         graph = arrival.graph
         if any(not variants_of(task) for task in graph.tasks):
-            self.left_out.append(LeftOut(graph.name, "nobody knows how long some of its tasks take"))
+            self.left_out.append(LeftOut(graph.name, "some of its tasks have no known run time"))
             return
         for name in graph.order:
             self.add_task(graph.task[name], f"{graph.name}/{name}", arrival.arrival_ns)
@@ -115,22 +115,22 @@ class _Maker:
 
     def add_pods(self, name: str, pods: Iterable[Pod], priority: int) -> None:
         tasks = [task for pod in pods for task in pod.tasks]
-        found = [variants_of(task) for task in tasks]
-        if not all(found):
-            self.left_out.append(LeftOut(name, "nobody knows how long some of its tasks take"))
+        variants = [variants_of(task) for task in tasks]
+        if not all(variants):
+            self.left_out.append(LeftOut(name, "some of its tasks have no known run time"))
             return
         # A pod's containers are built for one kind of device; the pod runs as long as the longest of them.
         variant = Variant(
-            found[0][0].kind, tuple(pod.request for pod in pods), max(some[0].duration_ns for some in found)
+            variants[0][0].kind, tuple(pod.request for pod in pods), max(variant[0].duration_ns for variant in variants)
         )
         self._add(name, max(task.arrival_ns for task in tasks), (variant,), priority)
 
     def _add(self, name: str, arrival_ns: int, variants: tuple[Variant, ...], priority: int) -> Unit | None:
         if not variants:
-            self.left_out.append(LeftOut(name, "nobody knows how long it takes"))
+            self.left_out.append(LeftOut(name, "its run time is unknown"))
             return None
         if name in self.numbers:
-            raise SchedulerError(f"the workload has {name} twice")
+            raise SchedulerError(f"duplicate {name} in the workload")
         unit = Unit(len(self.units), name, arrival_ns, variants, priority)
         unit.sources.extend((peer.host, peer.nbytes) for peer in self.inputs.get(name, ()))
         self.numbers[name] = unit.number
@@ -139,14 +139,14 @@ class _Maker:
 
 
 def variants_of(task: Task) -> tuple[Variant, ...]:
-    """Return the ways to run a task, the shortest first; a kind that it does not ask for needs a whole extra device."""
+    """Return the ways to run a task, the shortest first; a kind that it does not request needs a whole extra device."""
     if task.duration_ns is None:
         return ()
-    ways = (
+    variants = (
         Variant(kind, (with_device(task.request, kind),) * task.instances, duration_ns)
         for kind, duration_ns in task.duration_ns.items()
     )
-    return tuple(sorted(ways, key=lambda way: way.duration_ns))
+    return tuple(sorted(variants, key=lambda variant: variant.duration_ns))
 
 
 @lru_cache(maxsize=4096)

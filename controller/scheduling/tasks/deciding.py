@@ -22,7 +22,7 @@ class Verdict:
 
     @classmethod
     def nothing(cls, task: PendingTask, timed: TimedOptions) -> Verdict:
-        """Return that a task is not decided yet."""
+        """Return the verdict on a task that is not decided yet."""
         none = np.zeros(0, np.int64)
         return cls(Choice(task, NOBODY, 0, ()), Examined(timed, np.full(len(timed), PASSES, np.int16), none, (), none))
 
@@ -68,5 +68,5 @@ def devices_of(profile: TaskProfile, verdict: Verdict) -> tuple[OperatorDevice, 
     task, timed, row = verdict.task, verdict.timed, verdict.row
     if row is None or task.choice is UnitChoice.CENTRE:
         return ()
-    operators, has = [one.name for one in task.operators], tuple(timed.offer(row).devices)
-    return profile.assigned(task, timed, row, operators=operators, devices=has)
+    operators, kinds = [operator.name for operator in task.operators], tuple(timed.offer(row).devices)
+    return profile.assigned(task, timed, row, operators=operators, devices=kinds)

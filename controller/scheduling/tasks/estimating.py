@@ -18,7 +18,7 @@ from controller.scheduling.tasks.values import Offer, Option
 from dataplane.clock import NS_PER_S
 
 MOST_SAMPLES: Final = 10
-"""Number of newest finished tasks that count at a place."""
+"""Maximum number of finished tasks considered at a place, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,52 +49,61 @@ class Evidence:
     trust: Trust = TRUSTED
 
 
-def options_of(known: KnownType, offer: Offer, evidence: Evidence, now_ns: int, fresh_s: float) -> tuple[Option, ...]:
+def options_of(
+    known_type: KnownType, offer: Offer, evidence: Evidence, now_ns: int, fresh_s: float
+) -> tuple[Option, ...]:
     """Return the options of an offer for tasks of a type: each number of units that is measured or of interest.
 
     Numbers above the threshold of the probes' efficiency are marked; without measurements the estimate is unknown.
     """
-    measured = {run.units for run in _runs(known, evidence) if run.units}
+    measured = {run.units for run in _runs(known_type, evidence) if run.units}
     counts = sorted(
-        measured | set(evidence.runs_s) | set(known.stated) | {units for units in known.counts if units <= offer.count}
+        measured
+        | set(evidence.runs_s)
+        | set(known_type.stated)
+        | {units for units in known_type.counts if units <= offer.count}
     )
-    threshold = threshold_in(known, evidence)
+    threshold = threshold_in(known_type, evidence)
     return tuple(
-        Option(offer.key, units, estimate_in(known, evidence, units, now_ns, fresh_s), _above(threshold, units))
+        Option(offer.key, units, estimate_in(known_type, evidence, units, now_ns, fresh_s), _above(threshold, units))
         for units in counts or [1]
     )
 
 
-def estimate_in(known: KnownType, evidence: Evidence, units: int, now_ns: int, fresh_s: float) -> Estimate:
+def estimate_in(known_type: KnownType, evidence: Evidence, units: int, now_ns: int, fresh_s: float) -> Estimate:
     """Return the run time of a task of a type on so many units of an offer.
 
     Based on tasks of the type that ran there on as many units, if any; else on the type's probes. Old results count as
     history.
     """
-    if ran := evidence.runs_s.get(units):
-        samples = tuple(ran)[-MOST_SAMPLES:]
-        return lowered(Estimate.measured(samples, f"tasks of type {known.name} on {units} units"), evidence.trust)
-    if not known.probes:
-        return Estimate.unknown(known.problem or f"type {known.name} has no probe")
-    parts = [_of_probe(probe, evidence, units, now_ns, fresh_s) for probe in known.probes]
+    if run_times_s := evidence.runs_s.get(units):
+        samples = tuple(run_times_s)[-MOST_SAMPLES:]
+        return lowered(Estimate.measured(samples, f"tasks of type {known_type.name} on {units} units"), evidence.trust)
+    if not known_type.probes:
+        return Estimate.unknown(known_type.problem or f"type {known_type.name} has no probe")
+    parts = [_of_probe(probe, evidence, units, now_ns, fresh_s) for probe in known_type.probes]
     return lowered(parts[0] if len(parts) == 1 else successive(parts), evidence.trust)
 
 
-def threshold_in(known: KnownType, evidence: Evidence) -> Threshold | None:
+def threshold_in(known_type: KnownType, evidence: Evidence) -> Threshold | None:
     """Return the number of units up to which tasks of a type benefit at an offer, by its longest-running probe."""
-    found: dict[str, dict[int, list[float]]] = {}
-    for probe in known.probes:
-        for run in _runs(KnownType(known.name, (probe,)), evidence):
-            found.setdefault(probe.name, {}).setdefault(run.units, []).extend(run.run_times_s)
-    if max((len(times) for times in found.values()), default=0) < LEAST_COUNTS:
+    by_probe: dict[str, dict[int, list[float]]] = {}
+    for probe in known_type.probes:
+        for run in _runs(KnownType(known_type.name, (probe,)), evidence):
+            by_probe.setdefault(probe.name, {}).setdefault(run.units, []).extend(run.run_times_s)
+    if max((len(times) for times in by_probe.values()), default=0) < LEAST_COUNTS:
         return None
-    longest = max(found, key=lambda name: (math.fsum(found[name][min(found[name])]), name))
-    return threshold_of(found[longest])
+    longest = max(by_probe, key=lambda name: (math.fsum(by_probe[name][min(by_probe[name])]), name))
+    return threshold_of(by_probe[longest])
 
 
 def _of_probe(probe: ProbeTask, evidence: Evidence, units: int, now_ns: int, fresh_s: float) -> Estimate:
     results = evidence.results.get(probe.name, ())
-    newest = max((one for one in results if _has(one, units)), key=lambda one: one.metadata.created_ns, default=None)
+    newest = max(
+        (result for result in results if _has(result, units)),
+        key=lambda result: result.metadata.created_ns,
+        default=None,
+    )
     if newest is None:
         return Estimate.unknown(f"{probe.name} has not run there on {units} units")
     estimate = predicted(probe, [run for run in newest.status.runs if run.units == units])
@@ -108,11 +117,11 @@ def _has(result: ProbeResult, units: int) -> bool:
     return any(run.units == units for run in result.status.runs)
 
 
-def _runs(known: KnownType, evidence: Evidence) -> Iterable[ProbeRun]:
+def _runs(known_type: KnownType, evidence: Evidence) -> Iterable[ProbeRun]:
     """Return the good runs of a type's probes, from each probe's newest result for each number of units."""
-    for probe in known.probes:
+    for probe in known_type.probes:
         seen: set[int] = set()
-        ordered = sorted(evidence.results.get(probe.name, ()), key=lambda one: -one.metadata.created_ns)
+        ordered = sorted(evidence.results.get(probe.name, ()), key=lambda result: -result.metadata.created_ns)
         for result in ordered:
             runs = [run for run in result.status.runs if run.units not in seen]
             yield from (run for run in runs if run.outcome == "succeeded" and run.run_times_s)
@@ -122,4 +131,4 @@ def _runs(known: KnownType, evidence: Evidence) -> Iterable[ProbeRun]:
 def _above(threshold: Threshold | None, units: int) -> str:
     if threshold is None or threshold.units is None or units <= threshold.units:
         return ""
-    return f"{units} units are more than the {threshold.units} up to which more help: {threshold.reason}"
+    return f"{units} units exceed the {threshold.units} up to which more help: {threshold.reason}"

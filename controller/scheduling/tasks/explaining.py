@@ -1,4 +1,4 @@
-"""Explanations of a task's centre: one option per centre speaks for it."""
+"""Explanations of a task's centre: one option represents each centre."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def explained(profile: TaskProfile, verdict: Verdict, *, most: int = 16) -> Expl
     ordered = sorted(best.values(), key=lambda at: (examined.passing[at] != verdict.row, -examined.total[at]))
     furthest = np.array(list(_furthest_rows(verdict, set(best))), np.int64)
     refused_by = groupby(sorted(profile.filters[number].name for number in examined.refuser[furthest].tolist()))
-    counts = tuple((name, len(list(some))) for name, some in refused_by)
+    counts = tuple((name, len(list(refused))) for name, refused in refused_by)
     option, places = verdict.option, np.array(ordered[:most], np.int64)
     return Explanation(
         subject=task.name,
@@ -46,7 +46,7 @@ def explained(profile: TaskProfile, verdict: Verdict, *, most: int = 16) -> Expl
 def _summary(verdict: Verdict, passed: int, refused_by: tuple[tuple[str, int], ...]) -> str:
     option, centres = verdict.option, passed + sum(count for _, count in refused_by)
     if option is None:
-        refused = ", ".join(f"{count} by {name}" for name, count in refused_by) or "there is no centre"
+        refused = ", ".join(f"{count} by {name}" for name, count in refused_by) or "there are none"
         return f"none of {centres} centres: {refused}"
     where = f"{option.offer[0]}: {option.units} of {option.offer[1] or 'the units it chooses'}"
     when = "" if verdict.start_s <= 0 else ", once they are free"
@@ -54,19 +54,19 @@ def _summary(verdict: Verdict, passed: int, refused_by: tuple[tuple[str, int], .
 
 
 def _best_places(verdict: Verdict) -> Iterator[tuple[str, int]]:
-    """Yield each centre with the place of its best option among those that pass."""
+    """Yield each centre with the position of its best option among those that pass."""
     examined, timed = verdict.examined, verdict.timed
     rows = examined.passing
     seen: set[str] = set()
-    for place in np.lexsort((rows, timed.options.units[rows], timed.start_s[rows], -examined.total)).tolist():
-        centre = timed.options.items[int(rows[place])].offer[0]
+    for position in np.lexsort((rows, timed.options.units[rows], timed.start_s[rows], -examined.total)).tolist():
+        centre = timed.options.items[int(rows[position])].offer[0]
         if centre not in seen:
             seen.add(centre)
-            yield centre, place
+            yield centre, position
 
 
 def _furthest_rows(verdict: Verdict, others: set[str]) -> Iterator[int]:
-    """Yield the option that got furthest for each centre that is not among the others."""
+    """Yield the option that got furthest of each centre not among the others."""
     refuser: Ids = verdict.examined.refuser.astype(np.int64)
     refused, seen = np.flatnonzero(refuser != PASSES), set(others)
     for row in refused[np.argsort(-refuser[refused], kind="stable")].tolist():

@@ -37,7 +37,7 @@ class CentreReady:
 
 
 class Stated:
-    """Refuses centres, unit types and counts other than those the user stated."""
+    """Refuses centres, unit types and counts other than those that the user stated."""
 
     Settings = NoSettings
 
@@ -55,14 +55,14 @@ class Stated:
         """Return the stated value."""
         if why := _not_stated(task, timed.offer(row)):
             return why
-        return f"its user states {' or '.join(map(str, task.units))} units, not {timed.options.units[row]}"
+        return f"its user stated {' or '.join(map(str, task.units))} units, not {timed.options.units[row]}"
 
 
 def _not_stated(task: PendingTask, offer: Offer) -> str:
     if task.centre is not None and offer.centre != task.centre:
-        return f"its user states centre {task.centre}"
+        return f"its user stated centre {task.centre}"
     if task.unit is not None and offer.unit != task.unit:
-        return f"its user states unit {task.unit}"
+        return f"its user stated unit {task.unit}"
     return ""
 
 
@@ -105,7 +105,7 @@ class UnitsExist:
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002
         """Return the existing number of units."""
         offer = timed.offer(row)
-        return f"{timed.options.units[row]} units wanted, there are {offer.count} of {offer.unit or 'any type'}"
+        return f"{timed.options.units[row]} units wanted, {offer.count} of {offer.unit or 'any type'} exist"
 
 
 class Probed:
@@ -122,7 +122,7 @@ class Probed:
         return flags
 
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002 - the same for all
-        """Return that the centre has not been probed."""
+        """Return a constant reason."""
         return "no probe has measured it yet"
 
 
@@ -142,7 +142,7 @@ class FirmEstimate:
 
         def __post_init__(self) -> None:
             if Basis.NONE in {self.weakest, self.else_weakest}:
-                raise ValueError("by `none` tasks would go where nothing is known of them")
+                raise ValueError("with `none` tasks would be dispatched without any estimate")
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -162,16 +162,16 @@ class FirmEstimate:
         """Return the weaker basis."""
         estimate = timed.options.items[row].estimate
         if not estimate.is_known:
-            return f"how long it takes there is not known: {'; '.join(estimate.reasons)}"
+            return f"its run time there is unknown: {'; '.join(estimate.reasons)}"
         why = f": {'; '.join(estimate.reasons)}" if estimate.reasons else ""
-        return f"{estimate} is too weak a figure beside others, or by itself{why}"
+        return f"{estimate} is too weak an estimate{why}"
 
     @staticmethod
     def _takes_tasks(task: PendingTask, timed: TimedOptions) -> Flags:
         flags: Flags = timed.view.takes_tasks[timed.options.offer]
         if task.centre is None:
             return flags
-        return flags & of_offers(timed, [one.centre == task.centre for one in timed.view.offers])
+        return flags & of_offers(timed, [offer.centre == task.centre for offer in timed.view.offers])
 
 
 class Efficient:
@@ -212,7 +212,7 @@ class AllUnits:
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002
         """Return that largest count."""
         most = self._most(timed)[timed.options.offer[row]]
-        return f"{timed.options.units[row]} are fewer than all {most} units"
+        return f"{timed.options.units[row]} units are fewer than all {most}"
 
     @staticmethod
     def _most(timed: TimedOptions) -> Longs:
@@ -240,13 +240,13 @@ class Reachable:
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
         """Return the host with no path to the centre."""
         centre = timed.offer(row).centre
-        found = (one.host for one in task.reads if not _leads(timed, one.host, centre))
-        return f"nothing leads there from {next(found, 'its data')}"
+        hosts = (read.host for read in task.reads if not _leads(timed, read.host, centre))
+        return f"no path there from {next(hosts, 'its data')}"
 
 
 def _leads(timed: TimedOptions, host: str, centre: str) -> bool:
-    way = timed.view.transfer_s.get((host, centre))
-    return way is None or bool(np.isfinite(way[0]))
+    transfer = timed.view.transfer_s.get((host, centre))
+    return transfer is None or bool(np.isfinite(transfer[0]))
 
 
 class UnitsFree:
@@ -265,4 +265,4 @@ class UnitsFree:
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002 - the same for all
         """Return the units that are held."""
         option = timed.options.items[row]
-        return f"{option.units} of {option.offer[1] or 'its units'} are not free, and nobody knows when they are"
+        return f"{option.units} of {option.offer[1] or 'its units'} are not free, and it is unknown when they will be"

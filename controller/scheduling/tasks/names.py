@@ -21,12 +21,12 @@ def type_of(task: Task) -> str:
     spec = task.spec
     if spec.task_type is not None:
         return spec.task_type
-    same = json.encode((spec.program, spec.category, spec.operators), order="deterministic")
-    return f"{spec.program.kind}-{hashlib.sha256(same).hexdigest()[:_DIGEST]}"
+    content = json.encode((spec.program, spec.category, spec.operators), order="deterministic")
+    return f"{spec.program.kind}-{hashlib.sha256(content).hexdigest()[:_DIGEST]}"
 
 
 def name_of(*words: str | int) -> str:
-    """Return words as one valid resource name; a digest tells apart words that would read alike."""
+    """Return words as one valid resource name; a digest distinguishes words that would read alike."""
     digest = hashlib.sha256("\0".join(map(str, words)).encode()).hexdigest()[:_SHORT]
     text = "-".join(_NOT_IN_NAMES.sub("-", str(word).lower()).strip("-.") or "0" for word in words)
     return f"{text[: MAX_NAME - 1 - _SHORT].strip('-.')}-{digest}"

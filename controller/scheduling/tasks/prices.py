@@ -15,7 +15,7 @@ Amount = Annotated[float, Meta(ge=0, le=1e9)]
 
 
 class PriceStep(Strict, frozen=True):
-    """A score from which, up to the next step, a second of one unit has this price."""
+    """The price of a second of one unit from this score up to the next step."""
 
     score: float
     per_unit_s: Amount
@@ -36,12 +36,12 @@ class PriceSettings(Strict, frozen=True):
     unscored_per_unit_s: Amount = 0.5
 
     def __post_init__(self) -> None:
-        for place, one in enumerate(self.steps):
-            if not math.isfinite(one.score):
-                raise ValueError(f"steps[{place}].score: {one.score} is no score")
-        for place, (one, other) in enumerate(pairwise(self.steps), 1):
-            if other.score <= one.score:
-                raise ValueError(f"steps[{place}].score: {other.score:g} does not come after {one.score:g}")
+        for index, step in enumerate(self.steps):
+            if not math.isfinite(step.score):
+                raise ValueError(f"steps[{index}].score: {step.score} is not a finite number")
+        for index, (step, other) in enumerate(pairwise(self.steps), 1):
+            if other.score <= step.score:
+                raise ValueError(f"steps[{index}].score: {other.score:g} is not greater than {step.score:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Cost:
 
 def price_of(settings: PriceSettings, score: float | None) -> float:
     """Return the price of a second of one unit at a place with that probe score, None without a score."""
-    found = [step.per_unit_s for step in settings.steps if score is not None and score >= step.score]
-    return found[-1] if found else settings.unscored_per_unit_s
+    prices = [step.per_unit_s for step in settings.steps if score is not None and score >= step.score]
+    return prices[-1] if prices else settings.unscored_per_unit_s
 
 
 def cost_of(settings: PriceSettings, units: int, seconds: float, score: float | None) -> Cost:

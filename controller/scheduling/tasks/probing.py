@@ -33,7 +33,7 @@ class ProbingSettings(Settings, frozen=True):
     """Unit counts that probes run on, if that many are free."""
     repetitions: Annotated[int, Meta(ge=1, le=1000)] = 3
     overhead: Annotated[float, Meta(gt=0, le=1)] = 0.02
-    """Maximum unit-seconds of a type's probes, relative to its tasks; the first probes go before these are known."""
+    """Maximum unit-seconds of a type's probes, relative to its tasks'; the first probes run before these are known."""
     most_at_once: Annotated[int, Meta(ge=1, le=10_000)] = 16
     most_of_type: Annotated[int, Meta(ge=1, le=10_000)] = 4
     """Probes of one type in progress at a time."""
@@ -138,7 +138,7 @@ def probes_due(
 ) -> tuple[Order, ...]:
     """Return the probes to start now: types with waiting tasks first, the oldest task first."""
     deciding = _Deciding(places, centres, known, settings, now_ns)
-    for need in sorted(needs, key=lambda one: (not one.waiting, one.since_ns, one.task_type)):
+    for need in sorted(needs, key=lambda need: (not need.waiting, need.since_ns, need.task_type)):
         deciding.take(need)
     return tuple(deciding.orders)
 
@@ -156,8 +156,8 @@ class _Deciding:
     ) -> None:
         self._places = [place for place in places if not centres[place.offer.centre].problem]
         self._known, self._settings, self._now_ns = known, settings, now_ns
-        self._at = {centre for (_, centre, _), one in known.items() if one.is_underway}
-        self._of_probe = Counter(probe for (probe, _, _), one in known.items() if one.is_underway)
+        self._at = {centre for (_, centre, _), state in known.items() if state.is_underway}
+        self._of_probe = Counter(probe for (probe, _, _), state in known.items() if state.is_underway)
         self._all = sum(self._of_probe.values())
         self.orders: list[Order] = []
 
@@ -185,14 +185,14 @@ class _Deciding:
         """Return the number of places where probes of a type have run or are running."""
         return sum(
             1
-            for (probe, _, _), one in self._known.items()
-            if probe in need.probes and (one.measured_ns or one.is_underway)
+            for (probe, _, _), state in self._known.items()
+            if probe in need.probes and (state.measured_ns or state.is_underway)
         )
 
     def _cost_of(self, need: Need) -> float:
         """Return the expected cost of one more probe of a type, from earlier ones; 0 for the first."""
-        ran = self._measured(need)
-        return need.spent_unit_s / ran if ran else 0.0
+        place_count = self._measured(need)
+        return need.spent_unit_s / place_count if place_count else 0.0
 
     def _cost_left(self, need: Need) -> float:
         """Return the unit-seconds left for probes of a type; the first centres do not count."""
@@ -202,42 +202,42 @@ class _Deciding:
 
     def _order(self, need: Need, probe: str, kernels: frozenset[str], place: Place) -> Order | None:
         offer = place.offer
-        known = self._known.get((probe, *offer.key), NOTHING)
-        if offer.centre in self._at or place.free < 1 or not kernels <= offer.operators or self._must_rest(known):
+        state = self._known.get((probe, *offer.key), NOTHING)
+        if offer.centre in self._at or place.free < 1 or not kernels <= offer.operators or self._must_rest(state):
             return None
-        found = self._why(need, known, place)
-        if found is None:
+        choice = self._reason(need, state, place)
+        if choice is None:
             return None
-        reason, counts = found
-        return Order(probe, need.task_type, *offer.key, counts, reason, known.number + 1)
+        reason, counts = choice
+        return Order(probe, need.task_type, *offer.key, counts, reason, state.number + 1)
 
-    def _must_rest(self, known: Known) -> bool:
+    def _must_rest(self, state: Known) -> bool:
         """Return whether a place is skipped after failed probes."""
-        if known.is_underway:
+        if state.is_underway:
             return True
-        if not known.failures:
+        if not state.failures:
             return False
         # Bound the exponent: 2.0 ** 1024 raises OverflowError.
-        waits_s = self._settings.retry_s * 2.0 ** min(known.failures - 1, 40)
-        if known.failures >= self._settings.most_tries:
+        waits_s = self._settings.retry_s * 2.0 ** min(state.failures - 1, 40)
+        if state.failures >= self._settings.most_tries:
             waits_s = max(waits_s, self._settings.period_s or float("inf"))
-        return self._now_ns < known.tried_ns + waits_s * NS_PER_S
+        return self._now_ns < state.tried_ns + waits_s * NS_PER_S
 
-    def _why(self, need: Need, known: Known, place: Place) -> tuple[Reason, tuple[int, ...]] | None:
+    def _reason(self, need: Need, state: Known, place: Place) -> tuple[Reason, tuple[int, ...]] | None:
         """Return why a probe goes to a place, and its numbers of units; None if it is not needed."""
         wanted = sorted({*self._settings.counts, *need.counts})
         possible = tuple(units for units in wanted if units <= min(place.free, place.offer.count))
-        lacking = tuple(units for units in possible if units not in known.measured_ns)
+        lacking = tuple(units for units in possible if units not in state.measured_ns)
         if need.waiting and lacking:
             return Reason.FIRST_SEEN, lacking
         if place.wants_probe and possible and self._is_used(need):
             return Reason.GAINED, possible
-        if place.offer.key in need.finished_at and not known.measured_ns and lacking:
+        if place.offer.key in need.finished_at and not state.measured_ns and lacking:
             return Reason.FINISHED, lacking
-        period_s, oldest_ns = self._settings.period_s, min(known.measured_ns.values(), default=None)
+        period_s, oldest_ns = self._settings.period_s, min(state.measured_ns.values(), default=None)
         if period_s is None or oldest_ns is None or not self._is_used(need):
             return None
-        old = tuple(units for units in possible if self._is_older(known.measured_ns.get(units), period_s))
+        old = tuple(units for units in possible if self._is_older(state.measured_ns.get(units), period_s))
         return (Reason.PERIOD, old) if old else None
 
     def _is_older(self, measured_ns: int | None, age_s: float) -> bool:

@@ -47,13 +47,13 @@ ALL_UNITS = TaskProfileSettings(name="all-units", filters=_named(*_FIRST, "all-u
 ACCELERATED = TaskProfileSettings(
     name="accelerated", scores=(*MEASURED.scores, PolicySettings(policy="operator-devices"))
 )
-"""As `measured`, but operators are assigned to devices: the program is told, and units where they gain count more."""
+"""`measured` with operators assigned to devices: the program is told, and units where they gain count more."""
 FIXED_BENCHMARK = TaskProfileSettings(name="fixed-benchmark", benchmark=("fixed-dgemm", "fixed-stream"))
 
 
 @dataclass(frozen=True)
 class TaskProfile(Profile[PendingTask, TimedOptions]):
-    """A profile of tasks with its policies constructed. Its last filter refuses options that begin nobody knows when.
+    """A profile of tasks with its policies constructed. Its last filter refuses options with an unknown start.
 
     Ties go to the option that begins first, then to the one with the fewest units, then to the first in order.
     """
@@ -65,10 +65,10 @@ class TaskProfile(Profile[PendingTask, TimedOptions]):
     @classmethod
     def of(cls, settings: TaskProfileSettings) -> Self:
         """Return the profile for settings; raise SchedulerError, naming it, for invalid ones."""
-        made = super().of(settings)
-        return replace(made, filters=(*made.filters, NamedFilter(NO_UNITS, UnitsFree(NoSettings()))))
+        profile = super().of(settings)
+        return replace(profile, filters=(*profile.filters, NamedFilter(NO_UNITS, UnitsFree(NoSettings()))))
 
-    def pick(self, subject: PendingTask, candidates: TimedOptions, best: Ids) -> int:  # noqa: ARG002 - all alike
+    def pick(self, subject: PendingTask, candidates: TimedOptions, best: Ids) -> int:  # noqa: ARG002 - equal for all tasks
         """Return the option to take of those with the most points."""
         order = np.lexsort((best, candidates.options.units[best], candidates.start_s[best]))
         return int(best[order[0]])

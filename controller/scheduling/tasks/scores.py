@@ -42,7 +42,7 @@ class FinishTime:
         if timed.start_s[row] > 0:
             parts.append(f"begins in {timed.start_s[row]:.4g} s")
         if task.reads:
-            parts.append(_way(task, timed, row))
+            parts.append(_transfer_reason(task, timed, row))
         if (deadline_ns := task.deadline_ns) is not None:
             late_s = timed.finish_s[row] - (deadline_ns - timed.view.now_ns) / NS_PER_S
             if late_s > 0:
@@ -76,7 +76,7 @@ class GoodHours:
         del settings
 
     def points(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> Longs:  # noqa: ARG002
-        """Return the most points in good hours, none otherwise; all of them without a forecast."""
+        """Return the most points in good hours or without a forecast, none otherwise."""
         points: Longs = np.where(timed.is_good[rows], MOST_POINTS, 0).astype(np.int64)
         return points
 
@@ -85,11 +85,11 @@ class GoodHours:
         if not task.reads:
             return "it reads nothing over the network"
         if (task.main_host, timed.offer(row).centre) not in timed.view.good:
-            return "no hours are forecast"
+            return "there is no forecast"
         return "begins in good hours" if timed.is_good[row] else "begins while the network is forecast worse"
 
 
-def _way(task: PendingTask, timed: TimedOptions, row: int) -> str:
-    nbytes = sum(one.nbytes for one in task.reads)
+def _transfer_reason(task: PendingTask, timed: TimedOptions, row: int) -> str:
+    nbytes = sum(read.nbytes for read in task.reads)
     basis = "measured" if timed.is_measured_way[row] else "nominal"
-    return f"its {nbytes} bytes are there in {timed.transfer_s[row]:.4g} s ({basis})"
+    return f"its {nbytes} bytes arrive in {timed.transfer_s[row]:.4g} s ({basis})"

@@ -25,8 +25,8 @@ class Slots:
         self._free_at: list[tuple[float, int]] = []
         self._idle: list[tuple[int, float]] = []
         left = count
-        # If more is held than there is, those held longest count.
-        for units, until_s in sorted(held, key=lambda one: -one[1]):
+        # If more units are held than exist, those held longest count.
+        for units, until_s in sorted(held, key=lambda entry: -entry[1]):
             taken = min(units, left)
             if taken:
                 insort(self._free_at, (until_s, taken))
@@ -41,33 +41,33 @@ class Slots:
         return now + sum(units for units, _ in self._idle)
 
     def start_s(self, units: int, seconds: float) -> float:
-        """Return when so many units are free for so long; NEVER_S if that is not known to happen."""
+        """Return when so many units are free for so long; NEVER_S if that is unknown."""
         if not 0 < units <= self.count:
             return NEVER_S
         if self._loan(units, seconds) is not None:
             return 0.0
-        found = 0
-        for at_s, some in self._free_at:
-            found += some
-            if found >= units:
+        free = 0
+        for at_s, count in self._free_at:
+            free += count
+            if free >= units:
                 return at_s
         return NEVER_S
 
     def take(self, units: int, seconds: float, start_s: float) -> None:
         """Plan a task onto units that `start_s` reported free; a later one takes the units that are free first."""
-        firm = sum(some for at_s, some in self._free_at if at_s <= 0)
+        firm = sum(count for at_s, count in self._free_at if at_s <= 0)
         loan = self._loan(units, seconds) if start_s <= 0 and firm < units else None
         if loan is not None:
-            some, until_s = self._idle.pop(loan)
-            if some > units:
-                self._idle.append((some - units, until_s))
+            count, until_s = self._idle.pop(loan)
+            if count > units:
+                self._idle.append((count - units, until_s))
             return
         left = units
         while left:
-            at_s, some = self._free_at.pop(0)
-            taken = min(some, left)
-            if taken < some:
-                insort(self._free_at, (at_s, some - taken))
+            at_s, count = self._free_at.pop(0)
+            taken = min(count, left)
+            if taken < count:
+                insort(self._free_at, (at_s, count - taken))
             if at_s <= 0 < start_s:
                 self._idle.append((taken, start_s))
             left -= taken
@@ -75,5 +75,5 @@ class Slots:
 
     def _loan(self, units: int, seconds: float) -> int | None:
         """Return the position of enough idle units that are free for long enough; None if there are none."""
-        fitting = (place for place, (some, until_s) in enumerate(self._idle) if some >= units and seconds <= until_s)
+        fitting = (index for index, (count, until_s) in enumerate(self._idle) if count >= units and seconds <= until_s)
         return next(fitting, None)

@@ -33,7 +33,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WaitingProbe:
     """A probe at a centre: its kernels, the unit type that its user states, and the most units that it runs on.
 
     `answered` are the unit types that the centre has reported suitable, None before it has answered.
@@ -47,17 +47,17 @@ class Wanted:
     answered: tuple[str, ...] | None = None
 
 
-def choose_unit(wanted: Wanted, places: Sequence[Place]) -> Chosen:
+def choose_unit(probe: WaitingProbe, places: Sequence[Place]) -> Chosen:
     """Return the unit type of its centre for a probe; `places` are those of that centre."""
     if not places:
-        return Chosen(Step.WAIT, f"centre {wanted.centre} has said of no units")
-    if wanted.unit is not None or wanted.choice is UnitChoice.USER:
-        return _stated(wanted, places)
-    if wanted.choice is UnitChoice.CENTRE:
-        return _left_to_centre(wanted, places)
-    if wanted.choice is UnitChoice.ASKED and wanted.answered is None:
-        return Chosen(Step.ASK, f"centre {wanted.centre} is asked which of its units could run it")
-    return _of_fitting(wanted, places)
+        return Chosen(Step.WAIT, f"centre {probe.centre} has reported no units")
+    if probe.unit is not None or probe.choice is UnitChoice.USER:
+        return _stated(probe, places)
+    if probe.choice is UnitChoice.CENTRE:
+        return _left_to_centre(probe, places)
+    if probe.choice is UnitChoice.ASKED and probe.answered is None:
+        return Chosen(Step.ASK, f"centre {probe.centre} is asked which of its units could run it")
+    return _of_fitting(probe, places)
 
 
 def lacking(offer: Offer, kernels: frozenset[str]) -> tuple[str, ...]:
@@ -65,48 +65,48 @@ def lacking(offer: Offer, kernels: frozenset[str]) -> tuple[str, ...]:
     return tuple(sorted(kernels - offer.operators))
 
 
-def _stated(wanted: Wanted, places: Sequence[Place]) -> Chosen:
-    known = ", ".join(place.offer.unit for place in places)
-    if wanted.unit is None:
-        return Chosen(Step.FAIL, f"its user is to choose a unit of centre {wanted.centre}, and states none: {known}")
-    place = next((one for one in places if one.offer.unit == wanted.unit), None)
+def _stated(probe: WaitingProbe, places: Sequence[Place]) -> Chosen:
+    names = ", ".join(place.offer.unit for place in places)
+    if probe.unit is None:
+        return Chosen(Step.FAIL, f"its user must choose a unit of centre {probe.centre}: {names}")
+    place = next((candidate for candidate in places if candidate.offer.unit == probe.unit), None)
     if place is None:
-        return Chosen(Step.FAIL, f"centre {wanted.centre} has no unit {wanted.unit}: {known}")
-    return _on(wanted, place, "as its user states")
+        return Chosen(Step.FAIL, f"centre {probe.centre} has no unit {probe.unit}: {names}")
+    return _on(probe, place, "as its user stated")
 
 
-def _of_fitting(wanted: Wanted, places: Sequence[Place]) -> Chosen:
+def _of_fitting(probe: WaitingProbe, places: Sequence[Place]) -> Chosen:
     """Choose among the types that support every kernel or that the centre has answered: the one with the most free."""
-    if wanted.answered is None:
-        fitting = [place for place in places if not lacking(place.offer, wanted.kernels)]
+    if probe.answered is None:
+        fitting = [place for place in places if not lacking(place.offer, probe.kernels)]
         how = "by its configuration"
     else:
-        fitting = [place for place in places if place.offer.unit in wanted.answered]
+        fitting = [place for place in places if place.offer.unit in probe.answered]
         how = "as the centre has answered"
     if not fitting:
-        return Chosen(Step.FAIL, _nobody(wanted, places))
-    return _on(wanted, max(fitting, key=lambda one: (one.free, one.offer.count, one.offer.unit)), how)
+        return Chosen(Step.FAIL, _no_unit(probe, places))
+    return _on(probe, max(fitting, key=lambda place: (place.free, place.offer.count, place.offer.unit)), how)
 
 
-def _left_to_centre(wanted: Wanted, places: Sequence[Place]) -> Chosen:
-    most = max(places, key=lambda one: (one.free, one.offer.count))
-    chosen = _on(wanted, most, "the centre picks")
+def _left_to_centre(probe: WaitingProbe, places: Sequence[Place]) -> Chosen:
+    most = max(places, key=lambda place: (place.free, place.offer.count))
+    chosen = _on(probe, most, "the centre picks")
     return Chosen(chosen.step, chosen.reason, None, chosen.units)
 
 
-def _on(wanted: Wanted, place: Place, how: str) -> Chosen:
+def _on(probe: WaitingProbe, place: Place, how: str) -> Chosen:
     offer = place.offer
-    if wanted.units > offer.count:
+    if probe.units > offer.count:
         return Chosen(
-            Step.FAIL, f"{wanted.units} units wanted, centre {wanted.centre} has {offer.count} of unit {offer.unit}"
+            Step.FAIL, f"{probe.units} units wanted, centre {probe.centre} has {offer.count} of unit {offer.unit}"
         )
-    if wanted.units > place.free:
-        return Chosen(Step.WAIT, f"{wanted.units} units of {offer.unit} wanted, {place.free} are free")
-    return Chosen(Step.DISPATCH, f"{wanted.units} of {offer.unit}: {how}", offer.unit, wanted.units)
+    if probe.units > place.free:
+        return Chosen(Step.WAIT, f"{probe.units} units of {offer.unit} wanted, {place.free} are free")
+    return Chosen(Step.DISPATCH, f"{probe.units} of {offer.unit}: {how}", offer.unit, probe.units)
 
 
-def _nobody(wanted: Wanted, places: Sequence[Place]) -> str:
-    if wanted.answered is not None:
-        return f"centre {wanted.centre} answers that none of its units could run it"
-    lacks = "; ".join(f"{one.offer.unit} lacks {', '.join(lacking(one.offer, wanted.kernels))}" for one in places)
-    return f"no unit of centre {wanted.centre} supports every kernel: {lacks}"
+def _no_unit(probe: WaitingProbe, places: Sequence[Place]) -> str:
+    if probe.answered is not None:
+        return f"centre {probe.centre} answers that none of its units could run it"
+    lacks = "; ".join(f"{place.offer.unit} lacks {', '.join(lacking(place.offer, probe.kernels))}" for place in places)
+    return f"no unit of centre {probe.centre} supports every kernel: {lacks}"

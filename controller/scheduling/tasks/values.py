@@ -1,4 +1,4 @@
-"""Values of the task scheduler: waiting tasks, offers of centres, and what is known about both."""
+"""Values of the task scheduler: waiting tasks, offers of centres, and the estimates for both."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PendingTask:
     """A task that waits. `task_type` is never empty: tasks of one type are assumed to behave alike.
 
     `centre`, `unit` and `units` are what its user stated; None and empty for nothing. `kernels` are those of its type's
-    probe tasks, `operators` what it computes itself, as far as known. Times are wall-clock nanoseconds since 1970.
+    probe tasks, `operators` are the known ones that it computes itself. Times are wall-clock nanoseconds since 1970.
     """
 
     name: str
@@ -50,7 +50,7 @@ class PendingTask:
     @property
     def main_host(self) -> str:
         """The host that it reads most from, '' if it reads nothing."""
-        return max(self.reads, key=lambda one: one.nbytes).host if self.reads else ""
+        return max(self.reads, key=lambda read: read.nbytes).host if self.reads else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Option:
 class Options:
     """All options for tasks of a type, as columns; `offer` is the position of each one's offer in the view.
 
-    If nothing is known, times are NaN and the firmness is that of the weakest basis. `points` are those of the fixed
+    Unknown times are NaN, with the firmness of the weakest basis. `points` are those of the fixed
     benchmark if the profile uses one.
     """
 
@@ -120,17 +120,17 @@ class Options:
     is_above: Flags
 
     @classmethod
-    def of(cls, items: tuple[Option, ...], place: Mapping[tuple[str, str], int]) -> Options:
+    def of(cls, items: tuple[Option, ...], positions: Mapping[tuple[str, str], int]) -> Options:
         """Return the options of the offers at these positions."""
-        times = np.array([_times(one.estimate) for one in items], np.float64).reshape(-1, 2)
+        times = np.array([_times(option.estimate) for option in items], np.float64).reshape(-1, 2)
         return cls(
             items,
-            np.array([place[one.offer] for one in items], np.int64),
-            np.array([one.units for one in items], np.int64),
+            np.array([positions[option.offer] for option in items], np.int64),
+            np.array([option.units for option in items], np.int64),
             times[:, 0],
             times[:, 1],
-            np.array([FIRMNESS.index(one.estimate.basis) for one in items], np.int64),
-            np.array([bool(one.above) for one in items], np.bool_),
+            np.array([FIRMNESS.index(option.estimate.basis) for option in items], np.int64),
+            np.array([bool(option.above) for option in items], np.bool_),
         )
 
     def __len__(self) -> int:
@@ -139,10 +139,10 @@ class Options:
     @cached_property
     def rows_of(self) -> Mapping[int, Longs]:
         """Option rows of each offer, by its position."""
-        found: dict[int, list[int]] = {}
-        for row, place in enumerate(self.offer.tolist()):
-            found.setdefault(place, []).append(row)
-        return {place: np.array(rows, np.int64) for place, rows in found.items()}
+        by_offer: dict[int, list[int]] = {}
+        for row, position in enumerate(self.offer.tolist()):
+            by_offer.setdefault(position, []).append(row)
+        return {position: np.array(rows, np.int64) for position, rows in by_offer.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,28 +165,28 @@ class CentresView:
     @cached_property
     def takes_tasks(self) -> Flags:
         """True for each offer whose centre has no problem."""
-        return np.array([not self.centres[one.centre].problem for one in self.offers], np.bool_)
+        return np.array([not self.centres[offer.centre].problem for offer in self.offers], np.bool_)
 
     @cached_property
     def is_probed(self) -> Flags:
         """True for each offer whose centre was probed."""
-        return np.array([self.centres[one.centre].is_probed for one in self.offers], np.bool_)
+        return np.array([self.centres[offer.centre].is_probed for offer in self.offers], np.bool_)
 
     @cached_property
     def counts(self) -> Longs:
         """Number of units of each offer."""
-        return np.array([one.count for one in self.offers], np.int64)
+        return np.array([offer.count for offer in self.offers], np.int64)
 
     def supports(self, kernels: frozenset[str]) -> Flags:
         """Return whether each offer supports all the given kernels."""
         if kernels not in self._supporting:
-            self._supporting[kernels] = np.array([kernels <= one.operators for one in self.offers], np.bool_)
+            self._supporting[kernels] = np.array([kernels <= offer.operators for offer in self.offers], np.bool_)
         return self._supporting[kernels]
 
     @cached_property
     def place(self) -> Mapping[tuple[str, str], int]:
         """Position of each offer."""
-        return {one.key: place for place, one in enumerate(self.offers)}
+        return {offer.key: position for position, offer in enumerate(self.offers)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ def test_other_certificates_may_not_call(tmp_path: Path, callers: tuple[str, ...
         async with httpx.AsyncClient(base_url=url, headers=JSON, verify=context) as http:
             answer = await http.post(path, content=BIND if path == "bind" else recorded("filter-nodes"))
             if answer.status_code == 403:
-                assert answer.text.startswith(f"the certificate is of {name}, none of callers: ")
+                assert answer.text.startswith(f"the certificate names {name}, none of callers: ")
             return answer.status_code
 
     async def act(url: str) -> None:
@@ -68,5 +68,5 @@ def test_a_browser_may_not_call_on_loopback(headers: dict[str, str], status: int
 
 
 def test_callers_without_certificates_are_refused() -> None:
-    with pytest.raises(ConfigError, match="callers: names of certificates are of use with a client_ca in tls only"):
+    with pytest.raises(ConfigError, match="callers: certificate names need a client_ca in tls"):
         loads("{callers: [kube-scheduler]}", ExtenderSettings)

@@ -106,7 +106,7 @@ def test_several_pods_on_one_node_must_fit_together() -> None:
     pods = [pod(name, Request(cpu_milli=1500)) for name in "abc"]
     two = bind(state(*pods), request(*(Binding(pod=name, node="h1") for name in "ab")), now_ns=1)
     assert len(two.nodes["h1"].shares) == 2
-    with pytest.raises(StaleError, match=r"h1: c does not fit: h1: 4500 thousandths of cores of 4000"):
+    with pytest.raises(StaleError, match=r"h1: c does not fit: h1: 4500 thousandths of cores exceed 4000"):
         bind(state(*pods), request(*(Binding(pod=name, node="h1") for name in "abc")), now_ns=1)
 
 
@@ -127,7 +127,12 @@ WHOLE_NEED = Request(devices=(DeviceNeed(kind=DeviceKind.GPU, models=("B",)),))
         (WHOLE_NEED, Binding(pod="a", node="h1"), StaleError, r"requests 1 gpu B, which its binding lacks"),
         (WHOLE_NEED, Binding(pod="a", node="h1", devices=(DeviceShare(number=0),)), StaleError, "lacks"),
         (WHOLE_NEED, Binding(pod="a", node="h1", devices=(DeviceShare(number=9),)), StaleError, "no device 9"),
-        (Request(memory_bytes=1001), Binding(pod="a", node="h1"), StaleError, "1001 bytes of memory of 1000"),
+        (
+            Request(memory_bytes=1001),
+            Binding(pod="a", node="h1"),
+            StaleError,
+            "1001 bytes of memory exceed 1000",
+        ),
     ],
 )
 def test_what_cannot_be_bound_is_refused_in_one_line(

@@ -54,7 +54,7 @@ def test_an_expert_names_sizes_counts_and_links() -> None:
         ("repetitions: 3", "repetitions: 0", r"p:6: kernels\[0\]\.repetitions: expected `int` >= 1"),
         ("repetitions: 3", "device: fpga", r"p:6: .*has no implementation for fpga"),
         ("repetitions", "repetition", r"did you mean `repetitions`\?"),
-        ("kernels:", "links: [{src: dgemm, dst: dgemm}]\nkernels:", r"p:5: links: .*data flows in a circle: dgemm"),
+        ("kernels:", "links: [{src: dgemm, dst: dgemm}]\nkernels:", r"p:5: links: .*data flows in a cycle: dgemm"),
         ("kernels:", "links: [{src: a, dst: dgemm}]\nkernels:", r"p:5: links\[0\]\.src: .*there is no use a"),
     ],
 )

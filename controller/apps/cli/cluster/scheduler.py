@@ -109,7 +109,7 @@ def simulate(  # noqa: PLR0917 - a command line's options
     if settings is not None:
         from controller.scheduling.process import load_settings  # noqa: PLC0415
     profiles = (PodProfileSettings(),) if settings is None else load_settings(settings).profiles
-    wanted = command.Wanted(
+    wanted = command.SimulateOptions(
         tuple(workload), topology, nodes, profiles, profile, order, spreading, edge_bytes, seed, trace
     )
     show(("what", "value", "unit"), _summary_rows(command.run(wanted)), form)

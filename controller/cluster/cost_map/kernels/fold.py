@@ -8,41 +8,41 @@ from controller.network.algorithms.structures import Graph
 from dataplane.native import Array, as_i64, as_u64, i64, kernel, offset, u8, u32, u64
 
 ALL = 7
-"""All three figures, on every link so far."""
+"""Bits of all three figures, measured on every link so far."""
 AVAILABLE = 2
 """The bit of the bandwidth."""
 
 
 @kernel
 def sort_switches(graph: Graph, weights: Array[u32], target: u32, left: Array[u32], order: Array[u32]) -> u32:
-    """Write a destination, then the others, each after all that it sends to; return the number of switches.
+    """Write a destination, then the other switches, each after all those that it sends to; return their number.
 
     Switches that send in a loop, or towards one, are left out. `weights` are by link, 0 for an unused one; `left` is
     scratch memory, one number per switch.
     """
     order[0] = target
-    found: u32 = 1
+    count: u32 = 1
     for switch in range(graph.switches):
         left[switch] = 0
         for link in range(graph.out_start[switch], graph.out_start[switch + 1]):
             if weights[link] != 0:
                 left[switch] += 1
         if left[switch] == 0 and switch != target:
-            order[found] = switch
-            found += 1
+            order[count] = switch
+            count += 1
     done: u32 = 0
-    while done < found:
+    while done < count:
         reached: u32 = order[done]
         done += 1
-        for place in range(graph.in_start[reached], graph.in_start[reached + 1]):
-            entering: u32 = graph.in_link[place]
+        for index in range(graph.in_start[reached], graph.in_start[reached + 1]):
+            entering: u32 = graph.in_link[index]
             behind: u32 = graph.tail[entering]
             if weights[entering] != 0 and behind != target:
                 left[behind] -= 1
                 if left[behind] == 0:
-                    order[found] = behind
-                    found += 1
-    return found
+                    order[count] = behind
+                    count += 1
+    return count
 
 
 @kernel
@@ -53,8 +53,8 @@ def fold(  # noqa: PLR0917 - kernels have no keywords
     for switch in range(graph.switches):
         write(costs, start + as_u64(switch), UNREACHABLE_NS, 0, PPB, NEVER_NS, 0)
     write(costs, start + as_u64(order[0]), 0, UNLIMITED_BPS, 0, NEVER_NS, ALL)
-    for place in range(1, count):
-        fold_switch(graph, weights, order[place], links, costs, start)
+    for index in range(1, count):
+        fold_switch(graph, weights, order[index], links, costs, start)
 
 
 @kernel
@@ -76,11 +76,11 @@ def refold(  # noqa: PLR0917 - kernels have no keywords
     `weights` are [destination, link], `order` and `costs` [destination, switch], `counts` by destination; `rows` are
     the `changed` links. `reached` and `queue` are scratch memory, one number per switch.
     """
-    for place in range(destinations):
-        start: u64 = as_u64(place) * as_u64(graph.switches)
-        own: Array[u32] = offset(weights, as_u64(place) * as_u64(graph.links))
+    for destination in range(destinations):
+        start: u64 = as_u64(destination) * as_u64(graph.switches)
+        own: Array[u32] = offset(weights, as_u64(destination) * as_u64(graph.links))
         if reach(graph, own, rows, changed, reached, queue) != 0:
-            for position in range(1, counts[place]):
+            for position in range(1, counts[destination]):
                 switch: u32 = order[start + as_u64(position)]
                 if reached[switch] != 0:
                     fold_switch(graph, own, switch, links, costs, start)
@@ -93,25 +93,25 @@ def reach(  # noqa: PLR0917 - kernels have no keywords
     """Mark the switches whose packets to a destination cross any of some links; return their number."""
     for switch in range(graph.switches):
         reached[switch] = 0
-    found: u32 = 0
+    count: u32 = 0
     for number in range(changed):
         link: u32 = rows[number]
         tail: u32 = graph.tail[link]
         if weights[link] != 0 and reached[tail] == 0:
             reached[tail] = 1
-            queue[found] = tail
-            found += 1
+            queue[count] = tail
+            count += 1
     done: u32 = 0
-    while done < found:
+    while done < count:
         ahead: u32 = queue[done]
         done += 1
-        for place in range(graph.in_start[ahead], graph.in_start[ahead + 1]):
-            behind: u32 = graph.tail[graph.in_link[place]]
-            if weights[graph.in_link[place]] != 0 and reached[behind] == 0:
+        for index in range(graph.in_start[ahead], graph.in_start[ahead + 1]):
+            behind: u32 = graph.tail[graph.in_link[index]]
+            if weights[graph.in_link[index]] != 0 and reached[behind] == 0:
                 reached[behind] = 1
-                queue[found] = behind
-                found += 1
-    return found
+                queue[count] = behind
+                count += 1
+    return count
 
 
 @kernel(inline=True)
@@ -126,7 +126,7 @@ def fold_switch(  # noqa: PLR0917 - kernels have no keywords
     available: i64 = UNLIMITED_BPS
     age: i64 = NEVER_NS
     every: u8 = ALL
-    some: u8 = 0
+    any_measured: u8 = 0
     for link in range(graph.out_start[switch], graph.out_start[switch + 1]):
         if weights[link] != 0:
             weight: i64 = as_i64(weights[link])
@@ -135,7 +135,7 @@ def fold_switch(  # noqa: PLR0917 - kernels have no keywords
             age = max(age, links.age_ns[link])
             age = max(age, costs.age_ns[beyond])
             every &= links.measured[link] & costs.measured[beyond]
-            some |= links.measured[link] | (costs.measured[beyond] >> 3)
+            any_measured |= links.measured[link] | (costs.measured[beyond] >> 3)
             available = min(available, links.available_bps[link])
             available = min(available, costs.available_bps[beyond])
             if costs.delay_ns[beyond] != UNREACHABLE_NS:
@@ -144,20 +144,20 @@ def fold_switch(  # noqa: PLR0917 - kernels have no keywords
                 # Divide before weighting: the product of two shares reaches 10^18, close to the limit of 64 bits.
                 arrived += weight * ((PPB - links.loss_ppb[link]) * (PPB - costs.loss_ppb[beyond]) // PPB)
     if arriving != 0:
-        measured: u8 = every | (some << 3)
+        measured: u8 = every | (any_measured << 3)
         write(costs, start + as_u64(switch), delay // arriving, available, PPB - arrived // total, age, measured)
 
 
 @kernel(inline=True)
 def write(  # noqa: PLR0917 - kernels have no keywords
-    costs: Figures, place: u64, delay: i64, available: i64, loss: i64, age: i64, measured: u8
+    costs: Figures, row: u64, delay: i64, available: i64, loss: i64, age: i64, measured: u8
 ) -> None:
     """Write a pair's figures."""
-    costs.delay_ns[place] = delay
-    costs.available_bps[place] = available
-    costs.loss_ppb[place] = loss
-    costs.age_ns[place] = age
-    costs.measured[place] = measured
+    costs.delay_ns[row] = delay
+    costs.available_bps[row] = available
+    costs.loss_ppb[row] = loss
+    costs.age_ns[row] = age
+    costs.measured[row] = measured
 
 
 @kernel
@@ -165,20 +165,20 @@ def expand(hosts: Hosts, between: Figures, costs: Figures, first: u32, last: u32
     """Write the costs of pairs with sources from `first` up to `last`: a row per source, a column per destination."""
     for src in range(first, last):
         for dst in range(hosts.hosts):
-            place: u64 = as_u64(src - first) * as_u64(hosts.hosts) + as_u64(dst)
+            row: u64 = as_u64(src - first) * as_u64(hosts.hosts) + as_u64(dst)
             middle: u64 = as_u64(hosts.destination[dst]) * as_u64(hosts.switches) + as_u64(hosts.switch[src])
-            join(hosts, between, costs, src, dst, middle, place)
+            join(hosts, between, costs, src, dst, middle, row)
 
 
 @kernel(inline=True)
 def join(  # noqa: PLR0917 - kernels have no keywords
-    hosts: Hosts, between: Figures, costs: Figures, src: u32, dst: u32, middle: u64, place: u64
+    hosts: Hosts, between: Figures, costs: Figures, src: u32, dst: u32, middle: u64, row: u64
 ) -> None:
     """Write one pair's costs from those between two switches, at `middle`."""
     if src == dst:
-        write(costs, place, 0, UNLIMITED_BPS, 0, NEVER_NS, ALL)
+        write(costs, row, 0, UNLIMITED_BPS, 0, NEVER_NS, ALL)
     elif between.delay_ns[middle] == UNREACHABLE_NS:
-        write(costs, place, UNREACHABLE_NS, 0, PPB, NEVER_NS, 0)
+        write(costs, row, UNREACHABLE_NS, 0, PPB, NEVER_NS, 0)
     else:
         delay: i64 = hosts.up.delay_ns[src] + between.delay_ns[middle] + hosts.down.delay_ns[dst]
         ends: i64 = min(hosts.up.available_bps[src], hosts.down.available_bps[dst])
@@ -187,10 +187,10 @@ def join(  # noqa: PLR0917 - kernels have no keywords
         arrived = arrived * (PPB - hosts.down.loss_ppb[dst]) // PPB
         age: i64 = max(hosts.up.age_ns[src], hosts.down.age_ns[dst])
         age = max(age, between.age_ns[middle])
-        some: u8 = hosts.up.measured[src] | (between.measured[middle] >> 3) | hosts.down.measured[dst]
+        any_measured: u8 = hosts.up.measured[src] | (between.measured[middle] >> 3) | hosts.down.measured[dst]
         every: u8 = between.measured[middle] & hosts.down.measured[dst] & ALL
         own: u8 = hosts.up.measured[src] & AVAILABLE
-        write(costs, place, delay, available, PPB - arrived, age, every | (some << 3) | (own << 5))
+        write(costs, row, delay, available, PPB - arrived, age, every | (any_measured << 3) | (own << 5))
 
 
 @kernel
@@ -212,8 +212,8 @@ def overlay(  # noqa: PLR0917 - kernels have no keywords
     """
     for pair in range(pairs):
         write(scratch, 0, 0, UNLIMITED_BPS, 0, NEVER_NS, ALL)
-        for place in range(start[pair], start[pair + 1]):
-            cross(links, rows[place], scratch)
+        for index in range(start[pair], start[pair + 1]):
+            cross(links, rows[index], scratch)
         target: u64 = as_u64(src[pair] - first) * as_u64(hosts.hosts) + as_u64(dst[pair])
         join(hosts, scratch, costs, src[pair], dst[pair], 0, target)
 
@@ -225,5 +225,5 @@ def cross(links: Figures, link: u32, costs: Figures) -> None:
     costs.available_bps[0] = min(costs.available_bps[0], links.available_bps[link])
     costs.loss_ppb[0] = PPB - (PPB - costs.loss_ppb[0]) * (PPB - links.loss_ppb[link]) // PPB
     costs.age_ns[0] = max(costs.age_ns[0], links.age_ns[link])
-    some: u8 = (costs.measured[0] >> 3) | links.measured[link]
-    costs.measured[0] = (costs.measured[0] & links.measured[link] & ALL) | (some << 3)
+    any_measured: u8 = (costs.measured[0] >> 3) | links.measured[link]
+    costs.measured[0] = (costs.measured[0] & links.measured[link] & ALL) | (any_measured << 3)

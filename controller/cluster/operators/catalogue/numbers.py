@@ -36,7 +36,7 @@ def _spmv_traffic(s: Sizes, width: float) -> tuple[float, float]:
     return matrix + s["columns"] * width, s["rows"] * width
 
 
-_BLAS: Final = "Blackford and Dongarra, LAPACK Working Note 41: a multiplication and an addition are two"
+_BLAS: Final = "Blackford and Dongarra, LAPACK Working Note 41: a multiplication and an addition count as two"
 
 NUMBERS: Final[Mapping[str, Kind]] = {
     "gemm": Kind(
@@ -81,7 +81,7 @@ NUMBERS: Final[Mapping[str, Kind]] = {
         ("rows", "columns", "nonzeros"),
         lambda s: 2 * s["nonzeros"],
         _spmv_traffic,
-        "Williams et al., Optimization of Sparse Matrix-Vector Multiplication, SC 2007: two a nonzero",
+        "Williams et al., Optimization of Sparse Matrix-Vector Multiplication, SC 2007: two per nonzero",
     ),
     "spmm": Kind(
         "Y = A X, A sparse with so many nonzeros, X dense with so many vectors",
@@ -101,7 +101,7 @@ NUMBERS: Final[Mapping[str, Kind]] = {
         "no count holds for all patterns",
     ),
     "sparse-solve": Kind(
-        "x of A x = b by sparse factors; operations depend on what fills in",
+        "x of A x = b by sparse factors; operations depend on the fill-in",
         ("rows", "nonzeros"),
         None,
         lambda s, w: (s["nonzeros"] * (w + _INDEX_BYTES) + s["rows"] * (w + _INDEX_BYTES), s["rows"] * w),
@@ -112,12 +112,12 @@ NUMBERS: Final[Mapping[str, Kind]] = {
         ("n", "taps"),
         lambda s: 2 * s["n"] * s["taps"] * s["batch"],
         lambda s, w: ((s["n"] + s["taps"]) * s["batch"] * w, s["n"] * s["batch"] * w),
-        "direct: a multiplication and an addition are two; transforms need fewer",
+        "direct: a multiplication and an addition count as two; transforms need fewer",
         counting=Counting.NOMINAL,
         optional=(("batch", 1),),
     ),
     "conv2d": Kind(
-        "convolution of images with kernels, as layers of networks have it, each output summed up directly",
+        "convolution of images with kernels, as in layers of networks, each output summed up directly",
         (
             *("batch", "in_channels", "in_height", "in_width"),
             *("out_channels", "out_height", "out_width", "kernel_height", "kernel_width"),
@@ -133,7 +133,7 @@ NUMBERS: Final[Mapping[str, Kind]] = {
         ("n",),
         lambda s: s["n"],
         lambda s, w: (s["n"] * w, s["n"] * w),
-        "evaluations: how many operations each takes is the library's",
+        "evaluations; the operations of each depend on the library",
         unit="evaluation",
     ),
 }

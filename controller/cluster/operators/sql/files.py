@@ -40,12 +40,12 @@ def load_tables(path: Path) -> dict[str, SqlTable]:
     }
 
 
-def _bytes(document: Document[TablesSpec], name: str, said: int | str) -> int:
+def _bytes(document: Document[TablesSpec], name: str, value: int | str) -> int:
     at = f"tables.{name}.bytes"
     try:
-        found = parse_data_bytes(said) if isinstance(said, str) else said
+        nbytes = parse_data_bytes(value) if isinstance(value, str) else value
     except ValueError as error:
         raise document.error(str(error), at) from None
-    if found < 0:
-        raise document.error(f"{found} bytes", at)
-    return found
+    if nbytes < 0:
+        raise document.error(f"{nbytes} bytes", at)
+    return nbytes

@@ -31,13 +31,13 @@ _SHARED: Final = frozenset({"CTE", "MATERIALIZED_CTE"})
 
 
 def operators_of_plan(
-    plans: Sequence[Mapping[str, Any]], known: Tables, name: str
+    plans: Sequence[Mapping[str, Any]], tables: Tables, name: str
 ) -> tuple[OperatorGraph, Mapping[str, tuple[str, ...]]]:
     """Return the operators of a plan from DuckDB's EXPLAIN (FORMAT json), over known tables.
 
     Also returns the functions of its aggregates, by operator, in DuckDB's notation.
     """
-    builder = _Builder(known)
+    builder = _Builder(tables)
     for plan in plans:
         builder.finish(builder.add(plan, 0))
     return OperatorGraph(name, tuple(builder.operators), tuple(builder.flows), "sql"), builder.aggregates
@@ -102,9 +102,9 @@ class _Builder:
             return self.add(children[1], depth + 1)
         inputs = [self.add(child, depth + 1) for child in children]
         if name != "FILTER":
-            inputs = [one.narrowed for one in inputs]
+            inputs = [source.narrowed for source in inputs]
         estimate = _number(info.get("Estimated Cardinality"))
-        rows = estimate if estimate is not None else sum(one.rows for one in inputs)
+        rows = estimate if estimate is not None else sum(source.rows for source in inputs)
         if not inputs:
             return self._leaf(name, info, rows)
         if name == "PROJECTION":
@@ -115,13 +115,13 @@ class _Builder:
 
     def finish(self, result: _Rows) -> None:
         """Record the graph's output; a query that only reads is a scan."""
-        found = result.narrowed
+        output = result.narrowed
         if not self.operators:
-            self._operator("table-scan", {"rows": found.rows, "row_bytes": found.width}, [found])
+            self._operator("table-scan", {"rows": output.rows, "row_bytes": output.width}, [output])
             return
         for index, operator in enumerate(self.operators):
-            if operator.name in found.by:
-                self.operators[index] = _with_output(operator, found.nbytes)
+            if operator.name in output.by:
+                self.operators[index] = _with_output(operator, output.nbytes)
 
     def _operation(self, name: str, info: Mapping[str, Any], inputs: list[_Rows], rows: int) -> _Rows:
         source = inputs[0]
@@ -142,10 +142,10 @@ class _Builder:
             kind, sizes = "top-n", sizes | {"kept_rows": rows}
         else:
             kind = f"sql-{_WORD.sub('-', name.lower()).strip('-')}"[:64]
-        made = self._operator(kind, sizes, inputs)
+        operator = self._operator(kind, sizes, inputs)
         if kind == "aggregate":
-            self.aggregates[made] = tuple(_texts(info.get("Aggregates")))
-        return _Rows(rows, columns, [made], whole=source.whole)
+            self.aggregates[operator] = tuple(_texts(info.get("Aggregates")))
+        return _Rows(rows, columns, [operator], whole=source.whole)
 
     def _leaf(self, name: str, info: Mapping[str, Any], rows: int) -> _Rows:
         if name == "CTE_SCAN" and (shared := self._shared.get(str(info.get("CTE Index")))) is not None:
@@ -158,20 +158,20 @@ class _Builder:
             row = self._tables.declared[rows]
             return _Rows(rows, list(row.columns) or [("", _VALUE_BYTES)], [], rows * row.nbytes, row.nbytes)
         columns = [(column, self._width(table, column)) for column in _texts(info.get("Projections"))]
-        found = _Rows(rows, columns or [("", _VALUE_BYTES)], [])
+        leaf = _Rows(rows, columns or [("", _VALUE_BYTES)], [])
         # Filters that other operators create at run time may drop nothing.
         filters = [text for text in _texts(info.get("Filters")) if not text.startswith("optional:")]
         total = max(self._tables.rows.get(table, rows), rows)
         read = dict(columns) | {column: self._width(table, column) for column in self._named(table, filters)}
         width = max(sum(read.values()), 1)
-        found.outside = total * width
+        leaf.outside = total * width
         if not table:
-            found.by = [self._operator("table-scan", {"rows": rows, "row_bytes": width}, [found])]
+            leaf.by = [self._operator("table-scan", {"rows": rows, "row_bytes": width}, [leaf])]
         if filters:
-            before = _Rows(total, [("", width)], found.by, 0 if found.by else found.outside)
-            found.by = [self._operator("filter", {"rows": total, "row_bytes": width, "kept_rows": rows}, [before])]
-        found.outside = 0 if found.by else found.outside
-        return found
+            before = _Rows(total, [("", width)], leaf.by, 0 if leaf.by else leaf.outside)
+            leaf.by = [self._operator("filter", {"rows": total, "row_bytes": width, "kept_rows": rows}, [before])]
+        leaf.outside = 0 if leaf.by else leaf.outside
+        return leaf
 
     def _width(self, table: str, column: str) -> int:
         return self._tables.widths.get((table, column), _VALUE_BYTES)
@@ -183,11 +183,11 @@ class _Builder:
     def _projection(self, info: Mapping[str, Any], source: _Rows) -> _Rows:
         columns, formulas = [], 0
         for text in _texts(info.get("Projections")):
-            found = _column(text, source.columns)
-            # A name that is no table's column stands for an expression.
+            column = _column(text, source.columns)
+            # A name that is not a column of any table stands for an expression.
             is_alias = _NAME.fullmatch(text) is not None and text not in self._tables.columns
-            formulas += is_alias or (found is None and not text.isdigit())
-            columns.append(found or (text, _VALUE_BYTES))
+            formulas += is_alias or (column is None and not text.isdigit())
+            columns.append(column or (text, _VALUE_BYTES))
         result = _Rows(source.rows, columns or source.columns, source.by, source.outside)
         if formulas:
             sizes = {"rows": source.rows, "row_bytes": source.width, "expressions": formulas}
@@ -197,13 +197,13 @@ class _Builder:
     def _operator(self, kind: str, sizes: Mapping[str, int], inputs: Sequence[_Rows]) -> str:
         self._counts[kind] += 1
         name = f"{kind}-{self._counts[kind]}"
-        outside = min(sum(one.outside for one in inputs), MAX_SIZE)
+        outside = min(sum(source.outside for source in inputs), MAX_SIZE)
         bounded = sorted((size, min(value, MAX_SIZE)) for size, value in sizes.items())
         self.operators.append(Operator(name, kind, tuple(bounded), None, 1, outside, 0, library="duckdb"))
         read: dict[str, int] = {}
-        for one in inputs:
-            for src in one.by:
-                read[src] = min(read.get(src, 0) + one.nbytes // len(one.by), MAX_SIZE)
+        for source in inputs:
+            for src in source.by:
+                read[src] = min(read.get(src, 0) + source.nbytes // len(source.by), MAX_SIZE)
         self.flows += [Flow(src, name, nbytes) for src, nbytes in read.items()]
         return name
 
@@ -226,17 +226,17 @@ def _grouped_columns(info: Mapping[str, Any], columns: Sequence[tuple[str, int]]
 
 
 def _merged(inputs: Sequence[_Rows], rows: int) -> _Rows:
-    by = list(dict.fromkeys(name for one in inputs for name in one.by))
-    return _Rows(rows, inputs[0].columns, by, sum(one.outside for one in inputs))
+    by = list(dict.fromkeys(name for source in inputs for name in source.by))
+    return _Rows(rows, inputs[0].columns, by, sum(source.outside for source in inputs))
 
 
 def _column(text: str, columns: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
     """Return the column that a text in a plan names, None for an expression."""
-    if found := _COLUMN.fullmatch(text) or _PACKED.fullmatch(text):
-        index = int(found[found.lastindex or 1])
+    if match := _COLUMN.fullmatch(text) or _PACKED.fullmatch(text):
+        index = int(match[match.lastindex or 1])
         return columns[index] if index < len(columns) else (text, _VALUE_BYTES)
-    if found := _CAST.fullmatch(text):
-        return found["inner"], width_of(found["type"])
+    if match := _CAST.fullmatch(text):
+        return match["inner"], width_of(match["type"])
     if _NAME.fullmatch(text):
         return next((column for column in columns if column[0] == text), (text, _VALUE_BYTES))
     return None
@@ -257,7 +257,11 @@ def _with_output(operator: Operator, nbytes: int) -> Operator:
 
 def _texts(value: Any) -> list[str]:  # noqa: ANN401 - a text or a list of them
     return (
-        [value] if isinstance(value, str) and value else [str(one) for one in value] if isinstance(value, list) else []
+        [value]
+        if isinstance(value, str) and value
+        else [str(item) for item in value]
+        if isinstance(value, list)
+        else []
     )
 
 

@@ -30,7 +30,7 @@ def graph_of_sql(
     """Return the operators of a query as DuckDB would run it, with its estimated row counts; nothing is executed.
 
     `database` is an open connection, or a file to open read-only; `tables` are those that are not in it. Filters
-    applied by a scan are separate operators. Raises OperatorError with DuckDB's message for what it refuses.
+    applied by a scan are separate operators. Raises OperatorError with DuckDB's message for SQL that it refuses.
     """
     with SqlPlanner(database, tables) as planner:
         return planner.graph(sql, name=name)
@@ -63,7 +63,7 @@ class SqlPlanner:
         self._connection = self._connected.__enter__()
         try:
             self._declared = Declared(tables or {})
-            with _told():
+            with _errors_in_one_line():
                 self._declared.declare_closed(self._connection)
                 self._rows = _rows_of_tables(self._connection)
                 self._widths = _widths_of_columns(self._connection)
@@ -91,17 +91,17 @@ class SqlPlanner:
 
     def plan(self, sql: str, *, name: str = "query") -> Planned:
         """Return the operators of a statement and its planning time; raise OperatorError like `graph`."""
-        with _told():
+        with _errors_in_one_line():
             count, references = self._read(sql)
             if count != 1:
-                raise OperatorError(f"{count} statements of SQL: a graph is of one")
+                raise OperatorError(f"{count} SQL statements; a graph needs exactly one")
             assumed = self._declared.declare_open(self._connection, references)
             began_s = time.perf_counter()
             rows = self._connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall()
             duckdb_s = time.perf_counter() - began_s
         plans: list[dict[str, Any]] = json.loads(rows[0][1])
-        known = Tables(self._rows, self._widths, self._declared.rows(references), self._columns | assumed)
-        graph, aggregates = operators_of_plan(plans, known, name)
+        tables = Tables(self._rows, self._widths, self._declared.rows(references), self._columns | assumed)
+        graph, aggregates = operators_of_plan(plans, tables, name)
         return Planned(graph, duckdb_s, aggregates)
 
     def _read(self, sql: str) -> tuple[int, References]:
@@ -112,14 +112,14 @@ class SqlPlanner:
         if not self._declared.tables:
             is_one = sql.strip() and ";" not in sql.rstrip().removesuffix(";")
             return 1 if is_one else len(duckdb.extract_statements(sql)), References()
-        if not self._declared.has_open and (found := references_of_words(sql)) is not None:
-            return 1, found
+        if not self._declared.has_open and (references := references_of_words(sql)) is not None:
+            return 1, references
         answer = self._connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
         return references_of(answer[0] if answer else "{}")
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
@@ -133,7 +133,7 @@ def _connected(database: duckdb.DuckDBPyConnection | Path | str | None) -> Itera
             yield cursor
         return
     if database is not None and not Path(database).is_file():
-        raise OperatorError(f"{database}: there is no such database")
+        raise OperatorError(f"{database}: no such database")
     try:
         connection = duckdb.connect(str(database) if database else ":memory:", read_only=database is not None)
     except duckdb.Error as error:
@@ -143,14 +143,14 @@ def _connected(database: duckdb.DuckDBPyConnection | Path | str | None) -> Itera
 
 
 def _rows_of_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT database_name || '.' || schema_name || '.' || table_name, estimated_size FROM duckdb_tables()"
     ).fetchall()
-    return {name: size or 0 for name, size in found}
+    return {name: size or 0 for name, size in rows}
 
 
 def _widths_of_columns(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], int]:
-    found = connection.execute(
+    columns = connection.execute(
         "SELECT database_name || '.' || schema_name || '.' || table_name, column_name, data_type FROM duckdb_columns()"
     ).fetchall()
-    return {(table, column): width_of(kind) for table, column, kind in found}
+    return {(table, column): width_of(kind) for table, column, kind in columns}

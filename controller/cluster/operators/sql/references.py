@@ -45,9 +45,9 @@ def references_of(serialized: str) -> tuple[int, References]:
     """
     tree = json.loads(serialized)
     if tree.get("error"):
-        told = str(tree.get("error_message", "cannot be read"))
+        message = str(tree.get("error_message", "cannot be read"))
         raise OperatorError(
-            "SQL: over declared tables only a SELECT is planned" if _NO_QUERY in told else f"SQL: {told}"
+            "SQL: only a SELECT can be planned over declared tables" if _NO_QUERY in message else f"SQL: {message}"
         )
     columns: set[tuple[str, str]] = set()
     aliases: dict[str, str] = {}
@@ -102,7 +102,9 @@ def _typed_columns(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     parts = [part for part in node.values() if isinstance(part, dict)]
     arguments = node.get("arguments")
     if isinstance(arguments, list):
-        parts += [one["expression"] for one in arguments if isinstance(one, dict) and "expression" in one]
+        parts += [
+            argument["expression"] for argument in arguments if isinstance(argument, dict) and "expression" in argument
+        ]
     names = [part["column_names"][-1].lower() for part in parts if part.get("class") == "COLUMN_REF"]
     if names:
         for kind in filter(None, map(_literal_type, parts)):

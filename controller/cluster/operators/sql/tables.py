@@ -30,8 +30,8 @@ MOST_ROWS: Final = 1 << 53
 class SqlTable:
     """A declared table without data: its rows and bytes; its column types where they matter.
 
-    `columns` are DuckDB types by name. If omitted, the columns that the query names are assumed, with the types of what
-    they are compared with.
+    `columns` are DuckDB types by name. If omitted, the columns that the query names are assumed, with the types of the
+    literals that they are compared with.
     """
 
     rows: int
@@ -53,7 +53,7 @@ class Row:
 
 
 class Declared:
-    """Declared tables as views of a connection, so that DuckDB estimates as for tables of that size.
+    """Declared tables as views of a connection, so that DuckDB makes estimates as for tables of that size.
 
     A view repeats one row; if two tables have equally many rows, one gets an extra row, so that a plan can tell them
     apart. DuckDB knows nothing of the values, so that conditions on two columns do not exclude each other.
@@ -103,7 +103,7 @@ class Declared:
     def rows(self, references: References) -> dict[int, Row]:
         """Return each table's row as a statement reads it, keyed by the number of rows in its view."""
         named = {column.lower() for _, column in references.columns}
-        found: dict[int, Row] = {}
+        by_count: dict[int, Row] = {}
         for name, table in self.tables.items():
             columns = tuple(
                 (column, width if references.has_star or key in named else 0)
@@ -113,8 +113,8 @@ class Declared:
             if table.columns:
                 used = sum(nbytes for _, nbytes in columns)
                 width = min(used or width, width) if table.nbytes else used or 8
-            found[self._rows[name]] = Row(width, columns)
-        return found
+            by_count[self._rows[name]] = Row(width, columns)
+        return by_count
 
     def _view(self, connection: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, str]) -> None:
         values, names = ", ".join(map(_value, columns.values())), ", ".join(map(_quoted, columns))
@@ -142,7 +142,7 @@ def one_line(error: duckdb.Error) -> str:
 def _value(kind: str) -> str:
     """Return some value of a type; a literal of that type binds faster than a cast."""
     if not _TYPE.fullmatch(kind):
-        raise OperatorError(f"{kind!r} is no type of a column")
+        raise OperatorError(f"{kind!r} is not a column type")
     # DuckDB's decimals have 38 digits at most.
     if (decimal := _DECIMAL.fullmatch(kind)) and 1 <= (scale := int(decimal[2])) < (width := int(decimal[1])) <= 38:
         return f"{'1' * (width - scale)}.{'1' * scale}"

@@ -1,7 +1,7 @@
 """Arrays that record the operations on them: a numpy subclass that intercepts every operation.
 
-numpy itself executes each operation, by the same call on the plain array underneath, so that results are the same to
-the last bit; the output is such an array again. Only `type(a) is numpy.ndarray` and `a.base` can tell the difference.
+numpy itself executes each operation, by the same call on the plain array underneath, so that results are identical
+to the last bit; the output is again such an array. Only `type(a) is numpy.ndarray` and `a.base` tell the difference.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TracedArray(np.ndarray[Any, np.dtype[Any]]):
 
     def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401
         kind = type(key)
-        is_single = kind is int or (kind is tuple and all(type(one) is int for one in key))
+        is_single = kind is int or (kind is tuple and all(type(part) is int for part in key))
         if is_single and not isinstance(value, np.ndarray):
             state.touches[0] += 2
             if (recorder := state.listening()) is not None:
@@ -88,7 +88,7 @@ class TracedArray(np.ndarray[Any, np.dtype[Any]]):
 def read_plainly() -> None:
     """Read and write single elements as for plain arrays, in a loop of the program's own.
 
-    Other uses of indices in such a loop then go unseen, until `read_watchfully`.
+    Other uses of indices in such a loop are not recorded until `read_watchfully`.
     """
     state.patience[0] = sys.maxsize
     for name in _WATCHED:
@@ -111,10 +111,10 @@ def touch_s() -> float:
     state.patience[0] = sys.maxsize
     array = np.zeros((2, 2))
     times = []
-    for one in (array, traced(array)):
+    for subject in (array, traced(array)):
         began = perf_counter()
         for _ in range(_SAMPLE):
-            one[1, 1]
+            subject[1, 1]
         times.append((perf_counter() - began) / _SAMPLE)
     return max(times[1] - times[0], 0.0)
 
@@ -129,10 +129,10 @@ def traced(value: Any) -> Any:  # noqa: ANN401
     if type(value) is np.ndarray:
         return _view(value, TracedArray)
     if type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
-        parts = [traced(one) for one in value]
+        parts = [traced(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    if type(value) is list and any(type(one) is np.ndarray for one in value):
-        return [traced(one) for one in value]
+    if type(value) is list and any(type(part) is np.ndarray for part in value):
+        return [traced(part) for part in value]
     return value
 
 
@@ -157,12 +157,12 @@ class _Unwrapped:
             self.numbers.append(value)
         elif depth < _DEEPEST:
             if kind is tuple or kind is list:
-                return kind(self.plain(one, depth + 1) for one in value)
+                return kind(self.plain(part, depth + 1) for part in value)
             if hasattr(value, "nnz") and isinstance(getattr(value, "data", None), np.ndarray):
                 # A sparse matrix: its values are an array.
                 self.arrays.append(value.data)
             if kind is dict:
-                return {key: self.plain(one, depth + 1) for key, one in value.items()}
+                return {key: self.plain(part, depth + 1) for key, part in value.items()}
         return value
 
     @property
@@ -178,8 +178,8 @@ class _Unwrapped:
         """Return a result with traced arrays, or the caller's own if it is one of the arguments."""
         if (original := self._originals.get(id(result))) is not None:
             return original
-        if type(result) is tuple and any(id(one) in self._originals for one in result):
-            return tuple(self._originals.get(id(one), traced(one)) for one in result)
+        if type(result) is tuple and any(id(part) in self._originals for part in result):
+            return tuple(self._originals.get(id(part), traced(part)) for part in result)
         return traced(result)
 
 
@@ -222,10 +222,10 @@ def observed(
         _note(recorder, _Call(describe, operands, kwargs, result, changes, library), under, ended - began)
     except Exception as error:  # noqa: BLE001 - a failure of the tracer must not stop the program
         name = getattr(call, "__name__", "a call")
-        recorder.problem(f"{name} was called in a way that is not understood ({type(error).__name__}): it is left out")
-    found = under.rewrapped(result)
+        recorder.problem(f"{name} was called in an unknown way ({type(error).__name__}): it is left out")
+    rewrapped = under.rewrapped(result)
     recorder.passed(ended - began, perf_counter() - entered - (ended - began))
-    return found
+    return rewrapped
 
 
 class _Call(NamedTuple):
@@ -239,7 +239,7 @@ class _Call(NamedTuple):
 
 def _note(recorder: Recorder, call: _Call, under: _Unwrapped, seconds: float) -> None:
     out = call.kwargs.get("out")
-    outs = {id(one) for one in (out if isinstance(out, tuple) else (out,)) if one is not None}
+    outs = {id(array) for array in (out if isinstance(out, tuple) else (out,)) if array is not None}
     is_stored = call.describe is functions.of_scatter
     if is_stored:
         outs.add(id(call.args[0]))
@@ -252,16 +252,16 @@ def _note(recorder: Recorder, call: _Call, under: _Unwrapped, seconds: float) ->
     is_given = any(call.result is array for array in under.arrays)
     if not call.changes and not is_given and writes and _is_view(reads, writes):
         return
-    what = call.describe(call.args, call.kwargs, call.result)
+    described = call.describe(call.args, call.kwargs, call.result)
     place = place_of(state.caller())
-    if what is not None and not place.is_assembly:
-        recorder.record(what, reads, writes, seconds, place, library=call.library)
+    if described is not None and not place.is_assembly:
+        recorder.record(described, reads, writes, seconds, place, library=call.library)
     elif not is_given:
         recorder.pass_on(reads, writes)
 
 
 def _stored(array: np.ndarray[Any, Any], key: Any) -> Buffer:  # noqa: ANN401
-    """Return the part of an array's memory that an index selects, as far as that is known."""
+    """Return the part of an array's memory that an index selects, or a bound of it."""
     whole = buffer_of(array)
     if not functions.is_basic(key):
         return whole._replace(is_part=True)
@@ -280,8 +280,8 @@ def _results(recorder: Recorder, result: Any) -> Iterator[Buffer]:  # noqa: ANN4
     elif isinstance(result, np.generic):
         yield recorder.keep(result)
     elif isinstance(result, tuple | list):
-        for one in result:
-            yield from _results(recorder, one)
+        for part in result:
+            yield from _results(recorder, part)
 
 
 def _operated(name: str, *, changes: bool = False) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
     request = read_request(folder)
     _restore_path(request)
     recorder, pid = Recorder(), os.getpid()
-    threading.Thread(target=_leave_when_stuck, args=(request, folder, recorder), daemon=True).start()
+    threading.Thread(target=_exit_when_stuck, args=(request, folder, recorder), daemon=True).start()
     program, deadline_s = _program(request), request.deadline_s
     if request.is_watched:
         traced = run_traced(recorder, program, (), {}, name=request.name, deadline_s=deadline_s)
@@ -43,11 +43,11 @@ def _write(request: Request, folder: Path, traced: Traced) -> None:
     write_answer(folder, replace(traced, graph=replace(traced.graph, category=request.category)))
 
 
-def _leave_when_stuck(request: Request, folder: Path, recorder: Recorder) -> None:
+def _exit_when_stuck(request: Request, folder: Path, recorder: Recorder) -> None:
     """Write the trace and exit if a call into a library does not return after the deadline."""
     threading.Event().wait(request.deadline_s + _STUCK_S)
     recorder.problem(
-        f"it was stopped after {request.deadline_s:g} s, within a call that did not end: that call is not in the graph"
+        f"it was stopped after {request.deadline_s:g} s, in a call that did not return: that call is not in the graph"
     )
     _write(request, folder, finished(recorder, request.name, request.deadline_s))
     os._exit(0)
@@ -72,13 +72,13 @@ def _program(request: Request) -> Callable[[], Any]:
 def _function(request: Request) -> Callable[..., Any]:
     """Return the function to trace; importing its module is traced, too."""
     module = request.module or Path(request.script).stem
-    found: Any = importlib.import_module(module)
+    target: Any = importlib.import_module(module)
     for part in request.function.split("."):
-        found = getattr(found, part)
-    if not callable(found):
-        raise TypeError(f"{module}:{request.function} cannot be called")
-    called: Callable[..., Any] = found
-    return called
+        target = getattr(target, part)
+    if not callable(target):
+        raise TypeError(f"{module}:{request.function} is not callable")
+    function: Callable[..., Any] = target
+    return function
 
 
 def _value(text: str) -> object:

@@ -74,7 +74,7 @@ def read_answer(folder: Path) -> Traced | None:
     try:
         answer = msgspec.json.decode(path.read_bytes(), type=Answer)
     except MALFORMED as error:
-        raise OperatorError(f"the traced program wrote over its trace: {error}") from None
+        raise OperatorError(f"the traced program overwrote its trace: {error}") from None
     graph = loads(answer.graph, file="<trace>")
     carried = tuple(Flow(*flow) for flow in answer.carried)
     return Traced(

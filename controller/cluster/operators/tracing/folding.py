@@ -24,16 +24,16 @@ def traced(
         for src, nbytes in operator.reads.items()
         if src in names
     ]
-    order = {name: place for place, name in enumerate(names.values())}
+    order = {name: position for position, name in enumerate(names.values())}
     forwards = tuple(flow for flow in flows if order[flow.src] < order[flow.dst])
     carried = tuple(flow for flow in flows if order[flow.src] >= order[flow.dst])
-    graph = OperatorGraph(name, tuple(_operator(names[one.index], one) for one in recorded), forwards)
+    graph = OperatorGraph(name, tuple(_operator(names[operator.index], operator) for operator in recorded), forwards)
     return Traced(
         graph,
         run_time_s,
         problems,
-        {names[one.index]: one.seconds for one in recorded},
-        {names[one.index]: one.place.label for one in recorded},
+        {names[operator.index]: operator.seconds for operator in recorded},
+        {names[operator.index]: operator.place.label for operator in recorded},
         carried,
         result,
     )
@@ -42,21 +42,21 @@ def traced(
 def _names(recorded: Sequence[Folded]) -> dict[int, str]:
     counts: Counter[str] = Counter()
     names: dict[int, str] = {}
-    for one in recorded:
-        counts[one.kind] += 1
-        names[one.index] = f"{one.kind}-{counts[one.kind]}"
+    for operator in recorded:
+        counts[operator.kind] += 1
+        names[operator.index] = f"{operator.kind}-{counts[operator.kind]}"
     return names
 
 
-def _operator(name: str, one: Folded) -> Operator:
+def _operator(name: str, folded: Folded) -> Operator:
     return Operator(
         name,
-        one.kind,
-        one.shape,
-        one.what.number_format,
-        one.executions,
-        round(one.outside_bytes / one.executions),
-        round(one.unread_bytes / one.executions),
-        one.code,
-        one.library,
+        folded.kind,
+        folded.shape,
+        folded.what.number_format,
+        folded.executions,
+        round(folded.outside_bytes / folded.executions),
+        round(folded.unread_bytes / folded.executions),
+        folded.code,
+        folded.library,
     )

@@ -25,7 +25,7 @@ _PLUMBING: Final = ("numpy", "torch")
 
 
 class Place(NamedTuple):
-    """An instruction of the user's code, and that of a library under it that does the work; `label` for people."""
+    """An instruction of the user's code, and the one of a library below that does the work; `label` is for people."""
 
     user: tuple[CodeType | None, int]
     inner: tuple[CodeType | None, int]

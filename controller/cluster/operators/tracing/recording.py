@@ -15,7 +15,7 @@ from controller.cluster.operators.tracing.places import Place
 from controller.cluster.operators.tracing.values import Described
 
 MOST_OPERATORS: Final = 4096
-"""Limit of distinct operators in a graph; a program with more changes its shapes all the time."""
+"""Limit of distinct operators in a graph; a program with more keeps changing its shapes."""
 _NOTICEABLE: Final = 0.02
 _NOTICEABLE_S: Final = 1e-4
 _OFTEN: Final = 100
@@ -105,7 +105,7 @@ class Recorder:
             self._local.depth -= 1
 
     def passed(self, seconds: float, overhead_s: float) -> None:
-        """Record the time of an operator and of the tracer itself: neither counts as the calling function's."""
+        """Record the time of an operator and of the tracer itself; neither counts towards the calling function."""
         self.overhead_s += overhead_s
         if calls := self.calls:
             calls[-1].elsewhere_s += seconds + overhead_s
@@ -120,10 +120,10 @@ class Recorder:
     def calls(self) -> list[Any]:
         """The program's own calls that are running in this thread, the innermost last."""
         try:
-            found: list[Any] = self._local.calls
+            running: list[Any] = self._local.calls
         except AttributeError:
-            found = self._local.calls = []
-        return found
+            running = self._local.calls = []
+        return running
 
     def changed(self, array: object) -> None:
         """Record that the running function writes single elements of an array."""
@@ -143,7 +143,7 @@ class Recorder:
 
     def record(
         self,
-        what: Described,
+        described: Described,
         reads: Iterable[Buffer],
         writes: Iterable[Buffer],
         seconds: float,
@@ -154,10 +154,10 @@ class Recorder:
     ) -> None:
         """Record an executed operator."""
         with self._lock:
-            operator = self._operator(what, place, library, code)
+            operator = self._operator(described, place, library, code)
             if operator is None:
                 return
-            operator.executions += what.count
+            operator.executions += described.count
             operator.seconds += seconds
             self._forget_gone()
             self._note_reads(operator, reads)
@@ -168,7 +168,7 @@ class Recorder:
         """Record that data was passed on unchanged: its readers depend on the original writers."""
         with self._lock:
             self._forget_gone()
-            sources = [found for read in reads for found in self._written.get(read.key, ())]
+            sources = [written for read in reads for written in self._written.get(read.key, ())]
             for source in sources:
                 source.is_read = True
             for buffer in writes:
@@ -193,21 +193,22 @@ class Recorder:
             for key in tuple(self._written):
                 self._forget(key)
             return tuple(
-                one
-                for one in self.operators.values()
-                if one.library != "python" or (one.seconds >= least_s and (one.executions >= _OFTEN or one.repeats))
+                operator
+                for operator in self.operators.values()
+                if operator.library != "python"
+                or (operator.seconds >= least_s and (operator.executions >= _OFTEN or operator.repeats))
             )
 
-    def _operator(self, what: Described, place: Place, library: str, code: str) -> Folded | None:
-        key = (what.kind, what.shape, what.number_format, place.user, place.inner, code)
-        if (found := self.operators.get(key)) is not None:
-            return found
+    def _operator(self, described: Described, place: Place, library: str, code: str) -> Folded | None:
+        key = (described.kind, described.shape, described.number_format, place.user, place.inner, code)
+        if (operator := self.operators.get(key)) is not None:
+            return operator
         if len(self.operators) == MOST_OPERATORS:
-            self.problem(f"more than {MOST_OPERATORS} different operators: those that came later are left out")
+            self.problem(f"more than {MOST_OPERATORS} different operators: later ones are left out")
             return None
-        found = Folded(len(self.operators), what.kind, what.shape, what, place, library, code)
-        self.operators[key] = found
-        return found
+        operator = Folded(len(self.operators), described.kind, described.shape, described, place, library, code)
+        self.operators[key] = operator
+        return operator
 
     def _note_reads(self, operator: Folded, reads: Iterable[Buffer]) -> None:
         for key, nbytes in {read.key: read.nbytes for read in reads}.items():
@@ -230,7 +231,7 @@ class Recorder:
                 written.nbytes += buffer.nbytes
                 return
         if len(writers) == _MOST_WRITERS:
-            self._let_go(writers.pop(0))
+            self._release(writers.pop(0))
         writers.append(_Written(operator, buffer.nbytes, owner=self._owner(buffer)))
 
     def _owner(self, buffer: Buffer) -> _Owner | None:
@@ -250,9 +251,9 @@ class Recorder:
 
     def _forget(self, key: int) -> None:
         for written in self._written.pop(key, ()):
-            self._let_go(written)
+            self._release(written)
 
     @staticmethod
-    def _let_go(written: _Written) -> None:
+    def _release(written: _Written) -> None:
         if not written.is_read:
             written.by.unread_bytes += written.nbytes

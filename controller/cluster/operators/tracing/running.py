@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from controller.cluster.operators.tracing import folding, state
 from controller.cluster.operators.tracing.arrays import plain, traced
-from controller.cluster.operators.tracing.instruments.all_of_them import instrumented
+from controller.cluster.operators.tracing.instruments.instrumenting import instrumented
 from controller.cluster.operators.tracing.places import is_user_code
 from controller.cluster.operators.tracing.recording import Recorder
 from controller.cluster.operators.tracing.values import Traced
@@ -44,12 +44,12 @@ def trace_callable(
 ) -> Traced:
     """Return the graph of a function's computation, by running it once; its result is that of an untraced run.
 
-    A function that raises, or exceeds `deadline_s`, gives the graph of its work until then, and a line in `problems`; a
+    A function that raises, or exceeds `deadline_s`, gives the graph of its work until then and a line in `problems`. A
     single call that never returns to Python cannot be stopped from within: trace a script for that. OperatorError if
     another trace is running in this process.
     """
-    called = name or getattr(function, "__name__", "callable")
-    return run_traced(Recorder(), function, arguments, keywords or {}, name=called, deadline_s=deadline_s)
+    label = name or getattr(function, "__name__", "callable")
+    return run_traced(Recorder(), function, arguments, keywords or {}, name=label, deadline_s=deadline_s)
 
 
 def run_traced(
@@ -61,27 +61,27 @@ def run_traced(
     name: str,
     deadline_s: float | None,
 ) -> Traced:
-    """Run a function and return what a recorder has seen."""
+    """Run a function and return what a recorder recorded."""
     with state.tracing(recorder), instrumented(recorder):
-        args, kwargs = traced(tuple(arguments)), {key: traced(one) for key, one in keywords.items()}
+        args, kwargs = traced(tuple(arguments)), {key: traced(argument) for key, argument in keywords.items()}
         before_s = recorder.overhead_s
-        ran = _timed(recorder, lambda: function(*args, **kwargs), deadline_s)
+        call = _timed(recorder, lambda: function(*args, **kwargs), deadline_s)
         own_s = recorder.overhead_s - before_s
-    found = finished(recorder, name, ran.run_time_s - own_s, plain(ran.result))
-    return replace(found, cpu_time_s=max(ran.cpu_time_s - own_s, 0.0))
+    trace = finished(recorder, name, call.run_time_s - own_s, plain(call.result))
+    return replace(trace, cpu_time_s=max(call.cpu_time_s - own_s, 0.0))
 
 
 def time_callable(function: Callable[..., Any], arguments: Sequence[Any] = (), *, deadline_s: float | None) -> Traced:
     """Run a function untraced and return only its times: tracing makes calls of a few microseconds look longer."""
     recorder = Recorder()
-    ran = _timed(recorder, lambda: function(*arguments), deadline_s)
+    call = _timed(recorder, lambda: function(*arguments), deadline_s)
     name = getattr(function, "__name__", "callable")
     problems = tuple(recorder.problems)
-    return Traced(OperatorGraph(name, ()), ran.run_time_s, problems, result=ran.result, cpu_time_s=ran.cpu_time_s)
+    return Traced(OperatorGraph(name, ()), call.run_time_s, problems, result=call.result, cpu_time_s=call.cpu_time_s)
 
 
 @dataclass(frozen=True, slots=True)
-class _Ran:
+class _TimedCall:
     """A call's result, None if it failed, and its times."""
 
     result: Any
@@ -89,21 +89,21 @@ class _Ran:
     cpu_time_s: float
 
 
-def _timed(recorder: Recorder, call: Callable[[], Any], deadline_s: float | None) -> _Ran:
+def _timed(recorder: Recorder, call: Callable[[], Any], deadline_s: float | None) -> _TimedCall:
     """Call a function; an exception becomes a problem of the recorder."""
     result = None
     cpu_s, waited_s, began_s = process_time(), _waited_s(), perf_counter()
     try:
-        with _until(deadline_s):
+        with _stopped_at(deadline_s):
             result = call()
     except _DeadlineError:
-        recorder.problem(f"it was stopped after {deadline_s:g} s: what it would have done then is not in the graph")
+        recorder.problem(f"it was stopped after {deadline_s:g} s: the rest is not in the graph")
     except SystemExit as error:
         if error.code not in {None, 0}:
-            recorder.problem(f"it ended by itself with status {error.code}")
+            recorder.problem(f"it exited with status {error.code}")
     except Exception as error:  # noqa: BLE001 - any exception of the program becomes a line
         recorder.problem(_ending(error))
-    return _Ran(result, perf_counter() - began_s - (_waited_s() - waited_s), process_time() - cpu_s)
+    return _TimedCall(result, perf_counter() - began_s - (_waited_s() - waited_s), process_time() - cpu_s)
 
 
 def _waited_s() -> float:
@@ -120,12 +120,12 @@ def finished(recorder: Recorder, name: str, run_time_s: float, result: object = 
     """Return a recorder's trace, with a problem if it is empty."""
     operators = recorder.finish(run_time_s)
     if not operators:
-        recorder.problem("no operator was seen: it computes with nothing that is traced")
+        recorder.problem("no operator was recorded: it uses nothing that is traced")
     return folding.traced(name, operators, max(run_time_s, 0.0), tuple(recorder.problems), result)
 
 
 @contextmanager
-def _until(deadline_s: float | None) -> Iterator[None]:
+def _stopped_at(deadline_s: float | None) -> Iterator[None]:
     """Raise _DeadlineError in this thread at the deadline, repeatedly until the program has ended.
 
     Once is not enough: Python prints and drops an exception raised while a destructor or a weak reference's callback
@@ -136,20 +136,20 @@ def _until(deadline_s: float | None) -> Iterator[None]:
         return
     has_ended = threading.Event()
     stopper = threading.Thread(target=_stop, args=(threading.get_ident(), deadline_s, has_ended), daemon=True)
-    say = sys.unraisablehook
+    report = sys.unraisablehook
 
-    def say_others(dropped: sys.UnraisableHookArgs) -> None:
+    def report_others(dropped: sys.UnraisableHookArgs) -> None:
         if dropped.exc_type is not _DeadlineError:
-            say(dropped)
+            report(dropped)
 
     # Do not report a stop that Python drops: it will be repeated.
-    sys.unraisablehook = say_others
+    sys.unraisablehook = report_others
     stopper.start()
     try:
         yield
     finally:
         _join(stopper, has_ended)
-        sys.unraisablehook = say
+        sys.unraisablehook = report
 
 
 def _stop(thread: int, deadline_s: float, has_ended: threading.Event) -> None:

@@ -69,13 +69,13 @@ def trace_target(
 
     A function's arguments are Python literals, otherwise strings. Untraced, it runs only for its times.
     """
-    script, module, called = _parts(target, function)
+    script, module, function_name = _parts(target, function)
     request = Request(
         script,
         module,
-        called,
+        function_name,
         tuple(arguments),
-        name or called or Path(script).stem,
+        name or function_name or Path(script).stem,
         category,
         deadline_s,
         os.environ.get("PYTHONPATH"),
@@ -84,32 +84,32 @@ def trace_target(
     with tempfile.TemporaryDirectory(prefix="millrace-trace-") as folder:
         write_request(Path(folder), request)
         ending = _run(Path(folder), deadline_s, output)
-        found = read_answer(Path(folder))
-    if found is None:
+        trace = read_answer(Path(folder))
+    if trace is None:
         return Traced(OperatorGraph(request.name, (), (), category), 0.0, (ending or "it left no trace",))
-    return found
+    return trace
 
 
 def _parts(target: str, function: str | None) -> tuple[str, str, str]:
     """Return the script, module and function in a target, '' for missing parts."""
-    if function is None and (found := _FUNCTION.fullmatch(target)):
-        place, called = found["place"], found["function"]
-        if not place.endswith(".py"):
-            return "", place, called
-        return str(_checked(place)), "", called
+    if function is None and (match := _FUNCTION.fullmatch(target)):
+        source, function_name = match["place"], match["function"]
+        if not source.endswith(".py"):
+            return "", source, function_name
+        return str(_checked(source)), "", function_name
     return str(_checked(target)), "", ""
 
 
 def _checked(path: str) -> Path:
     if not Path(path).is_file():
-        raise OperatorError(f"{path}: there is no such script; a function is script.py:function or module:function")
+        raise OperatorError(f"{path}: no such script; a function is script.py:function or module:function")
     return Path(path)
 
 
 def _run(folder: Path, deadline_s: float, output: IO[str] | int | None) -> str:
-    """Run the traced process to its end; return how it was ended, '' if it ended by itself."""
+    """Run the traced process to its end; return how it was killed or failed, '' if it ended normally."""
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    process = subprocess.Popen(  # noqa: S603 - this very Python, and what the user asks for
+    process = subprocess.Popen(  # noqa: S603 - this Python, and the user's program
         [sys.executable, "-c", _START, str(folder)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
         stdin=subprocess.DEVNULL,
@@ -119,11 +119,9 @@ def _run(folder: Path, deadline_s: float, output: IO[str] | int | None) -> str:
     try:
         status = process.wait(deadline_s + _GRACE_S)
     except subprocess.TimeoutExpired:
-        return (
-            f"it was killed after {deadline_s + _GRACE_S:g} s: it did not let itself be stopped after {deadline_s:g} s"
-        )
+        return f"it was killed after {deadline_s + _GRACE_S:g} s: it did not stop after {deadline_s:g} s"
     finally:
-        # The program's children share its session, and are ended with it.
+        # The program's children share its session and are killed with it.
         _kill_all(process)
     if status < 0:
         return f"it was ended by signal {-status} ({signal.Signals(-status).name})"

@@ -12,7 +12,7 @@ from controller.cluster.operators.tracing.recording import Recorder
 
 _current: list[Recorder] = []
 touches = [0]
-"""Number of single elements of traced arrays read, plus twice those written: a list cell, as nothing is faster."""
+"""Number of single elements of traced arrays read, plus twice those written; a list cell, because nothing is faster."""
 patience = [0]
 """Value of `touches` from which a loop is no longer watched."""
 
@@ -37,7 +37,7 @@ def caller() -> FrameType:
 def tracing(recorder: Recorder) -> Iterator[None]:
     """Make a recorder the active one; OperatorError if another one is."""
     if _current:
-        raise OperatorError("a program is traced already: one at a time in a process")
+        raise OperatorError("another program is being traced: one at a time per process")
     _current.append(recorder)
     try:
         yield

@@ -43,7 +43,7 @@ class Tree(NamedTuple):
 def normalised(code: Callable[..., Any] | CodeType | str) -> str:
     """Return the normalised tree of a function (or of the first one in a source text), '' if there is no source.
 
-    In a function with loops only statements with loops count, as the others take no time.
+    In a function with loops, only statements with loops count, because the others take no time.
     """
     source = code if isinstance(code, str) else _source(code)
     name = "" if isinstance(code, str) else getattr(code, "co_name", getattr(code, "__name__", ""))
@@ -51,16 +51,20 @@ def normalised(code: Callable[..., Any] | CodeType | str) -> str:
         module = ast.parse(textwrap.dedent(source))
     except (SyntaxError, ValueError, RecursionError):
         return ""
-    found = _function(module, name)
-    if found is None and name not in {"", "<module>"}:
+    function = _function(module, name)
+    if function is None and name not in {"", "<module>"}:
         return ""
-    body: Sequence[ast.stmt] = module.body if found is None else found.body
-    if sum(1 for _ in ast.walk(module if found is None else found)) > MOST_NODES:
+    body: Sequence[ast.stmt] = module.body if function is None else function.body
+    if sum(1 for _ in ast.walk(module if function is None else function)) > MOST_NODES:
         return ""
-    own_name = "" if found is None else found.name
-    statements = [one for one in body if not _is_text(one) and not isinstance(one, ast.FunctionDef | ast.ClassDef)]
-    hot = [one for one in statements if _repeats(one, own_name)]
-    writer = _Writer(own_name, _bound(found))
+    own_name = "" if function is None else function.name
+    statements = [
+        statement
+        for statement in body
+        if not _is_text(statement) and not isinstance(statement, ast.FunctionDef | ast.ClassDef)
+    ]
+    hot = [statement for statement in statements if _repeats(statement, own_name)]
+    writer = _Writer(own_name, _bound(function))
     return str(Tree("def", tuple(writer.statements(hot or statements, {}))))
 
 
@@ -80,8 +84,8 @@ def parsed(text: str) -> Tree:
             stack[-1].append(Tree(token))
     if len(stack) != 1 or len(stack[0]) != 1:
         raise ValueError("brackets do not match")
-    found: Tree = stack[0][0]
-    return found
+    tree: Tree = stack[0][0]
+    return tree
 
 
 def _source(code: Callable[..., Any] | CodeType) -> str:
@@ -102,8 +106,8 @@ def _bound(function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> frozenset
     if function is None:
         return frozenset()
     stored = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    given = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
-    return frozenset(stored | given)
+    arguments = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    return frozenset(stored | arguments)
 
 
 def _is_text(statement: ast.stmt) -> bool:
@@ -151,8 +155,8 @@ class _Writer:
             case ast.AnnAssign(value=ast.expr() as value):
                 yield from self._assignments(node.target, value, roles, depth)
             case ast.AugAssign():
-                place = self._value(node.target, roles, depth)
-                yield Tree(f"into-{_word(node.op)}", (place, self._value(node.value, roles, depth)))
+                destination = self._value(node.target, roles, depth)
+                yield Tree(f"into-{_word(node.op)}", (destination, self._value(node.value, roles, depth)))
             case ast.Return(value=ast.expr() as value):
                 yield self._value(value, roles, depth)
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="append"), args=[element])):
@@ -167,34 +171,34 @@ class _Writer:
 
     def _assignments(self, target: ast.expr, value: ast.expr, roles: Roles, depth: int) -> Iterator[Tree]:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            for one, other in zip(target.elts, value.elts, strict=True):
-                yield from self._assignments(one, other, roles, depth)
+            for element, part in zip(target.elts, value.elts, strict=True):
+                yield from self._assignments(element, part, roles, depth)
             return
-        place = self._value(target, roles, depth)
+        destination = self._value(target, roles, depth)
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Mult | ast.Sub):
             sides = [value.left] if isinstance(value.op, ast.Sub) else [value.left, value.right]
             for side in sides:
                 if ast.dump(side) == ast.dump(target).replace("ctx=Store()", "ctx=Load()"):
                     rest = value.right if side is value.left else value.left
-                    yield Tree(f"into-{_word(value.op)}", (place, self._value(rest, roles, depth)))
+                    yield Tree(f"into-{_word(value.op)}", (destination, self._value(rest, roles, depth)))
                     return
-        yield Tree("set", (place, self._value(value, roles, depth)))
+        yield Tree("set", (destination, self._value(value, roles, depth)))
 
     def _loop_roles(self, target: ast.expr, over: ast.expr, roles: Roles, depth: int) -> dict[str, Tree]:
         """Return the roles of a loop's variables: its index, or elements at its index."""
         index = Tree(f"i{depth}")
-        called = over.func.id if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else ""
+        iterator = over.func.id if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else ""
         arguments = over.args if isinstance(over, ast.Call) else []
-        if called == "range" or not isinstance(target, ast.Name | ast.Tuple):
+        if iterator == "range" or not isinstance(target, ast.Name | ast.Tuple):
             return dict.fromkeys(_names(target), index)
         parts = target.elts if isinstance(target, ast.Tuple) else [target]
-        if called == "enumerate" and len(parts) == 2 and arguments:
+        if iterator == "enumerate" and len(parts) == 2 and arguments:
             return {**dict.fromkeys(_names(parts[0]), index), **self._elements(parts[1], arguments[0], roles, depth)}
-        if called == "zip" and len(parts) == len(arguments):
-            found: dict[str, Tree] = {}
+        if iterator == "zip" and len(parts) == len(arguments):
+            element_roles: dict[str, Tree] = {}
             for part, argument in zip(parts, arguments, strict=True):
-                found |= self._elements(part, argument, roles, depth)
-            return found
+                element_roles |= self._elements(part, argument, roles, depth)
+            return element_roles
         return self._elements(target, over, roles, depth)
 
     def _elements(self, target: ast.expr, over: ast.expr, roles: Roles, depth: int) -> dict[str, Tree]:
@@ -202,8 +206,8 @@ class _Writer:
         return dict.fromkeys(_names(target), element)
 
     def _value(self, node: ast.expr, roles: Roles, depth: int) -> Tree:  # noqa: C901 - one case a kind of expression
-        def of(one: ast.expr) -> Tree:
-            return self._value(one, roles, depth)
+        def of(child: ast.expr) -> Tree:
+            return self._value(child, roles, depth)
 
         match node:
             case ast.Name():
@@ -238,12 +242,14 @@ class _Writer:
             case ast.Lambda():
                 return Tree("lambda", (of(node.body),))
             case ast.Slice():
-                return Tree("slice", tuple(of(one) for one in (node.lower, node.upper, node.step) if one is not None))
+                return Tree(
+                    "slice", tuple(of(bound) for bound in (node.lower, node.upper, node.step) if bound is not None)
+                )
             case ast.NamedExpr():
                 return Tree("set", (of(node.target), of(node.value)))
             case ast.Starred() | ast.Await():
                 return of(node.value)
-        parts = [of(one) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        parts = [of(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
         return Tree(type(node).__name__.lower(), tuple(parts))
 
     def _index(self, node: ast.Subscript, roles: Roles, depth: int) -> Tree:
@@ -251,18 +257,18 @@ class _Writer:
         return _indexed(self._value(node.value, roles, depth), [self._value(key, roles, depth) for key in keys])
 
     def _comparison(self, node: ast.Compare, roles: Roles, depth: int) -> Tree:
-        sides = [self._value(one, roles, depth) for one in (node.left, *node.comparators)]
-        found = []
+        sides = [self._value(side, roles, depth) for side in (node.left, *node.comparators)]
+        comparisons = []
         for operator, left, right in zip(node.ops, sides, sides[1:], strict=False):
             # `a > b` and `b < a` must read alike, and so must both orders of ==.
             pair = (right, left) if isinstance(operator, _TURNED) else (left, right)
             if isinstance(operator, ast.Eq | ast.NotEq):
                 pair = (min(pair, key=str), max(pair, key=str))
-            found.append(Tree(_ORDERED.get(type(operator), _word(operator)), pair))
-        return found[0] if len(found) == 1 else Tree("and", tuple(sorted(found, key=str)))
+            comparisons.append(Tree(_ORDERED.get(type(operator), _word(operator)), pair))
+        return comparisons[0] if len(comparisons) == 1 else Tree("and", tuple(sorted(comparisons, key=str)))
 
     def _call(self, node: ast.Call, roles: Roles, depth: int) -> Tree:
-        arguments = [self._value(one, roles, depth) for one in node.args]
+        arguments = [self._value(argument, roles, depth) for argument in node.args]
         match node.func:
             case ast.Name(id="sum") if node.args and isinstance(node.args[0], ast.GeneratorExp | ast.ListComp):
                 inner = node.args[0]
@@ -276,7 +282,7 @@ class _Writer:
                 label = _called(name) if name in _KNOWN else "call"
                 # A module is no operand of its functions; a method's object is one.
                 owner = [] if isinstance(value, ast.Name) and value.id not in self._bound else [value]
-                return Tree(label, (*(self._value(one, roles, depth) for one in owner), *arguments))
+                return Tree(label, (*(self._value(operand, roles, depth) for operand in owner), *arguments))
         return Tree("call", (self._value(node.func, roles, depth), *arguments))
 
     def _comprehension(

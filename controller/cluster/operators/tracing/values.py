@@ -24,8 +24,8 @@ class Described:
 class Traced:
     """A program's graph as observed in a run.
 
-    `run_time_s` is the wall time without the tracer's own and without waits for a busy core, as far as these are known,
-    `cpu_time_s` the CPU time of all threads likewise, 0 if not measured. `seconds` are the total times of each
+    `run_time_s` is the wall time without the known overhead of the tracer and waits for a busy core, `cpu_time_s` the
+    CPU time of all threads likewise, 0 if not measured. `seconds` are the total times of each
     operator's executions, by its name, and `places` where the program calls it (`file:line`). `carried` are flows back
     to an earlier operator: data in loops, which an acyclic graph cannot hold. `problems` are lines for people: why the
     graph is not the whole program. `result` is the return value of a callable.

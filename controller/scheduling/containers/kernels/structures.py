@@ -21,7 +21,7 @@ class Room(Struct):
     device_memory_bytes: Array[i64]
 
 
-class Asked(Struct):
+class KernelRequest(Struct):
     """A request for devices of at most one kind: `count` of them (0: none), shares of each, and `accepts` by device."""
 
     cpu_milli: i64

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from controller.apiserver.resources import ProbeResult, Task
 from controller.probing.evaluation import scored
 from controller.scheduling.serving.tasks.view import TasksView, has_ended
-from controller.scheduling.serving.tasks.writing import Writer, few_at_once
+from controller.scheduling.serving.tasks.writing import Writer, gather_limited
 from controller.scheduling.tasks.prices import cost_of
 from controller.scheduling.tasks.settings import TaskSettings
 from dataplane.clock import NS_PER_S
@@ -24,11 +24,13 @@ class Accounts:
 
     async def settle(self) -> None:
         """Write missing scores of results, then the costs of ended tasks."""
-        unscored = [one for one in self._view.results.values() if not one.status.policy and one.status.runs]
-        await few_at_once(self._score(one) for one in unscored[:_MOST])
-        unpaid = [one for one in self._view.tasks.values() if has_ended(one) and one.status.cost is None]
-        ran = [one for one in unpaid if one.status.dispatched_ns and one.status.finished_ns and one.status.units]
-        await few_at_once(self._charge(one) for one in ran[:_MOST])
+        unscored = [result for result in self._view.results.values() if not result.status.policy and result.status.runs]
+        await gather_limited(self._score(result) for result in unscored[:_MOST])
+        unpaid = [task for task in self._view.tasks.values() if has_ended(task) and task.status.cost is None]
+        charged = [
+            task for task in unpaid if task.status.dispatched_ns and task.status.finished_ns and task.status.units
+        ]
+        await gather_limited(self._charge(task) for task in charged[:_MOST])
 
     async def _score(self, result: ProbeResult) -> None:
         status = scored(self._settings.scoring, result.status)
@@ -48,12 +50,13 @@ class Accounts:
 
         A score comes from the type's own probe if possible: how good a centre is depends on the work.
         """
-        name, place = self._view.type_of(task), (task.status.centre, task.status.unit)
-        there = [
-            one
-            for one in self._view.results.values()
-            if (one.spec.centre, one.status.unit or one.spec.unit) == place and one.status.score is not None
+        name, location = self._view.type_of(task), (task.status.centre, task.status.unit)
+        results = [
+            result
+            for result in self._view.results.values()
+            if (result.spec.centre, result.status.unit or result.spec.unit) == location
+            and result.status.score is not None
         ]
-        own = [one for one in there if one.spec.task_type == name]
-        newest = max(own or there, key=lambda one: one.metadata.created_ns, default=None)
+        own = [result for result in results if result.spec.task_type == name]
+        newest = max(own or results, key=lambda result: result.metadata.created_ns, default=None)
         return None if newest is None else newest.status.score

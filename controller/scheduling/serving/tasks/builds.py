@@ -48,25 +48,25 @@ def probes_for(
     try:
         graph = graph_of(task_type, task.spec)
     except OperatorError as error:
-        raise ProbeError(f"type {task_type} was never seen, and its operators are no graph: {error}") from None
+        raise ProbeError(f"type {task_type} is new, and its operators do not form a graph: {error}") from None
     if graph is None:
         raise ProbeError(
-            f"type {task_type} was never seen, and there is nothing to build a probe of: submit it with its operators,"
+            f"type {task_type} is new, and there is nothing to build a probe from: submit it with its operators,"
             " or write a probe task of its type"
         )
     kernels = tuple(library)
     if not kernels:
-        raise ProbeError(f"type {task_type} was never seen, and the library of probe kernels is empty")
-    seconds = {one.name: one.seconds for one in task.spec.operators if one.seconds is not None}
+        raise ProbeError(f"type {task_type} is new, and the library of probe kernels is empty")
+    seconds = {operator.name: operator.seconds for operator in task.spec.operators if operator.seconds is not None}
     whole = seconds if len(seconds) == len(task.spec.operators) else None
     try:
-        built = build(graph, match(graph, kernels), settings, task_type=task_type, seconds=whole)
+        probes = build(graph, match(graph, kernels), settings, task_type=task_type, seconds=whole)
     except (OperatorError, ArithmeticError, ValueError, LookupError) as error:
-        # A submitter may state anything about operators; nothing of it may stop the scheduler or its round.
-        raise ProbeError(f"type {task_type}: no probe can be built of its operators: {_line(error)}") from None
+        # A submitter may state anything about operators; none of it may stop the scheduler or its round.
+        raise ProbeError(f"type {task_type}: no probe can be built from its operators: {_line(error)}") from None
     return tuple(
-        ProbeTask(metadata=Metadata(name=name_of("of", task_type, number)), spec=files.to_spec(one))
-        for number, one in enumerate(built, 1)
+        ProbeTask(metadata=Metadata(name=name_of("of", task_type, number)), spec=files.to_spec(probe))
+        for number, probe in enumerate(probes, 1)
     )
 
 

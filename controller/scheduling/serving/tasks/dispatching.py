@@ -27,7 +27,7 @@ from controller.scheduling.serving.tasks.decisions import decision_of
 from controller.scheduling.serving.tasks.knowledge import Knowledge, pending_of
 from controller.scheduling.serving.tasks.lessons import TaskLessons
 from controller.scheduling.serving.tasks.view import TasksView
-from controller.scheduling.serving.tasks.writing import Due, Writer, few_at_once
+from controller.scheduling.serving.tasks.writing import Due, Writer, gather_limited
 from controller.scheduling.tasks.deciding import Verdict, devices_of
 from controller.scheduling.tasks.explaining import explained
 from controller.scheduling.tasks.planning import Plan, order_of
@@ -40,7 +40,7 @@ _BREATH_S: Final = 0.05
 """Time after which planning yields to other tasks of the event loop."""
 _MOST_DUE: Final = 256
 """Tasks dispatched per round; the next one follows at once."""
-_MOST_TOLD: Final = 256
+_MOST_WRITTEN: Final = 256
 """Tasks whose reason for waiting is written per round; the others follow in the next."""
 
 
@@ -71,46 +71,46 @@ class Dispatching:
         self._view, self._knowledge, self._settings = view, knowledge, settings
         self._lessons = lessons
         self._profiles, self._writer, self._costs = profiles, writer, costs
-        self._said: dict[str, str] = {}
-        self._strangers: set[str] = set()
+        self._reported: dict[str, str] = {}
+        self._unknown_profiles: set[str] = set()
 
     async def dispatch(self, now_ns: int, wall_ns: int) -> bool:
         """Plan all waiting tasks, dispatch those that begin now, update the others; return whether more could be sent.
 
-        Only the words of decisions are kept: all intermediate results of a task take as much room as there are options.
+        Only the words of decisions are kept, because a task's intermediate results take room for each of its options.
         """
         tasks = {task.metadata.name: task for task in self._view.waiting() if self._is_mine(task)}
-        self._said = {name: said for name, said in self._said.items() if name in tasks}
+        self._reported = {name: key for name, key in self._reported.items() if name in tasks}
         if not tasks:
             return False
         pending = self._in_turn(tasks)[: self._settings.most]
         await self._knowledge.hours.read(pending, wall_ns)
         plan = Plan(self._knowledge.centres_view(now_ns, wall_ns, self._costs(), pending))
         being_probed = cache(partial(self._knowledge.is_being_probed, view=plan.view))
-        due, untold = list[_Due](), list[tuple[Task, TaskPhase, str, DecisionSpec | None]]()
+        due, pending_status = list[_Due](), list[tuple[Task, TaskPhase, str, DecisionSpec | None]]()
         breath_s = monotonic()
-        for one in pending:
+        for pending_task in pending:
             if monotonic() - breath_s > _BREATH_S:
                 await asyncio.sleep(0)
                 breath_s = monotonic()
-            task = tasks[one.name]
-            # Nothing can begin any more, and it says already why it waits.
+            task = tasks[pending_task.name]
+            # Nothing more can begin, and the reason for waiting is already written.
             if plan.is_full and task.status.reasons:
                 continue
             try:
-                verdict = self._verdict(plan, task, one, wall_ns, being_probed)
-                goes = self._due(task, verdict) if verdict.option is not None and verdict.start_s <= 0 else None
-            except ControllerError as error:  # from a policy or its figures; must not hold up other tasks
-                untold.append((task, TaskPhase.PENDING, line(str(error)), None))
+                verdict = self._verdict(plan, task, pending_task, wall_ns, being_probed)
+                entry = self._due(task, verdict) if verdict.option is not None and verdict.start_s <= 0 else None
+            except ControllerError as error:  # raised by a policy; must not hold up other tasks
+                pending_status.append((task, TaskPhase.PENDING, line(str(error)), None))
                 continue
-            if goes is not None:
-                due.append(goes)
-            elif len(untold) < _MOST_TOLD and (told := self._told(task, verdict)) is not None:
-                untold.append(told)
+            if entry is not None:
+                due.append(entry)
+            elif len(pending_status) < _MOST_WRITTEN and (status := self._new_status(task, verdict)) is not None:
+                pending_status.append(status)
             if len(due) >= _MOST_DUE:
                 break
         await self._send_all(due)
-        await few_at_once(self._tell(*one) for one in untold)
+        await gather_limited(self._write_status(*status) for status in pending_status)
         return len(due) >= _MOST_DUE
 
     def _in_turn(self, tasks: Mapping[str, Task]) -> list[PendingTask]:
@@ -123,12 +123,12 @@ class Dispatching:
         ordered = order_of(self._pending(task) for task in tasks.values())
         accounts = {name: task.metadata.account for name, task in tasks.items()}
         return [
-            one
-            for _, same in groupby(ordered, key=lambda one: one.priority)
-            for one in in_turn(
-                same,
-                lambda one: accounts[one.name],
-                lambda one: max(one.units, default=1) / weights.of(accounts[one.name]),
+            task
+            for _, level in groupby(ordered, key=lambda task: task.priority)
+            for task in in_turn(
+                level,
+                lambda task: accounts[task.name],
+                lambda task: max(task.units, default=1) / weights.of(accounts[task.name]),
                 held,
             )
         ]
@@ -138,9 +138,9 @@ class Dispatching:
             return False
         if task.spec.profile in self._profiles:
             return True
-        if task.spec.profile not in self._strangers:
-            self._strangers.add(task.spec.profile)
-            LOGGER.warning("tasks of profile %s are left to another scheduler: there is none here", task.spec.profile)
+        if task.spec.profile not in self._unknown_profiles:
+            self._unknown_profiles.add(task.spec.profile)
+            LOGGER.warning("tasks of profile %s are left to another scheduler: no such profile here", task.spec.profile)
         return False
 
     def _pending(self, task: Task) -> PendingTask:
@@ -178,13 +178,13 @@ class Dispatching:
 
     async def _send_all(self, due: Sequence[_Due]) -> None:
         """Dispatch tasks in the order of the plan, many at once; a refused one does not hold up the others."""
-        went = await self._writer.dispatch_each([Due(one.task, one.item, one.spec) for one in due])
-        for one, goes in zip(due, went, strict=True):
-            if goes:
-                self._said.pop(one.item.task, None)
-                self._lessons.dispatched(one.task, one.note)
+        dispatched = await self._writer.dispatch_each([Due(entry.task, entry.item, entry.spec) for entry in due])
+        for entry, is_dispatched in zip(due, dispatched, strict=True):
+            if is_dispatched:
+                self._reported.pop(entry.item.task, None)
+                self._lessons.dispatched(entry.task, entry.note)
 
-    def _told(self, task: Task, verdict: Verdict) -> tuple[Task, TaskPhase, str, DecisionSpec | None] | None:
+    def _new_status(self, task: Task, verdict: Verdict) -> tuple[Task, TaskPhase, str, DecisionSpec | None] | None:
         """Return a task's new reason for waiting, and the decision to keep; None if unchanged."""
         name, type_name = task.metadata.name, verdict.task.task_type
         if verdict.option is None and (doing := self._knowledge.probing_line(type_name)):
@@ -192,12 +192,12 @@ class Dispatching:
         spec, why = self._decision(task, verdict)
         problem = self._knowledge.problem_of(type_name) if verdict.option is None else ""
         key = _kind_of(verdict, why) + problem
-        if self._said.get(name) == key and task.status.reasons:
+        if self._reported.get(name) == key and task.status.reasons:
             return None
-        self._said[name] = key
+        self._reported[name] = key
         return (task, TaskPhase.PENDING, line(f"{spec.reason}; {problem}" if problem else spec.reason), spec)
 
-    async def _tell(self, task: Task, phase: TaskPhase, reason: str, spec: DecisionSpec | None) -> None:
+    async def _write_status(self, task: Task, phase: TaskPhase, reason: str, spec: DecisionSpec | None) -> None:
         """Write why a task waits, and keep a decision that has led to nothing yet."""
         if spec is not None and task.status.reasons != (reason,):
             await self._writer.keep(task.metadata.name, spec)
@@ -213,7 +213,7 @@ class Dispatching:
 
 
 def _kind_of(verdict: Verdict, why: Explanation) -> str:
-    """Return a decision without its figures, which change all the time."""
+    """Return a decision without its figures, which change constantly."""
     if verdict.option is not None:
         return f"waits for {verdict.option.offer}"
     return why.summary

@@ -24,7 +24,7 @@ from dataplane.topology.values import Topology
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _FRESH_NS: Final = 600 * NS_PER_S
-"""Validity of a forecast, and of what was read from the history."""
+"""Validity of a forecast, and of the history read for it."""
 _MOST_WAYS: Final = 64
 """Paths read from the history per round; the others follow in the next."""
 Pair = tuple[str, str]
@@ -46,18 +46,18 @@ class Hours:
         old = [pair for pair in self._pairs(tasks) if self._paths.get(pair, (0, ()))[0] + _FRESH_NS < wall_ns]
         for pair in old[:_MOST_WAYS]:
             try:
-                found = await asyncio.to_thread(self._path, pair, wall_ns)
+                samples = await asyncio.to_thread(self._path, pair, wall_ns)
             except (ControllerError, MillraceError) as error:
                 LOGGER.warning("hours of centre %s: %s", pair[1], error)
-                found = ()
-            self._paths[pair] = (wall_ns, found)
+                samples = ()
+            self._paths[pair] = (wall_ns, samples)
 
     def windows(
         self, tasks: Iterable[PendingTask], results: Mapping[str, Sequence[ProbeResult]], wall_ns: int
     ) -> dict[Pair, tuple[Window, ...]]:
         """Return the good windows of each path; unknown paths are left out."""
-        found = {pair: self._of(pair, results.get(pair[1], ()), wall_ns) for pair in self._pairs(tasks)}
-        return {pair: windows for pair, windows in found.items() if windows is not None}
+        by_pair = {pair: self._of(pair, results.get(pair[1], ()), wall_ns) for pair in self._pairs(tasks)}
+        return {pair: windows for pair, windows in by_pair.items() if windows is not None}
 
     def _of(self, pair: Pair, results: Sequence[ProbeResult], wall_ns: int) -> tuple[Window, ...] | None:
         read_ns, path = self._paths.get(pair, (0, ()))
@@ -68,12 +68,12 @@ class Hours:
             return cached[1]
         good = good_hours(self._samples(results), path, wall_ns / NS_PER_S)
         windows = good_windows(good, wall_ns / NS_PER_S)
-        made = None if windows is None else tuple(Window(begin_ns, end_ns) for begin_ns, end_ns in windows)
-        self._windows[pair] = (key, made)
-        return made
+        forecast = None if windows is None else tuple(Window(begin_ns, end_ns) for begin_ns, end_ns in windows)
+        self._windows[pair] = (key, forecast)
+        return forecast
 
     def _samples(self, results: Sequence[ProbeResult]) -> tuple[ProbeSample, ...]:
-        """Return the runs of the probe most telling about a centre's network: one that uses it, else the most frequent.
+        """Return the runs most telling about a centre's network: of a probe that uses it, else of the most frequent.
 
         Runs of one probe do similar work; runs of different probes are not compared.
         """
@@ -81,8 +81,12 @@ class Hours:
         for result in results:
             by_probe[result.spec.probe].append(result)
         probes = {name: probe for name in by_probe if (probe := self._view.probe(name)) is not None}
-        found = [probe_samples(some, probes) for some in by_probe.values()]
-        return max(found, key=lambda one: (any(run.network_s is not None for run in one), len(one)), default=())
+        candidates = [probe_samples(runs, probes) for runs in by_probe.values()]
+        return max(
+            candidates,
+            key=lambda samples: (any(run.network_s is not None for run in samples), len(samples)),
+            default=(),
+        )
 
     def _pairs(self, tasks: Iterable[PendingTask]) -> list[Pair]:
         hosts = sorted({task.main_host for task in tasks} - {""})
@@ -96,9 +100,9 @@ class Hours:
         assert self._history is not None
         assert self._topology is not None
         host, centre = pair
-        known = [name for name in self._view.centres[centre].status.hosts if name in self._topology.attachment]
-        if not known or host not in self._topology.attachment or host in known:
+        hosts = [name for name in self._view.centres[centre].status.hosts if name in self._topology.attachment]
+        if not hosts or host not in self._topology.attachment or host in hosts:
             return ()
         end = datetime.fromtimestamp(wall_ns / NS_PER_S, UTC)
-        paths = ways(self._topology, host, known[0])
+        paths = ways(self._topology, host, hosts[0])
         return path_samples(self._history, paths, end - timedelta(seconds=WINDOW_S), end)

@@ -13,7 +13,7 @@ from controller.apiserver.resources.task import TaskPhase
 from controller.cluster.cost_map import CostMap
 from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE
 from controller.scheduling.serving.tasks.hours import Hours
-from controller.scheduling.serving.tasks.past import Measured, Ran, measured_of, ran_of, run_time_s, spent_of
+from controller.scheduling.serving.tasks.past import Measured, PastRuns, measured_of, past_runs_of, run_time_s, spent_of
 from controller.scheduling.serving.tasks.transfers import transfers
 from controller.scheduling.serving.tasks.trusts import Trusts
 from controller.scheduling.serving.tasks.view import TasksView, has_ended
@@ -37,9 +37,9 @@ class Knowledge:
         self._view, self._settings = view, settings.probing
         self._trusts = Trusts(view, settings.trust)
         self.hours = hours
-        self._ranked = {one.name for one in settings.profiles if one.benchmark}
+        self._ranked = {profile.name for profile in settings.profiles if profile.benchmark}
         self._measured: tuple[int, Measured] | None = None
-        self._ran: tuple[int, Ran] | None = None
+        self._past_runs: tuple[int, PastRuns] | None = None
         self._seen: tuple[int, set[str]] | None = None
         self._offers: tuple[int, tuple[Offer, ...]] | None = None
         self._options: dict[tuple[str, str], tuple[object, Options]] = {}
@@ -55,15 +55,15 @@ class Knowledge:
             self._measured = (version, measured_of(self._view))
         return self._measured[1]
 
-    def ran(self) -> Ran:
+    def past_runs(self) -> PastRuns:
         """Return past runs, by place; the same value until another task has ended."""
         version = self._view.ended_version
-        if self._ran is None or self._ran[0] != version:
-            self._ran = (version, ran_of(self._view))
-        return self._ran[1]
+        if self._past_runs is None or self._past_runs[0] != version:
+            self._past_runs = (version, past_runs_of(self._view))
+        return self._past_runs[1]
 
     def _age_of(self, centre: str, wall_ns: int) -> int:
-        """Return a value that changes 24 times while figures are fresh, at different times for each centre."""
+        """Return a value that changes 24 times while figures are fresh, at a different time for each centre."""
         step_ns = max(round(self._settings.fresh_s * NS_PER_S / 24), 1)
         return (wall_ns + crc32(centre.encode()) * step_ns // (1 << 32)) // step_ns
 
@@ -71,14 +71,14 @@ class Knowledge:
         """Return all unit types of all centres, in order."""
         version = self._view.versions[Centre]
         if self._offers is None or self._offers[0] != version:
-            found = (
+            unit_offers = (
                 Offer(name, unit.name, unit.count, frozenset(unit.operators), _kinds(unit))
                 for name, centre in sorted(self._view.centres.items())
                 for unit in centre.status.units
             )
-            made = tuple(found)
+            current = tuple(unit_offers)
             before = None if self._offers is None else self._offers[1]
-            self._offers = (version, before if before == made else made)
+            self._offers = (version, before if before == current else current)
         return self._offers[1]
 
     def centres_view(
@@ -108,56 +108,60 @@ class Knowledge:
         probes = self._view.probes_of(task_type)
         return KnownType(task_type, probes, self._settings.counts, tuple(sorted(set(counts) - {0})))
 
-    def options(self, profile: TaskProfile, known: KnownType, wall_ns: int) -> Options:
-        """Return the options of all offers for a type; for a profile with a benchmark, by that."""
-        offers, measured, ran = self.offers(), self.measured(), self.ran()
-        asked = self._by_benchmark(profile, known) if profile.benchmark else known
+    def options(self, profile: TaskProfile, known_type: KnownType, wall_ns: int) -> Options:
+        """Return the options of all offers for a type, or by its benchmark for a profile that has one."""
+        offers, measured, past_runs = self.offers(), self.measured(), self.past_runs()
+        ranked_type = self._by_benchmark(profile, known_type) if profile.benchmark else known_type
         name = profile.name if profile.benchmark else ""
-        key = (id(offers), id(measured), id(ran), asked, self._age_of("", wall_ns))
-        cached = self._options.get((name, known.name))
+        key = (id(offers), id(measured), id(past_runs), ranked_type, self._age_of("", wall_ns))
+        cached = self._options.get((name, known_type.name))
         if cached is not None and cached[0] == key:
             return cached[1]
-        items = tuple(option for offer in offers for option in self._of_offer(name, asked, offer, wall_ns))
-        made = Options.of(items, {offer.key: place for place, offer in enumerate(offers)})
-        self._options[name, known.name] = (key, made)
-        return made
+        items = tuple(option for offer in offers for option in self._of_offer(name, ranked_type, offer, wall_ns))
+        options = Options.of(items, {offer.key: position for position, offer in enumerate(offers)})
+        self._options[name, known_type.name] = (key, options)
+        return options
 
-    def _of_offer(self, profile: str, known: KnownType, offer: Offer, wall_ns: int) -> tuple[Option, ...]:
-        measured, ran = self.measured(), self.ran()
+    def _of_offer(self, profile: str, known_type: KnownType, offer: Offer, wall_ns: int) -> tuple[Option, ...]:
+        measured, past_runs = self.measured(), self.past_runs()
         results = measured.results.get(offer.key, {})
-        runs_s = {} if profile else ran.runs_s.get(offer.key, {}).get(known.name, {})
-        mine = {probe.name: results[probe.name] for probe in known.probes if probe.name in results}
-        revisions = tuple((name, len(some), some[-1].metadata.revision) for name, some in mine.items())
-        times = tuple((units, len(some), some[-1]) for units, some in runs_s.items())
+        runs_s = {} if profile else past_runs.runs_s.get(offer.key, {}).get(known_type.name, {})
+        mine = {probe.name: results[probe.name] for probe in known_type.probes if probe.name in results}
+        revisions = tuple((name, len(values), values[-1].metadata.revision) for name, values in mine.items())
+        times = tuple((units, len(values), values[-1]) for units, values in runs_s.items())
         trust = self._trusts.of(
-            offer.centre, measured.of_centre(offer.centre), ran.ended.get(offer.centre, ()), wall_ns
+            offer.centre, measured.of_centre(offer.centre), past_runs.ended.get(offer.centre, ()), wall_ns
         )
-        key = (known, offer, revisions, times, trust, self._age_of(offer.centre, wall_ns))
-        cached = self._made.get((profile, known.name, offer.key))
+        key = (known_type, offer, revisions, times, trust, self._age_of(offer.centre, wall_ns))
+        cached = self._made.get((profile, known_type.name, offer.key))
         if cached is not None and cached[0] == key:
             return cached[1]
-        made = options_of(known, offer, Evidence(mine, runs_s, trust), wall_ns, self._settings.fresh_s)
-        self._made[profile, known.name, offer.key] = (key, made)
-        return made
+        options = options_of(known_type, offer, Evidence(mine, runs_s, trust), wall_ns, self._settings.fresh_s)
+        self._made[profile, known_type.name, offer.key] = (key, options)
+        return options
 
-    def _by_benchmark(self, profile: TaskProfile, known: KnownType) -> KnownType:
-        found = [self._view.probe(name) for name in profile.benchmark]
-        probes = tuple(probe for probe in found if probe is not None)
-        lacking = [name for name, probe in zip(profile.benchmark, found, strict=True) if probe is None]
+    def _by_benchmark(self, profile: TaskProfile, known_type: KnownType) -> KnownType:
+        candidates = [self._view.probe(name) for name in profile.benchmark]
+        probes = tuple(probe for probe in candidates if probe is not None)
+        lacking = [name for name, probe in zip(profile.benchmark, candidates, strict=True) if probe is None]
         if lacking:
             return KnownType(
-                known.name, (), known.counts, known.stated, f"there is no probe task {lacking[0]} to rank centres by"
+                known_type.name,
+                (),
+                known_type.counts,
+                known_type.stated,
+                f"there is no probe task {lacking[0]} to rank centres by",
             )
-        return KnownType(known.name, probes, known.counts, known.stated)
+        return KnownType(known_type.name, probes, known_type.counts, known_type.stated)
 
     def places(self) -> tuple[Place, ...]:
         """Return all offers with their free units."""
-        found = []
+        free_places = []
         for offer in self.offers():
             centre = self._view.centres[offer.centre]
             free = next(centre.free_of(unit) for unit in centre.status.units if unit.name == offer.unit)
-            found.append(Place(offer, free, centre.status.asks_for_probe))
-        return tuple(found)
+            free_places.append(Place(offer, free, centre.status.asks_for_probe))
+        return tuple(free_places)
 
     def probes_known(self) -> Mapping[Key, Known]:
         """Return the state of each probe at each place, from its results and its tasks."""
@@ -169,9 +173,9 @@ class Knowledge:
                         times[probe, centre, unit][run.units] = result.metadata.created_ns
         tasks: defaultdict[Key, list[Task]] = defaultdict(list)
         for task in self._view.tasks.values():
-            place = task.spec.centre or task.status.centre
-            if task.spec.is_probe and not task.spec.asks and place:
-                tasks[task.spec.program.entry, place, task.status.unit or task.spec.unit or ""].append(task)
+            centre_name = task.spec.centre or task.status.centre
+            if task.spec.is_probe and not task.spec.asks and centre_name:
+                tasks[task.spec.program.entry, centre_name, task.status.unit or task.spec.unit or ""].append(task)
         return {key: _known(times.get(key, {}), tasks.get(key, [])) for key in {*times, *tasks}}
 
     def needs(self, waiting: Mapping[str, Sequence[PendingTask]]) -> tuple[Need, ...]:
@@ -190,26 +194,26 @@ class Knowledge:
                 finished[name].add((status.centre or "", status.unit or ""))
         spent = spent_of(measured)
         types = {probe.task_type for name in self._view.probes if (probe := self._view.probe(name)) is not None}
-        found = []
+        type_needs = []
         for name in sorted(types - {""}):
-            some, probes = (
+            tasks, probes = (
                 waiting.get(name, ()),
-                {one.name: frozenset(one.kernels) for one in self._view.probes_of(name)},
+                {probe.name: frozenset(probe.kernels) for probe in self._view.probes_of(name)},
             )
-            found.append(
+            type_needs.append(
                 Need(
                     name,
                     probes,
-                    tuple(sorted({units for task in some for units in task.units})),
-                    len(some),
-                    min((task.since_ns for task in some), default=0),
+                    tuple(sorted({units for task in tasks for units in task.units})),
+                    len(tasks),
+                    min((task.since_ns for task in tasks), default=0),
                     used.get(name, 0),
                     frozenset(finished[name]),
-                    work[name] + self._work_of(name, len(some)),
+                    work[name] + self._work_of(name, len(tasks)),
                     sum(spent.get(probe, 0.0) for probe in probes),
                 )
             )
-        return tuple(found)
+        return tuple(type_needs)
 
     @property
     def library_key(self) -> object:
@@ -227,33 +231,35 @@ class Knowledge:
     def is_being_probed(self, task_type: str, view: CentresView) -> bool:
         """Return whether a new type is being probed for the first time.
 
-        That lasts until its probes have ended, at `first` centres or at all that can have them now; until patience runs
-        out; or until a task of it is dispatched to a place that its user stated.
+        That lasts until its probes have ended, at `first` centres or at all that can run them now; until patience runs
+        out; or until a task of the type is dispatched to a place that its user stated.
         """
-        underway, probes = self._underway(task_type), {probe.name for probe in self._view.probes_of(task_type)}
-        times = [task.metadata.created_ns for task in underway]
+        in_progress, probes = self._in_progress(task_type), {probe.name for probe in self._view.probes_of(task_type)}
+        times = [task.metadata.created_ns for task in in_progress]
         complete: set[tuple[str, str]] = set()
-        for place, by_probe in self.measured().results.items():
+        for location, by_probe in self.measured().results.items():
             mine = [by_probe[probe] for probe in probes if probe in by_probe]
-            times += [some[0].metadata.created_ns for some in mine]
+            times += [tasks[0].metadata.created_ns for tasks in mine]
             if probes and len(mine) == len(probes):
-                complete.add(place)
+                complete.add(location)
         if not times or view.now_ns > min(times) + self._settings.patience_s * NS_PER_S:
             return False
         if task_type in self._seen_types():
             return False
-        return bool(underway) or (
+        return bool(in_progress) or (
             len(complete) < self._settings.first and self._may_complete(task_type, complete, view)
         )
 
     def _may_complete(self, task_type: str, complete: set[tuple[str, str]], view: CentresView) -> bool:
         """Return whether an unmeasured place can be measured soon: its units are free, or a probe holds them."""
-        kernels, known = self.kernels_of(task_type), self.probes_known()
+        kernels, states = self.kernels_of(task_type), self.probes_known()
         probes = [probe.name for probe in self._view.probes_of(task_type)]
-        probing = {centre for (_, centre, _), one in known.items() if one.is_underway}
+        probing = {centre for (_, centre, _), state in states.items() if state.is_underway}
         for place in self.places():
             offer = place.offer
-            failures = max((known[one, *offer.key].failures for one in probes if (one, *offer.key) in known), default=0)
+            failures = max(
+                (states[probe, *offer.key].failures for probe in probes if (probe, *offer.key) in states), default=0
+            )
             if (
                 offer.key not in complete
                 and not view.centres[offer.centre].problem
@@ -278,20 +284,20 @@ class Knowledge:
 
     def probing_line(self, task_type: str) -> str:
         """Return which probes of a type are in progress, '' if none."""
-        places = sorted({task.spec.centre or "" for task in self._underway(task_type)})
+        places = sorted({task.spec.centre or "" for task in self._in_progress(task_type)})
         return f"type {task_type} is being probed at {', '.join(places)}" if places else ""
 
-    def _underway(self, task_type: str) -> list[Task]:
+    def _in_progress(self, task_type: str) -> list[Task]:
         return self._probing().get(task_type, [])
 
     def _probing(self) -> dict[str, list[Task]]:
         version = self._view.versions[Task]
         if self._underway_tasks is None or self._underway_tasks[0] != version:
-            found: defaultdict[str, list[Task]] = defaultdict(list)
+            by_type: defaultdict[str, list[Task]] = defaultdict(list)
             for task in self._view.tasks.values():
                 if task.spec.is_probe and not task.spec.asks and task.spec.task_type and not has_ended(task):
-                    found[task.spec.task_type].append(task)
-            self._underway_tasks = (version, dict(found))
+                    by_type[task.spec.task_type].append(task)
+            self._underway_tasks = (version, dict(by_type))
         return self._underway_tasks[1]
 
     def _work_of(self, task_type: str, number: int) -> float:
@@ -299,8 +305,8 @@ class Knowledge:
         options = self._options.get(("", task_type))
         if options is None or not number:
             return 0.0
-        known = [one.estimate.times[1] * one.units for one in options[1].items if one.estimate.is_known]
-        return number * min(known, default=0.0)
+        work = [option.estimate.times[1] * option.units for option in options[1].items if option.estimate.is_known]
+        return number * min(work, default=0.0)
 
 
 def pending_of(task: Task, task_type: str, kernels: frozenset[str]) -> PendingTask:
@@ -316,7 +322,7 @@ def pending_of(task: Task, task_type: str, kernels: frozenset[str]) -> PendingTa
         spec.units,
         spec.choice,
         kernels,
-        tuple(Read(one.host, one.nbytes) for one in spec.reads),
+        tuple(Read(read.host, read.nbytes) for read in spec.reads),
         spec.not_before_ns,
         spec.deadline_ns,
         spec.operators,
@@ -341,7 +347,7 @@ def _slots(centre: Centre, offer: Offer, held: Sequence[Task], wall_ns: int) -> 
     ]
     unknown = [share for share in centre.shares if share.task not in {task.metadata.name for task in held}]
     until += [(share.units, NEVER_S) for share in unknown if share.unit in {None, offer.unit}]
-    unit = next(one for one in centre.status.units if one.name == offer.unit)
+    unit = next(candidate for candidate in centre.status.units if candidate.name == offer.unit)
     others = offer.count - unit.for_tasks
     return Slots(offer.count, [*until, (others, NEVER_S)] if others else until)
 
@@ -356,7 +362,7 @@ def _left_s(task: Task, wall_ns: int) -> float:
 
 def _known(times: Mapping[int, int], tasks: Sequence[Task]) -> Known:
     """Return the state of a probe at a place: failures are counted from the newest task back to a good one."""
-    ordered = sorted(tasks, key=lambda one: one.metadata.created_ns)
+    ordered = sorted(tasks, key=lambda task: task.metadata.created_ns)
     failures, problem = 0, ""
     for task in reversed(ordered):
         if not has_ended(task):

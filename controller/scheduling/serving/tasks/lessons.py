@@ -12,10 +12,10 @@ from controller.scheduling.tasks.deciding import Verdict
 
 def utilisation_of(view: TasksView) -> float:
     """Return the share of the units of all ready centres that running tasks hold."""
-    ready = {name: one for name, one in view.centres.items() if one.status.ready}
-    units = sum(offer.count for one in ready.values() for offer in one.status.units)
-    running = (one for one in view.tasks.values() if one.status.phase is TaskPhase.RUNNING)
-    held = sum(one.status.units or 0 for one in running if one.status.centre in ready)
+    ready = {name: centre for name, centre in view.centres.items() if centre.status.ready}
+    units = sum(offer.count for centre in ready.values() for offer in centre.status.units)
+    running = (task for task in view.tasks.values() if task.status.phase is TaskPhase.RUNNING)
+    held = sum(task.status.units or 0 for task in running if task.status.centre in ready)
     return min(held / units, 1.0) if units else 0.0
 
 
@@ -46,10 +46,10 @@ class TaskLessons:
         key = f"{name}/{status.epoch}"
         note(key)
         asked_ns = now.metadata.created_ns if status.epoch == 1 else status.dispatched_ns or 0
-        self._lessons.stands(name, learner, key=key, epoch=status.epoch, asked_ns=asked_ns)
-        self.look_at(now)
+        self._lessons.record(name, learner, key=key, epoch=status.epoch, asked_ns=asked_ns)
+        self.read_outcome(now)
 
-    def look_at(self, task: Task) -> None:
+    def read_outcome(self, task: Task) -> None:
         """Read the outcome of a task's last dispatch from its record."""
         lessons, name, status = self._lessons, task.metadata.name, task.status
         if (awaited := lessons.awaited(name)) is None:
@@ -64,10 +64,10 @@ class TaskLessons:
         if status.phase in TASK_ENDED and status.finished_ns is not None:
             lessons.ended(name, status.finished_ns)
 
-    def look_at_all(self) -> None:
+    def read_outcomes(self) -> None:
         """Read all tasks' records after they were listed again."""
         for name in self._lessons.subjects():
             if (task := self._view.tasks.get(name)) is None:
                 self._lessons.gone(name)
             else:
-                self.look_at(task)
+                self.read_outcome(task)

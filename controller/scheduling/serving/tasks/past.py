@@ -17,7 +17,7 @@ _SUCCEEDED: Final = "succeeded"
 
 
 @dataclass(slots=True)
-class Ran:
+class PastRuns:
     """Run times of tasks by place, type and units; and all ended tasks, including probes, by centre."""
 
     runs_s: dict[tuple[str, str], dict[str, dict[int, list[float]]]] = field(default_factory=dict)
@@ -41,39 +41,39 @@ class Measured:
 
 def measured_of(view: TasksView) -> Measured:
     """Return the measurements in a view's results, oldest first."""
-    found = Measured()
-    for result in sorted(view.results.values(), key=lambda one: (one.metadata.created_ns, one.metadata.name)):
-        place = (result.spec.centre, result.status.unit or result.spec.unit or "")
-        found.centres.setdefault(result.spec.centre, []).append(result)
-        found.results.setdefault(place, {}).setdefault(result.spec.probe, []).append(result)
+    measured = Measured()
+    for result in sorted(view.results.values(), key=lambda result: (result.metadata.created_ns, result.metadata.name)):
+        location = (result.spec.centre, result.status.unit or result.spec.unit or "")
+        measured.centres.setdefault(result.spec.centre, []).append(result)
+        measured.results.setdefault(location, {}).setdefault(result.spec.probe, []).append(result)
         if any(run.outcome == _SUCCEEDED and run.run_times_s for run in result.status.runs):
-            found.probed.add(result.spec.centre)
-    return found
+            measured.probed.add(result.spec.centre)
+    return measured
 
 
-def ran_of(view: TasksView) -> Ran:
+def past_runs_of(view: TasksView) -> PastRuns:
     """Return the runs of a view's tasks, in the order in which they ended."""
-    found = Ran()
+    past_runs = PastRuns()
     ended = [task for task in view.tasks.values() if has_ended(task) and task.status.centre is not None]
-    for task in sorted(ended, key=lambda one: (one.status.finished_ns or 0, one.metadata.name)):
+    for task in sorted(ended, key=lambda task: (task.status.finished_ns or 0, task.metadata.name)):
         status, seconds = task.status, run_time_s(task)
-        found.ended.setdefault(status.centre or "", []).append(task)
+        past_runs.ended.setdefault(status.centre or "", []).append(task)
         if task.spec.is_probe or seconds is None:
             continue
-        place = (status.centre or "", status.unit or "")
-        times = found.runs_s.setdefault(place, {}).setdefault(view.type_of(task), {})
+        location = (status.centre or "", status.unit or "")
+        times = past_runs.runs_s.setdefault(location, {}).setdefault(view.type_of(task), {})
         times.setdefault(status.units or 0, []).append(seconds)
-    return found
+    return past_runs
 
 
 def spent_of(measured: Measured) -> dict[str, float]:
     """Return the unit-seconds that each probe has used."""
-    found: defaultdict[str, float] = defaultdict(float)
+    spent: defaultdict[str, float] = defaultdict(float)
     for by_probe in measured.results.values():
         for probe, results in by_probe.items():
             runs = (run for result in results for run in result.status.runs)
-            found[probe] += sum(run.units * (sum(run.run_times_s) + (run.start_s or 0.0)) for run in runs)
-    return found
+            spent[probe] += sum(run.units * (sum(run.run_times_s) + (run.start_s or 0.0)) for run in runs)
+    return spent
 
 
 def run_time_s(task: Task) -> float | None:

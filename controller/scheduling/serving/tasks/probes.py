@@ -24,7 +24,7 @@ from controller.scheduling.tasks.names import name_of
 from controller.scheduling.tasks.probing import Order, Place, Reason, probes_due
 from controller.scheduling.tasks.profiles import TaskProfile
 from controller.scheduling.tasks.settings import TaskSettings
-from controller.scheduling.tasks.units import Chosen, Step, Wanted, choose_unit
+from controller.scheduling.tasks.units import Chosen, Step, WaitingProbe, choose_unit
 from controller.scheduling.tasks.values import CentreState, PendingTask
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
@@ -38,7 +38,7 @@ class Probes:
     def __init__(self, view: TasksView, knowledge: Knowledge, settings: TaskSettings, writer: Writer) -> None:
         self._view, self._knowledge, self._settings, self._writer = view, knowledge, settings, writer
         self._not_built: dict[str, str] = {}
-        self._by_benchmark = {one.name for one in settings.profiles if one.benchmark}
+        self._by_benchmark = {profile.name for profile in settings.profiles if profile.benchmark}
 
     async def build(self) -> None:
         """Build the probes of types that have none, from waiting and ended tasks."""
@@ -49,7 +49,7 @@ class Probes:
             if name in self._knowledge.problems and self._knowledge.problems[name][0] == tried:
                 continue
             try:
-                made = await asyncio.to_thread(
+                probes = await asyncio.to_thread(
                     probes_for, task, name, self._library().kernels(), BuildSettings(ratio=self._settings.ratio)
                 )
             except ProbeError as error:
@@ -57,33 +57,33 @@ class Probes:
                 LOGGER.info("%s", error)
                 continue
             self._knowledge.problems.pop(name, None)
-            for probe in made:
+            for probe in probes:
                 if await self._writer.create(probe):
-                    LOGGER.info("type %s: probe task %s is built", name, probe.metadata.name)
+                    LOGGER.info("type %s: built probe task %s", name, probe.metadata.name)
 
     async def build_benchmarks(self, profiles: Mapping[str, TaskProfile]) -> None:
-        """Create the probe tasks by which the profiles of waiting tasks rank all centres."""
+        """Create the probe tasks that the profiles of waiting tasks rank all centres by."""
         used = {task.spec.profile for task in self._view.waiting() if not task.spec.is_probe}
         names = {name for profile in used & profiles.keys() for name in profiles[profile].benchmark}
         for name in sorted(names - self._view.probes.keys() - self._not_built.keys()):
             try:
-                made = benchmark(name, self._library())
+                probe = benchmark(name, self._library())
             except ProbeError as error:
                 self._not_built[name] = str(error)
                 LOGGER.warning("%s", error)
             else:
-                await self._writer.create(made)
+                await self._writer.create(probe)
 
     def _unknown(self) -> Sequence[Task]:
         """Return a task of each type without a probe, one that states its operators if any does."""
         types = self._view.types_with_probes()
-        found: dict[str, Task] = {}
+        by_type: dict[str, Task] = {}
         for task in self._view.tasks.values():
             name = self._view.type_of(task)
-            if task.spec.is_probe or name in types or (name in found and found[name].spec.operators):
+            if task.spec.is_probe or name in types or (name in by_type and by_type[name].spec.operators):
                 continue
-            found[name] = task
-        return tuple(found.values())
+            by_type[name] = task
+        return tuple(by_type.values())
 
     def _library(self) -> KernelLibrary:
         return KernelLibrary(self._view.kernels())
@@ -98,8 +98,8 @@ class Probes:
             name: CentreState(name, self._view.problem_of(centre, now_ns))
             for name, centre in self._view.centres.items()
         }
-        places, known = self._knowledge.places(), self._knowledge.probes_known()
-        for order in probes_due(needs, places, states, known, settings=self._settings.probing, now_ns=wall_ns):
+        places, probe_states = self._knowledge.places(), self._knowledge.probes_known()
+        for order in probes_due(needs, places, states, probe_states, settings=self._settings.probing, now_ns=wall_ns):
             if await self._writer.create(
                 task_of(order, self._settings.probing.repetitions, self._settings.probing.limit_s)
             ):
@@ -107,32 +107,34 @@ class Probes:
 
     def waiting_by_type(self) -> Mapping[str, Sequence[PendingTask]]:
         """Return the waiting tasks, except probes, by type; those of a benchmark's profile also by its type."""
-        found: defaultdict[str, list[PendingTask]] = defaultdict(list)
+        by_type: defaultdict[str, list[PendingTask]] = defaultdict(list)
         for task in self._view.waiting():
             if not task.spec.is_probe and not task.spec.asks:
                 name = self._view.type_of(task)
-                found[name].append(pending_of(task, name, frozenset()))
+                by_type[name].append(pending_of(task, name, frozenset()))
                 if task.spec.profile in self._by_benchmark:
-                    found[BENCHMARK_TYPE].append(pending_of(task, BENCHMARK_TYPE, frozenset()))
-        return found
+                    by_type[BENCHMARK_TYPE].append(pending_of(task, BENCHMARK_TYPE, frozenset()))
+        return by_type
 
     async def send(self, now_ns: int) -> None:
         """Dispatch waiting probes onto free units, first come, first served."""
         waiting = [task for task in self._view.waiting() if task.spec.is_probe or task.spec.asks]
-        for task in sorted(waiting, key=lambda one: (-one.spec.priority, one.metadata.created_ns, one.metadata.name)):
+        for task in sorted(
+            waiting, key=lambda task: (-task.spec.priority, task.metadata.created_ns, task.metadata.name)
+        ):
             await self._send(task, now_ns)
 
     async def _send(self, task: Task, now_ns: int) -> None:
         name = task.spec.centre
         centre = None if name is None else self._view.centres.get(name)
         if centre is None or name is None:
-            why = "a probe is of a centre, and states none" if name is None else f"there is no centre {name}"
+            why = "a probe must state its centre" if name is None else f"there is no centre {name}"
             await self._writer.status(task, phase=TaskPhase.FAILED, reasons=(why,))
             return
         if problem := self._view.problem_of(centre, now_ns):
             await self._writer.tell(task, TaskPhase.PENDING, f"centre {name}: {problem}")
             return
-        places = tuple(one for one in self._knowledge.places() if one.offer.centre == name)
+        places = tuple(place for place in self._knowledge.places() if place.offer.centre == name)
         chosen = self._chosen(task, name, places)
         match chosen.step:
             case Step.DISPATCH:
@@ -148,20 +150,20 @@ class Probes:
     def _chosen(self, task: Task, centre: str, places: Sequence[Place]) -> Chosen:
         spec = task.spec
         if spec.asks:
-            return Chosen(Step.DISPATCH, "it only asks")
+            return Chosen(Step.DISPATCH, "it only asks, and holds no units")
         probe = self._view.probe(spec.program.entry)
         if probe is None and not spec.program.text:
-            why = self._view.problems.get(spec.program.entry, "it is not there")
+            why = self._view.problems.get(spec.program.entry, "it does not exist")
             return Chosen(Step.FAIL, f"probe task {spec.program.entry}: {why}")
         kernels = frozenset() if probe is None else frozenset(probe.kernels)
         if probe is None and spec.choice is not UnitChoice.CENTRE and spec.unit is None:
-            return Chosen(Step.FAIL, "a probe that carries its text states its unit, or leaves it to the centre")
-        asked = self._view.tasks.get(_question_name(task))
-        if asked is not None and asked.status.phase is TaskPhase.FAILED:
-            return Chosen(Step.FAIL, f"centre {centre} did not answer: {'; '.join(asked.status.reasons)}")
-        answered = asked.status.could_run if asked is not None and has_ended(asked) else None
+            return Chosen(Step.FAIL, "a probe that carries its text must state its unit or leave it to the centre")
+        question = self._view.tasks.get(_question_name(task))
+        if question is not None and question.status.phase is TaskPhase.FAILED:
+            return Chosen(Step.FAIL, f"centre {centre} did not answer: {'; '.join(question.status.reasons)}")
+        answered = question.status.could_run if question is not None and has_ended(question) else None
         units = max(spec.units, default=1)
-        return choose_unit(Wanted(centre, kernels, spec.choice, spec.unit, units, answered), places)
+        return choose_unit(WaitingProbe(centre, kernels, spec.choice, spec.unit, units, answered), places)
 
     async def _dispatch(self, task: Task, centre: str, chosen: Chosen) -> None:
         name = task.metadata.name

@@ -1,7 +1,7 @@
 """The task scheduler: dispatches waiting tasks at the API server to compute centres, by measurements.
 
-A round looks at everything and does what is due: results get their scores and tasks their costs, tasks of silent
-centres wait again, new types get probes, probes go to free units, and tasks to where they end first. All state that a
+A round does everything that is due: results get their scores and tasks their costs, tasks of silent centres wait
+again, new types get probes, probes go to free units, and tasks to where they end first. All state that a
 round depends on is kept at the API server; a killed scheduler has dispatched a task whole or not at all.
 """
 
@@ -95,30 +95,30 @@ class TaskScheduler:
             for kind in KINDS:
                 group.create_task(self._follow(kind))
             group.create_task(follow_weights(self._client, self.view.weights))
-            group.create_task(self._decide_for_ever())
+            group.create_task(self._decide_forever())
             group.create_task(self.lessons.run())
 
     async def _follow(self, kind: type[Resource]) -> None:
-        async for told in self._client.of(kind).follow():
+        async for event in self._client.of(kind).follow():
             now_ns = self._clock.now_ns()
-            if hasattr(told, "items"):
-                self.view.take_all(kind, told.items, now_ns)
+            if hasattr(event, "items"):
+                self.view.take_all(kind, event.items, now_ns)
                 if kind is Task:
-                    self._task_lessons.look_at_all()
+                    self._task_lessons.read_outcomes()
                 self._listed.add(kind)
                 self._changed.set()
-            elif told.name and told.resource is not None and told.type != "DELETE":
-                if self.view.take(told.resource, now_ns):
-                    if isinstance(told.resource, Task):
-                        self._task_lessons.look_at(told.resource)
+            elif event.name and event.resource is not None and event.type != "DELETE":
+                if self.view.take(event.resource, now_ns):
+                    if isinstance(event.resource, Task):
+                        self._task_lessons.read_outcome(event.resource)
                     self._changed.set()
-            elif told.name and told.type == "DELETE":
-                self.view.remove(kind, told.name)
+            elif event.name and event.type == "DELETE":
+                self.view.remove(kind, event.name)
                 if kind is Task:
-                    self.lessons.gone(told.name)
+                    self.lessons.gone(event.name)
                 self._changed.set()
 
-    async def _decide_for_ever(self) -> None:
+    async def _decide_forever(self) -> None:
         while True:
             try:
                 async with asyncio.timeout(_LONGEST_S):
@@ -132,7 +132,7 @@ class TaskScheduler:
                 await self._round()
 
     async def _round(self) -> None:
-        """Look at everything once; what cannot be done now is tried again in the next round."""
+        """Do everything that is due once; whatever fails is tried again in the next round."""
         begun_ns = self._clock.now_ns()
         try:
             await self._accounts.settle()
@@ -159,5 +159,5 @@ def _hours(view: TasksView, settings: TaskSettings, topology: str | None) -> Hou
     if settings.history is None:
         return Hours(view)
     if topology is None:
-        raise SchedulerError("tasks.history: without a topology nothing can be made of a history")
+        raise SchedulerError("tasks.history: a history needs a topology")
     return Hours(view, Path(settings.history), load_topology(topology))

@@ -7,7 +7,7 @@ from controller.apiserver.resources import Task
 from controller.apiserver.resources.task import TaskPhase
 from controller.scheduling.serving.tasks.metrics import TaskMetrics
 from controller.scheduling.serving.tasks.view import TasksView
-from controller.scheduling.serving.tasks.writing import Writer, few_at_once
+from controller.scheduling.serving.tasks.writing import Writer, gather_limited
 from controller.scheduling.tasks.settings import TaskSettings
 
 
@@ -24,17 +24,17 @@ class Silence:
             if centre is not None and not self._view.is_silent(centre, now_ns):
                 continue
             heartbeat_ns = None if centre is None else centre.status.heartbeat_ns or 0
-            await few_at_once(self._take(task, name, heartbeat_ns) for task in tasks)
+            await gather_limited(self._take(task, name, heartbeat_ns) for task in tasks)
 
     async def _take(self, task: Task, centre: str, heartbeat_ns: int | None) -> None:
         status, most = task.status, self._settings.retries + 1
-        again = status.epoch < most and not task.spec.is_probe
+        is_retried = status.epoch < most and not task.spec.is_probe
         why = f"centre {centre} is gone" if heartbeat_ns is None else f"centre {centre} has fallen silent"
-        reason = why if again else f"{why}, and it was dispatched {status.epoch} times: it is not tried again"
+        reason = why if is_retried else f"{why}, and it was dispatched {status.epoch} times: not retried"
         item = Completion(
             task=task.metadata.name,
             epoch=status.epoch,
-            phase=TaskPhase.PENDING if again else TaskPhase.FAILED,
+            phase=TaskPhase.PENDING if is_retried else TaskPhase.FAILED,
             heartbeat_ns=heartbeat_ns,
             reasons=(reason,),
         )

@@ -23,17 +23,19 @@ def transfers(
     hosts = sorted({read.host for task in tasks for read in task.reads})
     if costs is None or not hosts:
         return {}
-    known = costs.model.host_number
-    found = {}
+    numbers = costs.model.host_number
+    times = {}
     for centre in centres:
-        its = [name for name in centre.hosts if name in known]
+        names = [name for name in centre.hosts if name in numbers]
         for host in hosts:
-            if its and host in known:
-                found[host, centre.name] = min((_way(costs, host, name) for name in its), key=lambda way: way[0])
-    return found
+            if names and host in numbers:
+                times[host, centre.name] = min(
+                    (_seconds_per_byte(costs, host, name) for name in names), key=lambda pair: pair[0]
+                )
+    return times
 
 
-def _way(costs: CostMap, host: str, to: str) -> tuple[float, bool]:
+def _seconds_per_byte(costs: CostMap, host: str, to: str) -> tuple[float, bool]:
     if host == to:
         return 0.0, True
     cost = costs.cost(host, to)

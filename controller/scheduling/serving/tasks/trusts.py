@@ -47,9 +47,9 @@ class Trusts:
             {unit.name: limits_of(unit) for unit in resource.status.units},
             {probe: self._work_of(probe) for probe in {result.spec.probe for result in results}},
         )
-        found = trust_of(evidence, wall_ns, self._settings)
-        self._found[centre] = (key, found)
-        return found
+        trust = trust_of(evidence, wall_ns, self._settings)
+        self._found[centre] = (key, trust)
+        return trust
 
     def _work_of(self, name: str) -> dict[str, UseWork]:
         """Return the work of each probe use, skipping deleted probes."""
@@ -57,7 +57,7 @@ class Trusts:
         cached = self._work.get(name)
         if cached is not None and cached[0] is probe:
             return cached[1]
-        kernels = {one.identifier: one for one in KernelLibrary(self._view.kernels()).kernels()}
-        found = {} if probe is None else work_by_use(probe, kernels)
-        self._work[name] = (probe, found)
-        return found
+        kernels = {kernel.identifier: kernel for kernel in KernelLibrary(self._view.kernels()).kernels()}
+        work = {} if probe is None else work_by_use(probe, kernels)
+        self._work[name] = (probe, work)
+        return work

@@ -25,7 +25,7 @@ WAITING: Final = (TaskPhase.PENDING, TaskPhase.PROBING)
 
 @dataclass(slots=True)
 class Heard:
-    """Time when a centre was last heard, by this process's clock: the centre's own may be wrong."""
+    """Time when a centre was last heard, by the local clock: the centre's own may be wrong."""
 
     heartbeat_ns: int | None
     at_ns: int
@@ -55,12 +55,12 @@ class TasksView:
 
     def take_all(self, kind: type[R], resources: Iterable[R], now_ns: int) -> None:
         """Replace all known resources of a kind."""
-        found = {one.metadata.name: one for one in resources}
+        by_name = {resource.metadata.name: resource for resource in resources}
         table = self.table(kind)
-        for name in set(table) - set(found):
+        for name in set(table) - set(by_name):
             self.remove(kind, name)
-        for one in found.values():
-            self.take(one, now_ns)
+        for resource in by_name.values():
+            self.take(resource, now_ns)
 
     def take(self, resource: Resource, now_ns: int) -> bool:
         """Take a resource's current state; return whether it has changed in a way that matters to decisions."""
@@ -81,8 +81,8 @@ class TasksView:
         if isinstance(resource, Task):
             if not is_same:
                 self._types[name] = type_of(resource)
-            was = isinstance(before, Task) and is_same and has_ended(before)
-            self.ended_version += has_ended(resource) is not was
+            had_ended = isinstance(before, Task) and is_same and has_ended(before)
+            self.ended_version += has_ended(resource) is not had_ended
         if isinstance(resource, ProbeTask):
             self._read(resource)
         if isinstance(resource, ProbeKernel):
@@ -92,9 +92,9 @@ class TasksView:
 
     def assume_shares(self, centre: Centre) -> None:
         """Take written shares of a centre before the watch shows them; everything else stays as watched."""
-        known = self.centres.get(centre.metadata.name)
-        if known is not None and known.metadata.uid == centre.metadata.uid:
-            self.centres[centre.metadata.name] = _with_newer_shares(known, centre)
+        current = self.centres.get(centre.metadata.name)
+        if current is not None and current.metadata.uid == centre.metadata.uid:
+            self.centres[centre.metadata.name] = _with_newer_shares(current, centre)
             self.versions[Centre] += 1
 
     def remove(self, kind: type[Resource], name: str) -> None:
@@ -133,8 +133,8 @@ class TasksView:
 
     def probes_of(self, task_type: str) -> tuple[values.ProbeTask, ...]:
         """Return the probe tasks of a type, in order of name."""
-        found = (one for one in self._values.values() if one.task_type == task_type)
-        return tuple(sorted(found, key=lambda one: one.name))
+        probes = (probe for probe in self._values.values() if probe.task_type == task_type)
+        return tuple(sorted(probes, key=lambda probe: probe.name))
 
     def kernels(self) -> tuple[values.ProbeKernel, ...]:
         """Return the stored probe kernels; unreadable ones are left out, and `problems` says why."""
@@ -147,7 +147,7 @@ class TasksView:
 
     def types_with_probes(self) -> set[str]:
         """Return the types that have a probe task."""
-        return {one.task_type for one in self._values.values() if one.task_type}
+        return {probe.task_type for probe in self._values.values() if probe.task_type}
 
     def waiting(self) -> Iterable[Task]:
         """Return tasks to dispatch, including probes."""
@@ -157,18 +157,18 @@ class TasksView:
 
     def held_by(self) -> Mapping[str, tuple[Task, ...]]:
         """Return the tasks that hold something, by centre."""
-        found: defaultdict[str, list[Task]] = defaultdict(list)
+        held: defaultdict[str, list[Task]] = defaultdict(list)
         for task in self.tasks.values():
             if task.is_held and task.status.centre is not None:
-                found[task.status.centre].append(task)
-        return {centre: tuple(tasks) for centre, tasks in found.items()}
+                held[task.status.centre].append(task)
+        return {centre: tuple(tasks) for centre, tasks in held.items()}
 
     def problem_of(self, centre: Centre, now_ns: int) -> str:
         """Return why a centre takes no tasks, '' if it does."""
         if centre.metadata.deleting_ns is not None:
             return "it is being deleted"
         if centre.spec.unschedulable:
-            return "it is not to be used (unschedulable)"
+            return "it is unschedulable"
         if self.is_silent(centre, now_ns):
             return f"it has been silent for longer than its lease of {centre.spec.lease_s:g} s"
         if not centre.status.ready:

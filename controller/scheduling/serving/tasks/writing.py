@@ -63,7 +63,7 @@ class Writer:
         self._client, self._view, self._metrics, self._clock = client, view, metrics, clock
 
     async def dispatch(self, task: Task, item: Dispatch, spec: DecisionSpec) -> bool:
-        """Dispatch a task to a centre; return whether that succeeded: on a conflict it is read and decided again."""
+        """Dispatch a task to a centre; return whether that succeeded. On a conflict it is read and decided again."""
         return (await self.dispatch_each([Due(task, item, spec)]))[0]
 
     async def dispatch_each(self, due: Sequence[Due]) -> list[bool]:
@@ -81,47 +81,49 @@ class Writer:
         moved: Counter[str] = Counter()
         problems: list[tuple[Due, ApiError]] = []
         requests = []
-        for one in batch:
-            centre = state.centres.get(one.item.centre)
+        for due in batch:
+            centre = state.centres.get(due.item.centre)
             if centre is None:
                 continue
-            version = centre.shares_version - moved[one.item.centre]
-            item = replace(one.item, task_revision=one.task.metadata.revision, shares_version=version)
-            decision = NewDecision(name=decision_name(item.task, secrets.token_hex(5)), spec=one.spec)
+            version = centre.shares_version - moved[due.item.centre]
+            item = replace(due.item, task_revision=due.task.metadata.revision, shares_version=version)
+            decision = NewDecision(name=decision_name(item.task, secrets.token_hex(5)), spec=due.spec)
             request = DispatchRequest(dispatches=(item,), decision=decision)
-            state.tasks = {item.task: one.task}
+            state.tasks = {item.task: due.task}
             try:
-                made = dispatches.dispatch(state, request, max(self.now_ns(), centre.status.heartbeat_ns or 0), moved)
+                outcome = dispatches.dispatch(
+                    state, request, max(self.now_ns(), centre.status.heartbeat_ns or 0), moved
+                )
             except (StaleError, NotFoundError) as error:
-                problems.append((one, error))
+                problems.append((due, error))
                 continue
-            state.centres.update(made.centres)
+            state.centres.update(outcome.centres)
             moved[item.centre] += 1
-            sent.append(one)
-            expected.append(made)
+            sent.append(due)
+            expected.append(outcome)
             requests.append(request)
         answers = await self._client.dispatch_each(requests) if requests else []
-        went = set()
-        for one, made, answer in zip(sent, expected, answers, strict=True):
+        dispatched = set()
+        for due, outcome, answer in zip(sent, expected, answers, strict=True):
             if isinstance(answer, ApiError):
-                problems.append((one, answer))
+                problems.append((due, answer))
                 continue
-            self._assume(made, answer.revision)
-            went.add(one.item.task)
-            self._metrics.dispatched.labels("probe" if one.task.spec.is_probe else "task").inc()
-            LOGGER.info("task %s: %s", one.item.task, one.spec.reason)
-        await self._came_too_late(problems)
-        return [one.item.task in went for one in batch]
+            self._assume(outcome, answer.revision)
+            dispatched.add(due.item.task)
+            self._metrics.dispatched.labels("probe" if due.task.spec.is_probe else "task").inc()
+            LOGGER.info("task %s: %s", due.item.task, due.spec.reason)
+        await self._handle_refusals(problems)
+        return [due.item.task in dispatched for due in batch]
 
     async def complete(self, item: Completion) -> bool:
         """Take a task from a silent centre; return whether that succeeded."""
         task = self._view.tasks[item.task]
-        centres = {name: one for name, one in self._view.centres.items() if name == task.status.centre}
+        centres = {name: centre for name, centre in self._view.centres.items() if name == task.status.centre}
         request = CompletionRequest(completions=(item,))
         try:
             answer = await self._client.complete(request)
         except (StaleError, NotFoundError) as error:
-            LOGGER.info("task %s stays: %s", item.task, error)
+            LOGGER.info("task %s is not released: %s", item.task, error)
             await self.read_again(Task, item.task)
             return False
         self._assume(
@@ -134,7 +136,7 @@ class Writer:
         return await self._replace_status(replace(task, status=replace(task.status, **parts)))
 
     async def tell(self, task: Task, phase: TaskPhase, reason: str) -> None:
-        """Write why a task waits, unless it says so already."""
+        """Write why a task waits, unless that is already written."""
         if task.status.phase is not phase or task.status.reasons != (reason,):
             await self.status(task, phase=phase, reasons=(reason,))
 
@@ -151,11 +153,11 @@ class Writer:
         """Create a resource; return whether it is new: another scheduler may have been first."""
         kind = type(resource)
         try:
-            made = await self._client.of(kind).create(resource)
+            created = await self._client.of(kind).create(resource)
         except StaleError:
             await self.read_again(kind, resource.metadata.name)
             return False
-        self._view.take(made, self._clock.now_ns())
+        self._view.take(created, self._clock.now_ns())
         return True
 
     async def read_again(self, kind: type[R], name: str) -> None:
@@ -178,27 +180,27 @@ class Writer:
             return False
         return True
 
-    async def _came_too_late(self, problems: Sequence[tuple[Due, ApiError]]) -> None:
-        """Read again what refused dispatches were about; raise errors that are not conflicts."""
-        for one, error in problems:
+    async def _handle_refusals(self, problems: Sequence[tuple[Due, ApiError]]) -> None:
+        """Read the tasks and centres of refused dispatches again; raise errors other than conflicts."""
+        for due, error in problems:
             if not isinstance(error, StaleError | NotFoundError):
                 raise error
             self._metrics.conflicts.inc()
-            LOGGER.info("task %s: decided again: %s", one.item.task, error)
-            await self.read_again(Task, one.item.task)
-        for name in dict.fromkeys(one.item.centre for one, _ in problems):
+            LOGGER.info("task %s: decided again: %s", due.item.task, error)
+            await self.read_again(Task, due.item.task)
+        for name in dict.fromkeys(due.item.centre for due, _ in problems):
             if (centre := self._view.centres.get(name)) is not None:
                 await self.read_again(type(centre), name)
 
-    def _assume(self, made: TaskState, revision: int) -> None:
-        """Apply a write before the watch shows it: the next decision is about what is left."""
+    def _assume(self, state: TaskState, revision: int) -> None:
+        """Apply a write before the watch shows it, so that the next decision sees what is left."""
         now_ns = self._clock.now_ns()
-        for name, task in made.tasks.items():
+        for name, task in state.tasks.items():
             if task is None:
                 self._view.remove(Task, name)
             else:
                 self._view.take(replace(task, metadata=replace(task.metadata, revision=revision)), now_ns)
-        for centre in made.centres.values():
+        for centre in state.centres.values():
             self._view.assume_shares(centre)
 
 
@@ -206,9 +208,9 @@ def _batches(due: Sequence[Due]) -> Iterator[Sequence[Due]]:
     """Yield parts that fit into one request, by number and by bytes."""
     batch: list[Due] = []
     nbytes = 0
-    for one in due:
-        batch.append(one)
-        nbytes += len(msgspec.json.encode(one.spec))
+    for entry in due:
+        batch.append(entry)
+        nbytes += len(msgspec.json.encode(entry.spec))
         if len(batch) >= MOST_IN_BATCH or nbytes >= MOST_BYTES:
             yield batch
             batch, nbytes = [], 0
@@ -216,15 +218,15 @@ def _batches(due: Sequence[Due]) -> Iterator[Sequence[Due]]:
         yield batch
 
 
-async def few_at_once(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def gather_limited(works: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Run all calls, `AT_ONCE` at a time; raise the first error once all have ended."""
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def one(work: Coroutine[Any, Any, None]) -> None:
+    async def run_gated(work: Coroutine[Any, Any, None]) -> None:
         async with gate:
             await work
 
-    found = await asyncio.gather(*(one(work) for work in works), return_exceptions=True)
-    for problem in found:
+    results = await asyncio.gather(*(run_gated(work) for work in works), return_exceptions=True)
+    for problem in results:
         if isinstance(problem, BaseException):
             raise problem

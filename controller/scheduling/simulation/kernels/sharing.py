@@ -1,8 +1,8 @@
 """Max-min fair rates of flows over links, recomputed only where something has changed.
 
-Progressive filling: the rates of all flows rise together; a flow is fixed when a link on its path is full. That is the
-order of links by the level at which they are full, which only rises as flows are fixed: a heap of levels, each
-re-evaluated when it is the smallest.
+Progressive filling: the rates of all flows rise together; a flow is fixed when a link on its path is full. So
+links are processed in the order of the level at which they are full, which only rises as flows are fixed: a heap of
+levels, each re-evaluated when it is the smallest.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def add_flow(net: Sharing, slot: u32, bits: i64, now_ns: i64) -> None:
 
 @kernel
 def remove_flow(net: Sharing, slot: u32) -> None:
-    """Remove a flow, finished or not; its slot is free again."""
+    """Remove a flow, finished or not, and free its slot."""
     flows = net.flows
     start: u64 = as_u64(slot) * as_u64(flows.stride)
     for hop in range(flows.hops[slot]):
@@ -89,8 +89,8 @@ def settle(net: Sharing, now_ns: i64) -> u32:
     links = net.links
     flows = net.flows
     net.settlings += 1
-    found: u32 = gather(net)
-    for index in range(found):
+    count: u32 = gather(net)
+    for index in range(count):
         crossed: u32 = links.listed[index]
         if links.weight[crossed] != 0:
             push(net.heap, level_key(links, crossed), crossed)
@@ -104,8 +104,8 @@ def settle(net: Sharing, now_ns: i64) -> u32:
                 push(net.heap, now_key, full)
             else:
                 fix_flows(net, full, as_i64(key >> ROW_BITS), now_ns)
-    concerned: u32 = flows.listed[0]
-    return concerned
+    affected: u32 = flows.listed[0]
+    return affected
 
 
 @kernel(inline=True)
@@ -121,15 +121,15 @@ def gather(net: Sharing) -> u32:
     links = net.links
     flows = net.flows
     number: u64 = net.settlings
-    found: u32 = 0
-    concerned: u32 = 0
+    count: u32 = 0
+    affected: u32 = 0
     for index in range(links.changes):
         changed: u32 = links.changed[index]
         links.is_changed[changed] = 0
-        found = meet(links, changed, number, found)
+        count = list_link(links, changed, number, count)
     links.changes = 0
     done: u32 = 0
-    while done < found:
+    while done < count:
         link: u32 = links.listed[done]
         done += 1
         node: u32 = links.first[link]
@@ -138,23 +138,23 @@ def gather(net: Sharing) -> u32:
             slot: u32 = node // flows.stride
             if flows.seen[slot] != number:
                 flows.seen[slot] = number
-                concerned += 1
+                affected += 1
                 for hop in range(flows.hops[slot]):
-                    found = meet(links, flows.link[slot * flows.stride + hop], number, found)
+                    count = list_link(links, flows.link[slot * flows.stride + hop], number, count)
             node = flows.following[node]
-    flows.listed[0] = concerned
-    return found
+    flows.listed[0] = affected
+    return count
 
 
 @kernel(inline=True)
-def meet(links: Links, link: u32, number: u64, found: u32) -> u32:
+def list_link(links: Links, link: u32, number: u64, count: u32) -> u32:
     """List a link unless already listed; return the number of listed links."""
-    listed: u32 = found
+    listed: u32 = count
     if links.seen[link] != number:
         links.seen[link] = number
         links.weight[link] = 0
         links.left[link] = links.capacity_bps[link] << ONE_BITS
-        links.listed[found] = link
+        links.listed[count] = link
         listed += 1
     return listed
 
@@ -170,10 +170,10 @@ def fix_flows(net: Sharing, full: u32, level_bps: i64, now_ns: i64) -> None:
         if flows.fixed[slot] != net.settlings:
             flows.fixed[slot] = net.settlings
             for hop in range(flows.hops[slot]):
-                place: u32 = slot * flows.stride + hop
-                link: u32 = flows.link[place]
-                links.weight[link] -= flows.share[place]
-                links.left[link] -= level_bps * flows.share[place]
+                index: u32 = slot * flows.stride + hop
+                link: u32 = flows.link[index]
+                links.weight[link] -= flows.share[index]
+                links.left[link] -= level_bps * flows.share[index]
             if flows.rate_bps[slot] != level_bps:
                 change_rate(flows, slot, level_bps, now_ns)
         node = flows.following[node]
@@ -181,7 +181,7 @@ def fix_flows(net: Sharing, full: u32, level_bps: i64, now_ns: i64) -> None:
 
 @kernel(inline=True)
 def change_rate(flows: Flows, slot: u32, rate_bps: i64, now_ns: i64) -> None:
-    """Subtract what was sent at the old rate, in whole bits, and compute when the rest is, in whole nanoseconds."""
+    """Subtract the whole bits sent at the old rate, and compute when the rest will be sent, in whole nanoseconds."""
     elapsed: i64 = now_ns - flows.since_ns[slot]
     flows.left_bits[slot] = max(flows.left_bits[slot] - sent_bits(flows.rate_bps[slot], elapsed), 0)
     flows.since_ns[slot] = now_ns
@@ -206,14 +206,14 @@ def sent_bits(rate_bps: i64, elapsed_ns: i64) -> i64:
 def sending_ns(bits: i64, rate_bps: i64) -> i64:
     """Return bits / rate in nanoseconds, rounded up, by long division."""
     rest: i64 = bits % rate_bps
-    found: i64 = bits // rate_bps
+    quotient: i64 = bits // rate_bps
     for _ in range(3):
         rest *= 1000
-        found = found * 1000 + rest // rate_bps
+        quotient = quotient * 1000 + rest // rate_bps
         rest = rest % rate_bps
     if rest > 0:
-        found += 1
-    return found
+        quotient += 1
+    return quotient
 
 
 @kernel

@@ -52,7 +52,7 @@ class Flows(Struct):
 
 
 class Sharing(Struct):
-    """All of it; `settlings` counts recomputations of rates."""
+    """The whole state; `settlings` counts recomputations of rates."""
 
     settlings: u64
     links: Links

@@ -123,5 +123,5 @@ def test_a_policy_that_names_no_device_of_the_pods_is_one_line(policy: PodDevice
 
 def test_policies_of_tasks_are_none_of_pods() -> None:
     settings = PodProfileSettings(scores=(PolicySettings(policy="thrift"),))
-    with pytest.raises(SchedulerError, match="policy thrift is of tasks; those of pods are best-fit"):
+    with pytest.raises(SchedulerError, match="policy thrift is for tasks; those for pods are best-fit"):
         PodProfile.of(settings)

@@ -119,7 +119,7 @@ def test_a_pod_says_what_it_computes() -> None:
     for before, after, said in (
         ("name: sum", "name: product", "s.yaml:5: pod.operators: "),
         ("feeds: [sum]", "feeds: [product]", "s.yaml:5: pod.operators: "),
-        ("operator: axpy", "operator: A x", "s.yaml:5: pod.operators: 'A x' is no kind of operator"),
+        ("operator: axpy", "operator: A x", "s.yaml:5: pod.operators: 'A x' is not a valid operator kind"),
         ("seconds: 0.0", "seconds: -1.0", "s.yaml:7: pod.operators[1].seconds: expected `float` >= 0"),
     ):
         with pytest.raises(ConfigError) as caught:

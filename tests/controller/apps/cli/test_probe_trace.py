@@ -80,7 +80,7 @@ def test_a_query_is_planned(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("missing.py",), "millrace: missing.py: there is no such script; a function is script.py:function"),
+        (("missing.py",), "millrace: missing.py: no such script; a function is script.py:function"),
         (("missing.sql",), "millrace: missing.sql: No such file or directory"),
         (("query.sql",), "millrace: SQL: Catalog Error: Table with name sales does not exist!"),
         (("query.sql", "more"), "query.sql takes no arguments: more"),

@@ -199,7 +199,7 @@ def test_a_reader_that_takes_nothing_is_disconnected(caplog: pytest.LogCaptureFi
             assert (await client.get("/directory")).status_code == 200
 
     run(scenario)
-    assert "a client was too slow" in caplog.text
+    assert "the client was too slow" in caplog.text
 
 
 def test_socket_is_private_and_other_addresses_are_refused() -> None:

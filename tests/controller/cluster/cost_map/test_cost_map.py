@@ -236,10 +236,10 @@ def test_routes_that_lead_in_a_circle_let_nothing_arrive() -> None:
 @pytest.mark.parametrize(
     ("routes", "problem"),
     [
-        (RouteSet(1, (Route(FlowSpec("h1", "h2"), ("s1", "s3")),)), "it does not lead from s1 to s2"),
+        (RouteSet(1, (Route(FlowSpec("h1", "h2"), ("s1", "s3")),)), "does not lead from s1 to s2"),
         (RouteSet(1, (Route(FlowSpec("h1", "h3"), ("s1", "s3")),)), "there is no link s1->s3"),
         (RouteSet(1, (Route(FlowSpec("h1", "h99"), ("s1", "s3")),)), "has no host 'h99'"),
-        (RouteSet(1, (), (WeightedRoute("s9", "s3", (("s2", 1),)),)), "there is no such switch"),
+        (RouteSet(1, (), (WeightedRoute("s9", "s3", (("s2", 1),)),)), "no such switch"),
         (RouteSet(1, (), (WeightedRoute("s1", "s3", (("s3", 1),)),)), "there is no link s1->s3"),
     ],
 )

@@ -69,9 +69,9 @@ def test_a_window_gives_means_by_samples(written: tuple[Path, list[Snapshot]]) -
 
 def test_where_nothing_was_written_nothing_is_said(written: tuple[Path, list[Snapshot]]) -> None:
     folder, _ = written
-    with pytest.raises(HistoryError, match="nothing of any link at 2026-03-01T13"):
+    with pytest.raises(HistoryError, match="no link figures at 2026-03-01T13"):
         snapshot_at(folder, START + timedelta(hours=1))
-    with pytest.raises(HistoryError, match="nothing of any link from"):
+    with pytest.raises(HistoryError, match="no link figures from"):
         snapshot_over(folder, START - timedelta(hours=2), START - timedelta(hours=1))
     with pytest.raises(HistoryError, match="is empty"):
         snapshot_over(folder, START, START)

@@ -138,11 +138,14 @@ def test_taking_and_releasing_leave_the_old_value_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("shares", "problem"),
     [
-        (Shares(8001), "h1: 8001 thousandths of cores of 8000"),
-        (Shares(0, 65 * GIB), f"h1: {65 * GIB} bytes of memory of {64 * GIB}"),
+        (Shares(8001), "h1: 8001 thousandths of cores exceed 8000"),
+        (Shares(0, 65 * GIB), f"h1: {65 * GIB} bytes of memory exceed {64 * GIB}"),
         (Shares(devices=(DeviceShare(4, 1),)), "h1: there is no device 4"),
-        (Shares(devices=(DeviceShare(2, 1, 17 * GIB),)), f"h1: device 2: {17 * GIB} bytes of memory of {16 * GIB}"),
-        (Shares(devices=(DeviceShare(3, 1, 1),)), "h1: device 3: 1 bytes of memory of 0"),
+        (
+            Shares(devices=(DeviceShare(2, 1, 17 * GIB),)),
+            f"h1: device 2: {17 * GIB} bytes of memory exceed {16 * GIB}",
+        ),
+        (Shares(devices=(DeviceShare(3, 1, 1),)), "h1: device 3: 1 bytes of memory exceed 0"),
     ],
 )
 def test_more_than_there_is_cannot_be_taken(shares: Shares, problem: str) -> None:
@@ -163,9 +166,9 @@ def test_what_is_not_held_cannot_be_released() -> None:
     ):
         with pytest.raises(HardwareError, match=r"^h1: .* not held"):
             cluster.release("h1", shares)
-    with pytest.raises(HardwareError, match="h1: there is no device 9, of which something is held"):
+    with pytest.raises(HardwareError, match="h1: shares are held of device 9, which does not exist"):
         fits(NODE, Shares(devices=(DeviceShare(9, 1),)), one(1))
-    with pytest.raises(HardwareError, match="h2: there is no such node"):
+    with pytest.raises(HardwareError, match="h2: no such node"):
         cluster.fits("h2", Request())
 
 

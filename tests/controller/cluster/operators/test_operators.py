@@ -131,7 +131,7 @@ def test_unknown_kinds_have_no_work_and_bad_shapes_are_refused() -> None:
     for operator, problem in (
         (Operator.of("x", "gemm", {"m": 1, "n": 1}, FP64), "x: gemm without k"),
         (Operator.of("x", "axpy", {"n": 1, "o": 1}, FP64), "x: axpy has no o, only n"),
-        (Operator.of("x", "axpy", {"n": 1}), "x: axpy of numbers without a format"),
+        (Operator.of("x", "axpy", {"n": 1}), "x: axpy needs a number format"),
     ):
         with pytest.raises(OperatorError, match=problem):
             work_of(operator)
@@ -152,11 +152,11 @@ def test_every_kind_names_its_source() -> None:
         (lambda: Operator("x", "gemm", (("n", -1),)), "n is -1"),
         (lambda: Operator("x", "gemm", executions=0), "executions is 0"),
         (lambda: Operator("x", "gemm", input_bytes=-1), "input_bytes is -1"),
-        (lambda: OperatorGraph("g", (GEMM, GEMM)), "g: factor is there twice"),
+        (lambda: OperatorGraph("g", (GEMM, GEMM)), "g: duplicate factor"),
         (lambda: OperatorGraph("g", (GEMM,), (Flow("factor", "x"),)), "g: there is no operator x"),
-        (lambda: graph_of("a-b a-b"), "g: a -> b is there twice"),
-        (lambda: graph_of("a-b b-c c-a"), "g: data flows in a circle: a, b, c"),
-        (lambda: graph_of("a-a"), "g: data flows in a circle: a"),
+        (lambda: graph_of("a-b a-b"), "g: duplicate a -> b"),
+        (lambda: graph_of("a-b b-c c-a"), "g: data flows in a cycle: a, b, c"),
+        (lambda: graph_of("a-a"), "g: data flows in a cycle: a"),
     ],
 )
 def test_what_cannot_be_is_refused(make: object, problem: str) -> None:

@@ -23,11 +23,11 @@ def test_a_pod_holds_what_its_tasks_hold_together() -> None:
 def test_pods_and_groups_that_cannot_be_are_refused() -> None:
     with pytest.raises(WorkloadError, match="p: a pod without tasks"):
         Pod("p", ())
-    with pytest.raises(WorkloadError, match="p: task server is there twice"):
+    with pytest.raises(WorkloadError, match="p: duplicate task server"):
         Pod("p", (SERVER, SERVER))
     pod = Pod("p", (SERVER,))
     assert PodGroup("g", (pod,), 1).least == 1
-    with pytest.raises(WorkloadError, match="g: pod p is there twice"):
+    with pytest.raises(WorkloadError, match="g: duplicate pod p"):
         PodGroup("g", (pod, pod), 1)
     for least in (0, 2):
         with pytest.raises(WorkloadError, match=f"g: {least} of 1 pods"):

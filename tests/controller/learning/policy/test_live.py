@@ -104,7 +104,7 @@ def test_a_new_one_begins_where_there_is_none_if_it_is_to_learn(tmp_path: Path) 
 def test_checkpoint_for_pods_is_refused_for_tasks(tmp_path: Path) -> None:
     settings = {"checkpoint": str(_trained(tmp_path))}
     problem = (
-        r"policy learned: it cannot be made: LearningError: \S+/pods\.ckpt: it was made for pods, and here are tasks"
+        r"policy learned: cannot be built: LearningError: \S+/pods\.ckpt: it was made for pods, and here are tasks"
     )
     with pytest.raises(SchedulerError, match=problem):
         make_policy(TASKS, "learned", settings, ("points", "reason"))
@@ -253,7 +253,5 @@ def test_reward_of_an_outcome_follows_the_gain(outcome: Outcome, gain: str, rewa
 
 def test_a_fallback_is_a_score_by_name(tmp_path: Path) -> None:
     settings = {"checkpoint": str(tmp_path / "new"), "learn": document_of(LEARN), "fallback": "nobody"}
-    with pytest.raises(
-        Exception, match=r"policy learned: it cannot be made: SchedulerError: there is no policy 'nobod"
-    ):
+    with pytest.raises(Exception, match=r"policy learned: cannot be built: SchedulerError: unknown policy 'nobod"):
         make_policy(PODS, "learned", settings, ("points", "reason"))

@@ -214,7 +214,7 @@ def test_other_scores_decide_if_the_network_gives_no_answer(snapshot: Snapshot, 
 
 def test_checkpoint_that_is_none_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("no")
-    with pytest.raises(SchedulerError, match=r"policy learned: it cannot be made: LearningError: .*is no checkpoint"):
+    with pytest.raises(SchedulerError, match=r"policy learned: cannot be built: LearningError: .*is no checkpoint"):
         make_policy(PODS, "learned", {"checkpoint": str(tmp_path / "a")}, ("points", "reason"))
 
 

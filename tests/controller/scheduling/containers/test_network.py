@@ -101,7 +101,7 @@ def test_needs_that_share_a_link_are_met_together_or_refused(fabric: Topology) -
     why = explain(DEFAULT, pod, snapshot)
     assert why.choice is None or why.choice in names[2:]
     refused = {one.name: one.reason for one in why.refused}
-    assert "what is free there is not enough for all of its peers together" in refused[names[0]]
+    assert "too little bandwidth is free for all its peers together" in refused[names[0]]
 
 
 @given(rates=st.lists(st.integers(1, 4 * GBPS), min_size=1, max_size=3))

@@ -169,7 +169,7 @@ def test_shared_devices_are_filled_and_cores_kept_for_free_ones() -> None:
     points = policy.points(PendingPod("p", Request(1000)), snapshot, rows)
     assert points[1] == 1000 > points[0]
     said = [policy.reason(PendingPod("p", request), snapshot, 0) for request in (Request(1000), half)]
-    assert said == [f"what stays idle of devices changes by {more} of one" for more in ("+0.500", "+0.000")]
+    assert said == [f"expected idle devices change by {more}" for more in ("+0.500", "+0.000")]
 
 
 def test_without_a_workload_nothing_is_preferred() -> None:
@@ -177,7 +177,7 @@ def test_without_a_workload_nothing_is_preferred() -> None:
     for policy in (Stranding(Stranding.Settings()), Fragmentation(Fragmentation.Settings())):
         points = policy.points(PendingPod("p", Request(1000)), snapshot, np.arange(2))
         assert points[0] == points[1]
-        assert policy.reason(PendingPod("p", Request(1000)), snapshot, 0) == "nothing is known of the workload"
+        assert policy.reason(PendingPod("p", Request(1000)), snapshot, 0) == "the workload is unknown"
 
 
 def test_what_does_not_fit_gets_nothing() -> None:

@@ -44,10 +44,10 @@ def test_a_stated_device_is_the_one_that_is_given() -> None:
 @pytest.mark.parametrize(
     ("request_", "device", "kind", "reason"),
     [
-        (Request(1), 0, None, "device 0 is stated, but the pod asks for no device"),
+        (Request(1), 0, None, "device 0 is stated, but the pod requests no device"),
         (HALF, 5, None, "it has 2 devices, no device 5"),
         (HALF, 0, DeviceKind.NPU, "it has no npu"),
-        (Request(devices=(DeviceRequest(DeviceKind.GPU, 2),)), 0, None, "stated, but the pod asks for 2 devices"),
+        (Request(devices=(DeviceRequest(DeviceKind.GPU, 2),)), 0, None, "stated, but the pod requests 2 devices"),
         (
             Request(devices=(DeviceRequest(DeviceKind.GPU, models=frozenset({"A100"})),)),
             0,
@@ -86,7 +86,7 @@ def test_device_load_is_the_measured_or_else_the_held_share() -> None:
     )
     why = explain(DEFAULT, pod, snapshot)
     assert [(one.name, one.policy, one.reason) for one in why.refused] == [
-        ("b", "device-threshold", "too few devices are used below 95%: device 0 97% (measured)")
+        ("b", "device-threshold", "too few devices below 95% load: device 0 97% (measured)")
     ]
     held = cluster.take("a", cluster.choose("a", Request(devices=(DeviceRequest(DeviceKind.GPU, 1, 960),))))
     full = explain(DEFAULT, pod, replace(Snapshot.of(held), device_busy=np.array([0.99, np.nan, 0.97])))
@@ -119,8 +119,8 @@ def test_images_that_are_there() -> None:
     )
     why = explain(scoring("image-locality"), PendingPod("p", images=("x", "y", "nowhere")), snapshot)
     assert [(one.name, one.points, one.scores[0].reason) for one in why.candidates] == [
-        ("b", 750, "3.0 of 4.0 MB of its images are there"),
-        ("a", 250, "1.0 of 4.0 MB of its images are there"),
+        ("b", 750, "3.0 of 4.0 MB of its images are present"),
+        ("a", 250, "1.0 of 4.0 MB of its images are present"),
     ]
 
 
@@ -168,7 +168,7 @@ def test_reduction_workers_are_one_a_host_and_near_each_other() -> None:
     assert not place_group(profile, workers(10), snapshot).is_placed
     there = snapshot.taking(0, DEFAULT.shares(workers(1)[0], snapshot, 0), "g")
     why = explain(profile, workers(1)[0], there)
-    assert why.refused[0].reason == "its host has a worker of group g already: one a host adds up in the network"
+    assert why.refused[0].reason == "its host already has a worker of group g: in-network reduction takes one per host"
     assert why.candidates[0].scores[0].reason.startswith(f"joins at {hosts[0]}: ")
     assert "(nominal)" in why.candidates[0].scores[0].reason
 

@@ -7,14 +7,14 @@ import pytest
 
 from controller.common.errors import SchedulerError
 from controller.scheduling.extender import objects
-from controller.scheduling.extender.annotations import NOTHING, PeerNeed, Wishes, wishes_of
+from controller.scheduling.extender.annotations import NOTHING, PeerNeed, PodAnnotations, annotations_of
 from dataplane.topology.values import DeviceKind
 from tests.controller.scheduling.extender.kube_objects import a_pod, written
 
 
-def wishes(**annotations: str) -> Wishes:
+def wishes(**annotations: str) -> PodAnnotations:
     named = {f"millrace.io/{key.replace('_', '-')}": text for key, text in annotations.items()}
-    return wishes_of(msgspec.json.decode(written(a_pod("p", annotations=named)), type=objects.Pod))
+    return annotations_of(msgspec.json.decode(written(a_pod("p", annotations=named)), type=objects.Pod))
 
 
 def test_everything_that_can_be_said() -> None:
@@ -30,7 +30,7 @@ def test_everything_that_can_be_said() -> None:
             - {labels: {app: ps, tier: a}}
         """,
     )
-    assert found == Wishes(
+    assert found == PodAnnotations(
         peers=(
             PeerNeed(host="storage-1", namespace="default", min_bps=10**9, max_delay_ns=50_000),
             PeerNeed(pod="default/ps-0", namespace="default", nbytes=40 << 20),
@@ -47,13 +47,13 @@ def test_everything_that_can_be_said() -> None:
 def test_json_will_do_and_other_annotations_are_none_of_ours() -> None:
     assert wishes(peers='[{"host": "h1"}]').peers[0].host == "h1"
     pod = a_pod("p", annotations={"example.com/peers": "[", "kubernetes.io/x": ""})
-    assert wishes_of(msgspec.json.decode(written(pod), type=objects.Pod)) is NOTHING
+    assert annotations_of(msgspec.json.decode(written(pod), type=objects.Pod)) is NOTHING
 
 
 @pytest.mark.parametrize(
     ("annotations", "problem"),
     [
-        ({"peer": "h1"}, "millrace.io/peer: there is none; there are peers, nodes, device-kind, group, profile"),
+        ({"peer": "h1"}, "millrace.io/peer: unknown; known: peers, nodes, device-kind, group, profile"),
         ({"peers": "[{host: h1, min_bandwith: 1 Gbit/s}]"}, "min_bandwith: unknown key"),
         ({"peers": "[{host: h1, pod: p1}]"}, "a peer is either a host, a pod or labels"),
         ({"peers": "[{}]"}, "a peer is either a host, a pod or labels"),
@@ -61,9 +61,9 @@ def test_json_will_do_and_other_annotations_are_none_of_ours() -> None:
         ({"peers": "[{host: h1, max_delay: 5}]"}, "max_delay: expected"),
         ({"peers": "[{host: h1, max_delay: 5 parsec}]"}, "'5 parsec' is not a delay such as '5.7 ms'"),
         ({"peers": "[{host: h1"}, "millrace.io/peers: peers:1: "),
-        ({"peers": "- {host: h}\n" * 300}, "300 peers; at most 256 are taken"),
+        ({"peers": "- {host: h}\n" * 300}, "300 peers; at most 256 are allowed"),
         ({"peers": "#" * 70_000}, "70000 characters; at most 65536"),
-        ({"nodes": " , "}, "0 names; 1 to 256 are taken"),
+        ({"nodes": " , "}, "0 names; 1 to 256 are allowed"),
         ({"device-kind": "cgpu"}, "'cgpu' is not a valid DeviceKind"),
     ],
 )

@@ -125,9 +125,9 @@ def test_a_limit_alone_is_a_request() -> None:
 @pytest.mark.parametrize(
     ("resources", "problem"),
     [
-        ({"cpu": "many"}, "node n: allocatable: 'many' is no quantity"),
-        ({"memory": "-1Gi"}, "node n: allocatable: '-1Gi' is less than nothing"),
-        ({"nvidia_com__gpu": "5000"}, "node n: 5000 devices; at most 4096 are counted"),
+        ({"cpu": "many"}, "node n: allocatable: 'many' is not a quantity"),
+        ({"memory": "-1Gi"}, "node n: allocatable: '-1Gi' is negative"),
+        ({"nvidia_com__gpu": "5000"}, "node n: 5000 devices; at most 4096 are supported"),
     ],
 )
 def test_a_node_that_cannot_be(resources: dict[str, Any], problem: str) -> None:
@@ -137,5 +137,5 @@ def test_a_node_that_cannot_be(resources: dict[str, Any], problem: str) -> None:
 
 
 def test_a_pod_that_cannot_be() -> None:
-    with pytest.raises(SchedulerError, match="pod default/p: memory: 'much' is no quantity"):
+    with pytest.raises(SchedulerError, match="pod default/p: memory: 'much' is not a quantity"):
         request_of(pod(a_pod("p", memory="much")), KIND_OF)

@@ -149,8 +149,8 @@ def test_an_api_server_that_fails_is_asked_again_and_named_once(caplog: pytest.L
     with kube_double() as double, caplog.at_level(logging.INFO, "millrace.extender"):
         asyncio.run(main(double))
         assert [record.message for record in caplog.records if record.name == "millrace.extender"] == [
-            f"nodes are not told now: {double.url}: GET /api/v1/nodes: 500: as the test wants it",
-            "nodes are told again",
+            f"watch of nodes failed: {double.url}: GET /api/v1/nodes: 500: as the test wants it",
+            "watch of nodes recovered",
         ]
 
 
@@ -201,7 +201,7 @@ def test_a_name_leads_nowhere_else() -> None:
     async def main(double: KubeDouble) -> None:
         async with KubernetesApi(settings(double)) as api:
             for name in ("../../secrets", "a/b", "..", "", "p?x"):
-                with pytest.raises(KubernetesError, match="is no name"):
+                with pytest.raises(KubernetesError, match="is not a valid name"):
                     await api.bind("default", name, "", "n1")
 
     with kube_double() as double:
@@ -231,7 +231,7 @@ def test_a_token_is_read_again_when_it_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"server": None}, "kubernetes: no server is named, and this is no pod of a cluster"),
+        ({"server": None}, "kubernetes: no server is given, and this is not a pod of a cluster"),
         ({"server": "https://127.0.0.1:1", "ca": "nothing.pem"}, "kubernetes: nothing.pem: "),
     ],
 )

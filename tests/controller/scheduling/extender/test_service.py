@@ -56,7 +56,7 @@ def test_a_kube_schedulers_nodes_are_scored() -> None:
         assert all(isinstance(score, int) and 0 <= score <= 10 for score in scores.values())
         decision = extender.service.recent.get("default/bodies")
         assert decision is not None
-        assert "2 * 1000 by network-cost: h3: it is there" in decision.scores[0].reasons
+        assert "2 * 1000 by network-cost: h3: the same host" in decision.scores[0].reasons
 
     extending(act)
 
@@ -64,9 +64,9 @@ def test_a_kube_schedulers_nodes_are_scored() -> None:
 def test_a_kube_schedulers_names_need_a_watch() -> None:
     async def act(extender: Extender) -> None:
         answer = await extender.ask("filter", recorded("filter-names"))
-        assert "nodes came by their names only" in answer["Error"]
+        assert "the request has only the nodes' names" in answer["Error"]
         assert "nodeCacheCapable" in answer["Error"]
-        with pytest.raises(SchedulerError, match="nodes came by their names only"):
+        with pytest.raises(SchedulerError, match="the request has only the nodes' names"):
             await extender.ask("prioritize", recorded("prioritize-names"))
 
     extending(act)
@@ -78,7 +78,7 @@ def test_a_kube_schedulers_names_are_looked_up() -> None:
         answer = await extender.ask("filter", recorded("filter-names"))
         assert answer["NodeNames"] == ["worker-4", "worker-6", "worker-2"]  # in the order in which they came
         assert answer["Nodes"] is None
-        assert failed(answer) == {"worker-8": "known: nothing is known of it yet"}
+        assert failed(answer) == {"worker-8": "known: the node is not known yet"}
         scores = {one["Host"]: one["Score"] for one in await extender.ask("prioritize", recorded("prioritize-names"))}
         assert scores["worker-8"] == 0
         assert min(scores["worker-2"], scores["worker-4"], scores["worker-6"]) > 5
@@ -177,7 +177,7 @@ def test_repeated_watch_events_change_nothing_and_updates_count() -> None:
         extender.know(a_pod("early", "comes"))  # its node is told later
         extender.know(a_node("comes", "h2"))
         extender.books.remove_node("n")
-        assert failed(await extender.ask("filter", wanted)) == {"n": "known: nothing is known of it yet"}
+        assert failed(await extender.ask("filter", wanted)) == {"n": "known: the node is not known yet"}
         assert sorted(extender.books.pods) == ["uid-early", "uid-holder"]
 
     extending(act, kubernetes=AWAY)
@@ -189,7 +189,7 @@ def test_overcommitted_devices_are_a_problem_reported_once() -> None:
         extender.know(a_pod("a", "n", nvidia_com__gpu="1"), a_pod("b", "n", nvidia_com__gpu="1"))
         answer = await extender.ask("filter", arguments(a_pod("p", nvidia_com__gpu="1"), ["n"]))
         assert answer["FailedNodes"] == {"n": "fits: gpu nvidia.com/gpu: 1 whole devices wanted, 0 free"}
-        assert extender.books.new_problems() == ["pod default/b: node n has too few gpu nvidia.com/gpu left for it"]
+        assert extender.books.new_problems() == ["pod default/b: node n has too few gpu nvidia.com/gpu left"]
         assert extender.books.new_problems() == []
         extender.books.remove_pod("uid-b")
         assert extender.books.problems == {}
@@ -262,7 +262,7 @@ def test_bandwidth_of_bound_pods_is_reserved_and_preemptible() -> None:
         assert answer["NodeNames"] == ["n1"]  # the peer's own host
         assert answer["FailedAndUnresolvableNodes"] == {}  # without the other pod there would be enough
         assert answer["FailedNodes"]["n5"].startswith("network-need: h1: 4000.0 Mbit/s are free")
-        assert "less what bound pods have reserved" in answer["FailedNodes"]["n5"]
+        assert "less reservations of bound pods" in answer["FailedNodes"]["n5"]
         given = victims(n3=["uid-holder"], n5=["uid-x"])
         helped = await extender.ask("preempt", {"Pod": plain(asked), "NodeNameToMetaVictims": given})
         assert list(helped["NodeNameToMetaVictims"]) == ["n3"]
@@ -344,7 +344,7 @@ def test_profiles_groups_and_devices_by_settings() -> None:
         placed = a_pod("p", annotations={"millrace.io/nodes": "n2"})
         assert (await extender.ask("filter", arguments(placed, ["n1", "n2"])))["NodeNames"] == ["n2"]
         none = await extender.ask("filter", arguments(a_pod("p", annotations={"millrace.io/profile": "x"}), ["n1"]))
-        assert none["Error"] == "pod default/p: there is no profile 'x'; there are spread, packed"
+        assert none["Error"] == "pod default/p: unknown profile 'x'; known: spread, packed"
         assert none["NodeNames"] is None
 
     extending(act, settings, kubernetes=AWAY)
@@ -357,7 +357,7 @@ def test_many_refusals_keep_their_reasons_for_the_first_only() -> None:
         answer = await extender.ask("filter", arguments(a_pod("p", cpu="9"), names))
         reasons = list(failed(answer).values())
         assert reasons[:3] == ["fits: cpu: 9000 thousandths of cores wanted, 8000 free"] * 3
-        assert reasons[3:] == ["fits: it is refused"] * 5
+        assert reasons[3:] == ["fits: refused"] * 5
         decision = extender.service.recent.get("default/p")
         assert decision is not None
         assert (decision.refused_by, len(decision.refused)) == ({"fits": 8}, 3)
@@ -378,10 +378,10 @@ def test_decisions_that_are_kept_make_room() -> None:
 def test_too_many_nodes_and_policies_that_fail_are_said() -> None:
     async def act(extender: Extender) -> None:
         answer = await extender.ask("filter", arguments(a_pod("p"), ["a", "b", "c"]))
-        assert answer["Error"] == "3 nodes; at most 2 are taken"
+        assert answer["Error"] == "3 nodes; at most 2 are allowed"
         bind = {"PodName": "p", "PodNamespace": "default", "PodUID": "", "Node": "n"}
         extender.service._api = None
-        assert "leave bindVerb out" in (await extender.ask("bind", bind))["Error"]
+        assert "omit bindVerb" in (await extender.ask("bind", bind))["Error"]
 
     extending(act, ExtenderSettings(limits=ExtenderLimits(nodes=2)), kubernetes=AWAY)
 
@@ -417,6 +417,6 @@ def test_without_a_network_needs_are_refused_everywhere() -> None:
     async def act(extender: Extender) -> None:
         asked = a_pod("p", annotations=peers({"host": "h1", "min_bandwidth": "1 Mbit/s"}))
         answer = await extender.ask("filter", arguments(asked, [a_node("n1", "h1")]))
-        assert failed(answer) == {"n1": "network-need: nothing is known of the network"}
+        assert failed(answer) == {"n1": "network-need: the network is unknown"}
 
     extending(act, costs=None)

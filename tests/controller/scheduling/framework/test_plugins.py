@@ -77,7 +77,7 @@ def test_old_group_of_entry_points_warns_once(caplog: pytest.LogCaptureFixture) 
     for _ in range(2):
         assert profile("old-last").scores
     (said,) = (record.getMessage() for record in caplog.records)
-    assert said.startswith("policy old-last: the group millrace.schedulers.policies of entry points is called ")
+    assert said.startswith("policy old-last: the entry-point group millrace.schedulers.policies is now ")
 
 
 def test_own_policies_are_entry_points() -> None:
@@ -91,8 +91,8 @@ def test_own_policies_are_entry_points() -> None:
     ("policy", "settings", "words"),
     [
         ("last", {"points": "many"}, "policy last: settings: Expected `int`, got `str` - at `$.points`"),
-        ("last", {"points": 13}, "policy last: it cannot be made: ValueError: unlucky number"),
-        ("bare", {}, "policy bare: it has no Settings"),
+        ("last", {"points": 13}, "policy last: cannot be built: ValueError: unlucky number"),
+        ("bare", {}, "policy bare: has no Settings"),
         ("gone", {}, "policy gone: far_policies:Gone does not load: AttributeError: "),
         ("missing", {}, "policy missing: no_such_module:Thing does not load: ModuleNotFoundError: "),
     ],
@@ -109,5 +109,5 @@ def test_two_plugins_of_one_name(tmp_path: Path) -> None:
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 2.0\n")
     (metadata / "entry_points.txt").write_text("[millrace.policies.pods]\nlast = other:Last\n")
-    with pytest.raises(SchedulerError, match="policy last: far_policies:Last and other:Last both have the name"):
+    with pytest.raises(SchedulerError, match="policy last: registered by far_policies:Last and other:Last"):
         profile("last")

@@ -92,7 +92,7 @@ def test_each_filter_has_its_reason() -> None:
     pod = PendingPod("p", whole, locations=("off", "plain", "t4", "a"))
     why = explain(DEFAULT, pod, Snapshot.of(cluster, not_ready=frozenset({"off"})))
     assert [(one.name, one.policy, one.reason) for one in why.refused] == [
-        ("away", "location", "the pod is to run on off or plain or t4 or a"),
+        ("away", "location", "the pod must run on off or plain or t4 or a"),
         ("off", "ready", "it is not ready"),
         ("plain", "device-model", "it has 0 of 1 gpu A100"),
         ("t4", "device-model", "it has 0 of 1 gpu A100"),
@@ -107,7 +107,7 @@ def test_least_and_most_used() -> None:
     pod, snapshot = PendingPod("p", Request(WHOLE, 4 * GIB)), Snapshot.of(cluster)
     least, most = (explain(profile(name), pod, snapshot) for name in ("least-used", "most-used"))
     assert (least.choice, most.choice) == ("empty", "half")
-    assert least.candidates[0].scores[0].reason == "87.5 % of it stay free"
+    assert least.candidates[0].scores[0].reason == "87.5 % of it stays free"
     assert most.candidates[0].scores[0].reason == "62.5 % of it would be used"
 
 
@@ -216,15 +216,15 @@ def test_a_score_that_answers_wrongly(answer: object) -> None:
     [
         (
             PodProfileSettings(filters=(PolicySettings(policy="nothing"),)),
-            "profile default: there is no policy 'nothing'; there are best-fit,",
+            "profile default: unknown policy 'nothing'; known: best-fit,",
         ),
         (
             PodProfileSettings(filters=(PolicySettings(policy="spread"),)),
-            "profile default: policy spread: it has no passes",
+            "profile default: policy spread: has no passes",
         ),
         (PodProfileSettings(filters=(PolicySettings(policy="fits", weight=2),)), "policy fits: a filter has no weight"),
-        (PodProfileSettings(scores=(PolicySettings(policy="fits"),)), "policy fits: it has no points"),
-        (PodProfileSettings(scores=(PolicySettings(policy="spread", weight=0),)), "a weight of 0 is not 1 to"),
+        (PodProfileSettings(scores=(PolicySettings(policy="fits"),)), "policy fits: has no points"),
+        (PodProfileSettings(scores=(PolicySettings(policy="spread", weight=0),)), "a weight of 0 is not between 1 and"),
         (
             PodProfileSettings(scores=(PolicySettings(policy="network-cost", settings={"defaultbytes": 1}),)),
             "policy network-cost: settings: Object contains unknown field `defaultbytes`",
@@ -239,7 +239,7 @@ def test_profiles_that_cannot_be(settings: PodProfileSettings, words: str) -> No
 
 
 def test_profiles_of_one_name() -> None:
-    with pytest.raises(SchedulerError, match="profile default is there twice"):
+    with pytest.raises(SchedulerError, match="duplicate profile default"):
         PodProfile.by_name([PodProfileSettings(), PodProfileSettings()])
 
 
@@ -254,8 +254,8 @@ def test_nodes_with_names_of_their_own_are_at_their_hosts() -> None:
     why = explain(profile("network-cost", filters=("network-need",)), pod, snapshot)
     assert {one.name: one.points for one in why.candidates}.keys() == {"vm-a", "vm-b", "vm-c"}
     assert [one.name for one in why.candidates][-1] == "vm-c"
-    assert "it is there" in why.candidates[0].scores[0].reason
+    assert "the same host" in why.candidates[0].scores[0].reason
     assert "nominal" in why.candidates[-1].scores[0].reason
     nowhere = dataclasses.replace(snapshot, host_names=(hosts[0], "unknown", hosts[2]))
     refused = explain(profile("network-cost", filters=("network-need",)), pod, nowhere).refused
-    assert [(one.name, one.reason) for one in refused] == [("vm-b", f"{hosts[0]}: nothing is known of the way there")]
+    assert [(one.name, one.reason) for one in refused] == [("vm-b", f"{hosts[0]}: the path there is unknown")]

@@ -70,7 +70,7 @@ def test_peers_that_share_a_link_are_looked_at_together() -> None:
     why = explain(DEFAULT, both, snapshot("h1", "h9"))
     assert why.choice == "h1"  # at one of them
     assert [(one.name, one.policy, one.reason) for one in why.refused] == [
-        ("h9", "network-need", "the link to h9: what is free there is not enough for all of its peers together")
+        ("h9", "network-need", "the link to h9: too little bandwidth is free for all its peers together")
     ]
     inner = pod("p", Peer("h9", min_bps=6 * GBPS), Peer("h13", min_bps=6 * GBPS))
     assert explain(DEFAULT, inner, snapshot("h1")).choice is None

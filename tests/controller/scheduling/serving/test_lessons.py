@@ -54,7 +54,7 @@ def _lessons(clock: VirtualClock, **learners: Pupil) -> Lessons:
 
 
 def _stands(lessons: Lessons, pupil: Pupil, subject: str, epoch: int = 1) -> None:
-    lessons.stands(subject, pupil, key=f"{subject}/{epoch}", epoch=epoch, asked_ns=2 * S)
+    lessons.record(subject, pupil, key=f"{subject}/{epoch}", epoch=epoch, asked_ns=2 * S)
 
 
 def test_start_is_reported_once_and_a_new_decision_ends_the_last() -> None:

@@ -81,4 +81,4 @@ def test_pods_that_could_be_decided_about_wait_for_too_long(bench: Bench) -> Non
 
 def test_a_long_look_at_all_tasks_is_an_overload(bench: Bench) -> None:
     bench.tasks.last_round_ns = 2 * S
-    assert causes(bench.load()) == {"task round": "a look at all tasks took 2.0 s"}
+    assert causes(bench.load()) == {"task round": "a round over all tasks took 2.0 s"}

@@ -42,7 +42,7 @@ def test_a_pod_of_a_higher_priority_gets_the_room_of_a_lower_one(play: Play) -> 
             assert pods["high"].status.nominated == "h1"
             why = await cluster.decision_about("high", Outcome.PREEMPTING)
             assert why.spec.preempted == ("low",)
-            assert why.spec.reason == ("none of 1 nodes: 1 by fits; asked to go, being of lower priority: low")
+            assert why.spec.reason == ("none of 1 nodes: 1 by fits; evicting pods of lower priority: low")
             assert why.spec.refused[0].reason == "cpu: 1000 thousandths of cores wanted, 0 free"
             await stop(cluster, "low")
             pods = await cluster.pods_when(placed_name("high"))
@@ -99,7 +99,7 @@ def test_a_group_goes_whole_and_waits_whole(play: Play) -> None:
             assert pods["g0"].status.node is None
             assert pods["g1"].status.node is None
             why = await cluster.decision_about("g0", Outcome.REFUSED)
-            assert why.spec.reason.startswith("group g is not placed whole: ")
+            assert why.spec.reason.startswith("group g does not fit as a whole: ")
             await cluster.add_node("h3", cores=1)
             await cluster.pods_when(lambda pods: placed_name("g0")(pods) and placed_name("g1")(pods))
 

@@ -123,7 +123,7 @@ def test_pods_that_wait_say_why(play: Play) -> None:
                 lambda pods: len(pods) == 3 and all(p.status.reasons for p in pods.values())
             )
             assert waiting["big"].status.reasons == ("none of 1 nodes: 1 by fits",)
-            assert "is not placed whole" in waiting["g1"].status.reasons[0]
+            assert "does not fit as a whole" in waiting["g1"].status.reasons[0]
             # What was written wakes nobody; who is looked at again with the same outcome is not written again.
             due_ns = scheduler.queue.next_due_ns()
             assert due_ns is not None
@@ -224,7 +224,7 @@ def test_a_group_is_placed_whole_or_not_at_all(play: Play) -> None:
             for number in range(3):
                 await cluster.add_pod(f"g{number}", group="g")
             why = await cluster.decision_about("g0", Outcome.REFUSED)
-            assert why.spec.reason.startswith("group g is not placed whole: g0: ")
+            assert why.spec.reason.startswith("group g does not fit as a whole: g0: ")
             assert all(pod.status.node is None for pod in (await cluster.client.of(Pod).list()).items)
             await cluster.add_node("h2", cores=2)
             pods = await cluster.pods_when(placed)
@@ -246,9 +246,9 @@ def test_what_is_stated_of_location_and_network(play: Play) -> None:
             await cluster.add_pod("near", peers=(PeerNeed(host="h1", min_bps=5),))
             names = ("labelled", "device", "near")
             reasons = {name: (await cluster.decision_about(name, Outcome.REFUSED)).spec for name in names}
-            assert reasons["labelled"].refused[0].reason == "its label zone is not there, not a"
-            assert reasons["device"].refused[0].reason == "device 1 is stated, but the pod asks for no device"
-            assert reasons["near"].refused[0].reason == "nothing is known of the network"
+            assert reasons["labelled"].refused[0].reason == "its label zone is unset, not a"
+            assert reasons["device"].refused[0].reason == "device 1 is stated, but the pod requests no device"
+            assert reasons["near"].refused[0].reason == "the network is unknown"
             pods = await cluster.pods_when(lambda pods: pods["there"].status.node is not None)
             assert pods["there"].status.node == "h2"
 
@@ -276,10 +276,10 @@ def test_profiles_of_others_are_left_alone_and_reload(play: Play, caplog: pytest
                 await lifecycle.close()
 
             await hang_up(broken)
-            assert "profiles stay as they were: profile default: there is no policy 'x'" in caplog.text
+            assert "keeping the previous profiles: profile default: unknown policy 'x'" in caplog.text
             assert set(scheduler.profiles) == {"default", "accelerated"}
-            scheduler.note_away("waiting 0.1 s: nobody is there")
-            scheduler.note_away("waiting 0.2 s: nobody is there")
+            scheduler.note_unreachable("waiting 0.1 s: nobody is there")
+            scheduler.note_unreachable("waiting 0.2 s: nobody is there")
             assert caplog.text.count("nobody is there") == 1
             await hang_up(lambda: SchedulerSettings(profiles=(PodProfileSettings(), SPREAD)))
             assert "restart required for: name" in caplog.text

@@ -44,7 +44,7 @@ def test_the_same_in_all_three(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(SchedulerError, match=r"trace\.txt: a trace is written to a file whose name ends in \.csv"):
+    with pytest.raises(SchedulerError, match=r"trace\.txt: the name of a trace file must end in \.csv"):
         write_trace(trace(), tmp_path / "trace.txt")
     with pytest.raises(SchedulerError, match="No such file or directory"):
         write_trace(trace(), tmp_path / "no" / "trace.csv")

@@ -126,7 +126,7 @@ def test_impossible_task_and_its_dependants_are_refused() -> None:
     assert "1 by fits, a: cpu: 99000 thousandths of cores wanted, 8000 free" in huge.reason
     assert after.reason == "waits for g/huge, which cannot be placed"
     assert [huge.state, after.state, later.state] == [State.REFUSED] * 3
-    assert trace.left_out == (("unknown", "nobody knows how long it takes"),)
+    assert trace.left_out == (("unknown", "its run time is unknown"),)
 
 
 def test_what_still_waits_at_the_end_says_why() -> None:
@@ -141,7 +141,7 @@ def test_utilisation_over_time() -> None:
     trace = simulate(Cluster.of([node("a", cores=4)]), work, DEFAULT)
     assert utilisation(trace, [0, S, 3 * S, 4 * S])["cpu"].tolist() == pytest.approx([0.5, 1.0, 0.5])
     assert summary_of(trace).utilisation["cpu"] == pytest.approx(0.75)
-    with pytest.raises(SchedulerError, match="times that rise"):
+    with pytest.raises(SchedulerError, match="increasing times"):
         utilisation(trace, [0, 0])
 
 
@@ -195,9 +195,9 @@ def test_what_holds_of_every_trace(seed: int, spreading: Spreading, order: Order
 @pytest.mark.parametrize(
     ("work", "words"),
     [
-        (Workload((task("x"), task("x"))), "the workload has x twice"),
-        (Workload(inputs={"x": (Peer(HOSTS[0], 1),)}), "inputs of x: there is no such task"),
-        (Workload((task("x"),), inputs={"x": (Peer("far", 1),)}), "inputs of x: far is no host of topology"),
+        (Workload((task("x"), task("x"))), "duplicate x in the workload"),
+        (Workload(inputs={"x": (Peer(HOSTS[0], 1),)}), "inputs of x: no such task"),
+        (Workload((task("x"),), inputs={"x": (Peer("far", 1),)}), "inputs of x: far is not a host of topology"),
     ],
 )
 def test_workloads_that_cannot_be(work: Workload, words: str) -> None:
@@ -206,7 +206,7 @@ def test_workloads_that_cannot_be(work: Workload, words: str) -> None:
 
 
 def test_a_node_that_the_topology_does_not_have() -> None:
-    with pytest.raises(SchedulerError, match="node nowhere is no host of topology leaf-spine"):
+    with pytest.raises(SchedulerError, match="node nowhere is not a host of topology leaf-spine"):
         simulate(Cluster.of([node("nowhere")]), Workload(), DEFAULT, costs=COSTS)
 
 

@@ -117,10 +117,10 @@ def test_data_counts_by_the_way_that_it_takes() -> None:
     verdict = decided(seen, task, far=MEASURED_10, near=Estimate.exactly(20.0, Basis.MEASURED))
     assert centre_of(verdict) == "near"
     reasons = {one.name: one.scores[0].reason for one in explained(PROFILE, verdict).candidates}
-    assert "its 100000000 bytes are there in 0.1 s (nominal)" in reasons["near"]
+    assert "its 100000000 bytes arrive in 0.1 s (nominal)" in reasons["near"]
     assert "in 100 s (measured)" in reasons["far"]
     cut = view("far", transfer_s={("store", "far"): (np.inf, True)})
-    assert explained(PROFILE, decided(cut, task, far=MEASURED_10)).refused[0].reason == "nothing leads there from store"
+    assert explained(PROFILE, decided(cut, task, far=MEASURED_10)).refused[0].reason == "no path there from store"
 
 
 def test_patient_task_starts_in_the_forecast_good_window() -> None:
@@ -176,14 +176,14 @@ def test_an_unprobed_centre_gets_no_work() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        (replace(MEASURED, filters=(PolicySettings(policy="ready"),)), "policy ready is of pods; those of tasks are"),
+        (replace(MEASURED, filters=(PolicySettings(policy="ready"),)), "policy ready is for pods; those for tasks are"),
         (replace(MEASURED, filters=(PolicySettings(policy="probed", weight=2),)), "a filter has no weight"),
-        (replace(MEASURED, scores=(PolicySettings(policy="thrift", weight=0),)), "a weight of 0 is not 1 to"),
-        (replace(MEASURED, scores=(PolicySettings(policy="probed"),)), "it has no points"),
-        (replace(MEASURED, filters=(PolicySettings(policy="nope"),)), "there is no policy 'nope'"),
+        (replace(MEASURED, scores=(PolicySettings(policy="thrift", weight=0),)), "a weight of 0 is not between 1 and"),
+        (replace(MEASURED, scores=(PolicySettings(policy="probed"),)), "has no points"),
+        (replace(MEASURED, filters=(PolicySettings(policy="nope"),)), "unknown policy 'nope'"),
         (
             replace(MEASURED, filters=(PolicySettings(policy="firm-estimate", settings={"weakest": "none"}),)),
-            "by `none` tasks would go where nothing is known",
+            "with `none` tasks would be dispatched without any",
         ),
     ],
 )
@@ -194,5 +194,5 @@ def test_profiles_that_cannot_be_are_one_line_that_names_them(settings: TaskProf
 
 
 def test_two_profiles_of_one_name_are_refused() -> None:
-    with pytest.raises(SchedulerError, match="task profile measured is there twice"):
+    with pytest.raises(SchedulerError, match="duplicate task profile measured"):
         TaskProfile.by_name((MEASURED, MEASURED))

@@ -24,5 +24,5 @@ def test_a_cost_says_what_it_is_made_of() -> None:
 
 
 def test_steps_stand_in_order() -> None:
-    with pytest.raises(ConfigError, match=r"steps\[1\].score: 5 does not come after 10"):
+    with pytest.raises(ConfigError, match=r"steps\[1\].score: 5 is not greater than 10"):
         loads("steps: [{score: 10, per_unit_s: 1}, {score: 5, per_unit_s: 2}]", PriceSettings)

@@ -6,7 +6,7 @@ import pytest
 
 from controller.apiserver.resources.task import UnitChoice
 from controller.scheduling.tasks.probing import Place
-from controller.scheduling.tasks.units import Step, Wanted, choose_unit
+from controller.scheduling.tasks.units import Step, WaitingProbe, choose_unit
 from controller.scheduling.tasks.values import Offer
 
 PLACES = (
@@ -23,8 +23,8 @@ def wanted(
     unit: str | None = None,
     units: int = 1,
     answered: tuple[str, ...] | None = None,
-) -> Wanted:
-    return Wanted("c", frozenset(kernels), choice, unit, units, answered)
+) -> WaitingProbe:
+    return WaitingProbe("c", frozenset(kernels), choice, unit, units, answered)
 
 
 def test_unit_must_support_every_kernel_of_the_configuration() -> None:
@@ -62,7 +62,7 @@ def test_by_the_centre_no_unit_is_named() -> None:
 @pytest.mark.parametrize(
     ("units", "step", "reason"),
     [
-        (3, Step.DISPATCH, "3 of unit-2: as its user states"),
+        (3, Step.DISPATCH, "3 of unit-2: as its user stated"),
         (4, Step.WAIT, "4 units of unit-2 wanted, 3 are free"),
         (21, Step.FAIL, "21 units wanted, centre c has 20 of unit unit-2"),
     ],

@@ -33,8 +33,8 @@ def format_of(dtype: np.dtype[Any]) -> NumberFormat | None:
 
 def word(name: str) -> str:
     """Return a name as a valid operator kind: a-z, 0-9, - and _."""
-    found = re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-_")
-    return found[:64] if found[:1].isalpha() else f"x-{found}"[:64]
+    cleaned = re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-_")
+    return cleaned[:64] if cleaned[:1].isalpha() else f"x-{cleaned}"[:64]
 
 
 def described(kind: str, dtype: np.dtype[Any], count: int = 1, **sizes: int) -> Described:
@@ -48,7 +48,7 @@ def described(kind: str, dtype: np.dtype[Any], count: int = 1, **sizes: int) -> 
 
 def numbers(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     """Return the number of real numbers in an array."""
-    found = 2 if dtype.kind == "c" else 1
+    count = 2 if dtype.kind == "c" else 1
     for size in shape:
-        found *= size
-    return found
+        count *= size
+    return count

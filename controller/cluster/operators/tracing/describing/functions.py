@@ -171,19 +171,21 @@ def _words(array: Any) -> int:  # noqa: ANN401
 
 def _first(args: tuple[Any, ...]) -> np.ndarray[Any, Any]:
     """Return the largest array among the arguments."""
-    arrays = [one for one in _flat(args) if isinstance(one, np.ndarray)]
+    arrays = [leaf for leaf in _flat(args) if isinstance(leaf, np.ndarray)]
     return max(arrays, key=lambda array: array.size) if arrays else np.asarray(args[0] if args else 0)
 
 
 def _flat(args: Any) -> list[Any]:  # noqa: ANN401
-    return [leaf for one in args for leaf in (_flat(one) if isinstance(one, tuple | list) else [one])]
+    return [
+        leaf for argument in args for leaf in (_flat(argument) if isinstance(argument, tuple | list) else [argument])
+    ]
 
 
 def _each(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
     array = result[0] if isinstance(result, tuple) else result
     if array is NotImplemented or not isinstance(array, np.ndarray) or array.size == 0:
         return None
-    operands = sum(isinstance(one, np.ndarray) and one.size > 1 for one in args)
+    operands = sum(isinstance(argument, np.ndarray) and argument.size > 1 for argument in args)
     # A comparison's booleans do not tell how wide its operands are.
     wide = array if array.dtype.kind != "b" else _first(args)
     return described("elementwise", wide.dtype, n=numbers(array.shape, wide.dtype), operands=max(operands, 1))
@@ -228,9 +230,9 @@ def _sorting(args: tuple[Any, ...], kwargs: dict[str, Any], _: Any) -> Described
 
 
 def _convolving(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401, ARG001
-    one, other = np.asarray(args[0]), np.asarray(args[1])
-    dtype = np.result_type(one, other)
-    return described("convolution", dtype, n=max(one.size, other.size), taps=min(one.size, other.size))
+    left, right = np.asarray(args[0]), np.asarray(args[1])
+    dtype = np.result_type(left, right)
+    return described("convolution", dtype, n=max(left.size, right.size), taps=min(left.size, right.size))
 
 
 def _gathering(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401

@@ -11,10 +11,10 @@ from controller.cluster.operators.tracing.describing.formats import described
 from controller.cluster.operators.tracing.values import Described
 
 
-def product(name: str, one: Any, other: Any, result: Any) -> Described | None:  # noqa: ANN401
+def product(name: str, first: Any, second: Any, result: Any) -> Described | None:  # noqa: ANN401
     """Describe a product of two operands: numpy's matmul, dot, inner, vdot, vecdot, matvec or vecmat."""
-    left, right = np.shape(one), np.shape(other)
-    dtype = np.result_type(one, other)
+    left, right = np.shape(first), np.shape(second)
+    dtype = np.result_type(first, second)
     size = np.size(result)
     if not left or not right:
         return described("elementwise", dtype, n=max(size, 1), operands=1)
@@ -52,11 +52,11 @@ def _sums(n: int, count: int, dtype: np.dtype[Any]) -> Described | None:
 
 def tensordot(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
     """Describe a tensor product: a matrix product after moving axes."""
-    one, other, size = np.size(args[0]), np.size(args[1]), np.size(result)
-    if 0 in {one, other, size}:
+    left, right, size = np.size(args[0]), np.size(args[1]), np.size(result)
+    if 0 in {left, right, size}:
         return None
-    summed = math.isqrt(max(one * other // size, 1))
-    return matrices(one // summed, other // summed, summed, np.result_type(args[0], args[1]))
+    summed = math.isqrt(max(left * right // size, 1))
+    return matrices(left // summed, right // summed, summed, np.result_type(args[0], args[1]))
 
 
 def einsum(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
@@ -67,14 +67,14 @@ def einsum(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described |
     into, _arrow, out = text.partition("->")
     left, _comma, right = into.partition(",")
     if not _arrow:
-        out = "".join(sorted(one for one in set(left + right) if (left + right).count(one) == 1))
+        out = "".join(sorted(letter for letter in set(left + right) if (left + right).count(letter) == 1))
     shapes = np.shape(args[1]), np.shape(args[2])
     if len(left) != len(shapes[0]) or len(right) != len(shapes[1]):
         return None
     size = dict(zip(left, shapes[0], strict=True)) | dict(zip(right, shapes[1], strict=True))
 
     def extent(letters: set[str]) -> int:
-        return math.prod(size[one] for one in letters)
+        return math.prod(size[letter] for letter in letters)
 
     of_left, of_right, kept = set(left), set(right), set(out)
     summed = (of_left | of_right) - kept

@@ -20,7 +20,7 @@ def _other(name: str) -> Describe:
     """Return a function that describes calls without a known kind: a kind named after the function, and the size."""
 
     def describe(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
-        arrays = [one for one in (*args, result) if isinstance(one, np.ndarray)]
+        arrays = [array for array in (*args, result) if isinstance(array, np.ndarray)]
         largest = max(arrays, key=lambda array: array.size, default=None)
         if largest is None or largest.size <= 1:
             return None
@@ -43,8 +43,8 @@ def _factored(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Des
     )
 
 
-def _doubled(what: Described | None) -> Described | None:
-    return None if what is None else Described(what.kind, what.shape, what.number_format, 2 * what.count)
+def _doubled(work: Described | None) -> Described | None:
+    return None if work is None else Described(work.kind, work.shape, work.number_format, 2 * work.count)
 
 
 def fft(name: str) -> Describe | None:
@@ -113,23 +113,23 @@ def stencil(shape: tuple[int, ...], dtype: np.dtype[Any], neighbours: int) -> De
     """Return a sweep over a grid: lines are one row, volumes are planes."""
     *planes, rows, columns = (1, *shape) if len(shape) == 1 else shape
     sizes = {"rows": rows, "columns": columns}
-    if (many := math.prod(planes)) > 1:
-        sizes["planes"] = many
-    if neighbours != (7 if many > 1 else 5):
+    if (plane_count := math.prod(planes)) > 1:
+        sizes["planes"] = plane_count
+    if neighbours != (7 if plane_count > 1 else 5):
         sizes["neighbours"] = neighbours
     return described("stencil", dtype, **sizes)
 
 
 def _neighbours(name: str, ndim: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    given = kwargs.get("weights", kwargs.get("size", args[1] if len(args) > 1 else None))
-    if name.startswith(("convolve", "correlate")) and given is not None:
-        return max(np.size(given), 1)
+    extent = kwargs.get("weights", kwargs.get("size", args[1] if len(args) > 1 else None))
+    if name.startswith(("convolve", "correlate")) and extent is not None:
+        return max(np.size(extent), 1)
     if name in {"laplace", "generic_laplace"}:
         return 2 * ndim + 1
-    if isinstance(given, int) and "gaussian" not in name:
+    if isinstance(extent, int) and "gaussian" not in name:
         # Mean filters work dimension by dimension, all others on the whole neighbourhood.
-        return given * ndim if name.startswith("uniform") else given if name.endswith("1d") else given**ndim
-    return 3 * ndim if given is None else max(2 * math.ceil(4 * float(np.max(given))) + 1, 1) * ndim
+        return extent * ndim if name.startswith("uniform") else extent if name.endswith("1d") else extent**ndim
+    return 3 * ndim if extent is None else max(2 * math.ceil(4 * float(np.max(extent))) + 1, 1) * ndim
 
 
 def sparse_solving(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> Described | None:  # noqa: ANN401
@@ -141,21 +141,21 @@ def sparse_solving(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> Describ
 
 def sparse_product(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
     """Describe a product with a sparse matrix on one side."""
-    one, other = args[0], args[1]
+    left, right = args[0], args[1]
     if result is NotImplemented:
         return None
-    if hasattr(one, "nnz") and hasattr(other, "nnz"):
-        if not one.nnz or not other.nnz:
+    if hasattr(left, "nnz") and hasattr(right, "nnz"):
+        if not left.nnz or not right.nnz:
             return None
-        sizes = {"left_nonzeros": one.nnz, "right_nonzeros": other.nnz, "out_nonzeros": max(result.nnz, 1)}
-        return described("spgemm", np.result_type(one.dtype, other.dtype), **sizes)
-    matrix, dense = (one, other) if hasattr(one, "nnz") else (other, one)
+        sizes = {"left_nonzeros": left.nnz, "right_nonzeros": right.nnz, "out_nonzeros": max(result.nnz, 1)}
+        return described("spgemm", np.result_type(left.dtype, right.dtype), **sizes)
+    matrix, dense = (left, right) if hasattr(left, "nnz") else (right, left)
     if np.ndim(dense) == 0:
         return described("elementwise", matrix.dtype, n=matrix.nnz, operands=1) if matrix.nnz else None
     if matrix.ndim != 2 or not matrix.nnz:
         return None
     dtype = np.result_type(matrix.dtype, np.asarray(dense).dtype)
-    vectors = np.size(dense) // (matrix.shape[1] if matrix is one else matrix.shape[0])
+    vectors = np.size(dense) // (matrix.shape[1] if matrix is left else matrix.shape[0])
     sizes = {"rows": matrix.shape[0], "columns": matrix.shape[1], "nonzeros": matrix.nnz}
     return described("spmv", dtype, **sizes) if vectors == 1 else described("spmm", dtype, **sizes, vectors=vectors)
 
@@ -164,12 +164,12 @@ def by_operator(name: str) -> Describe:
     """Return a function that describes `x @ A`, or `A * x`: a product for matrices, elementwise for arrays."""
 
     def describe(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
-        one, other = args[:2]
+        left, right = args[:2]
         if result is NotImplemented:
             return None
-        if name in {"__mul__", "__rmul__"} and (np.ndim(other) == 0 or not _is_matrix(one)):
-            return described("elementwise", one.dtype, n=one.nnz, operands=2) if one.nnz else None
-        return sparse_product((other, one) if name.startswith("__r") else (one, other), kwargs, result)
+        if name in {"__mul__", "__rmul__"} and (np.ndim(right) == 0 or not _is_matrix(left)):
+            return described("elementwise", left.dtype, n=left.nnz, operands=2) if left.nnz else None
+        return sparse_product((right, left) if name.startswith("__r") else (left, right), kwargs, result)
 
     return describe
 

@@ -107,8 +107,8 @@ def describe(
     largest = max(tensors, key=_numbers, default=out)
     if base in _FREE or largest is None or max(_numbers(largest), 0 if out is None else _numbers(out)) <= 1:
         return None
-    if (special := _SPECIAL.get(base)) is not None and (found := special(args, out)) is not None:
-        return found
+    if (special := _SPECIAL.get(base)) is not None and (description := special(args, out)) is not None:
+        return description
     if base in _RANDOM:
         return described("random-numbers", out if out is not None else largest, n=_numbers(out))
     for names, kind in ((_EVALUATING, "trigonometric"), (_MOVING, "copy")):
@@ -121,7 +121,7 @@ def describe(
     if base.startswith("_foreach"):
         return described("elementwise", largest, n=sum(map(_numbers, _flat(args[0]))), operands=max(_lists(args), 1))
     if base in _EACH or is_each:
-        operands = sum(_numbers(one) > 1 for one in tensors)
+        operands = sum(_numbers(tensor) > 1 for tensor in tensors)
         wide = out if out is not None and str(out.dtype) != "torch.bool" else largest
         return described("elementwise", wide, n=_numbers(wide), operands=max(operands, 1))
     return described(word(f"torch-{base}"), largest, n=_numbers(largest))
@@ -137,37 +137,37 @@ def _flat(value: Any) -> list[Any]:  # noqa: ANN401
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
-    return [leaf for one in value for leaf in _flat(one)] if isinstance(value, tuple | list) else []
+    return [leaf for part in value for leaf in _flat(part)] if isinstance(value, tuple | list) else []
 
 
 def _lists(args: tuple[Any, ...]) -> int:
-    return sum(isinstance(one, tuple | list) and bool(_flat(one)) for one in args)
+    return sum(isinstance(argument, tuple | list) and bool(_flat(argument)) for argument in args)
 
 
-def _product(one: Any, other: Any) -> Described | None:  # noqa: ANN401
-    if one.layout != other.layout or "sparse" in str(one.layout):
-        return _sparse_product(one, other)
-    count = math.prod(one.shape[:-2]) if one.dim() > 2 else 1
-    m, k, n = one.shape[-2], one.shape[-1], other.shape[-1]
+def _product(left: Any, right: Any) -> Described | None:  # noqa: ANN401
+    if left.layout != right.layout or "sparse" in str(left.layout):
+        return _sparse_product(left, right)
+    count = math.prod(left.shape[:-2]) if left.dim() > 2 else 1
+    m, k, n = left.shape[-2], left.shape[-1], right.shape[-1]
     if m == n == 1:
-        return described("dot", one, count, n=k)
+        return described("dot", left, count, n=k)
     if 1 in {m, n}:
-        return described("gemv", one, count, m=m * n, n=k)
-    return described("gemm", one, count, m=m, n=n, k=k)
+        return described("gemv", left, count, m=m * n, n=k)
+    return described("gemm", left, count, m=m, n=n, k=k)
 
 
-def _sparse_product(one: Any, other: Any) -> Described | None:  # noqa: ANN401
-    if "sparse" not in str(one.layout) or "sparse" in str(other.layout):
+def _sparse_product(left: Any, right: Any) -> Described | None:  # noqa: ANN401
+    if "sparse" not in str(left.layout) or "sparse" in str(right.layout):
         return None
-    sizes = {"rows": one.shape[0], "columns": one.shape[1], "nonzeros": one._nnz()}  # noqa: SLF001 - torch's own name
-    vectors = other.shape[1] if other.dim() > 1 else 1
-    return described("spmv", one, **sizes) if vectors == 1 else described("spmm", one, **sizes, vectors=vectors)
+    sizes = {"rows": left.shape[0], "columns": left.shape[1], "nonzeros": left._nnz()}  # noqa: SLF001 - torch's own name
+    vectors = right.shape[1] if right.dim() > 1 else 1
+    return described("spmv", left, **sizes) if vectors == 1 else described("spmm", left, **sizes, vectors=vectors)
 
 
-def _vector(one: Any, other: Any) -> Described | None:  # noqa: ANN401
-    if "sparse" in str(one.layout):
-        return _sparse_product(one, other)
-    return described("gemv", one, m=one.shape[0], n=one.shape[1])
+def _vector(left: Any, right: Any) -> Described | None:  # noqa: ANN401
+    if "sparse" in str(left.layout):
+        return _sparse_product(left, right)
+    return described("gemv", left, m=left.shape[0], n=left.shape[1])
 
 
 def _convolved(args: tuple[Any, ...], out: Any) -> Described | None:  # noqa: ANN401
@@ -184,8 +184,8 @@ def _convolved_back(args: tuple[Any, ...], _: Any) -> Described | None:  # noqa:
 
 
 def _groups(args: tuple[Any, ...]) -> int:
-    found = args[8] if len(args) > 8 else args[-1]
-    return found if isinstance(found, int) and not isinstance(found, bool) else 1
+    groups = args[8] if len(args) > 8 else args[-1]
+    return groups if isinstance(groups, int) and not isinstance(groups, bool) else 1
 
 
 def _layer(inputs: Any, weights: Any, out: tuple[int, ...], groups: int, count: int = 1) -> Described | None:  # noqa: ANN401

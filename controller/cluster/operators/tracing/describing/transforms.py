@@ -34,14 +34,14 @@ def fourier(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: An
 
 def _axes(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], ndim: int) -> tuple[int, ...]:
     if name.endswith("2"):
-        found = kwargs.get("axes", args[2] if len(args) > 2 else (-2, -1))
+        axes = kwargs.get("axes", args[2] if len(args) > 2 else (-2, -1))
     elif name.endswith("n"):
-        found = kwargs.get("axes", args[2] if len(args) > 2 else None)
+        axes = kwargs.get("axes", args[2] if len(args) > 2 else None)
     else:
-        found = (kwargs.get("axis", args[2] if len(args) > 2 and isinstance(args[2], int) else -1),)
-    if found is None:
+        axes = (kwargs.get("axis", args[2] if len(args) > 2 and isinstance(args[2], int) else -1),)
+    if axes is None:
         return tuple(range(ndim))
-    return tuple(axis % ndim for axis in ((found,) if isinstance(found, int) else found))
+    return tuple(axis % ndim for axis in ((axes,) if isinstance(axes, int) else axes))
 
 
 def _matrix(args: tuple[Any, ...]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
@@ -96,7 +96,7 @@ def _power(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> Described | Non
 
 def _chain(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
     """Describe a chain of products as if all were as wide as the first."""
-    shapes = [np.shape(one) for one in args[0]]
+    shapes = [np.shape(matrix) for matrix in args[0]]
     if any(len(shape) != 2 for shape in shapes) or len(shapes) < 2:
         return None
     return matrices(shapes[0][0], np.shape(result)[-1], shapes[0][1], np.result_type(*args[0]), len(shapes) - 1)

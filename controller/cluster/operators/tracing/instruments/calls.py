@@ -16,7 +16,7 @@ _LEAVING: Final = ("PY_RETURN", "PY_YIELD", "PY_UNWIND")
 
 
 @contextmanager
-def calls_told(is_own: Callable[[str], bool], entered: Entered, left: Left) -> Iterator[bool]:
+def calls_reported(is_own: Callable[[str], bool], entered: Entered, left: Left) -> Iterator[bool]:
     """Report each call into code whose file is `is_own`, with its frame, and each return, with its value.
 
     Generators enter and leave at each turn. Yields whether this works: another profiler may be active already.
@@ -49,7 +49,7 @@ def _profiled(is_own: Callable[[str], bool], entered: Entered, left: Left) -> It
         yield False
         return
 
-    def told(frame: FrameType, event: str, argument: Any) -> None:  # noqa: ANN401
+    def on_event(frame: FrameType, event: str, argument: Any) -> None:  # noqa: ANN401
         if event == "call":
             if is_own(frame.f_code.co_filename):
                 entered(frame)
@@ -57,8 +57,8 @@ def _profiled(is_own: Callable[[str], bool], entered: Entered, left: Left) -> It
             left(frame.f_code, argument)
 
     # sys.setprofile covers this thread only, and threading's those that start later.
-    threading.setprofile(told)
-    sys.setprofile(told)
+    threading.setprofile(on_event)
+    sys.setprofile(on_event)
     try:
         yield True
     finally:

@@ -15,7 +15,7 @@ import numpy as np
 from controller.cluster.operators.tracing import state
 from controller.cluster.operators.tracing.arrays import buffer_of, read_plainly, read_watchfully, touch_s
 from controller.cluster.operators.tracing.describing.formats import format_of, word
-from controller.cluster.operators.tracing.instruments.calls import calls_told
+from controller.cluster.operators.tracing.instruments.calls import calls_reported
 from controller.cluster.operators.tracing.places import Place, code_name, is_user_code
 from controller.cluster.operators.tracing.recording import Recorder
 from controller.cluster.operators.tracing.syntax import normalised
@@ -24,9 +24,9 @@ from dataplane.topology.values import NumberFormat
 
 KIND: Final = "python"
 _MOST_SHAPES: Final = 8
-"""Limit of distinct shapes per function; with ever new sizes they say nothing."""
+"""Limit of distinct shapes per function; beyond it, sizes carry no information."""
 _PARTS: Final = frozenset({"<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>"})
-"""Code objects that are separate in Python, but that people see as part of the enclosing function."""
+"""Code objects that are separate in Python but that people see as part of the enclosing function."""
 _SINGLY: Final = 100
 """A function that reads this many single elements per library operator that it calls computes itself."""
 Shape = tuple[tuple[str, int], ...]
@@ -61,9 +61,9 @@ class OwnFunctions:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Watch calls while the block runs."""
-        with calls_told(is_user_code, self._entered, self._left) as works:
+        with calls_reported(is_user_code, self._entered, self._left) as works:
             if not works:
-                self._recorder.problem("another profiler is at work: the program's own functions are not in the graph")
+                self._recorder.problem("another profiler is active: the program's own functions are not in the graph")
             # Measured with the hook in place, which each read passes, too.
             self._touch_s = touch_s()
             read_watchfully()
@@ -135,13 +135,13 @@ class OwnFunctions:
             tree = self._trees[code] = normalised(code)
         kind = KIND if tree else word(f"{KIND}-{code.co_name}")
         reads = [buffer_of(array) for array in call.arrays]
-        writes = list({found.key: found for found in map(buffer_of, call.changed.values())}.values())
+        writes = list({buffer.key: buffer for buffer in map(buffer_of, call.changed.values())}.values())
         # A returned array is the function's own if no operator within has written it.
-        if isinstance(value, np.ndarray) and not self._recorder.is_known(found := buffer_of(value)):
-            writes.append(found)
+        if isinstance(value, np.ndarray) and not self._recorder.is_known(buffer := buffer_of(value)):
+            writes.append(buffer)
         place = Place((code, -1), (code, -1), code_name(code))
-        what = Described(kind, call.shape, call.number_format)
-        self._recorder.record(what, reads, writes, seconds, place, library="python", code=tree)
+        described = Described(kind, call.shape, call.number_format)
+        self._recorder.record(described, reads, writes, seconds, place, library="python", code=tree)
 
 
 def _arguments(frame: FrameType) -> tuple[Shape, NumberFormat | None, list[np.ndarray[Any, Any]]]:
@@ -170,13 +170,13 @@ def _arguments(frame: FrameType) -> tuple[Shape, NumberFormat | None, list[np.nd
 
 
 def _lengths(value: Any) -> tuple[int, ...]:  # noqa: ANN401 - nested lists
-    found: list[int] = []
-    while isinstance(value, list | tuple) and len(found) < 4:
-        found.append(len(value))
+    lengths: list[int] = []
+    while isinstance(value, list | tuple) and len(lengths) < 4:
+        lengths.append(len(value))
         if not value:
             break
         value = value[0]
-    return tuple(found)
+    return tuple(lengths)
 
 
 def _format_within(value: Any) -> NumberFormat | None:  # noqa: ANN401 - nested lists

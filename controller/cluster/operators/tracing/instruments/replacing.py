@@ -30,9 +30,9 @@ class Replacements:
             if not is_user_code(getattr(module, "__file__", None) or "<frozen"):
                 continue
             for name, value in tuple(vars(module).items()):
-                found = self.by_original.get(id(value))
-                if found is not None and found[0] is value:
-                    self.replace(module, name, found[1])
+                replaced = self.by_original.get(id(value))
+                if replaced is not None and replaced[0] is value:
+                    self.replace(module, name, replaced[1])
 
     def restore(self) -> None:
         """Restore all names, also in modules of the program imported meanwhile."""

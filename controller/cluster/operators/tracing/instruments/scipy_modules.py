@@ -31,8 +31,8 @@ def _wrapped(original: Callable[..., Any], describe: Describe) -> Callable[..., 
 def _functions(module: ModuleType) -> dict[str, Callable[..., Any]]:
     """Return a module's public functions, without classes and modules."""
     names = getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")]
-    found = {name: getattr(module, name, None) for name in names}
-    return {name: one for name, one in found.items() if callable(one) and not isinstance(one, type)}
+    members = {name: getattr(module, name, None) for name in names}
+    return {name: member for name, member in members.items() if callable(member) and not isinstance(member, type)}
 
 
 def _replace_all(replacements: Replacements, module: ModuleType, describe: Callable[[str], Describe | None]) -> None:

@@ -1,7 +1,7 @@
 """Sources of arrays without traced inputs: numpy's constructors, random numbers, files.
 
-While a program is traced they are replaced, in numpy's namespaces and in the program's own modules that have imported
-them by name; each calls the original and returns its result as a traced array.
+While a program is traced they are replaced, in numpy's namespaces and in the program's own modules that imported them
+by name; each replacement calls the original and returns its result as a traced array.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def replace_sources(replacements: Replacements) -> None:
 def _followed(original: Function, describe: Callable[..., Described | None]) -> Function:
     @wraps(original)
     def followed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        if not is_traced_inside(sys._getframe(1).f_code.co_filename):  # noqa: SLF001 - who asks
+        if not is_traced_inside(sys._getframe(1).f_code.co_filename):  # noqa: SLF001 - the caller
             return original(*args, **kwargs)
         return observed(original, args, kwargs, describe)
 
@@ -90,15 +90,17 @@ def _written(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> Described | N
     file = args[0] if args else None
     if not isinstance(file, str | Path):
         return None
-    path = next((one for one in (Path(file), Path(f"{file}.npy"), Path(f"{file}.npz")) if one.is_file()), None)
+    path = next(
+        (candidate for candidate in (Path(file), Path(f"{file}.npy"), Path(f"{file}.npz")) if candidate.is_file()), None
+    )
     return None if path is None else Described("bulk-io", (("nbytes", path.stat().st_size),), None)
 
 
 def _generator_maker(original: Function) -> Function:
     @wraps(original)
     def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        found = original(*args, **kwargs)
-        return _Generator(found.bit_generator) if type(found) is Generator else found
+        generator = original(*args, **kwargs)
+        return _Generator(generator.bit_generator) if type(generator) is Generator else generator
 
     return make
 

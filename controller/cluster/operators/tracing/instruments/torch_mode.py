@@ -54,39 +54,39 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
         try:
             self._note(recorder, func, (args, kwargs, result), seconds, place)
         except Exception as error:  # noqa: BLE001 - a failure of the tracer must not stop the program
-            recorder.problem(f"{func} was called in a way that is not understood ({type(error).__name__}): left out")
+            recorder.problem(f"{func} was called in an unknown way ({type(error).__name__}): it is left out")
         recorder.passed(seconds, perf_counter() - entered - seconds)
         return result
 
     def _note(self, recorder: Any, func: Any, call: tuple[Any, Any, Any], seconds: float, place: Place) -> None:  # noqa: ANN401
         args, kwargs, result = call
-        schema = func._schema  # noqa: SLF001 - what torch says of an operation
-        reads = [found for tensor in _tensors((args, kwargs)) if (found := _buffer(tensor)) is not None]
-        writes = [found for tensor in _tensors(result) if (found := _buffer(tensor)) is not None]
+        schema = func._schema  # noqa: SLF001 - torch's description of the operation
+        reads = [buffer for tensor in _tensors((args, kwargs)) if (buffer := _buffer(tensor)) is not None]
+        writes = [buffer for tensor in _tensors(result) if (buffer := _buffer(tensor)) is not None]
         if schema.is_mutable:
             changed = [
                 value
                 for argument, value in _arguments(schema, args, kwargs)
                 if argument.alias_info is not None and argument.alias_info.is_write
             ]
-            writes += [found for tensor in _tensors(changed) if (found := _buffer(tensor)) is not None]
+            writes += [buffer for tensor in _tensors(changed) if (buffer := _buffer(tensor)) is not None]
         elif writes and {write.key for write in writes} <= {read.key for read in reads}:
             return
         is_each = torch.Tag.pointwise in func.tags
-        what = describe(schema.name.partition("::")[2], args, kwargs, result, is_each=is_each)
-        if what is None:
+        described = describe(schema.name.partition("::")[2], args, kwargs, result, is_each=is_each)
+        if described is None:
             recorder.pass_on(reads, writes)
         else:
-            recorder.record(what, reads, writes, seconds, place, library="torch")
+            recorder.record(described, reads, writes, seconds, place, library="torch")
 
     def _place(self) -> Place:
         node = torch._C._current_autograd_node()  # noqa: SLF001 - the only way to ask
         if node is not None:
-            here = place_of(state.caller())
+            current = place_of(state.caller())
             forward = self._forward.get(node._sequence_nr())  # noqa: SLF001
             if forward is None:
-                return here._replace(label=f"backward at {here.label}")
-            return Place(forward.user, (here.user[0], -1 - forward.inner[1]), f"backward of {forward.label}")
+                return current._replace(label=f"backward at {current.label}")
+            return Place(forward.user, (current.user[0], -1 - forward.inner[1]), f"backward of {forward.label}")
         place = _in_module(place_of(state.caller()))
         # The operation has taken its number already: the counter names the next one.
         self._forward[torch._C._autograd._get_sequence_nr() - 1] = place  # noqa: SLF001
@@ -120,8 +120,8 @@ def _tensors(value: Any) -> Iterator[Any]:  # noqa: ANN401
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, tuple | list):
-        for one in value:
-            yield from _tensors(one)
+        for part in value:
+            yield from _tensors(part)
     elif isinstance(value, dict):
         yield from _tensors(list(value.values()))
 

@@ -164,10 +164,10 @@ def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[
     [
         (("selec 1 from x",), "SQL: Parser Error: syntax error"),
         (("select x from nowhere",), "no statistics of table nowhere: give its size"),
-        ((" ",), "0 statements of SQL: a graph is of one"),
-        (("select 1 from t; select 2 from t", "--table", "t=1:1"), "2 statements of SQL: a graph is of one"),
+        ((" ",), "0 SQL statements; a graph needs exactly one"),
+        (("select 1 from t; select 2 from t", "--table", "t=1:1"), "2 SQL statements; a graph needs exactly one"),
         (("missing.sql",), "missing.sql: No such file or directory"),
-        (("missing.py",), "missing.py: there is no such script"),
+        (("missing.py",), "missing.py: no such script"),
         (("select t.a from t", "--table", "t=0:0"), "table t: 0 rows"),
         (("select t.a from t", "--table", "t=many"), "'many' is not a table|'t=many' is not a table"),
         (("select t.a from t", "--table", "t=1:2.4 G"), "'2.4 G' is not an"),

@@ -88,7 +88,7 @@ def test_a_history_is_asked(capsys: pytest.CaptureFixture[str], triangle: str, h
     assert {row["delay_basis"] for row in window} > {"nominal"}
     _, _, said = millrace(capsys, ("-t", triangle, "--history", history, "--at", at))
     assert "paths are base routes: a history has links, not routes" in said
-    assert "nothing of any link at" in problem(capsys, "-t", triangle, "--history", history, "--at", "2023-11-14T23:14")
+    assert "no link figures at" in problem(capsys, "-t", triangle, "--history", history, "--at", "2023-11-14T23:14")
 
 
 def test_a_matrix_and_its_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

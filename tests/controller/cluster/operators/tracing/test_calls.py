@@ -33,7 +33,7 @@ def raising():
 def watched():
     told = lambda frame: seen.append(["+", frame.f_code.co_name])
     left = lambda code, value: seen.append(["-", code.co_name])
-    with calls.calls_told(lambda name: name == __file__, told, left) as works:
+    with calls.calls_reported(lambda name: name == __file__, told, left) as works:
         recursive(1)
         list(generator())
         json.dumps({"a": 1})

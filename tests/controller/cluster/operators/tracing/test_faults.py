@@ -67,8 +67,8 @@ def operators_of(traced: Traced) -> list[tuple[str, int]]:
     ("ending", "problems"),
     [
         ("raise", ("it ended with ValueError: no way (program.py:18)",)),
-        ("exit", ("it ended by itself with status 3",)),
-        ("fork", ("it started other processes: what they do is not in the graph",)),
+        ("exit", ("it exited with status 3",)),
+        ("fork", ("it started other processes, which are not in the graph",)),
     ],
 )
 def test_a_script_is_traced_up_to_its_end_whatever_that_is(
@@ -103,7 +103,7 @@ def test_a_script_that_crashes_leaves_a_line(script: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "problem"), [("loop", "it was stopped after 0.5 s: what"), ("stuck", "within a call")]
+    ("ending", "problem"), [("loop", "it was stopped after 0.5 s: the rest"), ("stuck", "in a call")]
 )
 def test_a_script_that_never_ends_is_stopped(script: Path, ending: str, problem: str) -> None:
     traced = trace_script(script, ["50", ending], deadline_s=0.5)
@@ -117,7 +117,7 @@ def test_functions_are_named_by_file_or_module(script: Path) -> None:
     assert operators_of(trace_target(f"{script}:product", ["50", "abc"])) == [GEMM]
     missing = trace_target("json:nothing")
     assert missing.problems[0] == "it ended with AttributeError: module 'json' has no attribute 'nothing'"
-    with pytest.raises(OperatorError, match=r"nowhere\.py: there is no such script"):
+    with pytest.raises(OperatorError, match=r"nowhere\.py: no such script"):
         trace_script("nowhere.py")
 
 
@@ -133,7 +133,7 @@ def test_a_callable_that_raises_or_never_ends_gives_what_it_did() -> None:
     assert operators_of(raised) == [("gemm fp64 k=5 m=5 n=5", 1)]
     assert raised.problems[0].startswith("it ended with KeyError: 'gone' (test_faults.py:")
     stopped = trace_callable(fails, keywords={"for_ever": True}, deadline_s=0.2)
-    assert stopped.problems == ("it was stopped after 0.2 s: what it would have done then is not in the graph",)
+    assert stopped.problems == ("it was stopped after 0.2 s: the rest is not in the graph",)
     assert [one.kind for one in stopped.graph.operators] == ["gemm", "gemm", "elementwise"]
 
 
@@ -171,7 +171,7 @@ def test_memory_that_was_freed_is_no_longer_its_writers() -> None:
 def test_a_program_that_computes_nothing_is_told() -> None:
     traced = trace_callable(lambda: None)
     assert traced.graph.operators == ()
-    assert traced.problems == ("no operator was seen: it computes with nothing that is traced",)
+    assert traced.problems == ("no operator was recorded: it uses nothing that is traced",)
 
 
 def test_one_trace_at_a_time() -> None:
@@ -179,7 +179,7 @@ def test_one_trace_at_a_time() -> None:
         trace_callable(lambda: None)
 
     traced = trace_callable(nested)
-    assert traced.problems[0].startswith("it ended with OperatorError: a program is traced already")
+    assert traced.problems[0].startswith("it ended with OperatorError: another program is being traced")
 
 
 def test_threads_of_a_program_are_traced_too() -> None:

@@ -295,4 +295,4 @@ def test_calls_the_tracer_cannot_read_are_reported_and_unchanged(
     monkeypatch.setattr("controller.cluster.operators.tracing.describing.functions.of_operator", lambda _: strange)
     traced = trace_callable(lambda: np.ones(9) * 2)
     assert same(traced.result, np.ones(9) * 2)
-    assert traced.problems[0] == "mul was called in a way that is not understood (IndexError): it is left out"
+    assert traced.problems[0] == "mul was called in an unknown way (IndexError): it is left out"

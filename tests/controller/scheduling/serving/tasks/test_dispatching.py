@@ -73,7 +73,7 @@ def test_without_operators_a_type_never_seen_waits_and_says_why(play: Play) -> N
             await site.submit("blind", operators=(), task_type="unknown")
             tasks = await site.tasks_when(lambda tasks: bool(tasks["blind"].status.reasons))
             (reason,) = tasks["blind"].status.reasons
-            assert "type unknown was never seen, and there is nothing to build a probe of" in reason
+            assert "type unknown is new, and there is nothing to build a probe from" in reason
             decision = (await site.decisions_about("blind"))[-1].spec
             assert decision.outcome is Outcome.REFUSED
             assert {refusal.policy for refusal in decision.refused} == {"probed"}
@@ -207,7 +207,7 @@ def test_more_units_than_there_are_wait_with_the_reason(play: Play) -> None:
             )
             assert tasks["big"].status.phase is TaskPhase.PENDING
             decision = (await site.decisions_about("big"))[-1].spec
-            assert any("9 units wanted, there are 4 of cpu" in one.reason for one in decision.refused)
+            assert any("9 units wanted, 4 of cpu exist" in one.reason for one in decision.refused)
 
     play(act)
 

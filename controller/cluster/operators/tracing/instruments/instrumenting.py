@@ -33,16 +33,16 @@ def replace_starts(replacements: Replacements, recorder: Recorder) -> None:
         (subprocess.Popen, "__init__"),
         (multiprocessing.process.BaseProcess, "start"),
     ):
-        replacements.replace(owner, name, _told(getattr(owner, name), recorder))
+        replacements.replace(owner, name, _reporting(getattr(owner, name), recorder))
 
 
-def _told(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
+def _reporting(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
     @wraps(original)
-    def told(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the original
-        recorder.problem("it started other processes: what they do is not in the graph")
+    def reporting(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the original
+        recorder.problem("it started other processes, which are not in the graph")
         return original(*args, **kwargs)
 
-    return told
+    return reporting
 
 
 @contextmanager
@@ -94,10 +94,10 @@ def _is_own(name: str) -> bool:
     if not top:
         return True
     try:
-        found = importlib.util.find_spec(top)
+        spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
         return True
-    return found is None or is_user_code(found.origin or "<frozen")
+    return spec is None or is_user_code(spec.origin or "<frozen")
 
 
 def _torch(stack: ExitStack) -> Callable[[], None]:

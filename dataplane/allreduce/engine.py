@@ -146,7 +146,7 @@ class Engine(Closing):
     def _check(settings: EngineSettings) -> None:
         window = settings.window
         if window < 1 or window & (window - 1) or window > 1 << 16:
-            raise AllReduceError(f"job {settings.job}: a window of {window} items is no power of two up to 65,536")
+            raise AllReduceError(f"job {settings.job}: a window of {window} items is not a power of two up to 65,536")
         headroom(settings.capacity)
 
     def _prepare(self, settings: EngineSettings) -> EngineState:
@@ -298,8 +298,8 @@ class Engine(Closing):
 
     def recent(self, item: int) -> Aggregation | None:
         """Return the result of an item if it is recent: two windows of results are kept."""
-        place = item & (2 * self.settings.window - 1)
-        data = ctypes.string_at(self._state.recent.address + place * STRIDE, PACKET_BYTES)
+        index = item & (2 * self.settings.window - 1)
+        data = ctypes.string_at(self._state.recent.address + index * STRIDE, PACKET_BYTES)
         if not data[0]:
             return None
         packet = decode(data)

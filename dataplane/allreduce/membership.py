@@ -214,8 +214,8 @@ class Membership(Closing):
                 given[:-1], given[-1] = words, 1
             sums = self.reducer.all_reduce(given).result() if add_up is None else add_up(given)
             if sums[-1] == 1:
-                found: NDArray[Any] = np.frombuffer(sums[:-1].tobytes()[: len(data)], values.dtype)
-                return found.reshape(values.shape).copy()
+                shared: NDArray[Any] = np.frombuffer(sums[:-1].tobytes()[: len(data)], values.dtype)
+                return shared.reshape(values.shape).copy()
         raise AllReduceError(f"job {self._hello.job}: no worker is left that has the state for newcomers")
 
     def for_server(self) -> EngineSettings:
@@ -304,7 +304,7 @@ class Membership(Closing):
                 f"no answer from the job service at {self._address} within {deadline_s:g} s: {self._connection_problem}"
             )
         there = f"{len(present)} of {self._hello.workers} workers were there ({' '.join(present)})"
-        return f"it did not begin within {deadline_s + _CREATE_S:g} s; {there}"
+        return f"it did not start within {deadline_s + _CREATE_S:g} s; {there}"
 
     def _run(self) -> None:
         """Keep talking to the service until there is no job, over as many connections as it takes."""

@@ -168,8 +168,8 @@ class MembershipState:
 
     def _leave_hold(self, view: View) -> list[Command]:
         """Return how to continue after the worker's barrier, or where the job has moved to."""
-        place = view.number, view.aggregator
-        is_moved, self.place = place != self.place, place
+        target = view.number, view.aggregator
+        is_moved, self.place = target != self.place, target
         if is_moved:
             self.barrier = None
             where = view.aggregator, view.number, view.nonce

@@ -45,11 +45,11 @@ def refusal(folder: Path) -> str | None:
     except OSError as error:
         return f"folder {folder}: {error.strerror or error}"
     if not stat.S_ISDIR(found.st_mode):
-        return f"{folder} is no folder"
+        return f"{folder} is not a folder"
     if found.st_uid != os.geteuid():
         return f"folder {folder} belongs to user {found.st_uid}, not to user {os.geteuid()}"
     if found.st_mode & _OTHERS:
-        return f"folder {folder} lets others in; chmod 700 {folder}"
+        return f"folder {folder} is open to others; chmod 700 {folder}"
     return None
 
 
@@ -84,7 +84,7 @@ def prepare(folder: Path) -> str | None:
         parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        return refusal(folder) or f"folder {folder} cannot be made: {error.strerror or error}"
+        return refusal(folder) or f"folder {folder} cannot be created: {error.strerror or error}"
     return refusal(folder)
 
 

@@ -62,7 +62,11 @@ class RpcServer:
             raise error(f"{purpose} at {address}: {problem}")
         limits = limits or Limits()
         files = None if tls is None or is_unix(address) or is_plain(address) else files_of(tls)
-        needs = {f"/{one.descriptor.full_name}/{name}": need for one in services for name, need in one.needs.items()}
+        needs = {
+            f"/{service.descriptor.full_name}/{name}": need
+            for service in services
+            for name, need in service.needs.items()
+        }
         self._server = grpc.aio.server(
             options=server_options(limits, keepalive_ms),
             maximum_concurrent_rpcs=limits.calls,

@@ -81,7 +81,7 @@ class Staging:
 
     def tidy(self, now_ns: int) -> None:
         """Drop values that have expired."""
-        for number in [number for number, one in self._staged.items() if now_ns - one.since_ns > _GRACE_NS]:
+        for number in [number for number, staged in self._staged.items() if now_ns - staged.since_ns > _GRACE_NS]:
             self.remove(number)
 
     def _drop_one(self, shares: Counter[int], spare: bytes | None = None) -> None:

@@ -36,12 +36,12 @@ def load_topology(spec: str | Path) -> Topology:
         return load(Path(spec))
     if ":" in spec:
         return families.from_text(spec)
-    known = bundled_topologies()
-    if spec in known:
-        return load(known[spec])
+    bundled = bundled_topologies()
+    if spec in bundled:
+        return load(bundled[spec])
     if spec in families.FAMILIES:
         return families.from_text(spec)
-    names = [*known, *(f"{family}:..." for family in families.FAMILIES)]
+    names = [*bundled, *(f"{family}:..." for family in families.FAMILIES)]
     near = nearest(spec, names)
     hint = f"; did you mean {near}?" if near else ""
     raise ConfigError(f"is neither a file nor one of {', '.join(names)}{hint}", file=spec)
@@ -129,11 +129,11 @@ def _capacity(link: Link) -> dict[str, Any]:
     }
 
 
-def _place(place: GeoLocation | None) -> dict[str, Any]:
-    if place is None:
+def _place(location: GeoLocation | None) -> dict[str, Any]:
+    if location is None:
         return {}
-    found: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}
-    return {"place": {**found, "city": place.city} if place.city else found}
+    fields: dict[str, Any] = {"latitude": location.latitude, "longitude": location.longitude}
+    return {"place": {**fields, "city": location.city} if location.city else fields}
 
 
 class _FlowItems(yaml.SafeDumper):

@@ -115,9 +115,9 @@ class HardwareReader:
             self._device_memory(spec, path),
             None if spec.bus is None else self._bus(spec.bus, f"{path}.bus"),
             tuple(
-                PeakRate(known, self._quantity(parse_ops_per_s, text, f"{path}.rates.{known}"))
-                for known in NumberFormat
-                if (text := getattr(spec.rates, known.value)) is not None
+                PeakRate(number_format, self._quantity(parse_ops_per_s, text, f"{path}.rates.{number_format}"))
+                for number_format in NumberFormat
+                if (text := getattr(spec.rates, number_format.value)) is not None
             ),
         )
 
@@ -126,7 +126,7 @@ class HardwareReader:
 
     def _device_memory(self, spec: DeviceSpec, path: str) -> int | None:
         if spec.memory is not None and spec.memory_bytes is not None:
-            raise self._fail("memory is there too: one of both says it", f"{path}.memory_bytes")
+            raise self._fail("memory is given too: use one of the two", f"{path}.memory_bytes")
         if spec.memory_bytes is not None:
             self._in_range(spec.memory_bytes, 1, MAX_SIZE_BYTES, f"{path}.memory_bytes")
             return spec.memory_bytes

@@ -210,7 +210,7 @@ class _Resolver:
                     self._refuse(f"id {switch.id} is taken by {taken[switch.id]}", f"{path}.id")
                 taken[switch.id] = path
         free = (node_id for node_id in count(1) if node_id not in taken)
-        found = []
+        switches = []
         for path, switch in _each("switches", self.spec.switches):
             node_id = next(free) if switch.id is None else switch.id
             self._in_range(node_id, 1, addressing.MAX_NODE_ID, f"{path}.id")
@@ -218,8 +218,8 @@ class _Resolver:
             self.addresses[addressing.switch_ipv4(node_id)] = path
             stated = switch.report_source
             source = None if stated is None else self._ipv4(stated, f"{path}.report_source")
-            found.append(SwitchNode(switch.name, node_id, self._place(switch.place, path), source))
-        return tuple(found)
+            switches.append(SwitchNode(switch.name, node_id, self._place(switch.place, path), source))
+        return tuple(switches)
 
     # ports
 
@@ -323,14 +323,14 @@ class _Resolver:
             self._refuse(f"{text!r} has a scope", path)
         return address
 
-    def _place(self, place: PlaceSpec | None, path: str) -> GeoLocation | None:
-        if place is None:
+    def _place(self, location: PlaceSpec | None, path: str) -> GeoLocation | None:
+        if location is None:
             return None
-        if not -90 <= place.latitude <= 90:
-            self._refuse(f"{place.latitude} is not between -90 and 90", f"{path}.place.latitude")
-        if not -180 <= place.longitude <= 180:
-            self._refuse(f"{place.longitude} is not between -180 and 180", f"{path}.place.longitude")
-        return GeoLocation(place.latitude, place.longitude, place.city)
+        if not -90 <= location.latitude <= 90:
+            self._refuse(f"{location.latitude} is not between -90 and 90", f"{path}.place.latitude")
+        if not -180 <= location.longitude <= 180:
+            self._refuse(f"{location.longitude} is not between -180 and 180", f"{path}.place.longitude")
+        return GeoLocation(location.latitude, location.longitude, location.city)
 
     # links
 

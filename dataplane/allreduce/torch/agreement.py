@@ -117,7 +117,7 @@ class Agreement:
     def _missing(self, voters: Voters, here: tuple[int, ...]) -> str:
         gone = listed(rank for rank in voters.ranks if rank not in here)
         waited = f"waited {self._deadline_s:g} s for workers {gone} to go on by the ring; " if gone else ""
-        return f"{waited}{len(here)} of {voters.workers} workers are no majority"
+        return f"{waited}{len(here)} of {voters.workers} workers are not a majority"
 
     def _key(self, what: str) -> str:
         return f"{self._name}/{what}"

@@ -122,10 +122,10 @@ class HostAgents:
         return found
 
     def _failure(self, host: str) -> FabricError:
-        said = ""
+        output = ""
         with suppress(OSError):
-            said = self._log(host).read_text(encoding="utf-8", errors="replace").strip()
-        return FabricError(f"host {host}: {said.splitlines()[-1] if said else 'its agent said nothing'}")
+            output = self._log(host).read_text(encoding="utf-8", errors="replace").strip()
+        return FabricError(f"host {host}: {output.splitlines()[-1] if output else 'its agent said nothing'}")
 
     def _file(self, host: str, suffix: str) -> Path:
         return self._fabric.run_dir / f"{host}.{suffix}"

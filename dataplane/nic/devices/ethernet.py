@@ -165,7 +165,7 @@ def set_features(interface: str, wanted: Mapping[str, bool]) -> None:
         now = ethtool.read_features()
     refused = [f"{name} {'on' if is_on else 'off'}" for name, is_on in wanted.items() if now[name] != is_on]
     if refused:
-        raise PortError(f"interface {interface}: its driver does not switch {', '.join(refused)}")
+        raise PortError(f"interface {interface}: its driver cannot switch {', '.join(refused)}")
 
 
 def set_mtu(interface: str, mtu: int) -> None:
@@ -196,7 +196,7 @@ def move_to_namespace(interface: str, namespace: str) -> None:
 def stamp_all_frames(interface: str) -> None:
     """Have the device's own clock stamp every incoming frame; raise PortError if it cannot."""
     if not read_timestamping(interface).receives_all:
-        raise PortError(f"interface {interface}: has no clock of its own to stamp frames with: ask for software stamps")
+        raise PortError(f"interface {interface}: has no clock to stamp frames with: ask for software stamps")
     argument = array.array("B", _STAMP_REQUEST.pack(0, _NO_TRANSMIT_STAMPS, _STAMP_ALL_FRAMES))
     try:
         ask_driver(interface, _SIOCSHWTSTAMP, argument)

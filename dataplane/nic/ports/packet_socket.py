@@ -186,7 +186,9 @@ class PacketSocket:
             if error.errno not in {errno.ENOMEM, errno.EINVAL}:
                 raise
             ring = "receive" if option == _RX_RING else "transmit"
-            reason = f"a {ring} ring of {block_bytes * blocks >> 10} KiB cannot be had: {os.strerror(error.errno)}"
+            reason = (
+                f"a {ring} ring of {block_bytes * blocks >> 10} KiB cannot be allocated: {os.strerror(error.errno)}"
+            )
             raise PortError(f"interface {self.device.name}: {reason}") from error
 
     def _fill_in(self, kind: PortKind, tx_slot: int) -> None:

@@ -137,7 +137,7 @@ def decode_action(catalog: Catalog, action: p4r.Action, where: str) -> ActionCal
     """Return an action with its arguments; raise INVALID_ARGUMENT or OUT_OF_RANGE if malformed."""
     info = catalog.actions.get(action.action_id)
     if info is None:
-        raise invalid(f"{where}: there is no action id {action.action_id:#010x}")
+        raise invalid(f"{where}: there is not an action id {action.action_id:#010x}")
     given: dict[int, bytes] = {}
     for param in action.params:
         if param.param_id in given:
@@ -186,7 +186,7 @@ def action_name(catalog: Catalog, action: p4r.TableAction, where: str) -> str:
         raise invalid(f"{where}: reads filter by action id only")
     info = catalog.actions.get(action.action.action_id)
     if info is None:
-        raise invalid(f"{where}: there is no action id {action.action.action_id:#010x}")
+        raise invalid(f"{where}: there is not an action id {action.action.action_id:#010x}")
     return info.spec.name
 
 

@@ -331,5 +331,5 @@ def test_values_that_do_not_fit_are_refused(values: NDArray[np.float32], target:
 
 
 def test_a_window_that_is_no_power_of_two_is_refused() -> None:
-    with pytest.raises(AllReduceError, match="no power of two"):
+    with pytest.raises(AllReduceError, match="not a power of two"):
         Engine(EngineSettings("127.0.0.1", JOB, 48, 2, 1))

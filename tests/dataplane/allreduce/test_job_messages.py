@@ -144,7 +144,7 @@ def test_no_truncation_is_taken_for_something_else(data: st.DataObject, message:
 
 def test_a_message_that_says_nothing_is_refused() -> None:
     with pytest.raises(
-        MessageError, match=r"^a millrace\.jobs\.v1\.WorkerMessage says nothing that this version knows$"
+        MessageError, match=r"^a millrace\.jobs\.v1\.WorkerMessage holds nothing that this version knows$"
     ):
         upward_of(pb.WorkerMessage())
     with pytest.raises(AllReduceError, match=r"does not understand: a millrace\.jobs\.v1\.ServiceMessage says"):

@@ -100,12 +100,12 @@ class Connection:
 
     def read(self, most_bytes: int) -> bytes:
         """Return received data that no `on_data` consumed, b'' if there is none."""
-        found = bytes(self._unread[:most_bytes])
+        data = bytes(self._unread[:most_bytes])
         del self._unread[:most_bytes]
         opened = self._position + self._room - self._told_limit
-        if found and opened >= min(self.settings.receive_buffer_bytes // 2, self._agreed.own_mss):
+        if data and opened >= min(self.settings.receive_buffer_bytes // 2, self._agreed.own_mss):
             self._acknowledge()
-        return found
+        return data
 
     def close(self) -> None:
         """Send a FIN behind the written data, once connected; idempotent.

@@ -44,15 +44,15 @@ def _place(path: Path, line: int | None) -> str:
     return str(path) if line is None else f"{path}:{line}"
 
 
-def _of_value(value: msgspec.Struct, raw: Any, prefix: str, place: Any) -> Iterator[Setting]:  # noqa: ANN401 - a document
+def _of_value(value: msgspec.Struct, raw: Any, prefix: str, locate: Any) -> Iterator[Setting]:  # noqa: ANN401 - a document
     about = descriptions(type(value))
     written = raw if isinstance(raw, dict) else {}
     for field in msgspec.structs.fields(value):
         key, part = f"{prefix}{field.encode_name}", getattr(value, field.name)
         if isinstance(part, msgspec.Struct):
-            yield from _of_value(part, written.get(field.encode_name), f"{key}.", place)
+            yield from _of_value(part, written.get(field.encode_name), f"{key}.", locate)
         else:
-            origin = place(key) if field.encode_name in written else DEFAULT
+            origin = locate(key) if field.encode_name in written else DEFAULT
             yield Setting(key, _plain(part, field), origin, about.get(field.name, ""))
 
 
@@ -72,8 +72,8 @@ def _of_type(schema: type[msgspec.Struct], prefix: str) -> Iterator[Setting]:
 
 
 def _section(kind: Any) -> type[msgspec.Struct] | None:  # noqa: ANN401 - any type
-    found = inspect.type_info(kind)
-    return found.cls if isinstance(found, inspect.StructType) else None
+    info = inspect.type_info(kind)
+    return info.cls if isinstance(info, inspect.StructType) else None
 
 
 def _plain(value: Any, field: msgspec.structs.FieldInfo) -> Any:  # noqa: ANN401 - a part of a document

@@ -49,9 +49,9 @@ SECRETS = process_table(u64, "millrace_hash_secrets", draw_secrets(_seed()))
 
 
 @kernel(inline=True)
-def part(word: u64, place: u64) -> u64:
+def part(word: u64, position: u64) -> u64:
     """Return the contribution of a word at a position of a key to the state of its hash."""
-    secret: u64 = SECRETS[place & (PLACES - 1)]
+    secret: u64 = SECRETS[position & (PLACES - 1)]
     return as_u64(as_u32(word) + as_u32(secret)) * as_u64(as_u32(word >> 32) + as_u32(secret >> 32))
 
 

@@ -191,9 +191,9 @@ def _with_new_udp(data: bytes, network: _Network, part: IntPart, protocol: int) 
 def _with_gre(data: bytes, network: _Network, part: IntPart | None) -> InnerPacket:
     if part is None:
         return _plain(network, None)
-    found = _behind_inserted_gre(data, part)
+    inserted = _behind_inserted_gre(data, part)
     size = max(0, network.ip_bytes - part.size)
-    return _carrying(found or replace(_plain(network, None), ip_bytes=size), part)
+    return _carrying(inserted or replace(_plain(network, None), ip_bytes=size), part)
 
 
 def _behind_inserted_gre(data: bytes, part: IntPart) -> InnerPacket | None:

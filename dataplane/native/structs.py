@@ -125,9 +125,9 @@ class NestedField:
 
 def field_shapes(struct: type[ctypes.Structure]) -> Mapping[str, Shape]:
     """Return the fields of a struct and of its bases, in memory order."""
-    known: dict[str, Shape] | None = struct.__dict__.get("_shapes_")
-    if known is not None:
-        return known
+    cached: dict[str, Shape] | None = struct.__dict__.get("_shapes_")
+    if cached is not None:
+        return cached
     if not isinstance(struct, StructMeta):
         raise NativeError(f"{struct.__name__} is not a Struct")
     shapes: dict[str, Shape] = {}

@@ -87,8 +87,8 @@ def _of_queues(number: _Number, read: Sequence[NicStatistics]) -> Metric:
 
 def _of_threads(number: _Number, read: Sequence[NicStatistics]) -> Metric:
     family = _counter(number.name, number.help, "thread")
-    for nic, place, thread in _threads(read):
-        family.add_metric((nic.interface, str(place)), getattr(thread, number.attribute))
+    for nic, position, thread in _threads(read):
+        family.add_metric((nic.interface, str(position)), getattr(thread, number.attribute))
     return family
 
 

@@ -39,16 +39,16 @@ def default_address(name: str, folders: tuple[Path, ...] | None = None) -> str:
 def refusal(folder: Path) -> str | None:
     """Return why an existing folder cannot be a user's own; None if it can or does not exist."""
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except FileNotFoundError:
         return None
     except OSError as error:
         return f"folder {folder}: {error.strerror or error}"
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return f"{folder} is not a folder"
-    if found.st_uid != os.geteuid():
-        return f"folder {folder} belongs to user {found.st_uid}, not to user {os.geteuid()}"
-    if found.st_mode & _OTHERS:
+    if status.st_uid != os.geteuid():
+        return f"folder {folder} belongs to user {status.st_uid}, not to user {os.geteuid()}"
+    if status.st_mode & _OTHERS:
         return f"folder {folder} is open to others; chmod 700 {folder}"
     return None
 
@@ -105,7 +105,7 @@ def _in_own_places(environ: Mapping[str, str], uid: int) -> Iterator[Path]:
 
 def _is_own(folder: Path, uid: int) -> bool:
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == uid

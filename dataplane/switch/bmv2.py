@@ -32,8 +32,8 @@ def is_installed() -> bool:
 
 
 def _find() -> str | None:
-    found = (shutil.which(EXECUTABLE, path=folder) for folder in os.get_exec_path())
-    return next((path for path in found if path is not None and not is_shim(Path(path))), None)
+    paths = (shutil.which(EXECUTABLE, path=folder) for folder in os.get_exec_path())
+    return next((path for path in paths if path is not None and not is_shim(Path(path))), None)
 
 
 def command(settings: SwitchSettings) -> list[str]:
@@ -62,12 +62,12 @@ def thrift_words(path: str = EXECUTABLE) -> list[str]:
 def _has_thrift(path: str) -> bool:
     """Return whether an executable has the option; raise SwitchError if it cannot be run."""
     try:
-        found = subprocess.run(  # noqa: S603 - bmv2, no shell
+        result = subprocess.run(  # noqa: S603 - bmv2, no shell
             [path, "--help"], capture_output=True, text=True, check=False, timeout=_HELP_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SwitchError(f"{path} --help: {error}") from error
-    return _THRIFT_OPTION in found.stdout
+    return _THRIFT_OPTION in result.stdout
 
 
 def _free_port() -> int:

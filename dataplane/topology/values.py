@@ -259,7 +259,7 @@ class Topology:
     @cached_property
     def neighbours(self) -> dict[str, dict[int, Endpoint]]:
         """For each switch and host: the far end of each of its ports."""
-        found: dict[str, dict[int, Endpoint]] = {name: {} for name in (*self.switch, *self.host)}
+        by_port: dict[str, dict[int, Endpoint]] = {name: {} for name in (*self.switch, *self.host)}
         for link in self.directed_links.values():
-            found[link.tail.node][link.tail.port] = link.head
-        return found
+            by_port[link.tail.node][link.tail.port] = link.head
+        return by_port

@@ -116,10 +116,10 @@ class HostAgents:
 
     def loads(self) -> dict[int, SentLoad]:
         """Return the load sent per flow, by flow number, after the end."""
-        found: dict[int, SentLoad] = {}
+        totals: dict[int, SentLoad] = {}
         for agent in self._agents.values():
-            found |= read_load(Path(agent.plan.load))
-        return found
+            totals |= read_load(Path(agent.plan.load))
+        return totals
 
     def _failure(self, host: str) -> FabricError:
         output = ""

@@ -151,10 +151,10 @@ def decode_action(catalog: Catalog, action: p4r.Action, where: str) -> ActionCal
 
 def _arguments(info: ActionInfo, given: dict[int, bytes], where: str) -> Iterator[int]:
     for param_id, (name, width), strings in zip(info.parameter_ids, info.spec.parameters, info.strings, strict=True):
-        place = f"{where}: {info.spec.name}.{name}"
+        label = f"{where}: {info.spec.name}.{name}"
         if param_id not in given:
-            raise invalid(f"{place}: the parameter is missing")
-        yield decode(strings, given.pop(param_id), width, place)
+            raise invalid(f"{label}: the parameter is missing")
+        yield decode(strings, given.pop(param_id), width, label)
 
 
 def decode_table_action(catalog: Catalog, table: TableInfo, action: p4r.Action, *, default: bool) -> ActionCall:
@@ -163,8 +163,8 @@ def decode_table_action(catalog: Catalog, table: TableInfo, action: p4r.Action, 
     if scope is None:
         raise invalid(f"{table.spec.name}: action id {action.action_id:#010x} is not one of its actions")
     if scope == (p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY):
-        place = "the default entry" if default else "entries"
-        message = f"{table.spec.name}: action id {action.action_id:#010x} is not for {place}"
+        usage = "the default entry" if default else "entries"
+        message = f"{table.spec.name}: action id {action.action_id:#010x} is not for {usage}"
         raise P4RuntimeError(Code.PERMISSION_DENIED, message)
     return decode_action(catalog, action, table.spec.name)
 

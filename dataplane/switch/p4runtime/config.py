@@ -152,8 +152,12 @@ class PipelineStore:
 
     def _entries(self, json: bytes, p4info: p4i.P4Info) -> bytes | None:
         """Return the entries file of a pushed program: a push has none, but the switch may have started with one."""
-        known = self._from_files
-        return known.entries if known is not None and known.source == json and known.p4info == p4info else None
+        from_files = self._from_files
+        return (
+            from_files.entries
+            if from_files is not None and from_files.source == json and from_files.p4info == p4info
+            else None
+        )
 
     def _reconcile(self, pipeline: Pipeline) -> None:
         """Keep every entry; the same program keeps running undisturbed, another one starts with all entries."""
@@ -222,5 +226,5 @@ def _device_json(data: bytes) -> bytes:
     except DecodeError:
         return data
     fields = unknown_fields.UnknownFieldSet(wrapper)
-    found = [fields[index].data for index in range(len(fields)) if fields[index].field_number == _DEVICE_DATA]
-    return found[-1] if found and isinstance(found[-1], bytes) else data
+    payloads = [fields[index].data for index in range(len(fields)) if fields[index].field_number == _DEVICE_DATA]
+    return payloads[-1] if payloads and isinstance(payloads[-1], bytes) else data

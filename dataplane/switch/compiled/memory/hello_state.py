@@ -120,12 +120,12 @@ def _is_accepted(hello: Hello, data: Array[u8]) -> bool:
     slot = load_acquire(hello.accepted_slot)
     if slot == 0:
         return False
-    known = offset(hello.accepted, (slot - 1) * SLOT_BYTES)
+    accepted = offset(hello.accepted, (slot - 1) * SLOT_BYTES)
     packet = offset(data, PACKET_OFFSET)
     return (
-        load_u64(known, 0) == load_u64(packet, 0)
-        and load_u64(known, SECOND_WORD) == load_u64(packet, SECOND_WORD)
-        and load_u64(known, THIRD_WORD) == load_u64(packet, THIRD_WORD)
+        load_u64(accepted, 0) == load_u64(packet, 0)
+        and load_u64(accepted, SECOND_WORD) == load_u64(packet, SECOND_WORD)
+        and load_u64(accepted, THIRD_WORD) == load_u64(packet, THIRD_WORD)
     )
 
 

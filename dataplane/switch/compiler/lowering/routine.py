@@ -280,10 +280,10 @@ _KINDS: Final = {"Machine": "machine", "Packet": "packet", "Entry": "entry"}
 
 def chunks(size: int, widest: int = 8) -> list[tuple[int, int]]:
     """Return offset and width in bytes of the machine integers that make up that many bytes."""
-    found: list[tuple[int, int]] = []
+    pieces: list[tuple[int, int]] = []
     at = 0
     for width in (width for width in (8, 4, 2, 1) if width <= widest):
         while size - at >= width:
-            found.append((at, width))
+            pieces.append((at, width))
             at += width
-    return found
+    return pieces

@@ -151,8 +151,8 @@ def free_closed(memory: Memory) -> bool:
     if memory.freed != memory.batches:
         if not readers_moved_on(memory):
             return False
-        for place in range(memory.closed_count):
-            release(memory, memory.closed[place])
+        for index in range(memory.closed_count):
+            release(memory, memory.closed[index])
         memory.closed_count = 0
         memory.freed = memory.batches
     return True
@@ -178,10 +178,10 @@ def begin_write(memory: Memory) -> bool:
 @kernel
 def free_retired(memory: Memory) -> None:
     """Free everything that was retired, and the lists of it; no reader may be left."""
-    for place in range(memory.open_count):
-        release(memory, memory.open[place])
-    for place in range(memory.closed_count):
-        release(memory, memory.closed[place])
+    for index in range(memory.open_count):
+        release(memory, memory.open[index])
+    for index in range(memory.closed_count):
+        release(memory, memory.closed[index])
     free(address(memory.open))
     free(address(memory.closed))
     memory.open_count = 0

@@ -29,7 +29,7 @@ class LazyGroup(TyperGroup):
 
 
 class _Commands(MutableMapping[str, Any]):
-    """Commands by name; each is imported when it is looked up first."""
+    """Commands by name; each is imported at its first lookup."""
 
     def __init__(self, rows: Mapping[str, Row]) -> None:
         self._rows = dict(rows)
@@ -72,7 +72,7 @@ class _Millrace(LazyGroup):
     rows = tuple(row for rows in COMMANDS.values() for row in rows)
 
     def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]  # noqa: ARG002
-        """Return the help, which `millrace --help` prints without coming here."""
+        """Return the help, which `millrace --help` prints without this module."""
         return help_text()
 
 

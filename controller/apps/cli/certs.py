@@ -1,4 +1,4 @@
-"""`millrace certs`: an authority of one's own, certificates with roles, and tokens for services over TLS."""
+"""`millrace certs`: a private authority, certificates with roles, and tokens for services over TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace clean`: what a killed kernel fabric has left."""
+"""`millrace clean`: remains of killed kernel fabrics."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def clean(
 
 
 def _named(kind: str, found: Sequence[object]) -> str:
-    """Return how many there are of a kind, and which."""
+    """Return the number of items of a kind, and their names."""
     many = kind if len(found) == 1 else f"{kind}es" if kind.endswith("s") else f"{kind}s"
     return f"{len(found)} {many}" + (f" ({' '.join(map(str, found))})" if found else "")

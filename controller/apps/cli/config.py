@@ -1,4 +1,4 @@
-"""`millrace config`: what a daemon's settings are, what they may be, and whether a file is right."""
+"""`millrace config`: a daemon's settings, their schema, and checks of settings files."""
 
 from __future__ import annotations
 
@@ -89,5 +89,5 @@ def _schema(daemon: str) -> type[msgspec.Struct]:
 
 
 def _written(value: object) -> str:
-    """Return a value as a file would have it."""
+    """Return a value as written in a file."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -62,7 +62,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.
 def show(columns: Sequence[str], rows: Iterable[Cells], form: Format) -> None:
     """Print rows on stdout, as they come; a table ends after `TABLE_ROWS`, with a note on stderr.
 
-    A table whose headings alone are too wide for where it is printed has a line for each column of each row instead.
+    If the headings alone are too wide, each row is printed as a line per column instead.
     """
     match form:
         case Format.CSV:

@@ -1,4 +1,4 @@
-"""`millrace up`, `status`, `down` and `logs`: everything at once."""
+"""`millrace up`, `status`, `down` and `logs`: all daemons together."""
 
 from __future__ import annotations
 

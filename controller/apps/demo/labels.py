@@ -30,9 +30,9 @@ class Line:
 
 
 def place_label(own: Line, size: Point, taken: Sequence[Rectangle], lines: Sequence[Line], bounds: Point) -> Point:
-    """Return the centre of a figure of a size for a link; `taken` are boxes and figures that are there already.
+    """Return the centre of a figure of a size for a link; `taken` are boxes and figures already placed.
 
-    Always returns a place, the one that covers least; of equally good ones that nearest to the link's middle.
+    Always returns a place: the one that covers least; among equals, the nearest to the link's middle.
     """
     (x1, y1), (x2, y2) = own.tail, own.head
     # Two ends at one point have no direction: any length will do.

@@ -23,7 +23,7 @@ LOST_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class HostLoad:
-    """One host as a sender; `received` is what arrived, anywhere, of what it sent."""
+    """One host as a sender; `received` counts its packets that arrived anywhere."""
 
     host: str
     sent: SentLoad
@@ -54,7 +54,7 @@ def lost_before(outcome: Outcome) -> float:
 
 
 def deviates(host: HostLoad, *, exact: bool) -> bool:
-    """Return whether a host's load was another than planned; `exact` allows for nothing."""
+    """Return whether a host's load deviated from the plan; `exact` allows no deviation."""
     sent = host.sent
     if exact:
         return sent.missing > 0 or sent.worst_late_ns > 0
@@ -62,13 +62,13 @@ def deviates(host: HostLoad, *, exact: bool) -> bool:
 
 
 def as_planned(outcome: Outcome) -> bool:
-    """Return whether every host sent what was planned when it was planned, and it arrived while nothing was full."""
+    """Return whether every host sent as planned, on time, and its packets arrived while no link was full."""
     well = not any(deviates(host, exact=outcome.exact) for host in host_loads(outcome))
     return well and lost_before(outcome) <= LOST_SHARE
 
 
 def load_line(outcome: Outcome) -> str:
-    """Return the load in a line; where it was not as planned, with the probable cause."""
+    """Return the load in a line, with the probable cause of any deviation."""
     hosts = host_loads(outcome)
     whole, received = total_load(host.sent for host in hosts), sum(host.received for host in hosts)
     if as_planned(outcome):
@@ -86,7 +86,7 @@ def load_line(outcome: Outcome) -> str:
 
 
 def load_table(outcome: Outcome) -> Table:
-    """Return what each host sent, those that are farthest from their plan first."""
+    """Return each host's load, largest deviation first."""
     table = Table(title="Hosts whose load was not as planned", title_justify="left")
     table.add_column("host")
     for name in ("planned", "sent", "late", "left out", "refused", "worst ms late", "received"):
@@ -100,7 +100,7 @@ def load_table(outcome: Outcome) -> Table:
 
 
 def load_figures(outcome: Outcome) -> dict[str, object]:
-    """Return the load as figures.json has it: in all and by host, in packets."""
+    """Return the load for figures.json: total and by host, in packets."""
     hosts = host_loads(outcome)
     return {
         "as_planned": as_planned(outcome),

@@ -55,9 +55,9 @@ class Panel:
 
 
 def draw(topology: Topology, panels: Sequence[Panel], stem: Path, shaded: str | None = None) -> tuple[Path, Path]:
-    """Write `stem`.png and `stem`.svg with one map a panel and a key; return both paths.
+    """Write `stem`.png and `stem`.svg with one map per panel and a key; return both paths.
 
-    `shaded` says in the key whose path is shaded, if any is.
+    `shaded` names in the key the flow whose path is shaded, if any.
     """
     mpl.rcParams["svg.hashsalt"] = "millrace"
     layout = layout_of(topology)
@@ -78,7 +78,7 @@ def _grid(layout: Layout, panels: int) -> tuple[Figure, list[Axes]]:
     columns = 1 if layout.size[0] > 1.5 * _KEY_IN[0] else 2
     map_size = max(layout.size[0], _KEY_IN[0]), layout.size[1]
     rows = -(-(panels + 1) // columns)
-    # A key that has a row of its own needs no more height than it has itself.
+    # A key in a separate row needs only its own height.
     key_alone = panels % columns == 0
     heights = [map_size[1] + _TITLE_IN] * rows
     heights[-1] = _KEY_IN[1] if key_alone else max(heights[-1], _KEY_IN[1] + _TITLE_IN)
@@ -99,7 +99,7 @@ def _grid(layout: Layout, panels: int) -> tuple[Figure, list[Axes]]:
 
 
 def _colours() -> Colormap:
-    """Return viridis without its palest end, which cannot be seen on white; dark is slow."""
+    """Return viridis without its palest end, which is invisible on white; dark is slow."""
     return LinearSegmentedColormap.from_list(
         "delay", mpl.colormaps["viridis_r"]([0.12 + 0.0088 * n for n in range(101)])
     )
@@ -236,7 +236,7 @@ def _shade(line: Line, width_in: float) -> Polygon:
 
 
 def _draw_key(axis: Axes, norm: LogNorm, shaded: str | None) -> None:
-    """Draw what width, colour, shade and outline mean."""
+    """Draw the key: width, colour, shade and outline."""
     sample, words, top = 0.1, 1.5, _KEY_IN[1]
     axis.text(sample, top - 0.2, "How to read the maps", fontsize=11, va="center")
     middle = _colours()(0.5)

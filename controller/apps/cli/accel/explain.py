@@ -103,7 +103,7 @@ def explain(  # noqa: PLR0917 - a command line's options
 
 
 def _sums(plan: Plan, aggregates: Mapping[str, tuple[str, ...]]) -> list[Sums | str]:
-    """Return what switches could add up for each operator, or why it adds up nothing."""
+    """Return the sums that switches could compute for each operator, or why there are none."""
     from controller.acceleration.network.switches import sums_of  # noqa: PLC0415
 
     return [
@@ -121,7 +121,7 @@ def _calibration(path: Path | None) -> Calibration:
 
 
 def _with_measured(ground: Ground, calibration: Calibration) -> Ground:
-    """Return machines with the accelerators that a calibration knows, where no hardware file says what they have."""
+    """Return machines with the calibration's accelerators where no hardware file lists any."""
     from dataplane.topology.values import DeviceKind  # noqa: PLC0415
 
     known = [one for kind in DeviceKind if (one := calibration.accelerator_of(kind)) is not None]
@@ -134,7 +134,7 @@ def _with_measured(ground: Ground, calibration: Calibration) -> Ground:
 
 
 def _ways(accelerator: Accelerator) -> list[Accelerator]:
-    """Return an accelerator that compresses nothing, and as a choice of its own one that does where it can."""
+    """Return an accelerator without compression and, where it supports it, one with, as a separate choice."""
     if accelerator.compression is None:
         return [accelerator]
     return [replace(accelerator, compression=None), replace(accelerator, name=f"{accelerator.label}-packed")]

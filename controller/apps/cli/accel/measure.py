@@ -1,4 +1,4 @@
-"""`millrace accel measure`: what this machine's devices take for operators, written as a calibration."""
+"""`millrace accel measure`: operator times of this machine's devices, written as a calibration."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _say(line: str) -> None:
 
 
 def _found() -> frozenset[DeviceKind]:
-    """Return the CPU, and the GPU where torch is installed and can use one."""
+    """Return the CPU, and the GPU if torch is installed and can use one."""
     import importlib.util  # noqa: PLC0415
 
     from dataplane.topology.values import DeviceKind  # noqa: PLC0415

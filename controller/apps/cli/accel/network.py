@@ -1,4 +1,4 @@
-"""`millrace accel network`: what a reduction takes over a fabric, round by round."""
+"""`millrace accel network`: duration of a reduction over a fabric, round by round."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _cells(ground: Ground, number: int, one: TimedRound, output_gb: float) -> Ce
 
 
 def _figure(value: float) -> str:
-    """Return four digits of a number, more of one above 9,999, and no exponent but for what is next to nothing."""
+    """Format a number with at least four digits, with an exponent only if it is tiny."""
     return f"{value:.4g}" if value < 9999.5 else f"{value:.0f}"
 
 
@@ -98,7 +98,7 @@ def _row(ground: Ground, number: int, one: TimedRound, output_gb: float) -> Cell
 
 
 def _summary(ground: Ground, output_gb: float) -> Iterator[str]:
-    """Yield both models' times for the same output, where sums are added up, and what is assumed."""
+    """Yield both models' times for the same output, the switch that computes sums, and the assumptions."""
     from dataclasses import replace  # noqa: PLC0415
 
     from controller.acceleration.model import Works, times  # noqa: PLC0415

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Paths as a cost map has them, or without one a rate for each worker's link; and notes, one line each."""
+    """Paths from a cost map, else a rate for each worker's link; and notes, one line each."""
 
     hardware: Hardware
     costs: CostMap | None
@@ -41,7 +41,7 @@ class Between:
     notes: tuple[str, ...] = ()
 
     def machines(self, addresses: Sequence[str], fan_in: int) -> tuple[Machines, tuple[str, ...]]:
-        """Return the workers as machines of the model, which reduce in their order, and notes."""
+        """Return the workers as the model's machines, in the order of the reduction, and notes."""
         from controller.acceleration.running.comparing import members  # noqa: PLC0415
         from controller.acceleration.running.hosts import hosts_of, machines_between  # noqa: PLC0415
 
@@ -56,9 +56,9 @@ class Between:
 def between_of(
     *, rate: str | None, topology: str | None, hardware: Path | None, feed: str | None, server: str | None
 ) -> Between:
-    """Return what the options say; without any of them the network takes no time.
+    """Resolve the options; without any of them the network takes no time.
 
-    Raise typer.BadParameter for options that do not go together, and what files and servers raise.
+    Raises typer.BadParameter for incompatible options, and the errors of files and servers.
     """
     from controller.acceleration.network.hardware import Hardware, load_hardware  # noqa: PLC0415
     from controller.acceleration.network.loading import BASE_ROUTES, costs_of  # noqa: PLC0415
@@ -157,7 +157,7 @@ class _Words:
 
 @dataclass(slots=True)
 class _Hand:
-    """Workers at hand, and how a session with the first of them is made."""
+    """Available workers, and a factory of sessions with the first of them."""
 
     addresses: tuple[str, ...]
     secret: bytes
@@ -180,7 +180,7 @@ class _Hand:
 def _at_hand(
     processes: int | None, workers: str | None, secret_file: Path | None, share: int | None
 ) -> Iterator[_Hand]:
-    """Give workers that run elsewhere, or start some here and end them."""
+    """Yield workers that run elsewhere, or start some here and end them."""
     from controller.acceleration.running import secret_files  # noqa: PLC0415
     from controller.acceleration.running.shares import Shares  # noqa: PLC0415
     from controller.acceleration.running.starting import LocalWorkers  # noqa: PLC0415
@@ -204,14 +204,14 @@ def _at_hand(
 
 
 def _warn(processes: int | None, share: int | None) -> None:
-    """Say where workers would wait for one another's cores."""
+    """Warn if workers would compete for cores."""
     cores = len(os.sched_getaffinity(0))
     if processes is not None and processes * (share or 1000) > cores * 1000:
         typer.echo(f"{processes} workers compete for {cores} cores; --share limits each (root)", err=True)
 
 
 def _tables(given: list[str]) -> dict[str, pa.Table]:
-    """Return tables of files; RunError names one that cannot be read."""
+    """Return the tables in files; raise RunError naming one that cannot be read."""
     import duckdb  # noqa: PLC0415
 
     from controller.acceleration.running.errors import RunError  # noqa: PLC0415
@@ -262,7 +262,7 @@ def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | No
 
 
 def _compare(hand: _Hand, plan: Plan, tables: dict[str, pa.Table], machines: Machines, form: Format) -> None:
-    """Print what the model says of one worker with all the data and of all workers, and what they took."""
+    """Print predicted and measured times of one worker with all the data, and of all workers."""
     from controller.acceleration.running.measuring import compared  # noqa: PLC0415
 
     hand.hold()
@@ -288,7 +288,7 @@ def _verdict(found: Comparison) -> str:
 
 
 def _processing(found: Processing) -> str:
-    """Say what the network takes of a worker's processor, and how a hardware file says that."""
+    """Print the network's share of a worker's processor, and how to declare it in a hardware file."""
     received, sent = (
         f"{8 / s_per_gb:.2g} Gbit/s" if s_per_gb > 0 else "any rate"
         for s_per_gb in (found.receive_s_per_gb, found.send_s_per_gb)

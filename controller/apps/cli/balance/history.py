@@ -1,4 +1,4 @@
-"""`millrace balance history`: what holders reported, what was made of it, and what moved, as the service kept it."""
+"""`millrace balance history`: recorded reports of holders, resulting outputs, and moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace balance learn`: an interval table from what a unit's levers have done."""
+"""`millrace balance learn`: an interval table from the recorded effects of a unit's levers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace balance set`: pools, claims and control as administrators want them; `millrace balance report`."""
+"""`millrace balance set`, to configure pools, claims and control, and `millrace balance report`."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _spec(
     claims: list[str],
     without: list[str],
 ) -> UnitPoolSpec:
-    """Return the spec with what is given; raise InvalidError of one line for what cannot be."""
+    """Return the spec with the given changes; raise InvalidError, in one line, for impossible ones."""
     import msgspec  # noqa: PLC0415
 
     from controller.apiserver.resources.unit_pool import UnitPoolSpec  # noqa: PLC0415
@@ -179,8 +179,8 @@ def _claim(text: str) -> dict[str, Any]:
 def _margins(spec: UnitPoolSpec, *, asked: bool) -> list[str]:
     """Return lines about the stability of the pool's control; raise GainsError for gains unstable on all of its units.
 
-    A holder of few units answers more to each: what is unstable there alone is warned about, as the table's guard
-    leaves out steps that would swing.
+    A holder of few units responds more to each. Instability only there is a warning, as the table's guard omits steps
+    that would oscillate.
     """
     from controller.balance.errors import GainsError  # noqa: PLC0415
     from controller.balance.serving.margin import margin_for  # noqa: PLC0415
@@ -201,7 +201,7 @@ def _margins(spec: UnitPoolSpec, *, asked: bool) -> list[str]:
 
 
 def _leasts(spec: UnitPoolSpec) -> list[str]:
-    """Return a line about minimum shares that the pool's units do not do for."""
+    """Return a warning about minimum shares that exceed the pool's units."""
     least = sum(claim.least for claim in spec.claims)
     if least <= spec.units:
         return []

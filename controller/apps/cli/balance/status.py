@@ -62,7 +62,7 @@ def status(
 
 
 def _watch(client: SyncApiClient, pool: str | None, interval: float, form: Format) -> None:
-    """Show looks in the place of one another; where there is no terminal, or for programs, line after line."""
+    """Redraw each look in place on a terminal; otherwise, and for programs, print line after line."""
     from rich.live import Live  # noqa: PLC0415
 
     from controller.common.console import plain_or_terminal  # noqa: PLC0415
@@ -90,7 +90,7 @@ def _look(client: SyncApiClient, pool: str | None) -> Sequence[UnitPool]:
 
 
 def _line(pool: UnitPool) -> str:
-    """Return a pool as a whole in a line."""
+    """Return a pool's summary line."""
     spec, found = pool.spec, pool.status
     where = "" if spec.node is None else f" of node {spec.node}"
     price = "" if found.shadow_price is None else f", one more unit would be worth {found.shadow_price:g}"
@@ -129,7 +129,7 @@ def _rows(pools: Sequence[UnitPool]) -> Iterator[Cells]:
 
 
 def _levers(report: HolderStatus, made: HolderControl) -> str:
-    """Return where a holder's other levers stand, and what they are asked to do."""
+    """Return the positions of a holder's other levers, and the requested changes."""
     steps = f" {made.precision_steps:+d}" if made.precision_steps else ""
     clock = f" {made.frequency_mhz:+g}" if made.frequency_mhz else ""
     parts = [f"{report.precision}{steps}"] if report.precision else []
@@ -139,7 +139,7 @@ def _levers(report: HolderStatus, made: HolderControl) -> str:
 
 
 def _live(pools: Sequence[UnitPool], past: _Past) -> RenderableType:
-    """Return a table for each pool, with the last errors of each holder as bars: the middle is 0."""
+    """Return a table for each pool, with each holder's last errors as bars around 0."""
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`millrace balance try`: how controllers take loads of each kind, on a model of a unit."""
+"""`millrace balance try`: controllers under loads of each kind, on a model of a unit."""
 
 from __future__ import annotations
 

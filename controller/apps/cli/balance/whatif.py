@@ -1,4 +1,4 @@
-"""`millrace balance whatif`: units of a settings file in virtual time, by their rules and in the open loop."""
+"""`millrace balance whatif`: units of a settings file in virtual time, with their rules and in the open loop."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def revoke_token(
 
 
 def client_of(address: str | None) -> SyncApiClient:
-    """Return a client of the API at an address, or where the environment says."""
+    """Return a client of the API at an address, by default the environment's."""
     from controller.apiserver.client import SyncApiClient, find_place  # noqa: PLC0415
 
     return SyncApiClient(find_place(address))

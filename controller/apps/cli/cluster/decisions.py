@@ -20,7 +20,7 @@ _NAMED: Final = 8
 
 
 def show_decision(decision: Decision, place: str = "node") -> None:
-    """Show one decision; `place` is what it chose among."""
+    """Print one decision; `place` is the kind of candidate: node or centre."""
     spec = decision.spec
     typer.echo(f"{_when(decision)}: {spec.outcome} by {spec.scheduler}, profile {spec.profile}{_took(spec)}")
     typer.echo(spec.reason)
@@ -44,7 +44,7 @@ def show_decision(decision: Decision, place: str = "node") -> None:
 
 
 def show_history(decisions: Sequence[Decision]) -> None:
-    """Show all decisions in a line each, where there are several."""
+    """Print a line for each decision if there are several."""
     if len(decisions) < 2:
         return
     typer.echo("decisions, newest first:")
@@ -77,14 +77,14 @@ def _when(decision: Decision) -> str:
 
 
 def _took(spec: DecisionSpec) -> str:
-    """Return how long it took, by the scheduler's own clock, as the end of a sentence."""
+    """Return its duration by the scheduler's clock, as the end of a sentence."""
     if spec.begun_ns is None or spec.decided_ns is None:
         return ""
     return f", in {(spec.decided_ns - spec.begun_ns) / 1e6:.1f} ms"
 
 
 def _network(spec: DecisionSpec) -> str:
-    """Say what the network's figures were."""
+    """Print the origin and age of the network's figures."""
     if spec.measured is None:
         return ""
     if not spec.measured:

@@ -1,4 +1,4 @@
-"""`millrace devices`: what this machine has and how busy it is, by reading /proc, /sys and NVML."""
+"""`millrace devices`: this machine's hardware and its utilisation, from /proc, /sys and NVML."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _print_json(value: object) -> None:
 
 
 def _watch(sampler: Sampler, output: Output, interval_s: float, samples: int | None) -> None:
-    """Print a sample an interval, the first one after an interval, as shares of time lie between two."""
+    """Print a sample per interval; the first needs a whole one, since shares of time span two readings."""
     from collectors.devices.disks import disk_rates  # noqa: PLC0415
     from collectors.devices.interfaces import interface_rates  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Completion of kinds and names of resources, by what the API server has."""
+"""Completion of kinds and names of resources from the API server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST: Final = 1000
 
 
 def complete_kind(incomplete: str) -> list[str]:
-    """Return the kinds that begin with what was typed."""
+    """Return the kinds that begin with the typed text."""
     from controller.apiserver.resources import KINDS  # noqa: PLC0415
 
     return [kind.plural for kind in KINDS if kind.plural.startswith(incomplete.lower())]
@@ -28,7 +28,7 @@ def complete_name(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_name_of(plural: str) -> Callable[[typer.Context, str], list[str]]:
-    """Return what completes names of one kind."""
+    """Return a completer of names of one kind."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         return _names(plural, context, incomplete)

@@ -1,4 +1,4 @@
-"""`millrace project`: what projects may have, and their weights."""
+"""`millrace project`: quotas of projects, and their weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace get|describe|delete`: what schedulers keep, as the API server has it."""
+"""`millrace get|describe|delete`: the API server's resources."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _watch(resources: SyncResources[Any], labels: str, fields: str, output: Outp
 
 
 def text_of(content: object, output: Output) -> str:
-    """Return something as JSON or YAML."""
+    """Format a value as JSON or YAML."""
     import msgspec  # noqa: PLC0415
 
     if output is Output.JSON:
@@ -166,7 +166,7 @@ def _without_defaults(value: Any) -> Any:  # noqa: ANN401 - any part of a resour
 
 
 def age_of(resource: Any, now_ns: int) -> str:  # noqa: ANN401 - of any kind
-    """Return how long a resource has been there, for people."""
+    """Return a resource's age for people."""
     seconds = max(now_ns - resource.metadata.created_ns, 0) // NS_PER_S
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         # Below two of a unit, the smaller unit is more precise: 30 h, not 1 d.

@@ -1,4 +1,4 @@
-"""`millrace scheduler`: the daemon, why a pod is where it is, and the same policies in virtual time."""
+"""`millrace scheduler`: the daemon, explanations of its decisions, and the same policies in virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NODE_COLUMNS = ("node", "points", "policy", "reason")
 
 @scheduler.command()
 def serve(settings: SettingsFile) -> None:
-    """Run the scheduler: place the pods that wait at the API server."""
+    """Run the scheduler: place the API server's pending pods."""
     from controller.scheduling import process  # noqa: PLC0415
 
     run_daemon(process.DAEMON, settings)
@@ -116,7 +116,7 @@ def simulate(  # noqa: PLR0917 - a command line's options
 
 
 def _decision_about(client: object, pod: str, name: str | None) -> Decision | None:
-    """Return the decision that bound a pod, else the newest about it alone or as one of a group."""
+    """Return the decision that bound a pod, else the newest about it or its group."""
     from controller.apiserver.client import SyncApiClient  # noqa: PLC0415
     from controller.apiserver.resources import Decision  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`millrace scheduler evaluate`: what a checkpoint's agent makes of an input."""
+"""`millrace scheduler evaluate`: results of a checkpoint's agent on an input."""
 
 from __future__ import annotations
 

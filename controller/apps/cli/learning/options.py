@@ -26,19 +26,19 @@ _MILLISECONDS: Final = "ms", 1e6
 
 
 def settings_of(path: Path | None) -> LearningSettings:
-    """Return the settings of a file, the specification's values without one."""
+    """Return a file's settings, by default the specification's values."""
     from controller.learning.training.given import LearningSettings, load_settings  # noqa: PLC0415
 
     return LearningSettings() if path is None else load_settings(path)
 
 
 def unit_of(given: Given[Any]) -> tuple[str, float]:
-    """Return in what times are shown, and how many ns it has: batch jobs run for hours, tasks for milliseconds."""
+    """Return the unit of displayed times and its length in ns: batch jobs run for hours, tasks for milliseconds."""
     return _SECONDS if given.kind == "jobs" else _MILLISECONDS
 
 
 def columns_of(given: Given[Any]) -> tuple[str, ...]:
-    """Return the names of figures; of graphs with those of their tasks, of batch jobs with the bounded slowdown."""
+    """Return the names of figures; graphs add their tasks' figures, batch jobs the bounded slowdown."""
     unit, _ = unit_of(given)
     found: tuple[str, ...] = (
         f"mean wait, {unit}",

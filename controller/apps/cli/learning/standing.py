@@ -1,4 +1,4 @@
-"""`millrace scheduler status`: how a live scheduler that learns stands, by its metrics."""
+"""`millrace scheduler status`: the state of a live learning scheduler, from its metrics."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def status(
 
 
 def learners_in(text: str) -> dict[tuple[str, str], dict[str, float]]:
-    """Return figures by what they are, for what each learner decides about and its profile."""
+    """Return figures by name, for each learner's subject and profile."""
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - few need it
 
     found: dict[tuple[str, str], dict[str, float]] = {}
@@ -53,7 +53,7 @@ def learners_in(text: str) -> dict[tuple[str, str], dict[str, float]]:
 
 
 def rows_of(figures: Figures) -> Iterator[tuple[str, float | str]]:
-    """Yield figures in words, the most telling first."""
+    """Yield figures in words, the most informative first."""
     yield "mode", "shadow" if figures.get("shadow") else "live"
     yield "version", round(figures.get("version", 0))
     compared, agreed = figures.get("compared_total", 0.0), figures.get("agreed_total", 0.0)
@@ -73,7 +73,7 @@ def _name_of(sample: Sample) -> str:
 
 
 def _text_of(url: str) -> str:
-    """Return what a scheduler tells; raise SchedulerError, with the address, where it tells nothing."""
+    """Return a scheduler's metrics; raise SchedulerError, with the address, if it serves none."""
     from httpx import Client, HTTPError, InvalidURL  # noqa: PLC0415 - takes a while to load
 
     try:

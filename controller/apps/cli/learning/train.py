@@ -1,4 +1,4 @@
-"""`millrace scheduler train`: an agent learns on an input, and is written as a checkpoint."""
+"""`millrace scheduler train`: train an agent on an input, and write it as a checkpoint."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from controller.learning.training.trials import Point, Run
 
 
-class Interrupted(Exception):  # noqa: N818 - it is no error
-    """An interrupt came where it was to break off what is waited for."""
+class Interrupted(Exception):  # noqa: N818 - not an error
+    """An interrupt arrived during a wait that it aborts."""
 
 
 class Stop:
@@ -52,11 +52,11 @@ class Stop:
 
     @property
     def status(self) -> int:
-        """As a shell has it: 130 for Ctrl-C, 143 for SIGTERM."""
+        """As in a shell: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + self._number
 
     def ask(self, number: int) -> None:
-        """Take the first signal; by the second one, end."""
+        """Note the first signal; end at the second one."""
         is_second, self._number = bool(self._number), number
         if is_second and number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -64,13 +64,13 @@ class Stop:
             sys.exit(self.status)
 
     def break_off(self) -> None:
-        """Raise Interrupted where that is wanted."""
+        """Raise Interrupted if the current wait asked for it."""
         if self._breaks:
             raise Interrupted
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
-        """Have the first interrupt raise Interrupted here."""
+        """Make the first interrupt raise Interrupted here."""
         self._breaks = True
         try:
             yield
@@ -80,12 +80,12 @@ class Stop:
 
 @contextmanager
 def stopping(say: str) -> Iterator[Stop]:
-    """Yield what tells that SIGINT or SIGTERM came, to which `say` is the answer; the second one ends at once."""
+    """Yield the flag of SIGINT and SIGTERM; the first prints `say`, the second ends at once."""
     stop = Stop()
 
     def take(number: int, _: FrameType | None) -> None:
         stop.ask(number)
-        # Not by the streams of Python, which may be at a line themselves.
+        # Not through Python's streams, which may be in the middle of a line.
         os.write(2, f"{say}\n".encode())
         stop.break_off()
 
@@ -191,7 +191,7 @@ def train(  # noqa: PLR0917 - a command line's options
 def _start(
     given: Given[Any], settings: LearningSettings, seed: int, resume: Path | None, before: Checkpoint | None
 ) -> Checkpoint:
-    """Return where learning starts; raise LearningError for a checkpoint that does not fit the input."""
+    """Return the starting point of learning; raise LearningError for a checkpoint that does not fit the input."""
     import msgspec  # noqa: PLC0415
 
     from controller.learning.agent.agents import new_checkpoint  # noqa: PLC0415
@@ -204,7 +204,7 @@ def _start(
 
 
 def _keep(keeping: Best, checkpoint: Path, best: Path) -> None:
-    """Try what was written last, and write it once more if it is the best so far."""
+    """Evaluate the last checkpoint, and write it again if it is the best so far."""
     from controller.learning.agent.records import load_checkpoint, save_checkpoint  # noqa: PLC0415
 
     tried = load_checkpoint(checkpoint)
@@ -221,7 +221,7 @@ def _trained(
     stop: Stop,
     after_episode: Callable[[], None] | None,
 ) -> list[Point]:
-    """Train, save now and then and at the end, and return the curve; once interrupted nothing is waited for."""
+    """Train, save now and then and at the end, and return the curve; wait for nothing once interrupted."""
     found: list[Point] = []
     saved_s = time.monotonic()
     for point in points:

@@ -1,4 +1,4 @@
-"""`millrace fabric`: a topology that stays up."""
+"""`millrace fabric`: long-running topologies."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def serve(settings: SettingsFile) -> None:
 
 
 def _fabrics() -> list[Manifest]:
-    """Return all fabrics of this machine; raise FabricError without root, whose alone they are."""
+    """Return all fabrics of this machine; raise FabricError without root, which owns them."""
     from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415
     from dataplane.fabric.kernel.manifest import find_fabrics  # noqa: PLC0415
 

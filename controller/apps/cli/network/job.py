@@ -1,4 +1,4 @@
-"""`millrace job`: jobs that switches add up for, and their workers."""
+"""`millrace job`: jobs of in-network aggregation, and their workers."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _cells(one: JobRow) -> Cells:
 
 
 def _head(one: JobRow) -> str:
-    """Return a job's row in words."""
+    """Return a job's row as a sentence."""
     if one.ended_ns is not None:
         return f"{one.name}: ended {one.ended_ns / NS_PER_S:.0f} s ago: {one.reason}"
     where = "" if one.number is None else f", number {one.number}, epoch {one.epoch}, at {' '.join(one.switches)}"

@@ -1,4 +1,4 @@
-"""`millrace paths cost`: what lies between two hosts, or any two, as the cost map has it."""
+"""`millrace paths cost`: costs between two hosts, or any two, from the cost map."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def cost(  # noqa: PLR0917 - a command line's options
 
 
 def _told(topology: Topology, history: Path | None, at: str | None, since: str | None) -> CostMap:
-    """Return the map of a moment of a history, or of the time up to it; without one nothing was measured."""
+    """Return the map at a moment of a history, or over the time up to it; without one, unmeasured."""
     from collectors.values import Snapshot  # noqa: PLC0415
     from controller.cluster.cost_map import CostMap  # noqa: PLC0415
     from controller.cluster.cost_map.cost_map import DEFAULT_STALE_AFTER_NS  # noqa: PLC0415
@@ -97,7 +97,7 @@ def _told(topology: Topology, history: Path | None, at: str | None, since: str |
         return CostMap.of(topology, snapshot_at(history, end))
     start = _moment("--since", since)
     snapshot = snapshot_over(history, start, end)
-    # Whatever was measured within the time counts.
+    # Anything measured within that time counts.
     window_ns = (end - start) // timedelta(microseconds=1) * 1000
     return CostMap.of(topology, snapshot, stale_after_ns=window_ns + DEFAULT_STALE_AFTER_NS)
 
@@ -130,7 +130,7 @@ def _cells(pair: HostCost) -> tuple[object, ...]:
 
 
 def _known(pair: HostCost) -> str:
-    """Return which figures telemetry knows, wholly or in part."""
+    """Return the figures that telemetry covers, wholly or in part."""
     figures = (("delay", pair.delay_basis), ("bandwidth", pair.available_basis), ("loss", pair.loss_basis))
     known = [name if basis == "measured" else f"{name} in part" for name, basis in figures if basis != "nominal"]
     return ", ".join(known + ["the host's own link"] * pair.access_measured) or "nothing"

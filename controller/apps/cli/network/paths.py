@@ -1,4 +1,4 @@
-"""`millrace paths`: the path server, and questions to one that runs."""
+"""`millrace paths`: the path server, and queries to a running one."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def _record_cells(row: HopRecord, names: Mapping[int, str]) -> Cells:
 
 
 def _hop_position(row: HopRecord) -> str:
-    """Return a hop's place on its path, or the kind of report where that has none."""
+    """Return a hop's position on its path, or the kind of a report without one."""
     has_index = row.kind in (RecordKind.STACK, RecordKind.INTERMEDIATE, RecordKind.HOP_BY_HOP)
     return str(row.hop_index) if has_index else row.kind.name.lower()
 
@@ -259,7 +259,7 @@ def _ask(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> T:
 
 
 def _ask_at(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> tuple[T, PathServerStatus]:
-    """Return an answer and how the path server is then; say on stderr where what it knows is old."""
+    """Return an answer and the path server's state; warn on stderr if its data is old."""
 
     async def both(client: RouteClient) -> tuple[T, PathServerStatus]:
         return await question(client), await client.status()
@@ -276,7 +276,7 @@ def _ask_at(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> tup
 
 
 async def _nothing(_: RouteClient) -> None:
-    """Ask nothing but how the path server is."""
+    """Query only the path server's state."""
 
 
 def _show_explanation(explanation: Explanation, now_ns: int) -> None:
@@ -317,7 +317,7 @@ def _us(time_ns: int | None) -> str | None:
 
 
 def _ns(text: str | None, option: str) -> int | None:
-    """Return a written time as nanoseconds since 1970; without an offset it is UTC."""
+    """Parse a time to nanoseconds since 1970; without an offset it is UTC."""
     if text is None:
         return None
     try:
@@ -330,7 +330,7 @@ def _ns(text: str | None, option: str) -> int | None:
 
 
 def _selected(query: HistoryQuery, found: History) -> list[_Decided]:
-    """Return moves and changes of weights, and rounds of engineering where no host was asked for: the newest."""
+    """Return the newest moves and weight changes, and rounds of engineering unless a host is selected."""
     chosen: list[_Decided] = [*found.decisions, *found.rebalances]
     if query.src is None and query.dst is None:
         chosen += [

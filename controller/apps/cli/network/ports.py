@@ -1,4 +1,4 @@
-"""`millrace ports`: what a switch's ports are like, asked by gNMI."""
+"""`millrace ports`: state and settings of a switch's ports over gNMI."""
 
 from __future__ import annotations
 

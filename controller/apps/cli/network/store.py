@@ -1,4 +1,4 @@
-"""`millrace store`: serve, read and write named content, and see what a switch holds of it."""
+"""`millrace store`: serve, read and write named content, and show a switch's copies."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ _Rows = tuple[Sequence[str], Sequence[Cells]]
 
 
 def _show(people: _Rows, programs: _Rows, form: Format) -> None:
-    """Show rows, in the one form to people and in the other to programs, for whom names have units."""
+    """Print rows for people or for programs, whose column names include units."""
     columns, rows = people if form is Format.TABLE else programs
     show_rows(columns, rows, form)
 
@@ -131,7 +131,7 @@ def _addresses(found: Topology, end: Endpoint) -> tuple[int | None, str | None, 
 
 
 def _node_rows(found: Topology) -> list[Cells]:
-    """Return all nodes for people: of a switch where its reports come from, of a host where it is attached."""
+    """Return all nodes for people: switches with their report source, hosts with their attachment."""
     from dataplane.topology.addressing import format_mac, report_source  # noqa: PLC0415
 
     hosts = ((host, found.attachment[host.name]) for host in found.hosts)
@@ -170,7 +170,7 @@ def _host_cells(found: Topology, host: HostNode) -> Cells:
 
 
 def _load(spec: str) -> Topology:
-    """Return a topology; the largest take minutes, and say so."""
+    """Return a topology; print progress, since the largest take minutes."""
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     with working(f"reading {spec}"):

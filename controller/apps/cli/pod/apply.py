@@ -1,4 +1,4 @@
-"""`millrace pod apply`: what a script asks for is created, or changed."""
+"""`millrace pod apply`: create or update a manifest's resources."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _read(file: str) -> tuple[Scripted, ...]:
 
 
 def _plan(client: SyncApiClient, scripted: Sequence[Scripted]) -> list[Step]:
-    """Return a step for each resource, groups first: their pods are of no use before."""
+    """Return a step for each resource, groups first, since their pods need them."""
     from controller.apiserver.manifests.planning import step_of  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
@@ -72,7 +72,7 @@ def _plan(client: SyncApiClient, scripted: Sequence[Scripted]) -> list[Step]:
 
 
 def _refuse(steps: Sequence[Step]) -> None:
-    """Raise ApiError for what cannot be; all of it is said."""
+    """Raise ApiError listing everything that is impossible."""
     from controller.common.errors import StaleError  # noqa: PLC0415
 
     refused = [step for step in steps if step.action.value == "refuse"]

@@ -42,7 +42,7 @@ def explain(
 
 
 def _show_pod(pod: Pod, decided: str = "") -> None:
-    """Show where a pod is and why, but the reason of the decision, which comes below."""
+    """Print a pod's state and node; the decision's reason follows below."""
     status = pod.status
     others = [reason for reason in status.reasons if reason != decided]
     where = "" if status.node is None else f" on {status.node}"

@@ -38,7 +38,7 @@ def list_(
 
 
 def phase_of(pod: Pod) -> str:
-    """Return where a pod is in its life, as people say it."""
+    """Return a pod's phase for people."""
     return "deleting" if pod.metadata.deleting_ns is not None else pod.status.phase.value
 
 

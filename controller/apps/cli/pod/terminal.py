@@ -1,4 +1,4 @@
-"""The user's terminal: raw while a command has it, its input and its size as frames."""
+"""The user's terminal: raw during a command, its input and size as frames."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def size() -> TerminalSize:
 
 @contextmanager
 def raw(descriptor: int) -> Iterator[None]:
-    """Have a terminal pass every key on, Ctrl-C too, while the context lasts."""
+    """Make a terminal pass on every key, Ctrl-C included, while the context lasts."""
     before = termios.tcgetattr(descriptor)
     tty.setraw(descriptor)
     try:
@@ -40,7 +40,7 @@ def raw(descriptor: int) -> Iterator[None]:
 
 
 class Input:
-    """Standard input as frames, and a terminal's new sizes; `frames` is for one other thread, which closing wakes."""
+    """Standard input and terminal resizes as frames; one other thread reads `frames`, and closing wakes it."""
 
     def __init__(self, descriptor: int, *, resizes: bool) -> None:
         self._descriptor, self._resizes = descriptor, resizes
@@ -61,14 +61,14 @@ class Input:
         self.close()
 
     def close(self) -> None:
-        """Have `frames` come to an end."""
+        """End `frames`."""
         self.is_closed = True
         # A full pipe wakes the reader anyway, and `is_closed` is set.
         with suppress(BlockingIOError):
             os.write(self._tell, _CLOSED)
 
     def frames(self) -> Iterator[Frame]:
-        """Yield what is typed, resizes, and keep-alives between, until closed; the input's end is a frame."""
+        """Yield input, resizes and keep-alives until closed; the input's end is a frame."""
         is_open = True
         while not self.is_closed:
             watched = [self._told, *([self._descriptor] if is_open else [])]
@@ -83,5 +83,5 @@ class Input:
                 yield Frame(Stream.STDIN, data) if data else Frame(Stream.END_OF_INPUT)
 
     def _resized(self, _: int, __: FrameType | None) -> None:
-        with suppress(BlockingIOError):  # it is told already
+        with suppress(BlockingIOError):  # already reported
             os.write(self._tell, _RESIZED)

@@ -1,4 +1,4 @@
-"""`millrace pod top`: what nodes, their devices and pods do now."""
+"""`millrace pod top`: current load of nodes, their devices and pods."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def device_cells(node: Node) -> list[Cells]:
         return []
     loads = {one.number: one.load for one in node.status.devices}
     held: dict[int, int] = {}
-    # What pools hold is no pod's, and nobody else's either.
+    # Cores held by pools belong to no pod.
     for devices in (*(share.devices for share in node.shares), *(pool.devices for pool in node.pools)):
         for part in devices:
             held[part.number] = held.get(part.number, 0) + part.thousandths

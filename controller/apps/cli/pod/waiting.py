@@ -1,4 +1,4 @@
-"""Waiting until pods run, or are gone; what happens meanwhile is said on stderr."""
+"""Wait until pods run, or are gone; changes are printed on stderr."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GOOD: Final = ("running", "succeeded")
 
 
 async def until_running(address: str | None, resources: Sequence[Pod | PodGroup], timeout_s: float) -> None:
-    """Return once all pods, those of groups too, run or have succeeded; raise ApiError for one that has failed."""
+    """Return once all pods, including those of groups, run or have succeeded; raise ApiError for a failed one."""
     from controller.common.errors import StaleError  # noqa: PLC0415
 
     names = {one.metadata.name for one in resources if one.kind == "Pod"}
@@ -46,7 +46,7 @@ async def until_running(address: str | None, resources: Sequence[Pod | PodGroup]
 
 
 async def until_gone(address: str | None, names: Sequence[str], timeout_s: float) -> None:
-    """Return once none of these pods is there any more."""
+    """Return once these pods no longer exist."""
     await _until(
         address,
         lambda pod: pod.metadata.name in names,
@@ -92,7 +92,7 @@ async def _until(
 
 
 def _say(pods: dict[str, Pod], said: dict[str, str]) -> None:
-    """Say of each pod what has changed."""
+    """Print each pod's changes."""
     for name, pod in pods.items():
         where = "" if pod.status.node is None else f" on {pod.status.node}"
         why = f": {'; '.join(pod.status.reasons[:2])}" if pod.status.reasons else ""

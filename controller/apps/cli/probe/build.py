@@ -1,4 +1,4 @@
-"""`millrace probe build`: a probe task from a program, a query, an operator graph, or what an expert wrote."""
+"""`millrace probe build`: a probe task from a program, a query, an operator graph, or a hand-written file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TRIAL_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Source of a probe task: a graph, and the seconds that its operators took if it was run."""
+    """Source of a probe task: a graph, and its operators' times in seconds if it was run."""
 
     graph: OperatorGraph
     seconds: Mapping[str, float] | None = None
@@ -112,7 +112,7 @@ def build(  # noqa: PLR0917 - a command line's options
 def _expert(
     target: str, library: KernelLibrary, settings: BuildSettings, arguments: Sequence[str] | None
 ) -> tuple[ProbeTask, ...] | None:
-    """Return what an expert's file describes, None if the target is another file."""
+    """Return a hand-written file's probe task, None if the target is any other file."""
     from controller.probing import expert  # noqa: PLC0415
 
     path = Path(target)
@@ -147,7 +147,7 @@ def _target(target: str, arguments: Sequence[str], database: Path | None) -> _Ta
 
 
 def _cpu_time_s(target: str, arguments: Sequence[str]) -> float | None:
-    """Return the CPU time of a program, None of one that does not come to its end or mostly waits."""
+    """Return a program's CPU time, None if it does not finish or mostly waits."""
     from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
 
     timed = trace_target(target, arguments, is_watched=False, output=subprocess.DEVNULL)
@@ -186,7 +186,7 @@ def _built(
 
 
 def _checked(probe: ProbeTask, settings: BuildSettings) -> float:
-    """Return about how long a probe task takes on one unit, by running each of its kernels once here."""
+    """Estimate a probe task's run time on one unit by running each of its kernels once here."""
     from controller.probing import checking  # noqa: PLC0415
     from controller.probing.errors import ProbeError  # noqa: PLC0415
     from controller.probing.running import trying  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`millrace probe hours`: when a centre's network is good."""
+"""`millrace probe hours`: good hours of a centre's network."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _most_often(found: Sequence[ProbeResult]) -> str | None:
 
 
 def _probes(client: SyncApiClient, name: str | None) -> dict[str, ProbeTask]:
-    """Return the probe task by its name, as far as it is kept: what its kernels are tells network from computing."""
+    """Return the stored probe task, if any: its kernels separate network from compute time."""
     from controller.apiserver.resources import ProbeTask as Kept  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.probing.files import of_spec  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`millrace probe results` and `efficiency`: what probes have measured, how it is scored, and how far units help."""
+"""`millrace probe results` and `efficiency`: measurements of probes, their scores, and scaling with units."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _trust(
 
 
 def _work(client: SyncApiClient, names: Sequence[str]) -> dict[str, Mapping[str, UseWork]]:
-    """Return what the uses of probe tasks do, of those that are kept."""
+    """Return the uses of the probe tasks that are still stored."""
     from controller.apiserver.resources import ProbeTask  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.probing.evaluation.checks import work_by_use  # noqa: PLC0415
@@ -175,7 +175,7 @@ def efficiency(  # noqa: PLR0917 - a command line's options
 
 
 def _said_to_be_sound(result: ProbeResult) -> bool:
-    """Return whether a result can be true; say on stderr why one cannot, and is left out."""
+    """Return whether a result is plausible; otherwise print on stderr why it is left out."""
     from controller.probing.evaluation.checks import impossible  # noqa: PLC0415
 
     if (reason := impossible(result, None, {})) is not None:

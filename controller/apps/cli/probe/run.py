@@ -1,4 +1,4 @@
-"""`millrace probe run`: a probe task here, as a centre runs it."""
+"""`millrace probe run`: run a probe task locally, as a centre would."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Source = Annotated[str, typer.Argument(metavar="PROBE", help="A file (.json, .ya
 
 
 def probe_of(source: str, address: str | None) -> ProbeTask:
-    """Return the probe task of a file, or of that name in the store."""
+    """Return the probe task in a file, or in the store under that name."""
     from controller.probing import files  # noqa: PLC0415
 
     if Path(source).suffix in _ENDINGS:
@@ -79,7 +79,7 @@ def run(  # noqa: PLR0917 - a command line's options
 
 
 def _rows(probe: ProbeTask, result: RunResult) -> Iterator[tuple[object, ...]]:
-    """Yield the run's line, and one for each use; that says the seconds of one of its executions."""
+    """Yield the run's line, and one for each use with the seconds of one execution."""
     whole = [one.run_time_s for one in result.repetitions]
     errors = [max(one.accuracies.values(), default=0.0) for one in result.repetitions]
     yield (result.units, probe.name, len(whole), *_figures(whole), None, f"{max(errors):.2g}", None)

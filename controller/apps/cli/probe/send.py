@@ -100,7 +100,7 @@ def _task(  # noqa: PLR0917 - what the command line says
 
 
 def _check_unit(centre: Centre, unit: str | None, counts: tuple[int, ...]) -> None:
-    """Raise NotFoundError for units that a centre does not have at all."""
+    """Raise NotFoundError for units that a centre does not have."""
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     types = {one.name: one.count for one in centre.status.units}

@@ -1,4 +1,4 @@
-"""`millrace probe trace`: the operators of a program, a query or a graph, and the kernels that they match."""
+"""`millrace probe trace`: operators of a program, query or graph, and matching kernels."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _graph_of_sql(path: Path, database: Path | None, tables: Sequence[str]) -> O
 
 
 def declared(text: str) -> tuple[str, SqlTable]:
-    """Return the table that NAME=ROWS:BYTES declares, bytes as `2.4GB`, too; raise typer.BadParameter for another."""
+    """Parse NAME=ROWS:BYTES, bytes also as `2.4GB`; raise typer.BadParameter for anything else."""
     from controller.cluster.operators.sql import SqlTable  # noqa: PLC0415
     from dataplane.topology.units import parse_data_bytes  # noqa: PLC0415
 

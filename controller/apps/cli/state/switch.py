@@ -1,4 +1,4 @@
-"""`millrace switch show`: what a running switch is and holds, over P4Runtime and gNMI."""
+"""`millrace switch show`: state of a running switch, over P4Runtime and gNMI."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _COUNTS: Final = ("in-pkts", "in-octets", "in-discards", "out-pkts", "out-octets
 _PORTS: Final = ("port", "device", "admin", "oper", *_COUNTS, "segments")
 
 switch_show = typer.Typer(add_completion=False)
-"""A command of its own, as all other words after `millrace switch` are the switch's."""
+"""A separate command, as all other words after `millrace switch` belong to the switch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFill:
-    """A table, its room, and how many entries it has, the default one aside."""
+    """A table, its size, and its number of entries without the default one."""
 
     table: str
     size: int
@@ -36,7 +36,7 @@ class TableFill:
 
 @dataclass(frozen=True, slots=True)
 class CounterSum:
-    """A counter: how many of its cells have counted, and what all of them have."""
+    """A counter: its number of nonzero cells, and their totals."""
 
     counter: str
     size: int
@@ -59,7 +59,7 @@ class SwitchView:
 
 @switch_show.command()
 def show(address: Address, device_id: DeviceId = 1, tls: Tls = None, form: OneFormat = Format.TABLE) -> None:
-    """Show a switch's program, its controller, ports, tables with how full they are, and counters."""
+    """Show a switch's program, controller, ports, tables with their occupancy, and counters."""
 
     async def question(browser: SwitchBrowser) -> tuple[SwitchView, tuple[Cells, ...] | None]:
         found = await _view(browser)

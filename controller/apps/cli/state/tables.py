@@ -125,7 +125,7 @@ def _cells(entry: Any, found: P4Table, browser: SwitchBrowser) -> Cells:  # noqa
 
 
 def _match(entry: Any, found: P4Table) -> dict[str, str]:  # noqa: ANN401 - finsy's entry
-    """Return keys with their values, addresses as they are written everywhere."""
+    """Return keys with their values, addresses in the usual notation."""
     if entry.match is None:
         return {}
     widths = {field.alias: field.bitwidth for field in found.match_fields}
@@ -146,7 +146,7 @@ def _described(found: P4Table) -> Cells:
 
 
 def _kind(match_type: object) -> str:
-    """Return `lpm` of finsy's value, or of the text that it has for a kind of a program's own."""
+    """Return a match kind such as `lpm` from finsy's value, or from its text for a program's own kind."""
     return str(getattr(match_type, "name", match_type)).lower()
 
 

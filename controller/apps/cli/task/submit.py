@@ -1,4 +1,4 @@
-"""`millrace task submit`: a file of tasks, or a Python script as it stands."""
+"""`millrace task submit`: a file of tasks, or an unmodified Python script."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def submit(  # noqa: PLR0917 - a command line's options
 
 
 def _ask(address: str | None) -> None:
-    """Have the API server answer something: a trace may take a minute, which is not to be for nothing."""
+    """Check that the API server answers, before a trace that may take a minute."""
     from controller.apiserver.resources import Centre  # noqa: PLC0415
 
     with client_of(address) as client:
@@ -92,7 +92,7 @@ def _of_file(path: Path, now_ns: int, *, trace: bool, limit_s: float) -> tuple[T
 def _of_script(
     words: Sequence[str], document: Mapping[str, object], now_ns: int, *, trace: bool, limit_s: float
 ) -> Task:
-    """Return the task of a script; it goes through the same reader as a file, so that the same is refused."""
+    """Return a script's task, parsed like a file so that the same checks apply."""
     import json  # noqa: PLC0415
 
     from controller.apiserver.manifests.tasks import loads_tasks, numbered  # noqa: PLC0415
@@ -130,7 +130,7 @@ def _traced(task: Task, folder: Path, limit_s: float) -> Task:
             target, program.arguments, name=name, category=task.spec.category or "", deadline_s=limit_s
         )
     if not traced.graph.operators or traced.run_time_s >= _STOPPED * limit_s:
-        # Of a part of a run the counts would be too small, and its time too short.
+        # Counts and time of a partial run would be too small.
         why = "; ".join(traced.problems) or "a trace finds no operators"
         raise ControllerError(
             f"task {name}: not traced to its end within {limit_s:g} s ({why}):"

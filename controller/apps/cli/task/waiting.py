@@ -1,4 +1,4 @@
-"""Waiting until tasks have ended; what happens meanwhile is said on stderr."""
+"""Wait until tasks have ended; changes are printed on stderr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 604_800), help="M
 
 
 async def until_ended(address: str | None, names: Sequence[str], timeout_s: float) -> None:
-    """Return once all these tasks have succeeded, or are gone; raise ApiError for the first that has failed."""
+    """Return once all these tasks have succeeded or are gone; raise ApiError for the first that failed."""
     from controller.apiserver.client import ApiClient, Listing, find_place  # noqa: PLC0415
     from controller.apiserver.resources import Task  # noqa: PLC0415
     from controller.common.errors import StaleError, UnavailableError  # noqa: PLC0415

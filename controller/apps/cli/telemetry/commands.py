@@ -1,4 +1,4 @@
-"""`millrace telemetry`: what a collector knows now, and what it has written of the past."""
+"""`millrace telemetry`: a collector's current state, and its history."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _show_children(states: list[JobState], form: Format) -> None:
     if form is Format.TABLE:
         show(_CHILDREN, (_child_cells(state, child) for state, child in children), form)
         return
-    # The job's name, and then the child's own, which has a column of the same name.
+    # The job's name first, then the child's own column of the same name.
     rows = [{**flat(child), "child": child.key.name, "name": state.name} for state, child in children]
     show(list(rows[0]), (list(row.values()) for row in rows), form)
 
@@ -98,7 +98,7 @@ def _job_cells(state: JobState, jobs: Mapping[JobKey, JobState]) -> Cells:
 
 
 def _awaited(state: JobState, jobs: Mapping[JobKey, JobState]) -> str | None:
-    """Return whom a job waits for most, and of how many items; of a rack also whom that waits for."""
+    """Return the child that a job waits for most, with its share of items; for a rack, also the rack's child."""
     slowest = next(iter(state.children), None)
     if slowest is None:
         return None

@@ -1,4 +1,4 @@
-"""`millrace demo int`: send one packet, print and draw what it looks like on every cable."""
+"""`millrace demo int`: send one packet, print and draw its headers on every cable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PacketOptions:
 
 
 def run(options: PacketOptions) -> Journey:
-    """Run the demo and show it; raise a MillraceError of one line where it cannot."""
+    """Run the demo and show it; raise a one-line MillraceError if it cannot run."""
     topology = load_topology(options.topology)
     src, dst = ends(topology, options.src, options.dst)
     make_folder(options.out)

@@ -1,4 +1,4 @@
-"""One packet over a fabric in virtual time, with telemetry: what it looks like on every cable, and what is reported."""
+"""One packet over a fabric in virtual time, with telemetry: its frame on every cable, and its reports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """The packet on each cable in turn, and the reports of it as they arrived at the collector's host."""
+    """The packet on each cable in turn, and its reports as they arrived at the collector's host."""
 
     topology: Topology
     mode: Mode
@@ -49,14 +49,14 @@ class Journey:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The host that sent it, the switches that it crossed, the host that got it."""
+        """The sending host, the switches crossed, the receiving host."""
         return (self.seen[0].link.src, *(one.link.dst for one in self.seen))
 
 
 def ends(topology: Topology, src: str | None, dst: str | None) -> tuple[str, str]:
-    """Return the two hosts: those that are named, else the first, and the one that is most switches away from it.
+    """Return the two hosts: the named ones, else the first, and the one most switches away from it.
 
-    Raise FabricError for a host that is not there, and where there are no two.
+    Raises FabricError for an unknown host, and if there are fewer than two.
     """
     collector = None if topology.collector is None else topology.collector.host
     for name in (src, dst):
@@ -86,7 +86,7 @@ def ends(topology: Topology, src: str | None, dst: str | None) -> tuple[str, str
 
 
 def travel(topology: Topology, src: str, dst: str, *, mode: Mode = "md", seed: int = 1) -> Journey:
-    """Send the packet, with other hosts' packets around it, so that it meets queues; raise FabricError if it is lost.
+    """Send the packet among other hosts' packets, so that it meets queues; raise FabricError if it is lost.
 
     The same seed gives the same journey.
     """

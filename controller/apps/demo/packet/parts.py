@@ -1,4 +1,4 @@
-"""A frame as its headers, one after the other, each with what it says in words; and what a hop has changed.
+"""A frame as a sequence of headers with their fields in words, and the changes by each hop.
 
 Everything is decoded by the modules of dataplane/wire from the frame's bytes.
 """
@@ -26,7 +26,7 @@ Fields = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A header, or what is behind all of them: what it is, its bytes, and its fields by name; `was` are old values."""
+    """A header, or the payload: its name, bytes, and fields by name; `was` has old values."""
 
     kind: str
     title: str
@@ -36,7 +36,7 @@ class Part:
     was: Mapping[str, str] | None = None
 
     def lines(self) -> Iterator[str]:
-        """Yield its fields in words, with what they were before."""
+        """Yield its fields in words, with their previous values."""
         for name, value in self.fields:
             old = None if self.was is None else self.was.get(name)
             text = f"{name} {value}".strip()
@@ -71,7 +71,7 @@ def report_parts(frame: bytes, topology: Topology) -> tuple[Part, ...]:
 
 
 def changed(parts: Sequence[Part], before: Sequence[Part]) -> tuple[Part, ...]:
-    """Return a frame's parts with what is new in it since the cable before, and what its fields were."""
+    """Return a frame's parts, marking what is new since the previous cable, with previous values of fields."""
     known = {(part.kind, part.title): dict(part.fields) for part in before}
     found = []
     for part in parts:
@@ -136,7 +136,7 @@ def _int_parts(data: bytes, at: int, end: int, kind: IntType, topology: Topology
 
 
 def _hop_fields(hop: HopMetadata, topology: Topology) -> Fields:
-    """Return what a hop says, of what it was asked for."""
+    """Return a hop's values for the requested instructions."""
     node = None if hop.node_id is None else topology.switch_by_id.get(hop.node_id)
     peers = {} if node is None else topology.neighbours[node.name]
 

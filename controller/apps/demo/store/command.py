@@ -31,7 +31,7 @@ class StoreOptions:
 
 
 def run(options: StoreOptions) -> StoreOutcome:
-    """Run the demo and show it; raise a MillraceError of one line where it cannot."""
+    """Run the demo and show it; raise a one-line MillraceError if it cannot run."""
     if options.seed < 0:
         raise MillraceError(f"--seed {options.seed}: is negative")
     demo = StoreRun(load_topology(options.topology), options.producer, options.seed)
@@ -72,12 +72,12 @@ def table(phases: Sequence[Phase]) -> Table:
 
 
 def split(reads: Sequence[Read]) -> tuple[list[Read], list[Read]]:
-    """Return the reads that the switch answered, and those that reached the producer."""
+    """Return the reads answered by the switch, and those that reached the producer."""
     return [read for read in reads if read.by_switch], [read for read in reads if not read.by_switch]
 
 
 def mean_us(reads: Sequence[Read]) -> str:
-    """Return how long reads took on average, nothing for none."""
+    """Return the mean duration of reads, empty without reads."""
     return f"{sum(read.took_ns for read in reads) / len(reads) / _NS_PER_US:.1f}" if reads else ""
 
 

@@ -28,7 +28,7 @@ class TrainingOptions:
 
 
 def run(options: TrainingOptions) -> TrainingOutcome:
-    """Run the demo and show it; raise a MillraceError of one line where it cannot: without root, or PyTorch."""
+    """Run the demo and show it; raise a one-line MillraceError if it cannot run: without root, or PyTorch."""
     if importlib.util.find_spec("torch") is None:
         raise MillraceError("the training demo requires torch: pip install 'millrace-net[train]'")
     from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415 - loads netlink
@@ -66,7 +66,7 @@ def _cells(phase: Phase) -> tuple[str, ...]:
 
 
 def lines(outcome: TrainingOutcome) -> list[str]:
-    """Return what the table does not say."""
+    """Return the lines below the table."""
     same = "the same" if outcome.same_parameters else "NOT the same"
     return [
         f"While all {outcome.workers} workers lived, every loss was within {outcome.difference:.1e} of gloo's.",

@@ -1,4 +1,4 @@
-"""The demo's training: by gloo alone, then over the switch, where a worker is killed, and later the switch itself."""
+"""The demo's training: by gloo alone, then over the switch, where a worker and later the switch are killed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ GLOO, SWITCH_WAY, RING = "gloo", "the switch", "gloo's ring"
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of the training, from one step on and before another: who adds up and how fast; `loss` is at its end.
+    """A range of training steps: what adds up, and how fast; `loss` is at its end.
 
-    `steps_per_s` is by the median step. `longest_s` is the longest one: with the time in which a death was noticed.
+    `steps_per_s` is that of the median step. `longest_s` is the longest step, including the detection of a death.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class TrainingOutcome:
-    """Results of the demo: phases, each surviving worker's ways, losses by step of ours and of gloo's.
+    """Results of the demo: phases, each surviving worker's transports, our losses and gloo's by step.
 
     `difference` is the largest one between a worker's loss and its loss under gloo, while all workers were alive;
     `said` is the first worker's log.
@@ -61,7 +61,7 @@ class TrainingOutcome:
 
 
 def train(workers: int, steps: int, tell: Callable[[str], None]) -> TrainingOutcome:
-    """Run the demo between namespaces; `tell` gets a line at each turn. Raise a MillraceError where it cannot."""
+    """Run the demo between namespaces; `tell` gets a line at each event. Raises MillraceError if it cannot run."""
     dies_at, ends_at, victim = steps // 3, 2 * steps // 3, workers - 1
     patient = TrainingFabric(workers, RATE_BPS, dead_after_s=_DEAD_AFTER_S, steps=steps, patience_s=_PATIENCE_S)
     with patient as fabric:
@@ -80,7 +80,7 @@ def train(workers: int, steps: int, tell: Callable[[str], None]) -> TrainingOutc
 
 
 def outcome_of(workers: int, steps: int, by_gloo: Answers, found: Answers) -> TrainingOutcome:
-    """Return what workers' answers come to."""
+    """Combine the workers' answers."""
     dies_at, ends_at = steps // 3, 2 * steps // 3
     bounds = (("all workers", 0, dies_at), ("one is dead", dies_at, ends_at), ("the switch was killed", ends_at, steps))
     ways = {rank: answer["first_by_ring"] for rank, answer in found.items()}
@@ -115,7 +115,7 @@ def outcome_of(workers: int, steps: int, by_gloo: Answers, found: Answers) -> Tr
 def _phase(name: str, steps: range, way: str, found: Answers, *, by_gloo: Answers, workers: int) -> Phase:
     begin, end = steps.start, steps.stop
     ended_s: list[float] = found[0]["ended_s"]
-    # Nobody notes when the first step began.
+    # The start of the first step is not recorded.
     first = max(begin, 1)
     took_s = [ended_s[step] - ended_s[step - 1] for step in range(first, end)]
     last = range(max(begin, end - _LAST), end)
@@ -132,7 +132,7 @@ def _phase(name: str, steps: range, way: str, found: Answers, *, by_gloo: Answer
 
 
 def _way(ways: Mapping[int, int | None], begin: int, end: int) -> str:
-    """Return what added up the gradients of some steps: of a phase that began by the switch both, by worker."""
+    """Return what added up the gradients of some steps; in a phase that began over the switch, both, by worker."""
     first = {f"h{rank + 1}": end if at is None or at >= end else max(at, begin) for rank, at in sorted(ways.items())}
     if set(first.values()) <= {end, begin}:
         found = {at: SWITCH_WAY if at == end else RING for at in first.values()}
@@ -145,7 +145,7 @@ def _way(ways: Mapping[int, int | None], begin: int, end: int) -> str:
 
 
 def _mean(found: Answers, step: int, of: Answers | None = None) -> float:
-    """Return the mean of workers' losses in a step, of those only that have an answer in the other training."""
+    """Return the workers' mean loss in a step, only of those with an answer in the other training."""
     return fmean(found[rank]["losses"][step] for rank in (found if of is None else of))
 
 

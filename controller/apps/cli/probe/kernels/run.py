@@ -58,7 +58,7 @@ def run(  # noqa: PLR0917 - a command line's options
 
 
 def _measured(prepared: Checked, repeat: int) -> tuple[list[float], list[float]]:
-    """Return the seconds and the error of each run; one that is not timed comes before."""
+    """Return the seconds and the error of each run, after an untimed one."""
     prepared.run(())
     times_s, errors = [], []
     for _ in range(repeat):
@@ -97,7 +97,7 @@ def _seconds(value_s: float) -> str:
 
 
 def _sizes(words: Sequence[str]) -> dict[str, int]:
-    """Return sizes of NAME=N; raise ProbeKernelError for what is none."""
+    """Parse sizes NAME=N; raise ProbeKernelError for an invalid one."""
     from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
 
     found = {}

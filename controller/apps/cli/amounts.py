@@ -61,11 +61,11 @@ _NAMES: Final = {TIME: "time", SIZE: "size"}
 def _reader(unit: Unit, least: float, most: float) -> Read:
     def read(text: str | float) -> float:
         try:
-            found = float(text)
+            value = float(text)
         except ValueError:
-            found = float(_parsed(unit.parse, str(text)))
-        _check(found, unit, least, most)
-        return found
+            value = float(_parsed(unit.parse, str(text)))
+        _check(value, unit, least, most)
+        return value
 
     read.__name__ = _NAMES[unit.kind]  # which a command's help shows
     return read
@@ -74,11 +74,11 @@ def _reader(unit: Unit, least: float, most: float) -> Read:
 def _whole_reader(unit: Unit, least: int, most: float) -> Callable[[str | int], int]:
     def read(text: str | int) -> int:
         try:
-            found = int(text)
+            number = int(text)
         except ValueError:
-            found = _parsed(unit.parse_whole, str(text))
-        _check(found, unit, least, most)
-        return found
+            number = _parsed(unit.parse_whole, str(text))
+        _check(number, unit, least, most)
+        return number
 
     read.__name__ = _NAMES[unit.kind]
     return read
@@ -91,10 +91,10 @@ def _parsed(parse: Callable[[str], T], text: str) -> T:
         raise typer.BadParameter(str(error)) from error
 
 
-def _check(found: float, unit: Unit, least: float, most: float) -> None:
-    if not math.isfinite(found):
-        raise typer.BadParameter(f"{found} is not {unit.kind.name}")
-    if found < least:
-        raise typer.BadParameter(f"{found:g} {unit.name} is less than {least:g} {unit.name}")
-    if found > most:
-        raise typer.BadParameter(f"{found:g} {unit.name} is more than {most:g} {unit.name}")
+def _check(value: float, unit: Unit, least: float, most: float) -> None:
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not {unit.kind.name}")
+    if value < least:
+        raise typer.BadParameter(f"{value:g} {unit.name} is less than {least:g} {unit.name}")
+    if value > most:
+        raise typer.BadParameter(f"{value:g} {unit.name} is more than {most:g} {unit.name}")

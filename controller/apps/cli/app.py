@@ -56,12 +56,12 @@ class _Commands(MutableMapping[str, Any]):
 
 def _load(row: Row) -> Any:  # noqa: ANN401 - a command of Typer
     module, _, name = row.place.partition(":")
-    found = getattr(import_module(module), name)
+    command = getattr(import_module(module), name)
     holder = typer.Typer()
-    if isinstance(found, typer.Typer):
-        holder.add_typer(found)
+    if isinstance(command, typer.Typer):
+        holder.add_typer(command)
     else:
-        holder.command(row.name)(found)
+        holder.command(row.name)(command)
     group = typer.main.get_group_from_info(
         TyperInfo(holder), pretty_exceptions_short=False, rich_markup_mode=None, suggest_commands=True
     )

@@ -176,13 +176,13 @@ def _principal(name: str, role: str | None, subject: str | None, rights: list[st
     if role is None:
         raise AccessError("a --role is required, or the --address of a service, or the --host of a worker")
     try:
-        found = Principal(name, Role(role), subject, tuple(Right(right) for right in rights), tuple(projects))
+        principal = Principal(name, Role(role), subject, tuple(Right(right) for right in rights), tuple(projects))
     except ValueError as error:
         raise AccessError(f"{error}; roles are {', '.join(Role)}, rights {', '.join(Right)}") from None
-    problem = problem_of(found.role, found.subject, found.rights, found.projects)
+    problem = problem_of(principal.role, principal.subject, principal.rights, principal.projects)
     if problem is not None:
         raise AccessError(problem)
-    return found
+    return principal
 
 
 def _not_the_authority(name: str) -> str:
@@ -200,11 +200,17 @@ def _cells(file: Path, certificate: x509.Certificate) -> Cells:
     from dataplane.rpc.access.names import alternative_names, common_name, principal_in  # noqa: PLC0415
 
     principal, ends = principal_in(certificate), certificate.not_valid_after_utc
-    addresses = [str(one) for kind in (x509.DNSName, x509.IPAddress) for one in alternative_names(certificate, kind)]
-    constraints = [one.value for one in certificate.extensions if isinstance(one.value, x509.BasicConstraints)]
-    role = "authority" if any(one.ca for one in constraints) else None if principal is None else principal.role.value
-    left = (ends - _now()).total_seconds() / _DAY_S
-    issuer = [str(one.value) for one in certificate.issuer.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)]
+    addresses = [
+        str(address) for kind in (x509.DNSName, x509.IPAddress) for address in alternative_names(certificate, kind)
+    ]
+    constraints = [
+        extension.value for extension in certificate.extensions if isinstance(extension.value, x509.BasicConstraints)
+    ]
+    is_authority = any(constraint.ca for constraint in constraints)
+    role = "authority" if is_authority else None if principal is None else principal.role.value
+    issuer = [
+        str(attribute.value) for attribute in certificate.issuer.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)
+    ]
     return (
         str(file),
         common_name(certificate),

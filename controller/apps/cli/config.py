@@ -54,9 +54,10 @@ def show(
     from dataplane.config.shown import defaults_of, settings_of  # noqa: PLC0415
 
     schema = _schema(daemon)
-    found = defaults_of(schema) if settings is None else settings_of(settings, schema)
+    entries = defaults_of(schema) if settings is None else settings_of(settings, schema)
     rows = (
-        (one.key, _written(one.value) if form is Format.TABLE else one.value, one.origin, one.about) for one in found
+        (setting.key, _written(setting.value) if form is Format.TABLE else setting.value, setting.origin, setting.about)
+        for setting in entries
     )
     show_rows(("key", "value", "from", "meaning"), rows, form)
 
@@ -84,8 +85,8 @@ def _schema(daemon: str) -> type[msgspec.Struct]:
     if daemon not in SETTINGS:
         raise ConfigError(f"is not a daemon with settings{did_you_mean(daemon, SETTINGS)}", file=daemon)
     module, name = SETTINGS[daemon]
-    found: type[msgspec.Struct] = getattr(importlib.import_module(module), name)
-    return found
+    schema: type[msgspec.Struct] = getattr(importlib.import_module(module), name)
+    return schema
 
 
 def _written(value: object) -> str:

@@ -101,8 +101,8 @@ def training(
 def _mode(text: str) -> Mode:
     from controller.network.tables.telemetry.int_watch import Mode  # noqa: PLC0415
 
-    for known in get_args(Mode):
-        if text == known:
-            found: Mode = known
-            return found
+    for choice in get_args(Mode):
+        if text == choice:
+            mode: Mode = choice
+            return mode
     raise typer.BadParameter(f"{text!r} is not one of {', '.join(get_args(Mode))}", param_hint="--mode")

@@ -29,7 +29,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as a line."""
-        found = {
+        fields = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "daemon": self._daemon,
@@ -37,8 +37,8 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info:
-            found["exception"] = self.formatException(record.exc_info)
-        return json.dumps(found, ensure_ascii=False)
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
 
 
 class PlainFormatter(logging.Formatter):

@@ -81,14 +81,14 @@ def show_one(fields: Mapping[str, object]) -> None:
 
 def flat(value: DataclassInstance) -> dict[str, object]:
     """Return a value's fields as columns; nested values are expanded in place."""
-    found: dict[str, object] = {}
+    columns: dict[str, object] = {}
     for field in dataclasses.fields(value):
         part = getattr(value, field.name)
         if dataclasses.is_dataclass(part) and not isinstance(part, type):
-            found.update(flat(part))
+            columns.update(flat(part))
         else:
-            found[field.name] = part
-    return found
+            columns[field.name] = part
+    return columns
 
 
 def show_values(values: Sequence[DataclassInstance], kind: type[DataclassInstance], form: Format) -> None:

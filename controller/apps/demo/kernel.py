@@ -280,7 +280,7 @@ class KernelRun:
     # results
 
     async def _records_of_moves(self, paths: RouteClient) -> list[HopRecord]:
-        found: list[HopRecord] = []
+        records: list[HopRecord] = []
         hosts = self.scenario.topology.host
         for flow in {move.flow for move in self._moves}:
             query = RecordQuery(
@@ -288,8 +288,8 @@ class KernelRun:
                 dst=str(hosts[flow.dst_host].ipv4),
                 limit=_MAX_RECORDS,
             )
-            found += await paths.records(query)
-        return found
+            records += await paths.records(query)
+        return records
 
     def _outcome(self, agents: HostAgents, records: list[HopRecord]) -> Outcome:
         receivers = agents.receivers()

@@ -92,8 +92,10 @@ def _box(name: str) -> Point:
 def _geography(topology: Topology) -> Points:
     """Return switches' places on a map (equirectangular, true to scale at the middle latitude)."""
     places = [node.place for node in topology.switches if node.place]
-    middle = sum(place.latitude for place in places) / len(places)
-    return np.array([(place.longitude * cos(radians(middle)), place.latitude) for place in places], dtype=np.float64)
+    middle = sum(location.latitude for location in places) / len(places)
+    return np.array(
+        [(location.longitude * cos(radians(middle)), location.latitude) for location in places], dtype=np.float64
+    )
 
 
 # tiers
@@ -116,9 +118,9 @@ def _in_rows(tiers: Mapping[str, int], boxes: Mapping[str, Point]) -> Layout:
     rise = max(_TIER_IN, _FLATTEST * shrink * width)
     height = rise * (len(rows) - 1) + 4 * _GAP_IN
     centres = {
-        name: (shrink * width * (place + 0.5) / len(row), 2 * _GAP_IN + rise * tier)
+        name: (shrink * width * (index + 0.5) / len(row), 2 * _GAP_IN + rise * tier)
         for tier, row in enumerate(rows)
-        for place, name in enumerate(row)
+        for index, name in enumerate(row)
     }
     smaller = {name: (width * shrink, height * shrink) for name, (width, height) in boxes.items()}
     return Layout((shrink * width, height), centres, smaller, FONT_POINTS * shrink, tiers=True)

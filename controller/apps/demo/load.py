@@ -73,16 +73,16 @@ def load_line(outcome: Outcome) -> str:
     whole, received = total_load(host.sent for host in hosts), sum(host.received for host in hosts)
     if as_planned(outcome):
         return f"Load as planned: {whole.sent} of {whole.planned} packets sent, {received} of them received."
-    found = [f"hosts sent {whole.sent} of {whole.planned} packets ({_share(whole.sent, whole.planned):.1%})"]
+    deviations = [f"hosts sent {whole.sent} of {whole.planned} packets ({_share(whole.sent, whole.planned):.1%})"]
     worst = min(hosts, key=lambda host: _share(host.sent.sent, host.sent.planned))
     if worst.sent.missing > (0 if outcome.exact else MISSING_SHARE * worst.sent.planned):
-        found.append(f"{worst.host} {_share(worst.sent.sent, worst.sent.planned):.1%}")
+        deviations.append(f"{worst.host} {_share(worst.sent.sent, worst.sent.planned):.1%}")
     if whole.late:
-        found.append(f"{_share(whole.late, whole.sent):.1%} left over {LATE_NS / NS_PER_MS:.0f} ms late")
+        deviations.append(f"{_share(whole.late, whole.sent):.1%} left over {LATE_NS / NS_PER_MS:.0f} ms late")
     lost = lost_before(outcome)
     if lost > LOST_SHARE:
-        found.append(f"{lost:.1%} of the background was lost before the surge")
-    return f"The load was not as planned: {', '.join(found)}. {_cause(whole)}"
+        deviations.append(f"{lost:.1%} of the background was lost before the surge")
+    return f"The load was not as planned: {', '.join(deviations)}. {_cause(whole)}"
 
 
 def load_table(outcome: Outcome) -> Table:

@@ -31,11 +31,11 @@ def first_moves(scenario: Scenario, moves: Sequence[Move]) -> dict[FlowSpec, Mov
 
     `moves` are in the order of time; those before the surge had other causes.
     """
-    found: dict[FlowSpec, Move] = {}
+    first: dict[FlowSpec, Move] = {}
     for move in moves:
         if move.time_ns >= scenario.congest_ns:
-            found.setdefault(move.flow, move)
-    return found
+            first.setdefault(move.flow, move)
+    return first
 
 
 def phase_name(scenario: Scenario, now_ns: int, moves: Sequence[Move]) -> str:
@@ -82,7 +82,7 @@ def first_arrival_ns(
     `arrivals` has a host's packets in the order of time. Each switch decrements a packet's hop limit, so a packet
     whose remaining hops differ from those before the move, as the paths' lengths imply, came by the new path.
     """
-    found: list[int] = []
+    times: list[int] = []
     answers = first_moves(scenario, moves)
     for host in {flow.dst_host for flow in answers}:
         moved = {n: answers[p.flow] for n, p in scenario.by_number().items() if p.flow in answers}
@@ -95,6 +95,6 @@ def first_arrival_ns(
             if arrival.arrived_ns < move.time_ns:
                 left[number] = arrival.hop_limit
             elif left.get(number) == arrival.hop_limit + len(move.new) - len(move.old):
-                found.append(arrival.arrived_ns)
+                times.append(arrival.arrived_ns)
                 break
-    return min(found, default=None)
+    return min(times, default=None)

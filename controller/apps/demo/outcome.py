@@ -100,7 +100,7 @@ class Outcome:
 
     def affected(self) -> tuple[FlowFigures, ...]:
         """Return the surge and the flows that moved, in order of their moves."""
-        order = {move.flow: place for place, move in reversed(list(enumerate(self.moves)))}
+        order = {move.flow: index for index, move in reversed(list(enumerate(self.moves)))}
         chosen = [f for f in self.figures() if f.surge or f.flow in order]
         return tuple(sorted(chosen, key=lambda f: (not f.surge, order.get(f.flow, 0), f.number)))
 
@@ -152,8 +152,8 @@ def _cells(measured: FlowMeasurement) -> tuple[str, str, str]:
 
 def _mean_cells(figures: Sequence[FlowFigures], phases: int) -> list[str]:
     cells: list[str] = []
-    for place in range(phases):
-        measured = [f.phases[place] for f in figures]
+    for index in range(phases):
+        measured = [f.phases[index] for f in figures]
         delay_ns = mean_delay_ns(measured)
         total_bps = sum(m.throughput_bps for m in measured)
         due = sum(m.packets - m.duplicates + m.lost for m in measured)

@@ -143,7 +143,7 @@ def _spread(topology: Topology, hosts: tuple[str, ...]) -> tuple[str, ...]:
         by_switch.setdefault(topology.attachment[host].node, []).append(host)
     groups = list(by_switch.values())
     count = min(len(groups), max(2, most // max(map(len, groups))))
-    return tuple(host for place in range(count) for host in groups[place * len(groups) // count])
+    return tuple(host for index in range(count) for host in groups[index * len(groups) // count])
 
 
 def _default_file(topology: Topology) -> Path | None:

@@ -82,15 +82,15 @@ def base_paths_taken(topology: Topology, flows: Sequence[tuple[str, Flow]]) -> d
     """
     fabric = VirtualFabric(topology, record_hops=True)
     VirtualController.over(fabric, watches=(), hellos=NO_HELLOS).start()
-    for place, (host, flow) in enumerate(flows):
-        start_ns = place * _GAP_NS
+    for index, (host, flow) in enumerate(flows):
+        start_ns = index * _GAP_NS
         # Stopping right after the start sends exactly one packet.
         fabric.start_flow(host, replace(flow, start_ns=start_ns, stop_ns=start_ns + 1))
     fabric.run_until(len(flows) * _GAP_NS + _ALONE_NS)
-    found: dict[int, tuple[str, ...]] = {}
+    paths: dict[int, tuple[str, ...]] = {}
     for hop in fabric.hops.hops if fabric.hops else ():
-        found[hop.flow_id] = (*found.get(hop.flow_id, ()), hop.switch)
-    return found
+        paths[hop.flow_id] = (*paths.get(hop.flow_id, ()), hop.switch)
+    return paths
 
 
 def _by_hash(
@@ -110,8 +110,8 @@ def _by_hash(
         *(_access_left_bps(topology, load, hosts, host) for pair in pairs for host in pair),
     )
     tries = [
-        (pair, flow_between(topology, first_number + place * _TRIES + number, *pair, 1_000_000, frame_bytes=100))
-        for place, pair in enumerate(pairs)
+        (pair, flow_between(topology, first_number + index * _TRIES + number, *pair, 1_000_000, frame_bytes=100))
+        for index, pair in enumerate(pairs)
         for number in range(_TRIES)
     ]
     paths = base_paths_taken(topology, [(pair[0], flow) for pair, flow in tries])
@@ -161,11 +161,11 @@ def _rate(topology: Topology, key: LinkKey) -> int:
 def _hosts_by_switch(topology: Topology) -> dict[str, list[str]]:
     """Return the hosts of each switch that has any, without the collector's."""
     collector = topology.collector.host if topology.collector else None
-    found: dict[str, list[str]] = {}
+    hosts: dict[str, list[str]] = {}
     for host, edge in topology.attachment.items():
         if host != collector:
-            found.setdefault(edge.node, []).append(host)
-    return found
+            hosts.setdefault(edge.node, []).append(host)
+    return hosts
 
 
 def _with_detour(topology: Topology) -> Iterator[LinkKey]:

@@ -102,9 +102,9 @@ def detach(options: UpOptions, say: Callable[[str], None]) -> None:
 
 def status(state: Path | None) -> UpState:
     """Return the state of everything; raise UpError if nothing runs."""
-    found = asyncio.run(ask(_socket(folder_of(state)), Question("status")))
-    assert found is not None
-    return found
+    current = asyncio.run(ask(_socket(folder_of(state)), Question("status")))
+    assert current is not None
+    return current
 
 
 def down(state: Path | None) -> None:
@@ -135,14 +135,14 @@ def addresses(state: UpState) -> str:
 def log_files(state: Path | None, name: str | None) -> list[Path]:
     """Return the logs of a daemon, or of all; raise UpError for an unknown name."""
     folder = folder_of(state)
-    found = {path.stem: path for path in sorted(folder.logs.glob("*.log"))}
-    if not found:
+    paths = {path.stem: path for path in sorted(folder.logs.glob("*.log"))}
+    if not paths:
         raise UpError(f"no logs in {folder.logs}")
     if name is None:
-        return list(found.values())
-    if name not in found:
-        raise UpError(f"there is no log of {name!r}; known: {', '.join(found)}")
-    return [found[name]]
+        return list(paths.values())
+    if name not in paths:
+        raise UpError(f"there is no log of {name!r}; known: {', '.join(paths)}")
+    return [paths[name]]
 
 
 def merged_lines(files: list[Path], last: int) -> list[str]:
@@ -160,9 +160,9 @@ def follow_lines(files: list[Path], sleep: Callable[[float], None] = time.sleep)
     """Yield lines as they are written, forever, across file rotation."""
     places = {path: _size(path) for path in files}
     while True:
-        for path, place in places.items():
+        for path, offset in places.items():
             size = _size(path)
-            start = 0 if size < place else place  # a shorter one is a new file
+            start = 0 if size < offset else offset  # a shorter one is a new file
             whole = _whole_lines(path, start, size)
             places[path] = start + len(whole)
             for line in whole.decode("utf-8", errors="replace").splitlines():

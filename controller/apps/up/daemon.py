@@ -144,8 +144,8 @@ class Daemon:
 
     def _note_end(self, status: int, wait_s: float) -> None:
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        said = (self._last_line or "no output").removeprefix(f"millrace {self.name}: ").removeprefix("millrace: ")
-        self.last_error = f"{how}: {said}" if status > 0 else how
+        reason = (self._last_line or "no output").removeprefix(f"millrace {self.name}: ").removeprefix("millrace: ")
+        self.last_error = f"{how}: {reason}" if status > 0 else how
         self.restarts += 1
         self.early_ends += not self.has_been_ready
         self._log.write(f"{how}; restart {self.restarts} in {wait_s:.1f} s")

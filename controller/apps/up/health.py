@@ -175,9 +175,9 @@ async def check_api(address: str) -> Health:
             return Health(ok=False, text=f"{address}: {error or type(error).__name__}")
     if answer.status_code not in (200, 503):
         return Health(ok=False, text=f"/readyz answers {answer.status_code}")
-    found = msgspec.json.decode(answer.content, type=_ReadyAnswer)
-    text = f"storage {found.storage}, revision {found.revision}"
-    return Health(ok=answer.status_code == 200, text="; ".join([text, *found.overloads]))
+    ready = msgspec.json.decode(answer.content, type=_ReadyAnswer)
+    text = f"storage {ready.storage}, revision {ready.revision}"
+    return Health(ok=answer.status_code == 200, text="; ".join([text, *ready.overloads]))
 
 
 async def check_scheduler(ready_line: str | None) -> Health:
@@ -186,28 +186,28 @@ async def check_scheduler(ready_line: str | None) -> Health:
     if isinstance(text, Health):
         return text
     decisions, waiting, failures = _totals(text, ("decisions_total", "waiting", "failures_total"))
-    found = f"{decisions} decisions, {waiting} pods wait, {failures} failures"
-    return Health(ok=True, text="; ".join([found, *_overloads(text)]))
+    summary = f"{decisions} decisions, {waiting} pods wait, {failures} failures"
+    return Health(ok=True, text="; ".join([summary, *_overloads(text)]))
 
 
 async def check_placement(ready_line: str | None) -> Health:
     """Return whether the workload controller answers, its counts of objects, and how many nodes are silent."""
-    found = await _scrape(ready_line)
-    if isinstance(found, Health):
-        return found
+    metrics = await _scrape(ready_line)
+    if isinstance(metrics, Health):
+        return metrics
     names = ("groups", "pods", "nodes", "silent_nodes", "stuck_pods", "failures_total")
-    groups, pods, nodes, silent, stuck, failures = _totals(found, names)
+    groups, pods, nodes, silent, stuck, failures = _totals(metrics, names)
     text = f"{groups} groups, {pods} pods, {nodes} nodes, {silent} of them silent, {failures} failures"
     return Health(ok=True, text=f"{text}, {stuck} pods do not stop" if stuck else text)
 
 
 async def check_balance(ready_line: str | None) -> Health:
     """Return whether the management service answers, its counts, and how many holders are silent."""
-    found = await _scrape(ready_line)
-    if isinstance(found, Health):
-        return found
+    metrics = await _scrape(ready_line)
+    if isinstance(metrics, Health):
+        return metrics
     names = ("pools", "units", "silent_holders", "moved_units_total", "failures_total")
-    pools, units, silent, moved, failures = _totals(found, names)
+    pools, units, silent, moved, failures = _totals(metrics, names)
     text = f"{pools} pools, {units} units held, {moved} moved, {failures} failures"
     return Health(ok=True, text=f"{text}, {silent} holders are silent" if silent else text)
 

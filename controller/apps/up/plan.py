@@ -336,8 +336,8 @@ class _Maker:
 
     def centre(self, name: str) -> DaemonPlan:
         """Return a centre's agent; its jobs survive if it is killed, and end if it is stopped."""
-        section, known = self.settings.centres[name], {host.name for host in self.topology.hosts}
-        stranger = next((host for host in section.hosts if host not in known), None)
+        section, hosts = self.settings.centres[name], {host.name for host in self.topology.hosts}
+        stranger = next((host for host in section.hosts if host not in hosts), None)
         if stranger is not None:
             problem = f"topology {self.topology.name} has no host {stranger}"
             raise UpError(f"centres.{name}.hosts: {problem}")

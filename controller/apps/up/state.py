@@ -84,7 +84,7 @@ class StateFolder:
                 raise UpError(f"state folder {self.path}: belongs to user {about.st_uid}: use another with --state")
             if not about.st_mode & _OTHERS:
                 return
-            others = sorted({found.name for found in self.path.iterdir()} - _OWN)
+            others = sorted({names.name for names in self.path.iterdir()} - _OWN)
             if others and not (self.path / SETTINGS).is_file():
                 held = f"other users can enter it, and it holds {others[0]}, which is not of millrace up"
                 raise UpError(f"state folder {self.path}: {held}: chmod 700 it, or use another with --state")
@@ -164,8 +164,8 @@ def free_port(wanted: int) -> int | None:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            found: int = probe.getsockname()[1]
-            return None if found == wanted else found
+            chosen: int = probe.getsockname()[1]
+            return None if chosen == wanted else chosen
     return None
 
 

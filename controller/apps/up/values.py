@@ -32,8 +32,8 @@ _METRICS: Final = re.compile(r"metrics at (?P<url>http://[^\s,]+)")
 
 def metrics_address(ready_line: str | None) -> str | None:
     """Return the metrics URL in a daemon's ready line, None if there is none."""
-    found = _METRICS.search(ready_line or "")
-    return None if found is None else found["url"]
+    match = _METRICS.search(ready_line or "")
+    return None if match is None else match["url"]
 
 
 class DaemonState(msgspec.Struct, frozen=True):

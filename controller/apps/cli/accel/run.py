@@ -119,8 +119,8 @@ def run(  # noqa: PLR0917 - a command line's options
 ) -> None:
     """Run a statement or operator on workers that reduce over a tree; print its rows, with --compare its times."""
     network = {"rate": rate, "topology": topology, "hardware": hardware, "feed": feed, "server": server}
-    if not compare and (said := next((name for name, value in network.items() if value is not None), None)):
-        raise typer.BadParameter(f"--{said} requires --compare: a run uses the actual network")
+    if not compare and (option := next((name for name, value in network.items() if value is not None), None)):
+        raise typer.BadParameter(f"--{option} requires --compare: a run uses the actual network")
     between = between_of(rate=rate, topology=topology, hardware=hardware, feed=feed, server=server)
     tables = _tables(table)
     plan = _plan(what, engine, tables, sharded, _Words(column, below, tuple(sums or ()), other, limit))
@@ -137,11 +137,13 @@ def run(  # noqa: PLR0917 - a command line's options
         with hand.cluster(len(hand.addresses)) as cluster:
             cluster.load(tables)
             hand.hold()
-            found = cluster.run(fan_in)
+            outcome = cluster.run(fan_in)
             result = cluster.result()
     _show_rows(result, form)
     if form is Format.TABLE:
-        typer.echo(f"{found.run_time_s:.3g} s on {len(found.workers)} workers, until the first had merged everything")
+        typer.echo(
+            f"{outcome.run_time_s:.3g} s on {len(outcome.workers)} workers, until the first had merged everything"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ def _at_hand(
         local = stack.enter_context(LocalWorkers(processes))
         hand = _Hand(local.addresses, local.secret)
         if share is not None:
-            hand.shares = stack.enter_context(Shares([one.pid for one in local.processes], share))
+            hand.shares = stack.enter_context(Shares([process.pid for process in local.processes], share))
         yield hand
 
 
@@ -216,19 +218,19 @@ def _tables(given: list[str]) -> dict[str, pa.Table]:
 
     from controller.acceleration.running.errors import RunError  # noqa: PLC0415
 
-    found = {}
-    for one in given:
-        name, equals, file = one.partition("=")
+    tables = {}
+    for spec in given:
+        name, equals, file = spec.partition("=")
         if not name or not equals:
-            raise typer.BadParameter(f"--table {one}: expected NAME=FILE")
+            raise typer.BadParameter(f"--table {spec}: expected NAME=FILE")
         if not Path(file).is_file():
             raise RunError(f"table {name}: no such file: {file}")
         try:
             with duckdb.connect(":memory:") as connection:
-                found[name] = connection.from_query("SELECT * FROM query_table($1)", params=[file]).to_arrow_table()
+                tables[name] = connection.from_query("SELECT * FROM query_table($1)", params=[file]).to_arrow_table()
         except duckdb.Error as error:
             raise RunError(f"table {name}: {file}: {str(error).splitlines()[0]}") from None
-    return found
+    return tables
 
 
 def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | None, words: _Words) -> Plan:
@@ -248,7 +250,7 @@ def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | No
     if (kind is OperatorKind.JOIN) != bool(words.other):
         raise typer.BadParameter("--other requires join, and join requires --other")
     names = [name for name in tables if name != words.other]
-    name = sharded or max(names, key=lambda one: int(tables[one].nbytes), default="")
+    name = sharded or max(names, key=lambda label: int(tables[label].nbytes), default="")
     operator = Operator(
         kind=kind,
         table=name,
@@ -266,32 +268,35 @@ def _compare(hand: _Hand, plan: Plan, tables: dict[str, pa.Table], machines: Mac
     from controller.acceleration.running.measuring import compared  # noqa: PLC0415
 
     hand.hold()
-    found = compared(hand.cluster, plan, tables, machines)
+    comparison = compared(hand.cluster, plan, tables, machines)
     columns = ("machines", *(f"{part} s" for part in _PARTS), "predicted s", "measured s")
-    rows = [_cells(1, found.one, found.one_measured_s), _cells(machines.count, found.all, found.all_measured_s)]
+    rows = [
+        _cells(1, comparison.one, comparison.one_measured_s),
+        _cells(machines.count, comparison.all, comparison.all_measured_s),
+    ]
     if form is not Format.JSON:
         rows = [(count, *(f"{seconds:.4f}" for seconds in others)) for count, *others in rows]
     show(columns, rows, form)
     if form is Format.TABLE:
-        typer.echo(_verdict(found))
-        if found.processing is not None:
-            typer.echo(_processing(found.processing))
+        typer.echo(_verdict(comparison))
+        if comparison.processing is not None:
+            typer.echo(_processing(comparison.processing))
 
 
 def _cells(count: int, times: Times, measured_s: float) -> Cells:
     return (count, *(getattr(times, f"{part}_s") for part in _PARTS), times.total_s, measured_s)
 
 
-def _verdict(found: Comparison) -> str:
-    ratios = f"{found.ratio:.3g} predicted, {found.measured_ratio:.3g} measured"
-    return f"speed-up over one machine: {ratios}: {found.error:.1%} off"
+def _verdict(comparison: Comparison) -> str:
+    ratios = f"{comparison.ratio:.3g} predicted, {comparison.measured_ratio:.3g} measured"
+    return f"speed-up over one machine: {ratios}: {comparison.error:.1%} off"
 
 
-def _processing(found: Processing) -> str:
+def _processing(processing: Processing) -> str:
     """Print the network's share of a worker's processor, and how to declare it in a hardware file."""
     received, sent = (
         f"{8 / s_per_gb:.2g} Gbit/s" if s_per_gb > 0 else "any rate"
-        for s_per_gb in (found.receive_s_per_gb, found.send_s_per_gb)
+        for s_per_gb in (processing.receive_s_per_gb, processing.send_s_per_gb)
     )
     return f"a worker's processor can receive {received} and send {sent}; set a hardware file's host_rate to the lower"
 

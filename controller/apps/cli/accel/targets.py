@@ -39,12 +39,12 @@ def target_of(
     from controller.cluster.operators.sql import SqlPlanner  # noqa: PLC0415
 
     with SqlPlanner(database, tables) as planner:
-        found = [_one(name, planner, deadline_s) for name in names]
-    if len(found) == 1:
-        return found[0]
-    graph = mixed(" then ".join(one.graph.name for one in found), [one.graph for one in found])
-    aggregates = {f"{one.graph.name}/{name}": texts for one in found for name, texts in one.aggregates.items()}
-    return Target(graph, aggregates, tuple(note for one in found for note in one.notes))
+        parts = [_one(name, planner, deadline_s) for name in names]
+    if len(parts) == 1:
+        return parts[0]
+    graph = mixed(" then ".join(part.graph.name for part in parts), [part.graph for part in parts])
+    aggregates = {f"{part.graph.name}/{name}": texts for part in parts for name, texts in part.aggregates.items()}
+    return Target(graph, aggregates, tuple(note for part in parts for note in part.notes))
 
 
 def tables_of(declared: Sequence[str], file: Path | None) -> dict[str, SqlTable]:

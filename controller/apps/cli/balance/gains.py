@@ -64,8 +64,8 @@ def _plant(
     units: int | None, gain: float | None, lag_s: float, delay_s: float, period_s: float, *, absolute: bool
 ) -> LinearPlant | None:
     if units is None:
-        found = plant_of(gain, lag_s, delay_s, period_s)
-        return None if found is None else found.sampled(period_s, accumulates=not absolute)
+        plant = plant_of(gain, lag_s, delay_s, period_s)
+        return None if plant is None else plant.sampled(period_s, accumulates=not absolute)
     if gain is not None or lag_s or absolute:
         raise typer.BadParameter("--units excludes --gain, --lag and --absolute: it is a model of a unit")
     plant_of(1.0, 0.0, delay_s, period_s)  # for the errors that it raises

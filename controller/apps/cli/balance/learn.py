@@ -37,7 +37,7 @@ def learn(  # noqa: PLR0917 - a command line's options
     from controller.balance.rules.learned import learn as learned_from  # noqa: PLC0415
     from controller.balance.rules.limits import ORDER  # noqa: PLC0415
 
-    levers = tuple(_lever(one) for one in lever) if lever else ORDER
+    levers = tuple(_lever(word) for word in lever) if lever else ORDER
     learned = learned_from(read_history(history, unit), Learning(levers=levers, share=share))
     _say(learned, form)
     rows: list[Cells] = [

@@ -64,7 +64,7 @@ def margin_cells(margin: Margin) -> tuple[object, ...]:
     return (
         _rounded(margin.radius),
         reach,
-        *(_rounded(one) for one in (margin.phase_deg, margin.delay_samples, margin.distance)),
+        *(_rounded(value) for value in (margin.phase_deg, margin.delay_samples, margin.distance)),
     )
 
 

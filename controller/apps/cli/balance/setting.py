@@ -109,7 +109,7 @@ def report(  # noqa: PLR0917 - a command line's options
     )
     with client_of(address) as client:
         after = client.report_units(pool, told)
-    share = next((one for one in after.shares if one.holder == holder), None)
+    share = next((share for share in after.shares if share.holder == holder), None)
     units, leaving = (0, 0) if share is None else (share.units, share.leaving)
     back = f", {leaving} of them being reclaimed" if leaving else ""
     typer.echo(f"{holder} has {units} units of {pool}{back}")
@@ -119,12 +119,12 @@ def _found(pools: Any, name: str, *, create: bool) -> UnitPool | None:  # noqa: 
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     try:
-        found: UnitPool = pools.get(name)
+        pool: UnitPool = pools.get(name)
     except NotFoundError:
         if not create:
             raise
         return None
-    return found
+    return pool
 
 
 def _spec(
@@ -143,14 +143,14 @@ def _spec(
     raw: dict[str, Any] = {} if before is None else msgspec.to_builtins(before)
     raw |= {key: value for key, value in given.items() if value is not None}
     raw["control"] = raw.get("control", {}) | control
-    known: dict[str, dict[str, Any]] = {one["holder"]: one for one in raw.get("claims", [])}
+    by_holder: dict[str, dict[str, Any]] = {claim["holder"]: claim for claim in raw.get("claims", [])}
     for text in claims:
         claim = _claim(text)
-        known[claim["holder"]] = known.get(claim["holder"], {}) | claim
-    missing = next((holder for holder in without if holder not in known), None)
+        by_holder[claim["holder"]] = by_holder.get(claim["holder"], {}) | claim
+    missing = next((holder for holder in without if holder not in by_holder), None)
     if missing is not None:
         raise InvalidError(f"--without {missing}: has no claim")
-    raw["claims"] = [claim for holder, claim in known.items() if holder not in without]
+    raw["claims"] = [claim for holder, claim in by_holder.items() if holder not in without]
     if "units" not in raw:
         raise InvalidError("--units: required for a new pool")
     try:
@@ -164,16 +164,16 @@ def _claim(text: str) -> dict[str, Any]:
     from controller.common.errors import InvalidError  # noqa: PLC0415
 
     holder, _, rest = text.partition(":")
-    found: dict[str, Any] = {"holder": holder}
+    claim: dict[str, Any] = {"holder": holder}
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
         if key not in _CLAIM_KEYS or not equals:
-            raise InvalidError(f"--claim {text}: {part!r} is not one of {', '.join(f'{one}=N' for one in _CLAIM_KEYS)}")
+            raise InvalidError(f"--claim {text}: {part!r} is not one of {', '.join(f'{key}=N' for key in _CLAIM_KEYS)}")
         try:
-            found[key] = float(value) if key == "weight" else int(value)
+            claim[key] = float(value) if key == "weight" else int(value)
         except ValueError:
             raise InvalidError(f"--claim {text}: {key}: {value!r} is not a number") from None
-    return found
+    return claim
 
 
 def _margins(spec: UnitPoolSpec, *, asked: bool) -> list[str]:

@@ -39,7 +39,9 @@ def show_decision(decision: Decision, place: str = "node") -> None:
         reasons = [(score.node, *line.partition(": ")[::2]) for score in spec.scores for line in score.reasons]
         show((place, "policy", "why"), reasons, Format.TABLE)
     if spec.refused:
-        refusals = ((len(one.nodes), one.policy, one.reason, _names(one.nodes)) for one in spec.refused)
+        refusals = (
+            (len(refusal.nodes), refusal.policy, refusal.reason, _names(refusal.nodes)) for refusal in spec.refused
+        )
         show(("refused", "policy", "why", "nodes"), refusals, Format.TABLE)
 
 
@@ -48,7 +50,10 @@ def show_history(decisions: Sequence[Decision]) -> None:
     if len(decisions) < 2:
         return
     typer.echo("decisions, newest first:")
-    rows = ((_when(one), one.spec.outcome, one.spec.scheduler, one.spec.reason) for one in reversed(decisions))
+    rows = (
+        (_when(decision), decision.spec.outcome, decision.spec.scheduler, decision.spec.reason)
+        for decision in reversed(decisions)
+    )
     show(("at (UTC)", "outcome", "scheduler", "reason"), rows, Format.TABLE)
 
 
@@ -57,8 +62,8 @@ def cells(decision: Decision) -> tuple[object, ...]:
     import msgspec  # noqa: PLC0415
 
     spec = decision.spec
-    scores = [msgspec.to_builtins(one) for one in spec.scores]
-    refused = [msgspec.to_builtins(one) for one in spec.refused]
+    scores = [msgspec.to_builtins(score) for score in spec.scores]
+    refused = [msgspec.to_builtins(refusal) for refusal in spec.refused]
     return (
         decision.metadata.name,
         utc(decision.metadata.created_ns),

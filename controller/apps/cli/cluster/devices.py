@@ -88,10 +88,10 @@ def _print_table(machine: Machine) -> None:
 
 
 def _rows(machine: Machine) -> Iterator[Cells]:
-    found = machine.processors
-    counts = ((found.sockets, "sockets"), (found.cores, "cores"), (found.cpus, "CPUs"))
+    processors = machine.processors
+    counts = ((processors.sockets, "sockets"), (processors.cores, "cores"), (processors.cpus, "CPUs"))
     amount = ", ".join(f"{what}: {many}" for many, what in counts if many)
-    yield "cpu", found.model, amount, "", "", ""
+    yield "cpu", processors.model, amount, "", "", ""
     for medium in machine.memory:
         yield medium.kind.value, "", "", _size(medium.capacity_bytes), _bandwidth(medium.bytes_per_s), ""
     for device in machine.devices:
@@ -128,16 +128,16 @@ def _watch(sampler: Sampler, output: Output, interval_s: float, samples: int | N
     disks_before = {sample.name: sample for sample in sampler.disks()}
     for _ in islice(count(), samples):
         time.sleep(interval_s)
-        host, found, after = sampler.host(), sampler.devices(), sampler.interfaces()
+        host, devices, after = sampler.host(), sampler.devices(), sampler.interfaces()
         rates = [interface_rates(before[now.name], now) for now in after if now.name in before]
-        known = [rate for rate in rates if rate is not None]
+        measured = [rate for rate in rates if rate is not None]
         disks = sampler.disks()
         disk_figures = [disk_rates(disks_before[now.name], now) for now in disks if now.name in disks_before]
         known_disks = [rate for rate in disk_figures if rate is not None]
         if output is Output.JSON:
-            _print_json({"host": host, "devices": found, "interfaces": known, "disks": known_disks})
+            _print_json({"host": host, "devices": devices, "interfaces": measured, "disks": known_disks})
         else:
-            _print_samples(host, found, known)
+            _print_samples(host, devices, measured)
             for disk in known_disks:
                 megabytes = f"read {disk.read_bytes_per_s / 1e6:.2f}, written {disk.written_bytes_per_s / 1e6:.2f} MB/s"
                 typer.echo(f"  {disk.name} {megabytes}, busy {disk.busy:.0%}")

@@ -44,8 +44,8 @@ def _names(word: str, context: typer.Context, incomplete: str) -> list[str]:
         return []
     try:
         with SyncApiClient(find_place(context.params.get("address")), tries=1, answer_s=_ANSWER_S) as client:
-            found = client.of(kind.type).list().items
+            resources = client.of(kind.type).list().items
     except (MillraceError, OSError):
         return []  # an error message would end up on the command line that is being typed
-    names = (one.metadata.name for one in found)
+    names = (resource.metadata.name for resource in resources)
     return [name for name in names if name.startswith(incomplete)][:_MOST]

@@ -40,7 +40,7 @@ def unit_of(given: Given[Any]) -> tuple[str, float]:
 def columns_of(given: Given[Any]) -> tuple[str, ...]:
     """Return the names of figures; graphs add their tasks' figures, batch jobs the bounded slowdown."""
     unit, _ = unit_of(given)
-    found: tuple[str, ...] = (
+    names: tuple[str, ...] = (
         f"mean wait, {unit}",
         f"mean response, {unit}",
         "utilisation",
@@ -48,20 +48,20 @@ def columns_of(given: Given[Any]) -> tuple[str, ...]:
         "mean reward",
     )
     if given.has_graph:
-        found += (f"mean task wait, {unit}", f"mean task response, {unit}")
-    return (*found, "mean slowdown") if given.kind == "jobs" else found
+        names += (f"mean task wait, {unit}", f"mean task response, {unit}")
+    return (*names, "mean slowdown") if given.kind == "jobs" else names
 
 
-def cells_of(found: Figures, given: Given[Any]) -> tuple[float, ...]:
+def cells_of(figures: Figures, given: Given[Any]) -> tuple[float, ...]:
     """Return figures in the order of `columns_of`."""
     _, ns = unit_of(given)
     cells: tuple[float, ...] = (
-        found.mean_wait_ns / ns,
-        found.mean_response_ns / ns,
-        found.utilisation,
-        found.p99_latency_ns / ns,
-        found.mean_reward,
+        figures.mean_wait_ns / ns,
+        figures.mean_response_ns / ns,
+        figures.utilisation,
+        figures.p99_latency_ns / ns,
+        figures.mean_reward,
     )
     if given.has_graph:
-        cells += (found.mean_task_wait_ns / ns, found.mean_task_response_ns / ns)
-    return (*cells, found.mean_slowdown) if given.kind == "jobs" else cells
+        cells += (figures.mean_task_wait_ns / ns, figures.mean_task_response_ns / ns)
+    return (*cells, figures.mean_slowdown) if given.kind == "jobs" else cells

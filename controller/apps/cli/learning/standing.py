@@ -31,11 +31,11 @@ def status(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show the status of learning policies: decisions, answers taken, and training."""
-    found = learners_in(_text_of(metrics))
-    if not found:
+    learners = learners_in(_text_of(metrics))
+    if not learners:
         typer.echo(f"{metrics}: no learning policy", err=True)
         raise typer.Exit(1)
-    rows = ((*who, what, value) for who, figures in sorted(found.items()) for what, value in rows_of(figures))
+    rows = ((*who, what, value) for who, figures in sorted(learners.items()) for what, value in rows_of(figures))
     show(_COLUMNS, rows, form)
 
 
@@ -43,13 +43,13 @@ def learners_in(text: str) -> dict[tuple[str, str], dict[str, float]]:
     """Return figures by name, for each learner's subject and profile."""
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - few need it
 
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    learners: dict[tuple[str, str], dict[str, float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name.startswith(_PREFIX):
                 who = (sample.labels["of"], sample.labels["profile"])
-                found.setdefault(who, {})[_name_of(sample)] = sample.value
-    return found
+                learners.setdefault(who, {})[_name_of(sample)] = sample.value
+    return learners
 
 
 def rows_of(figures: Figures) -> Iterator[tuple[str, float | str]]:
@@ -60,9 +60,9 @@ def rows_of(figures: Figures) -> Iterator[tuple[str, float | str]]:
     if compared:
         yield "first choices taken", f"{round(agreed)} of {round(compared)} ({100 * agreed / compared:.1f} %)"
         yield "regret a decision", round(figures.get("regret_total", 0.0) / compared, 6)
-    said = {"shadow", "version", "compared_total", "agreed_total", "regret_total"}
+    covered = {"shadow", "version", "compared_total", "agreed_total", "regret_total"}
     for what, figure in figures.items():
-        if what not in said:
+        if what not in covered:
             yield what, round(figure) if figure == round(figure) else round(figure, 6)
 
 

@@ -148,13 +148,13 @@ def train(  # noqa: PLR0917 - a command line's options
     from controller.learning.training.trials import Run, best_rule  # noqa: PLC0415
 
     check_outputs(picture, checkpoint, best)
-    found = settings_of(settings)
+    loaded = settings_of(settings)
     before = None if resume is None else load_checkpoint(resume)
     last = None if before is None else before.run
     if seed is None:
-        seed = found.agent.seed if last is None else last.seed
-    given = read_given(workload, found, seed)
-    start = _start(given, found, seed, resume, before)
+        seed = loaded.agent.seed if last is None else last.seed
+    given = read_given(workload, loaded, seed)
+    start = _start(given, loaded, seed, resume, before)
     if last is not None and (last.input, last.seed) != (given.name, seed):
         last = None
     rule = best_rule(given, seed, fallback or ("" if last is None else last.fallback))
@@ -222,10 +222,10 @@ def _trained(
     after_episode: Callable[[], None] | None,
 ) -> list[Point]:
     """Train, save now and then and at the end, and return the curve; wait for nothing once interrupted."""
-    found: list[Point] = []
+    curve: list[Point] = []
     saved_s = time.monotonic()
     for point in points:
-        found.append(point)
+        curve.append(point)
         if not run.record.actions or time.monotonic() - saved_s > _SAVE_EVERY_S:
             save(True)
             saved_s = time.monotonic()
@@ -236,7 +236,7 @@ def _trained(
             save(stop())
     except Interrupted:
         save(True)
-    return found
+    return curve
 
 
 def _columns(given: Given[Any]) -> tuple[str, ...]:

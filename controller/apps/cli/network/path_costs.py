@@ -64,11 +64,11 @@ def cost(  # noqa: PLR0917 - a command line's options
         raise typer.BadParameter("--history and --at require each other")
     if since is not None and at is None:
         raise typer.BadParameter("--since requires --history and --at")
-    found = load_topology(topology)
+    network = load_topology(topology)
     if nominal or history is not None:
-        costs = _told(found, history, at, since)
+        costs = _told(network, history, at, since)
     else:
-        costs = _ask(found, feed, None if base_routes else server)
+        costs = _ask(network, feed, None if base_routes else server)
     costs = costs.with_loads(loads) if loads else costs
     if picture is not None:
         from controller.cluster.cost_map.picture import draw  # noqa: PLC0415
@@ -112,7 +112,7 @@ def _ask(topology: Topology, feed: str, path_server: str | None) -> CostMap:
 def _show_pairs(costs: CostMap, src: str | None, dst: str | None, form: Format) -> None:
     sources = costs.hosts if src is None else (src,)
     targets = costs.hosts if dst is None else (dst,)
-    pairs = (costs.cost(one, other) for one in sources for other in targets if one != other or (src and dst))
+    pairs = (costs.cost(source, other) for source in sources for other in targets if source != other or (src and dst))
     if form is Format.TABLE:
         show(_COLUMNS, (_cells(pair) for pair in pairs), form)
     else:
@@ -132,8 +132,8 @@ def _cells(pair: HostCost) -> tuple[object, ...]:
 def _known(pair: HostCost) -> str:
     """Return the figures that telemetry covers, wholly or in part."""
     figures = (("delay", pair.delay_basis), ("bandwidth", pair.available_basis), ("loss", pair.loss_basis))
-    known = [name if basis == "measured" else f"{name} in part" for name, basis in figures if basis != "nominal"]
-    return ", ".join(known + ["the host's own link"] * pair.access_measured) or "nothing"
+    measured = [name if basis == "measured" else f"{name} in part" for name, basis in figures if basis != "nominal"]
+    return ", ".join(measured + ["the host's own link"] * pair.access_measured) or "nothing"
 
 
 def _row(pair: HostCost) -> tuple[object, ...]:

@@ -61,13 +61,13 @@ def _plan(client: SyncApiClient, scripted: Sequence[Scripted]) -> list[Step]:
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     steps = []
-    for one in sorted(scripted, key=lambda one: one.resource.kind == "Pod"):
-        found: Any
+    for entry in sorted(scripted, key=lambda entry: entry.resource.kind == "Pod"):
+        existing: Any
         try:
-            found = client.of(type(one.resource)).get(one.resource.metadata.name)
+            existing = client.of(type(entry.resource)).get(entry.resource.metadata.name)
         except NotFoundError:
-            found = None
-        steps.append(step_of(one, found))
+            existing = None
+        steps.append(step_of(entry, existing))
     return steps
 
 
@@ -76,7 +76,7 @@ def _refuse(steps: Sequence[Step]) -> None:
     from controller.common.errors import StaleError  # noqa: PLC0415
 
     refused = [step for step in steps if step.action.value == "refuse"]
-    lines = [f"{one.scripted.file}:{one.scripted.line}: {one.scripted.name}: {one.reason}" for one in refused]
+    lines = [f"{step.scripted.file}:{step.scripted.line}: {step.scripted.name}: {step.reason}" for step in refused]
     for line in lines[:-1]:
         typer.echo(f"millrace: {line}", err=True)
     if lines:

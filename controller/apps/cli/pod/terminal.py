@@ -24,8 +24,8 @@ _CLOSED: Final = b"c"
 
 def size() -> TerminalSize:
     """Return the size of the terminal."""
-    found = shutil.get_terminal_size()
-    return TerminalSize(rows=max(found.lines, 1), columns=max(found.columns, 1))
+    dimensions = shutil.get_terminal_size()
+    return TerminalSize(rows=max(dimensions.lines, 1), columns=max(dimensions.columns, 1))
 
 
 @contextmanager

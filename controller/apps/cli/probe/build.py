@@ -93,9 +93,9 @@ def build(  # noqa: PLR0917 - a command line's options
     library, has_reference = library_of(address), False
     probes = _expert(target, library, settings, arguments)
     if probes is None:
-        found = _target(target, arguments or (), database)
-        probes = _built(found, library, settings, task_type, threshold)
-        has_reference = reference and check and not parallel and len(probes) == 1 and found.is_program
+        source = _target(target, arguments or (), database)
+        probes = _built(source, library, settings, task_type, threshold)
+        has_reference = reference and check and not parallel and len(probes) == 1 and source.is_program
     for number, probe in enumerate(probes, 1):
         path = _path(out, probe, number if len(probes) > 1 else None)
         run_time_s = _checked(probe, settings) if check else None
@@ -166,17 +166,17 @@ def _graph_of_sql(path: Path, database: Path | None) -> OperatorGraph:
 
 
 def _built(
-    found: _Target, library: KernelLibrary, settings: BuildSettings, task_type: str, threshold: float
+    source: _Target, library: KernelLibrary, settings: BuildSettings, task_type: str, threshold: float
 ) -> tuple[ProbeTask, ...]:
     from controller.probing.building import of_target  # noqa: PLC0415
 
     probes, matches = of_target(
-        found.graph,
+        source.graph,
         library.kernels(),
         settings,
         task_type=task_type,
-        seconds=found.seconds,
-        run_time_s=found.run_time_s,
+        seconds=source.seconds,
+        run_time_s=source.run_time_s,
         threshold=threshold,
     )
     for match in matches:
@@ -247,8 +247,8 @@ def _device(word: str) -> Any:  # noqa: ANN401 - a DeviceKind, which is not impo
     try:
         return DeviceKind(word)
     except ValueError:
-        known = ", ".join(kind.value for kind in DeviceKind)
-        raise typer.BadParameter(f"{word!r} is not one of {known}", param_hint="--device") from None
+        kinds = ", ".join(kind.value for kind in DeviceKind)
+        raise typer.BadParameter(f"{word!r} is not one of {kinds}", param_hint="--device") from None
 
 
 def _seconds(value_s: float) -> str:

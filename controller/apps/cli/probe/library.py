@@ -38,5 +38,5 @@ def stored_library(address: str | None) -> KernelLibrary:
     from controller.probing.library import KernelLibrary  # noqa: PLC0415
 
     with client_of(address) as client:
-        found = client.of(ProbeKernel).list()
-    return KernelLibrary(of_spec(kernel.spec) for kernel in found.items)
+        kernels = client.of(ProbeKernel).list()
+    return KernelLibrary(of_spec(kernel.spec) for kernel in kernels.items)

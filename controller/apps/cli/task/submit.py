@@ -65,13 +65,13 @@ def submit(  # noqa: PLR0917 - a command line's options
         }  # fmt: skip
         tasks = (_of_script(words, document, now_ns, trace=trace, limit_s=trace_limit),)
     with client_of(address) as client:
-        for one in tasks:
-            made = client.of(type(one)).create(one)
+        for task in tasks:
+            made = client.of(type(task)).create(task)
             typer.echo(f"task {made.metadata.name} is submitted")
     if wait:
         from controller.apps.cli.task.waiting import until_ended  # noqa: PLC0415
 
-        asyncio.run(until_ended(address, [one.metadata.name for one in tasks], timeout))
+        asyncio.run(until_ended(address, [task.metadata.name for task in tasks], timeout))
 
 
 def _ask(address: str | None) -> None:
@@ -85,8 +85,8 @@ def _ask(address: str | None) -> None:
 def _of_file(path: Path, now_ns: int, *, trace: bool, limit_s: float) -> tuple[Task, ...]:
     from controller.apiserver.manifests.tasks import read_tasks  # noqa: PLC0415
 
-    found = read_tasks(path, now_ns)
-    return tuple(_traced(task, path.parent, limit_s) if trace or wanted else task for task, wanted in found)
+    tasks = read_tasks(path, now_ns)
+    return tuple(_traced(task, path.parent, limit_s) if trace or wanted else task for task, wanted in tasks)
 
 
 def _of_script(
@@ -100,8 +100,8 @@ def _of_script(
     script = Path(words[0])
     kind = "python" if script.suffix == ".py" else "script"
     program = {"kind": kind, "file": str(script.absolute()), "arguments": list(words[1:])}
-    said = {key: value for key, value in document.items() if value is not None}
-    text = json.dumps({"millrace": 1, "name": numbered(script.stem, now_ns), "program": program} | said)
+    fields = {key: value for key, value in document.items() if value is not None}
+    text = json.dumps({"millrace": 1, "name": numbered(script.stem, now_ns), "program": program} | fields)
     task, _ = loads_tasks(text, now_ns, file="command line")[0]
     return _traced(task, script.parent, limit_s) if trace else task
 
@@ -119,11 +119,11 @@ def _traced(task: Task, folder: Path, limit_s: float) -> Task:
     program, name = task.spec.program, task.metadata.name
     if task.spec.operators or program.kind != "python":
         raise ControllerError(f"task {name}: only programs of kind python, without operators, can be traced")
-    with tempfile.TemporaryDirectory(prefix="millrace-submit-", dir=folder) as place:
+    with tempfile.TemporaryDirectory(prefix="millrace-submit-", dir=folder) as scratch:
         target = program.entry
         if program.text:
             module = program.entry.partition(":")[0] or "task"
-            file = Path(place) / f"{module}.py"
+            file = Path(scratch) / f"{module}.py"
             file.write_text(program.text, encoding="utf-8")
             target = f"{file}{program.entry[len(module) :]}"
         traced = trace_target(

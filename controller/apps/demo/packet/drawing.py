@@ -78,8 +78,8 @@ def draw(heading: str, columns: Sequence[Column], stem: Path) -> tuple[Path, Pat
     )
     top = height - _HEAD_IN
     for row, row_height in zip(rows, heights, strict=True):
-        for place, column in enumerate(row):
-            _draw_column(axis, column, _MARGIN_IN + place * _COLUMN_IN, top)
+        for index, column in enumerate(row):
+            _draw_column(axis, column, _MARGIN_IN + index * _COLUMN_IN, top)
         top -= row_height + _MARGIN_IN
     return save_both(figure, stem)
 

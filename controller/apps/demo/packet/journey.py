@@ -50,7 +50,7 @@ class Journey:
     @property
     def path(self) -> tuple[str, ...]:
         """The sending host, the switches crossed, the receiving host."""
-        return (self.seen[0].link.src, *(one.link.dst for one in self.seen))
+        return (self.seen[0].link.src, *(seen.link.dst for seen in self.seen))
 
 
 def ends(topology: Topology, src: str | None, dst: str | None) -> tuple[str, str]:
@@ -65,16 +65,16 @@ def ends(topology: Topology, src: str | None, dst: str | None) -> tuple[str, str
     hosts = [host for host in topology.hosts if host.name != collector]
     network = Network(topology)
 
-    def hops(one: HostNode, other: HostNode) -> int:
-        base = network.base(*network.ends(one.name, other.name))
+    def hops(host: HostNode, other: HostNode) -> int:
+        base = network.base(*network.ends(host.name, other.name))
         return 0 if base is None else len(base[0])
 
     if src is None:
         others = [host for host in hosts if host.name != dst]
         if not others:
             raise FabricError(f"topology {topology.name}: a packet needs two hosts besides the collector's")
-        known = None if dst is None else topology.host[dst]
-        src = (others[0] if known is None else max(others, key=lambda host: hops(host, known))).name
+        target = None if dst is None else topology.host[dst]
+        src = (others[0] if target is None else max(others, key=lambda host: hops(host, target))).name
     if dst is None:
         others = [host for host in hosts if host.name != src]
         if not others:
@@ -105,11 +105,11 @@ def travel(topology: Topology, src: str, dst: str, *, mode: Mode = "md", seed: i
         datagram = decode_udp_frame(frame)
         if datagram is None:
             return
-        found, probe = Seen(link, frame, fabric.now_ns), find_probe(frame)
+        sighting, probe = Seen(link, frame, fabric.now_ns), find_probe(frame)
         if (datagram.ip.dst, datagram.dst_port) == address:
-            reports.extend([found] if link.dst == collector else [])
+            reports.extend([sighting] if link.dst == collector else [])
         elif probe is not None and probe.flow_id == _OURS:
-            seen.append(found)
+            seen.append(sighting)
 
     fabric.on_arrival(note)
     for other in _others(topology, src, dst, random.Random(seed)):

@@ -60,15 +60,15 @@ def run(options: StoreOptions) -> StoreOutcome:
 
 def table(phases: Sequence[Phase]) -> Table:
     """Return who answered in each phase and how fast."""
-    found = Table()
+    result = Table()
     for column in ("", "reads", "by the switch", "us", "by the producer", "us", ""):
-        found.add_column(column, justify="right" if column not in {""} else "left")
+        result.add_column(column, justify="right" if column not in {""} else "left")
     for phase in phases:
         hits, misses = split(phase.reads)
         share = f"{len(hits)} ({len(hits) / len(phase.reads):.0%})"
         counts = (share, mean_us(hits), str(len(misses)), mean_us(misses))
-        found.add_row(phase.name, str(len(phase.reads)), *counts, phase.remark)
-    return found
+        result.add_row(phase.name, str(len(phase.reads)), *counts, phase.remark)
+    return result
 
 
 def split(reads: Sequence[Read]) -> tuple[list[Read], list[Read]]:

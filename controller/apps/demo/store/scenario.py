@@ -122,7 +122,7 @@ class StoreRun:
 
     def _by_popularity(self, names: Sequence[str], count: int) -> tuple[Read, ...]:
         """Read this many times, by the readers in turn, with the first names most popular (Zipf)."""
-        chances = list(accumulate(1 / (place + 1) for place in range(len(names))))
+        chances = list(accumulate(1 / (rank + 1) for rank in range(len(names))))
         return tuple(map(self._read, self._world.chance.choices(names, cum_weights=chances, k=count)))
 
     def _write(self, name: str) -> Phase:
@@ -154,10 +154,10 @@ class StoreRun:
         return Phase(f"{name} is replaced at the producer", tuple(reads), remark)
 
     def _read_until(self, name: str, over: Callable[[], bool], reads: list[Read] | None = None) -> list[Read]:
-        found = [] if reads is None else reads
+        collected = [] if reads is None else reads
         while not over():
-            found.append(self._read(name))
-        return found
+            collected.append(self._read(name))
+        return collected
 
     def _read(self, name: str) -> Read:
         """Read a name by the next reader, and wait a little."""

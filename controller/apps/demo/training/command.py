@@ -52,12 +52,12 @@ def run(options: TrainingOptions) -> TrainingOutcome:
 
 def table(outcome: TrainingOutcome) -> Table:
     """Return the phases as rows."""
-    found = Table()
+    result = Table()
     for column in ("", "workers", "added up by", "steps", "steps/s", "longest step", "loss", "gloo's loss"):
-        found.add_column(column, justify="left" if column in {"", "added up by"} else "right")
+        result.add_column(column, justify="left" if column in {"", "added up by"} else "right")
     for phase in (outcome.gloo, *outcome.phases):
-        found.add_row(*_cells(phase))
-    return found
+        result.add_row(*_cells(phase))
+    return result
 
 
 def _cells(phase: Phase) -> tuple[str, ...]:

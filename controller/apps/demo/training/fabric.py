@@ -35,7 +35,7 @@ WAIT_S: Final = 60.0
 
 def star(workers: int, rate_bps: int, *, queue_frames: int = 256, collector: str | None = None) -> Topology:
     """Return a topology of hosts h1, h2, ... on one switch, and a collector's host if named."""
-    names = [f"h{place + 1}" for place in range(workers)] + ([] if collector is None else [collector])
+    names = [f"h{index + 1}" for index in range(workers)] + ([] if collector is None else [collector])
     hosts = "\n".join(f"  - {{name: {name}, switch: {SWITCH}}}" for name in names)
     watched = "" if collector is None else f"collector: {{host: {collector}}}"
     return loads(f"""
@@ -77,8 +77,8 @@ class Agent:
                 raise self._failure("has ended")
             self._buffer += more
         line, _, self._buffer = self._buffer.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def ask(self, timeout_s: float = WAIT_S, **words: object) -> dict[str, Any]:
         """Send a message and return the answer."""
@@ -150,9 +150,9 @@ class TrainingFabric:
     def fork(self, rank: int) -> None:
         """Restart a worker, in its own process group."""
         self._agent.tell(fork=rank)
-        said = self.hear()
-        if said != {"rank": rank, "joined": True}:
-            raise FabricError(f"worker {rank} did not start again: {said}")
+        message = self.hear()
+        if message != {"rank": rank, "joined": True}:
+            raise FabricError(f"worker {rank} did not start again: {message}")
 
     def restart_workers(self) -> None:
         """Replace all workers by new ones."""
@@ -165,8 +165,8 @@ class TrainingFabric:
 
     def results(self, workers: int) -> Answers:
         """Return the last messages of this many workers."""
-        found = [self.hear() for _ in range(workers)]
-        return {answer["rank"]: answer for answer in found}
+        answers = [self.hear() for _ in range(workers)]
+        return {answer["rank"]: answer for answer in answers}
 
     def restart_switch(self, *, after_s: float) -> None:
         """Kill the switch, and start it again after a while, empty."""
@@ -202,9 +202,9 @@ class TrainingFabric:
             )
         agent = Agent("h1", process, log)
         for _ in range(self.workers):
-            said = agent.answer(self.patience_s)
-            if not said.get("joined"):
-                raise FabricError(f"a worker did not start: {said}")
+            message = agent.answer(self.patience_s)
+            if not message.get("joined"):
+                raise FabricError(f"a worker did not start: {message}")
         return agent
 
 

@@ -48,7 +48,7 @@ class Worker:
 
     def obey(self, order: Order) -> None:
         """Execute a command line and answer."""
-        with heard() as said:
+        with heard() as messages:
             training = Training(self.rank)
             if "service" not in order:
                 self._train(order, training, None)
@@ -59,7 +59,7 @@ class Worker:
             with self._connect(order) as state:
                 attach(training.model, state)
                 self._train(order, training, state)
-                self._answer(order, training, **self.found(state), said=said)
+                self._answer(order, training, **self.found(state), said=messages)
 
     def found(self, state: MillraceState) -> dict[str, object]:
         """Return a report of how gradients were added up."""
@@ -77,8 +77,8 @@ class Worker:
         )
 
     def _answer(self, order: Order, training: Training, **more: object) -> None:
-        found = {"trained": order["train"], "losses": training.losses, "ended_s": training.ended_s}
-        self.pipe.send({"rank": self.rank, **found, "parameters": training.digest(), **more})
+        answer = {"trained": order["train"], "losses": training.losses, "ended_s": training.ended_s}
+        self.pipe.send({"rank": self.rank, **answer, "parameters": training.digest(), **more})
 
     def _train(self, order: Order, training: Training, state: MillraceState | None) -> None:
         last = MOST_STEPS if order.get("joins") else order["steps"]

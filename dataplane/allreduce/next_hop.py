@@ -62,7 +62,7 @@ def find_next_hop(destination: str, source: str = "", deadline_s: float = 3.0) -
 def _neighbour(netlink: Any, index: int, interface: str, hop: str, deadline_s: float) -> int:  # noqa: ANN401 - untyped
     """Return the MAC address of a next hop; send it a packet so that the kernel resolves it."""
     until = time.monotonic() + deadline_s
-    while (mac := _known(netlink, index, hop)) is None:
+    while (mac := _resolved_mac(netlink, index, hop)) is None:
         if time.monotonic() > until:
             raise AllReduceError(f"{hop} on {interface} did not answer for its MAC address within {deadline_s:g} s")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
@@ -71,7 +71,7 @@ def _neighbour(netlink: Any, index: int, interface: str, hop: str, deadline_s: f
     return mac
 
 
-def _known(netlink: Any, index: int, hop: str) -> int | None:  # noqa: ANN401 - untyped
+def _resolved_mac(netlink: Any, index: int, hop: str) -> int | None:  # noqa: ANN401 - untyped
     for neighbour in netlink.get_neighbours(family=socket.AF_INET, ifindex=index):
         mac = neighbour.get_attr("NDA_LLADDR")
         if neighbour.get_attr("NDA_DST") == hop and mac and not neighbour["state"] & _UNKNOWN:

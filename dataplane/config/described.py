@@ -24,11 +24,11 @@ def descriptions(schema: type) -> dict[str, str]:
             tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
         except (OSError, TypeError):
             continue
-        texts |= _of_class(tree.body[0])
+        texts |= _texts_of_class(tree.body[0])
     return texts
 
 
-def _of_class(node: ast.stmt) -> dict[str, str]:
+def _texts_of_class(node: ast.stmt) -> dict[str, str]:
     texts = {}
     body = node.body if isinstance(node, ast.ClassDef) else []
     for field, text in itertools.pairwise(body):

@@ -333,25 +333,25 @@ def _known_keys(schema: Any, path: str) -> tuple[str, ...]:  # noqa: ANN401 - an
 
 def _type_at(schema: Any, path: str) -> msgspec.inspect.Type | None:  # noqa: ANN401 - any type
     """Return the type at msgspec's `path`, None unless there is exactly one."""
-    kind: msgspec.inspect.Type | None = _alone(msgspec.inspect.type_info(schema))
+    kind: msgspec.inspect.Type | None = _without_null(msgspec.inspect.type_info(schema))
     for name, _ in _ANY_STEP.findall(path):
         match kind:
             case msgspec.inspect.StructType() if name:
-                kind = next((_alone(field.type) for field in kind.fields if field.encode_name == name), None)
+                kind = next((_without_null(field.type) for field in kind.fields if field.encode_name == name), None)
             case msgspec.inspect.DictType() if not name:
-                kind = _alone(kind.value_type)
+                kind = _without_null(kind.value_type)
             case msgspec.inspect.VarTupleType() | msgspec.inspect.ListType() if not name:
-                kind = _alone(kind.item_type)
+                kind = _without_null(kind.item_type)
             case _:
                 return None
     return kind
 
 
-def _alone(kind: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
+def _without_null(kind: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
     """Return a type without its metadata, and without a null alternative."""
     if isinstance(kind, msgspec.inspect.Metadata):
-        return _alone(kind.type)
+        return _without_null(kind.type)
     if isinstance(kind, msgspec.inspect.UnionType):
         others = [member for member in kind.types if not isinstance(member, msgspec.inspect.NoneType)]
-        return _alone(others[0]) if len(others) == 1 else None
+        return _without_null(others[0]) if len(others) == 1 else None
     return kind

@@ -94,7 +94,7 @@ def dumps_hardware(cores: int | None, memory: Iterable[MemoryMedium], devices: I
 
 def _switch(node: SwitchNode) -> dict[str, Any]:
     source = {} if node.report_source is None else {"report_source": str(node.report_source)}
-    return {"name": node.name, "id": node.node_id, **_place(node.place), **source}
+    return {"name": node.name, "id": node.node_id, **_location(node.place), **source}
 
 
 def _host(node: HostNode, link: Link) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _host(node: HostNode, link: Link) -> dict[str, Any]:
         **({} if node.ipv6 is None else {"ipv6": str(node.ipv6)}),
         "mac": addressing.format_mac(node.mac),
         **_capacity(link),
-        **_place(node.place),
+        **_location(node.place),
         **hardware_document(node.cores, node.memory, node.devices),
     }
 
@@ -129,7 +129,7 @@ def _capacity(link: Link) -> dict[str, Any]:
     }
 
 
-def _place(location: GeoLocation | None) -> dict[str, Any]:
+def _location(location: GeoLocation | None) -> dict[str, Any]:
     if location is None:
         return {}
     fields: dict[str, Any] = {"latitude": location.latitude, "longitude": location.longitude}

@@ -148,7 +148,7 @@ class HardwareReader:
 
 def hardware_document(cores: int | None, memory: Iterable[MemoryMedium], devices: Iterable[Device]) -> dict[str, Any]:
     """Return a host's hardware as an entry of a topology file, without unknown parts."""
-    return _said(
+    return _without_none(
         cores=cores,
         memory=[medium_document(medium) for medium in memory] or None,
         devices=[device_document(device) for device in devices] or None,
@@ -157,7 +157,7 @@ def hardware_document(cores: int | None, memory: Iterable[MemoryMedium], devices
 
 def medium_document(medium: MemoryMedium) -> dict[str, Any]:
     """Return a medium as in a topology file."""
-    return _said(
+    return _without_none(
         kind=medium.kind.value,
         capacity=format_size(medium.capacity_bytes),
         read_latency=_text(format_delay, medium.read_latency_ns),
@@ -169,12 +169,14 @@ def medium_document(medium: MemoryMedium) -> dict[str, Any]:
 def device_document(device: Device) -> dict[str, Any]:
     """Return identical devices as in a topology file."""
     bus = device.bus
-    return _said(
+    return _without_none(
         kind=device.kind.value,
         count=device.count,
         model=device.model or None,
         memory=_text(format_size, device.memory_bytes),
-        bus=None if bus is None else _said(kind=bus.kind.value, rate=_text(format_bytes_per_s, bus.bytes_per_s)),
+        bus=None
+        if bus is None
+        else _without_none(kind=bus.kind.value, rate=_text(format_bytes_per_s, bus.bytes_per_s)),
         rates={rate.format.value: format_ops_per_s(rate.ops_per_s) for rate in device.rates} or None,
     )
 
@@ -183,5 +185,5 @@ def _text(write: Callable[[int], str], value: int | None) -> str | None:
     return None if value is None else write(value)
 
 
-def _said(**entries: Any) -> dict[str, Any]:  # noqa: ANN401 - a YAML document is any mapping
+def _without_none(**entries: Any) -> dict[str, Any]:  # noqa: ANN401 - a YAML document is any mapping
     return {key: value for key, value in entries.items() if value is not None}

@@ -350,23 +350,23 @@ class _Resolver:
     def _cable(self, a: Endpoint, b: Endpoint, stated: HostSpec | LinkSpec, default: LinkDefaults, path: str) -> Link:
         group = "defaults.access" if isinstance(stated, HostSpec) else "defaults.link"
 
-        def given(own: _Item | None, otherwise: _Item, key: str) -> tuple[_Item, str]:
+        def resolved(own: _Item | None, otherwise: _Item, key: str) -> tuple[_Item, str]:
             return (otherwise, f"{group}.{key}") if own is None else (own, f"{path}.{key}")
 
-        queue_frames, queue_path = given(stated.queue_frames, default.queue_frames, "queue_frames")
+        queue_frames, queue_path = resolved(stated.queue_frames, default.queue_frames, "queue_frames")
         self._in_range(queue_frames, 1, MAX_QUEUE_FRAMES, queue_path)
-        rate_bps = self._quantity(parse_rate_bps, *given(stated.rate, default.rate, "rate"))
-        delay_ns = self._quantity(parse_delay_ns, *given(stated.delay, default.delay, "delay"))
-        loss_ppb = self._quantity(parse_share_ppb, *given(stated.loss, default.loss, "loss"))
-        jitter, jitter_path = given(stated.jitter, default.jitter, "jitter")
+        rate_bps = self._quantity(parse_rate_bps, *resolved(stated.rate, default.rate, "rate"))
+        delay_ns = self._quantity(parse_delay_ns, *resolved(stated.delay, default.delay, "delay"))
+        loss_ppb = self._quantity(parse_share_ppb, *resolved(stated.loss, default.loss, "loss"))
+        jitter, jitter_path = resolved(stated.jitter, default.jitter, "jitter")
         jitter_ns = self._quantity(parse_delay_ns, jitter, jitter_path)
         if jitter_ns > delay_ns:
             self._refuse(f"{jitter!r} is more than the delay, {format_delay(delay_ns)}", jitter_path)
         return Link(a, b, rate_bps, delay_ns, queue_frames, loss_ppb, jitter_ns)
 
-    def _quantity(self, parse: Callable[[_Item], int], given: _Item, path: str) -> int:
+    def _quantity(self, parse: Callable[[_Item], int], text: _Item, path: str) -> int:
         try:
-            return parse(given)
+            return parse(text)
         except ValueError as error:
             raise self.fail(str(error), path) from error
 

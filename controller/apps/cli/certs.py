@@ -52,7 +52,7 @@ def authority(
     from dataplane.rpc.access.certificate_files import AUTHORITY, write_pair  # noqa: PLC0415
 
     pair = new_authority(name, now=_now(), lasts=_days(days))
-    _say(write_pair(folder, AUTHORITY, pair, replaces=force), pair.certificate)
+    _print_pair(write_pair(folder, AUTHORITY, pair, replaces=force), pair.certificate)
 
 
 @certs.command()
@@ -77,7 +77,7 @@ def issue(  # noqa: PLR0917 - a command line's options
         name, role or ("service" if addresses else "worker" if host else None), host, rights or [], projects or []
     )
     pair = issued(read_pair(folder, AUTHORITY), name, principal, addresses or [], now=_now(), lasts=_days(days))
-    _say(write_pair(folder, _not_the_authority(name), pair, replaces=force), pair.certificate)
+    _print_pair(write_pair(folder, _not_the_authority(name), pair, replaces=force), pair.certificate)
 
 
 @certs.command()
@@ -110,7 +110,7 @@ def renew(
         if within is not None and certificate.not_valid_after_utc > now + _days(within):
             continue
         pair = renewed(signer, certificate, now=now, lasts=None if days is None else _days(days))
-        _say(write_pair(folder, name, pair, replaces=True), pair.certificate)
+        _print_pair(write_pair(folder, name, pair, replaces=True), pair.certificate)
         done += 1
     if not done:
         typer.echo("nothing to renew", err=True)
@@ -208,6 +208,7 @@ def _cells(file: Path, certificate: x509.Certificate) -> Cells:
     ]
     is_authority = any(constraint.ca for constraint in constraints)
     role = "authority" if is_authority else None if principal is None else principal.role.value
+    left = (ends - _now()).total_seconds() / _DAY_S
     issuer = [
         str(attribute.value) for attribute in certificate.issuer.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)
     ]
@@ -224,7 +225,7 @@ def _cells(file: Path, certificate: x509.Certificate) -> Cells:
     )
 
 
-def _say(files: tuple[Path, Path], certificate: x509.Certificate) -> None:
+def _print_pair(files: tuple[Path, Path], certificate: x509.Certificate) -> None:
     ends = certificate.not_valid_after_utc
     typer.echo(f"{files[0]}, {files[1]}: until {ends:%Y-%m-%d %H:%M} UTC")
 

@@ -142,7 +142,7 @@ class KernelRun:
             arguments = ["-m", "controller.apps.cli", *daemon.command, "--settings", str(file)]
             self._daemons[daemon.name] = self._start(fabric, self._collector_host, daemon.name, arguments)
             log = fabric.run_dir / f"{daemon.name}.log"
-            await self._until(partial(_says, log, daemon.ready, daemon.times), fabric, partial(_last_line, log))
+            await self._until(partial(_has_logged, log, daemon.ready, daemon.times), fabric, partial(_last_line, log))
 
     def _daemon_plans(self, fabric: KernelFabric) -> tuple[_Daemon, ...]:
         """Return the daemons in the order of their start, with settings as a user would write; sockets are files."""
@@ -322,7 +322,7 @@ def _write(file: Path, settings: Strict) -> None:
     file.write_text(yaml.safe_dump(document_of(settings), sort_keys=False), encoding="utf-8")
 
 
-def _says(log: Path, text: str, count: int) -> bool:
+def _has_logged(log: Path, text: str, count: int) -> bool:
     with suppress(FileNotFoundError):
         return log.read_text(encoding="utf-8", errors="replace").count(text) >= count
     return False

@@ -143,7 +143,7 @@ def _map(graph: nx.Graph, boxes: Mapping[str, Point], wanted: Points) -> Layout:
         anchors = _fitted(_spread(wanted, share), inner)
         if _crowded(anchors, sizes, links) <= len(names) / 10:
             break
-    points = _apart(anchors, sizes, links)
+    points = _separated(anchors, sizes, links)
     points = _fitted(points, inner) + (size - inner) / 2
     return Layout(
         (float(size[0]), float(size[1])),
@@ -186,7 +186,7 @@ def _overlap(points: Points, sizes: Points, links: NDArray[np.int64]) -> Points:
     return overlap
 
 
-def _apart(anchors: Points, sizes: Points, links: NDArray[np.int64]) -> Points:
+def _separated(anchors: Points, sizes: Points, links: NDArray[np.int64]) -> Points:
     """Return points near their anchors whose boxes overlap neither each other nor passing links."""
     # Two routers of one city are placed slightly apart, by their order, to give them a direction to move in.
     points = anchors + np.outer(np.arange(len(anchors)), (1e-4, -1e-4))

@@ -223,7 +223,7 @@ class VirtualFabric:
     def on_arrival(self, listener: Callable[[LinkKey, bytes], None]) -> None:
         """Call `listener(link, frame)` for every frame except hellos at the end of any cable, before delivery."""
         for cable in self.cables.values():
-            cable.deliver = partial(_told, listener, cable.link.key, cable.deliver)
+            cable.deliver = partial(_notify_then_deliver, listener, cable.link.key, cable.deliver)
 
     # internals
 
@@ -357,7 +357,7 @@ class VirtualFabric:
             self._poll(running)
 
 
-def _told(
+def _notify_then_deliver(
     listener: Callable[[LinkKey, bytes], None], link: LinkKey, deliver: Callable[[bytes], None], frame: bytes
 ) -> None:
     listener(link, frame)

@@ -144,14 +144,14 @@ def set_channels(interface: str, *, rx: int | None = None, tx: int | None = None
     """Set a device's numbers of queues; None leaves a kind as it is."""
     counts = {"rx_count": rx, "tx_count": tx, "combined_count": combined}
     with EthtoolSocket(interface) as ethtool:
-        ethtool.set_channels(_given(interface, "channels", counts))
+        ethtool.set_channels(_given_settings(interface, "channels", counts))
 
 
 @run_off_loop
 def set_ring(interface: str, *, rx: int | None = None, tx: int | None = None) -> None:
     """Set the sizes of a device's own rings, in frames."""
     with EthtoolSocket(interface) as ethtool:
-        ethtool.set_rings(_given(interface, "rings", {"rx": rx, "tx": tx}))
+        ethtool.set_rings(_given_settings(interface, "rings", {"rx": rx, "tx": tx}))
 
 
 @run_off_loop
@@ -216,7 +216,7 @@ def _set_link(interface: str, setting: str, **values: object) -> None:
         raise refusal(interface, f"{setting} cannot be set", error) from error
 
 
-def _given(interface: str, what: str, values: Mapping[str, int | None]) -> dict[str, int]:
+def _given_settings(interface: str, what: str, values: Mapping[str, int | None]) -> dict[str, int]:
     """Return the settings that are not None."""
     given = {name: value for name, value in values.items() if value is not None}
     if not given or any(value < 0 for value in given.values()):

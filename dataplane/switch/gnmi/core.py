@@ -136,7 +136,7 @@ class GnmiCore:
         answer = gnmi.GetResponse()
         for path in (read_path(path, request.prefix) for path in request.path):
             selections = within(select(path), models)
-            everything = list(_found(selections, views))
+            everything = list(_present_values(selections, views))
             if not everything and any(selection.keys for selection in selections):
                 raise not_found(f"{shown(path)}: no such node")
             selected = [entry for entry in everything if entry[1].leaf.kind in kinds]
@@ -260,7 +260,9 @@ def _on_change(view: PortView) -> dict[Leaf, Value]:
     return {leaf: value for leaf, value in values if value is not None}
 
 
-def _found(selections: Sequence[Selection], views: Sequence[PortView]) -> Iterator[tuple[PortView, Selection, Value]]:
+def _present_values(
+    selections: Sequence[Selection], views: Sequence[PortView]
+) -> Iterator[tuple[PortView, Selection, Value]]:
     for view in views:
         for selection in selections:
             if selection.selects(view) and (value := selection.leaf.read(view)) is not None:

@@ -76,7 +76,7 @@ def _delete(path: Path, views: Iterable[PortView], after: dict[int, PortConfig])
 def _put(
     path: Path, message: gnmi.TypedValue, views: Iterable[PortView], after: dict[int, PortConfig], *, replacing: bool
 ) -> None:
-    selections = _known(path)
+    selections = _configurable(path)
     view = _one(path, selections, views)
     value = read_value(message)
     config = after[view.state.port]
@@ -89,7 +89,7 @@ def _put(
     after[view.state.port] = config
 
 
-def _known(path: Path) -> tuple[Selection, ...]:
+def _configurable(path: Path) -> tuple[Selection, ...]:
     """Return the configurable leaves that an update's path selects."""
     if any(step.name in {ANY, ANY_DEPTH} or ANY in step.keys.values() for step in path):
         raise invalid(f"{shown(path)}: only a delete may have wildcards")

@@ -63,7 +63,7 @@ def measure(
 
     if not out.absolute().parent.is_dir():
         raise CalibrationError(f"{out}: no such folder: {out.absolute().parent}")
-    devices = frozenset(map(DeviceKind, device)) if device else _found()
+    devices = frozenset(map(DeviceKind, device)) if device else _usable_devices()
     if library:
         libraries = frozenset(map(Library, library))
     else:
@@ -79,18 +79,18 @@ def measure(
         time.perf_counter_ns,
         is_quick=quick,
         source="measured by millrace accel measure" + (" --quick: sizes too small to rely on" if quick else ""),
-        say=_say if sys.stderr.isatty() else lambda _: None,
+        say=_print_progress if sys.stderr.isatty() else lambda _: None,
     )
     save(calibration, out)
     _show(calibration, form)
     typer.echo(f"wrote {out}", err=form is not Format.TABLE)
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     typer.echo(f"measuring {line}", err=True)
 
 
-def _found() -> frozenset[DeviceKind]:
+def _usable_devices() -> frozenset[DeviceKind]:
     """Return the CPU, and the GPU if torch is installed and can use one."""
     import importlib.util  # noqa: PLC0415
 

@@ -126,7 +126,7 @@ def run(  # noqa: PLR0917 - a command line's options
     plan = _plan(what, engine, tables, sharded, _Words(column, below, tuple(sums or ()), other, limit))
     if form is Format.TABLE:
         _warn(processes, share)
-    with _at_hand(processes, workers, secret_file, share) as hand:
+    with _available_workers(processes, workers, secret_file, share) as hand:
         hand.plan, hand.deadline_s = plan, deadline
         if compare:
             machines, notes = between.machines(hand.addresses, fan_in)
@@ -179,7 +179,7 @@ class _Hand:
 
 
 @contextmanager
-def _at_hand(
+def _available_workers(
     processes: int | None, workers: str | None, secret_file: Path | None, share: int | None
 ) -> Iterator[_Hand]:
     """Yield workers that run elsewhere, or start some here and end them."""

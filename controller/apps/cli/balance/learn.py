@@ -39,7 +39,7 @@ def learn(  # noqa: PLR0917 - a command line's options
 
     levers = tuple(_lever(word) for word in lever) if lever else ORDER
     learned = learned_from(read_history(history, unit), Learning(levers=levers, share=share))
-    _say(learned, form)
+    _print_learned(learned, form)
     rows: list[Cells] = [
         (row.interval, row.precision_steps, row.frequency_mhz, row.sub_units) for row in learned.table().rows
     ]
@@ -57,7 +57,7 @@ def _lever(name: str) -> LeverKind:
     return LeverKind(name)
 
 
-def _say(learned: Learned, form: Format) -> None:
+def _print_learned(learned: Learned, form: Format) -> None:
     """Print what is known about the levers, next to the table."""
     aside = form is not Format.TABLE
     for kind, effect in learned.effects.items():

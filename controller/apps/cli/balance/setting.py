@@ -65,7 +65,7 @@ def set_pool(  # noqa: PLR0917 - a command line's options
         from controller.apiserver.resources import UnitPool  # noqa: PLC0415
 
         pools = client.of(UnitPool)
-        before = _found(pools, pool, create=create)
+        before = _existing_pool(pools, pool, create=create)
         spec = _spec(
             None if before is None else before.spec, given | where, wanted_control, claims or [], without or []
         )
@@ -75,7 +75,7 @@ def set_pool(  # noqa: PLR0917 - a command line's options
             pools.create(_new(pool, spec))
         else:
             pools.replace(_changed(before, spec))
-    typer.echo(f"UnitPool {pool}: {_in_words(spec)}")
+    typer.echo(f"UnitPool {pool}: {_summary(spec)}")
 
 
 def report(  # noqa: PLR0917 - a command line's options
@@ -115,7 +115,7 @@ def report(  # noqa: PLR0917 - a command line's options
     typer.echo(f"{holder} has {units} units of {pool}{back}")
 
 
-def _found(pools: Any, name: str, *, create: bool) -> UnitPool | None:  # noqa: ANN401 - resources of a client
+def _existing_pool(pools: Any, name: str, *, create: bool) -> UnitPool | None:  # noqa: ANN401 - resources of a client
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     try:
@@ -220,7 +220,7 @@ def _changed(before: UnitPool, spec: UnitPoolSpec) -> UnitPool:
     return replace(before, spec=spec, metadata=replace(before.metadata, revision=0))
 
 
-def _in_words(spec: UnitPoolSpec) -> str:
+def _summary(spec: UnitPoolSpec) -> str:
     control: PoolControl = spec.control
     gains = f"{control.form.value}, kp {control.kp:g}, ki {control.ki:g}, kd {control.kd:g} ({control.scheme.value})"
     claims = ", ".join(claim.holder for claim in spec.claims) or "no claims"

@@ -22,7 +22,7 @@ _NAMED: Final = 8
 def show_decision(decision: Decision, place: str = "node") -> None:
     """Print one decision; `place` is the kind of candidate: node or centre."""
     spec = decision.spec
-    typer.echo(f"{_when(decision)}: {spec.outcome} by {spec.scheduler}, profile {spec.profile}{_took(spec)}")
+    typer.echo(f"{_when(decision)}: {spec.outcome} by {spec.scheduler}, profile {spec.profile}{_duration(spec)}")
     typer.echo(spec.reason)
     network = _network(spec)
     if network:
@@ -81,7 +81,7 @@ def _when(decision: Decision) -> str:
     return utc(decision.metadata.created_ns).isoformat(" ", "milliseconds").removesuffix("+00:00")
 
 
-def _took(spec: DecisionSpec) -> str:
+def _duration(spec: DecisionSpec) -> str:
     """Return its duration by the scheduler's clock, as the end of a sentence."""
     if spec.begun_ns is None or spec.decided_ns is None:
         return ""

@@ -55,7 +55,7 @@ def compare(  # noqa: PLR0917 - a command line's options
         given = given if current == seed else read_given(workload, wanted, current)
         if current == seed:
             loaded = {str(path): checkpoint_for(given, path) for path in checkpoint or ()}
-        for decider, figures in _of_seed(given, loaded, current, fallback).items():
+        for decider, figures in _figures_of_seed(given, loaded, current, fallback).items():
             by_rule.setdefault(decider, []).append(figures)
     rows = sorted((_row(*item, given) for item in by_rule.items()), key=lambda row: row[2])
     unit, ns = unit_of(given)
@@ -74,7 +74,7 @@ def compare(  # noqa: PLR0917 - a command line's options
         typer.echo(f"wrote {picture}", err=True)
 
 
-def _of_seed(given: Given[Any], loaded: dict[str, Checkpoint], seed: int, fallback: str) -> dict[str, Figures]:
+def _figures_of_seed(given: Given[Any], loaded: dict[str, Checkpoint], seed: int, fallback: str) -> dict[str, Figures]:
     from controller.learning.training.trials import best_rule, evaluate, greedy  # noqa: PLC0415
 
     results = {name: evaluate(given, rule, seed) for name, rule in given.rules(seed).items()}

@@ -176,7 +176,7 @@ def train(  # noqa: PLR0917 - a command line's options
     agent.close()
     show(_columns(given), [_row(given, point) for point in points], form)
     typer.echo(f"wrote {checkpoint}: version {agent.published.weights.version}", err=True)
-    _tell(agent, where)
+    _print_status(agent, where)
     if picture is not None:
         from controller.learning.training.picture import draw_curve  # noqa: PLC0415
 
@@ -250,7 +250,7 @@ def _row(given: Given[Any], point: Point) -> Cells:
     return (point.decisions, point.episode, point.mean_reward, response, *training)
 
 
-def _tell(agent: Agent[Any], where: Where) -> None:
+def _print_status(agent: Agent[Any], where: Where) -> None:
     status = agent.status
     if not agent.published.weights.version:
         typer.echo("untrained: too few decisions to fill the buffer and copy the weights", err=True)

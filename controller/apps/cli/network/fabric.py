@@ -59,10 +59,10 @@ def up(
     if not is_name(name):
         raise typer.BadParameter(f"{name!r} is not 1 to 32 of a-z, 0-9 and -", param_hint="--name")
     if detach:
-        _say_ready(_started(("up", topology, "--name", name, "--switch", switch), name))
+        _print_ready(_started(("up", topology, "--name", name, "--switch", switch), name))
         return
     log_to_stderr("fabric")
-    standing.run(network, KernelSettings(target=Target(switch), name=name), _say_ready)
+    standing.run(network, KernelSettings(target=Target(switch), name=name), _print_ready)
 
 
 @fabric.command()
@@ -157,7 +157,7 @@ def _started(words: Sequence[str], name: str) -> Manifest:
     return standing.named(name)
 
 
-def _say_ready(manifest: Manifest) -> None:
+def _print_ready(manifest: Manifest) -> None:
     line = f"{manifest.fabric_id}: {len(manifest.switches)} switches, {len(manifest.hosts)} hosts"
     ready("fabric")(f"{line}; namespaces {_namespace(manifest, 'NODE')}, P4Runtime {_address(manifest, 'SWITCH')}")
 

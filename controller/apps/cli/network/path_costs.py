@@ -66,7 +66,7 @@ def cost(  # noqa: PLR0917 - a command line's options
         raise typer.BadParameter("--since requires --history and --at")
     network = load_topology(topology)
     if nominal or history is not None:
-        costs = _told(network, history, at, since)
+        costs = _costs_from_history(network, history, at, since)
     else:
         costs = _ask(network, feed, None if base_routes else server)
     costs = costs.with_loads(loads) if loads else costs
@@ -81,7 +81,7 @@ def cost(  # noqa: PLR0917 - a command line's options
         _show_pairs(costs, src, dst, form)
 
 
-def _told(topology: Topology, history: Path | None, at: str | None, since: str | None) -> CostMap:
+def _costs_from_history(topology: Topology, history: Path | None, at: str | None, since: str | None) -> CostMap:
     """Return the map at a moment of a history, or over the time up to it; without one, unmeasured."""
     from collectors.values import Snapshot  # noqa: PLC0415
     from controller.cluster.cost_map import CostMap  # noqa: PLC0415
@@ -126,10 +126,10 @@ def _cells(pair: HostCost) -> tuple[object, ...]:
         " ".join(path.switches) + ("" if path.share == 1 else f" ({100 * path.share:.0f} %)") for path in pair.paths
     )
     figures = (milliseconds(pair.delay_ns), _megabits(pair.available_bps), percent(pair.loss_ppb / 1e9))
-    return (pair.src, pair.dst, *figures, seconds(pair.age_ns), _known(pair), paths)
+    return (pair.src, pair.dst, *figures, seconds(pair.age_ns), _measured_figures(pair), paths)
 
 
-def _known(pair: HostCost) -> str:
+def _measured_figures(pair: HostCost) -> str:
     """Return the figures that telemetry covers, wholly or in part."""
     figures = (("delay", pair.delay_basis), ("bandwidth", pair.available_basis), ("loss", pair.loss_basis))
     measured = [name if basis == "measured" else f"{name} in part" for name, basis in figures if basis != "nominal"]

@@ -37,7 +37,7 @@ def apply(
         for step in steps:
             if not dry_run:
                 _write(client, step)
-            _say(step, would=dry_run)
+            _print_step(step, would=dry_run)
     if wait and not dry_run:
         from controller.apps.cli.pod.waiting import until_running  # noqa: PLC0415
 
@@ -91,7 +91,7 @@ def _write(client: SyncApiClient, step: Step) -> None:
         resources.replace(step.resource)
 
 
-def _say(step: Step, *, would: bool) -> None:
+def _print_step(step: Step, *, would: bool) -> None:
     verb = "would be" if would else "is"
     changes = f": {', '.join(step.changes)}" if step.action.value == "change" else ""
     typer.echo(f"{step.scripted.name} {verb} {_DONE[step.action.value]}{changes}")

@@ -44,8 +44,8 @@ class Input:
 
     def __init__(self, descriptor: int, *, resizes: bool) -> None:
         self._descriptor, self._resizes = descriptor, resizes
-        self._told, self._tell = os.pipe()
-        os.set_blocking(self._tell, False)
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_writer, False)
         self.is_closed = False
 
     def __enter__(self) -> Self:
@@ -65,17 +65,17 @@ class Input:
         self.is_closed = True
         # A full pipe wakes the reader anyway, and `is_closed` is set.
         with suppress(BlockingIOError):
-            os.write(self._tell, _CLOSED)
+            os.write(self._wake_writer, _CLOSED)
 
     def frames(self) -> Iterator[Frame]:
         """Yield input, resizes and keep-alives until closed; the input's end is a frame."""
         is_open = True
         while not self.is_closed:
-            watched = [self._told, *([self._descriptor] if is_open else [])]
+            watched = [self._wake_reader, *([self._descriptor] if is_open else [])]
             ready = select.select(watched, [], [], KEEP_ALIVE_S)[0]
             if not ready:
                 yield KEEP_ALIVE
-            if self._told in ready and _RESIZED in os.read(self._told, _AT_ONCE):
+            if self._wake_reader in ready and _RESIZED in os.read(self._wake_reader, _AT_ONCE):
                 yield resize_frame(size())
             if self._descriptor in ready and not self.is_closed:
                 data = os.read(self._descriptor, _AT_ONCE)
@@ -84,4 +84,4 @@ class Input:
 
     def _resized(self, _: int, __: FrameType | None) -> None:
         with suppress(BlockingIOError):  # already reported
-            os.write(self._tell, _RESIZED)
+            os.write(self._wake_writer, _RESIZED)

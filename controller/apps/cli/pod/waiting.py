@@ -85,7 +85,7 @@ async def _until(
                     pods.pop(event.name, None)
                 elif event.resource is not None and is_mine(event.resource):
                     pods[event.name] = event.resource
-                _say(pods, printed)
+                _print_changes(pods, printed)
                 if is_done(pods):
                     return
     except TimeoutError:
@@ -93,7 +93,7 @@ async def _until(
         raise UnavailableError(f"not {what} after {timeout_s:g} s: {waiting or 'no pods'}") from None
 
 
-def _say(pods: dict[str, Pod], printed: dict[str, str]) -> None:
+def _print_changes(pods: dict[str, Pod], printed: dict[str, str]) -> None:
     """Print each pod's changes."""
     for name, pod in pods.items():
         where = "" if pod.status.node is None else f" on {pod.status.node}"

@@ -161,7 +161,7 @@ def efficiency(  # noqa: PLR0917 - a command line's options
 
     with client_of(address) as client:
         results = read_results(client, centre=centre, probe=probe, since_ns=time.time_ns() - int(days * _DAY_NS))
-    sound = [result for result in results if _said_to_be_sound(result)]
+    sound = [result for result in results if _is_plausible(result)]
     thresholds = {group: threshold_of(run_times_by_units(of_place)) for group, of_place in by_place(sound).items()}
     if not thresholds:
         where = "" if centre is None else f" at {centre}"
@@ -179,7 +179,7 @@ def efficiency(  # noqa: PLR0917 - a command line's options
         _draw(probe, thresholds, picture)
 
 
-def _said_to_be_sound(result: ProbeResult) -> bool:
+def _is_plausible(result: ProbeResult) -> bool:
     """Return whether a result is plausible; otherwise print on stderr why it is left out."""
     from controller.probing.evaluation.checks import impossible  # noqa: PLC0415
 

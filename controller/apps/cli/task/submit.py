@@ -56,14 +56,14 @@ def submit(  # noqa: PLR0917 - a command line's options
             "--unit": unit, "--units": units, "--deadline": deadline,
         }  # fmt: skip
         _refuse_options([*(option for option, value in given.items() if value is not None), *words[1:]])
-        tasks = _of_file(Path(words[0]), now_ns, trace=trace, limit_s=trace_limit)
+        tasks = _tasks_of_file(Path(words[0]), now_ns, trace=trace, limit_s=trace_limit)
     else:
         document = {
             "name": name, "type": type_, "category": category, "centre": centre, "unit": unit,
             "units": None if units is None else _counts(units), "profile": profile, "deadline": deadline,
             "priority": priority, "graph": None if graph is None else str(graph.absolute()),
         }  # fmt: skip
-        tasks = (_of_script(words, document, now_ns, trace=trace, limit_s=trace_limit),)
+        tasks = (_task_of_script(words, document, now_ns, trace=trace, limit_s=trace_limit),)
     with client_of(address) as client:
         for task in tasks:
             made = client.of(type(task)).create(task)
@@ -82,14 +82,14 @@ def _ask(address: str | None) -> None:
         client.of(Centre).list()
 
 
-def _of_file(path: Path, now_ns: int, *, trace: bool, limit_s: float) -> tuple[Task, ...]:
+def _tasks_of_file(path: Path, now_ns: int, *, trace: bool, limit_s: float) -> tuple[Task, ...]:
     from controller.apiserver.manifests.tasks import read_tasks  # noqa: PLC0415
 
     tasks = read_tasks(path, now_ns)
     return tuple(_traced(task, path.parent, limit_s) if trace or wanted else task for task, wanted in tasks)
 
 
-def _of_script(
+def _task_of_script(
     words: Sequence[str], document: Mapping[str, object], now_ns: int, *, trace: bool, limit_s: float
 ) -> Task:
     """Return a script's task, parsed like a file so that the same checks apply."""

@@ -39,7 +39,7 @@ async def until_ended(address: str | None, names: Sequence[str], timeout_s: floa
                     tasks.pop(event.name, None)
                 elif event.resource is not None and event.name in names:
                     tasks[event.name] = event.resource
-                _say(tasks, printed)
+                _print_changes(tasks, printed)
                 failed = next((task for task in tasks.values() if task.status.phase.value == "failed"), None)
                 if failed is not None:
                     why = "; ".join(failed.status.reasons)
@@ -65,7 +65,7 @@ def phase_of(task: Task) -> str:
     return "deleting" if task.metadata.deleting_ns is not None else task.status.phase.value
 
 
-def _say(tasks: dict[str, Task], printed: dict[str, str]) -> None:
+def _print_changes(tasks: dict[str, Task], printed: dict[str, str]) -> None:
     for name, task in tasks.items():
         text = line_of(task)
         if printed.get(name) != text:

@@ -48,10 +48,10 @@ def jobs(
     if job is None:
         _show_jobs(states, form)
     else:
-        _show_children(_of(states, job), form)
+        _show_children(_matching_jobs(states, job), form)
 
 
-def _of(states: list[JobState], wanted: str) -> list[JobState]:
+def _matching_jobs(states: list[JobState], wanted: str) -> list[JobState]:
     matching = [state for state in states if wanted in (str(state.key.job), state.name)]
     if not matching:
         names = ", ".join(dict.fromkeys(_name(state) for state in states)) or "none"

@@ -97,10 +97,13 @@ def _rows(columns: Sequence[Column]) -> Iterator[Sequence[Column]]:
 def _boxes(column: Column) -> Iterator[tuple[Part, tuple[str, ...]]]:
     """Yield each part with its box's lines."""
     for part in column.parts:
-        yield part, tuple(line for text in _said(part, column) for line in wrap(text, _LETTERS, subsequent_indent="  "))
+        yield (
+            part,
+            tuple(line for text in _box_lines(part, column) for line in wrap(text, _LETTERS, subsequent_indent="  ")),
+        )
 
 
-def _said(part: Part, column: Column) -> Iterator[str]:
+def _box_lines(part: Part, column: Column) -> Iterator[str]:
     """Yield a box's lines: all fields of a new header, changes of others, and the reporter's own fields of a report."""
     if part.kind == "ethernet" and not column.is_first:
         return

@@ -126,11 +126,11 @@ def _ip_parts(data: bytes, at: int, topology: Topology) -> Iterator[Part]:
 def _int_parts(data: bytes, at: int, end: int, kind: IntType, topology: Topology) -> Iterator[Part]:
     if kind is IntType.MX:
         mx = int_mx.decode(data, at, end - at)
-        yield Part("int", "INT-MX", mx.size, (("asks for", _asked(mx.instructions)),))
+        yield Part("int", "INT-MX", mx.size, (("asks for", _requested(mx.instructions)),))
         return
     header = int_md.decode(data, at)
     left = (("hops left", str(header.remaining_hops)), ("words a hop", str(header.hop_ml)))
-    yield Part("int", "INT-MD", header.size, (("asks for", _asked(header.instructions)), *left))
+    yield Part("int", "INT-MD", header.size, (("asks for", _requested(header.instructions)), *left))
     at += header.size
     for hop in int_md.decode_stack(header, data, at, end - at):
         name = "a hop" if hop.node_id is None else f"hop {_node(topology, hop.node_id)}"
@@ -163,7 +163,7 @@ def _time(time_ns: int | None) -> str | None:
     return None if time_ns is None else f"{time_ns / 1e6:.6f} ms"
 
 
-def _asked(bitmap: int) -> str:
+def _requested(bitmap: int) -> str:
     bits = [bit for bit in range(16) if bitmap & 0x8000 >> bit]
     return ", ".join(_INSTRUCTIONS[bit] if bit < len(_INSTRUCTIONS) else f"bit {bit}" for bit in bits)
 

@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 
 from dataplane.config.quantities import RATE, TIME, Unit
 from dataplane.errors import ConfigError, SwitchError
-from dataplane.program.files.beside import find_entries, find_p4info
+from dataplane.program.files.companions import find_entries, find_p4info
 from dataplane.rpc.access.tls import TlsFiles
 from dataplane.rpc.addresses import is_plain, is_unix
 from dataplane.switch.counters import DEFAULT_CPU_PORT

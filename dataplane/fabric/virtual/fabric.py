@@ -297,8 +297,8 @@ class VirtualFabric:
         for key, between in quiet.items():
             self.cables[key].on_change = partial(self._stir, (between,))
         for running in self._switches.values():
-            beside = [quiet[cable.link.key] for cable in running.cables.values() if cable.link.key in quiet]
-            running.switch.on_reading(partial(self._stir, beside))
+            quiet_cables = [quiet[cable.link.key] for cable in running.cables.values() if cable.link.key in quiet]
+            running.switch.on_reading(partial(self._stir, quiet_cables))
         return quiet
 
     def _end(self, cable: Cable) -> HelloEnd:

@@ -74,14 +74,14 @@ def certificates_in(folder: Path) -> list[Path]:
 
 
 def _write(file: Path, content: bytes, mode: int) -> None:
-    beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
         with os.fdopen(number, "wb") as out:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
-        beside.replace(file)
+        draft.replace(file)
     except OSError:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise

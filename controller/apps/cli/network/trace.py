@@ -70,7 +70,7 @@ def trace(  # noqa: PLR0917 - a command line's options
 def _switch(program: Path, p4info: Path | None, presets: Path | None, entries: Path | None) -> Switch:
     """Return a switch without ports that runs the program, with its entries."""
     from dataplane.clock import VirtualClock  # noqa: PLC0415
-    from dataplane.program.files.beside import find_entries, find_p4info  # noqa: PLC0415
+    from dataplane.program.files.companions import find_entries, find_p4info  # noqa: PLC0415
     from dataplane.program.loader import load_program  # noqa: PLC0415
     from dataplane.stf.entries import fill_from_file  # noqa: PLC0415
     from dataplane.switch.switch import Switch  # noqa: PLC0415

@@ -133,9 +133,11 @@ def _others(topology: Topology, src: str, dst: str, chance: random.Random) -> It
     at_ns = _BEGIN_NS
     for number, (tail, head) in enumerate(pairwise((src, *switches)), _OURS + 1):
         link = topology.directed_links[LinkKey(tail, head)]
-        beside = [host for host in topology.hosts if host.name != dst and topology.attachment[host.name].node == head]
+        neighbours = [
+            host for host in topology.hosts if host.name != dst and topology.attachment[host.name].node == head
+        ]
         at_ns += link.delay_ns + _time_ns(FRAME_BYTES, link.rate_bps)
-        sender = src if number == _OURS + 1 else next((host.name for host in beside), None)
+        sender = src if number == _OURS + 1 else next((host.name for host in neighbours), None)
         if sender is None:
             continue
         access = topology.directed_links[LinkKey(sender, head)]

@@ -45,7 +45,7 @@ class MetricsLimits:
     connections: int = 16
     """Concurrent connections; more are answered with 503."""
     silent_s: float = 5.0
-    """A connection without traffic for so long is closed."""
+    """A connection without traffic for this long is closed."""
     whole_s: float = 30.0
     """Maximum duration of a connection, however slow it is."""
 

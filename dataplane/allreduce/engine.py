@@ -266,7 +266,7 @@ class Engine(Closing):
         self._state.stop = 1
 
     def set_epoch(self, epoch: int, contributors: int | None = None) -> None:
-        """Continue in this epoch, with so many contributors, if it is newer; callable from any thread at any time."""
+        """Continue in this epoch, with this many contributors, if it is newer; callable from any thread at any time."""
         with self._epochs:
             if is_newer(epoch, self.epoch):
                 self._note_contributors(epoch, contributors)
@@ -340,7 +340,7 @@ class Engine(Closing):
         if status is Status.STOPPED:
             return AllReduceError(f"{who}: stopped with {state.unfinished} items without a result")
         if status is Status.SATURATED:
-            return SaturatedError(f"{who}: sums of {self._what(state.bad_item)} left int32")
+            return SaturatedError(f"{who}: sums of {self._what(state.bad_item)} overflowed int32")
         if status is Status.REFUSED:
             return RefusedError(
                 f"{who}: {self._what(state.bad_item)} was refused ({Reason(state.bad_reason).name.lower()}): "
@@ -348,7 +348,7 @@ class Engine(Closing):
             )
         if status is Status.CORRUPT:
             return CorruptedError(
-                f"{who}: {self._what(state.bad_item)} from {self._where()} is not what the workers have sent: "
+                f"{who}: {self._what(state.bad_item)} from {self._where()} is not what the workers sent: "
                 f"{self._slot(state.bad_item).corrupt} results did not fit their check"
             )
         if status is Status.SOCKET:

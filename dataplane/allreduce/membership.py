@@ -65,7 +65,7 @@ LOGGER = logging.getLogger("millrace.allreduce")
 MakeEngine = Callable[[EngineSettings], JobEngine]
 
 _FIRST_HEARTBEAT_S: Final = 0.5
-"""Heartbeat interval of a worker that has not been told one yet."""
+"""Heartbeat interval before the service has set one."""
 _RETRY_S: Final = 0.2
 _LONGEST_RETRY_S: Final = 2.0
 _MARGIN_S: Final = 5.0
@@ -151,7 +151,7 @@ class Membership(Closing):
 
     @property
     def engine(self) -> JobEngine:
-        """Return the engine; the membership holds it, releases it, and fails it when the job is gone."""
+        """Return the engine; the membership holds it, releases it, and fails it when the job has ended."""
         if self._engine is None:
             raise self._failure or AllReduceError(f"job {self._hello.job}: {self._hello.host} is not admitted")
         return self._engine
@@ -161,7 +161,7 @@ class Membership(Closing):
         """Return the engine, if it was made with its own thread, which is the default."""
         engine = self.engine
         if not isinstance(engine, AllReducer):
-            raise AllReduceError(f"job {self._hello.job}: its engine has no thread of its own")
+            raise AllReduceError(f"job {self._hello.job}: its engine has no thread")
         return engine
 
     @property
@@ -261,7 +261,7 @@ class Membership(Closing):
             self._thread.join(_LEAVE_S)
 
     def _drain(self) -> None:
-        """Wait until the others need this worker no more, and help them."""
+        """Help the others until they no longer need this worker."""
         engine = self._engine if self._engine is not None and self._engine.is_open else None
         wait_s = _LEAVE_S if engine is None else _CALM_S
         until_s = time.monotonic() + self._patience_s

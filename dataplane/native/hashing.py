@@ -2,7 +2,7 @@
 
 Each word contributes a product of its halves, each with a per-position secret added: NH (Black, Halevi, Krawczyk,
 Krovetz, Rogaway, "UMAC: fast and secure message authentication", CRYPTO 1999), for which any two keys of one length
-collide with a probability of 2^-32 over the secrets. A secret start alone would not suffice: a hash that multiplies the
+collide with a probability of 2^-32 over the secrets. A secret start would not suffice: a hash that multiplies the
 state by an odd factor per word has collisions for every such factor, if words differ in their top bits. Compiled code
 is kept on disk, so the secrets are not in the code but in the process (`process_table`).
 

@@ -56,7 +56,7 @@ class NicSettings:
     def low_latency(cls, kind: PortKind = PortKind.PACKET_V2, queues: int = 1) -> NicSettings:
         """Return settings under which a thread polls without a pause while frames arrive, and sleeps after silence.
 
-        Meanwhile each thread needs a processor to itself, as does a consumer in a thread of its own.
+        Meanwhile each thread needs a processor to itself, as does a consumer in its own thread.
         """
         return cls(kind, queues, least_pause_us=1, most_pause_us=1)
 

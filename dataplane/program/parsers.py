@@ -35,7 +35,7 @@ from dataplane.program.scope import MAX_WIDTH_BITS, Scope
 
 
 def read_parser(raw: RawParser, scope: Scope, path: str) -> Parser:
-    """Return a parser whose transitions all have targets; value sets without keys of their own get theirs here."""
+    """Return a parser whose transitions all have targets; value sets without keys get theirs here."""
     names = {state.name for state in raw.parse_states}
     states: dict[str, ParserState] = {}
     for index, raw_state in enumerate(raw.parse_states):

@@ -1,8 +1,8 @@
 """Folder of the sockets of a user's own services: no other user can enter it, and both sides find the same one.
 
-It is `millrace` in $XDG_RUNTIME_DIR, else in /run/user/UID, else in /run for root and for the user who was given
+It is `millrace` in $XDG_RUNTIME_DIR, else in /run/user/UID, else in /run for root and for the user that owns
 /run/millrace, else in ~/.local/state; never in /tmp, where any user could have put one. A folder that belongs to
-another user, is a link or lets others in is refused, and so is a socket that another user has made.
+another user, is a link or is open to others is refused, and so is another user's socket.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def refusal(folder: Path) -> str | None:
 def foreign_socket(path: Path) -> str | None:
     """Return why a client should not use a socket: another user made it; None if it is ours, or missing.
 
-    Root may talk to other users' daemons if nobody else could have put a socket in their place.
+    Root may call other users' daemons if nobody else could have replaced their socket.
     """
     own = os.geteuid()
     try:

@@ -148,7 +148,7 @@ class Producer(Closing):
                 while not any(key.fileobj is self._woken for key, _ in selector.select(_TIDY_S)):
                     self._answer_all()
             except StoreError as error:
-                # Only what is on disk is answered: clients run into their deadlines, local calls see this error.
+                # Answers need the disk: clients run into their deadlines, local calls see this error.
                 with self._lock:
                     self._failure = error
                 LOGGER.critical("the producer stops: %s", error)

@@ -308,7 +308,7 @@ class ProducerCore:
         return self._fits(more, names)
 
     def _fits(self, more: int, names: int) -> bool:
-        """Return whether quotas permit so many more bytes and names; a request for no more always fits."""
+        """Return whether quotas permit this many more bytes and names; a request for no more always fits."""
         database, quotas = self._database, self._quotas
         has_bytes = more <= 0 or database.nbytes + more <= quotas.bytes
         return has_bytes and (names <= 0 or database.names + names <= quotas.names)

@@ -48,7 +48,7 @@ class Staging:
         return self._staged.get(number)
 
     def put(self, number: bytes, segment: int, block: bytes, writer: int, now_ns: int) -> bool:
-        """Keep a block; return whether there is room for so many of one value."""
+        """Keep a block; return whether there is room for this many of one value."""
         staged = self._staged.get(number)
         before = None if staged is None else staged.blocks.get(segment)
         more = len(block) - len(before) if before is not None else len(block) + SEGMENT_COST

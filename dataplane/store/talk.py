@@ -1,4 +1,4 @@
-"""Event-driven dialogues: for clients in virtual time, and others without a socket of their own."""
+"""Event-driven dialogues: for clients in virtual time, and others without their own socket."""
 
 from __future__ import annotations
 

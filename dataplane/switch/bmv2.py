@@ -40,7 +40,7 @@ def command(settings: SwitchSettings) -> list[str]:
     """Return the command that starts bmv2; raise SwitchError if it is not installed or cannot satisfy the settings.
 
     bmv2 limits packets per second, not bits, and supports no delay, hence no jitter: ports with a rate or delay are
-    refused (see `without_cables`). It has eight priorities, like ours, and a Thrift port of its own if it was built
+    refused (see `without_cables`). It has eight priorities, like ours, and its own Thrift port if it was built
     with Thrift: a second instance would find port 9090 taken, and exit.
     """
     path = _find()

@@ -1,4 +1,4 @@
-"""A port's DPDK configuration, derived from its name and settings alone."""
+"""A port's DPDK configuration, derived only from its name and settings."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class PacketSocket:
     def join(self, group: int | None) -> int:
         """Join the fanout group, or create one; return its number."""
         flags = _FANOUT_HASH if group is not None else _FANOUT_HASH | _FANOUT_UNIQUE_ID
-        if self._sender is not None:  # what it sends does not belong to a member, and would come back
+        if self._sender is not None:  # frames that it sends belong to no member, and would come back
             flags |= _FANOUT_IGNORE_OUTGOING
         try:
             self._socket.setsockopt(SOL_PACKET, _FANOUT, (group or 0) | flags << 16)

@@ -281,7 +281,7 @@ def encode_tally(packets: int, nbytes: int) -> p4r.CounterData:
 
 
 def decode_meter(config: p4r.MeterConfig, kind: MeterType, where: str) -> MeterConfig:
-    """Return rates and bursts; raise INVALID_ARGUMENT for what the meter's type does not allow (section 9.4).
+    """Return rates and bursts; raise INVALID_ARGUMENT for values that the meter's type does not allow (section 9.4).
 
     Raises UNIMPLEMENTED for an excess burst of a single-rate three-colour meter: ours have two rates.
     """

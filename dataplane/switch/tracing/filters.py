@@ -6,8 +6,8 @@
 
 COMPARISON is == != < <= > >=. NUMBER is decimal, 0x, 0o, 0b, or an IPv4, IPv6 or MAC address; with a LENGTH only that
 many leading bits are compared. A FIELD is one of the program's, `ipv4.dst_addr` (or `hdr.ipv4.dst_addr`), or of
-standard_metadata by its name alone; it is read once the packet is parsed, before ingress. A comparison is false if the
-field's header is invalid. A header's name alone, `ipv4`, tests whether it is valid, a field's whether it is non-zero.
+standard_metadata by just its name; it is read once the packet is parsed, before ingress. A comparison is false if the
+field's header is invalid. Just a header's name, `ipv4`, tests whether it is valid, a field's whether it is non-zero.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ def test_integers_are_exact_and_one_that_leaves_int32_is_told(by: str) -> None:
             return str(raised.value)
 
         with ThreadPoolExecutor(2) as threads:
-            assert all("left int32" in text for text in threads.map(reduce, range(2)))
+            assert all("overflowed int32" in text for text in threads.map(reduce, range(2)))
         assert np.array_equal(targets[0], beyond[0])
         assert all(np.array_equal(found, values[0] + values[1]) for found in _run(engines, values))
 

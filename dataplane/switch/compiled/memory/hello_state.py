@@ -1,4 +1,4 @@
-"""A port's hellos as workers see them: what to send, what was heard, how long there was silence; a struct, its kernels.
+"""A port's hellos as workers see them: the frame to send, the last one received, the silence; a struct, its kernels.
 
 With `dataplane.switch.compiled.hellos`, the twin of `dataplane.switch.hellos.port_hello`. A worker compares incoming
 frames with what Python has read and accepted: an identical frame counts as life without Python, anything else is left

@@ -94,7 +94,7 @@ class Emission:
 
 
 class Routine:
-    """One function: (machine, packet, ...) with the region at hand. A fault exits with its number, locks released.
+    """One function: (machine, packet, ...) with its region. A fault exits with its number, locks released.
 
     `position` names the construct of the program in refusals; `registers` are locked from beginning to end. `held` are
     those locked at the current point of code generation, and `leaving` is the block that a fault goes to.

@@ -214,7 +214,7 @@ def _paths(program: Program, wanted: frozenset[str]) -> Iterator[_Path]:
             continue
         state = program.parser.states[path.state]
         after = _extracted(path, state, program)
-        if after is None:  # a stack is full: parsing ends with an error, and what is extracted stays
+        if after is None:  # a stack is full: parsing ends with an error, and extracted headers stay
             yield replace(path, state=None)
             continue
         for following in _following(after, state, program):

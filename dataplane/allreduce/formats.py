@@ -38,7 +38,7 @@ PLUS, MINUS = CODE << 16, CODE
 
 
 def headroom(capacity: int) -> int:
-    """Return the extra bits that sums of this many workers need: ceil(log2(capacity)); raise ValueError beyond 65,535."""
+    """Return the extra bits that sums of this many workers need, ceil(log2(capacity)); ValueError beyond 65,535."""
     if not 1 <= capacity <= MOST_WORKERS:
         raise ValueError(f"{capacity} workers are not 1 to {MOST_WORKERS}")
     return (capacity - 1).bit_length()

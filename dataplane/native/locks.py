@@ -2,7 +2,8 @@
 
 A word (`lock`, `unlock`; 0 is free, 1 is held) is for a few instructions at a time. A `TicketLock` is fair and for up
 to some milliseconds: it is granted in the order of requests, and waiters sleep. A holder with much to do checks
-`has_waiters` and yields by releasing the lock and requesting it again: all threads that requested it meanwhile get it first.
+`has_waiters` and yields by releasing the lock and requesting it again: all threads that requested it meanwhile get it
+first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Agreement of workers to leave the switch: which continue on gloo's ring, and how many results each has.
 
-Each worker that cannot continue writes how many results it has given to its training. When all have, or the deadline has
-passed, the first to notice proposes those that have as the survivors, and the store's compare_set lets one proposal
+Each worker that cannot continue writes how many results it has given to its training. When all have, or the deadline
+has passed, the first to notice proposes those that have as the survivors, and the store's compare_set lets one proposal
 win. Less than a majority of the job's workers never continues, so that no two parts of it train separately. Former
 members of the job are neither heard nor waited for.
 """

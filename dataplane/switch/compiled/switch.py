@@ -1,4 +1,4 @@
-"""The native switch: from ring to ring in machine code; Python only controls, reads counters and receives its own packets.
+"""The native switch: from ring to ring in machine code; Python controls, reads counters and gets its own packets.
 
 The twin of `dataplane.switch.switch.Switch`, on real time and real ports. Every frame is accounted for: what came in,
 and every copy that the program made, was sent, waits, or was dropped and counted under a name; this holds exactly

@@ -204,7 +204,7 @@ def _start_idle_times(context: Context) -> None:
 
 
 def _carry(source: Context, target: Context) -> None:
-    """Copy everything that a controller has written into a fresh state; raise EntryError for entries that it cannot hold."""
+    """Copy what a controller has written into a fresh state; raise EntryError for entries that it cannot hold."""
     target.catalog.strings.adopt(source.catalog.strings)
     carry_over(source.state, target.state, source.catalog.program.actions, target.catalog.program.actions)
     target.idle.watch_all(target.state)

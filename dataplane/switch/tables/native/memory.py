@@ -169,7 +169,7 @@ def collect(memory: Memory) -> u64:
 
 @kernel
 def begin_write(memory: Memory) -> bool:
-    """Make room for the blocks that a write retires, and occasionally free earlier ones; return whether there is room."""
+    """Make room for the blocks that a write retires, occasionally freeing earlier ones; return whether it fits."""
     if memory.open_count >= BATCH:
         collect(memory)
     return reserve(memory, RESERVE)

@@ -246,7 +246,7 @@ def test_p4info_of_another_program() -> None:
         ('meters { preamble { id: 1 name: "m" } }', "meter m: is not in the JSON"),
         ('value_sets { preamble { id: 1 name: "v" } }', "value set v: is not in the JSON"),
         ('externs { extern_type_name: "e" }', "e: an extern is not supported"),
-        ("tables { nonsense: 1 }", "is no P4Info"),
+        ("tables { nonsense: 1 }", "is not a P4Info"),
     ],
 )
 def test_p4info_with_objects_that_are_not_there(extra: str, problem: str) -> None:

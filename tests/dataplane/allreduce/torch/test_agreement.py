@@ -74,7 +74,8 @@ def test_no_more_than_half_never_go_on(here: int, of: int) -> None:
         store.set(f"job/{rank}", "4")
     missing = ", ".join(str(rank) for rank in range(here, of))
     with pytest.raises(
-        AllReduceError, match=f"waited 5 s for workers {missing} to go on .* {here} of {of} workers are not a majority"
+        AllReduceError,
+        match=f"waited 5 s for workers {missing} to continue .* {here} of {of} workers are not a majority",
     ):
         _worker(store, 0, of).settle(4, "no answer", called=False)
 

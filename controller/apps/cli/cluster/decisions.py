@@ -19,8 +19,8 @@ _NAMED: Final = 8
 """Nodes that a group of refusals names; JSON has all."""
 
 
-def show_decision(decision: Decision, place: str = "node") -> None:
-    """Print one decision; `place` is the kind of candidate: node or centre."""
+def show_decision(decision: Decision, kind: str = "node") -> None:
+    """Print one decision; `kind` is that of its candidates: node or centre."""
     spec = decision.spec
     typer.echo(f"{_when(decision)}: {spec.outcome} by {spec.scheduler}, profile {spec.profile}{_duration(spec)}")
     typer.echo(spec.reason)
@@ -32,12 +32,12 @@ def show_decision(decision: Decision, place: str = "node") -> None:
     if spec.scores:
         policies = tuple(dict.fromkeys(policy for score in spec.scores for policy in score.parts))
         show(
-            (place, "points", *policies),
+            (kind, "points", *policies),
             ((score.node, score.total, *(score.parts.get(policy) for policy in policies)) for score in spec.scores),
             Format.TABLE,
         )
         reasons = [(score.node, *line.partition(": ")[::2]) for score in spec.scores for line in score.reasons]
-        show((place, "policy", "why"), reasons, Format.TABLE)
+        show((kind, "policy", "why"), reasons, Format.TABLE)
     if spec.refused:
         refusals = (
             (len(refusal.nodes), refusal.policy, refusal.reason, _names(refusal.nodes)) for refusal in spec.refused

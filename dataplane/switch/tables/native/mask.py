@@ -230,7 +230,7 @@ def is_same(record: MaskRecord, space: Space, request: Array[u64]) -> bool:
 
 @kernel(inline=True)
 def link(space: Space, slot: u64, previous: u64, record: u64) -> None:
-    """Publish a record after `previous`, or at the head of the list whose slot is at `place`."""
+    """Publish a record after `previous`, or at the head of the list whose slot number is `slot`."""
     if previous == 0:
         slots = slots_of(space.slots[0])
         store_release(slots[slot], record | slots[slot] & TAG)

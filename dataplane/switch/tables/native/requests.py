@@ -95,7 +95,7 @@ class SplitMatch:
     range_count: int = 0
 
     def add(self, position: int, masks: tuple[int, ...], values: tuple[int, ...]) -> None:
-        """Add the masked part of a field whose first word is at `place`."""
+        """Add the masked part of a field whose first word is at `position`."""
         for number, (mask, value) in enumerate(zip(masks, values, strict=True)):
             if mask:
                 self.masks.append(mask)

@@ -1,13 +1,13 @@
 # Two commands do all set-up on a fresh Debian or Ubuntu: `make demo` and `make test`.
-# Everything Python goes into .venv; p4runtime-shell, whose pins clash with ours, into .venv-shell; Ray, for `make deep`,
-# into .venv-ray; what other versions of Python run in `make pythons`, into .venv-3.12 and so on.
+# All Python packages go into .venv; p4runtime-shell, whose pins clash with ours, into .venv-shell; Ray, for `make deep`,
+# into .venv-ray; those of other Python versions, for `make pythons`, into .venv-3.12 and so on.
 
 SHELL := bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKS := requirements
-# Only what a lock in requirements/ names, with the hashes that it names.
+# Only packages and hashes pinned in requirements/.
 INSTALL := ./.ci/uv pip install --no-deps --require-hashes
 SHELL_VENV := .venv-shell
 RAY_VENV := .venv-ray
@@ -23,18 +23,18 @@ UPGRADE ?=
 MILLRACE_FUZZ_S ?= 3600
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_PYTHON_VERSION_WARNING := 1
-# Half of the time in which a process starts would be spent on compiling our own modules.
+# Without bytecode files, half of a process's start would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo mininet test quick debian checked deep check lint format types layers collect pythons own-and-newest-python p4 p4-check protos tables picture results unit unit-user unit-root shell site lock same-python clean
 
 help:
-	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
+	@echo "make demo    run the whole control loop on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
 	@echo "make test    everything a reviewer would check: format, lint, types, layers, P4 build, each Python, tests"
-	@echo "make test ARGS=PATH   these tests alone"
-	@echo "make quick   format, lint, layers, types and tests of what has changed since the last commit"
-	@echo "make deep    what takes too long for every change: programs and daemons that are killed hundreds of times, soaks"
-	@echo "make mininet a topology under Mininet, ends in its prompt (SWITCH=millrace|bmv2, TOPOLOGY=file or name; root)"
+	@echo "make test ARGS=PATH   only these tests"
+	@echo "make quick   format, lint, layers, types and tests of files changed since the last commit"
+	@echo "make deep    checks too slow for every change: programs and daemons killed hundreds of times, soaks"
+	@echo "make mininet a topology under Mininet, at its prompt (SWITCH=millrace|bmv2, TOPOLOGY=file or name; root)"
 	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR) DEVICE=$(DEVICE); CONFIG=p4info,json to push)"
 	@echo "make pythons import all, compile all kernels, run the demo under each Python from 3.11 to 3.14 found here"
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
@@ -43,12 +43,12 @@ help:
 	@echo "make picture write docs/reference/architecture.svg again from its .dot (needs Graphviz)"
 	@echo "make results write docs/results again from tests/benchmarks/results"
 	@echo "make site    write the documentation as a site with a search and API pages into site/"
-	@echo "make lock    write $(LOCKS)/ again from pyproject.toml (UPGRADE=--upgrade: with the newest of everything)"
+	@echo "make lock    write $(LOCKS)/ again from pyproject.toml (UPGRADE=--upgrade: newest versions)"
 
 $(VENV)/bin/python:
 	@./.ci/prepare $(PYTHON) $(VENV)
 
-# uv installs in a tenth of the time that pip takes; pip brings it.
+# uv installs ten times as fast as pip, which installs it.
 $(VENV)/.uv: $(LOCKS)/uv.txt | $(VENV)/bin/python
 	@$(BIN)/pip install --quiet --no-compile --no-deps --require-hashes --requirement $<
 	@touch $@
@@ -65,7 +65,7 @@ $(VENV)/.dev: $(VENV)/.base $(LOCKS)/dev.txt $(LOCKS)/torch-cpu.txt $(LOCKS)/tor
 	@./.ci/torch $(VENV)
 	@touch $@
 
-# Only `make deep` fuzzes with atheris; `make test` replays what it has found.
+# Only `make deep` fuzzes with atheris; `make test` replays its findings.
 $(VENV)/.fuzz: $(VENV)/.dev $(LOCKS)/fuzz.txt
 	@echo "installing atheris into $(VENV)"
 	@$(INSTALL) --python $(VENV) --requirement $(LOCKS)/fuzz.txt
@@ -83,7 +83,7 @@ $(RAY_VENV)/.ready: $(LOCKS)/ray.txt $(VENV)/.uv
 	@$(INSTALL) --python $(RAY_VENV) --requirement $<
 	@touch $@
 
-# An environment stays with the Python that it was made with: whoever names another one is told.
+# An environment keeps the Python that created it: naming another one is an error.
 same-python:
 	@[ "$(origin PYTHON)" = file ] || ./.ci/prepare $(PYTHON) $(VENV)
 
@@ -99,7 +99,7 @@ demo: same-python $(VENV)/.base
 mininet: same-python $(VENV)/.base
 	@./.ci/mininet $(abspath $(BIN))/python "$(TOPOLOGY)" "$(SWITCH)"
 
-# Only tests need the packages of Debian, which come beside all else, but after what .ci/prepare may install.
+# Only tests need the Debian packages, which are installed in parallel, but after those of .ci/prepare.
 test: same-python
 ifeq ($(ARGS),)
 	@$(MAKE) --no-print-directory --jobs=3 debian checked
@@ -109,7 +109,7 @@ else
 	$(BIN)/python -m pytest $(ARGS)
 endif
 
-# The loop while one edits: what has changed since the last commit, and what imports say of all.
+# The editing loop: checks of files changed since the last commit, and the import layers of all.
 quick: $(VENV)/.dev
 	@./.ci/quick
 
@@ -119,7 +119,7 @@ debian: | $(VENV)/bin/python
 	@./.ci/debian tshark "" tshark
 	@./.ci/debian "a Slurm cluster" "munge slurmctld slurmd" slurmctld slurmd slurm-client munge
 
-# In a make of its own: what runs from an environment waits until nothing is installed into it any more.
+# A separate make, so that nothing runs from an environment that is still being installed.
 checked: $(VENV)/.dev $(SHELL_VENV)/.ready
 	@$(MAKE) --no-print-directory --output-sync=target check
 
@@ -136,7 +136,7 @@ format: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-# Can all tests be loaded? Their processes then find them compiled, which each would do for itself at the same time.
+# Check that all tests load. This also compiles them once, instead of in each test process.
 collect: $(VENV)/.dev
 	@mkdir -p .pytest_cache
 	@$(BIN)/python -m pytest --collect-only -qq --ignore=tests/soak >.pytest_cache/collected 2>&1 || (cat .pytest_cache/collected; exit 1)
@@ -159,7 +159,7 @@ p4: $(VENV)/.dev
 protos: $(VENV)/.dev
 	@PYTHON=$(BIN)/python ./.ci/protos
 
-# P4, Lua, Scapy layers and pages that repeat a declaration of the code; tests/test_derived_tables.py compares them.
+# Tables that P4, Lua, Scapy layers and pages repeat from code; tests/test_derived_tables.py compares them.
 tables: $(VENV)/.dev
 	@$(BIN)/python -m tests.derived_tables
 
@@ -169,16 +169,16 @@ picture:
 results: $(VENV)/.base
 	@$(BIN)/python -m tests.benchmarks.pages write
 
-# More processes than cores: now and then a test waits, for a daemon or for a time.
+# More processes than cores, as some tests wait for a daemon or a time.
 WORKERS := $(shell echo $$(($$(nproc) * 3 / 2)))
-# Of `make test`: files or tests to run alone, or any options of pytest.
+# For `make test`: only these files or tests, or any options of pytest.
 ARGS ?=
 
 ROOT_OUTPUT := .pytest_cache/root
 USER_OUTPUT := .pytest_cache/user
 
-# Tests with root wait most of the time, for daemons, leases and links; all others fill the cores meanwhile. What failed
-# comes last, where whoever sees only the end of the output finds it.
+# Tests with root mostly wait, for daemons, leases and links; all others fill the cores meanwhile. Failures are repeated
+# last, for readers of the output's end.
 unit: $(VENV)/.dev
 	@mkdir -p .pytest_cache
 	@status=0; $(MAKE) --no-print-directory --keep-going --jobs=2 unit-root unit-user || status=1; \
@@ -192,7 +192,7 @@ unit: $(VENV)/.dev
 unit-user: $(VENV)/.dev
 	@set -o pipefail; $(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) -m "not root" 2>&1 | tee $(USER_OUTPUT)
 
-# Its lines go to a file, which `unit` shows at the end, lest they mix with those of the others.
+# Output goes to a file, which `unit` prints at the end, so that it does not mix with the others'.
 unit-root: $(VENV)/.dev
 	@status=0; { \
 	$(BIN)/python -m pytest --ignore=tests/soak -n 2 --dist loadfile -m "root and not bmv2" || status=1; \
@@ -201,7 +201,7 @@ unit-root: $(VENV)/.dev
 	else echo "simple_switch_grpc is not on the PATH: no test with bmv2 ran"; fi; \
 	} >$(ROOT_OUTPUT) 2>&1; exit $$status
 
-# Half a day on two cores, of which fuzzing is four hours; root for what needs namespaces.
+# Half a day on two cores, including four hours of fuzzing; root for tests with namespaces.
 deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready
 	$(MAKE) --no-print-directory site pythons
 	$(BIN)/python -m pytest -m slow tests/soak
@@ -224,7 +224,7 @@ deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_
 shell: $(SHELL_VENV)/.ready
 	@$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDR) --device-id $(DEVICE) --election-id $(ELECTION) $(if $(CONFIG),--config $(CONFIG))
 
-# A link that leads nowhere, or to no heading, fails.
+# A broken link, or a link to a missing heading, fails.
 site: $(SITE_VENV)/.ready
 	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --strict
 	@echo "the documentation is in site/index.html"

@@ -1,7 +1,7 @@
 """Hooks of mkdocs: navigation, pages from outside docs/, sources that pages link to, API pages, and code's file names.
 
-The pages themselves stay as GitHub shows them. What a page links to outside docs/ becomes a page of the site: Markdown
-as it is, any other file as a listing. API pages have the modules that pages and example programs import.
+The pages themselves stay as GitHub shows them. Files linked outside docs/ become pages of the site: Markdown unchanged,
+any other file as a listing. API pages cover the modules that pages and example programs import.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _IMPORT = re.compile(rf"^\s*(?:from|import) ((?:{'|'.join(PACKAGES)})(?:\.\w+)+)
 
 
 def navigation(index: str) -> list[dict[str, Any]]:
-    """Return the site's navigation: the index's headings with what they link to first, then the API."""
-    found: list[dict[str, Any]] = [{"Home": "index.md"}]
+    """Return the site's navigation: the index's headings with the pages that they link to first, then the API."""
+    sections: list[dict[str, Any]] = [{"Home": "index.md"}]
     seen: set[str] = set()
     for section in re.split(r"^## ", index, flags=re.MULTILINE)[1:]:
         title, _, text = section.partition("\n")
-        places = [place_of(DOCS / match["target"]) for match in _LINK.finditer(text)]
-        pages = [place for place in dict.fromkeys(places) if place.endswith(".md") and place not in seen]
+        uris = [place_of(DOCS / match["target"]) for match in _LINK.finditer(text)]
+        pages = [uri for uri in dict.fromkeys(uris) if uri.endswith(".md") and uri not in seen]
         seen.update(pages)
-        found.append({title: pages})
-    rest = [place for place, path in sorted(linked_outside().items()) if path.suffix == ".md" and place not in seen]
-    return [*found, {"API": [f"api/{package}.md" for package in PACKAGES]}, {"Project": rest}]
+        sections.append({title: pages})
+    rest = [uri for uri, path in sorted(linked_outside().items()) if path.suffix == ".md" and uri not in seen]
+    return [*sections, {"API": [f"api/{package}.md" for package in PACKAGES]}, {"Project": rest}]
 
 
 def place_of(path: Path) -> str:
-    """Return where in the site a file of the project is shown."""
+    """Return the site path of a project file."""
     path = path.resolve()
     if path.is_relative_to(DOCS) and path.suffix in {".md", ".svg"}:
         return path.relative_to(DOCS).as_posix()
@@ -60,30 +60,30 @@ def place_of(path: Path) -> str:
 
 
 def links_of(text: str) -> Iterator[str]:
-    """Yield the targets of a page's links, those in blocks of code left out."""
-    for found in _LINK.finditer(_FENCE.sub("", text)):
-        yield found["target"]
+    """Yield the targets of a page's links, except those in code blocks."""
+    for match in _LINK.finditer(_FENCE.sub("", text)):
+        yield match["target"]
 
 
 def linked_outside() -> dict[str, Path]:
-    """Return what is to be shown though it is no page of docs/, by its place, with all that such pages link to."""
-    found: dict[str, Path] = {}
+    """Return files outside docs/ that pages link to, directly or indirectly, by their site path."""
+    linked: dict[str, Path] = {}
     waiting = sorted(DOCS.rglob("*.md"))
     while waiting:
         page = waiting.pop()
         for target in links_of(page.read_text(encoding="utf-8")):
             path = (page.parent / target).resolve()
-            place = place_of(path)
-            if (path.is_relative_to(DOCS) and path.suffix in {".md", ".svg"}) or place in found:
+            uri = place_of(path)
+            if (path.is_relative_to(DOCS) and path.suffix in {".md", ".svg"}) or uri in linked:
                 continue
-            found[place] = path
+            linked[uri] = path
             if path.suffix == ".md":
                 waiting.append(path)
-    return found
+    return linked
 
 
 def shown(path: Path) -> str:
-    """Return a page about a file or folder from outside docs/, with links as from where it stands."""
+    """Return a page about a file or folder from outside docs/, its links still relative to its location."""
     name = path.relative_to(ROOT).as_posix()
     if path.is_dir():
         files = sorted(file.name for file in path.iterdir() if file.is_file())
@@ -96,10 +96,10 @@ def shown(path: Path) -> str:
 
 
 def modules_used() -> list[str]:
-    """Return the modules of ours that pages and example programs import."""
+    """Return our modules that pages and example programs import."""
     texts = [path.read_text(encoding="utf-8") for path in (*DOCS.rglob("*.md"), *DOCS.rglob("*.py"))]
-    found = {module for text in texts for module in _IMPORT.findall(text)}
-    return sorted(module for module in found if _is_module(module))
+    modules = {module for text in texts for module in _IMPORT.findall(text)}
+    return sorted(module for module in modules if _is_module(module))
 
 
 def _is_module(name: str) -> bool:
@@ -113,26 +113,26 @@ def api_page(package: str, modules: list[str]) -> str:
     return "\n\n".join([f"# {package}", PACKAGES[package], *(f"::: {module}" for module in ours)])
 
 
-def rewritten(text: str, source: Path, place: str) -> str:
-    """Return a page as the site shows it: links lead to places of the site, marked blocks have their file's name."""
+def rewritten(text: str, source: Path, uri: str) -> str:
+    """Return a page for the site: links point into the site, marked blocks show their file's name."""
     pieces, end = [], 0
     for fence in [*_FENCE.finditer(text), None]:
         plain = text[end : len(text) if fence is None else fence.start()]
-        pieces.append(_LINK.sub(lambda found: _moved(found, source, place), plain))
+        pieces.append(_LINK.sub(lambda match: _moved(match, source, uri), plain))
         if fence is not None:
             pieces.append(fence[0])
             end = fence.end()
     return _MARK.sub(_titled, "".join(pieces))
 
 
-def _moved(found: re.Match[str], source: Path, place: str) -> str:
-    target = place_of(source.parent / found["target"])
-    return posixpath.relpath(target, posixpath.dirname(place) or ".") + (found["anchor"] or "")
+def _moved(match: re.Match[str], source: Path, uri: str) -> str:
+    target = place_of(source.parent / match["target"])
+    return posixpath.relpath(target, posixpath.dirname(uri) or ".") + (match["anchor"] or "")
 
 
-def _titled(found: re.Match[str]) -> str:
-    title = f' title="{found["file"]}"' if found["file"] else ""
-    return f"```{found['language']}{title}"
+def _titled(match: re.Match[str]) -> str:
+    title = f' title="{match["file"]}"' if match["file"] else ""
+    return f"```{match['language']}{title}"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -142,14 +142,14 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what is linked from outside docs/, and the API pages; leave out what is no page and no picture."""
+    """Add linked files from outside docs/ and the API pages; drop example programs."""
     from mkdocs.structure.files import File, InclusionLevel  # noqa: PLC0415 - tests of the rest have no mkdocs
 
     for file in list(files):
         if file.src_uri.startswith("examples/") and not file.src_uri.endswith(".md"):
             files.remove(file)
-    for place, path in linked_outside().items():
-        file = File.generated(config, place, content=shown(path))
+    for uri, path in linked_outside().items():
+        file = File.generated(config, uri, content=shown(path))
         if path.suffix != ".md":
             file.inclusion = InclusionLevel.NOT_IN_NAV
         files.append(file)
@@ -160,10 +160,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show a page as `rewritten` says."""
+    """Rewrite a page for the site."""
     del config, files
-    place = page.file.src_uri
-    if place.startswith("api/"):
+    uri = page.file.src_uri
+    if uri.startswith("api/"):
         return markdown
-    source = ROOT / place.removeprefix(f"{OUTSIDE}/") if place.startswith(f"{OUTSIDE}/") else DOCS / place
-    return rewritten(markdown, source, place)
+    source = ROOT / uri.removeprefix(f"{OUTSIDE}/") if uri.startswith(f"{OUTSIDE}/") else DOCS / uri
+    return rewritten(markdown, source, uri)

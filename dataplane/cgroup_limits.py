@@ -17,12 +17,12 @@ LEAST_QUOTA_US: Final = 1000
 
 def group_folders(group: str) -> tuple[str, ...]:
     """Return the folders of a control group: one in each hierarchy, existing or not."""
-    found = set()
+    folders = set()
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         before, _, after = line.partition(" - ")
         if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
-            found.add(f"{before.split()[4]}{group}")
-    return tuple(sorted(found))
+            folders.add(f"{before.split()[4]}{group}")
+    return tuple(sorted(folders))
 
 
 def remove_empty(group: str) -> bool:

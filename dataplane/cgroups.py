@@ -170,11 +170,11 @@ def oom_kills_in(group: Group) -> int | None:
 
 def processes_in(group: Group) -> frozenset[int]:
     """Return the processes in a control group and those below it, of any controller."""
-    found: set[int] = set()
+    processes: set[int] = set()
     for folder in set(group.folders.values()):
         for each, _, _ in os.walk(folder):  # which skips folders removed meanwhile
-            found.update(int(word) for word in (_text(Path(each) / "cgroup.procs") or "").split())
-    return frozenset(found)
+            processes.update(int(word) for word in (_text(Path(each) / "cgroup.procs") or "").split())
+    return frozenset(processes)
 
 
 def kill_in(group: Group) -> bool:
@@ -207,11 +207,11 @@ def parse_cpus(text: str) -> frozenset[int]:
     """Parse a list of CPUs such as '0-3,8', as the kernel writes it; empty for anything else."""
     if not _CPUS.fullmatch(text.strip()):
         return frozenset()
-    found: set[int] = set()
+    cpus: set[int] = set()
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,16 +243,16 @@ def _mounts(text: str | None) -> Iterator[_Mount]:
 
 def _unescaped(path: str) -> str:
     """Return a path of mountinfo with its octal escapes for blanks and backslashes decoded."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
 def _below(path: str, top: str, *, otherwise: str) -> PurePosixPath:
     """Return a group's path below a mount that shows the folder `top`; `otherwise` if it is not below it."""
     try:
-        found = PurePosixPath(path).relative_to(top)
+        relative = PurePosixPath(path).relative_to(top)
     except ValueError:
         return PurePosixPath(otherwise)
-    return PurePosixPath() if ".." in found.parts else found
+    return PurePosixPath() if ".." in relative.parts else relative
 
 
 def _quota_milli(group: Group, folder: Path) -> int | None:
@@ -274,8 +274,8 @@ def _allowed_cpus(root: Path, process: str) -> frozenset[int] | None:
 
 
 def _limit(file: Path) -> int | None:
-    found = _number(file)
-    return None if found is None or found >= _NO_LIMIT else found
+    value = _number(file)
+    return None if value is None or value >= _NO_LIMIT else value
 
 
 def _least(limits: Iterable[int | None]) -> int | None:

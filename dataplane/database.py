@@ -139,7 +139,7 @@ class Database:
 
     def _refuse_if_lost(self) -> None:
         if not self._connection.in_transaction:
-            raise sqlite3.OperationalError("what was written before was taken back when a write failed")
+            raise sqlite3.OperationalError("earlier writes were rolled back when a write failed")
 
     def _connect(self) -> sqlite3.Connection:
         # `ro` cannot read a file whose owner was killed; `rw` does not create a file either.
@@ -154,7 +154,7 @@ class Database:
         except HeldError as error:
             raise self._layout.error(f"{self.path}: cannot open {self._layout.owner}: {error}") from None
         except OSError as error:
-            problem = f"no lock beside it: {error.strerror or error}"
+            problem = f"no lock file next to it: {error.strerror or error}"
             raise self._layout.error(f"{self.path}: cannot open {self._layout.owner}: {problem}") from error
 
     def _release(self) -> None:
@@ -182,12 +182,12 @@ class Database:
         self._connection.executescript(layout.schema)
         self._connection.execute(f"PRAGMA user_version={layout.version}")
 
-    def _refuse_version(self, *known: int) -> None:
+    def _refuse_version(self, *versions: int) -> None:
         layout = self._layout
         [(version,)] = self._connection.execute("PRAGMA user_version").fetchall()
-        if version not in known:
+        if version not in versions:
             raise layout.error(
-                f"{self.path}: {layout.owner} has layout {version}, this version wants {layout.version}: move it away"
+                f"{self.path}: {layout.owner} has layout {version}, this version needs {layout.version}: move it away"
             )
 
 

@@ -40,7 +40,7 @@ class EventQueue:
     def at(self, time_ns: int, call: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - the call's own
         """Schedule a call; raise FabricError if its time is in the past."""
         if time_ns < self.clock.time_ns:
-            raise FabricError(f"nothing can be done at {time_ns} ns: it is {self.clock.time_ns} ns already")
+            raise FabricError(f"cannot schedule a call at {time_ns} ns: it is already {self.clock.time_ns} ns")
         self._order += 1
         heappush(self._heap, (time_ns, self._order, call, arguments))
 

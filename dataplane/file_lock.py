@@ -58,10 +58,10 @@ class FileLock:
     def _is_there(self) -> bool:
         """Return whether the locked file is still the one with that name."""
         try:
-            found = self._path.lstat()
+            status = self._path.lstat()
         except FileNotFoundError:
             return False
-        return os.path.samestat(found, os.fstat(self._descriptor))
+        return os.path.samestat(status, os.fstat(self._descriptor))
 
 
 def _pid_in(descriptor: int) -> int | None:

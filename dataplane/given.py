@@ -90,7 +90,7 @@ def _opened(path: Path | str) -> Iterator[tuple[int, os.stat_result]]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError as error:
-        raise OSError(errno.EINVAL, "is no file's name", str(path)) from error
+        raise OSError(errno.EINVAL, "is not a file name", str(path)) from error
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
@@ -126,9 +126,9 @@ def _is_ready(descriptor: int) -> bool:
 
 
 def _silent(path: Path | str) -> OSError:
-    return OSError(errno.ETIMEDOUT, f"is a pipe from which nothing comes within {_WAIT_S:g} s", str(path))
+    return OSError(errno.ETIMEDOUT, f"is a pipe that stays silent for {_WAIT_S:g} s", str(path))
 
 
 def _too_large(path: Path | str, most_bytes: int) -> OSError:
     size = f"{most_bytes // MIB} MiB" if most_bytes >= MIB else f"{most_bytes} bytes"
-    return OSError(errno.EFBIG, f"is larger than {size}, the most that is read of it", str(path))
+    return OSError(errno.EFBIG, f"is larger than {size}, the most that is read", str(path))

@@ -45,7 +45,7 @@ class MetricsLimits:
     connections: int = 16
     """Concurrent connections; more are answered with 503."""
     silent_s: float = 5.0
-    """A connection without traffic for so long is closed."""
+    """A connection without traffic for this long is closed."""
     whole_s: float = 30.0
     """Maximum duration of a connection, however slow it is."""
 
@@ -74,12 +74,14 @@ class MetricsServer:
         self, registry: CollectorRegistry, address: str, port: int, limits: MetricsLimits | None = None
     ) -> None:
         if not is_plain(address) and not is_loopback(f"{address}:{port}"):
-            raise OSError(errno.EACCES, f"it is not loopback; what everybody may read is called plain:{address}")
+            raise OSError(errno.EACCES, f"it is not loopback; to let everyone read it, write plain:{address}")
         if not 0 <= port <= _LAST_PORT:
             raise OSError(errno.EINVAL, f"ports are numbers from 0 to {_LAST_PORT}")
         address = target_of(address)
-        family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        self._server = _Server(family, place, limits or MetricsLimits())
+        family, _, _, _, socket_address = socket.getaddrinfo(
+            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        self._server = _Server(family, socket_address, limits or MetricsLimits())
         self._server.set_app(_in_one_line(make_wsgi_app(registry)))
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_LOOK_S,), name="millrace-metrics", daemon=True
@@ -116,12 +118,12 @@ class _Handler(WSGIRequestHandler):
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
-    def __init__(self, family: socket.AddressFamily, place: Any, limits: MetricsLimits) -> None:  # noqa: ANN401
+    def __init__(self, family: socket.AddressFamily, address: Any, limits: MetricsLimits) -> None:  # noqa: ANN401
         self.limits = limits
         self.address_family = family
         self._since: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
-        super().__init__(place[:2], _Handler)
+        super().__init__(address[:2], _Handler)
 
     def server_bind(self) -> None:
         """Bind without looking up the host's name."""
@@ -210,17 +212,17 @@ def registry_of(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
 
 
 def serve_metrics(
-    registry: CollectorRegistry, place: MetricsPlace | None, stack: AsyncExitStack, failure: type[MillraceError]
+    registry: CollectorRegistry, endpoint: MetricsPlace | None, stack: AsyncExitStack, failure: type[MillraceError]
 ) -> str:
     """Serve a daemon's metrics until `stack` ends; return the end of its ready line, empty if not configured.
 
     Raises `failure` with one line if nothing can listen there.
     """
-    if place is None:
+    if endpoint is None:
         return ""
     try:
-        server = MetricsServer(registry, place.address, place.port)
+        server = MetricsServer(registry, endpoint.address, endpoint.port)
     except OSError as error:
-        raise failure(f"metrics at {place.address}:{place.port}: {error.strerror or error}") from None
+        raise failure(f"metrics at {endpoint.address}:{endpoint.port}: {error.strerror or error}") from None
     stack.callback(server.close)
-    return f", metrics at http://{target_of(place.address)}:{server.port}/metrics"
+    return f", metrics at http://{target_of(endpoint.address)}:{server.port}/metrics"

@@ -49,7 +49,7 @@ def unwinding() -> Iterator[None]:
 
     taken: list[signal.Signals] = []
     if threading.current_thread() is threading.main_thread():
-        taken = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+        taken = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
     for number in taken:
         signal.signal(number, leave)
     try:

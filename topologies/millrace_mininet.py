@@ -4,8 +4,9 @@
     sudo .venv/bin/python topologies/millrace_mininet.py topologies/abilene.yaml --switch millrace
 
 Switches run in the root namespace and answer P4Runtime on 127.0.0.1, port 50000 plus device id; they start without a
-program, a controller brings it. Hosts have the addresses of the topology and need no ARP. Links of the built-in switch
-have the file's rates, delays and queues; those of bmv2 have none. Mininet's command line follows; its end ends it all.
+program, which a controller installs. Hosts have the addresses of the topology and need no ARP. Links of the built-in
+switch have the file's rates, delays and queues; those of bmv2 have none. Mininet's prompt follows; leaving it stops
+everything.
 
 Needs root and Mininet: Debian's package, or one that this Python can import. `make mininet` installs it.
 """
@@ -27,7 +28,7 @@ SYSTEM_PACKAGES = Path("/usr/lib/python3/dist-packages")
 
 
 def find_mininet(system: Path = SYSTEM_PACKAGES) -> None:
-    """Let this Python import Mininet, and nothing else of the system's; raise FabricError if there is none."""
+    """Let this Python import Mininet, but no other system packages; raise FabricError if there is none."""
     if importlib.util.find_spec("mininet") is not None:
         return
     folder = system / "mininet"

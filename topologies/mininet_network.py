@@ -30,7 +30,7 @@ SOURCE = Path(__file__).resolve().parents[1]
 
 
 class P4Switch(Switch):  # type: ignore[misc]  # Mininet is untyped
-    """A node of Mininet that is one switch process, started with the arguments that both targets know."""
+    """A Mininet node that is a switch process, started with arguments that both targets accept."""
 
     def __init__(self, name: str, settings: SwitchSettings, log: Path, command: list[str], **parameters: str) -> None:
         super().__init__(name, dpid=f"{settings.device_id:x}", **parameters)
@@ -61,14 +61,14 @@ class P4Switch(Switch):  # type: ignore[misc]  # Mininet is untyped
 
 
 def build(net: Mininet, topology: Topology, target: str, run_dir: Path) -> None:
-    """Put the topology into an empty Mininet and build it; raise FabricError if that cannot be."""
+    """Put the topology into an empty Mininet and build it; raise FabricError if that fails."""
     try:
         _add_all(net, topology, target, run_dir)
         net.build()
     except Exception as error:
         if isinstance(error, MillraceError):
             raise
-        # Mininet raises nothing more special; what it says is that of `ip link`.
+        # Mininet raises only Exception, with the output of `ip link`.
         raise FabricError(f"Mininet: {' '.join(str(error).split())}") from error
 
 
@@ -91,7 +91,7 @@ def _add_all(net: Mininet, topology: Topology, target: str, run_dir: Path) -> No
 
 
 def configure(net: Mininet, topology: Topology) -> None:
-    """Give hosts their addresses and routes, links their losses, and keep the kernel from speaking on switch ports."""
+    """Give hosts their addresses and routes, links their losses, and keep the kernel silent on switch ports."""
     for node in topology.switches:
         namespace = namespace_of(net, node.name)
         for port in topology.neighbours[node.name]:
@@ -111,7 +111,7 @@ def configure(net: Mininet, topology: Topology) -> None:
 
 
 def settings_of(topology: Topology, name: str) -> SwitchSettings:
-    """Return what a switch is started with."""
+    """Return a switch's settings."""
     node_id = topology.switch[name].node_id
     ports = sorted(
         (link for link in topology.directed_links.values() if link.tail.node == name), key=lambda link: link.tail
@@ -138,7 +138,7 @@ def command_of(settings: SwitchSettings, target: str) -> list[str]:
 
 
 def device_name(topology: Topology, end: Endpoint) -> str:
-    """Return an interface name that is short enough and, in the root namespace, alone."""
+    """Return an interface name that is short enough and, in the root namespace, unique."""
     node = topology.switch.get(end.node)
     return "eth0" if node is None else f"s{node.node_id}-eth{end.port}"
 
@@ -160,7 +160,7 @@ def wait_ready(net: Mininet) -> None:
 
 
 def run(topology: Topology, target: str) -> None:
-    """Start everything, say where the switches are, hand over to Mininet's command line, stop everything."""
+    """Start everything, print the switches' addresses, run Mininet's prompt, stop everything."""
     with tempfile.TemporaryDirectory(prefix="millrace-mininet-") as run_dir:
         net = Mininet(topo=None, controller=None, build=False, waitConnected=False)
         try:
@@ -173,7 +173,7 @@ def run(topology: Topology, target: str) -> None:
             if target == "bmv2" and any(link.jitter_ns for link in topology.links):
                 print("bmv2 has no delays, and so no jitter")
             if target == "bmv2" and topology.synchronised_clocks:
-                print("bmv2's clocks begin at zero, each for itself: collectors want synchronised_clocks: false")
+                print("each bmv2's clock starts at zero: collectors need synchronised_clocks: false")
             print("ready", flush=True)
             CLI(net)
         finally:

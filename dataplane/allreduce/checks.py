@@ -5,7 +5,7 @@ is an odd number made of the job's nonce, the item and the power of two that flo
 checks like lanes, so the check of n contributors' result r_j is n k + sum of a_j r_j. A changed bit of a lane changes
 that sum by a_j 2^b, which is not 0 modulo 2^64; two changed bits change it by a_i 2^b +- a_j 2^c, which is not 0
 either, for any i, j, b and c. Nor is n k the same for another n, or for the result of an item whose number differs in
-one bit. The sum of lanes that were clamped at a bound does not fit its check; it does not need to, as nobody uses it.
+one bit. The sum of lanes that were clamped at a bound does not fit its check; it does not need to, as nothing uses it.
 
 A maximum is not a sum. Items of maxima have the check n k, and their 16-bit lanes are multiples of CODE, and so is
 their maximum: a lane in which one or two bits have changed is no multiple (an AN code). A change before the last

@@ -88,7 +88,7 @@ class AllReducer(JobEngine):
 
 def _check(values: Values, *, mean: bool, bfloat16: bool) -> None:
     if bfloat16 and values.dtype != _BFLOAT16:
-        raise AllReduceError(f"bfloat16 values come as their bits in uint16, not as {values.dtype}")
+        raise AllReduceError(f"bfloat16 values are passed as their bits in uint16, not as {values.dtype}")
     if not bfloat16 and values.dtype not in _KINDS:
         raise AllReduceError(f"{values.dtype} is not float32, float16, int32, or uint16 with the bits of bfloat16")
     if mean and values.dtype == np.int32:

@@ -146,7 +146,7 @@ class Engine(Closing):
     def _check(settings: EngineSettings) -> None:
         window = settings.window
         if window < 1 or window & (window - 1) or window > 1 << 16:
-            raise AllReduceError(f"job {settings.job}: a window of {window} items is no power of two up to 65,536")
+            raise AllReduceError(f"job {settings.job}: a window of {window} items is not a power of two up to 65,536")
         headroom(settings.capacity)
 
     def _prepare(self, settings: EngineSettings) -> EngineState:
@@ -266,7 +266,7 @@ class Engine(Closing):
         self._state.stop = 1
 
     def set_epoch(self, epoch: int, contributors: int | None = None) -> None:
-        """Continue in this epoch, with so many contributors, if it is newer; callable from any thread at any time."""
+        """Continue in this epoch, with this many contributors, if it is newer; callable from any thread at any time."""
         with self._epochs:
             if is_newer(epoch, self.epoch):
                 self._note_contributors(epoch, contributors)
@@ -298,8 +298,8 @@ class Engine(Closing):
 
     def recent(self, item: int) -> Aggregation | None:
         """Return the result of an item if it is recent: two windows of results are kept."""
-        place = item & (2 * self.settings.window - 1)
-        data = ctypes.string_at(self._state.recent.address + place * STRIDE, PACKET_BYTES)
+        index = item & (2 * self.settings.window - 1)
+        data = ctypes.string_at(self._state.recent.address + index * STRIDE, PACKET_BYTES)
         if not data[0]:
             return None
         packet = decode(data)
@@ -340,7 +340,7 @@ class Engine(Closing):
         if status is Status.STOPPED:
             return AllReduceError(f"{who}: stopped with {state.unfinished} items without a result")
         if status is Status.SATURATED:
-            return SaturatedError(f"{who}: sums of {self._what(state.bad_item)} left int32")
+            return SaturatedError(f"{who}: sums of {self._what(state.bad_item)} overflowed int32")
         if status is Status.REFUSED:
             return RefusedError(
                 f"{who}: {self._what(state.bad_item)} was refused ({Reason(state.bad_reason).name.lower()}): "
@@ -348,7 +348,7 @@ class Engine(Closing):
             )
         if status is Status.CORRUPT:
             return CorruptedError(
-                f"{who}: {self._what(state.bad_item)} from {self._where()} is not what the workers have sent: "
+                f"{who}: {self._what(state.bad_item)} from {self._where()} is not what the workers sent: "
                 f"{self._slot(state.bad_item).corrupt} results did not fit their check"
             )
         if status is Status.SOCKET:

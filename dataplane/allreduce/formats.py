@@ -38,7 +38,7 @@ PLUS, MINUS = CODE << 16, CODE
 
 
 def headroom(capacity: int) -> int:
-    """Return the extra bits that sums of so many workers need: ceil(log2(capacity)); raise ValueError beyond 65,535."""
+    """Return the extra bits that sums of this many workers need, ceil(log2(capacity)); ValueError beyond 65,535."""
     if not 1 <= capacity <= MOST_WORKERS:
         raise ValueError(f"{capacity} workers are not 1 to {MOST_WORKERS}")
     return (capacity - 1).bit_length()
@@ -73,9 +73,9 @@ def classes(blocks: Floats) -> Lanes:
     return np.asarray((np.isposinf(blocks) | nan) * PLUS + (np.isneginf(blocks) | nan) * MINUS, np.int32)
 
 
-def with_classes(sums: Floats, found: Lanes) -> Floats:
+def with_classes(sums: Floats, classes: Lanes) -> Floats:
     """Return the sums with non-finite values restored: NaN if any value was NaN or both infinities occurred."""
-    plus, minus = found >> 16 != 0, found & 0xFFFF != 0
+    plus, minus = classes >> 16 != 0, classes & 0xFFFF != 0
     infinite = np.where(plus & minus, np.nan, np.where(plus, np.inf, -np.inf))
     return np.where(plus | minus, infinite, sums).astype(np.float32)
 

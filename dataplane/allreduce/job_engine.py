@@ -138,7 +138,7 @@ class JobEngine(Closing):
         job: int | None = None,
         nonce: int | None = None,
     ) -> None:
-        """Continue after `hold`, in this epoch and with so many contributors if it is newer.
+        """Continue after `hold`, in this epoch and with this many contributors if it is newer.
 
         An aggregator or a number, with its nonce, means that the job has moved there and starts in that epoch, whatever
         it was before. That is possible once everything started is done (`run_until`); raises AllReduceError.
@@ -209,5 +209,5 @@ class JobEngine(Closing):
 
     def _move(self, settings: EngineSettings) -> None:
         if not self._turns.is_drained:
-            raise AllReduceError(f"{self.who}: it can only be moved while it is held and all that was begun is done")
+            raise AllReduceError(f"{self.who}: it can only be moved while it is held and everything started is done")
         self._engine.move(settings)

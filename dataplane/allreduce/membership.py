@@ -65,7 +65,7 @@ LOGGER = logging.getLogger("millrace.allreduce")
 MakeEngine = Callable[[EngineSettings], JobEngine]
 
 _FIRST_HEARTBEAT_S: Final = 0.5
-"""Heartbeat interval of a worker that has not been told one yet."""
+"""Heartbeat interval before the service has set one."""
 _RETRY_S: Final = 0.2
 _LONGEST_RETRY_S: Final = 2.0
 _MARGIN_S: Final = 5.0
@@ -151,7 +151,7 @@ class Membership(Closing):
 
     @property
     def engine(self) -> JobEngine:
-        """Return the engine; the membership holds it, releases it, and fails it when the job is gone."""
+        """Return the engine; the membership holds it, releases it, and fails it when the job has ended."""
         if self._engine is None:
             raise self._failure or AllReduceError(f"job {self._hello.job}: {self._hello.host} is not admitted")
         return self._engine
@@ -161,7 +161,7 @@ class Membership(Closing):
         """Return the engine, if it was made with its own thread, which is the default."""
         engine = self.engine
         if not isinstance(engine, AllReducer):
-            raise AllReduceError(f"job {self._hello.job}: its engine has no thread of its own")
+            raise AllReduceError(f"job {self._hello.job}: its engine has no thread")
         return engine
 
     @property
@@ -214,8 +214,8 @@ class Membership(Closing):
                 given[:-1], given[-1] = words, 1
             sums = self.reducer.all_reduce(given).result() if add_up is None else add_up(given)
             if sums[-1] == 1:
-                found: NDArray[Any] = np.frombuffer(sums[:-1].tobytes()[: len(data)], values.dtype)
-                return found.reshape(values.shape).copy()
+                shared: NDArray[Any] = np.frombuffer(sums[:-1].tobytes()[: len(data)], values.dtype)
+                return shared.reshape(values.shape).copy()
         raise AllReduceError(f"job {self._hello.job}: no worker is left that has the state for newcomers")
 
     def for_server(self) -> EngineSettings:
@@ -261,7 +261,7 @@ class Membership(Closing):
             self._thread.join(_LEAVE_S)
 
     def _drain(self) -> None:
-        """Wait until the others need this worker no more, and help them."""
+        """Help the others until they no longer need this worker."""
         engine = self._engine if self._engine is not None and self._engine.is_open else None
         wait_s = _LEAVE_S if engine is None else _CALM_S
         until_s = time.monotonic() + self._patience_s
@@ -304,7 +304,7 @@ class Membership(Closing):
                 f"no answer from the job service at {self._address} within {deadline_s:g} s: {self._connection_problem}"
             )
         there = f"{len(present)} of {self._hello.workers} workers were there ({' '.join(present)})"
-        return f"it did not begin within {deadline_s + _CREATE_S:g} s; {there}"
+        return f"it did not start within {deadline_s + _CREATE_S:g} s; {there}"
 
     def _run(self) -> None:
         """Keep talking to the service until there is no job, over as many connections as it takes."""

@@ -28,7 +28,7 @@ class EnterBarrier:
 
 @dataclass(frozen=True, slots=True)
 class RunUntil:
-    """Finish so many, and report where the next one begins."""
+    """Finish this many, and report where the next one begins."""
 
     barrier: int
     count: int
@@ -49,7 +49,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class SetEpoch:
-    """Membership has changed: continue in this epoch, with so many contributors."""
+    """Membership has changed: continue in this epoch, with this many contributors."""
 
     epoch: int
     contributors: int
@@ -123,7 +123,7 @@ class MembershipState:
     def overdue(self) -> list[Command]:
         """Return the commands that follow when a barrier was not ended in time.
 
-        Continuing does no harm: nothing that is started alone can be complete before the others reach it.
+        Continuing does no harm: nothing that one worker starts can complete before the others reach it.
         """
         if self.barrier is None or self.admitted is None:
             return []
@@ -168,8 +168,8 @@ class MembershipState:
 
     def _leave_hold(self, view: View) -> list[Command]:
         """Return how to continue after the worker's barrier, or where the job has moved to."""
-        place = view.number, view.aggregator
-        is_moved, self.place = place != self.place, place
+        target = view.number, view.aggregator
+        is_moved, self.place = target != self.place, target
         if is_moved:
             self.barrier = None
             where = view.aggregator, view.number, view.nonce

@@ -62,20 +62,20 @@ def find_next_hop(destination: str, source: str = "", deadline_s: float = 3.0) -
 def _neighbour(netlink: Any, index: int, interface: str, hop: str, deadline_s: float) -> int:  # noqa: ANN401 - untyped
     """Return the MAC address of a next hop; send it a packet so that the kernel resolves it."""
     until = time.monotonic() + deadline_s
-    while (found := _known(netlink, index, hop)) is None:
+    while (mac := _resolved_mac(netlink, index, hop)) is None:
         if time.monotonic() > until:
             raise AllReduceError(f"{hop} on {interface} did not answer for its MAC address within {deadline_s:g} s")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
             asking.sendto(b"", (hop, _DISCARD))
         time.sleep(_LOOK_S)
-    return found
+    return mac
 
 
-def _known(netlink: Any, index: int, hop: str) -> int | None:  # noqa: ANN401 - untyped
+def _resolved_mac(netlink: Any, index: int, hop: str) -> int | None:  # noqa: ANN401 - untyped
     for neighbour in netlink.get_neighbours(family=socket.AF_INET, ifindex=index):
-        known = neighbour.get_attr("NDA_LLADDR")
-        if neighbour.get_attr("NDA_DST") == hop and known and not neighbour["state"] & _UNKNOWN:
-            return _number(known)
+        mac = neighbour.get_attr("NDA_LLADDR")
+        if neighbour.get_attr("NDA_DST") == hop and mac and not neighbour["state"] & _UNKNOWN:
+            return _number(mac)
     return None
 
 

@@ -34,7 +34,7 @@ class SubmissionQueue(Generic[T]):
         """Append a submission, or return why it is rejected."""
         with self._changed:
             if self._closed is None and len(self._waiting) >= MOST_SUBMISSIONS:
-                return AllReduceError(f"{self._who}: {MOST_SUBMISSIONS} all-reduces wait already")
+                return AllReduceError(f"{self._who}: {MOST_SUBMISSIONS} all-reduces are already waiting")
             if self._closed is None:
                 self._waiting.append(submission)
                 self._changed.notify_all()

@@ -20,7 +20,7 @@ def not_in_force(before: msgspec.Struct, after: msgspec.Struct, *, reloaded: Col
     waiting = [
         key
         for key in changed_keys(before, after)
-        if not any(key == one or key.startswith(f"{one}.") for one in reloaded)
+        if not any(key == parent or key.startswith(f"{parent}.") for parent in reloaded)
     ]
     return f"restart required for: {', '.join(waiting)}" if waiting else ""
 

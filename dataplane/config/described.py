@@ -15,7 +15,7 @@ def descriptions(schema: type) -> dict[str, str]:
 
     Empty for a class without available source.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     # Bases first, so that a class's own description of a field wins.
     for base in reversed(schema.__mro__):
         if base.__module__.partition(".")[0] in {"builtins", "msgspec"}:
@@ -24,15 +24,15 @@ def descriptions(schema: type) -> dict[str, str]:
             tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
         except (OSError, TypeError):
             continue
-        found |= _of_class(tree.body[0])
-    return found
+        texts |= _texts_of_class(tree.body[0])
+    return texts
 
 
-def _of_class(node: ast.stmt) -> dict[str, str]:
-    found = {}
+def _texts_of_class(node: ast.stmt) -> dict[str, str]:
+    texts = {}
     body = node.body if isinstance(node, ast.ClassDef) else []
     for field, text in itertools.pairwise(body):
         match field, text:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(sentence))):
-                found[name] = " ".join(sentence.split())
-    return found
+                texts[name] = " ".join(sentence.split())
+    return texts

@@ -71,15 +71,15 @@ def _times_as_text(field: dict[str, Any], unit: Unit) -> None:
 
 def _classes(schema: type) -> dict[str, type]:
     """Return the structs below a type, by their names in its JSON schema."""
-    found: dict[str, type] = {}
+    classes: dict[str, type] = {}
     waiting: list[Any] = [msgspec.inspect.type_info(schema)]
     while waiting:
         kind = waiting.pop()
         if isinstance(kind, msgspec.inspect.StructType):
-            if kind.cls.__name__ not in found:
-                found[kind.cls.__name__] = kind.cls
+            if kind.cls.__name__ not in classes:
+                classes[kind.cls.__name__] = kind.cls
                 waiting += [field.type for field in kind.fields]
         elif isinstance(kind, msgspec.inspect.Type):
             parts = [getattr(kind, name, None) for name in ("type", "types", "item_type", "item_types", "value_type")]
-            waiting += [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
-    return found
+            waiting += [member for part in parts for member in (part if isinstance(part, tuple) else (part,))]
+    return classes

@@ -42,7 +42,7 @@ _TIMES: Final = {
     "h": Fraction(3600),
     "d": Fraction(86_400),
 }
-_BINARY: Final = {letter: Fraction(1024) ** place for place, letter in enumerate("KMGTP", start=1)}
+_BINARY: Final = {letter: Fraction(1024) ** power for power, letter in enumerate("KMGTP", start=1)}
 
 TIME: Final = Kind("a time", "500ms", MappingProxyType(_TIMES))
 RATE: Final = Kind(
@@ -91,10 +91,10 @@ _SUFFIXES: Final[Mapping[str, tuple[Kind, str]]] = MappingProxyType(
 
 def read_quantity(text: str, units: Mapping[str, Fraction]) -> Fraction | None:
     """Parse a number and a unit, with or without a space between, as a multiple of 1; None for anything else."""
-    found = _QUANTITY.fullmatch(text)
-    if found is None or found["unit"] not in units:
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match["unit"] not in units:
         return None
-    return Fraction(found["number"]) * units[found["unit"]]
+    return Fraction(match["number"]) * units[match["unit"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,14 @@ class Unit:
 
     def parse(self, text: str, *, with_plain: bool = True) -> Fraction:
         """Convert `500ms` to this unit; raise ValueError that shows the correct format, and that of plain numbers."""
-        found = read_quantity(text.strip(), self.kind.units)
-        if found is None:
+        quantity = read_quantity(text.strip(), self.kind.units)
+        if quantity is None:
             plain = f", nor a number of {self.name}" if with_plain else ""
             raise ValueError(
                 f"{text!r} is not {self.kind.name} such as {self.kind.example}{plain}"
                 f" (units: {', '.join(self.kind.units)})"
             )
-        return found / self.kind.units[self.name]
+        return quantity / self.kind.units[self.name]
 
     def parse_whole(self, text: str, *, with_plain: bool = True) -> int:
         """Convert `500ms` to a whole number of this unit; raise ValueError for a fraction."""
@@ -126,10 +126,10 @@ class Unit:
 def unit_of(name: str) -> Unit | None:
     """Return the unit that a key's or option's name ends with, None if there is none: `_per_s` is not a time."""
     words = name.replace("-", "_").lower().split("_")
-    found = _SUFFIXES.get(words[-1])
-    if found is None or len(words) < 2 or "per" in words[-3:-1]:
+    unit = _SUFFIXES.get(words[-1])
+    if unit is None or len(words) < 2 or "per" in words[-3:-1]:
         return None
-    return Unit(*found)
+    return Unit(*unit)
 
 
 def time_unit_of(name: str) -> Unit | None:

@@ -158,11 +158,11 @@ def _json_document(text: str, schema: type[T], file: str) -> Document[T]:
 
 def _parse_json(text: str, file: str) -> Any:  # noqa: ANN401 - a JSON document is anything
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        mapping = dict(pairs)
+        if len(mapping) < len(pairs):
             names = [name for name, _ in pairs]
             raise ConfigError("appears twice", file=file, key=next(name for name in names if names.count(name) > 1))
-        return found
+        return mapping
 
     def refuse(word: str) -> None:
         raise ConfigError(f"{word} is not a JSON number", file=file)
@@ -255,15 +255,15 @@ def _explain(
     schema: Any,  # noqa: ANN401 - any type
     renamed: Mapping[str, str],
 ) -> ConfigError:
-    found = _PATH.search(message)
-    path = found["path"] if found else "$"
-    problem = message[: found.start()] if found else message
+    match = _PATH.search(message)
+    path = match["path"] if match else "$"
+    problem = message[: match.start()] if match else message
     key = path.removeprefix("$").lstrip(".")
     unknown = _UNKNOWN.search(problem)
     if unknown:
-        known = _known_keys(schema, path)
+        keys = _known_keys(schema, path)
         path, key = f"{path}.{unknown['name']}", f"{key}.{unknown['name']}".lstrip(".")
-        problem = f"unknown key{did_you_mean(unknown['name'], known)}"
+        problem = f"unknown key{did_you_mean(unknown['name'], keys)}"
     elif problem.startswith("Invalid enum value"):
         problem = _wrong_choice(problem, _type_at(schema, path))
     problem = problem.replace("Object ", "").replace("Expected `", "expected `")
@@ -280,8 +280,8 @@ def _explain(
 def _time_at(schema: Any, path: str) -> Unit | None:  # noqa: ANN401 - any type
     """Return the unit of the field at msgspec's `path` if it is a time whose key has none."""
     above, _, key = path.rpartition(".")
-    found = _type_at(schema, above)
-    fields = found.fields if isinstance(found, msgspec.inspect.StructType) else ()
+    kind = _type_at(schema, above)
+    fields = kind.fields if isinstance(kind, msgspec.inspect.StructType) else ()
     return next((time_of(field) for field in fields if field.encode_name == key), None)
 
 
@@ -316,7 +316,7 @@ def _line_of(path: str, node: yaml.Node | None) -> int | None:
 def _wrong_choice(problem: str, kind: msgspec.inspect.Type | None) -> str:
     choices: list[str] = []
     if isinstance(kind, msgspec.inspect.EnumType):
-        choices = [str(one.value) for one in kind.cls]
+        choices = [str(choice.value) for choice in kind.cls]
     elif isinstance(kind, msgspec.inspect.LiteralType):
         choices = [str(value) for value in kind.values]
     if "'" not in problem:
@@ -327,31 +327,31 @@ def _wrong_choice(problem: str, kind: msgspec.inspect.Type | None) -> str:
 
 
 def _known_keys(schema: Any, path: str) -> tuple[str, ...]:  # noqa: ANN401 - any type
-    found = _type_at(schema, path)
-    return tuple(field.encode_name for field in found.fields) if isinstance(found, msgspec.inspect.StructType) else ()
+    kind = _type_at(schema, path)
+    return tuple(field.encode_name for field in kind.fields) if isinstance(kind, msgspec.inspect.StructType) else ()
 
 
 def _type_at(schema: Any, path: str) -> msgspec.inspect.Type | None:  # noqa: ANN401 - any type
     """Return the type at msgspec's `path`, None unless there is exactly one."""
-    found: msgspec.inspect.Type | None = _alone(msgspec.inspect.type_info(schema))
+    kind: msgspec.inspect.Type | None = _without_null(msgspec.inspect.type_info(schema))
     for name, _ in _ANY_STEP.findall(path):
-        match found:
+        match kind:
             case msgspec.inspect.StructType() if name:
-                found = next((_alone(field.type) for field in found.fields if field.encode_name == name), None)
+                kind = next((_without_null(field.type) for field in kind.fields if field.encode_name == name), None)
             case msgspec.inspect.DictType() if not name:
-                found = _alone(found.value_type)
+                kind = _without_null(kind.value_type)
             case msgspec.inspect.VarTupleType() | msgspec.inspect.ListType() if not name:
-                found = _alone(found.item_type)
+                kind = _without_null(kind.item_type)
             case _:
                 return None
-    return found
+    return kind
 
 
-def _alone(found: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
+def _without_null(kind: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
     """Return a type without its metadata, and without a null alternative."""
-    if isinstance(found, msgspec.inspect.Metadata):
-        return _alone(found.type)
-    if isinstance(found, msgspec.inspect.UnionType):
-        others = [one for one in found.types if not isinstance(one, msgspec.inspect.NoneType)]
-        return _alone(others[0]) if len(others) == 1 else None
-    return found
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _without_null(kind.type)
+    if isinstance(kind, msgspec.inspect.UnionType):
+        others = [member for member in kind.types if not isinstance(member, msgspec.inspect.NoneType)]
+        return _without_null(others[0]) if len(others) == 1 else None
+    return kind

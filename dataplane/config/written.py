@@ -59,30 +59,30 @@ class _Reading:
     def _number(self, text: str, kind: inspect.Type, path: str, unit: Unit, *, has_unit: bool) -> Any:  # noqa: ANN401
         members = list(_members(kind))
         # Where text is valid too, it is not meant as a number.
-        if any(isinstance(one, inspect.StrType | inspect.EnumType | inspect.LiteralType) for one in members):
+        if any(isinstance(member, inspect.StrType | inspect.EnumType | inspect.LiteralType) for member in members):
             return text
         try:
-            if any(isinstance(one, inspect.FloatType) for one in members):
+            if any(isinstance(member, inspect.FloatType) for member in members):
                 return float(unit.parse(text, with_plain=has_unit))
-            if any(isinstance(one, inspect.IntType) for one in members):
+            if any(isinstance(member, inspect.IntType) for member in members):
                 return unit.parse_whole(text, with_plain=has_unit)
         except ValueError as error:
             raise self._refuse(str(error), path) from error
         return text
 
     def _parts(self, raw: Any, kind: inspect.Type, path: str, unit: Unit | None, *, has_unit: bool) -> Any:  # noqa: ANN401
-        for one in _members(kind):
-            match one, raw:
+        for member in _members(kind):
+            match member, raw:
                 case inspect.VarTupleType() | inspect.ListType(), list():
                     raw = [
-                        self.plain(part, one.item_type, f"{path}[{place}]", unit, has_unit=has_unit)
-                        for place, part in enumerate(raw)
+                        self.plain(part, member.item_type, f"{path}[{index}]", unit, has_unit=has_unit)
+                        for index, part in enumerate(raw)
                     ]
-                case inspect.StructType() | inspect.DataclassType(), dict() if _is_meant(one, raw):
-                    raw = self._struct(raw, one, path)
+                case inspect.StructType() | inspect.DataclassType(), dict() if _is_meant(member, raw):
+                    raw = self._struct(raw, member, path)
                 case inspect.DictType(), dict():
                     raw = {
-                        name: self.plain(part, one.value_type, f"{path}.{name}", unit, has_unit=has_unit)
+                        name: self.plain(part, member.value_type, f"{path}.{name}", unit, has_unit=has_unit)
                         for name, part in raw.items()
                     }
         return raw
@@ -90,19 +90,19 @@ class _Reading:
     def _struct(
         self, raw: dict[Any, Any], kind: inspect.StructType | inspect.DataclassType, path: str
     ) -> dict[Any, Any]:
-        found = dict(raw)
+        fields = dict(raw)
         for field in kind.fields:
             key, time = field.encode_name, time_of(field)
             if time is not None and field.name in raw:
                 if key in raw:
                     raise self._refuse(f"is the former name of {key}, which is given as well", f"{path}.{field.name}")
                 self._renamed[f"{path}.{key}"] = f"{path}.{field.name}"
-                del found[field.name]
-                found[key] = self.plain(raw[field.name], field.type, f"{path}.{field.name}", time, has_unit=True)
+                del fields[field.name]
+                fields[key] = self.plain(raw[field.name], field.type, f"{path}.{field.name}", time, has_unit=True)
             elif key in raw:
                 unit = unit_of(key) if time is None else time
-                found[key] = self.plain(raw[key], field.type, f"{path}.{key}", unit, has_unit=time is None)
-        return found
+                fields[key] = self.plain(raw[key], field.type, f"{path}.{key}", unit, has_unit=time is None)
+        return fields
 
 
 def _members(kind: inspect.Type) -> Iterator[inspect.Type]:
@@ -110,8 +110,8 @@ def _members(kind: inspect.Type) -> Iterator[inspect.Type]:
     if isinstance(kind, inspect.Metadata):
         yield from _members(kind.type)
     elif isinstance(kind, inspect.UnionType):
-        for one in kind.types:
-            yield from _members(one)
+        for member in kind.types:
+            yield from _members(member)
     else:
         yield kind
 

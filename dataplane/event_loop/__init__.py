@@ -1,1 +1,1 @@
-"""Deadlines and turns of daemons, which share one event loop with much else."""
+"""Deadlines and turns for the tasks that share a daemon's event loop."""

@@ -1,7 +1,7 @@
-"""Deadlines by the time in which the event loop ran, so that a process never takes its own standstill for another's.
+"""Deadlines in the event loop's running time, so that a process does not mistake its own stall for its peer's.
 
 An answer that arrived while the loop was busy elsewhere, or the machine had no CPU time for it, waits unread; a plain
-`asyncio.timeout` would expire before anybody looked.
+`asyncio.timeout` would expire before anyone looked.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 _SLICES: Final = 20
-"""Parts of a deadline, each counted when it is over; a loop that is late by more than one stood still."""
+"""Slices of a deadline, each counted at its end; a loop that is late by more than one was stalled."""
 _LONGEST_FACTOR: Final = 10
-"""A deadline expires after so many times its length at the latest, whatever the loop did."""
+"""Maximum stretch of a deadline, as a multiple of its length."""
 
 
 @asynccontextmanager
 async def loop_timeout(seconds: float) -> AsyncIterator[Deadline]:
-    """Raise TimeoutError when a block takes longer than this, not counting time in which the event loop stood still.
+    """Raise TimeoutError when a block takes longer than this, not counting stalls of the event loop.
 
-    After a standstill the block has at least a twentieth of the time left, in which it sees what came meanwhile.
+    After a stall the block has at least a twentieth of the time left, to read what arrived meanwhile.
     """
     async with asyncio.timeout(None) as limit:
         deadline = Deadline(limit, seconds)

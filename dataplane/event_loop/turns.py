@@ -1,4 +1,4 @@
-"""Turns at work that many want to do at the same time, without the slow ones holding up the others."""
+"""Turns for work that many tasks compete for, without slow ones holding up the others."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """Lets few do something at a time; who takes longer than `seconds` goes on, and the next one begins beside it."""
+    """Lets a few tasks work at a time; one that takes longer than `seconds` continues, but gives up its turn."""
 
     def __init__(self, at_once: int, seconds: float) -> None:
         self._free, self._seconds = asyncio.Semaphore(at_once), seconds
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn, and have it while the block lasts."""
+        """Wait for a turn, and hold it while the block lasts."""
         await self._free.acquire()
         is_over = False
 

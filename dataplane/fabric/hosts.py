@@ -143,8 +143,8 @@ def decode_probe(payload: bytes) -> Probe | None:
 
 def find_probe(frame: bytes) -> Probe | None:
     """Find the probe anywhere in a frame: after an INT stack, the payload does not start where UDP says."""
-    place = frame.find(MAGIC)
-    return None if place < 0 else decode_probe(frame[place:])
+    start = frame.find(MAGIC)
+    return None if start < 0 else decode_probe(frame[start:])
 
 
 class Sender:

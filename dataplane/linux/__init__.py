@@ -12,7 +12,7 @@ SOL_SOCKET, SO_ERROR = 1, 4
 SO_NO_CHECK = 11
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
-"""As SO_SNDBUF and SO_RCVBUF, beyond net.core.wmem_max and rmem_max, for who may administer the network."""
+"""Like SO_SNDBUF and SO_RCVBUF, but not bounded by net.core.wmem_max and rmem_max; need CAP_NET_ADMIN."""
 SO_DOMAIN, SO_MEMINFO = 39, 55
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP, PACKET_MEMBERSHIP_PROMISCUOUS, PACKET_STATISTICS = 1, 1, 6
@@ -32,15 +32,15 @@ _INSTRUCTION_BYTES = 8
 
 
 def attach_filter(opened: socket.socket, program: bytes) -> None:
-    """Have a classic BPF program say how much of each packet a socket keeps (socket(7)); raises OSError."""
+    """Attach a classic BPF program that decides how much of each packet a socket keeps (socket(7)); raises OSError."""
     code = ctypes.create_string_buffer(program, len(program))
     described = struct.pack("HxxxxxxP", len(program) // _INSTRUCTION_BYTES, ctypes.addressof(code))
     opened.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
 
 
 def ask_receive_buffer(opened: socket.socket, nbytes: int) -> None:
-    """Ask for a receive buffer of so many bytes; without the privilege get what the machine grants to all."""
-    wanted = min(nbytes, 0x7FFF_FFFF)  # the kernel takes no number of more than 31 bits
+    """Request a receive buffer of this many bytes; without the privilege, net.core.rmem_max bounds it."""
+    wanted = min(nbytes, 0x7FFF_FFFF)  # the kernel takes at most 31 bits
     try:
         opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, wanted)
     except PermissionError:
@@ -51,7 +51,7 @@ def ask_receive_buffer(opened: socket.socket, nbytes: int) -> None:
 class SocketBacklog:
     """Backlog of a socket: bytes of kernel memory in use, their maximum, and how often it was full.
 
-    `dropped` counts in 32 bits, from the socket's beginning.
+    `dropped` has 32 bits and counts since the socket was created.
     """
 
     waiting_bytes: int
@@ -60,7 +60,7 @@ class SocketBacklog:
 
 
 def read_backlog(opened: socket.socket) -> SocketBacklog | None:
-    """Return what waits in a socket (SO_MEMINFO), None where the kernel cannot say: before Linux 4.12."""
+    """Return a socket's backlog (SO_MEMINFO); None where the kernel does not report it, before Linux 4.12."""
     try:
         numbers = _MEMINFO.unpack(opened.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, _MEMINFO.size))
     except OSError:

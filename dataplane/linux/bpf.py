@@ -1,4 +1,4 @@
-"""bpf(2) by hand, for the few programs of ours that the kernel runs: each is a dozen of instructions."""
+"""bpf(2) without a library, for our few kernel programs of a dozen instructions each."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def instruction(code: int, target: int = 0, source: int = 0, offset: int = 0, im
 
 
 def load_map(target: int, descriptor: int) -> bytes:
-    """Return what loads the address of a map into a register: two instructions."""
+    """Return the two instructions that load the address of a map into a register."""
     return instruction(LOAD_MAP, target, 1, 0, descriptor) + instruction(0)
 
 
 def load_program(kind: int, code: bytes, *, flags: int = 0, attach_type: int = 0) -> int:
-    """Return the descriptor of a program; raise OSError. It says that it is Apache-2.0."""
+    """Load a program, under Apache-2.0, and return its descriptor; raise OSError."""
     text = ctypes.create_string_buffer(code, len(code))
     license_text = ctypes.create_string_buffer(b"Apache-2.0")
     attributes = struct.pack(
@@ -41,9 +41,9 @@ def load_program(kind: int, code: bytes, *, flags: int = 0, attach_type: int = 0
 
 
 def count_programs(index: int, attach_type: int) -> int:
-    """Return how many programs are attached to a device of this thread's namespace in such a place; raise OSError.
+    """Return how many programs are attached to a device of this thread's namespace at an attach point; raise OSError.
 
-    A kernel that does not know the place has none there.
+    A kernel that does not know the attach point has none there.
     """
     block = ctypes.create_string_buffer(struct.pack("=IIIIQI4x8x8x8x8x", index, attach_type, 0, 0, 0, 0), 64)
     try:
@@ -52,12 +52,12 @@ def count_programs(index: int, attach_type: int) -> int:
         if error.errno in {errno.EINVAL, errno.ENOSYS}:
             return 0
         raise
-    found: int = struct.unpack_from("=I", block, 24)[0]
-    return found
+    count: int = struct.unpack_from("=I", block, 24)[0]
+    return count
 
 
 def bpf(command: int, attributes: bytes) -> int:
-    """Run a command of the system call; raise OSError. The kernel closes its descriptors on exec by itself."""
+    """Run a command of the system call; raise OSError. Its descriptors are close-on-exec."""
     return _call(command, ctypes.create_string_buffer(attributes, len(attributes)))
 
 

@@ -48,7 +48,7 @@ Look = Callable[[], Cause | None]
 
 
 @dataclass(slots=True)
-class _Known:
+class _TrackedCause:
     """A cause as last seen: its start, and for how many consecutive samples it has been present or absent."""
 
     cause: Cause
@@ -78,7 +78,7 @@ class LoadMonitor:
         self._queues: list[tuple[ReadQueue, str, float, int | None]] = []
         self._counters: list[tuple[ReadCounters, Mapping[str, str], dict[str, int]]] = []
         self._looks: list[Look] = []
-        self._known: dict[str, _Known] = {}
+        self._tracked: dict[str, _TrackedCause] = {}
         self._last_ns, self._last_times = self._clock.now_ns(), times()
         self._load = DaemonLoad()
 
@@ -131,9 +131,9 @@ class LoadMonitor:
         ]
         self._take(causes, now_ns)
         overloads = tuple(
-            Overload(known.cause.text, known.cause.advice, now_ns - known.since_ns, known.cause.key)
-            for known in self._known.values()
-            if known.counts
+            Overload(tracked.cause.text, tracked.cause.advice, now_ns - tracked.since_ns, tracked.cause.key)
+            for tracked in self._tracked.values()
+            if tracked.counts
         )
         self._load = DaemonLoad(cores, waiting, lag_ns, threads, queues, drops, overloads)
         return self._load
@@ -175,16 +175,16 @@ class LoadMonitor:
     def _take(self, causes: list[Cause], now_ns: int) -> None:
         present = {cause.key: cause for cause in causes}
         for key, cause in present.items():
-            known = self._known.setdefault(key, _Known(cause, now_ns))
-            known.cause, known.missed, known.seen = cause, 0, known.seen + 1
-            if known.seen == BEGIN_AFTER:
+            tracked = self._tracked.setdefault(key, _TrackedCause(cause, now_ns))
+            tracked.cause, tracked.missed, tracked.seen = cause, 0, tracked.seen + 1
+            if tracked.seen == BEGIN_AFTER:
                 self._log.warning("overloaded: %s; %s", cause.text, cause.advice)
-        for key in [key for key in self._known if key not in present]:
-            known = self._known[key]
-            known.missed += 1
-            if not known.counts:
-                del self._known[key]
-            elif known.missed >= END_AFTER:
-                del self._known[key]
-                lasted_s = (now_ns - known.since_ns) / NS_PER_S
+        for key in [key for key in self._tracked if key not in present]:
+            tracked = self._tracked[key]
+            tracked.missed += 1
+            if not tracked.counts:
+                del self._tracked[key]
+            elif tracked.missed >= END_AFTER:
+                del self._tracked[key]
+                lasted_s = (now_ns - tracked.since_ns) / NS_PER_S
                 self._log.info("no longer overloaded (%s), after %.0f s", key, lasted_s)

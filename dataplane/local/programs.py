@@ -47,11 +47,11 @@ async def run(
     )
     try:
         async with local_timeout(deadline_s, doing):
-            output, said = await process.communicate(sent)
+            output, errors = await process.communicate(sent)
     finally:
         close_pipes(process)
         await end_group(process)
-    return Ended(process.returncode or 0, output, said)
+    return Ended(process.returncode or 0, output, errors)
 
 
 async def end_group(process: Process) -> None:

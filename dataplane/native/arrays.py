@@ -57,8 +57,8 @@ def pointer_to(memory: object) -> Array[Any]:
     if isinstance(memory, ctypes.Array):
         return Array(memory._type_, ctypes.addressof(memory), memory)
     buffer = cast("Buffer", memory)
-    place = ctypes.c_char.from_buffer(buffer) if memoryview(buffer).nbytes else ctypes.c_char()
-    return Array(ctypes.c_uint8, ctypes.addressof(place), (memory, place))
+    first = ctypes.c_char.from_buffer(buffer) if memoryview(buffer).nbytes else ctypes.c_char()
+    return Array(ctypes.c_uint8, ctypes.addressof(first), (memory, first))
 
 
 def address_of(value: object) -> int:

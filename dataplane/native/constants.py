@@ -81,10 +81,10 @@ def process_symbols() -> Iterator[tuple[str, int]]:
         yield symbol, ctypes.addressof(memory)
 
 
-def element_of_tuple(annotation: object, place: str) -> Scalar | None:
+def element_of_tuple(annotation: object, where: str) -> Scalar | None:
     """Return the element type of an annotation such as `tuple[u32, ...]`, or None if it has no known width."""
     arguments = get_args(annotation)
     if len(arguments) != 2 or arguments[1] is not Ellipsis or arguments[0] is int:
         return None
-    element = shape_of(arguments[0], place)
+    element = shape_of(arguments[0], where)
     return element if isinstance(element, Scalar) else None

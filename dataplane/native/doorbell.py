@@ -56,9 +56,9 @@ def ring(bell: Bell) -> None:
     """Wake the owner if it waits and was not woken yet; an exchange, which is a fence."""
     if exchange(bell.waiting, 0) != 0:
         bell.rings += 1
-        one = stack_array(u64, 1)
-        one[0] = 1
-        write(bell.fd, one, 8)
+        increment = stack_array(u64, 1)
+        increment[0] = 1
+        write(bell.fd, increment, 8)
 
 
 @kernel(inline=True)
@@ -110,11 +110,11 @@ def sleep_on(bell: Bell, timeout_ns: i64) -> bool:
     polled = stack_array(u64, 1)
     polled[0] = as_u64(as_u32(bell.fd)) | (POLLIN << 32)
     timeout = stack_array(i64, 2)
-    found: i32 = 0
+    ready: i32 = 0
     if timeout_ns < 0:
-        found = ppoll(polled, 1, array_at(i64, 0), array_at(u8, 0))
+        ready = ppoll(polled, 1, array_at(i64, 0), array_at(u8, 0))
     else:
         timeout[0] = timeout_ns // NS_PER_S
         timeout[1] = timeout_ns % NS_PER_S
-        found = ppoll(polled, 1, timeout, array_at(u8, 0))
-    return found > 0
+        ready = ppoll(polled, 1, timeout, array_at(u8, 0))
+    return ready > 0

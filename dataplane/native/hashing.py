@@ -2,7 +2,7 @@
 
 Each word contributes a product of its halves, each with a per-position secret added: NH (Black, Halevi, Krawczyk,
 Krovetz, Rogaway, "UMAC: fast and secure message authentication", CRYPTO 1999), for which any two keys of one length
-collide with a probability of 2^-32 over the secrets. A secret start alone would not suffice: a hash that multiplies the
+collide with a probability of 2^-32 over the secrets. A secret start would not suffice: a hash that multiplies the
 state by an odd factor per word has collisions for every such factor, if words differ in their top bits. Compiled code
 is kept on disk, so the secrets are not in the code but in the process (`process_table`).
 
@@ -49,9 +49,9 @@ SECRETS = process_table(u64, "millrace_hash_secrets", draw_secrets(_seed()))
 
 
 @kernel(inline=True)
-def part(word: u64, place: u64) -> u64:
+def part(word: u64, position: u64) -> u64:
     """Return the contribution of a word at a position of a key to the state of its hash."""
-    secret: u64 = SECRETS[place & (PLACES - 1)]
+    secret: u64 = SECRETS[position & (PLACES - 1)]
     return as_u64(as_u32(word) + as_u32(secret)) * as_u64(as_u32(word >> 32) + as_u32(secret >> 32))
 
 

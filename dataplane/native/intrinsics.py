@@ -1,6 +1,6 @@
 """Operations of kernels besides arithmetic, as declarations; `dataplane.native.translation.lowering` translates each.
 
-A `place` is a field or an element, written as it would be read: `atomic_add(ring.tail, 1)`. Bytes are counted from the
+A `location` is a field or an element, written as it would be read: `atomic_add(ring.tail, 1)`. Bytes count from the
 array's start; wide loads and stores need no alignment. Casts, `address`, `sizeof` and `array_at` work in Python, too.
 """
 
@@ -77,7 +77,7 @@ def offset(array: Array[T], count: int) -> Array[T]:
     _only_in_kernels()
 
 
-def reference(place: T) -> Array[T]:
+def reference(location: T) -> Array[T]:
     """Return a pointer to a field or an element, as in `lock(reference(events.lock))`."""
     _only_in_kernels()
 
@@ -97,53 +97,53 @@ def invoke(kind: FunctionType[P, R], address: int, /, *args: P.args, **kwargs: P
     _only_in_kernels()
 
 
-def load_relaxed(place: T) -> T:
-    """Return the value of a place, in one access, without ordering."""
+def load_relaxed(location: T) -> T:
+    """Return the value of a location, in one access, without ordering."""
     _only_in_kernels()
 
 
-def load_acquire(place: T) -> T:
-    """Return the value of a place; everything before the storing thread's release is visible from here on."""
+def load_acquire(location: T) -> T:
+    """Return the value of a location; everything before the storing thread's release is visible from here on."""
     _only_in_kernels()
 
 
-def store_relaxed(place: T, value: T) -> None:
-    """Store into a place in one access, without ordering."""
+def store_relaxed(location: T, value: T) -> None:
+    """Store into a location in one access, without ordering."""
     _only_in_kernels()
 
 
-def store_release(place: T, value: T) -> None:
-    """Store into a place after everything before."""
+def store_release(location: T, value: T) -> None:
+    """Store into a location after everything before."""
     _only_in_kernels()
 
 
-def exchange(place: T, value: T) -> T:
-    """Atomically store into a place and return the previous value."""
+def exchange(location: T, value: T) -> T:
+    """Atomically store into a location and return the previous value."""
     _only_in_kernels()
 
 
-def compare_exchange(place: T, expected: T, desired: T) -> bool:
+def compare_exchange(location: T, expected: T, desired: T) -> bool:
     """Atomically store `desired` if the value is `expected`, and return whether it was."""
     _only_in_kernels()
 
 
-def atomic_add(place: int, number: int) -> int:
-    """Atomically add to a place and return the previous value."""
+def atomic_add(location: int, number: int) -> int:
+    """Atomically add to a location and return the previous value."""
     _only_in_kernels()
 
 
-def atomic_sub(place: int, number: int) -> int:
-    """Atomically subtract from a place and return the previous value."""
+def atomic_sub(location: int, number: int) -> int:
+    """Atomically subtract from a location and return the previous value."""
     _only_in_kernels()
 
 
-def atomic_or(place: int, number: int) -> int:
-    """Atomically OR into a place and return the previous value."""
+def atomic_or(location: int, number: int) -> int:
+    """Atomically OR into a location and return the previous value."""
     _only_in_kernels()
 
 
-def atomic_and(place: int, number: int) -> int:
-    """Atomically AND into a place and return the previous value."""
+def atomic_and(location: int, number: int) -> int:
+    """Atomically AND into a location and return the previous value."""
     _only_in_kernels()
 
 
@@ -240,7 +240,7 @@ def spread_be32(target: Array[int], data: Array[int], offset: int, places: int) 
     _only_in_kernels()
 
 
-def same_bits(one: Array[int], other: Array[int], mask: Array[int]) -> bool:
+def same_bits(first: Array[int], other: Array[int], mask: Array[int]) -> bool:
     """Return whether 64 bytes of two u8 arrays have the same bits where a third has ones.
 
     Four-byte words of the first are read only where the mask has ones.

@@ -118,7 +118,7 @@ class FunctionType(Function[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: ARG002 - as of Function
         """Raise: there is nothing to call."""
-        raise NativeError(f"{self.symbol} is a type of functions: a kernel calls one with invoke()")
+        raise NativeError(f"{self.symbol} is a function type: a kernel calls one with invoke()")
 
 
 @functools.lru_cache(maxsize=64)

@@ -188,7 +188,7 @@ def compile_object(text: str, *, optimise: bool = True) -> bytes:
         parsed.data_layout = str(machine.target_data)
         parsed.verify()
     except RuntimeError as error:
-        raise NativeError(f"generated code is wrong: {' '.join(str(error).split())}") from None
+        raise NativeError(f"invalid generated code: {' '.join(str(error).split())}") from None
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     passes = llvm.create_pass_builder(machine, tuning)
     passes.getModulePassManager().run(parsed, passes)

@@ -2,7 +2,8 @@
 
 A word (`lock`, `unlock`; 0 is free, 1 is held) is for a few instructions at a time. A `TicketLock` is fair and for up
 to some milliseconds: it is granted in the order of requests, and waiters sleep. A holder with much to do checks
-`has_waiters` and yields by releasing the lock and requesting it again: everyone who asked meanwhile gets it first.
+`has_waiters` and yields by releasing the lock and requesting it again: all threads that requested it meanwhile get it
+first.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class TicketLock(Struct):
 
 @kernel
 def take_lock(lock: TicketLock) -> None:
-    """Take the lock, after everyone who asked before."""
+    """Take the lock, after all earlier requests."""
     ticket: u64 = atomic_add(lock.drawn, 1)
     spins: u64 = 0
     while load_acquire(lock.served) != ticket:

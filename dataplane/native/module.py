@@ -36,9 +36,9 @@ class Module:
 
     def function(self, function: Function[..., object]) -> Any:  # noqa: ANN401 - llvmlite is untyped
         """Return the LLVM function of a kernel, internal unless exported, or of an external function's declaration."""
-        known = self._functions.get(function)
-        if known is not None:
-            return known
+        existing = self._functions.get(function)
+        if existing is not None:
+            return existing
         declared = self._declare(function)
         self._functions[function] = declared
         if isinstance(function, Kernel):
@@ -73,22 +73,22 @@ class Module:
 
     def table(self, table: ConstantTable | ProcessTable) -> Any:  # noqa: ANN401 - llvmlite is untyped
         """Return a pointer to the first number of a table."""
-        known = self._tables.get(table)
-        if known is None:
+        variable = self._tables.get(table)
+        if variable is None:
             kind = ir.ArrayType(self._memory_type(table.element), len(table))
             name = table.symbol if isinstance(table, ProcessTable) else self.ir.get_unique_name("table")
-            known = ir.GlobalVariable(self.ir, kind, name)
-            known.linkage, known.global_constant = "external", True
+            variable = ir.GlobalVariable(self.ir, kind, name)
+            variable.linkage, variable.global_constant = "external", True
             if isinstance(table, ConstantTable):
-                known.linkage, known.initializer = "internal", ir.Constant(kind, list(table.numbers))
-            known.type = POINTER
-            self._tables[table] = known
-        return known
+                variable.linkage, variable.initializer = "internal", ir.Constant(kind, list(table.numbers))
+            variable.type = POINTER
+            self._tables[table] = variable
+        return variable
 
     def intrinsic(self, name: str, result: Any, arguments: Sequence[Any]) -> Any:  # noqa: ANN401
         """Return an LLVM intrinsic function."""
-        known = self.ir.globals.get(name)
-        return known or ir.Function(self.ir, ir.FunctionType(result, arguments), name)
+        existing = self.ir.globals.get(name)
+        return existing or ir.Function(self.ir, ir.FunctionType(result, arguments), name)
 
     def _declare(self, function: Function[..., object]) -> Any:  # noqa: ANN401 - llvmlite is untyped
         signature = function.signature
@@ -133,9 +133,9 @@ class Module:
         return BYTE if shape == BOOL else value_type(shape)
 
     def _struct(self, struct: type[ctypes.Structure]) -> tuple[Any, dict[str, int]]:
-        known = self._structs.get(struct)
-        if known is not None:
-            return known
+        existing = self._structs.get(struct)
+        if existing is not None:
+            return existing
         elements: list[Any] = []
         numbers: dict[str, int] = {}
         end = 0

@@ -77,20 +77,20 @@ def _processors() -> int:
 
 
 def _reached(roots: list[str], functions: dict[str, str]) -> list[str]:
-    found: dict[str, str] = {}
+    reached: dict[str, str] = {}
     waiting = list(roots)
     while waiting:
         name = waiting.pop()
-        if name in functions and name not in found:
-            found[name] = functions[name]
+        if name in functions and name not in reached:
+            reached[name] = functions[name]
             waiting += _NAME.findall(functions[name])
-    return list(found.values())
+    return list(reached.values())
 
 
 def _name(body: str) -> str:
-    found = _NAME.search(body)
-    assert found is not None
-    return found[1]
+    match = _NAME.search(body)
+    assert match is not None
+    return match[1]
 
 
 def _declaration(body: str) -> str:

@@ -56,22 +56,22 @@ class NestedShape:
 Shape = Scalar | StructShape | ArrayShape | InlineShape | NestedShape
 
 
-def resolve(annotation: str, scope: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 - annotations are any object
+def resolve(annotation: str, scope: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 - annotations are any object
     """Return the object that an annotation's text names; a NameError propagates, other failures are a NativeError."""
     holder = type("Holder", (), {"__annotations__": {"it": annotation}})
     try:
         return get_type_hints(holder, dict(scope), {}, include_extras=True)["it"]
     except (TypeError, SyntaxError, AttributeError) as error:
-        raise NativeError(f"{place}: {annotation} is not a type: {error}") from None
+        raise NativeError(f"{where}: {annotation} is not a type: {error}") from None
 
 
-def shape_of(annotation: object, place: str) -> Shape:
-    """Return the shape of a resolved annotation; `place` begins the error's text."""
+def shape_of(annotation: object, where: str) -> Shape:
+    """Return the shape of a resolved annotation; `where` begins the error's text."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated and arguments[-1] is IN_PLACE:
         inner = arguments[0] if len(arguments) == 2 else None
         if not isinstance(inner, type) or not issubclass(inner, ctypes.Structure):
-            raise NativeError(f"{place}: InPlace is for structs; elements in place are Inline[...]")
+            raise NativeError(f"{where}: InPlace is for structs; elements in place are Inline[...]")
         return NestedShape(inner)
     if origin is Annotated and len(arguments) == 2 and isinstance(arguments[1], Scalar):
         return arguments[1]
@@ -80,21 +80,21 @@ def shape_of(annotation: object, place: str) -> Shape:
     if isinstance(annotation, type) and issubclass(annotation, ctypes.Structure):
         return StructShape(annotation)
     if origin is Array:
-        return ArrayShape(_element(arguments[0], place))
+        return ArrayShape(_element(arguments[0], where))
     if origin is Inline and get_origin(arguments[1]) is Literal:
         (count,) = get_args(arguments[1])
         if isinstance(count, int) and count > 0:
-            return InlineShape(_element(arguments[0], place), count)
+            return InlineShape(_element(arguments[0], where), count)
     hint = "; write u64 or another of known width" if annotation is int else ""
-    raise NativeError(f"{place}: {_name(annotation)} is no type of kernels{hint}")
+    raise NativeError(f"{where}: {_name(annotation)} is not a kernel type{hint}")
 
 
-def _element(annotation: object, place: str) -> Shape:
-    shape = shape_of(annotation, place)
+def _element(annotation: object, where: str) -> Shape:
+    shape = shape_of(annotation, where)
     if isinstance(shape, InlineShape):
-        raise NativeError(f"{place}: elements in place cannot be nested; put them into a struct")
+        raise NativeError(f"{where}: elements in place cannot be nested; put them into a struct")
     if isinstance(shape, NestedShape):
-        raise NativeError(f"{place}: structs in an array stand in place anyhow")
+        raise NativeError(f"{where}: structs in an array are always in place")
     return shape
 
 

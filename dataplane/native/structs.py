@@ -58,10 +58,10 @@ def _own_shapes(name: str, namespace: Mapping[str, Any]) -> dict[str, Shape | No
     return {field: _early_shape(text, scope, f"{name}.{field}") for field, text in own.items()}
 
 
-def _early_shape(text: str, scope: Mapping[str, Any], place: str) -> Shape | None:
+def _early_shape(text: str, scope: Mapping[str, Any], where: str) -> Shape | None:
     """Return a field's shape, or None for a struct that is not defined yet, to which only a pointer is possible."""
     try:
-        return shape_of(resolve(text, scope, place), place)
+        return shape_of(resolve(text, scope, where), where)
     except NameError:
         return None
 
@@ -114,20 +114,20 @@ class NestedField:
     def __get__(self, struct: Struct | None, owner: type[Struct]) -> object:
         if struct is None:
             return self
-        known = struct.__dict__.get(self.name)
-        if known is None:
-            known = struct.__dict__[self.name] = self.cell.__get__(struct, owner)
-        return known
+        nested = struct.__dict__.get(self.name)
+        if nested is None:
+            nested = struct.__dict__[self.name] = self.cell.__get__(struct, owner)
+        return nested
 
     def __set__(self, struct: Struct, value: object) -> None:
-        raise NativeError(f"{type(struct).__name__}.{self.name} stands in place: set its fields")
+        raise NativeError(f"{type(struct).__name__}.{self.name} is in place: set its fields")
 
 
 def field_shapes(struct: type[ctypes.Structure]) -> Mapping[str, Shape]:
     """Return the fields of a struct and of its bases, in memory order."""
-    known: dict[str, Shape] | None = struct.__dict__.get("_shapes_")
-    if known is not None:
-        return known
+    cached: dict[str, Shape] | None = struct.__dict__.get("_shapes_")
+    if cached is not None:
+        return cached
     if not isinstance(struct, StructMeta):
         raise NativeError(f"{struct.__name__} is not a Struct")
     shapes: dict[str, Shape] = {}
@@ -137,13 +137,13 @@ def field_shapes(struct: type[ctypes.Structure]) -> Mapping[str, Shape]:
             for field, text in inspect.get_annotations(part).items():
                 shape = shapes[field] = _late_shape(text, scope, f"{part.__name__}.{field}")
                 if isinstance(shape, NestedShape) and not isinstance(getattr(part, field), NestedField):
-                    raise NativeError(f"{part.__name__}.{field}: {shape} has to be defined before")
+                    raise NativeError(f"{part.__name__}.{field}: {shape} must be defined first")
     cast("Any", struct)._shapes_ = shapes
     return shapes
 
 
-def _late_shape(text: str, scope: Mapping[str, Any], place: str) -> Shape:
+def _late_shape(text: str, scope: Mapping[str, Any], where: str) -> Shape:
     try:
-        return shape_of(resolve(text, scope, place), place)
+        return shape_of(resolve(text, scope, where), where)
     except NameError as error:
-        raise NativeError(f"{place}: {error}") from None
+        raise NativeError(f"{where}: {error}") from None

@@ -15,9 +15,9 @@ Epoch = Callable[[], int]
 
 
 @kernel
-def exchange_word(place: Array[u64], value: u64) -> None:
+def exchange_word(word: Array[u64], value: u64) -> None:
     """Store an address that other threads load, ordered before anything that follows."""
-    store_release(place[0], value)
+    store_release(word[0], value)
     fence()
 
 
@@ -37,9 +37,9 @@ class EpochReclamation:
         """Follow these threads from now on, and no others: those have ended."""
         self._epochs = tuple(epochs)
 
-    def publish(self, place: Array[int], value: int) -> None:
+    def publish(self, word: Array[int], value: int) -> None:
         """Replace the address that a word holds."""
-        _exchange_word()(place, value)
+        _exchange_word()(word, value)
 
     def when_unused(self, then: Callable[[], None]) -> None:
         """Call a function, in a later `collect`, once no thread uses what was replaced before this call.

@@ -115,5 +115,5 @@ class InputOutputVector(Struct):
 
 def field_offset(struct: type[Struct], field: str) -> int:
     """Return a field's offset in a struct, in bytes."""
-    found: int = getattr(struct, field).offset
-    return found
+    offset: int = getattr(struct, field).offset
+    return offset

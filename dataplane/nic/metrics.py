@@ -87,8 +87,8 @@ def _of_queues(number: _Number, read: Sequence[NicStatistics]) -> Metric:
 
 def _of_threads(number: _Number, read: Sequence[NicStatistics]) -> Metric:
     family = _counter(number.name, number.help, "thread")
-    for nic, place, thread in _threads(read):
-        family.add_metric((nic.interface, str(place)), getattr(thread, number.attribute))
+    for nic, position, thread in _threads(read):
+        family.add_metric((nic.interface, str(position)), getattr(thread, number.attribute))
     return family
 
 
@@ -111,9 +111,9 @@ def _by_reason(name: str, text: str, attribute: str, read: Sequence[NicStatistic
 def _at_present(read: Sequence[NicStatistics]) -> Iterator[Metric]:
     batch = _gauge("batch_packets", "Frames that a driver thread asks a queue for at a time.", "thread")
     pause = _gauge("pause_seconds", "Pause of a driver thread between two polls.", "thread")
-    for nic, place, thread in _threads(read):
-        batch.add_metric((nic.interface, str(place)), thread.batch)
-        pause.add_metric((nic.interface, str(place)), thread.pause_us / _US_PER_S)
+    for nic, number, thread in _threads(read):
+        batch.add_metric((nic.interface, str(number)), thread.batch)
+        pause.add_metric((nic.interface, str(number)), thread.pause_us / _US_PER_S)
     yield batch
     yield pause
 
@@ -161,7 +161,7 @@ def _queues(read: Sequence[NicStatistics]) -> Iterator[tuple[NicStatistics, Queu
 
 
 def _threads(read: Sequence[NicStatistics]) -> Iterator[tuple[NicStatistics, int, ThreadStatistics]]:
-    return ((nic, place, thread) for nic in read for place, thread in enumerate(nic.threads))
+    return ((nic, number, thread) for nic in read for number, thread in enumerate(nic.threads))
 
 
 def metrics_text(*reads: Read) -> str:

@@ -40,7 +40,9 @@ class Nic:
         self.settings = settings
         self._port = port
         if settings.mode is Mode.WAITING and any(queue.fd < 0 for queue in port.queues):
-            raise PortError(f"interface {port.name}: a {info.kind.name} device wakes nobody: it cannot be waited for")
+            raise PortError(
+                f"interface {port.name}: a {info.kind.name} device raises no wake-up: it cannot be waited for"
+            )
         count = _thread_count(port, settings)
         self._manager = PacketManager(count, name=port.name, longest_frame=port.queues[0].transmit_room)
         self.classifier = FlowClassifier(self._manager.group_number)

@@ -38,14 +38,14 @@ class NicSettings:
 
     def __post_init__(self) -> None:
         if self.queues < 1:
-            raise PortError(f"a Nic has one queue at least, not {self.queues}")
+            raise PortError(f"a Nic has at least one queue, not {self.queues}")
         if self.threads is not None and not 0 <= self.threads <= self.queues:
             raise PortError(f"{self.queues} queues are served by 1 to {self.queues} threads, or 0, not {self.threads}")
         if not 0 < self.least_pause_us <= self.most_pause_us <= _MOST_US:
             bounds = f"{self.least_pause_us} to {self.most_pause_us}"
-            raise PortError(f"a pause of {bounds} microseconds is not possible: at least 1, at most {_MOST_US}")
+            raise PortError(f"pauses of {bounds} microseconds are not within 1 to {_MOST_US}")
         if self.target_batch < 1 or self.quiet_us < 0:
-            raise PortError("target_batch is 1 at least, quiet_us is 0 at least")
+            raise PortError("target_batch must be at least 1, quiet_us at least 0")
 
     @classmethod
     def balanced(cls, kind: PortKind = PortKind.PACKET_V2, queues: int = 1) -> NicSettings:
@@ -56,7 +56,7 @@ class NicSettings:
     def low_latency(cls, kind: PortKind = PortKind.PACKET_V2, queues: int = 1) -> NicSettings:
         """Return settings under which a thread polls without a pause while frames arrive, and sleeps after silence.
 
-        Meanwhile each thread needs a processor to itself, as does a consumer in a thread of its own.
+        Meanwhile each thread needs a processor to itself, as does a consumer in its own thread.
         """
         return cls(kind, queues, least_pause_us=1, most_pause_us=1)
 

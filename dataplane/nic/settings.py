@@ -28,25 +28,25 @@ class DpdkSettings:
 
     @property
     def arguments(self) -> str:
-        """Return the arguments after it."""
+        """Return the driver's arguments."""
         return self.device.partition(",")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class RingSettings:
-    """Sizes are per queue; a ring that is too small loses frames in bursts, a large one only costs memory.
+    """Settings of a port's rings, per queue: a ring that is too small loses frames in bursts, a large one costs memory.
 
     rx_frames, tx_frames: slots to receive into and to send from, None for what RX_BYTES and TX_BYTES hold. frame_bytes:
-    the longest frame that has to fit, None for what the device's MTU asks for; those longer than a slot are counted and
-    dropped. block_bytes, block_timeout_ms: of TPACKET_V3; a frame waits until its block is full or so long.
-    qdisc_bypass: AF_PACKET hands frames to the driver past the device's queueing discipline. stamps: whose clock times
-    frames that are received, where the queue's `stamps` wants times; a device without a clock refuses "hardware".
-    busy_poll_us: AF_XDP, for threads that poll: one that finds nothing runs the device's receiver itself, and a sleeper
-    does so for so long first. 0: it runs when there is an interrupt. join_segments: AF_PACKET sends TCP segments that
-    follow each other as one packet of up to 64 KB, for a device at whose other end is a TCP/IP stack of Linux; "gated":
-    while a `JoinWatch` has found that it is, and that nobody reads frames there.
-    first_queue: AF_PACKET gives both directions of a flow the same number, counted from this queue on: another one on
-    another device leads the way back to another queue than the way there. dpdk: of ports of kind DPDK.
+    the longest frame that must fit, None for the device's MTU; longer ones are counted and dropped. block_bytes,
+    block_timeout_ms: of TPACKET_V3; a frame waits until its block is full, at most for the timeout.
+    qdisc_bypass: AF_PACKET hands frames to the driver past the device's queueing discipline. stamps: the clock
+    that times received frames where the queue's `stamps` is set; a device without a clock refuses "hardware".
+    busy_poll_us: AF_XDP, for threads that poll: one that finds nothing runs the device's receiver itself, and a thread
+    does so for this long before it sleeps. 0: only interrupts run it. join_segments: AF_PACKET sends consecutive TCP
+    segments as one packet of up to 64 KB, for a device whose other end is a TCP/IP stack of Linux; "gated": only while
+    a `JoinWatch` has verified that it is, and that nothing reads frames there.
+    first_queue: AF_PACKET gives both directions of a flow the same queue, counted from this one; another value on the
+    other device takes the two directions to different queues. dpdk: for ports of kind DPDK.
     """
 
     rx_frames: int | None = None

@@ -58,7 +58,7 @@ class Call:
     op: str
     parameters: list[Any]
     reader: ExpressionReader
-    place: str
+    path: str
     length: int = 0
     """Number of primitives in the enclosing action, the bound of jumps."""
 
@@ -69,7 +69,7 @@ class Call:
 
     def at(self, index: int) -> str:
         """Return the JSON path of an argument."""
-        return f"{self.place}.parameters[{index}]"
+        return f"{self.path}.parameters[{index}]"
 
     def named(self, index: int, kind: str) -> object:
         """Return the value of an argument that must be of a named type."""
@@ -139,14 +139,14 @@ def _assign_header(call: Call) -> Primitive:
     target, source = (call.reader.header(call.parameters[index], call.at(index)) for index in (0, 1))
     left, right = _header_of(call.scope, target), _header_of(call.scope, source)
     if left.type is not right.type:
-        raise call.scope.error(call.place, f"copies a {right.type.name} to a {left.type.name}")
+        raise call.scope.error(call.path, f"copies a {right.type.name} to a {left.type.name}")
     return AssignHeader(target, source)
 
 
 def _assign_union(call: Call) -> Primitive:
     target, source = (call.reader.union(call.parameters[index], call.at(index)) for index in (0, 1))
     if not call.scope.same_members(target.name, source.name):
-        raise call.scope.error(call.place, f"copies union {source.name} to union {target.name} of another type")
+        raise call.scope.error(call.path, f"copies union {source.name} to union {target.name} of another type")
     return AssignUnion(target, source)
 
 
@@ -156,7 +156,7 @@ def _assign_stack(call: Call) -> Primitive:
         [[header.type for header in row] for row in call.scope.rows(stack.name)] for stack in (target, source)
     )
     if left != right:
-        raise call.scope.error(call.place, f"copies stack {source.name} to stack {target.name} of another type or size")
+        raise call.scope.error(call.path, f"copies stack {source.name} to stack {target.name} of another type or size")
     return AssignStack(target, source)
 
 
@@ -222,7 +222,7 @@ def _generate_digest(call: Call) -> Primitive:
 def _mark_to_drop(call: Call) -> Primitive:
     ref = call.reader.header(call.parameters[0], call.at(0))
     if not isinstance(ref, HeaderRef) or call.scope.headers[ref.name].type.field("egress_spec") is None:
-        raise call.scope.error(call.at(0), "is no standard_metadata_t")
+        raise call.scope.error(call.at(0), "is not a standard_metadata_t")
     return MarkToDrop(ref.name)
 
 
@@ -233,12 +233,12 @@ def _clone(call: Call) -> Primitive:
 def _log_message(call: Call) -> Primitive:
     text, values = call.named(0, "string"), call.named(1, "parameters_vector") or []  # p4c writes {} for no values
     if not isinstance(text, str) or not isinstance(values, list):
-        raise call.scope.error(call.place, "a log message is a text and a list of values")
-    place = call.at(1)
-    read = tuple(call.reader.data(raw, f"{place}.value[{index}]") for index, raw in enumerate(values))
+        raise call.scope.error(call.path, "a log message is a text and a list of values")
+    path = call.at(1)
+    read = tuple(call.reader.data(raw, f"{path}.value[{index}]") for index, raw in enumerate(values))
     pieces = [piece.replace("\\{", "{").replace("\\}", "}") for piece in _BRACES.split(text)]
     if len(pieces) != len(read) + 1:
-        raise call.scope.error(call.place, f"the text {text!r} does not have {len(read)} places for values")
+        raise call.scope.error(call.path, f"the text {text!r} does not have {len(read)} places for values")
     return LogMessage(tuple(pieces), read)
 
 
@@ -287,30 +287,30 @@ _PRIMITIVES: dict[str, tuple[int, Callable[[Call], Primitive]]] = {
 def read_primitive(call: Call) -> Primitive:
     """Return a primitive with its arguments; raise ProgramError if it is unsupported or malformed."""
     if call.op not in _PRIMITIVES:
-        raise call.scope.unsupported(call.place, f"primitive {call.op!r}")
+        raise call.scope.unsupported(call.path, f"primitive {call.op!r}")
     count, read = _PRIMITIVES[call.op]
     if len(call.parameters) != count:
-        raise call.scope.error(call.place, f"{call.op} takes {count} parameters, not {len(call.parameters)}")
+        raise call.scope.error(call.path, f"{call.op} takes {count} parameters, not {len(call.parameters)}")
     return read(call)
 
 
-def read_primitives(calls: list[RawCall], reader: ExpressionReader, place: str) -> tuple[Primitive, ...]:
+def read_primitives(calls: list[RawCall], reader: ExpressionReader, path: str) -> tuple[Primitive, ...]:
     """Return the primitives of an action's (or deparser's) body."""
     return tuple(
-        read_primitive(Call(call.op, call.parameters, reader, f"{place}.primitives[{index}]", len(calls)))
+        read_primitive(Call(call.op, call.parameters, reader, f"{path}.primitives[{index}]", len(calls)))
         for index, call in enumerate(calls)
     )
 
 
-def read_action(raw: RawAction, scope: Scope, place: str) -> Action:
+def read_action(raw: RawAction, scope: Scope, path: str) -> Action:
     """Return an action with its body."""
     names = [parameter.name for parameter in raw.runtime_data]
     if len(set(names)) != len(names):
-        raise scope.error(f"{place}.runtime_data", "has two parameters of the same name")
+        raise scope.error(f"{path}.runtime_data", "has two parameters of the same name")
     parameters = tuple(
-        (parameter.name, scope.width(parameter.bitwidth, f"{place}.runtime_data[{index}]", 0))
+        (parameter.name, scope.width(parameter.bitwidth, f"{path}.runtime_data[{index}]", 0))
         for index, parameter in enumerate(raw.runtime_data)
     )
     reader = ExpressionReader(scope, len(parameters))
     sources = tuple(read_source(call.source_info) for call in raw.primitives)
-    return Action(ActionSpec(raw.name, parameters), read_primitives(raw.primitives, reader, place), sources)
+    return Action(ActionSpec(raw.name, parameters), read_primitives(raw.primitives, reader, path), sources)

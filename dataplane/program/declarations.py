@@ -28,8 +28,8 @@ def read_declarations(raw: RawProgram, scope: Scope) -> None:
     """Fill `scope` with everything that expressions and actions refer to."""
     _refuse_unsupported(raw, scope)
     for index, raw_type in enumerate(raw.header_types):
-        place = f"header_types[{index}]"
-        scope.insert(scope.header_types, raw_type.name, _header_type(raw_type, scope, place), place)
+        path = f"header_types[{index}]"
+        scope.insert(scope.header_types, raw_type.name, _header_type(raw_type, scope, path), path)
     _read_headers(raw, scope)
     _read_stacks(raw, scope)
     _read_unions(raw, scope)
@@ -45,10 +45,10 @@ def read_errors(raw: RawProgram, scope: Scope) -> dict[str, int]:
     """Return the codes of all errors; core library errors that the program omits are numbered as in bmv2."""
     errors: dict[str, int] = {}
     for index, (name, code) in enumerate(raw.errors):
-        place = f"errors[{index}]"
+        path = f"errors[{index}]"
         if not 0 <= code < _ERROR_LIMIT or code in errors.values():
-            raise scope.error(place, f"{code} is no code of its own below 2^31-1")
-        scope.insert(errors, name, code, place)
+            raise scope.error(path, f"{code} is not a unique code below 2^31-1")
+        scope.insert(errors, name, code, path)
     following = max(errors.values(), default=-1) + 1
     for name in CORE_ERRORS:
         if name not in errors:
@@ -69,12 +69,12 @@ def _refuse_unsupported(raw: RawProgram, scope: Scope) -> None:
         raise scope.unsupported("extern_instances[0]", f"extern instance {raw.extern_instances[0].name}")
 
 
-def _header_type(raw: RawHeaderType, scope: Scope, place: str) -> HeaderType:
+def _header_type(raw: RawHeaderType, scope: Scope, path: str) -> HeaderType:
     if raw.length_exp is not None:
-        raise scope.unsupported(f"{place}.length_exp", "a length expression in a header type")
+        raise scope.unsupported(f"{path}.length_exp", "a length expression in a header type")
     fixed: dict[str, FieldSpec | None] = {}
     for index, item in enumerate(raw.fields):
-        where = f"{place}.fields[{index}]"
+        where = f"{path}.fields[{index}]"
         if len(item) not in {2, 3} or not isinstance(item[0], str):
             raise scope.error(where, "a field is name, width and sign")
         if len(item) == 3 and item[2] not in (0, 1):  # p4c writes the sign of a bool as a number
@@ -82,56 +82,56 @@ def _header_type(raw: RawHeaderType, scope: Scope, place: str) -> HeaderType:
         signed = len(item) == 3 and bool(item[2])
         spec = None if item[1] == "*" else FieldSpec(item[0], scope.width(item[1], where, 0), signed)
         scope.insert(fixed, item[0], spec, where)
-    return HeaderType(raw.name, _with_varbit(raw, fixed, scope, place))
+    return HeaderType(raw.name, _with_varbit(raw, fixed, scope, path))
 
 
 def _with_varbit(
-    raw: RawHeaderType, fields: dict[str, FieldSpec | None], scope: Scope, place: str
+    raw: RawHeaderType, fields: dict[str, FieldSpec | None], scope: Scope, path: str
 ) -> tuple[FieldSpec, ...]:
     variable = [name for name, spec in fields.items() if spec is None]
     if len(variable) > 1:
-        raise scope.error(place, f"{raw.name} has more than one varbit")
+        raise scope.error(path, f"{raw.name} has more than one varbit")
     fixed_bits = sum(spec.width_bits for spec in fields.values() if spec is not None)
     room_bits = 8 * (raw.max_length or 0) - fixed_bits
     if variable and not 0 < room_bits <= 1 << 16:
-        raise scope.error(f"{place}.max_length", f"leaves no room for the varbit {variable[0]}")
+        raise scope.error(f"{path}.max_length", f"leaves no room for the varbit {variable[0]}")
     return tuple(spec or FieldSpec(name, room_bits, variable=True) for name, spec in fields.items())
 
 
 def _read_headers(raw: RawProgram, scope: Scope) -> None:
     for index, item in enumerate(raw.headers):
-        place = f"headers[{index}]"
-        header_type = scope.named(scope.header_types, item.header_type, "header type", place)
+        path = f"headers[{index}]"
+        header_type = scope.named(scope.header_types, item.header_type, "header type", path)
         if not item.metadata and header_type.fixed_bits % 8:
-            raise scope.error(place, f"{item.name} is not a whole number of bytes long")
-        scope.insert(scope.headers, item.name, Header(item.name, header_type, item.metadata), place)
+            raise scope.error(path, f"{item.name} is not a whole number of bytes long")
+        scope.insert(scope.headers, item.name, Header(item.name, header_type, item.metadata), path)
 
 
 def _read_stacks(raw: RawProgram, scope: Scope) -> None:
     names = {item.id: item.name for item in raw.headers}
     if len(names) != len(raw.headers):
-        raise scope.error("headers", "have ids that are not their own")
+        raise scope.error("headers", "have duplicate ids")
     for index, item in enumerate(raw.header_stacks):
-        place = f"header_stacks[{index}]"
-        header_type = scope.named(scope.header_types, item.header_type, "header type", place)
+        path = f"header_stacks[{index}]"
+        header_type = scope.named(scope.header_types, item.header_type, "header type", path)
         elements = [names.get(header_id) for header_id in item.header_ids]
-        found = tuple(name for name in elements if name is not None and scope.headers[name].type is header_type)
-        if not found or len(found) != len(elements) or len(set(found)) != len(found):
-            raise scope.error(f"{place}.header_ids", f"are not headers of type {header_type.name}, each once")
-        scope.insert(scope.stacks, item.name, HeaderStack(item.name, header_type, found), place)
+        members = tuple(name for name in elements if name is not None and scope.headers[name].type is header_type)
+        if not members or len(members) != len(elements) or len(set(members)) != len(members):
+            raise scope.error(f"{path}.header_ids", f"are not headers of type {header_type.name}, each once")
+        scope.insert(scope.stacks, item.name, HeaderStack(item.name, header_type, members), path)
 
 
 def _read_unions(raw: RawProgram, scope: Scope) -> None:
     names = {item.id: item.name for item in raw.headers}
     taken = {name for stack in scope.stacks.values() for name in stack.elements}
     for index, item in enumerate(raw.header_unions):
-        place = f"header_unions[{index}]"
+        path = f"header_unions[{index}]"
         members = tuple(names.get(header_id, "") for header_id in item.header_ids)
         wrong = [name for name in members if name in taken or name not in scope.headers or scope.headers[name].metadata]
         if wrong or not members or len(set(members)) != len(members):
-            raise scope.error(f"{place}.header_ids", "are not headers of this union only, each once")
+            raise scope.error(f"{path}.header_ids", "are not headers of this union only, each once")
         taken.update(members)
-        scope.insert(scope.unions, item.name, HeaderUnion(item.name, members), place)
+        scope.insert(scope.unions, item.name, HeaderUnion(item.name, members), path)
 
 
 def _read_union_stacks(raw: RawProgram, scope: Scope) -> None:
@@ -140,54 +140,58 @@ def _read_union_stacks(raw: RawProgram, scope: Scope) -> None:
         scope.insert(scope.union_types, union_type.name, members, f"header_union_types[{index}]")
     unions = {item.id: item for item in raw.header_unions}
     for index, item in enumerate(raw.header_union_stacks):
-        place = f"header_union_stacks[{index}]"
-        members = scope.named(scope.union_types, item.union_type, "header union type", place)
+        path = f"header_union_stacks[{index}]"
+        members = scope.named(scope.union_types, item.union_type, "header union type", path)
         elements = [unions.get(union_id) for union_id in item.header_union_ids]
-        found = [union for union in elements if union is not None and len(union.header_ids) == len(members)]
-        types = {tuple(scope.headers[name].type.name for name in scope.unions[union.name].members) for union in found}
-        if len(found) != len(elements) or len(types) != 1 or len({union.id for union in found}) != len(found):
-            raise scope.error(f"{place}.header_union_ids", f"are not unions of type {item.union_type}, each once")
+        matching = [union for union in elements if union is not None and len(union.header_ids) == len(members)]
+        types = {
+            tuple(scope.headers[name].type.name for name in scope.unions[union.name].members) for union in matching
+        }
+        if len(matching) != len(elements) or len(types) != 1 or len({union.id for union in matching}) != len(matching):
+            raise scope.error(f"{path}.header_union_ids", f"are not unions of type {item.union_type}, each once")
         if item.name in scope.stacks:
-            raise scope.error(place, f"{item.name!r} is declared twice")
-        scope.insert(scope.union_stacks, item.name, UnionStack(item.name, tuple(union.name for union in found)), place)
+            raise scope.error(path, f"{item.name!r} is declared twice")
+        scope.insert(
+            scope.union_stacks, item.name, UnionStack(item.name, tuple(union.name for union in matching)), path
+        )
         scope.stack_union_types[item.name] = item.union_type
 
 
 def _read_field_lists(raw: RawProgram, scope: Scope) -> None:
     for index, item in enumerate(raw.field_lists):
-        place = f"field_lists[{index}]"
+        path = f"field_lists[{index}]"
         if item.id in scope.field_lists or not 0 <= item.id < 1 << 16:
-            raise scope.error(place, f"{item.id} is no id of its own below 2^16")
+            raise scope.error(path, f"{item.id} is not a unique id below 2^16")
         refs: list[FieldRef] = []
         for position, element in enumerate(item.elements):
-            refs += _field_list_element(element, scope, f"{place}.elements[{position}]")
+            refs += _field_list_element(element, scope, f"{path}.elements[{position}]")
         scope.field_lists[item.id] = tuple(refs)
 
 
-def _field_list_element(element: RawValue, scope: Scope, place: str) -> list[FieldRef]:
+def _field_list_element(element: RawValue, scope: Scope, path: str) -> list[FieldRef]:
     if element.type == "field":
-        return [scope.field(element.value, place)]
+        return [scope.field(element.value, path)]
     if element.type == "header":
-        header = scope.header(element.value, place)
+        header = scope.header(element.value, path)
         return [FieldRef(header.name, spec.name) for spec in header.type.fields]
-    raise scope.unsupported(place, f"{element.type!r} in a field list")
+    raise scope.unsupported(path, f"{element.type!r} in a field list")
 
 
 def _read_learn_lists(raw: RawProgram, scope: Scope) -> None:
     for index, item in enumerate(raw.learn_lists):
-        place = f"learn_lists[{index}]"
+        path = f"learn_lists[{index}]"
         if item.id in scope.digest_names or not 0 <= item.id < 1 << 16:
-            raise scope.error(place, f"{item.id} is no id of its own below 2^16")
+            raise scope.error(path, f"{item.id} is not a unique id below 2^16")
         key = item.name if item.name not in scope.digests else f"{item.name}#{item.id}"
-        scope.insert(scope.digests, key, _digest(item, scope, place), place)
+        scope.insert(scope.digests, key, _digest(item, scope, path), path)
         scope.digest_names[item.id] = key
 
 
-def _digest(item: RawLearnList, scope: Scope, place: str) -> Digest:
+def _digest(item: RawLearnList, scope: Scope, path: str) -> Digest:
     sources: list[FieldRef | SizedConstant] = []
     fields: list[tuple[str, int]] = []
     for position, element in enumerate(item.elements):
-        where = f"{place}.elements[{position}]"
+        where = f"{path}.elements[{position}]"
         if element.type == "hexstr" and element.bitwidth is not None:
             width = scope.width(element.bitwidth, where)
             sources.append(SizedConstant(scope.unsigned(element.value, width, where), width))
@@ -206,54 +210,54 @@ def _digest(item: RawLearnList, scope: Scope, place: str) -> Digest:
 
 def _read_arrays(raw: RawProgram, scope: Scope) -> None:
     for index, item in enumerate(raw.counter_arrays):
-        place = f"counter_arrays[{index}]"
+        path = f"counter_arrays[{index}]"
         if item.is_direct:
             if item.binding is None:
-                raise scope.error(place, f"direct counter {item.name} has no table")
-            scope.insert(scope.direct_counters, item.binding, item.name, place)
+                raise scope.error(path, f"direct counter {item.name} has no table")
+            scope.insert(scope.direct_counters, item.binding, item.name, path)
         else:
-            counter = CounterSpec(item.name, _array_size(item.size, scope, place))
-            scope.insert(scope.counters, item.name, counter, place)
+            counter = CounterSpec(item.name, _array_size(item.size, scope, path))
+            scope.insert(scope.counters, item.name, counter, path)
     for index, register in enumerate(raw.register_arrays):
-        place = f"register_arrays[{index}]"
-        size, width = _array_size(register.size, scope, place), scope.width(register.bitwidth, place)
-        scope.insert(scope.registers, register.name, RegisterSpec(register.name, size, width), place)
+        path = f"register_arrays[{index}]"
+        size, width = _array_size(register.size, scope, path), scope.width(register.bitwidth, path)
+        scope.insert(scope.registers, register.name, RegisterSpec(register.name, size, width), path)
 
 
 def _read_meters(raw: RawProgram, scope: Scope) -> None:
     for index, item in enumerate(raw.meter_arrays):
-        place = f"meter_arrays[{index}]"
+        path = f"meter_arrays[{index}]"
         if item.type not in MeterUnit.__members__.values():
-            raise scope.unsupported(f"{place}.type", f"a meter of type {item.type!r}")
+            raise scope.unsupported(f"{path}.type", f"a meter of type {item.type!r}")
         if item.rate_count != 2:
-            raise scope.unsupported(f"{place}.rate_count", f"meter {item.name} with {item.rate_count} rates")
+            raise scope.unsupported(f"{path}.rate_count", f"meter {item.name} with {item.rate_count} rates")
         if item.is_direct:
-            meter = _direct_meter(item, scope, place)
+            meter = _direct_meter(item, scope, path)
         else:
-            meter = MeterSpec(item.name, _array_size(item.size, scope, place), MeterUnit(item.type))
-        scope.insert(scope.meters, item.name, meter, place)
+            meter = MeterSpec(item.name, _array_size(item.size, scope, path), MeterUnit(item.type))
+        scope.insert(scope.meters, item.name, meter, path)
 
 
-def _direct_meter(item: RawMeter, scope: Scope, place: str) -> MeterSpec:
+def _direct_meter(item: RawMeter, scope: Scope, path: str) -> MeterSpec:
     if item.binding is None:
-        raise scope.error(place, f"direct meter {item.name} has no table")
-    target = scope.field(item.result_target, f"{place}.result_target")
+        raise scope.error(path, f"direct meter {item.name} has no table")
+    target = scope.field(item.result_target, f"{path}.result_target")
     if scope.spec(target).variable or target.field == VALID:
-        raise scope.error(f"{place}.result_target", "a colour is stored in a field of fixed width")
-    scope.insert(scope.meter_targets, item.binding, target, place)
+        raise scope.error(f"{path}.result_target", "a colour is stored in a field of fixed width")
+    scope.insert(scope.meter_targets, item.binding, target, path)
     return MeterSpec(item.name, 0, MeterUnit(item.type), item.binding)
 
 
 def _read_value_sets(raw: RawProgram, scope: Scope) -> None:
     """Record the value sets; their keys come from the P4Info, or else from the parser."""
     for index, item in enumerate(raw.parse_vsets):
-        place = f"parse_vsets[{index}]"
-        scope.width(item.compressed_bitwidth, place)
-        size = _array_size(item.max_size, scope, place)
-        scope.insert(scope.value_sets, item.name, ValueSetSpec(item.name, size, ()), place)
+        path = f"parse_vsets[{index}]"
+        scope.width(item.compressed_bitwidth, path)
+        size = _array_size(item.max_size, scope, path)
+        scope.insert(scope.value_sets, item.name, ValueSetSpec(item.name, size, ()), path)
 
 
-def _array_size(size: int | None, scope: Scope, place: str) -> int:
+def _array_size(size: int | None, scope: Scope, path: str) -> int:
     if size is None or not 0 <= size <= MAX_ARRAY_CELLS:
-        raise scope.error(place, f"an array of {size} cells is not possible")
+        raise scope.error(path, f"an array of {size} cells is not possible")
     return size

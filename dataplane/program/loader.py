@@ -54,7 +54,7 @@ def load_program(
     entries: bytes | Path | None = None,
     crc_parameters: Mapping[str, CrcParameters] | None = None,
 ) -> Program:
-    """Return the program; raise ProgramError naming file and place of whatever is wrong or not supported.
+    """Return the program; raise ProgramError naming the file and place of anything wrong or unsupported.
 
     Without a P4Info (None) nothing can be compared with it, and the control plane sees an empty one. `entries` is p4c's
     entries file, which needs the P4Info; without it, all entries of tables that are not const may be changed, and their
@@ -64,12 +64,12 @@ def load_program(
     json_data, json_file = _content(json, "<json>")
     info_data, info_file = _content(p4info, "<p4info>") if p4info is not None else (b"", "<p4info>")
     info = read_p4info(info_data, info_file)
-    told = None if entries is None else _entries(entries, known=p4info is not None)
+    entries_file = None if entries is None else _entries(entries, has_p4info=p4info is not None)
     scope = Scope(json_file)
     try:
         raw = _decode(json_data, json_file)
         read_declarations(raw, scope)
-        assembly = _Assembly(raw, scope, info, info_file, told, known=p4info is not None)
+        assembly = _Assembly(raw, scope, info, info_file, entries_file, has_p4info=p4info is not None)
         return assembly.program(json_data, dict(crc_parameters or {}))
     except RecursionError as error:
         raise ProgramError("is nested too deeply", file=json_file) from error
@@ -84,20 +84,20 @@ def _content(source: bytes | Path, name: str) -> tuple[bytes, str]:
         raise ProgramError(error.strerror or "cannot be read", file=str(source)) from error
 
 
-def _entries(source: bytes | Path, *, known: bool) -> _Told:
+def _entries(source: bytes | Path, *, has_p4info: bool) -> _EntriesFile:
     data, file = _content(source, "<entries>")
-    if not known:
-        raise ProgramError("names tables by ids, which are those of a P4Info, and there is none", file=file)
-    return _Told(read_entries(data, file), file)
+    if not has_p4info:
+        raise ProgramError("names tables by the ids of a P4Info, and there is none", file=file)
+    return _EntriesFile(read_entries(data, file), file)
 
 
 def _decode(data: bytes, file: str) -> RawProgram:
     try:
         raw = msgspec.json.decode(data, type=RawProgram)
     except msgspec.ValidationError as error:
-        found = _AT.search(str(error))
-        problem = str(error)[: found.start()] if found else str(error)
-        raise ProgramError(problem, file=file, construct=found["place"] if found else None) from error
+        match = _AT.search(str(error))
+        problem = str(error)[: match.start()] if match else str(error)
+        raise ProgramError(problem, file=file, construct=match["place"] if match else None) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProgramError(f"is not JSON: {error}", file=file) from error
     if raw.meta is not None and raw.meta.version[:1] != [SUPPORTED_MAJOR]:
@@ -140,7 +140,7 @@ def _declared_digest(digest: Digest, name: str, members: Sequence[str]) -> Diges
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _EntriesFile:
     """An entries file's contents, and its name in errors."""
 
     request: p4r.WriteRequest
@@ -151,19 +151,26 @@ class _Assembly:
     """Assembles a program from its parts."""
 
     def __init__(
-        self, raw: RawProgram, scope: Scope, info: p4i.P4Info, info_file: str, told: _Told | None, *, known: bool
+        self,
+        raw: RawProgram,
+        scope: Scope,
+        info: p4i.P4Info,
+        info_file: str,
+        entries_file: _EntriesFile | None,
+        *,
+        has_p4info: bool,
     ) -> None:
-        self.raw, self.scope, self.info, self.info_file, self.known = raw, scope, info, info_file, known
-        self.told = told
+        self.raw, self.scope, self.info, self.info_file, self.has_p4info = raw, scope, info, info_file, has_p4info
+        self.entries_file = entries_file
 
     def program(self, source: bytes, crcs: dict[str, CrcParameters]) -> Program:
         """Return the program assembled from all parts."""
         raw, scope = self.raw, self.scope
         self._read_calculations(crcs)
         self._read_actions()
-        if self.known:
+        if self.has_p4info:
             self._read_declared()
-        declared = declared_tables(self.info, self.info_file) if self.known else None
+        declared = declared_tables(self.info, self.info_file) if self.has_p4info else None
         pipelines = PipelineReader(
             scope, declared, {profile.preamble.name: profile.max_group_size for profile in self.info.action_profiles}
         )
@@ -176,7 +183,7 @@ class _Assembly:
         self._check_metadata()
         self._check_actions(ingress, egress)
         self._check_against_p4info(pipelines)
-        entries = None if self.told is None else self.told.request.SerializeToString(deterministic=True)
+        entries = None if self.entries_file is None else self.entries_file.request.SerializeToString(deterministic=True)
         bound_parser = read_parser(raw.parsers[parser], scope, f"parsers[{parser}]")
         return Program(
             name=PurePath(raw.program).stem or "program",
@@ -209,12 +216,12 @@ class _Assembly:
     def _read_calculations(self, crcs: dict[str, CrcParameters]) -> None:
         raw, scope = self.raw, self.scope
         for index, item in enumerate(raw.calculations):
-            place = f"calculations[{index}]"
-            calculation = read_calculation(item, scope, place, crcs.get(item.name))
-            scope.insert(scope.calculations, item.name, calculation, place)
+            path = f"calculations[{index}]"
+            calculation = read_calculation(item, scope, path, crcs.get(item.name))
+            scope.insert(scope.calculations, item.name, calculation, path)
         unknown = [name for name in crcs if name not in scope.calculations]
         if unknown:
-            raise scope.error("calculations", f"there is no {unknown[0]} to have CRC parameters")
+            raise scope.error("calculations", f"CRC parameters for {unknown[0]}, which does not exist")
 
     def _read_declared(self) -> None:
         """Complete the properties of value sets and digests that only the P4Info has."""
@@ -235,16 +242,16 @@ class _Assembly:
     def _read_actions(self) -> None:
         raw, scope = self.raw, self.scope
         for index, item in enumerate(raw.actions):
-            place = f"actions[{index}]"
+            path = f"actions[{index}]"
             if item.id in scope.actions:
-                raise scope.error(place, f"two actions have the id {item.id}")
-            scope.actions[item.id] = read_action(item, scope, place)
+                raise scope.error(path, f"two actions have the id {item.id}")
+            scope.actions[item.id] = read_action(item, scope, path)
 
     def _index(self, items: Sequence[Item], name: str, key: str) -> int:
-        found = [index for index, item in enumerate(items) if getattr(item, "name", None) == name]
-        if len(found) != 1:
+        indices = [index for index, item in enumerate(items) if getattr(item, "name", None) == name]
+        if len(indices) != 1:
             raise self.scope.error(key, f"there is not exactly one called {name!r}")
-        return found[0]
+        return indices[0]
 
     def _check_metadata(self) -> None:
         header = self.scope.header("standard_metadata", "headers")
@@ -253,16 +260,16 @@ class _Assembly:
             raise self.scope.error("headers", f"standard_metadata has no {' and no '.join(missing) or 'metadata flag'}")
 
     def _action_specs(self, *pipelines: Pipeline) -> dict[str, ActionSpec]:
-        declared = {spec.name: spec for spec in declared_actions(self.info).values()} if self.known else {}
+        declared = {spec.name: spec for spec in declared_actions(self.info).values()} if self.has_p4info else {}
         nodes = [node for pipeline in pipelines for node in pipeline.nodes.values() if isinstance(node, TableNode)]
         present = {name: action.spec for node in nodes for name, action in node.actions.items()}
         return declared | present
 
     def _tables(self, declared: Mapping[str, DeclaredTable], pipelines: PipelineReader) -> dict[str, TableSpec]:
         missing = self._unreachable(declared, pipelines)
-        if self.told is None:
+        if self.entries_file is None:
             return pipelines.tables | missing
-        return with_entries(pipelines.tables, missing, self.told.request, self.info, self.told.file)
+        return with_entries(pipelines.tables, missing, self.entries_file.request, self.info, self.entries_file.file)
 
     def _unreachable(self, declared: Mapping[str, DeclaredTable], pipelines: PipelineReader) -> dict[str, TableSpec]:
         """Return the tables that p4c declared but that no packet reaches; they can be written to nevertheless."""

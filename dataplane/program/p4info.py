@@ -57,9 +57,9 @@ def read_p4info(data: bytes, file: str) -> p4i.P4Info:
         try:
             info = p4i.P4Info.FromString(data)
         except DecodeError:
-            raise ProgramError(f"is no P4Info: {str(text_error).splitlines()[0]}", file=file) from text_error
+            raise ProgramError(f"is not a P4Info: {str(text_error).splitlines()[0]}", file=file) from text_error
     except RecursionError as error:
-        raise ProgramError("is no P4Info: nested too deeply", file=file) from error
+        raise ProgramError("is not a P4Info: nested too deeply", file=file) from error
     _refuse_unsupported(info, file)
     check_p4info(info, file)
     return info
@@ -137,10 +137,10 @@ def _unit(spec: p4i.MeterSpec) -> MeterUnit:
     return MeterUnit.PACKETS if spec.unit == p4i.MeterSpec.PACKETS else MeterUnit.BYTES
 
 
-def _key(field: p4i.MatchField, info: p4i.P4Info, place: str, file: str) -> KeyField:
+def _key(field: p4i.MatchField, info: p4i.P4Info, path: str, file: str) -> KeyField:
     kind = _KINDS.get(field.match_type)
     if kind is None:
-        raise ProgramError(f"match type of {field.name} is not supported", file=file, construct=place)
+        raise ProgramError(f"match type of {field.name} is not supported", file=file, construct=path)
     return KeyField(field.name, kind, 0 if is_translated(field.type_name.name, info) else field.bitwidth)
 
 

@@ -66,7 +66,7 @@ def _identities(info: p4i.P4Info) -> Iterator[tuple[str, str]]:
             if not preamble.id:
                 yield preamble.name, "its id is 0"
             if preamble.id in owners:
-                yield preamble.name, f"its id {preamble.id:#010x} is that of {owners[preamble.id]}"
+                yield preamble.name, f"its id {preamble.id:#010x} is also that of {owners[preamble.id]}"
             if preamble.name in names:
                 yield preamble.name, "is declared twice"
             owners[preamble.id] = preamble.name
@@ -110,7 +110,7 @@ def _table(table: p4i.Table, info: p4i.P4Info) -> Iterator[tuple[str, str]]:
         if identifier not in direct:
             yield construct, f"no direct counter or meter has the id {identifier:#010x}"
     if table.const_default_action_id and table.const_default_action_id not in {ref.id for ref in table.action_refs}:
-        yield construct, f"its const default action {table.const_default_action_id:#010x} is none of its actions"
+        yield construct, f"its const default action {table.const_default_action_id:#010x} is not one of its actions"
 
 
 def _tables_of(profile: p4i.ActionProfile | None) -> set[int]:

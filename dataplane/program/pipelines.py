@@ -36,94 +36,94 @@ class PipelineReader:
     profiles: dict[str, ProfileSpec] = field(default_factory=dict)
     selectors: dict[str, Calculation] = field(default_factory=dict)
 
-    def pipeline(self, raw: RawPipeline, place: str) -> Pipeline:
+    def pipeline(self, raw: RawPipeline, path: str) -> Pipeline:
         """Return a pipeline whose nodes all have targets and form no cycle."""
-        self._read_profiles(raw, place)
+        self._read_profiles(raw, path)
         nodes: dict[str, Node] = {}
         reader = ExpressionReader(self.scope)
         for index, table in enumerate(raw.tables):
-            where = f"{place}.tables[{index}]"
+            where = f"{path}.tables[{index}]"
             self.scope.insert(nodes, table.name, self._table(table, where), where)
         for index, item in enumerate(raw.conditionals):
-            where = f"{place}.conditionals[{index}]"
+            where = f"{path}.conditionals[{index}]"
             condition = reader.truth(item.expression, f"{where}.expression")
             source = read_source(item.source_info)
             node = ConditionNode(item.name, condition, item.true_next, item.false_next, source)
             self.scope.insert(nodes, item.name, node, where)
         for index, call in enumerate(raw.action_calls):
-            where = f"{place}.action_calls[{index}]"
+            where = f"{path}.action_calls[{index}]"
             action = self._action(call.action_id, where)
             self._check_arguments(action, 0, where)
             called = CallNode(call.name, action, (), call.next_node, read_source(call.source_info))
             self.scope.insert(nodes, call.name, called, where)
         pipeline = Pipeline(raw.name, raw.init_table, nodes)
-        self._check_flow(pipeline, place)
+        self._check_flow(pipeline, path)
         return pipeline
 
-    def _read_profiles(self, raw: RawPipeline, place: str) -> None:
+    def _read_profiles(self, raw: RawPipeline, path: str) -> None:
         for index, item in enumerate(raw.action_profiles):
-            where = f"{place}.action_profiles[{index}]"
+            where = f"{path}.action_profiles[{index}]"
             size = self.group_sizes.get(item.name, 0)
             spec = ProfileSpec(item.name, item.max_size, size, item.selector is not None)
             self.scope.insert(self.profiles, item.name, spec, where)
             if item.selector is not None:
                 self.selectors[item.name] = read_selector(item.name, item.selector, self.scope, f"{where}.selector")
 
-    def _action(self, action_id: int, place: str) -> Action:
+    def _action(self, action_id: int, path: str) -> Action:
         action = self.scope.actions.get(action_id)
         if action is None:
-            raise self.scope.error(place, f"no action has the id {action_id}")
+            raise self.scope.error(path, f"no action has the id {action_id}")
         return action
 
-    def _check_arguments(self, action: Action, count: int, place: str) -> None:
+    def _check_arguments(self, action: Action, count: int, path: str) -> None:
         if len(action.spec.parameters) != count:
-            raise self.scope.error(place, f"{action.name} takes {len(action.spec.parameters)} arguments, not {count}")
+            raise self.scope.error(path, f"{action.name} takes {len(action.spec.parameters)} arguments, not {count}")
 
-    def _table(self, raw: RawTable, place: str) -> Node:
+    def _table(self, raw: RawTable, path: str) -> Node:
         declared = None if self.declared is None else self.declared.get(raw.name)
-        actions = self._table_actions(raw, place)
-        self._refuse_unsupported(raw, place)
+        actions = self._table_actions(raw, path)
+        self._refuse_unsupported(raw, path)
         default = raw.default_entry
         fixed = default is not None and (default.action_const or default.action_entry_const)
         if declared is None and not raw.key and raw.type == "simple" and default is not None and fixed:
-            call = self._call(default.action_id, default.action_data, actions, f"{place}.default_entry")
-            following = self._next(raw, call.action, place, hit=False)
+            call = self._call(default.action_id, default.action_data, actions, f"{path}.default_entry")
+            following = self._next(raw, call.action, path, hit=False)
             return CallNode(raw.name, actions[call.action], call.arguments, following, read_source(raw.source_info))
         if self.declared is not None and declared is None and not raw.entries:
-            raise self.scope.error(place, f"table {raw.name} is not in the P4Info")
-        keys = self._keys(raw, declared, place)
-        spec = self._spec(raw, declared, keys, actions, place)
-        self.scope.insert(self.tables, raw.name, spec, place)
+            raise self.scope.error(path, f"table {raw.name} is not in the P4Info")
+        keys = self._keys(raw, declared, path)
+        spec = self._spec(raw, declared, keys, actions, path)
+        self.scope.insert(self.tables, raw.name, spec, path)
         return TableNode(
             raw.name,
-            tuple(self._key_source(key, f"{place}.key[{index}]") for index, key in enumerate(raw.key)),
+            tuple(self._key_source(key, f"{path}.key[{index}]") for index, key in enumerate(raw.key)),
             actions,
-            {name: self._next(raw, name, place, hit=True) for name in actions},
-            {name: self._next(raw, name, place, hit=False) for name in actions},
+            {name: self._next(raw, name, path, hit=True) for name in actions},
+            {name: self._next(raw, name, path, hit=False) for name in actions},
             self.selectors.get(raw.action_profile or ""),
             self.scope.meter_targets.get(raw.name),
             read_source(raw.source_info),
         )
 
-    def _refuse_unsupported(self, raw: RawTable, place: str) -> None:
+    def _refuse_unsupported(self, raw: RawTable, path: str) -> None:
         if raw.type not in _TYPES:
-            raise self.scope.unsupported(f"{place}.type", f"a table of type {raw.type!r}")
+            raise self.scope.unsupported(f"{path}.type", f"a table of type {raw.type!r}")
         if (raw.type == "simple") is not (raw.action_profile is None):
-            raise self.scope.error(f"{place}.action_profile", f"does not go with a table of type {raw.type}")
+            raise self.scope.error(f"{path}.action_profile", f"does not go with a table of type {raw.type}")
         if raw.action_profile is not None:
-            profile = self.scope.named(self.profiles, raw.action_profile, "action profile", f"{place}.action_profile")
+            profile = self.scope.named(self.profiles, raw.action_profile, "action profile", f"{path}.action_profile")
             if profile.selector is not (raw.type == "indirect_ws"):
-                raise self.scope.error(f"{place}.action_profile", f"{profile.name} does not go with {raw.type}")
+                raise self.scope.error(f"{path}.action_profile", f"{profile.name} does not go with {raw.type}")
 
-    def _table_actions(self, raw: RawTable, place: str) -> dict[str, Action]:
+    def _table_actions(self, raw: RawTable, path: str) -> dict[str, Action]:
         actions: dict[str, Action] = {}
         for index, action_id in enumerate(raw.action_ids):
-            where = f"{place}.action_ids[{index}]"
+            where = f"{path}.action_ids[{index}]"
             action = self._action(action_id, where)
             self.scope.insert(actions, action.name, action, where)
         return actions
 
-    def _next(self, raw: RawTable, action: str, place: str, *, hit: bool) -> str | None:
+    def _next(self, raw: RawTable, action: str, path: str, *, hit: bool) -> str | None:
         outcome = "__HIT__" if hit else "__MISS__"
         if outcome in raw.next_tables:
             return raw.next_tables[outcome]
@@ -131,50 +131,50 @@ class PipelineReader:
             return raw.next_tables[action]
         if "__HIT__" in raw.next_tables or "__MISS__" in raw.next_tables:
             return raw.base_default_next
-        raise self.scope.error(f"{place}.next_tables", f"does not say what follows {action}")
+        raise self.scope.error(f"{path}.next_tables", f"does not say what follows {action}")
 
     # ---- keys
 
-    def _keys(self, raw: RawTable, declared: DeclaredTable | None, place: str) -> tuple[KeyField, ...]:
-        keys = tuple(self._key(key, f"{place}.key[{index}]") for index, key in enumerate(raw.key))
+    def _keys(self, raw: RawTable, declared: DeclaredTable | None, path: str) -> tuple[KeyField, ...]:
+        keys = tuple(self._key(key, f"{path}.key[{index}]") for index, key in enumerate(raw.key))
         if sum(key.kind is MatchKind.LPM for key in keys) > 1:
-            raise self.scope.error(f"{place}.key", "has more than one lpm field")
+            raise self.scope.error(f"{path}.key", "has more than one lpm field")
         if declared is None:
             return keys
         if len(keys) != len(declared.keys):
-            raise self.scope.error(f"{place}.key", f"the P4Info gives {raw.name} {len(declared.keys)} key fields")
+            raise self.scope.error(f"{path}.key", f"the P4Info gives {raw.name} {len(declared.keys)} key fields")
         wanted = {key.name: key for key in declared.keys}
         return tuple(
-            self._declared_key(key, wanted.get(key.name), f"{place}.key[{index}]") for index, key in enumerate(keys)
+            self._declared_key(key, wanted.get(key.name), f"{path}.key[{index}]") for index, key in enumerate(keys)
         )
 
-    def _declared_key(self, key: KeyField, declared: KeyField | None, place: str) -> KeyField:
+    def _declared_key(self, key: KeyField, declared: KeyField | None, path: str) -> KeyField:
         if declared is None:
-            raise self.scope.error(place, f"key field {key.name} is not in the P4Info")
+            raise self.scope.error(path, f"key field {key.name} is not in the P4Info")
         same_kind = declared.kind is key.kind or (declared.kind, key.kind) == (MatchKind.OPTIONAL, MatchKind.TERNARY)
         if not same_kind or declared.width not in {0, key.width}:
             mine, theirs = f"{key.kind} of {key.width} bits", f"{declared.kind} of {declared.width} bits"
-            raise self.scope.error(place, f"key field {key.name} is {mine}, in the P4Info {theirs}")
+            raise self.scope.error(path, f"key field {key.name} is {mine}, in the P4Info {theirs}")
         return KeyField(key.name, declared.kind, key.width)
 
-    def _key(self, raw: RawKey, place: str) -> KeyField:
-        source = self._key_source(raw, place).source
+    def _key(self, raw: RawKey, path: str) -> KeyField:
+        source = self._key_source(raw, path).source
         kind = "exact" if raw.match_type == "valid" else raw.match_type
         if kind not in MatchKind.__members__.values():
-            raise self.scope.unsupported(place, f"match type {raw.match_type!r}")
+            raise self.scope.unsupported(path, f"match type {raw.match_type!r}")
         name = raw.name or f"{source.header}.{source.field}"
         return KeyField(name, MatchKind(kind), self.scope.spec(source).width_bits)
 
-    def _key_source(self, raw: RawKey, place: str) -> KeySource:
+    def _key_source(self, raw: RawKey, path: str) -> KeySource:
         if raw.match_type == "valid":
-            return KeySource(FieldRef(self.scope.header(raw.target, place).name, VALID))
+            return KeySource(FieldRef(self.scope.header(raw.target, path).name, VALID))
         if isinstance(raw.target, dict):
-            raise self.scope.unsupported(place, "an expression in a table's key")
-        source = self.scope.field(raw.target, place)
+            raise self.scope.unsupported(path, "an expression in a table's key")
+        source = self.scope.field(raw.target, path)
         spec = self.scope.spec(source)
         if spec.variable:
-            raise self.scope.unsupported(place, "a varbit in a table's key")
-        mask = None if raw.mask is None else self.scope.unsigned(raw.mask, spec.width_bits, f"{place}.mask")
+            raise self.scope.unsupported(path, "a varbit in a table's key")
+        mask = None if raw.mask is None else self.scope.unsigned(raw.mask, spec.width_bits, f"{path}.mask")
         return KeySource(source, mask)
 
     # ---- the table's value
@@ -185,59 +185,59 @@ class PipelineReader:
         declared: DeclaredTable | None,
         keys: tuple[KeyField, ...],
         actions: dict[str, Action],
-        place: str,
+        path: str,
     ) -> TableSpec:
         names = tuple(actions)
         if declared is not None and set(declared.actions) != set(names):
             wrong = sorted(set(declared.actions) ^ set(names))[0]
-            raise self.scope.error(f"{place}.actions", f"only one of JSON and P4Info has the action {wrong}")
+            raise self.scope.error(f"{path}.actions", f"only one of JSON and P4Info has the action {wrong}")
         counter = self.scope.direct_counters.get(raw.name)
         if raw.with_counters is not (counter is not None):
-            raise self.scope.error(f"{place}.with_counters", "does not agree with counter_arrays")
+            raise self.scope.error(f"{path}.with_counters", "does not agree with counter_arrays")
         if not 0 <= raw.max_size <= 1 << 31:
-            raise self.scope.error(f"{place}.max_size", f"a table of {raw.max_size} entries is not possible")
+            raise self.scope.error(f"{path}.max_size", f"a table of {raw.max_size} entries is not possible")
         return TableSpec(
             name=raw.name,
             keys=keys,
             actions=names,
-            default=self._default(raw, declared, actions, place),
+            default=self._default(raw, declared, actions, path),
             const_default=raw.default_entry.action_const
             if raw.default_entry
             else bool(declared and declared.const_default),
             size=(declared.size if declared else 0) or raw.max_size,
             profile=raw.action_profile,
             direct_counter=counter,
-            direct_meter=self._direct_meter(raw, place),
+            direct_meter=self._direct_meter(raw, path),
             idle_timeout=raw.support_timeout or (declared is not None and declared.idle_timeout),
-            presets=self._entries(raw, keys, actions, place),
+            presets=self._entries(raw, keys, actions, path),
             is_const=declared.is_const if declared is not None else bool(raw.entries),
         )
 
-    def _direct_meter(self, raw: RawTable, place: str) -> str | None:
+    def _direct_meter(self, raw: RawTable, path: str) -> str | None:
         bound = [meter.name for meter in self.scope.meters.values() if meter.table == raw.name]
         if bound != ([] if raw.direct_meters is None else [raw.direct_meters]):
-            raise self.scope.error(f"{place}.direct_meters", "does not agree with meter_arrays")
+            raise self.scope.error(f"{path}.direct_meters", "does not agree with meter_arrays")
         return raw.direct_meters
 
     def _default(
-        self, raw: RawTable, declared: DeclaredTable | None, actions: dict[str, Action], place: str
+        self, raw: RawTable, declared: DeclaredTable | None, actions: dict[str, Action], path: str
     ) -> ActionCall:
         entry: RawDefault | None = raw.default_entry
         if entry is not None:
-            return self._call(entry.action_id, entry.action_data, actions, f"{place}.default_entry")
+            return self._call(entry.action_id, entry.action_data, actions, f"{path}.default_entry")
         call = declared.default if declared is not None and declared.default is not None else ActionCall("NoAction")
         if call.action not in actions:
-            raise self.scope.error(place, f"table {raw.name} has no default action")
-        self._check_arguments(actions[call.action], len(call.arguments), place)
+            raise self.scope.error(path, f"table {raw.name} has no default action")
+        self._check_arguments(actions[call.action], len(call.arguments), path)
         return call
 
-    def _call(self, action_id: int, data: list[str], actions: dict[str, Action], place: str) -> ActionCall:
-        action = self._action(action_id, place)
+    def _call(self, action_id: int, data: list[str], actions: dict[str, Action], path: str) -> ActionCall:
+        action = self._action(action_id, path)
         if actions.get(action.name) is not action:
-            raise self.scope.error(place, f"{action.name} is not an action of the table")
-        self._check_arguments(action, len(data), place)
+            raise self.scope.error(path, f"{action.name} is not an action of the table")
+        self._check_arguments(action, len(data), path)
         arguments = tuple(
-            self.scope.unsigned(text, width, f"{place}.action_data[{index}]")
+            self.scope.unsigned(text, width, f"{path}.action_data[{index}]")
             for index, (text, (_, width)) in enumerate(zip(data, action.spec.parameters, strict=True))
         )
         return ActionCall(action.name, arguments)
@@ -245,84 +245,84 @@ class PipelineReader:
     # ---- constant entries
 
     def _entries(
-        self, raw: RawTable, keys: tuple[KeyField, ...], actions: dict[str, Action], place: str
+        self, raw: RawTable, keys: tuple[KeyField, ...], actions: dict[str, Action], path: str
     ) -> tuple[PresetEntry, ...]:
         if raw.entries and raw.type != "simple":
-            raise self.scope.unsupported(f"{place}.entries", "constant entries of an indirect table")
+            raise self.scope.unsupported(f"{path}.entries", "constant entries of an indirect table")
         prioritized = any(key.kind in PRIORITIZED for key in keys)
         last = max((entry.priority for entry in raw.entries), default=0)
         entries: list[PresetEntry] = []
         for index, entry in enumerate(raw.entries):
-            where = f"{place}.entries[{index}]"
+            where = f"{path}.entries[{index}]"
             priority = last + 1 - entry.priority if prioritized else 0
             entries.append(self._entry(entry, keys, actions, priority, where))
         return tuple(entries)
 
     def _entry(
-        self, raw: RawEntry, keys: tuple[KeyField, ...], actions: dict[str, Action], priority: int, place: str
+        self, raw: RawEntry, keys: tuple[KeyField, ...], actions: dict[str, Action], priority: int, path: str
     ) -> PresetEntry:
         if len(raw.match_key) != len(keys):
-            raise self.scope.error(f"{place}.match_key", f"has {len(raw.match_key)} fields, the table {len(keys)}")
+            raise self.scope.error(f"{path}.match_key", f"has {len(raw.match_key)} fields, the table {len(keys)}")
         match = tuple(
-            self._match(part, key, f"{place}.match_key[{index}]")
+            self._match(part, key, f"{path}.match_key[{index}]")
             for index, (part, key) in enumerate(zip(raw.match_key, keys, strict=True))
         )
         action = raw.action_entry
-        call = self._call(action.action_id, action.action_data, actions, f"{place}.action_entry")
+        call = self._call(action.action_id, action.action_data, actions, f"{path}.action_entry")
         return PresetEntry(match, priority, call)
 
-    def _match(self, raw: RawMatch, key: KeyField, place: str) -> int | tuple[int, int] | None:
+    def _match(self, raw: RawMatch, key: KeyField, path: str) -> int | tuple[int, int] | None:
         kinds = {key.kind.value, "ternary"} if key.kind is MatchKind.OPTIONAL else {key.kind.value}
         if raw.match_type == "valid" and key.kind is MatchKind.EXACT and isinstance(raw.key, bool):
             return int(raw.key)
         if raw.match_type not in kinds:
-            raise self.scope.error(place, f"is {raw.match_type} where {key.kind} is wanted")
+            raise self.scope.error(path, f"is {raw.match_type} where {key.kind} is expected")
         if key.kind is MatchKind.RANGE:
-            low, high = (self.scope.unsigned(text, key.width, place) for text in (raw.start, raw.end))
+            low, high = (self.scope.unsigned(text, key.width, path) for text in (raw.start, raw.end))
             return low, high
-        value = self.scope.unsigned(raw.key, key.width, place)
+        value = self.scope.unsigned(raw.key, key.width, path)
         match key.kind:
             case MatchKind.LPM:
                 if raw.prefix_length is None or not 0 <= raw.prefix_length <= key.width:
-                    raise self.scope.error(place, f"{raw.prefix_length} is no prefix length")
+                    raise self.scope.error(path, f"{raw.prefix_length} is not a prefix length")
                 host_bits = key.width - raw.prefix_length
                 return value >> host_bits << host_bits, raw.prefix_length
             case MatchKind.TERNARY:
-                mask = self.scope.unsigned(raw.mask, key.width, place)
+                mask = self.scope.unsigned(raw.mask, key.width, path)
                 return value & mask, mask
             case MatchKind.OPTIONAL:
-                return self._optional(raw, value, key, place)
+                return self._optional(raw, value, key, path)
         return value
 
-    def _optional(self, raw: RawMatch, value: int, key: KeyField, place: str) -> int | None:
+    def _optional(self, raw: RawMatch, value: int, key: KeyField, path: str) -> int | None:
         everything = (1 << key.width) - 1
-        mask = everything if raw.mask is None else self.scope.unsigned(raw.mask, key.width, place)
+        mask = everything if raw.mask is None else self.scope.unsigned(raw.mask, key.width, path)
         if mask not in {0, everything}:
-            raise self.scope.error(place, "an optional field matches the whole value or any")
+            raise self.scope.error(path, "an optional field matches the whole value or any")
         return value if mask else None
 
     # ---- control flow
 
-    def _check_flow(self, pipeline: Pipeline, place: str) -> None:
+    def _check_flow(self, pipeline: Pipeline, path: str) -> None:
         """Raise unless every node exists and none can follow itself (a depth-first search without recursion)."""
         done: set[str] = set()
-        path: list[str] = []
+        trail: list[str] = []
         stack: list[tuple[str, bool]] = [] if pipeline.initial is None else [(pipeline.initial, False)]
         on_path: set[str] = set()
         while stack:
             name, leaving = stack.pop()
             if leaving:
-                on_path.discard(path.pop())
+                on_path.discard(trail.pop())
                 done.add(name)
                 continue
             if name in on_path:
-                raise self.scope.error(place, f"{name} follows itself")
+                raise self.scope.error(path, f"{name} follows itself")
             if name in done:
                 continue
             if name not in pipeline.nodes:
-                raise self.scope.error(place, f"no table, branch or call is named {name!r}")
+                raise self.scope.error(path, f"no table, branch or call is named {name!r}")
             on_path.add(name)
-            path.append(name)
+            trail.append(name)
             stack.append((name, True))
             stack.extend((following, False) for following in successors(pipeline.nodes[name]) if following is not None)
 

@@ -32,7 +32,7 @@ _HEX = re.compile(r"(-?)(?:0x)?([0-9a-fA-F]+)")
 
 @dataclass(slots=True)
 class Scope:
-    """Names that the rest of a file may refer to; `error` makes the exception for a place such as `actions[3]`."""
+    """Names that the rest of a file may refer to; `error` makes the exception for a JSON path such as `actions[3]`."""
 
     file: str
     header_types: dict[str, HeaderType] = field(default_factory=dict)
@@ -54,26 +54,26 @@ class Scope:
     calculations: dict[str, Calculation] = field(default_factory=dict)
     actions: dict[int, Action] = field(default_factory=dict)
 
-    def error(self, place: str, problem: str) -> ProgramError:
-        """Return the error to raise for `problem` at a JSON place."""
-        return ProgramError(problem, file=self.file, construct=place)
+    def error(self, path: str, problem: str) -> ProgramError:
+        """Return the error to raise for `problem` at a JSON path."""
+        return ProgramError(problem, file=self.file, construct=path)
 
-    def unsupported(self, place: str, construct: str) -> ProgramError:
+    def unsupported(self, path: str, construct: str) -> ProgramError:
         """Return the error to raise for a construct that this switch does not execute."""
-        return self.error(place, f"{construct} is not supported")
+        return self.error(path, f"{construct} is not supported")
 
-    def header(self, name: object, place: str) -> Header:
+    def header(self, name: object, path: str) -> Header:
         """Return the header instance of that name."""
         header = self.headers.get(name) if isinstance(name, str) else None
         if header is None:
-            raise self.error(place, f"no header is called {name!r}")
+            raise self.error(path, f"no header is called {name!r}")
         return header
 
-    def stack(self, name: object, place: str) -> HeaderStack:
+    def stack(self, name: object, path: str) -> HeaderStack:
         """Return the header stack of that name."""
         stack = self.stacks.get(name) if isinstance(name, str) else None
         if stack is None:
-            raise self.error(place, f"no header stack is called {name!r}")
+            raise self.error(path, f"no header stack is called {name!r}")
         return stack
 
     def rows(self, name: str) -> tuple[tuple[Header, ...], ...]:
@@ -83,26 +83,26 @@ class Scope:
         unions = (self.unions[union] for union in self.union_stacks[name].unions)
         return tuple(tuple(self.headers[member] for member in union.members) for union in unions)
 
-    def same_members(self, one: str, other: str) -> bool:
+    def same_members(self, first: str, second: str) -> bool:
         """Return whether two unions have headers of the same types in the same order."""
-        left, right = ([self.headers[name].type for name in self.unions[union].members] for union in (one, other))
+        left, right = ([self.headers[name].type for name in self.unions[union].members] for union in (first, second))
         return left == right
 
-    def member(self, stack: object, member: object, place: str) -> int:
+    def member(self, stack: object, member: object, path: str) -> int:
         """Return the position of a named member in each union of a stack of unions."""
-        union_stack = self.named(self.union_stacks, stack, "stack of header unions", place)
+        union_stack = self.named(self.union_stacks, stack, "stack of header unions", path)
         members = self.union_types[self.stack_union_types[union_stack.name]]
         if not isinstance(member, str) or member not in members:
-            raise self.error(place, f"the unions of {union_stack.name} have no header {member!r}")
+            raise self.error(path, f"the unions of {union_stack.name} have no header {member!r}")
         return members.index(member)
 
-    def field(self, pair: object, place: str) -> FieldRef:
+    def field(self, pair: object, path: str) -> FieldRef:
         """Return the field that a [header, field] pair names."""
         if not isinstance(pair, list) or len(pair) != 2:
-            raise self.error(place, "a field is a pair of header and field name")
-        header = self.header(pair[0], place)
+            raise self.error(path, "a field is a pair of header and field name")
+        header = self.header(pair[0], path)
         if not isinstance(pair[1], str) or header.type.field(pair[1]) is None:
-            raise self.error(place, f"header {header.name} has no field {pair[1]!r}")
+            raise self.error(path, f"header {header.name} has no field {pair[1]!r}")
         return FieldRef(header.name, pair[1])
 
     def spec(self, ref: FieldRef) -> FieldSpec:
@@ -117,37 +117,37 @@ class Scope:
             return self.spec(ref)
         return self.spec(FieldRef(self.rows(ref.stack)[0][ref.member].name, ref.field))
 
-    def hexstr(self, text: object, place: str) -> int:
+    def hexstr(self, text: object, path: str) -> int:
         """Return the integer that a hexadecimal string encodes."""
         match = _HEX.fullmatch(text) if isinstance(text, str) else None
         if match is None or len(match[2]) * 4 > MAX_WIDTH_BITS:
-            raise self.error(place, f"{text!r} is not a hexadecimal string")
+            raise self.error(path, f"{text!r} is not a hexadecimal string")
         value = int(match[2], 16)
         return -value if match[1] else value
 
-    def unsigned(self, text: object, width_bits: int, place: str) -> int:
+    def unsigned(self, text: object, width_bits: int, path: str) -> int:
         """Return the integer that a hexadecimal string encodes, which must fit `width_bits`."""
-        value = self.hexstr(text, place)
+        value = self.hexstr(text, path)
         if not 0 <= value < 1 << width_bits:
-            raise self.error(place, f"{text} does not fit {width_bits} bits")
+            raise self.error(path, f"{text} does not fit {width_bits} bits")
         return value
 
-    def width(self, value: object, place: str, least: int = 1) -> int:
+    def width(self, value: object, path: str, least: int = 1) -> int:
         """Return a width in bits, checked to be reasonable."""
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_WIDTH_BITS:
-            raise self.error(place, f"a width of {value!r} bits is not possible")
+            raise self.error(path, f"a width of {value!r} bits is not possible")
         return value
 
-    def insert(self, table: dict[str, V], name: str, value: V, place: str) -> None:
+    def insert(self, table: dict[str, V], name: str, value: V, path: str) -> None:
         """Add a name that must not exist yet."""
         if name in table:
-            raise self.error(place, f"{name!r} is declared twice")
+            raise self.error(path, f"{name!r} is declared twice")
         table[name] = value
 
-    def named(self, table: Mapping[str, V], name: object, what: str, place: str) -> V:
+    def named(self, table: Mapping[str, V], name: object, what: str, path: str) -> V:
         """Return the value of a name."""
         if not isinstance(name, str) or name not in table:
-            raise self.error(place, f"no {what} is called {name!r}")
+            raise self.error(path, f"no {what} is called {name!r}")
         return table[name]
 
 

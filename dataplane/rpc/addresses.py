@@ -54,7 +54,7 @@ def exposed(address: str, *, has_tls: bool) -> str | None:
     """Return why an address may not be used without TLS, None if it may, or if there is TLS."""
     if has_tls or is_unix(address) or is_plain(address) or is_loopback(address):
         return None
-    return f"it is not loopback, and there is no tls; what is not encrypted is called {_PLAIN}{address}"
+    return f"it is not loopback, and there is no tls; to go without encryption, write {_PLAIN}{address}"
 
 
 def malformed(address: str) -> str | None:
@@ -113,7 +113,7 @@ def _unix_unavailable(path: Path) -> str | None:
         return f"folder {folder} may not be written to"
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
-            return "something that is no socket is there"
+            return "something other than a socket is there"
     except FileNotFoundError:
         return None
     with closing(socket.socket(socket.AF_UNIX)) as probe:
@@ -131,12 +131,12 @@ def _unix_unavailable(path: Path) -> str | None:
 def _port_unavailable(address: str) -> str | None:
     host, _, port = address.rpartition(":")
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-        family, kind, protocol, _, place = found[0]
+        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        family, kind, protocol, _, target = addresses[0]
         with closing(socket.socket(family, kind, protocol)) as probe:
             # As gRPC does: connections of an ended server do not hold the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
+            probe.bind(target)
     except (OSError, UnicodeError) as error:
         return getattr(error, "strerror", None) or str(error)
     return None

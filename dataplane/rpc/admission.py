@@ -130,8 +130,11 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
 
         async def answers(requests: AsyncIterator[_Sized], context: _Context) -> AsyncIterator[Any]:
             with _forgetting():
-                async with self._admitted(requests, context) as given, aclosing(stream(given.take(), context)) as found:
-                    async for answer in found:
+                async with (
+                    self._admitted(requests, context) as given,
+                    aclosing(stream(given.take(), context)) as replies,
+                ):
+                    async for answer in replies:
                         yield answer
 
         return answers
@@ -141,19 +144,19 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
         """Wait for room, read a request, and hold its actual size until the block ends."""
         budget = self._budget
         if not await budget.take(self._largest, self._wait_s):
-            full = f"requests of {budget.size} bytes are being read or worked on, the most at a time"
+            full = f"requests of {budget.size} bytes are in progress, the most at a time"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, full)
         held = self._largest
         try:
             # The request iterator holds the last one until it is closed, if only by the garbage collector.
             async with aclosing(aiter(requests)) as given:  # type: ignore[type-var]
-                found = await self._first(given, context)
-            if found is None:
+                request = await self._first(given, context)
+            if request is None:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a request is missing")
                 raise AssertionError  # an abort raises
-            held = found.size
+            held = request.size
             budget.give_back(self._largest - held)
-            yield found
+            yield request
         finally:
             budget.give_back(held)
 
@@ -162,7 +165,7 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
             async with asyncio.timeout(self._read_s):
                 return await anext(requests, None)
         except TimeoutError:
-            late = f"the request did not come within {self._read_s:g} s"
+            late = f"the request did not arrive within {self._read_s:g} s"
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, late)
             raise
 

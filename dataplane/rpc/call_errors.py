@@ -41,7 +41,7 @@ def reason_of(error: grpc.aio.AioRpcError | grpc.Call) -> str:
         case code if code in _ANSWERED and details:
             return details
         case grpc.StatusCode.UNAVAILABLE if _HANDSHAKE in details:
-            return f"{_HANDSHAKE}: what answers has no certificate of our authority for this address"
+            return f"{_HANDSHAKE}: the server has no certificate of our authority for this address"
         case grpc.StatusCode.UNAVAILABLE if _UNREACHABLE in details and details.endswith(_HUNG_UP):
             return "it hangs up at once: it takes TLS, or no TLS, or a certificate of another authority"
         case grpc.StatusCode.UNAVAILABLE if _UNREACHABLE in details:

@@ -28,18 +28,18 @@ def uncallable(address: str, tls: TlsSettings | None) -> str | None:
 
 def open_channel(address: str, tls: TlsSettings | None, options: Options) -> grpc.Channel:
     """Open a channel; raise ConfigError or AccessError for unusable files."""
-    found = credentials_of(address, tls)
-    if found is None:
+    credentials = credentials_of(address, tls)
+    if credentials is None:
         return grpc.insecure_channel(target_of(address), options=options)
-    return grpc.secure_channel(target_of(address), found, options=[*options, *_name(tls)])
+    return grpc.secure_channel(target_of(address), credentials, options=[*options, *_name(tls)])
 
 
 def open_aio_channel(address: str, tls: TlsSettings | None, options: Options) -> grpc.aio.Channel:
     """Open a channel for asyncio, like `open_channel`."""
-    found = credentials_of(address, tls)
-    if found is None:
+    credentials = credentials_of(address, tls)
+    if credentials is None:
         return grpc.aio.insecure_channel(target_of(address), options=options)
-    return grpc.aio.secure_channel(target_of(address), found, options=[*options, *_name(tls)])
+    return grpc.aio.secure_channel(target_of(address), credentials, options=[*options, *_name(tls)])
 
 
 class RenewingChannel:
@@ -88,8 +88,8 @@ def _version(file: Path) -> int | None:
 
 def credentials_of(address: str, tls: TlsSettings | None) -> grpc.ChannelCredentials | None:
     """Return the credentials for an address, None if it is not encrypted; raise like `open_channel`."""
-    found = tls_of(tls) if is_encrypted(address, tls) else None
-    return None if found is None else client_credentials(found)
+    settings = tls_of(tls) if is_encrypted(address, tls) else None
+    return None if settings is None else client_credentials(settings)
 
 
 def is_encrypted(address: str, tls: TlsSettings | None) -> bool:

@@ -87,11 +87,11 @@ class ServiceClient:
         self._is_away = True
 
     async def __aenter__(self) -> Self:
-        place = self._place
-        problem = uncallable(place.address, place.tls)
+        service = self._place
+        problem = uncallable(service.address, service.tls)
         if problem is not None:
-            raise self._peer.error(f"{self._peer.name} at {place.address!r}: {problem}")
-        self._channel = RenewingChannel(place.address, place.tls, client_options(place.longest_wait_ns))
+            raise self._peer.error(f"{self._peer.name} at {service.address!r}: {problem}")
+        self._channel = RenewingChannel(service.address, service.tls, client_options(service.longest_wait_ns))
         return self
 
     async def __aexit__(
@@ -137,7 +137,7 @@ class ServiceClient:
         try:
             yield
         except MessageError as error:
-            raise self._failed(f"it answers what this version does not understand: {error}") from error
+            raise self._failed(f"this version does not understand its answer: {error}") from error
 
     async def _call(self, method: str, request: bytes) -> bytes:
         """Return the answer to a request."""
@@ -164,7 +164,7 @@ class ServiceClient:
     async def _stream(self, method: str, request: bytes) -> AsyncGenerator[bytes, None]:
         """Yield a method's messages over as many calls as it takes; closing the generator ends the call."""
         backoff = Backoff(self._place.first_wait_ns, self._place.longest_wait_ns, self._rng)
-        said: str | None = None
+        last_reason: str | None = None
         where = f"the {self._peer.name} at {self._place.address}"
         while True:
             reason = f"the {self._peer.name} ended the stream"
@@ -172,7 +172,7 @@ class ServiceClient:
             try:
                 async for message in call:
                     backoff.reset()
-                    said = None
+                    last_reason = None
                     if self._is_away and self._on_answer is not None:
                         self._on_answer(f"{where} answers")
                     self._is_away = False
@@ -185,8 +185,8 @@ class ServiceClient:
                 # For the service, a call that is no longer read continues until it is cancelled.
                 call.cancel()
             seconds, self._is_away = backoff.next_s(), True
-            if self._on_wait is not None and reason != said:
-                said = reason
+            if self._on_wait is not None and reason != last_reason:
+                last_reason = reason
                 self._on_wait(f"waiting {seconds:.1f} s for {where}: {reason}")
             await self._sleep(seconds)
 

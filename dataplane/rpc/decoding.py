@@ -73,8 +73,8 @@ def _checked(handler: Any) -> Any:  # noqa: ANN401
 def _generating(stream: Callable[[Any, Any], AsyncGenerator[Any, None]]) -> Any:  # noqa: ANN401
     async def answers(request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401
         await _refuse(request, context)
-        async with aclosing(stream(request, context)) as found:
-            async for answer in found:
+        async with aclosing(stream(request, context)) as replies:
+            async for answer in replies:
                 yield answer
 
     return answers

@@ -31,6 +31,6 @@ class Limits(Settings, frozen=True):
     connections: _Number = 1024
     """Concurrent connections; more are closed on arrival."""
     first_message_ns: _Ns = 10_000_000_000
-    """A client that connects, or opens a bidirectional stream, and stays silent for so long is refused."""
+    """A client that connects, or opens a bidirectional stream, and stays silent for this long is refused."""
     idle_ns: _Ns = 600_000_000_000
-    """A connection without a call is closed after so long; clients reconnect by themselves."""
+    """A connection without a call is closed after this time; clients reconnect by themselves."""

@@ -31,7 +31,7 @@ def parse_request(schema: type[M], data: bytes) -> M:
     size = message.ByteSize()
     message.DiscardUnknownFields()
     if message.ByteSize() != size:
-        raise MessageError(f"{message.DESCRIPTOR.full_name} has fields that this version does not know")
+        raise MessageError(f"{message.DESCRIPTOR.full_name} has fields unknown to this version")
     return message
 
 

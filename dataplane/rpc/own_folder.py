@@ -1,8 +1,8 @@
 """Folder of the sockets of a user's own services: no other user can enter it, and both sides find the same one.
 
-It is `millrace` in $XDG_RUNTIME_DIR, else in /run/user/UID, else in /run for root and for the user who was given
+It is `millrace` in $XDG_RUNTIME_DIR, else in /run/user/UID, else in /run for root and for the user that owns
 /run/millrace, else in ~/.local/state; never in /tmp, where any user could have put one. A folder that belongs to
-another user, is a link or lets others in is refused, and so is a socket that another user has made.
+another user, is a link or is open to others is refused, and so is another user's socket.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ def default_address(name: str, folders: tuple[Path, ...] | None = None) -> str:
 def refusal(folder: Path) -> str | None:
     """Return why an existing folder cannot be a user's own; None if it can or does not exist."""
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except FileNotFoundError:
         return None
     except OSError as error:
         return f"folder {folder}: {error.strerror or error}"
-    if not stat.S_ISDIR(found.st_mode):
-        return f"{folder} is no folder"
-    if found.st_uid != os.geteuid():
-        return f"folder {folder} belongs to user {found.st_uid}, not to user {os.geteuid()}"
-    if found.st_mode & _OTHERS:
-        return f"folder {folder} lets others in; chmod 700 {folder}"
+    if not stat.S_ISDIR(status.st_mode):
+        return f"{folder} is not a folder"
+    if status.st_uid != os.geteuid():
+        return f"folder {folder} belongs to user {status.st_uid}, not to user {os.geteuid()}"
+    if status.st_mode & _OTHERS:
+        return f"folder {folder} is open to others; chmod 700 {folder}"
     return None
 
 
 def foreign_socket(path: Path) -> str | None:
     """Return why a client should not use a socket: another user made it; None if it is ours, or missing.
 
-    Root may talk to other users' daemons if nobody else could have put a socket in their place.
+    Root may call other users' daemons if nobody else could have replaced their socket.
     """
     own = os.geteuid()
     try:
@@ -84,7 +84,7 @@ def prepare(folder: Path) -> str | None:
         parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        return refusal(folder) or f"folder {folder} cannot be made: {error.strerror or error}"
+        return refusal(folder) or f"folder {folder} cannot be created: {error.strerror or error}"
     return refusal(folder)
 
 
@@ -105,7 +105,7 @@ def _in_own_places(environ: Mapping[str, str], uid: int) -> Iterator[Path]:
 
 def _is_own(folder: Path, uid: int) -> bool:
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == uid

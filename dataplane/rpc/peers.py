@@ -63,8 +63,8 @@ def refusal_of_process(process: int, *, is_root: bool, root: Path = Path("/proc"
         path = line.split(":", 2)[-1]
         if _GROUP in path.split("/")[:-1]:
             return f"its control group is {path}"
-    for name, place in theirs.items():
-        if place != (root / "self" / "ns" / name).readlink():
+    for name, link in theirs.items():
+        if link != (root / "self" / "ns" / name).readlink():
             return f"it is in {_NAMESPACES[name]} of its own"
     return None
 

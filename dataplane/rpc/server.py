@@ -2,7 +2,7 @@
 
 Besides our own services it answers grpc.health.v1.Health and gRPC's reflection, so that generic tools without our
 .proto files can query it. With TLS the permissions of each call are checked (dataplane/rpc/access). Without it anyone
-who can connect may do everything: at a UNIX socket, which belongs to its user alone, on loopback, and at addresses
+who can connect may do everything: at a UNIX socket, which only its user can open, on loopback, and at addresses
 marked as plain.
 """
 
@@ -62,7 +62,11 @@ class RpcServer:
             raise error(f"{purpose} at {address}: {problem}")
         limits = limits or Limits()
         files = None if tls is None or is_unix(address) or is_plain(address) else files_of(tls)
-        needs = {f"/{one.descriptor.full_name}/{name}": need for one in services for name, need in one.needs.items()}
+        needs = {
+            f"/{service.descriptor.full_name}/{name}": need
+            for service in services
+            for name, need in service.needs.items()
+        }
         self._server = grpc.aio.server(
             options=server_options(limits, keepalive_ms),
             maximum_concurrent_rpcs=limits.calls,
@@ -121,7 +125,7 @@ def guards_of(files: TlsFiles | None, needs: Mapping[str, Permission], unmarked:
 
 
 def bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
-    """Bind a server to an address; return the port. A socket is accessible to its user alone."""
+    """Bind a server to an address; return the port. A socket is accessible only to its user."""
     if not is_unix(address):
         return _listening(server, target_of(address), credentials)
     with _UMASK:

@@ -47,7 +47,9 @@ class Service:
         if declared != self.methods.keys():
             raise ValueError(f"{self.descriptor.full_name} declares {sorted(declared)}, not {sorted(self.methods)}")
         if declared != self.needs.keys():
-            raise ValueError(f"{self.descriptor.full_name}: {sorted(declared ^ self.needs.keys())}: what does it need?")
+            raise ValueError(
+                f"{self.descriptor.full_name}: {sorted(declared ^ self.needs.keys())}: missing or unknown permissions"
+            )
 
 
 @dataclass(slots=True)

@@ -83,9 +83,9 @@ class Mirror(Generic[V, M]):
     def packed(self, value: V) -> dict[str, Any]:
         """Return the contents of a value's message: nested messages are dicts, as protobuf would copy others."""
         return {
-            field.name: one if field.pack is None else field.pack(one)
+            field.name: part if field.pack is None else field.pack(part)
             for field in self._fields
-            if (one := getattr(value, field.name)) is not None
+            if (part := getattr(value, field.name)) is not None
         }
 
     def value(self, message: M) -> V:
@@ -120,7 +120,7 @@ class Choice(Generic[V, M]):
         """Convert a message to a value; raise MessageError for an empty one."""
         name = message.WhichOneof(self._oneof)
         if name is None:
-            raise MessageError(f"a {self._name} says nothing that this version knows")
+            raise MessageError(f"a {self._name} holds nothing that this version knows")
         value: V = self._mirrors[name].value(getattr(message, name))
         return value
 
@@ -138,9 +138,9 @@ class _Tuple:
 
     def packed(self, value: tuple[Any, ...]) -> dict[str, Any]:
         return {
-            field.name: one if field.pack is None else field.pack(one)
-            for field, one in zip(self._fields, value, strict=True)
-            if one is not None
+            field.name: part if field.pack is None else field.pack(part)
+            for field, part in zip(self._fields, value, strict=True)
+            if part is not None
         }
 
     def value(self, message: Message) -> tuple[Any, ...]:
@@ -148,18 +148,18 @@ class _Tuple:
 
 
 def _unpacked(fields: tuple[_Field, ...], message: Message) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for field in fields:
         name = field.name
         if field.presence is not _Presence.ALWAYS and not message.HasField(name):
             if field.presence is _Presence.REQUIRED:
                 raise MessageError(f"{message.DESCRIPTOR.full_name} has no {name}")
             if field.presence is _Presence.OPTIONAL:
-                found[name] = None
+                contents[name] = None
             continue
         value = getattr(message, name)
-        found[name] = value if field.unpack is None else field.unpack(value)
-    return found
+        contents[name] = value if field.unpack is None else field.unpack(value)
+    return contents
 
 
 @cache
@@ -190,7 +190,7 @@ def _field(hint: Any, field: FieldDescriptor) -> _Field:  # noqa: ANN401 - types
     is_repeated = get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis
     is_map = get_origin(kind) is dict
     if field.is_repeated is not (is_repeated or is_map) or (may_lack and not field.has_presence):
-        raise TypeError(f"{field.full_name} is no {hint}")
+        raise TypeError(f"{field.full_name} is not of type {hint}")
     if is_map:
         return _Field(field.name, None, dict, _Presence.ALWAYS)
     pack, unpack = _converters(get_args(kind)[0] if is_repeated else kind, field)
@@ -204,10 +204,10 @@ def _field(hint: Any, field: FieldDescriptor) -> _Field:  # noqa: ANN401 - types
 def _converters(kind: Any, field: FieldDescriptor) -> tuple[_Convert | None, _Convert | None]:  # noqa: ANN401
     if kind in _SCALARS:
         if field.cpp_type not in _SCALARS[kind]:
-            raise TypeError(f"{field.full_name} is no {kind}")
+            raise TypeError(f"{field.full_name} is not of type {kind}")
         return None, None
     if field.message_type is None:
-        raise TypeError(f"{field.full_name} is no {kind}")
+        raise TypeError(f"{field.full_name} is not of type {kind}")
     schema: Any = GetMessageClass(field.message_type)
     mirror = _Tuple(get_args(kind), schema) if get_origin(kind) is tuple else _mirror(kind, schema)
     return partial(_nested, mirror), mirror.value

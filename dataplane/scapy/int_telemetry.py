@@ -109,11 +109,11 @@ def instruction_fields(bits_of: Callable[[Any, frozenset[str]], int]) -> list[Co
 
     `bits_of` returns a packet's bitmap, given the names of the fields in question.
     """
-    found: list[ConditionalField] = []
-    for place, (_, group) in enumerate(_FIELDS.items()):
-        condition = _asked(bits_of, 0x8000 >> place, frozenset(name for name, _ in group))
-        found += [ConditionalField(BitField(name, (1 << size) - 1, size), condition) for name, size in group]
-    return found
+    fields: list[ConditionalField] = []
+    for bit, (_, group) in enumerate(_FIELDS.items()):
+        condition = _asked(bits_of, 0x8000 >> bit, frozenset(name for name, _ in group))
+        fields += [ConditionalField(BitField(name, (1 << size) - 1, size), condition) for name, size in group]
+    return fields
 
 
 def _asked(bits_of: Callable[[Any, frozenset[str]], int], bit: int, names: frozenset[str]) -> Callable[[Any], bool]:
@@ -273,7 +273,7 @@ class _StackField(PacketListField):
         count = len(stack) // hop if hop else 0
         if not count:
             return rest, [Raw(stack, _parent=pkt)] if stack else []
-        starts = [hop * place for place in range(count)]
+        starts = [hop * index for index in range(count)]
         ends = [*starts[1:], len(stack)]
         return rest, [INTHop(stack[start:end], _parent=pkt) for start, end in zip(starts, ends, strict=True)]
 

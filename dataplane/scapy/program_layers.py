@@ -39,14 +39,14 @@ class ProgramLayers:
 
     def sent(self, trace: PacketTrace) -> list[tuple[int, Packet]]:
         """Return the sent frames, each with its port."""
-        found: list[tuple[int, Packet]] = []
+        packets: list[tuple[int, Packet]] = []
         headers: Sequence[HeaderValue] = ()
         for step in trace.steps():
             if isinstance(step, Deparsed):
                 headers = step.headers
             elif isinstance(step, Sent):
-                found.append((step.port, self._packet(headers, step.data)))
-        return found
+                packets.append((step.port, self._packet(headers, step.data)))
+        return packets
 
     def show(self, trace: PacketTrace) -> str:
         """Return Scapy's description of the received frame and of the sent ones."""

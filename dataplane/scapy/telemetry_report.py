@@ -84,12 +84,12 @@ class _PartsField(PacketListField):
 
     def getfield(self, pkt: Any, s: bytes) -> tuple[bytes, list[BasePacket]]:
         """Return an empty remainder, and the parts; a truncated last one keeps its actual length."""
-        found: list[BasePacket] = []
+        parts: list[BasePacket] = []
         while len(s) >= 4:
             size = self.size_of(s)
-            found.append(self.kind(s[:size], _parent=pkt))
+            parts.append(self.kind(s[:size], _parent=pkt))
             s = s[size:]
-        return s, found
+        return s, parts
 
 
 class ReportTLV(Part):

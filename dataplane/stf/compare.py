@@ -42,8 +42,8 @@ class Ledger:
 
     def differences(self) -> list[Difference]:
         """Return the first difference of each port that has one."""
-        found = [self._compare(port) for port in sorted({*self._expected, *self._arrived})]
-        return [difference for difference in found if difference is not None]
+        problems = [self._compare(port) for port in sorted({*self._expected, *self._arrived})]
+        return [difference for difference in problems if difference is not None]
 
     def _compare(self, port: int) -> Difference | None:
         expected, arrived = self._expected.get(port, []), self._arrived.get(port, [])
@@ -65,9 +65,9 @@ def _problem(expect: Expect, data: bytes) -> str | None:
     if expect.digits is None:
         return None
     got = data.hex()
-    for place, (wanted, digit) in enumerate(zip(expect.digits, got, strict=False)):
+    for index, (wanted, digit) in enumerate(zip(expect.digits, got, strict=False)):
         if wanted not in ("*", digit):
-            return f"differs at byte {place // 2}"
+            return f"differs at byte {index // 2}"
     if len(got) < len(expect.digits):
         return f"is {len(data)} bytes long, too short"
     if expect.exact and len(got) > len(expect.digits):

@@ -155,26 +155,26 @@ class Controls:
         if isinstance(command, CounterWrite):
             self._counters(command.counter).write(command.index, command.packets, command.nbytes)
             return None
-        place = command.index if isinstance(command, CounterRead) else command.place
-        packets, nbytes = self._count(command.counter, place)
-        text = f"counter {command.counter}[{place}]: {packets} packets, {nbytes} bytes"
+        cell = command.index if isinstance(command, CounterRead) else command.place
+        packets, nbytes = self._count(command.counter, cell)
+        text = f"counter {command.counter}[{cell}]: {packets} packets, {nbytes} bytes"
         if isinstance(command, CounterRead) or command.comparison is None:
             return Answer(text)
         unit, sign, wanted = command.comparison
         holds = _COMPARE[sign](packets if unit is CountUnit.PACKETS else nbytes, wanted)
         return Answer(text if holds else f"{text}, expected {unit} {sign} {wanted}", holds)
 
-    def _count(self, written: str, place: int | str) -> tuple[int, int]:
-        if isinstance(place, int):
-            return self._counters(written).read(place)
-        label = self._labels.get(place)
+    def _count(self, written: str, cell: int | str) -> tuple[int, int]:
+        if isinstance(cell, int):
+            return self._counters(written).read(cell)
+        label = self._labels.get(cell)
         if label is None:
-            raise EntryError(EntryFault.NOT_FOUND, "no entry has this label", where=f"${place}")
+            raise EntryError(EntryFault.NOT_FOUND, "no entry has this label", where=f"${cell}")
         table = self._state.tables[label.table]
         find_name([table.spec.direct_counter or ""], written, f"{label.table}: direct counter")
         entry = table.get(label.match, label.priority)
         if entry is None:
-            raise EntryError(EntryFault.NOT_FOUND, "the entry is gone", where=f"${place}")
+            raise EntryError(EntryFault.NOT_FOUND, "the entry is gone", where=f"${cell}")
         return entry.packets, entry.bytes
 
     def _counters(self, written: str) -> CounterArray:

@@ -53,8 +53,8 @@ class Tokens:
 
     def peek(self, ahead: int = 0) -> Token:
         """Return an upcoming token without consuming it."""
-        place = self._next + ahead
-        return self._tokens[place] if place < len(self._tokens) else Token(Kind.END, "")
+        index = self._next + ahead
+        return self._tokens[index] if index < len(self._tokens) else Token(Kind.END, "")
 
     def take(self) -> Token:
         """Consume the next token."""
@@ -95,7 +95,7 @@ class Tokens:
         """Consume one number without wildcards."""
         number = self.number()
         if number.has_wildcards:
-            raise self.error("a number with the digit * stands where a plain one has to")
+            raise self.error("a number with the digit * where a plain one is required")
         return number.value
 
     def real(self) -> float:
@@ -107,20 +107,20 @@ class Tokens:
     def unexpected(self, wanted: str) -> ConfigError:
         """Return the error for a token in place of `wanted`."""
         token = self.peek()
-        found = token.kind.value if token.kind is Kind.END else f"'{token.text}'"
-        return self.error(f"{found} where {wanted} has to stand")
+        shown = token.kind.value if token.kind is Kind.END else f"'{token.text}'"
+        return self.error(f"{shown} where {wanted} is expected")
 
     def _cut(self, text: str) -> list[Token]:
-        tokens, place = [], 0
-        while place < len(text):
-            if text[place].isspace():
-                place += 1
+        tokens, position = [], 0
+        while position < len(text):
+            if text[position].isspace():
+                position += 1
                 continue
-            found = _TOKEN.match(text, place)
-            if found is None:
-                raise self.error(f"unexpected '{text[place]}'")
-            tokens.append(_token(found))
-            place = found.end()
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise self.error(f"unexpected '{text[position]}'")
+            tokens.append(_token(match))
+            position = match.end()
         return tokens
 
 
@@ -146,9 +146,9 @@ def read_digits(text: str, file: str, line: int) -> str:
     return digits.lower()
 
 
-def _token(found: re.Match[str]) -> Token:
-    if found["number"] is not None:
-        return Token(Kind.NUMBER, found["number"])
-    if found["sign"] is not None:
-        return Token(Kind.SIGN, found["sign"])
-    return Token(Kind.NAME, found["name"] or found["quoted"])
+def _token(match: re.Match[str]) -> Token:
+    if match["number"] is not None:
+        return Token(Kind.NUMBER, match["number"])
+    if match["sign"] is not None:
+        return Token(Kind.SIGN, match["sign"])
+    return Token(Kind.NAME, match["name"] or match["quoted"])

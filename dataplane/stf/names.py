@@ -20,15 +20,15 @@ _VALID = "$valid$"
 
 def find_name(names: Iterable[str], written: str, what: str) -> str:
     """Return the one of `names` that equals `written`, or the only one that ends with it; else raise EntryError."""
-    known = tuple(dict.fromkeys(names))
-    if written in known:
+    candidates = tuple(dict.fromkeys(names))
+    if written in candidates:
         return written
     for ending in (f".{written}", written):
-        found = [name for name in known if name.endswith(ending)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise EntryError(EntryFault.INVALID, f"may be any of {', '.join(found)}", where=f"{what} {written}")
+        matches = [name for name in candidates if name.endswith(ending)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise EntryError(EntryFault.INVALID, f"may be any of {', '.join(matches)}", where=f"{what} {written}")
     raise EntryError(EntryFault.NOT_FOUND, "the program has none of that name", where=f"{what} {written}")
 
 
@@ -70,9 +70,9 @@ def _find_key(names: list[str], written: str, table: str) -> str:
             return candidate
     endings = (f"{name}$", validity) if stem != name else (f"{name}$", name)
     for ending in endings:
-        found = [full for full in names if full.endswith(f".{ending}")]
-        if len(found) == 1:
-            return found[0]
+        matches = [full for full in names if full.endswith(f".{ending}")]
+        if len(matches) == 1:
+            return matches[0]
     return find_name(names, name, f"{table}: key field")
 
 
@@ -85,17 +85,17 @@ def _field_match(key: KeyField, pattern: Pattern, table: str) -> FieldMatch:
         return any_value(key)
     match key.kind:
         case MatchKind.TERNARY:
-            found: FieldMatch = _ternary(key, pattern)
+            match: FieldMatch = _ternary(key, pattern)
         case MatchKind.LPM:
-            found = _prefix(key, pattern)
+            match = _prefix(key, pattern)
         case MatchKind.RANGE:
-            found = _span(pattern)
+            match = _span(pattern)
         case MatchKind.EXACT | MatchKind.OPTIONAL:
-            found = _value(pattern)
-    if found is None:
-        problem = f"this pattern is none of a field whose kind is {key.kind}"
+            match = _value(pattern)
+    if match is None:
+        problem = f"this pattern does not suit a field of kind {key.kind}"
         raise EntryError(EntryFault.INVALID, problem, where=f"{table}: {key.name}")
-    return found
+    return match
 
 
 def _ternary(key: KeyField, pattern: Pattern) -> tuple[int, int] | None:

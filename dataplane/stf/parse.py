@@ -79,7 +79,7 @@ def _command(text: str, file: str, line: int) -> Command:
         return _packet_command(name, arguments, file, line)
     read = _READERS.get(name)
     if read is None:
-        raise ConfigError(f"no command is called {word}", file=file, line=line)
+        raise ConfigError(f"unknown command {word}", file=file, line=line)
     tokens = Tokens(arguments, file, line)
     command = read(tokens)
     tokens.want_end()
@@ -92,7 +92,7 @@ def _command(text: str, file: str, line: int) -> Command:
 def _packet_command(name: str, arguments: str, file: str, line: int) -> Packet | Expect:
     port, *rest = arguments.split(maxsplit=1) or [""]
     if not (port.isascii() and port.isdecimal()):
-        raise ConfigError(f"{name} wants a port number", file=file, line=line)
+        raise ConfigError(f"{name} needs a port number", file=file, line=line)
     digits = read_digits(rest[0], file, line) if rest else None
     if name == "expect":
         exact = digits is not None and digits.endswith("$")
@@ -151,17 +151,17 @@ def _plain(tokens: Tokens, number: Number) -> int:
 
 def _arguments(tokens: Tokens) -> tuple[tuple[str, int], ...]:
     tokens.want("(")
-    found: list[tuple[str, int]] = []
+    arguments: list[tuple[str, int]] = []
     if tokens.take_if(")"):
         return ()
     while True:
         name = tokens.name()
         tokens.want(":")
-        found.append((name, tokens.integer()))
+        arguments.append((name, tokens.integer()))
         if not tokens.take_if(","):
             break
     tokens.want(")")
-    return tuple(found)
+    return tuple(arguments)
 
 
 def _name(tokens: Tokens) -> str:
@@ -183,11 +183,11 @@ def _name(tokens: Tokens) -> str:
 def _check_counter(tokens: Tokens) -> CheckCounter:
     counter = _name(tokens)
     tokens.want("(")
-    place = tokens.integer() if tokens.peek().kind is Kind.NUMBER else tokens.name().removeprefix("$")
+    cell = tokens.integer() if tokens.peek().kind is Kind.NUMBER else tokens.name().removeprefix("$")
     tokens.want(")")
     if tokens.peek().kind is Kind.END:
-        return CheckCounter(counter, place, None)
-    return CheckCounter(counter, place, (_unit(tokens), _comparison(tokens), tokens.integer()))
+        return CheckCounter(counter, cell, None)
+    return CheckCounter(counter, cell, (_unit(tokens), _comparison(tokens), tokens.integer()))
 
 
 def _unit(tokens: Tokens) -> CountUnit:
@@ -200,7 +200,7 @@ def _unit(tokens: Tokens) -> CountUnit:
 def _comparison(tokens: Tokens) -> str:
     token = tokens.take()
     if token not in [Token(Kind.SIGN, sign) for sign in _COMPARISONS]:
-        raise tokens.error(f"'{token.text}' compares nothing")
+        raise tokens.error(f"'{token.text}' is not a comparison")
     return token.text
 
 
@@ -215,10 +215,10 @@ def _rate(tokens: Tokens) -> Rate:
 
 
 def _integers(tokens: Tokens) -> tuple[int, ...]:
-    found = []
+    numbers = []
     while tokens.peek().kind is not Kind.END:
-        found.append(tokens.integer())
-    return tuple(found)
+        numbers.append(tokens.integer())
+    return tuple(numbers)
 
 
 _READERS: Mapping[str, Callable[[Tokens], Command]] = {

@@ -99,7 +99,7 @@ class _Run:
         for statement in self._statements:
             self._do(statement)
         self._pass_time(LAST_NS)
-        differences = sorted([*self._differences, *self._ledger.differences()], key=lambda found: found.line)
+        differences = sorted([*self._differences, *self._ledger.differences()], key=lambda difference: difference.line)
         return Outcome(tuple(differences), tuple(self._notes), self._drops())
 
     def _do(self, statement: Statement) -> None:

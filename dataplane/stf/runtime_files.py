@@ -118,7 +118,7 @@ def _arguments(given: Mapping[str, Written], parameters: tuple[tuple[str, int], 
 def _number(written: Written, where: str) -> int:
     number = written if isinstance(written, int) else read_number(written)
     if number is None:
-        raise EntryError(EntryFault.INVALID, f"{written!r} is no number and no address", where=where)
+        raise EntryError(EntryFault.INVALID, f"{written!r} is neither a number nor an address", where=where)
     return number
 
 
@@ -142,4 +142,6 @@ def _match(key: KeyField, written: Written | tuple[Written, Written], table: str
             return first & second, second
         case MatchKind.RANGE:
             return first, second
-    raise EntryError(EntryFault.INVALID, f"{list(written)} is not one value, as an {key.kind} field wants", where=where)
+    raise EntryError(
+        EntryFault.INVALID, f"{list(written)} is not one value, as an {key.kind} field requires", where=where
+    )

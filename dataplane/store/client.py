@@ -134,7 +134,7 @@ class StoreClient(Closing):
         count = f" ({missing} of {len(requests.answers)} are missing)" if len(requests.answers) > 1 else ""
         nobody = ": no server listens there" if self._nobody else ""
         where = f"{self.server}:{self.port}"
-        return NoAnswerError(f"{step.purpose} did not come from {where} within {patience_s:g} s{count}{nobody}")
+        return NoAnswerError(f"{step.purpose} did not arrive from {where} within {patience_s:g} s{count}{nobody}")
 
 
 def _check_deadline(deadline_s: float) -> float:

@@ -53,7 +53,9 @@ def reading(name: str, *, most_bytes: int = MOST_BYTES) -> Dialogue[Content]:
         if preamble is None:
             raise StoreError(f"{name}: what is there (version {answer.version}) was not written as a value")
         if preamble.length > most_bytes:
-            raise StoreError(f"{name}: {preamble.length} bytes are there, more than the {most_bytes} that are wanted")
+            raise StoreError(
+                f"{name}: {preamble.length} bytes are stored, more than the requested maximum of {most_bytes}"
+            )
         further: list[Message] = []
         if preamble.further:
             purpose = f"{name}: {preamble.further} further segments of version {answer.version}"
@@ -77,7 +79,7 @@ def writing(name: str, value: bytes, *, freshness_ms: int = 0) -> Dialogue[int]:
     preamble, blocks = layout.by_hash(value)
     pause_ns = 0
     while True:
-        questions = [_put(preamble.hash, place, block) for place, block in enumerate(blocks, start=1)]
+        questions = [_put(preamble.hash, segment, block) for segment, block in enumerate(blocks, start=1)]
         answers = yield Step(questions, f"{name}: the acknowledgements of {len(blocks)} blocks", pause_ns)
         for answer in answers:
             _acknowledged(name, answer)
@@ -94,7 +96,7 @@ def recording(name: str, value: bytes, *, version: int) -> Dialogue[None]:
     if not 0 < version < 2**32:
         raise StoreError(f"{name}: versions are 1 to {2**32 - 1}, not {version}")
     number, segments = digest(name), layout.in_place(value)
-    questions = [_put(number, place, segment, version) for place, segment in enumerate(segments)]
+    questions = [_put(number, index, segment, version) for index, segment in enumerate(segments)]
     for answer in (yield Step(questions, f"{name}: the acknowledgements of version {version}")):
         _acknowledged(name, answer)
 
@@ -106,16 +108,16 @@ def segments_of(length: int) -> int:
 
 def _further(name: int, preamble: Preamble) -> list[Message]:
     holder = name if preamble.form is Form.IN_PLACE else preamble.hash
-    return [Message(Kind.INTEREST, holder, place, content=_ROOM) for place in range(1, preamble.further + 1)]
+    return [Message(Kind.INTEREST, holder, segment, content=_ROOM) for segment in range(1, preamble.further + 1)]
 
 
 def _together(preamble: Preamble, first: Message, further: Sequence[Message]) -> bytes | None:
     """Return the value, None if a part is missing or of another version."""
-    if any(one.kind is Kind.NACK for one in further):
+    if any(answer.kind is Kind.NACK for answer in further):
         return None
-    if preamble.form is Form.IN_PLACE and any(one.version != first.version for one in further):
+    if preamble.form is Form.IN_PLACE and any(answer.version != first.version for answer in further):
         return None
-    return preamble.joined([first.content, *(one.content for one in further)])
+    return preamble.joined([first.content, *(answer.content for answer in further)])
 
 
 def _put(name: int, segment: int, content: bytes, version: int = 0, freshness_ms: int = 0) -> Message:
@@ -137,6 +139,6 @@ def _refused(name: str, answer: Message) -> StoreError:
         case Reason.FULL:
             return FullError(f"{name}: the producer has no room for it: its disk or a quota is full")
         case Reason.STALE:
-            return StaleError(f"{name}: version {answer.version} is there, which is not older", version=answer.version)
+            return StaleError(f"{name}: version {answer.version} is stored, which is not older", version=answer.version)
         case _:
             return StoreError(f"{name}: refused ({answer.reason.name})")

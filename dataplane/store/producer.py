@@ -148,7 +148,7 @@ class Producer(Closing):
                 while not any(key.fileobj is self._woken for key, _ in selector.select(_TIDY_S)):
                     self._answer_all()
             except StoreError as error:
-                # Only what is on disk is answered: clients run into their deadlines, local calls see this error.
+                # Answers need the disk: clients run into their deadlines, local calls see this error.
                 with self._lock:
                     self._failure = error
                 LOGGER.critical("the producer stops: %s", error)
@@ -181,27 +181,27 @@ class Producer(Closing):
     def _received(
         self, questions: Sequence[_Question], now_ns: int, *, writable: bool
     ) -> list[tuple[tuple[str, int], Message]]:
-        found = []
+        answers = []
         for question in questions:
             source = _source(question.sender)
             answer = self._core.receive(source, question.message, now_ns, writable=writable)
             if answer is not None:
-                found.append((question.sender, answer))
-        return found
+                answers.append((question.sender, answer))
+        return answers
 
     def _questions(self) -> list[_Question]:
         """Return pending packets, at most a batch; raise StoreError when the socket has failed repeatedly."""
-        found: list[_Question] = []
+        questions: list[_Question] = []
         try:
             for data, sender in receive(self._socket, _AT_ONCE):
                 self._failures = 0
                 try:
-                    found.append(_Question(sender, decode(data)))
+                    questions.append(_Question(sender, decode(data)))
                 except WireError:
                     self._core.counters["malformed"] += 1
         except OSError as error:
             self._note_failure(error)
-        return found
+        return questions
 
     def _note_failure(self, error: OSError) -> None:
         self._failures += 1
@@ -225,11 +225,11 @@ def is_loopback(address: str) -> bool:
 def _allowed(address: str, writers: Collection[str] | None, *, anyone: bool) -> frozenset[int] | None:
     """Return the addresses that may write, None: all; raise StoreError if unspecified for a reachable address."""
     if writers is not None and anyone:
-        raise StoreError("writers are named, and anyone may write: say one of the two")
+        raise StoreError("both writers and anyone are given: choose one")
     if writers is not None:
         return frozenset(int(IPv4Address(address_of(writer))) for writer in writers)
     if not anyone and not is_loopback(address):
-        raise StoreError(f"{address} is not loopback: say which hosts may write (writers), or that anyone may (anyone)")
+        raise StoreError(f"{address} is not loopback: set the hosts that may write (writers), or anyone")
     return None
 
 

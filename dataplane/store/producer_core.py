@@ -231,8 +231,8 @@ class ProducerCore:
         old = None if before is None else self._only_of(before, item.content)
         if preamble is not None and preamble.form is Form.BY_HASH:
             number = key_of(preamble.hash)
-            for place, block in enumerate(blocks, start=1):
-                self._database.put((number, place), Item(1, BLOCK_FRESHNESS_MS, 0, block))
+            for segment, block in enumerate(blocks, start=1):
+                self._database.put((number, segment), Item(1, BLOCK_FRESHNESS_MS, 0, block))
             self._staging.remove(number)
         self._database.put((name, 0), replace(item, version=version))
         if name in self._outstanding:
@@ -260,7 +260,7 @@ class ProducerCore:
         if staged is None:
             return preamble.further == 0 and preamble.joined([b""]) is not None
         if staged.length is None and len(staged.blocks) >= preamble.further:
-            blocks = [staged.blocks.get(place) for place in range(1, preamble.further + 1)]
+            blocks = [staged.blocks.get(segment) for segment in range(1, preamble.further + 1)]
             if preamble.joined([b"", *(block for block in blocks if block is not None)]) is not None:
                 staged.length = preamble.length
         return staged.length == preamble.length
@@ -271,7 +271,7 @@ class ProducerCore:
         staged = self._staging.get(number)
         if preamble.form is not Form.BY_HASH or number in self._database.blocks or staged is None:
             return []
-        return [staged.blocks[place] for place in range(1, preamble.further + 1)]
+        return [staged.blocks[segment] for segment in range(1, preamble.further + 1)]
 
     def _recorded(self, source: Source, message: Message, *, writable: bool) -> Message:
         """Process content that a switch has recorded, in the writer's version."""
@@ -308,7 +308,7 @@ class ProducerCore:
         return self._fits(more, names)
 
     def _fits(self, more: int, names: int) -> bool:
-        """Return whether quotas permit so many more bytes and names; a request for no more always fits."""
+        """Return whether quotas permit this many more bytes and names; a request for no more always fits."""
         database, quotas = self._database, self._quotas
         has_bytes = more <= 0 or database.nbytes + more <= quotas.bytes
         return has_bytes and (names <= 0 or database.names + names <= quotas.names)
@@ -326,8 +326,8 @@ class ProducerCore:
     def _retire(self, old: Preamble, now_ns: int) -> None:
         """Stage the blocks of a replaced value for its current readers, if there is room."""
         has_room, number = True, key_of(old.hash)
-        for place in range(1, old.further + 1):
-            key = number, place
+        for segment in range(1, old.further + 1):
+            key = number, segment
             has_room = has_room and self._staging.put(*key, self._database.items[key].content, 0, now_ns)
             self._database.delete(key)
         staged = self._staging.get(number)

@@ -92,7 +92,7 @@ class Requests:
 
     def due(self, now_ns: int) -> list[Message]:
         """Return the messages to send now."""
-        found = []
+        messages = []
         for waiting in self._waiting.values():
             if waiting.again_ns > now_ns:
                 continue
@@ -104,13 +104,13 @@ class Requests:
                 waiting.sent_ns, waiting.again_ns = now_ns, now_ns + self._pace.timeout_ns
             waiting.times += 1
             waiting.proof = self._pace.proof
-            found.append(self._proven(waiting.place))
+            messages.append(self._proven(waiting.place))
         while self._new and len(self._waiting) < int(self._pace.window):
-            place = self._new.popleft()
+            index = self._new.popleft()
             again_ns = now_ns + self._pace.timeout_ns
-            self._waiting[self._questions[place].number] = _Pending(place, now_ns, again_ns, self._pace.proof)
-            found.append(self._proven(place))
-        return found
+            self._waiting[self._questions[index].number] = _Pending(index, now_ns, again_ns, self._pace.proof)
+            messages.append(self._proven(index))
+        return messages
 
     def next_ns(self) -> int:
         """Return when there is something to send again; call only while not done, and after `due`."""
@@ -134,7 +134,7 @@ class Requests:
             self._pace.answered(now_ns - waiting.sent_ns if waiting.times == 1 else None)
             self.answers[waiting.place] = message
 
-    def _proven(self, place: int) -> Message:
+    def _proven(self, index: int) -> Message:
         """Return a request with the current proof."""
-        question = self._questions[place]
+        question = self._questions[index]
         return replace(question, tag=self._pace.proof) if question.kind is Kind.PUT else question

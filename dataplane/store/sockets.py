@@ -20,7 +20,7 @@ def address_of(text: str) -> str:
     try:
         return str(IPv4Address(text))
     except AddressValueError:
-        raise StoreError(f"{text!r} is no IPv4 address: packets of named content are IPv4") from None
+        raise StoreError(f"{text!r} is not an IPv4 address: packets of named content are IPv4") from None
 
 
 def receive(opened: socket.socket, most: int) -> Iterator[tuple[bytes, tuple[str, int]]]:

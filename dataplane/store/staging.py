@@ -48,7 +48,7 @@ class Staging:
         return self._staged.get(number)
 
     def put(self, number: bytes, segment: int, block: bytes, writer: int, now_ns: int) -> bool:
-        """Keep a block; return whether there is room for so many of one value."""
+        """Keep a block; return whether there is room for this many of one value."""
         staged = self._staged.get(number)
         before = None if staged is None else staged.blocks.get(segment)
         more = len(block) - len(before) if before is not None else len(block) + SEGMENT_COST
@@ -81,7 +81,7 @@ class Staging:
 
     def tidy(self, now_ns: int) -> None:
         """Drop values that have expired."""
-        for number in [number for number, one in self._staged.items() if now_ns - one.since_ns > _GRACE_NS]:
+        for number in [number for number, staged in self._staged.items() if now_ns - staged.since_ns > _GRACE_NS]:
             self.remove(number)
 
     def _drop_one(self, shares: Counter[int], spare: bytes | None = None) -> None:

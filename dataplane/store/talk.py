@@ -1,4 +1,4 @@
-"""Event-driven dialogues: for clients in virtual time, and others without a socket of their own."""
+"""Event-driven dialogues: for clients in virtual time, and others without their own socket."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Talk:
         requests.receive(answer, self._network.now_ns)
         if requests.is_done:
             self._asking = None
-            answers = [one for one in requests.answers if one is not None]
+            answers = [answer for answer in requests.answers if answer is not None]
             self._begin(lambda: self._dialogue.send(answers))
         else:
             for message in requests.due(self._network.now_ns):

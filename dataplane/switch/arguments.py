@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 
 from dataplane.config.quantities import RATE, TIME, Unit
 from dataplane.errors import ConfigError, SwitchError
-from dataplane.program.files.beside import find_entries, find_p4info
+from dataplane.program.files.companions import find_entries, find_p4info
 from dataplane.rpc.access.tls import TlsFiles
 from dataplane.rpc.addresses import is_plain, is_unix
 from dataplane.switch.counters import DEFAULT_CPU_PORT
@@ -121,43 +121,43 @@ def parse_arguments(argv: Sequence[str], name: str = OWN_NAME) -> SwitchSettings
     words = list(argv)
     if "--" in words:
         words.remove("--")
-    found = _make_parser(name).parse_args(words)
-    if found.drop_port != DROP_PORT:
+    options = _make_parser(name).parse_args(words)
+    if options.drop_port != DROP_PORT:
         raise _wrong("--drop-port", f"only {DROP_PORT} is supported")
-    program, p4info, presets = _find_program(found)
+    program, p4info, presets = _find_program(options)
     try:
-        ports = _join_ports(found)
+        ports = _join_ports(options)
     except SwitchError as error:
         raise ConfigError(str(error), file=COMMAND_LINE) from error
-    cpu_port = _find_cpu_port(found, ports, name)
-    bmv2 = bmv2_options.read_options(found)
-    wrong = bmv2_options.problem(bmv2, found.log_file, found.io)
+    cpu_port = _find_cpu_port(options, ports, name)
+    bmv2 = bmv2_options.read_options(options)
+    wrong = bmv2_options.problem(bmv2, options.log_file, options.io)
     if wrong is not None:
         raise _wrong(*wrong)
-    tls = _find_tls(found)
-    grpc_address, note = opened(found.grpc_server_addr, name, has_tls=tls is not None)
+    tls = _find_tls(options)
+    grpc_address, note = opened(options.grpc_server_addr, name, has_tls=tls is not None)
     packet_in, messages_note = opened_messages(bmv2.packet_in, name)
     return SwitchSettings(
         ports=ports,
-        device_id=found.device_id,
+        device_id=options.device_id,
         program=program,
         p4info=p4info,
         presets=presets,
         grpc_address=grpc_address,
         tls=tls,
         cpu_port=cpu_port,
-        log_level=found.log_level,
-        log_file=found.log_file,
-        ready_file=found.ready_file,
-        stats_file=found.stats_file,
-        metrics_port=found.metrics_port,
-        lifeline_fd=found.lifeline_fd,
-        seed=found.seed,
-        deflect_session=found.deflect_session,
-        driver=_driver(found),
+        log_level=options.log_level,
+        log_file=options.log_file,
+        ready_file=options.ready_file,
+        stats_file=options.stats_file,
+        metrics_port=options.metrics_port,
+        lifeline_fd=options.lifeline_fd,
+        seed=options.seed,
+        deflect_session=options.deflect_session,
+        driver=_driver(options),
         bmv2=replace(bmv2, packet_in=packet_in),
-        notes=bmv2_options.notes(found) + tuple(line for line in (note, messages_note) if line is not None),
-        trace=trace_settings(found),
+        notes=bmv2_options.notes(options) + tuple(line for line in (note, messages_note) if line is not None),
+        trace=trace_settings(options),
     )
 
 
@@ -244,13 +244,13 @@ def _add_driver_options(parser: argparse.ArgumentParser) -> None:
     add("--spin-us", type=whole_in(Unit(TIME, "us")), default=DEFAULT_SPIN_US, metavar="N", help=spin_help)
 
 
-def _driver(found: argparse.Namespace) -> DriverSettings:
-    if not 1 <= found.threads <= MAX_THREADS:
-        raise _wrong("--threads", f"must be from 1 to {MAX_THREADS}, not {found.threads}")
-    if found.threads > 1 and found.pipeline == "interpreter":
+def _driver(options: argparse.Namespace) -> DriverSettings:
+    if not 1 <= options.threads <= MAX_THREADS:
+        raise _wrong("--threads", f"must be from 1 to {MAX_THREADS}, not {options.threads}")
+    if options.threads > 1 and options.pipeline == "interpreter":
         raise _wrong("--threads", "the interpreter uses a single thread; use --pipeline compiled for more")
-    wait_s = found.files_wait if found.use_files is None else found.use_files
-    return DriverSettings(found.pipeline, found.io, found.threads, found.spin_us, wait_s)
+    wait_s = options.files_wait if options.use_files is None else options.use_files
+    return DriverSettings(options.pipeline, options.io, options.threads, options.spin_us, wait_s)
 
 
 def _add_target_options(parser: argparse.ArgumentParser) -> None:
@@ -276,12 +276,12 @@ def _add_target_options(parser: argparse.ArgumentParser) -> None:
     add("--use-files", type=whole_in(Unit(TIME, "s")), metavar="SECONDS", help=files_help)
 
 
-def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None, Path | None]:
+def _find_program(options: argparse.Namespace) -> tuple[Path | None, Path | None, Path | None]:
     """Return the program, its P4Info and its entries file, named or found next to it."""
-    program: Path | None = found.program
-    p4info: Path | None = found.p4info
-    presets: Path | None = found.presets
-    if found.no_p4:
+    program: Path | None = options.program
+    p4info: Path | None = options.p4info
+    presets: Path | None = options.presets
+    if options.no_p4:
         return None, None, None
     if program is None:
         raise _wrong("program", "name a bmv2 JSON file, or start with --no-p4")
@@ -293,10 +293,10 @@ def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None, 
     return program, p4info, presets
 
 
-def _find_cpu_port(found: argparse.Namespace, ports: Sequence[AttachedPort], name: str) -> int:
+def _find_cpu_port(options: argparse.Namespace, ports: Sequence[AttachedPort], name: str) -> int:
     """Return the CPU port; if none is named and bmv2 would have none, it is one without an interface."""
     numbers = {port.settings.number for port in ports}
-    cpu_port: int | None = found.cpu_port
+    cpu_port: int | None = options.cpu_port
     if cpu_port is None:
         free = (number for number in range(DROP_PORT - 1, 0, -1) if number not in numbers)
         cpu_port = next(free) if name in BMV2_NAMES and DEFAULT_CPU_PORT in numbers else DEFAULT_CPU_PORT
@@ -307,13 +307,13 @@ def _find_cpu_port(found: argparse.Namespace, ports: Sequence[AttachedPort], nam
     return cpu_port
 
 
-def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
-    if found.packet_in is not None and found.use_files is not None:
+def _join_ports(options: argparse.Namespace) -> tuple[AttachedPort, ...]:
+    if options.packet_in is not None and options.use_files is not None:
         raise _wrong("--packet-in", "packets come from messages or from --use-files, not both")
     devices: dict[int, str] = {}
-    for number, name in found.interface or ([] if found.packet_in is None else _MESSAGE_PORTS):
-        device = name if found.use_files is None else f"{name}_in.pcap,{name}_out.pcap"
-        device = device if found.packet_in is None else f"{MESSAGES}{number}"
+    for number, name in options.interface or ([] if options.packet_in is None else _MESSAGE_PORTS):
+        device = name if options.use_files is None else f"{name}_in.pcap,{name}_out.pcap"
+        device = device if options.packet_in is None else f"{MESSAGES}{number}"
         if number in devices:
             raise _wrong("--interface", f"port {number} appears twice")
         other = next((port for port, taken in devices.items() if taken == device), None)
@@ -322,14 +322,14 @@ def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
                 "--interface", f"{device} is on port {other} and on port {number}: a device can have only one port"
             )
         devices[number] = device
-    rates = _by_port("--port-rate", found.port_rate, devices)
-    delays = _by_port("--port-delay", found.port_delay, devices)
-    jitters = _by_port("--port-jitter", found.port_jitter, devices)
-    queues = _by_port("--port-queue", found.port_queue, devices)
+    rates = _by_port("--port-rate", options.port_rate, devices)
+    delays = _by_port("--port-delay", options.port_delay, devices)
+    jitters = _by_port("--port-jitter", options.port_jitter, devices)
+    queues = _by_port("--port-queue", options.port_queue, devices)
     early = next((number for number, jitter_ns in jitters.items() if jitter_ns > delays.get(number, 0)), None)
     if early is not None:
         raise _wrong("--port-jitter", f"that of port {early} exceeds its delay")
-    joining = _joining_by_port(found, devices)
+    joining = _joining_by_port(options, devices)
     return tuple(
         AttachedPort(
             PortSettings(
@@ -342,49 +342,49 @@ def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
     )
 
 
-def _joining_by_port(found: argparse.Namespace, devices: dict[int, str]) -> dict[int, Joining]:
+def _joining_by_port(options: argparse.Namespace, devices: dict[int, str]) -> dict[int, Joining]:
     """Return each port's setting; a setting for one port overrides that for all."""
-    of_all = [joining for number, joining in found.join_segments if number is None]
-    of_one = [(number, joining) for number, joining in found.join_segments if number is not None]
+    of_all = [joining for number, joining in options.join_segments if number is None]
+    of_one = [(number, joining) for number, joining in options.join_segments if number is not None]
     if len(of_all) > 1:
         raise _wrong("--join-segments", f"{' and '.join(of_all)} for all ports: choose one")
-    if found.io not in KERNEL_RINGS and Joining.ON in (*of_all, *(joining for _, joining in of_one)):
-        raise _wrong("--join-segments", f"--io {found.io} bypasses the kernel, which therefore joins no segments")
+    if options.io not in KERNEL_RINGS and Joining.ON in (*of_all, *(joining for _, joining in of_one)):
+        raise _wrong("--join-segments", f"--io {options.io} bypasses the kernel, which therefore joins no segments")
     return dict.fromkeys(devices, *(of_all or (Joining.AUTO,))) | _by_port("--join-segments", of_one, devices)
 
 
 def _by_port(option: str, pairs: Sequence[tuple[int, T]], devices: dict[int, str]) -> dict[int, T]:
-    found: dict[int, T] = {}
+    values: dict[int, T] = {}
     for number, value in pairs:
         if number not in devices:
             raise _wrong(option, f"port {number} has no interface")
-        if number in found:
+        if number in values:
             raise _wrong(option, f"port {number} appears twice")
-        found[number] = value
-    return found
+        values[number] = value
+    return values
 
 
-def _find_tls(found: argparse.Namespace) -> TlsFiles | None:
-    if not found.grpc_server_ssl:
-        if any(getattr(found, f"grpc_server_{name}") for name in _OF_TLS):
+def _find_tls(options: argparse.Namespace) -> TlsFiles | None:
+    if not options.grpc_server_ssl:
+        if any(getattr(options, f"grpc_server_{name}") for name in _OF_TLS):
             raise _wrong("--grpc-server-ssl", "certificates are given without --grpc-server-ssl")
         return None
-    if is_unix(found.grpc_server_addr) or is_plain(found.grpc_server_addr):
-        raise _wrong("--grpc-server-ssl", f"nothing is encrypted on {found.grpc_server_addr}")
+    if is_unix(options.grpc_server_addr) or is_plain(options.grpc_server_addr):
+        raise _wrong("--grpc-server-ssl", f"nothing is encrypted on {options.grpc_server_addr}")
     for option in ("grpc_server_cert", "grpc_server_key"):
-        if getattr(found, option) is None:
+        if getattr(options, option) is None:
             raise _wrong(f"--{option.replace('_', '-')}", "--grpc-server-ssl needs it")
-    if found.grpc_server_with_client_auth and found.grpc_server_cacert is None:
+    if options.grpc_server_with_client_auth and options.grpc_server_cacert is None:
         raise _wrong("--grpc-server-cacert", "--grpc-server-with-client-auth needs it")
-    if found.grpc_server_cacert is not None and not found.grpc_server_with_client_auth:
+    if options.grpc_server_cacert is not None and not options.grpc_server_with_client_auth:
         raise _wrong("--grpc-server-cacert", "it needs --grpc-server-with-client-auth")
-    if found.grpc_server_tokens is not None and found.grpc_server_with_client_auth:
+    if options.grpc_server_tokens is not None and options.grpc_server_with_client_auth:
         raise _wrong("--grpc-server-tokens", "clients show either tokens or certificates: choose one")
     return TlsFiles(
-        certificate=found.grpc_server_cert,
-        private_key=found.grpc_server_key,
-        client_ca=found.grpc_server_cacert,
-        tokens=found.grpc_server_tokens,
+        certificate=options.grpc_server_cert,
+        private_key=options.grpc_server_key,
+        client_ca=options.grpc_server_cacert,
+        tokens=options.grpc_server_tokens,
     )
 
 

@@ -118,7 +118,7 @@ def watch_joining(
     The stack closes it. A process without the rights to inspect the cable, such as a service without root, joins
     nothing.
     """
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     gated: dict[int, NicPort] = {}
     for port in settings.ports:
         number = port.settings.number
@@ -126,15 +126,15 @@ def watch_joining(
         if reason is None and opened[number].gate is not None:
             gated[number] = opened[number]
         else:
-            found[number] = NO_VETH if reason is None else reason
+            reasons[number] = NO_VETH if reason is None else reason
     if not gated:
-        return None, found
+        return None, reasons
     try:
         watch = JoinWatch(gated)
     except PortError as error:
-        return None, found | dict.fromkeys(gated, str(error))
+        return None, reasons | dict.fromkeys(gated, str(error))
     stack.callback(watch.close)
-    return watch, found
+    return watch, reasons
 
 
 def _why_not(port: AttachedPort, io: str) -> str | None:

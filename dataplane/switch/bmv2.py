@@ -32,15 +32,15 @@ def is_installed() -> bool:
 
 
 def _find() -> str | None:
-    found = (shutil.which(EXECUTABLE, path=folder) for folder in os.get_exec_path())
-    return next((path for path in found if path is not None and not is_shim(Path(path))), None)
+    paths = (shutil.which(EXECUTABLE, path=folder) for folder in os.get_exec_path())
+    return next((path for path in paths if path is not None and not is_shim(Path(path))), None)
 
 
 def command(settings: SwitchSettings) -> list[str]:
     """Return the command that starts bmv2; raise SwitchError if it is not installed or cannot satisfy the settings.
 
     bmv2 limits packets per second, not bits, and supports no delay, hence no jitter: ports with a rate or delay are
-    refused (see `without_cables`). It has eight priorities, like ours, and a Thrift port of its own if it was built
+    refused (see `without_cables`). It has eight priorities, like ours, and its own Thrift port if it was built
     with Thrift: a second instance would find port 9090 taken, and exit.
     """
     path = _find()
@@ -62,12 +62,12 @@ def thrift_words(path: str = EXECUTABLE) -> list[str]:
 def _has_thrift(path: str) -> bool:
     """Return whether an executable has the option; raise SwitchError if it cannot be run."""
     try:
-        found = subprocess.run(  # noqa: S603 - bmv2, no shell
+        result = subprocess.run(  # noqa: S603 - bmv2, no shell
             [path, "--help"], capture_output=True, text=True, check=False, timeout=_HELP_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SwitchError(f"{path} --help: {error}") from error
-    return _THRIFT_OPTION in found.stdout
+    return _THRIFT_OPTION in result.stdout
 
 
 def _free_port() -> int:

@@ -28,7 +28,7 @@ PRIORITY_OUT_OF_RANGE = "priority_out_of_range"
 PROGRAM_REPLACED = "program_replaced"
 
 DEFLECT_SESSION = 251
-"""The clone session that fabric switches use to forward what a full queue refuses, if a controller creates it."""
+"""The clone session by which fabric switches forward packets that a full queue refuses, if a controller creates it."""
 
 
 def deflect_session_of(session: int | None) -> int:

@@ -36,12 +36,12 @@ class DemandMatrix:
             raise FabricError(f"a demand matrix of {size} nodes has {size} different names, {size} rows and columns")
         if any(rate < 0 for row in self.rates_bps for rate in row):
             raise FabricError("a demand is negative")
-        if any(self.rates_bps[place][place] for place in range(size)):
+        if any(self.rates_bps[index][index] for index in range(size)):
             raise FabricError("a node has a demand to itself")
 
     @cached_property
     def _index(self) -> dict[str, int]:
-        return {name: place for place, name in enumerate(self.nodes)}
+        return {name: index for index, name in enumerate(self.nodes)}
 
     def rate_bps(self, src: str, dst: str) -> int:
         """Return the demand from one node to another; raise KeyError for a node that is not in the matrix."""
@@ -84,7 +84,7 @@ def loads_demands(text: str, known: Collection[str] | None = None, *, file: str 
     if len(rows) - 1 != len(names):
         raise ConfigError(f"{len(names)} nodes, but {len(rows) - 1} rows", file=file, line=rows[-1][0])
     nodes = tuple(names)
-    return DemandMatrix(nodes, tuple(_row(row, place, nodes, file, line) for place, (line, row) in enumerate(rows[1:])))
+    return DemandMatrix(nodes, tuple(_row(row, index, nodes, file, line) for index, (line, row) in enumerate(rows[1:])))
 
 
 def dumps_demands(matrix: DemandMatrix) -> str:
@@ -100,15 +100,15 @@ def load_yates(path: Path, nodes: Sequence[str], *, limit: int | None = None) ->
     `nodes` names rows and columns in the file's order; demands of a node to itself never enter a network and are left
     out; bit/s are rounded. At most the first `limit` lines are read. Raises ConfigError with file and line.
     """
-    found: list[DemandMatrix] = []
+    matrices: list[DemandMatrix] = []
     for number, line in enumerate(_read(path).splitlines(), start=1):
-        if limit is not None and len(found) == limit:
+        if limit is not None and len(matrices) == limit:
             break
         if line.strip():
-            found.append(_yates_matrix(line.split(), tuple(nodes), str(path), number))
-    if not found:
+            matrices.append(_yates_matrix(line.split(), tuple(nodes), str(path), number))
+    if not matrices:
         raise ConfigError("has no matrix", file=str(path))
-    return tuple(found)
+    return tuple(matrices)
 
 
 def gravity(topology: Topology, total_bps: float = 1e9) -> dict[tuple[str, str], float]:
@@ -178,14 +178,14 @@ def _check_names(names: Sequence[str], known: Collection[str] | None, file: str,
         seen.add(name)
 
 
-def _row(row: Sequence[str], place: int, nodes: tuple[str, ...], file: str, line: int) -> tuple[int, ...]:
+def _row(row: Sequence[str], index: int, nodes: tuple[str, ...], file: str, line: int) -> tuple[int, ...]:
     name, *cells = row
-    if name != nodes[place]:
-        raise ConfigError(f"row {place + 1} is {nodes[place]!r}, not {name!r}", file=file, line=line)
+    if name != nodes[index]:
+        raise ConfigError(f"row {index + 1} is {nodes[index]!r}, not {name!r}", file=file, line=line)
     if len(cells) != len(nodes):
         raise ConfigError(f"{len(cells)} demands for {len(nodes)} nodes", file=file, line=line, key=name)
     rates = tuple(_demand(cell, file, line, node) for cell, node in zip(cells, nodes, strict=True))
-    if rates[place]:
+    if rates[index]:
         raise ConfigError("a node has no demand to itself", file=file, line=line, key=name)
     return rates
 

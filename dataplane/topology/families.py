@@ -103,7 +103,9 @@ def ring(
     name = f"ring-{switches}-{hosts}"
     _check_sizes(name, switches=switches, hosts=hosts)
     if switches < _LEAST_RING:
-        raise ConfigError(f"{switches} switches make no ring: it needs {_LEAST_RING}", file=f"<{name}>", key="switches")
+        raise ConfigError(
+            f"{switches} switches do not make a ring: it needs {_LEAST_RING}", file=f"<{name}>", key="switches"
+        )
     names = [f"s{number + 1}" for number in range(switches)]
     links = [LinkSpec(a=a, b=b) for a, b in zip(names, names[1:] + names[:1], strict=True)]
     everywhere = LinkDefaults(rate=rate, delay=delay, loss=loss, jitter=jitter)
@@ -122,15 +124,15 @@ def from_text(text: str) -> Topology:
     family = FAMILIES.get(name)
     if family is None:
         raise ConfigError(f"there is no family {name!r}{did_you_mean(name, FAMILIES)}", file=text)
-    known = inspect.signature(family, eval_str=True).parameters
+    parameters = inspect.signature(family, eval_str=True).parameters
     given: dict[str, int | str] = {}
     for argument in filter(None, arguments.split(",")):
         key, _, value = argument.partition("=")
-        if key not in known:
-            raise ConfigError(f"unknown{did_you_mean(key, known)}", file=text, key=key)
+        if key not in parameters:
+            raise ConfigError(f"unknown{did_you_mean(key, parameters)}", file=text, key=key)
         if key in given:
             raise ConfigError("appears twice", file=text, key=key)
-        given[key] = _number(value, text, key) if known[key].annotation is int else value
+        given[key] = _number(value, text, key) if parameters[key].annotation is int else value
     return family(**given)
 
 

@@ -36,12 +36,12 @@ def load_topology(spec: str | Path) -> Topology:
         return load(Path(spec))
     if ":" in spec:
         return families.from_text(spec)
-    known = bundled_topologies()
-    if spec in known:
-        return load(known[spec])
+    bundled = bundled_topologies()
+    if spec in bundled:
+        return load(bundled[spec])
     if spec in families.FAMILIES:
         return families.from_text(spec)
-    names = [*known, *(f"{family}:..." for family in families.FAMILIES)]
+    names = [*bundled, *(f"{family}:..." for family in families.FAMILIES)]
     near = nearest(spec, names)
     hint = f"; did you mean {near}?" if near else ""
     raise ConfigError(f"is neither a file nor one of {', '.join(names)}{hint}", file=spec)
@@ -94,7 +94,7 @@ def dumps_hardware(cores: int | None, memory: Iterable[MemoryMedium], devices: I
 
 def _switch(node: SwitchNode) -> dict[str, Any]:
     source = {} if node.report_source is None else {"report_source": str(node.report_source)}
-    return {"name": node.name, "id": node.node_id, **_place(node.place), **source}
+    return {"name": node.name, "id": node.node_id, **_location(node.place), **source}
 
 
 def _host(node: HostNode, link: Link) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _host(node: HostNode, link: Link) -> dict[str, Any]:
         **({} if node.ipv6 is None else {"ipv6": str(node.ipv6)}),
         "mac": addressing.format_mac(node.mac),
         **_capacity(link),
-        **_place(node.place),
+        **_location(node.place),
         **hardware_document(node.cores, node.memory, node.devices),
     }
 
@@ -129,11 +129,11 @@ def _capacity(link: Link) -> dict[str, Any]:
     }
 
 
-def _place(place: GeoLocation | None) -> dict[str, Any]:
-    if place is None:
+def _location(location: GeoLocation | None) -> dict[str, Any]:
+    if location is None:
         return {}
-    found: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}
-    return {"place": {**found, "city": place.city} if place.city else found}
+    fields: dict[str, Any] = {"latitude": location.latitude, "longitude": location.longitude}
+    return {"place": {**fields, "city": location.city} if location.city else fields}
 
 
 class _FlowItems(yaml.SafeDumper):

@@ -115,9 +115,9 @@ class HardwareReader:
             self._device_memory(spec, path),
             None if spec.bus is None else self._bus(spec.bus, f"{path}.bus"),
             tuple(
-                PeakRate(known, self._quantity(parse_ops_per_s, text, f"{path}.rates.{known}"))
-                for known in NumberFormat
-                if (text := getattr(spec.rates, known.value)) is not None
+                PeakRate(number_format, self._quantity(parse_ops_per_s, text, f"{path}.rates.{number_format}"))
+                for number_format in NumberFormat
+                if (text := getattr(spec.rates, number_format.value)) is not None
             ),
         )
 
@@ -126,7 +126,7 @@ class HardwareReader:
 
     def _device_memory(self, spec: DeviceSpec, path: str) -> int | None:
         if spec.memory is not None and spec.memory_bytes is not None:
-            raise self._fail("memory is there too: one of both says it", f"{path}.memory_bytes")
+            raise self._fail("memory is given too: use one of the two", f"{path}.memory_bytes")
         if spec.memory_bytes is not None:
             self._in_range(spec.memory_bytes, 1, MAX_SIZE_BYTES, f"{path}.memory_bytes")
             return spec.memory_bytes
@@ -148,7 +148,7 @@ class HardwareReader:
 
 def hardware_document(cores: int | None, memory: Iterable[MemoryMedium], devices: Iterable[Device]) -> dict[str, Any]:
     """Return a host's hardware as an entry of a topology file, without unknown parts."""
-    return _said(
+    return _without_none(
         cores=cores,
         memory=[medium_document(medium) for medium in memory] or None,
         devices=[device_document(device) for device in devices] or None,
@@ -157,7 +157,7 @@ def hardware_document(cores: int | None, memory: Iterable[MemoryMedium], devices
 
 def medium_document(medium: MemoryMedium) -> dict[str, Any]:
     """Return a medium as in a topology file."""
-    return _said(
+    return _without_none(
         kind=medium.kind.value,
         capacity=format_size(medium.capacity_bytes),
         read_latency=_text(format_delay, medium.read_latency_ns),
@@ -169,12 +169,14 @@ def medium_document(medium: MemoryMedium) -> dict[str, Any]:
 def device_document(device: Device) -> dict[str, Any]:
     """Return identical devices as in a topology file."""
     bus = device.bus
-    return _said(
+    return _without_none(
         kind=device.kind.value,
         count=device.count,
         model=device.model or None,
         memory=_text(format_size, device.memory_bytes),
-        bus=None if bus is None else _said(kind=bus.kind.value, rate=_text(format_bytes_per_s, bus.bytes_per_s)),
+        bus=None
+        if bus is None
+        else _without_none(kind=bus.kind.value, rate=_text(format_bytes_per_s, bus.bytes_per_s)),
         rates={rate.format.value: format_ops_per_s(rate.ops_per_s) for rate in device.rates} or None,
     )
 
@@ -183,5 +185,5 @@ def _text(write: Callable[[int], str], value: int | None) -> str | None:
     return None if value is None else write(value)
 
 
-def _said(**entries: Any) -> dict[str, Any]:  # noqa: ANN401 - a YAML document is any mapping
+def _without_none(**entries: Any) -> dict[str, Any]:  # noqa: ANN401 - a YAML document is any mapping
     return {key: value for key, value in entries.items() if value is not None}

@@ -210,7 +210,7 @@ class _Resolver:
                     self._refuse(f"id {switch.id} is taken by {taken[switch.id]}", f"{path}.id")
                 taken[switch.id] = path
         free = (node_id for node_id in count(1) if node_id not in taken)
-        found = []
+        switches = []
         for path, switch in _each("switches", self.spec.switches):
             node_id = next(free) if switch.id is None else switch.id
             self._in_range(node_id, 1, addressing.MAX_NODE_ID, f"{path}.id")
@@ -218,8 +218,8 @@ class _Resolver:
             self.addresses[addressing.switch_ipv4(node_id)] = path
             stated = switch.report_source
             source = None if stated is None else self._ipv4(stated, f"{path}.report_source")
-            found.append(SwitchNode(switch.name, node_id, self._place(switch.place, path), source))
-        return tuple(found)
+            switches.append(SwitchNode(switch.name, node_id, self._place(switch.place, path), source))
+        return tuple(switches)
 
     # ports
 
@@ -323,14 +323,14 @@ class _Resolver:
             self._refuse(f"{text!r} has a scope", path)
         return address
 
-    def _place(self, place: PlaceSpec | None, path: str) -> GeoLocation | None:
-        if place is None:
+    def _place(self, location: PlaceSpec | None, path: str) -> GeoLocation | None:
+        if location is None:
             return None
-        if not -90 <= place.latitude <= 90:
-            self._refuse(f"{place.latitude} is not between -90 and 90", f"{path}.place.latitude")
-        if not -180 <= place.longitude <= 180:
-            self._refuse(f"{place.longitude} is not between -180 and 180", f"{path}.place.longitude")
-        return GeoLocation(place.latitude, place.longitude, place.city)
+        if not -90 <= location.latitude <= 90:
+            self._refuse(f"{location.latitude} is not between -90 and 90", f"{path}.place.latitude")
+        if not -180 <= location.longitude <= 180:
+            self._refuse(f"{location.longitude} is not between -180 and 180", f"{path}.place.longitude")
+        return GeoLocation(location.latitude, location.longitude, location.city)
 
     # links
 
@@ -350,23 +350,23 @@ class _Resolver:
     def _cable(self, a: Endpoint, b: Endpoint, stated: HostSpec | LinkSpec, default: LinkDefaults, path: str) -> Link:
         group = "defaults.access" if isinstance(stated, HostSpec) else "defaults.link"
 
-        def given(own: _Item | None, otherwise: _Item, key: str) -> tuple[_Item, str]:
+        def resolved(own: _Item | None, otherwise: _Item, key: str) -> tuple[_Item, str]:
             return (otherwise, f"{group}.{key}") if own is None else (own, f"{path}.{key}")
 
-        queue_frames, queue_path = given(stated.queue_frames, default.queue_frames, "queue_frames")
+        queue_frames, queue_path = resolved(stated.queue_frames, default.queue_frames, "queue_frames")
         self._in_range(queue_frames, 1, MAX_QUEUE_FRAMES, queue_path)
-        rate_bps = self._quantity(parse_rate_bps, *given(stated.rate, default.rate, "rate"))
-        delay_ns = self._quantity(parse_delay_ns, *given(stated.delay, default.delay, "delay"))
-        loss_ppb = self._quantity(parse_share_ppb, *given(stated.loss, default.loss, "loss"))
-        jitter, jitter_path = given(stated.jitter, default.jitter, "jitter")
+        rate_bps = self._quantity(parse_rate_bps, *resolved(stated.rate, default.rate, "rate"))
+        delay_ns = self._quantity(parse_delay_ns, *resolved(stated.delay, default.delay, "delay"))
+        loss_ppb = self._quantity(parse_share_ppb, *resolved(stated.loss, default.loss, "loss"))
+        jitter, jitter_path = resolved(stated.jitter, default.jitter, "jitter")
         jitter_ns = self._quantity(parse_delay_ns, jitter, jitter_path)
         if jitter_ns > delay_ns:
             self._refuse(f"{jitter!r} is more than the delay, {format_delay(delay_ns)}", jitter_path)
         return Link(a, b, rate_bps, delay_ns, queue_frames, loss_ppb, jitter_ns)
 
-    def _quantity(self, parse: Callable[[_Item], int], given: _Item, path: str) -> int:
+    def _quantity(self, parse: Callable[[_Item], int], text: _Item, path: str) -> int:
         try:
-            return parse(given)
+            return parse(text)
         except ValueError as error:
             raise self.fail(str(error), path) from error
 

@@ -47,12 +47,12 @@ def parse_delay_ns(text: str) -> int:
 
 def parse_share_ppb(given: str | float) -> int:
     """Parse '0.1%' or 0.001 to parts in 10^9; raise ValueError unless it is a whole number of them and 0 to 1."""
-    found = _SHARE.fullmatch(str(given).strip())
-    if found is None:
+    match = _SHARE.fullmatch(str(given).strip())
+    if match is None:
         raise ValueError(f"{given!r} is not a share such as '0.1%' or 0.001")
-    share = Fraction(found["number"]) / (100 if found["percent"] else 1)
+    share = Fraction(match["number"]) / (100 if match["percent"] else 1)
     if share > 1:
-        raise ValueError(f"{given!r} is more than all")
+        raise ValueError(f"{given!r} is more than 100%")
     if (share * PPB).denominator != 1:
         raise ValueError(f"{given!r} is not a whole number of parts in 10^9")
     return int(share * PPB)

@@ -232,9 +232,9 @@ class Topology:
     @cached_property
     def host_by_address(self) -> dict[IPv4Address | IPv6Address, HostNode]:
         """Hosts by IPv4 and IPv6 address."""
-        found: dict[IPv4Address | IPv6Address, HostNode] = {node.ipv4: node for node in self.hosts}
-        found.update({node.ipv6: node for node in self.hosts if node.ipv6 is not None})
-        return found
+        hosts: dict[IPv4Address | IPv6Address, HostNode] = {node.ipv4: node for node in self.hosts}
+        hosts.update({node.ipv6: node for node in self.hosts if node.ipv6 is not None})
+        return hosts
 
     @cached_property
     def directed_links(self) -> dict[LinkKey, DirectedLink]:
@@ -259,7 +259,7 @@ class Topology:
     @cached_property
     def neighbours(self) -> dict[str, dict[int, Endpoint]]:
         """For each switch and host: the far end of each of its ports."""
-        found: dict[str, dict[int, Endpoint]] = {name: {} for name in (*self.switch, *self.host)}
+        by_port: dict[str, dict[int, Endpoint]] = {name: {} for name in (*self.switch, *self.host)}
         for link in self.directed_links.values():
-            found[link.tail.node][link.tail.port] = link.head
-        return found
+            by_port[link.tail.node][link.tail.port] = link.head
+        return by_port

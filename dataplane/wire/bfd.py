@@ -97,7 +97,7 @@ def decode(data: bytes, offset: int = 0) -> Bfd:
     if first >> 5 != VERSION:
         raise WireError(HEADER, f"version {first >> 5}, not {VERSION}", offset=offset)
     if flags & _AUTHENTICATION:
-        raise WireError(HEADER, "has authentication, which is not known here", offset=offset)
+        raise WireError(HEADER, "has authentication, which is not supported", offset=offset)
     if length != SIZE:
         raise WireError(HEADER, f"a length of {length}, not {SIZE}", offset=offset)
     if multiplier == 0:
@@ -108,7 +108,7 @@ def decode(data: bytes, offset: int = 0) -> Bfd:
         raise WireError(HEADER, "a sender's discriminator of 0", offset=offset)
     state = State(flags >> 6)
     if yours == 0 and state not in {State.DOWN, State.ADMIN_DOWN}:
-        raise WireError(HEADER, f"state {state.name} to nobody", offset=offset)
+        raise WireError(HEADER, f"state {state.name} without a receiver's discriminator", offset=offset)
     return Bfd(
         state=state,
         detect_multiplier=multiplier,

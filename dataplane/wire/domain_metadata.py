@@ -38,14 +38,14 @@ class Domain:
 
     def split(self, bits: int, data: bytes) -> dict[int, bytes]:
         """Return the metadata of each set bit, in bit order; raise WireError unless `data` has exactly their length."""
-        found: dict[int, bytes] = {}
+        values: dict[int, bytes] = {}
         at = 0
         for number, words in self._set(bits):
-            found[number] = data[at : at + 4 * words]
+            values[number] = data[at : at + 4 * words]
             at += 4 * words
         if at != len(data):
             raise WireError(HEADER, f"{len(data)} bytes are not the {at} of domain {self.domain_id:#06x}'s bits")
-        return found
+        return values
 
     def _count(self, bits: int) -> int:
         return sum(words for _, words in self._set(bits))

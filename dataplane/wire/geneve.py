@@ -41,8 +41,8 @@ class GeneveOption:
     @property
     def int_type(self) -> IntType | None:
         """Type of the INT header in the value, None for any other option."""
-        known = self.option_class == INT_CLASS and self.option_type in _INT_TYPES
-        return IntType(self.option_type) if known else None
+        is_int = self.option_class == INT_CLASS and self.option_type in _INT_TYPES
+        return IntType(self.option_type) if is_int else None
 
     def encode(self) -> bytes:
         """Return the option's bytes, reserved bits 0; raise WireError unless its value is 0 to 31 words."""

@@ -191,9 +191,9 @@ def _with_new_udp(data: bytes, network: _Network, part: IntPart, protocol: int) 
 def _with_gre(data: bytes, network: _Network, part: IntPart | None) -> InnerPacket:
     if part is None:
         return _plain(network, None)
-    found = _behind_inserted_gre(data, part)
+    inserted = _behind_inserted_gre(data, part)
     size = max(0, network.ip_bytes - part.size)
-    return _carrying(found or replace(_plain(network, None), ip_bytes=size), part)
+    return _carrying(inserted or replace(_plain(network, None), ip_bytes=size), part)
 
 
 def _behind_inserted_gre(data: bytes, part: IntPart) -> InnerPacket | None:
@@ -222,7 +222,7 @@ def _packet_id(identification: int, header: Tcp | Udp | None, checksum: int) -> 
 
 def _source_sequence(header: Tcp | Udp, part: IntPart) -> int:
     """Return our source's number of a packet, 0 if there is none or TCP has its own."""
-    said = part.int_mx or part.int_md
-    if said is None or isinstance(header, Tcp) or said.domain_id != FABRIC.domain_id:
+    telemetry = part.int_mx or part.int_md
+    if telemetry is None or isinstance(header, Tcp) or telemetry.domain_id != FABRIC.domain_id:
         return 0
-    return int.from_bytes(part.source_word, "big") if said.domain_instructions & SEQUENCE else 0
+    return int.from_bytes(part.source_word, "big") if telemetry.domain_instructions & SEQUENCE else 0

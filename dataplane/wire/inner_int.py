@@ -149,5 +149,5 @@ def _stack(header: IntMd, data: bytes, at: int) -> tuple[HopMetadata, ...]:
     size = len(data) - at
     words = FABRIC.source_words(header.domain_instructions) if header.domain_id == FABRIC.domain_id else 0
     whole = size - 4 * words
-    known = words and header.hop_ml and whole >= 0 and whole % (4 * header.hop_ml) == 0
-    return int_md.decode_stack(header, data, at, size, source_only_words=words if known else None)
+    is_valid = words and header.hop_ml and whole >= 0 and whole % (4 * header.hop_ml) == 0
+    return int_md.decode_stack(header, data, at, size, source_only_words=words if is_valid else None)

@@ -99,7 +99,7 @@ def decode_stack(
         source_only = 4 * source_only_words
     count, left = divmod(size - source_only, hop_size)
     if count < 0 or left or size % 4:
-        problem = f"a stack of {size} bytes is no multiple of HopML's {hop_size} bytes"
+        problem = f"a stack of {size} bytes is not a multiple of HopML's {hop_size} bytes"
         raise WireError(HEADER, problem, offset=offset)
     if count == 0:
         return ()

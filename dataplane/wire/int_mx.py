@@ -36,7 +36,9 @@ class IntMx:
     def encode(self) -> bytes:
         """Return the header's bytes, reserved bits 0; raise WireError for a value that does not fit."""
         if len(self.source_inserted) % 4:
-            raise WireError(HEADER, f"{len(self.source_inserted)} bytes of source-inserted metadata are no whole words")
+            raise WireError(
+                HEADER, f"{len(self.source_inserted)} bytes of source-inserted metadata are not whole words"
+            )
         fit(
             HEADER,
             instructions=(self.instructions, 16),

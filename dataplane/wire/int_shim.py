@@ -47,7 +47,7 @@ class IntShim:
 
     @property
     def size(self) -> int:
-        """Length in bytes, of the shim alone."""
+        """Length in bytes of the shim only."""
         return SIZE
 
     def encode(self) -> bytes:

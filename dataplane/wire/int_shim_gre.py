@@ -33,7 +33,7 @@ class GreShim:
 
     @property
     def size(self) -> int:
-        """Length in bytes, of the shim alone."""
+        """Length in bytes of the shim only."""
         return SIZE
 
     def encode(self) -> bytes:

@@ -27,7 +27,7 @@ class VxlanGpeShim:
 
     @property
     def size(self) -> int:
-        """Length in bytes, of the shim alone."""
+        """Length in bytes of the shim only."""
         return SIZE
 
     def encode(self) -> bytes:

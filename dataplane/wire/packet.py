@@ -95,7 +95,7 @@ def ip_packet(
         return header.checked().encode() + segment
     if isinstance(src, IPv6Address) and isinstance(dst, IPv6Address):
         return Ipv6(src, dst, protocol, len(segment), dscp=dscp, ecn=ecn, hop_limit=ttl).encode() + segment
-    raise WireError("ip", f"source {src} and destination {dst} are of two families")
+    raise WireError("ip", f"source {src} and destination {dst} are of different families")
 
 
 def decode_udp_frame(frame: bytes) -> UdpFrame | None:

@@ -24,7 +24,7 @@ class Place:
         return (1 << self.bits) - 1
 
     def shift(self, word_bits: int = 32) -> int:
-        """Return the number of bits behind the field in the word of so many bits that it lies in."""
+        """Return the number of bits behind the field in a word of this many bits."""
         return word_bits - self.bit % word_bits - self.bits
 
 

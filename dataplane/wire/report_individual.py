@@ -51,7 +51,7 @@ class IndividualHeader:
 
     @property
     def size(self) -> int:
-        """Length in bytes, of this header alone."""
+        """Length in bytes of this header only."""
         return SIZE
 
     def encode(self) -> bytes:
@@ -70,7 +70,7 @@ class ReservedHeader:
 
     @property
     def size(self) -> int:
-        """Length in bytes, of this header alone."""
+        """Length in bytes of this header only."""
         return SIZE
 
 

@@ -45,7 +45,7 @@ class IntReport:
 
 
 def decode(data: bytes, offset: int, metadata_words: int) -> IntReport:
-    """Return the main contents at `offset` with so many words of metadata; raise WireError if they are cut short."""
+    """Return the main contents at `offset` with this many words of metadata; raise WireError if they are cut short."""
     need(HEADER, data, offset, SIZE)
     words = int.from_bytes(data[offset : offset + SIZE], "big")
     bits = words >> 48

@@ -61,9 +61,9 @@ def decode(data: bytes, offset: int = 0) -> Tlv:
 
 def decode_all(data: bytes) -> tuple[Tlv, ...]:
     """Return every TLV of a report's inner contents; raise WireError if one is malformed."""
-    found: list[Tlv] = []
+    tlvs: list[Tlv] = []
     offset = 0
     while offset < len(data):
-        found.append(decode(data, offset))
-        offset += found[-1].size
-    return tuple(found)
+        tlvs.append(decode(data, offset))
+        offset += tlvs[-1].size
+    return tuple(tlvs)

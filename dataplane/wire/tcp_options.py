@@ -92,4 +92,4 @@ def _check(kind: int, length: int, left: int, offset: int) -> None:
         raise WireError(HEADER, f"length {length} of option {kind} is not 2 to {left}", offset=offset)
     wrong = length != _LENGTHS.get(kind, length) or (kind == _SACK and (length - 2) % _BLOCK.size)
     if wrong:
-        raise WireError(HEADER, f"option {kind} has not {length} bytes", offset=offset)
+        raise WireError(HEADER, f"option {kind} does not have {length} bytes", offset=offset)

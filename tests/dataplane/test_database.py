@@ -108,9 +108,9 @@ def test_after_a_full_disk_nothing_is_half_written(tmp_path: Path, opened: Open)
     database.write(INSERT, ("quince",))
     with pytest.raises(BrokenError, match=FULL):
         database.write(INSERT, ("plum" * 10_000,))
-    with pytest.raises(BrokenError, match="what was written before was taken back"):
+    with pytest.raises(BrokenError, match="earlier writes were rolled back"):
         database.write(INSERT, ("sloe",))
-    with pytest.raises(BrokenError, match="what was written before was taken back"):
+    with pytest.raises(BrokenError, match="earlier writes were rolled back"):
         database.commit()
     database.rollback()
     database.write(INSERT, ("medlar",))
@@ -153,7 +153,7 @@ def test_who_only_reads_may_do_so_beside_the_owner(tmp_path: Path, opened: Open)
         Database(path, LAYOUT, read_only=True)
     assert list(tmp_path.iterdir()) == []
     owner = opened()
-    with pytest.raises(BrokenError, match=r"pantry\.db: the pantry has layout 4, this version wants 5"):
+    with pytest.raises(BrokenError, match=r"pantry\.db: the pantry has layout 4, this version needs 5"):
         Database(path, replace(LAYOUT, version=5), read_only=True)
     owner.write(INSERT, ("quince",))
     owner.commit()
@@ -174,17 +174,19 @@ def test_nobody_reads_an_exclusive_file_beside_its_owner(tmp_path: Path, opened:
 
 
 def test_where_no_lock_can_be_made_no_file_is_opened(tmp_path: Path) -> None:
-    with pytest.raises(BrokenError, match=r"gone/pantry\.db: cannot open the pantry: no lock beside it: No such file"):
+    with pytest.raises(
+        BrokenError, match=r"gone/pantry\.db: cannot open the pantry: no lock file next to it: No such file"
+    ):
         Database(str(tmp_path / "gone" / "pantry.db"), LAYOUT)
     (tmp_path / "pantry.db.lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(BrokenError, match="no lock beside it: Too many levels of symbolic links"):
+    with pytest.raises(BrokenError, match="no lock file next to it: Too many levels of symbolic links"):
         Database(str(tmp_path / "pantry.db"), LAYOUT)
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_layout_that_is_not_known_is_refused(opened: Open) -> None:
     opened().close()
-    with pytest.raises(BrokenError, match=r"pantry\.db: the pantry has layout 4, this version wants 5: move it away"):
+    with pytest.raises(BrokenError, match=r"pantry\.db: the pantry has layout 4, this version needs 5: move it away"):
         opened(replace(LAYOUT, version=5))
 
 

@@ -14,13 +14,13 @@ from dataplane.given import given_lines, open_given, read_given, read_given_text
 from tests.waiting import HANG_S
 
 MESSAGES = {
-    "/dev/zero": "is larger than 1 MiB, the most that is read of it",
-    "/dev/full": "is larger than 1 MiB, the most that is read of it",
-    "large": "is larger than 1 MiB, the most that is read of it",
-    "pipe": "is a pipe from which nothing comes within 0.05 s",
+    "/dev/zero": "is larger than 1 MiB, the most that is read",
+    "/dev/full": "is larger than 1 MiB, the most that is read",
+    "large": "is larger than 1 MiB, the most that is read",
+    "pipe": "is a pipe that stays silent for 0.05 s",
     "folder": "Is a directory",
     "none": "No such file or directory",
-    "with\0nul": "is no file's name",
+    "with\0nul": "is not a file name",
 }
 
 
@@ -97,7 +97,7 @@ def test_a_pipe_that_stays_silent_is_given_up(
 ) -> None:
     monkeypatch.setattr(given, "_WAIT_S", 0.05)
     writer = os.open("pipe", os.O_RDWR)
-    with pytest.raises(OSError, match=r"is a pipe from which nothing comes within 0\.05 s"):
+    with pytest.raises(OSError, match=r"is a pipe that stays silent for 0\.05 s"):
         read("pipe")
     os.close(writer)
 

@@ -65,7 +65,7 @@ def test_it_is_scraped() -> None:
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "somewhere.example"])
 def test_what_is_open_to_others_is_said_to_be(address: str) -> None:
-    with pytest.raises(OSError, match=f"it is not loopback; what everybody may read is called plain:{address}"):
+    with pytest.raises(OSError, match=f"it is not loopback; to let everyone read it, write plain:{address}"):
         MetricsServer(registry(), address, 0)
 
 

@@ -104,7 +104,7 @@ TOLD = {
         (Limits(), "requests of {request_bytes}, answers of {answer_bytes}; {calls} calls, {streams} streams"),
         (
             Limits(),
-            "{pending_bytes} of requests that are being read or worked on; {connections} connections. Job service",
+            "{pending_bytes} of requests that are in progress; {connections} connections. Job service",
         ),
         (Limits(), "without a first word {first_message_ns};"),
         (Limits(), "idle {idle_ns} |"),

@@ -21,8 +21,8 @@ _WITH_VALUE: Final = {"--log-format", "--log-level"}
 
 
 def main() -> None:
-    """Run the command line; exit 0 on success, 1 on an error of the user's world, 2 on wrong usage, 130 on Ctrl-C."""
-    # gRPC's own complaints, of several lines each, come beside the errors that say the same.
+    """Run the command line; exit 0 on success, 1 on an error, 2 on wrong usage, 130 on Ctrl-C."""
+    # gRPC logs the errors that we report too, in several lines each.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _check_words()
     with plain_output():
@@ -52,7 +52,7 @@ def _run_to_the_end() -> None:
 
 
 def _check_words() -> None:
-    """Exit 2 for a word that is no UTF-8 text, unless it is the name of a file: nothing else here has bytes."""
+    """Exit 2 for a word that is not UTF-8, unless it is the name of a file, the only kind that may be bytes."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # such names are printed as they are
     for word in sys.argv[1:]:
@@ -62,7 +62,7 @@ def _check_words() -> None:
 
 
 def _run() -> None:
-    """Run the command; raise OSError, as any command may, for output that nobody accepts."""
+    """Run the command; raise OSError, as any command may, if its output cannot be written."""
     try:
         if sys.argv[1:] in (["--help"], ["version"], ["--version"]):
             # Typer alone is more than a hundred modules.
@@ -73,11 +73,11 @@ def _run() -> None:
         app(standalone_mode=True)
     finally:
         if sys.stdout is not None and not sys.stdout.closed:
-            sys.stdout.flush()  # else the interpreter complains as it ends, of several lines
+            sys.stdout.flush()  # else the interpreter prints several lines about it as it ends
 
 
 def _line(error: Exception) -> str:
-    """Return what the user reads of an error; of a package that is not installed, how to install it."""
+    """Return an error's text for the user; for a missing package, how to install it."""
     if isinstance(error, ModuleNotFoundError):
         from dataplane.extras import missing  # noqa: PLC0415 - of no use to whoever has everything
 
@@ -90,5 +90,5 @@ def _line(error: Exception) -> str:
 
 
 def _drop_output() -> None:
-    """Have nothing be flushed at exit into an output that takes no more."""
+    """Flush nothing at exit into an output that accepts no more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

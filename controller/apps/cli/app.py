@@ -29,7 +29,7 @@ class LazyGroup(TyperGroup):
 
 
 class _Commands(MutableMapping[str, Any]):
-    """Commands by name; each is imported when it is looked up first."""
+    """Commands by name; each is imported at its first lookup."""
 
     def __init__(self, rows: Mapping[str, Row]) -> None:
         self._rows = dict(rows)
@@ -56,12 +56,12 @@ class _Commands(MutableMapping[str, Any]):
 
 def _load(row: Row) -> Any:  # noqa: ANN401 - a command of Typer
     module, _, name = row.place.partition(":")
-    found = getattr(import_module(module), name)
+    command = getattr(import_module(module), name)
     holder = typer.Typer()
-    if isinstance(found, typer.Typer):
-        holder.add_typer(found)
+    if isinstance(command, typer.Typer):
+        holder.add_typer(command)
     else:
-        holder.command(row.name)(found)
+        holder.command(row.name)(command)
     group = typer.main.get_group_from_info(
         TyperInfo(holder), pretty_exceptions_short=False, rich_markup_mode=None, suggest_commands=True
     )
@@ -72,7 +72,7 @@ class _Millrace(LazyGroup):
     rows = tuple(row for rows in COMMANDS.values() for row in rows)
 
     def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]  # noqa: ARG002
-        """Return the help, which `millrace --help` prints without coming here."""
+        """Return the help, which `millrace --help` prints without this module."""
         return help_text()
 
 

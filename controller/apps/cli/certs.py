@@ -1,4 +1,4 @@
-"""`millrace certs`: an authority of one's own, certificates with roles, and tokens for services over TLS."""
+"""`millrace certs`: a private authority, certificates with roles, and tokens for services over TLS."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def authority(
     from dataplane.rpc.access.certificate_files import AUTHORITY, write_pair  # noqa: PLC0415
 
     pair = new_authority(name, now=_now(), lasts=_days(days))
-    _say(write_pair(folder, AUTHORITY, pair, replaces=force), pair.certificate)
+    _print_pair(write_pair(folder, AUTHORITY, pair, replaces=force), pair.certificate)
 
 
 @certs.command()
@@ -77,7 +77,7 @@ def issue(  # noqa: PLR0917 - a command line's options
         name, role or ("service" if addresses else "worker" if host else None), host, rights or [], projects or []
     )
     pair = issued(read_pair(folder, AUTHORITY), name, principal, addresses or [], now=_now(), lasts=_days(days))
-    _say(write_pair(folder, _not_the_authority(name), pair, replaces=force), pair.certificate)
+    _print_pair(write_pair(folder, _not_the_authority(name), pair, replaces=force), pair.certificate)
 
 
 @certs.command()
@@ -110,7 +110,7 @@ def renew(
         if within is not None and certificate.not_valid_after_utc > now + _days(within):
             continue
         pair = renewed(signer, certificate, now=now, lasts=None if days is None else _days(days))
-        _say(write_pair(folder, name, pair, replaces=True), pair.certificate)
+        _print_pair(write_pair(folder, name, pair, replaces=True), pair.certificate)
         done += 1
     if not done:
         typer.echo("nothing to renew", err=True)
@@ -176,13 +176,13 @@ def _principal(name: str, role: str | None, subject: str | None, rights: list[st
     if role is None:
         raise AccessError("a --role is required, or the --address of a service, or the --host of a worker")
     try:
-        found = Principal(name, Role(role), subject, tuple(Right(right) for right in rights), tuple(projects))
+        principal = Principal(name, Role(role), subject, tuple(Right(right) for right in rights), tuple(projects))
     except ValueError as error:
         raise AccessError(f"{error}; roles are {', '.join(Role)}, rights {', '.join(Right)}") from None
-    problem = problem_of(found.role, found.subject, found.rights, found.projects)
+    problem = problem_of(principal.role, principal.subject, principal.rights, principal.projects)
     if problem is not None:
         raise AccessError(problem)
-    return found
+    return principal
 
 
 def _not_the_authority(name: str) -> str:
@@ -200,11 +200,18 @@ def _cells(file: Path, certificate: x509.Certificate) -> Cells:
     from dataplane.rpc.access.names import alternative_names, common_name, principal_in  # noqa: PLC0415
 
     principal, ends = principal_in(certificate), certificate.not_valid_after_utc
-    addresses = [str(one) for kind in (x509.DNSName, x509.IPAddress) for one in alternative_names(certificate, kind)]
-    constraints = [one.value for one in certificate.extensions if isinstance(one.value, x509.BasicConstraints)]
-    role = "authority" if any(one.ca for one in constraints) else None if principal is None else principal.role.value
+    addresses = [
+        str(address) for kind in (x509.DNSName, x509.IPAddress) for address in alternative_names(certificate, kind)
+    ]
+    constraints = [
+        extension.value for extension in certificate.extensions if isinstance(extension.value, x509.BasicConstraints)
+    ]
+    is_authority = any(constraint.ca for constraint in constraints)
+    role = "authority" if is_authority else None if principal is None else principal.role.value
     left = (ends - _now()).total_seconds() / _DAY_S
-    issuer = [str(one.value) for one in certificate.issuer.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)]
+    issuer = [
+        str(attribute.value) for attribute in certificate.issuer.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)
+    ]
     return (
         str(file),
         common_name(certificate),
@@ -218,7 +225,7 @@ def _cells(file: Path, certificate: x509.Certificate) -> Cells:
     )
 
 
-def _say(files: tuple[Path, Path], certificate: x509.Certificate) -> None:
+def _print_pair(files: tuple[Path, Path], certificate: x509.Certificate) -> None:
     ends = certificate.not_valid_after_utc
     typer.echo(f"{files[0]}, {files[1]}: until {ends:%Y-%m-%d %H:%M} UTC")
 

@@ -1,8 +1,8 @@
 """A daemon under `millrace up`: `python -m controller.apps.cli.child SUPERVISOR WORDS...` is `millrace WORDS...`.
 
-The kernel kills it (PR_SET_PDEATHSIG, prctl(2)) as soon as the supervisor is dead, also by kill -9: so there is never a
-daemon without a supervisor, and a new `millrace up` finds addresses free. SIGKILL, since it may come while a daemon
-hangs, and each of them has to survive it anyway.
+The kernel kills it (PR_SET_PDEATHSIG, prctl(2)) as soon as the supervisor is dead, even from kill -9. So no daemon
+outlives its supervisor, and a new `millrace up` finds the addresses free. The signal is SIGKILL, since the daemon may
+hang, and has to survive SIGKILL anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process when `parent`, which started it, ends; end now if it has ended already."""
+    """Make the kernel kill this process when its parent ends; end now if `parent` has already ended."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")

@@ -1,4 +1,4 @@
-"""`millrace clean`: what a killed kernel fabric has left."""
+"""`millrace clean`: remains of killed kernel fabrics."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ def clean(
     """Remove namespaces and processes left behind by a killed kernel fabric or benchmark (root)."""
     problems: list[str] = []
     if dry_run:
-        found = find_leftovers(on_problem=problems.append)
+        leftovers = find_leftovers(on_problem=problems.append)
         lines = [
-            f"{one.fabric_id}: {_named('namespace', one.namespaces)}; {_named('process', one.pids)}" for one in found
+            f"{leftover.fabric_id}: {_named('namespace', leftover.namespaces)}; {_named('process', leftover.pids)}"
+            for leftover in leftovers
         ]
     else:
         lines = remove_leftovers(on_problem=problems.append)
@@ -32,7 +33,7 @@ def clean(
         raise typer.Exit(1)
 
 
-def _named(kind: str, found: Sequence[object]) -> str:
-    """Return how many there are of a kind, and which."""
-    many = kind if len(found) == 1 else f"{kind}es" if kind.endswith("s") else f"{kind}s"
-    return f"{len(found)} {many}" + (f" ({' '.join(map(str, found))})" if found else "")
+def _named(kind: str, items: Sequence[object]) -> str:
+    """Return the number of items of a kind, and their names."""
+    many = kind if len(items) == 1 else f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    return f"{len(items)} {many}" + (f" ({' '.join(map(str, items))})" if items else "")

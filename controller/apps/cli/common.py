@@ -35,14 +35,14 @@ def run_daemon(daemon: Daemon[Any], settings: Path) -> None:
 
 
 def ready(daemon: str) -> Callable[[str], None]:
-    """Return what prints the ready line of a command, and tells a service manager that waits for it."""
+    """Return a function that prints a command's ready line, and notifies a waiting service manager."""
     from dataplane.daemon import ready_line  # noqa: PLC0415 - loads settings
 
     return ready_line(say(daemon))
 
 
 def say(daemon: str) -> Callable[[str], None]:
-    """Return what prints a line of a running daemon: to all but quiet ones, as a record where the log is JSON."""
+    """Return a function that prints a running daemon's line, unless quiet; as a record if the log is JSON."""
     options = OPTIONS.get()
     if options.form is LogFormat.JSON:
         return logging.getLogger(f"millrace.{daemon}").info
@@ -53,7 +53,7 @@ def say(daemon: str) -> Callable[[str], None]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Say on stderr what is being done and for how long already, for as long as the block takes; quick ones nothing."""
+    """Print progress and elapsed time to stderr while the block runs; nothing for a quick one."""
     done, began = threading.Event(), time.monotonic()
 
     def tell() -> None:
@@ -73,7 +73,7 @@ def working(what: str) -> Iterator[None]:
 
 
 def check_outputs(picture: Path | None, *others: Path | None) -> None:
-    """Raise BadParameter for files that could not be written in the end, before the work is done."""
+    """Raise BadParameter, before the work begins, for files that could not be written at its end."""
     if picture is not None and picture.suffix not in {".png", ".svg"}:
         raise typer.BadParameter(f"{picture}: a picture's name ends in .png or .svg")
     for path in (picture, *others):

@@ -1,4 +1,4 @@
-"""`millrace config`: what a daemon's settings are, what they may be, and whether a file is right."""
+"""`millrace config`: a daemon's settings, their schema, and checks of settings files."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ def show(
     from dataplane.config.shown import defaults_of, settings_of  # noqa: PLC0415
 
     schema = _schema(daemon)
-    found = defaults_of(schema) if settings is None else settings_of(settings, schema)
+    entries = defaults_of(schema) if settings is None else settings_of(settings, schema)
     rows = (
-        (one.key, _written(one.value) if form is Format.TABLE else one.value, one.origin, one.about) for one in found
+        (setting.key, _written(setting.value) if form is Format.TABLE else setting.value, setting.origin, setting.about)
+        for setting in entries
     )
     show_rows(("key", "value", "from", "meaning"), rows, form)
 
@@ -84,10 +85,10 @@ def _schema(daemon: str) -> type[msgspec.Struct]:
     if daemon not in SETTINGS:
         raise ConfigError(f"is not a daemon with settings{did_you_mean(daemon, SETTINGS)}", file=daemon)
     module, name = SETTINGS[daemon]
-    found: type[msgspec.Struct] = getattr(importlib.import_module(module), name)
-    return found
+    schema: type[msgspec.Struct] = getattr(importlib.import_module(module), name)
+    return schema
 
 
 def _written(value: object) -> str:
-    """Return a value as a file would have it."""
+    """Return a value as written in a file."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`millrace demo`: the control loop at work, and beside it what telemetry, named content and training look like."""
+"""`millrace demo`: the control loop at work, and demos of telemetry, named content and training."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def loop(  # noqa: PLR0917 - a command line's options
 
 
 def _refuse_options(context: typer.Context) -> None:
-    """Refuse options in front of a command's name: they are of the demo without one, and would be without effect."""
+    """Refuse options before a command's name: they belong to the plain demo and would have no effect."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if source is not None and source.name == "COMMANDLINE":
@@ -101,8 +101,8 @@ def training(
 def _mode(text: str) -> Mode:
     from controller.network.tables.telemetry.int_watch import Mode  # noqa: PLC0415
 
-    for known in get_args(Mode):
-        if text == known:
-            found: Mode = known
-            return found
+    for choice in get_args(Mode):
+        if text == choice:
+            mode: Mode = choice
+            return mode
     raise typer.BadParameter(f"{text!r} is not one of {', '.join(get_args(Mode))}", param_hint="--mode")

@@ -1,4 +1,4 @@
-"""`millrace install-shims`: the switch under the names of bmv2's."""
+"""`millrace install-shims`: the switch under bmv2's names."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _BUSIEST = 3
 
 
 def load_rows(load: DaemonLoad) -> Iterator[tuple[str, object]]:
-    """Yield rows of a table: what, and its value over the last second."""
+    """Yield table rows: a name, and its value over the last second."""
     yield "cores used", f"{load.cores:.2f}"
     yield "waited for a core", f"{load.waiting:.0%}"
     yield "event loop late by s", f"{load.loop_lag_ns / NS_PER_S:.3f}"
@@ -29,6 +29,6 @@ def load_rows(load: DaemonLoad) -> Iterator[tuple[str, object]]:
 
 
 def warn_overloads(load: DaemonLoad) -> None:
-    """Write each overload to stderr, with what would help."""
+    """Write each overload to stderr, with its remedy."""
     for overload in load.overloads:
         typer.echo(str(overload), err=True)

@@ -1,4 +1,4 @@
-"""Log formats for daemons: for people, for programs, or bare where the receiver adds time and name to each line."""
+"""Log formats for daemons: for people, for programs, or bare if the receiver adds time and name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as a line."""
-        found = {
+        fields = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "daemon": self._daemon,
@@ -37,8 +37,8 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info:
-            found["exception"] = self.formatException(record.exc_info)
-        return json.dumps(found, ensure_ascii=False)
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
 
 
 class PlainFormatter(logging.Formatter):
@@ -55,7 +55,7 @@ class PlainFormatter(logging.Formatter):
 
 
 def formatter_of(daemon: str, form: LogFormat) -> logging.Formatter:
-    """Return what writes a daemon's records."""
+    """Return the formatter of a daemon's records."""
     match form:
         case LogFormat.TEXT:
             return TextFormatter()
@@ -66,7 +66,7 @@ def formatter_of(daemon: str, form: LogFormat) -> logging.Formatter:
 
 
 def log_to_stderr(daemon: str) -> None:
-    """Send the daemon's log to stderr, one line a record, as the command line wants it."""
+    """Send the daemon's log to stderr, one line per record, in the command line's format."""
     options = OPTIONS.get()
     handler = logging.StreamHandler()
     handler.setFormatter(formatter_of(daemon, options.form))

@@ -62,7 +62,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.
 def show(columns: Sequence[str], rows: Iterable[Cells], form: Format) -> None:
     """Print rows on stdout, as they come; a table ends after `TABLE_ROWS`, with a note on stderr.
 
-    A table whose headings alone are too wide for where it is printed has a line for each column of each row instead.
+    If the headings alone are too wide, each row is printed as a line per column instead.
     """
     match form:
         case Format.CSV:
@@ -81,14 +81,14 @@ def show_one(fields: Mapping[str, object]) -> None:
 
 def flat(value: DataclassInstance) -> dict[str, object]:
     """Return a value's fields as columns; nested values are expanded in place."""
-    found: dict[str, object] = {}
+    columns: dict[str, object] = {}
     for field in dataclasses.fields(value):
         part = getattr(value, field.name)
         if dataclasses.is_dataclass(part) and not isinstance(part, type):
-            found.update(flat(part))
+            columns.update(flat(part))
         else:
-            found[field.name] = part
-    return found
+            columns[field.name] = part
+    return columns
 
 
 def show_values(values: Sequence[DataclassInstance], kind: type[DataclassInstance], form: Format) -> None:
@@ -107,7 +107,7 @@ def table_of(columns: Sequence[str], rows: Iterable[Cells], title: str | None = 
     """Return rows as a table for people."""
     table = Table(*columns, title=title)
     for row in rows:
-        table.add_row(*(escape(_in_words(cell)) for cell in row))
+        table.add_row(*(escape(_cell_text(cell)) for cell in row))
     return table
 
 
@@ -119,7 +119,7 @@ def line_of(columns: Sequence[str], cells: Cells, form: Format) -> str:
         case Format.JSON:
             return _json_object(columns, cells)
         case Format.TABLE:
-            return "  ".join(_in_words(cell) for cell in cells)
+            return "  ".join(_cell_text(cell) for cell in cells)
 
 
 def _show_table(columns: Sequence[str], rows: Iterable[Cells]) -> None:
@@ -135,7 +135,7 @@ def _upright(columns: Sequence[str], rows: Iterable[Cells]) -> Table:
     table = Table("column", "value")
     for row in rows:
         for column, cell in zip(columns, row, strict=True):
-            table.add_row(escape(column), escape(_in_words(cell)))
+            table.add_row(escape(column), escape(_cell_text(cell)))
         table.add_section()
     return table
 
@@ -190,7 +190,7 @@ def _for_csv(cell: object) -> object:
             return _text(cell)
 
 
-def _in_words(cell: object) -> str:
+def _cell_text(cell: object) -> str:
     match cell:
         case None:
             return ""
@@ -199,9 +199,9 @@ def _in_words(cell: object) -> str:
         case datetime():
             return cell.isoformat(" ", "milliseconds").removesuffix("+00:00")
         case list() | tuple():
-            return " ".join(_in_words(part) for part in cell)
+            return " ".join(_cell_text(part) for part in cell)
         case dict():
-            return " ".join(f"{name}={_in_words(part)}" for name, part in cell.items())
+            return " ".join(f"{name}={_cell_text(part)}" for name, part in cell.items())
         case _:
             return str(cell)
 

@@ -1,4 +1,4 @@
-"""Print text from users, nodes and centres with nothing in it that a terminal would obey.
+"""Print text from users, nodes and centres without terminal control characters.
 
 All command output passes through here. Container logs and the output of commands run in containers are bytes and go to
 the terminal unchanged, as with kubectl: the user asked for what the container writes.

@@ -1,4 +1,4 @@
-"""The commands of `millrace` by name, and the help that lists them; it imports nothing, so that the help is quick."""
+"""The commands of `millrace` by name, and the help that lists them; imports nothing, to keep the help fast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Row(NamedTuple):
 
     name: str
     place: str
-    """`module:name` of a function, or of a Typer that has the command or the group in it."""
+    """`module:name` of a function, or of a Typer that contains the command or group."""
     help: str
 
 

@@ -1,4 +1,4 @@
-"""Figures as cells of a table show them."""
+"""Figures formatted for table cells."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def seconds(time_ns: int | None) -> str | None:
 
 
 def percent(share: float | None) -> str | None:
-    """Return a share as per cent, None as it is."""
+    """Return a share as a percentage, None as it is."""
     return None if share is None else f"{100 * share:.3f}"
 
 
 def percent_of(share: float | None) -> float | None:
-    """Return a share as per cent to a tenth, None as it is."""
+    """Return a share as a percentage to a tenth, None as it is."""
     return None if share is None else round(100 * share, 1)
 
 

@@ -1,4 +1,4 @@
-"""`millrace up`, `status`, `down` and `logs`: everything at once."""
+"""`millrace up`, `status`, `down` and `logs`: all daemons together."""
 
 from __future__ import annotations
 
@@ -56,16 +56,18 @@ def status(
     """Show the current state of every daemon; exit 1 unless all are healthy."""
     from controller.apps.up import command  # noqa: PLC0415
 
-    found = command.status(state)
+    current = command.status(state)
     if form is Format.JSON:
         import msgspec  # noqa: PLC0415
 
-        typer.echo(msgspec.json.format(msgspec.json.encode({"green": found.is_green, "up": found}), indent=2).decode())
+        typer.echo(
+            msgspec.json.format(msgspec.json.encode({"green": current.is_green, "up": current}), indent=2).decode()
+        )
     elif form is Format.CSV:
-        show(_COLUMNS, map(_cells, found.daemons), form)
+        show(_COLUMNS, map(_cells, current.daemons), form)
     else:
-        _show(found)
-    if not found.is_green:
+        _show(current)
+    if not current.is_green:
         raise typer.Exit(1)
 
 

@@ -1,1 +1,1 @@
-"""`millrace demo`: the whole circle on a real topology with real demands."""
+"""`millrace demo`: the whole control loop on a real topology with real demands."""

@@ -1,4 +1,4 @@
-"""`millrace demo`: prepare, run in virtual time or in the kernel, show, and leave picture and figures behind."""
+"""`millrace demo`: prepare, run in virtual time or in the kernel, show, and save picture and figures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DemoOptions:
 
 
 def run(options: DemoOptions) -> Outcome:
-    """Run the demo and show it; raise a MillraceError of one line where it cannot."""
+    """Run the demo and show it; raise a one-line MillraceError if it cannot run."""
     if options.time not in ("virtual", "kernel"):
         raise MillraceError(f"--time {options.time}: is neither virtual nor kernel")
     if options.time == "kernel":
@@ -99,7 +99,7 @@ def _introduction(prepared: Prepared, options: DemoOptions) -> str:
 
 def _show(console: Console, outcome: Outcome, out: Path) -> None:
     if console.is_terminal:
-        # The live view has gone with its decisions; without a terminal they were printed as they came.
+        # The live view has closed, and its decisions with it; without a terminal they were printed as they came.
         for move in outcome.moves:
             console.print(describe(move), highlight=False, soft_wrap=True)
         for change in outcome.rebalances:

@@ -1,4 +1,4 @@
-"""The folder that a demo leaves its results in."""
+"""The output folder of a demo."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataplane.errors import MillraceError
 
 
 def make_folder(folder: Path) -> None:
-    """Make the output folder, before anything takes time; raise MillraceError where nothing can be written."""
+    """Make the output folder before any slow work; raise MillraceError if it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:

@@ -1,7 +1,7 @@
 """The demo with real packets: namespaces, a process for every switch, host, collector, path server and controller.
 
-This process builds the fabric, starts the daemons with settings files of the kind that a user would write, and then
-only watches: the collector's feed for the view, the path server's decisions, and at the end the hosts' own logs.
+This process builds the fabric, starts the daemons with settings files as a user would write them, and then only
+watches: the collector's feed for the view, the path server's decisions, and at the end the hosts' own logs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _READY_S_A_SWITCH = 5.0
 """A switch needs some seconds of CPU time to start and load its program, and all share a few cores."""
 _POLL_S = 0.05
 _START_S = 0.3
-"""Time from the start command to the start: every host has read it by then."""
+"""Time from the start command to the start, in which every host reads it."""
 _AFTER_END_S = 5.0
 _MAX_RECORDS = 20_000
 
@@ -108,7 +108,7 @@ class KernelRun:
             return self._outcome(agents, records)
 
     async def _watch_flows(self, fabric: KernelFabric, agents: HostAgents) -> list[HopRecord]:
-        """Let the hosts begin, and watch until the last has ended; return the records of the flows that moved."""
+        """Start the hosts, and watch until the last has ended; return the records of moved flows."""
         feed = FeedClientSettings(address=_address(fabric, "collector"))
         routes = RouteClientSettings(address=_address(fabric, "paths"))
         async with FeedClient(feed) as collector, RouteClient(routes) as paths:
@@ -132,9 +132,9 @@ class KernelRun:
     # the processes
 
     async def _start_daemons(self, fabric: KernelFabric) -> None:
-        """Start collector, path server and controller in the collector's namespace, each after the one that it asks.
+        """Start collector, path server and controller in the collector's namespace, each after the one that it queries.
 
-        Who finds nobody asks again after pauses that grow to seconds.
+        One started too early would retry after pauses that grow to seconds.
         """
         for daemon in self._daemon_plans(fabric):
             file = fabric.run_dir / f"{daemon.name}.yaml"
@@ -142,7 +142,7 @@ class KernelRun:
             arguments = ["-m", "controller.apps.cli", *daemon.command, "--settings", str(file)]
             self._daemons[daemon.name] = self._start(fabric, self._collector_host, daemon.name, arguments)
             log = fabric.run_dir / f"{daemon.name}.log"
-            await self._until(partial(_says, log, daemon.ready, daemon.times), fabric, partial(_last_line, log))
+            await self._until(partial(_has_logged, log, daemon.ready, daemon.times), fabric, partial(_last_line, log))
 
     def _daemon_plans(self, fabric: KernelFabric) -> tuple[_Daemon, ...]:
         """Return the daemons in the order of their start, with settings as a user would write; sockets are files."""
@@ -178,7 +178,7 @@ class KernelRun:
         )
 
     def _start_agents(self, agents: HostAgents) -> None:
-        """Start what sends and measures; nothing is sent before all of it is there to receive."""
+        """Start the agents that send and measure; none sends before all can receive."""
         flows = self.scenario.packet_flows()
         ends = {number: planned.flow for number, planned in self.scenario.by_number().items()}
         for host in self.scenario.topology.hosts:
@@ -228,7 +228,7 @@ class KernelRun:
         async for decision in paths.decisions(recent=0):
             time_ns = decision.time_ns - self._epoch_ns - self._origin_ns
             if time_ns > self.scenario.end_ns:
-                # The flows have ended; that the path server goes on deciding is no part of the run.
+                # The flows have ended; later decisions of the path server are not part of the run.
                 continue
             move = Move(time_ns, decision.flow, decision.old_path, decision.new_path, decision.reason)
             if time_ns >= self.scenario.congest_ns:
@@ -244,7 +244,7 @@ class KernelRun:
                 self.view.decided(describe_weights(self._rebalances[-1]))
 
     def _check(self, fabric: KernelFabric) -> None:
-        """Raise FabricError, with its last words, for a switch or a daemon that has ended by itself."""
+        """Raise FabricError, with its last output, for a switch or a daemon that ended unexpectedly."""
         fabric.check()
         for name, daemon in self._daemons.items():
             if daemon.poll() is not None:
@@ -252,7 +252,7 @@ class KernelRun:
                 raise FabricError(f"the {name} ended with status {daemon.returncode}: {last}")
 
     async def _until(self, condition: Callable[[], bool], fabric: KernelFabric, who: Callable[[], str]) -> None:
-        """Wait for a condition; raise FabricError, with `who` keeps us waiting, when it takes too long."""
+        """Wait for a condition; raise FabricError, naming `who` is late, if it takes too long."""
         deadline = LocalDeadline(self._ready_s, "the start of switches, daemons and hosts")
         while not condition():
             self._check(fabric)
@@ -261,7 +261,7 @@ class KernelRun:
             await asyncio.sleep(_POLL_S)
 
     async def _until_end(self, fabric: KernelFabric, agents: HostAgents) -> None:
-        """Wait for every agent's end; raise FabricError, with its last words, for one that failed or a dead switch."""
+        """Wait for every agent's end; raise FabricError, with its last output, for a failed agent or a dead switch."""
         last_ns = self._origin_ns + self.scenario.end_ns + NS_PER_S
         deadline: LocalDeadline | None = None
         while late := agents.running():
@@ -277,10 +277,10 @@ class KernelRun:
                 self._keep("after")
             await asyncio.sleep(_POLL_S)
 
-    # what it showed
+    # results
 
     async def _records_of_moves(self, paths: RouteClient) -> list[HopRecord]:
-        found: list[HopRecord] = []
+        records: list[HopRecord] = []
         hosts = self.scenario.topology.host
         for flow in {move.flow for move in self._moves}:
             query = RecordQuery(
@@ -288,8 +288,8 @@ class KernelRun:
                 dst=str(hosts[flow.dst_host].ipv4),
                 limit=_MAX_RECORDS,
             )
-            found += await paths.records(query)
-        return found
+            records += await paths.records(query)
+        return records
 
     def _outcome(self, agents: HostAgents, records: list[HopRecord]) -> Outcome:
         receivers = agents.receivers()
@@ -322,7 +322,7 @@ def _write(file: Path, settings: Strict) -> None:
     file.write_text(yaml.safe_dump(document_of(settings), sort_keys=False), encoding="utf-8")
 
 
-def _says(log: Path, text: str, count: int) -> bool:
+def _has_logged(log: Path, text: str, count: int) -> bool:
     with suppress(FileNotFoundError):
         return log.read_text(encoding="utf-8", errors="replace").count(text) >= count
     return False

@@ -30,9 +30,9 @@ class Line:
 
 
 def place_label(own: Line, size: Point, taken: Sequence[Rectangle], lines: Sequence[Line], bounds: Point) -> Point:
-    """Return the centre of a figure of a size for a link; `taken` are boxes and figures that are there already.
+    """Return the centre of a figure of a size for a link; `taken` are boxes and figures already placed.
 
-    Always returns a place, the one that covers least; of equally good ones that nearest to the link's middle.
+    Always returns a place: the one that covers least; among equals, the nearest to the link's middle.
     """
     (x1, y1), (x2, y2) = own.tail, own.head
     # Two ends at one point have no direction: any length will do.
@@ -45,20 +45,20 @@ def place_label(own: Line, size: Point, taken: Sequence[Rectangle], lines: Seque
     best: tuple[float, Point] | None = None
     for offset_in in (0.0, aside_in, -aside_in):
         for share in _SHARES:
-            place = (
+            position = (
                 x1 + share * (x2 - x1) + offset_in * across[0],
                 y1 + share * (y2 - y1) + offset_in * across[1],
             )
-            cost = _cost(_around(place, size), own, taken, lines, bounds) + (_ASIDE if offset_in else on_link)
+            cost = _cost(_around(position, size), own, taken, lines, bounds) + (_ASIDE if offset_in else on_link)
             if best is None or cost < best[0]:
-                best = cost, place
+                best = cost, position
     assert best is not None
     return best[1]
 
 
-def rectangle_at(place: Point, size: Point) -> Rectangle:
+def rectangle_at(centre: Point, size: Point) -> Rectangle:
     """Return the rectangle of a size around a centre."""
-    return place[0] - size[0] / 2, place[1] - size[1] / 2, place[0] + size[0] / 2, place[1] + size[1] / 2
+    return centre[0] - size[0] / 2, centre[1] - size[1] / 2, centre[0] + size[0] / 2, centre[1] + size[1] / 2
 
 
 def overlap(a: Rectangle, b: Rectangle) -> bool:
@@ -80,8 +80,8 @@ def crosses(line: Line, box: Rectangle) -> bool:
     return enter < leave
 
 
-def _around(place: Point, size: Point) -> Rectangle:
-    return rectangle_at(place, (size[0] + 2 * _CLEARANCE_IN, size[1] + 2 * _CLEARANCE_IN))
+def _around(centre: Point, size: Point) -> Rectangle:
+    return rectangle_at(centre, (size[0] + 2 * _CLEARANCE_IN, size[1] + 2 * _CLEARANCE_IN))
 
 
 def _cost(box: Rectangle, own: Line, taken: Sequence[Rectangle], lines: Sequence[Line], bounds: Point) -> float:

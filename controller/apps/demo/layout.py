@@ -26,13 +26,13 @@ _BOX_PADDING_IN = 0.1
 _GAP_IN = 0.14
 """Between two boxes, and between a box and a link that passes it."""
 _LINK_IN = 0.3
-"""A link has at least this length between its boxes, on top of the gap, so that it can be seen and written at."""
+"""Minimum length of a link between its boxes, beyond the gap, to leave room for its figure."""
 _MAP_IN = (7.0, 5.2)
 _TIER_IN = 1.45
 _FLATTEST = 1 / 11
 """Tiers are at least this share of a row's width apart, or links would run almost along them."""
 _WIDEST_IN = 24.0
-"""Rows that are wider are drawn smaller."""
+"""Wider rows are drawn smaller."""
 _SPREADS = (0.0, 0.3, 0.5, 0.7)
 _ROUNDS = 400
 
@@ -65,7 +65,7 @@ class Layout:
 
 
 def layout_of(topology: Topology) -> Layout:
-    """Return where each switch is drawn: by its place if all have one, by tiers in a Clos fabric, or by its links."""
+    """Return each switch's position: by location if all have one, by tiers in a Clos fabric, else by links."""
     graph = _graph(topology)
     boxes = {name: _box(name) for name in topology.switch}
     if all(node.place for node in topology.switches):
@@ -92,15 +92,17 @@ def _box(name: str) -> Point:
 def _geography(topology: Topology) -> Points:
     """Return switches' places on a map (equirectangular, true to scale at the middle latitude)."""
     places = [node.place for node in topology.switches if node.place]
-    middle = sum(place.latitude for place in places) / len(places)
-    return np.array([(place.longitude * cos(radians(middle)), place.latitude) for place in places], dtype=np.float64)
+    middle = sum(location.latitude for location in places) / len(places)
+    return np.array(
+        [(location.longitude * cos(radians(middle)), location.latitude) for location in places], dtype=np.float64
+    )
 
 
 # tiers
 
 
 def _tiers(topology: Topology, graph: nx.Graph) -> dict[str, int]:
-    """Return how many links each switch is away from one that has hosts."""
+    """Return each switch's distance, in links, from the nearest switch with hosts."""
     collector = topology.collector.host if topology.collector else None
     edges = {edge.node for host, edge in topology.attachment.items() if host != collector} & set(graph)
     away = nx.multi_source_dijkstra_path_length(graph, edges) if edges else {}
@@ -116,9 +118,9 @@ def _in_rows(tiers: Mapping[str, int], boxes: Mapping[str, Point]) -> Layout:
     rise = max(_TIER_IN, _FLATTEST * shrink * width)
     height = rise * (len(rows) - 1) + 4 * _GAP_IN
     centres = {
-        name: (shrink * width * (place + 0.5) / len(row), 2 * _GAP_IN + rise * tier)
+        name: (shrink * width * (index + 0.5) / len(row), 2 * _GAP_IN + rise * tier)
         for tier, row in enumerate(rows)
-        for place, name in enumerate(row)
+        for index, name in enumerate(row)
     }
     smaller = {name: (width * shrink, height * shrink) for name, (width, height) in boxes.items()}
     return Layout((shrink * width, height), centres, smaller, FONT_POINTS * shrink, tiers=True)
@@ -128,11 +130,11 @@ def _in_rows(tiers: Mapping[str, int], boxes: Mapping[str, Point]) -> Layout:
 
 
 def _map(graph: nx.Graph, boxes: Mapping[str, Point], wanted: Points) -> Layout:
-    """Return a layout near the wanted points (of any scale), crowded parts of it spread."""
+    """Return a layout near the given points (of any scale), with crowded parts spread out."""
     names = list(boxes)
     sizes = np.array([boxes[name] for name in names], dtype=np.float64)
     links = np.array([(names.index(a), names.index(b)) for a, b in graph.edges], dtype=np.int64).reshape(-1, 2)
-    # More room for many: a box and a link each need theirs.
+    # Many switches need more room for boxes and links.
     grow = max(1.0, (len(names) / 30) ** 0.5)
     size = np.array(_MAP_IN) * grow
     inner = size - sizes.max(axis=0) - 2 * _GAP_IN
@@ -141,7 +143,7 @@ def _map(graph: nx.Graph, boxes: Mapping[str, Point], wanted: Points) -> Layout:
         anchors = _fitted(_spread(wanted, share), inner)
         if _crowded(anchors, sizes, links) <= len(names) / 10:
             break
-    points = _apart(anchors, sizes, links)
+    points = _separated(anchors, sizes, links)
     points = _fitted(points, inner) + (size - inner) / 2
     return Layout(
         (float(size[0]), float(size[1])),
@@ -151,7 +153,7 @@ def _map(graph: nx.Graph, boxes: Mapping[str, Point], wanted: Points) -> Layout:
 
 
 def _fitted(points: Points, size: Points) -> Points:
-    """Return points moved and stretched, each axis for itself, to fill a rectangle; keeps the order along each axis."""
+    """Return points moved and stretched, each axis separately, to fill a rectangle; keeps the order along each axis."""
     low, high = points.min(axis=0), points.max(axis=0)
     extent = high - low
     scaled = np.where(extent > 0, (points - low) / np.where(extent > 0, extent, 1.0), 0.5)
@@ -184,9 +186,9 @@ def _overlap(points: Points, sizes: Points, links: NDArray[np.int64]) -> Points:
     return overlap
 
 
-def _apart(anchors: Points, sizes: Points, links: NDArray[np.int64]) -> Points:
-    """Return points near their anchors whose boxes neither overlap nor stand on links that pass them."""
-    # Two routers of one city: a hair apart, by their order, so that there is a direction to push them.
+def _separated(anchors: Points, sizes: Points, links: NDArray[np.int64]) -> Points:
+    """Return points near their anchors whose boxes overlap neither each other nor passing links."""
+    # Two routers of one city are placed slightly apart, by their order, to give them a direction to move in.
     points = anchors + np.outer(np.arange(len(anchors)), (1e-4, -1e-4))
     for number in range(_ROUNDS):
         # The pull towards the anchors fades out, so that boxes come to rest.

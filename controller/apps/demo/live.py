@@ -25,7 +25,7 @@ _FIGURES_WIDTH = 10 + _BAR_WIDTH + 4 + 4
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The line above the tables: where the run is."""
+    """The status line above the tables."""
 
     time_s: float
     end_s: float
@@ -88,7 +88,7 @@ class LiveView:
             no_wrap=True,
             overflow="ellipsis",
         )
-        # Always as many lines, so that nothing jumps, and one line a decision, so that the newest is never cut off.
+        # A constant number of lines, so that nothing jumps; one line per decision, so that the newest is never cut off.
         room = self._decision_lines()
         lines = [*list(self.decisions)[-room:]] or ["none yet"]
         decisions = Text("\n".join(lines + [""] * (room - len(lines))), no_wrap=True, overflow="ellipsis")

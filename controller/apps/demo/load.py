@@ -23,7 +23,7 @@ LOST_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class HostLoad:
-    """One host as a sender; `received` is what arrived, anywhere, of what it sent."""
+    """One host as a sender; `received` counts its packets that arrived anywhere."""
 
     host: str
     sent: SentLoad
@@ -54,7 +54,7 @@ def lost_before(outcome: Outcome) -> float:
 
 
 def deviates(host: HostLoad, *, exact: bool) -> bool:
-    """Return whether a host's load was another than planned; `exact` allows for nothing."""
+    """Return whether a host's load deviated from the plan; `exact` allows no deviation."""
     sent = host.sent
     if exact:
         return sent.missing > 0 or sent.worst_late_ns > 0
@@ -62,31 +62,31 @@ def deviates(host: HostLoad, *, exact: bool) -> bool:
 
 
 def as_planned(outcome: Outcome) -> bool:
-    """Return whether every host sent what was planned when it was planned, and it arrived while nothing was full."""
+    """Return whether every host sent as planned, on time, and its packets arrived while no link was full."""
     well = not any(deviates(host, exact=outcome.exact) for host in host_loads(outcome))
     return well and lost_before(outcome) <= LOST_SHARE
 
 
 def load_line(outcome: Outcome) -> str:
-    """Return the load in a line; where it was not as planned, with the probable cause."""
+    """Return the load in a line, with the probable cause of any deviation."""
     hosts = host_loads(outcome)
     whole, received = total_load(host.sent for host in hosts), sum(host.received for host in hosts)
     if as_planned(outcome):
         return f"Load as planned: {whole.sent} of {whole.planned} packets sent, {received} of them received."
-    found = [f"hosts sent {whole.sent} of {whole.planned} packets ({_share(whole.sent, whole.planned):.1%})"]
+    deviations = [f"hosts sent {whole.sent} of {whole.planned} packets ({_share(whole.sent, whole.planned):.1%})"]
     worst = min(hosts, key=lambda host: _share(host.sent.sent, host.sent.planned))
     if worst.sent.missing > (0 if outcome.exact else MISSING_SHARE * worst.sent.planned):
-        found.append(f"{worst.host} {_share(worst.sent.sent, worst.sent.planned):.1%}")
+        deviations.append(f"{worst.host} {_share(worst.sent.sent, worst.sent.planned):.1%}")
     if whole.late:
-        found.append(f"{_share(whole.late, whole.sent):.1%} left over {LATE_NS / NS_PER_MS:.0f} ms late")
+        deviations.append(f"{_share(whole.late, whole.sent):.1%} left over {LATE_NS / NS_PER_MS:.0f} ms late")
     lost = lost_before(outcome)
     if lost > LOST_SHARE:
-        found.append(f"{lost:.1%} of the background was lost before the surge")
-    return f"The load was not as planned: {', '.join(found)}. {_cause(whole)}"
+        deviations.append(f"{lost:.1%} of the background was lost before the surge")
+    return f"The load was not as planned: {', '.join(deviations)}. {_cause(whole)}"
 
 
 def load_table(outcome: Outcome) -> Table:
-    """Return what each host sent, those that are farthest from their plan first."""
+    """Return each host's load, largest deviation first."""
     table = Table(title="Hosts whose load was not as planned", title_justify="left")
     table.add_column("host")
     for name in ("planned", "sent", "late", "left out", "refused", "worst ms late", "received"):
@@ -100,7 +100,7 @@ def load_table(outcome: Outcome) -> Table:
 
 
 def load_figures(outcome: Outcome) -> dict[str, object]:
-    """Return the load as figures.json has it: in all and by host, in packets."""
+    """Return the load for figures.json: total and by host, in packets."""
     hosts = host_loads(outcome)
     return {
         "as_planned": as_planned(outcome),

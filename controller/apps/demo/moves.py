@@ -1,4 +1,4 @@
-"""Moves as the demo shows them, and when the first packet took a new path."""
+"""Display of moves, and the time when the first packet took a new path."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _NS_PER_US = 1_000
 
 
 def describe(move: Move) -> str:
-    """Return a move as the line that the live view and the log show."""
+    """Return a move as a line of the live view and the log."""
     return f"{move.time_ns / NS_PER_S:7.3f} s  {move.flow.src_host} → {move.flow.dst_host} moves: {move.reason}"
 
 
 def describe_weights(change: Rebalance) -> str:
-    """Return a change of weights as the line that the live view and the log show."""
+    """Return a change of weights as a line of the live view and the log."""
     return f"{change.time_ns / NS_PER_S:7.3f} s  all to {change.destination} at {change.switch}: {change.reason}"
 
 
 def first_moves(scenario: Scenario, moves: Sequence[Move]) -> dict[FlowSpec, Move]:
-    """Return the first move of each flow in answer to the surge, the flow that moved first before the others.
+    """Return each flow's first move in answer to the surge, in the order of time.
 
-    `moves` are in the order of time; what moved before the surge was something else.
+    `moves` are in the order of time; those before the surge had other causes.
     """
-    found: dict[FlowSpec, Move] = {}
+    first: dict[FlowSpec, Move] = {}
     for move in moves:
         if move.time_ns >= scenario.congest_ns:
-            found.setdefault(move.flow, move)
-    return found
+            first.setdefault(move.flow, move)
+    return first
 
 
 def phase_name(scenario: Scenario, now_ns: int, moves: Sequence[Move]) -> str:
-    """Return what is going on at a time of the run, in one word."""
+    """Return the phase of the run at a time, in one word."""
     if now_ns < scenario.congest_ns:
         return "warm-up" if now_ns < scenario.warm_up_ns else "before"
     return "rerouted" if first_moves(scenario, moves) else "congested"
@@ -56,7 +56,7 @@ def first_on_new_path_ns(
     """Return when telemetry first saw a flow that the surge moved on a new link, as run time; None if it never did.
 
     The stamp is the switch's, at the packet's arrival; switches share the machine's clock. Packets without telemetry
-    may have been earlier by up to the sampling distance: `first_arrival_ns` knows of them where they come out.
+    may have been earlier by up to the sampling distance: `first_arrival_ns` sees them at the receiver.
     """
     topology, hosts = scenario.topology, scenario.topology.host_by_address
     by_flow = {(flow.src_host, flow.dst_host): move for flow, move in first_moves(scenario, moves).items()}
@@ -79,11 +79,10 @@ def first_arrival_ns(
 ) -> int | None:
     """Return when a receiver first got a packet that the surge had moved to a path of another length; None if never.
 
-    `arrivals` has a host's packets in the order of time. Each switch takes one from the hops that a packet may have
-    left, so a packet that has more or fewer left than the one before the move, as the paths' lengths say, came by the
-    new path.
+    `arrivals` has a host's packets in the order of time. Each switch decrements a packet's hop limit, so a packet
+    whose remaining hops differ from those before the move, as the paths' lengths imply, came by the new path.
     """
-    found: list[int] = []
+    times: list[int] = []
     answers = first_moves(scenario, moves)
     for host in {flow.dst_host for flow in answers}:
         moved = {n: answers[p.flow] for n, p in scenario.by_number().items() if p.flow in answers}
@@ -96,6 +95,6 @@ def first_arrival_ns(
             if arrival.arrived_ns < move.time_ns:
                 left[number] = arrival.hop_limit
             elif left.get(number) == arrival.hop_limit + len(move.new) - len(move.old):
-                found.append(arrival.arrived_ns)
+                times.append(arrival.arrived_ns)
                 break
-    return min(found, default=None)
+    return min(times, default=None)

@@ -20,7 +20,7 @@ _BPS_PER_KBPS = 1e3
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A flow that the path server moved, and why."""
+    """A flow that the path server moved, and the reason."""
 
     time_ns: int
     flow: FlowSpec
@@ -31,7 +31,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A span of the run that is measured on its own."""
+    """A separately measured span of the run."""
 
     name: str
     start_ns: int
@@ -50,7 +50,7 @@ class FlowFigures:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that a run leaves behind; times are run time in ns."""
+    """All results of a run; times are run time in ns."""
 
     scenario: Scenario
     receivers: Mapping[str, Receiver]
@@ -67,7 +67,7 @@ class Outcome:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Before the surge; until the first packet took a new path, or none did; the end, when queues have drained."""
+        """Before the surge; until the first packet took a new path, if any did; the end, when queues have drained."""
         scenario = self.scenario
         answered_ns = self.first_on_new_path_ns or scenario.after_ns
         return (
@@ -100,7 +100,7 @@ class Outcome:
 
     def affected(self) -> tuple[FlowFigures, ...]:
         """Return the surge and the flows that moved, in order of their moves."""
-        order = {move.flow: place for place, move in reversed(list(enumerate(self.moves)))}
+        order = {move.flow: index for index, move in reversed(list(enumerate(self.moves)))}
         chosen = [f for f in self.figures() if f.surge or f.flow in order]
         return tuple(sorted(chosen, key=lambda f: (not f.surge, order.get(f.flow, 0), f.number)))
 
@@ -119,7 +119,7 @@ def delay_by_phase_ns(figures: Sequence[FlowFigures]) -> tuple[float | None, flo
 
 
 def flow_table(outcome: Outcome) -> Table:
-    """Return the table that the demo ends with: delay, throughput and loss of each affected flow in each phase."""
+    """Return the final table: delay, throughput and loss of each affected flow in each phase."""
     table = Table(title="Flows, as their receivers measured them", title_justify="left")
     table.add_column("flow")
     for phase in outcome.phases:
@@ -152,8 +152,8 @@ def _cells(measured: FlowMeasurement) -> tuple[str, str, str]:
 
 def _mean_cells(figures: Sequence[FlowFigures], phases: int) -> list[str]:
     cells: list[str] = []
-    for place in range(phases):
-        measured = [f.phases[place] for f in figures]
+    for index in range(phases):
+        measured = [f.phases[index] for f in figures]
         delay_ns = mean_delay_ns(measured)
         total_bps = sum(m.throughput_bps for m in measured)
         due = sum(m.packets - m.duplicates + m.lost for m in measured)

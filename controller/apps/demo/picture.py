@@ -55,9 +55,9 @@ class Panel:
 
 
 def draw(topology: Topology, panels: Sequence[Panel], stem: Path, shaded: str | None = None) -> tuple[Path, Path]:
-    """Write `stem`.png and `stem`.svg with one map a panel and a key; return both paths.
+    """Write `stem`.png and `stem`.svg with one map per panel and a key; return both paths.
 
-    `shaded` says in the key whose path is shaded, if any is.
+    `shaded` names in the key the flow whose path is shaded, if any.
     """
     mpl.rcParams["svg.hashsalt"] = "millrace"
     layout = layout_of(topology)
@@ -78,7 +78,7 @@ def _grid(layout: Layout, panels: int) -> tuple[Figure, list[Axes]]:
     columns = 1 if layout.size[0] > 1.5 * _KEY_IN[0] else 2
     map_size = max(layout.size[0], _KEY_IN[0]), layout.size[1]
     rows = -(-(panels + 1) // columns)
-    # A key that has a row of its own needs no more height than it has itself.
+    # A key in a separate row needs only its own height.
     key_alone = panels % columns == 0
     heights = [map_size[1] + _TITLE_IN] * rows
     heights[-1] = _KEY_IN[1] if key_alone else max(heights[-1], _KEY_IN[1] + _TITLE_IN)
@@ -91,15 +91,15 @@ def _grid(layout: Layout, panels: int) -> tuple[Figure, list[Axes]]:
         left = _MARGIN_IN + column * (map_size[0] + _MARGIN_IN) + (map_size[0] - size[0]) / 2
         top = whole[1] - _MARGIN_IN - sum(heights[:row]) - row * _MARGIN_IN
         lower = top - size[1] - (0.0 if number == panels and key_alone else _TITLE_IN)
-        place = (left / whole[0], lower / whole[1], size[0] / whole[0], size[1] / whole[1])
-        axis = figure.add_axes(place, xlim=(0, size[0]), ylim=(0, size[1]))
+        bounds = (left / whole[0], lower / whole[1], size[0] / whole[0], size[1] / whole[1])
+        axis = figure.add_axes(bounds, xlim=(0, size[0]), ylim=(0, size[1]))
         axis.set_axis_off()
         cells.append(axis)
     return figure, cells
 
 
 def _colours() -> Colormap:
-    """Return viridis without its palest end, which cannot be seen on white; dark is slow."""
+    """Return viridis without its palest end, which is invisible on white; dark is slow."""
     return LinearSegmentedColormap.from_list(
         "delay", mpl.colormaps["viridis_r"]([0.12 + 0.0088 * n for n in range(101)])
     )
@@ -158,16 +158,16 @@ def _draw_figures(
     for state in sorted(shown, key=lambda state: (state.link != panel.marked, state.link)):
         text = f"{state.delay_mean_ns / NS_PER_MS:.1f} ms"
         size = 0.62 * 8 * len(text) / _POINTS_PER_IN, 0.15
-        place = place_label(lines[state.link], size, taken, list(lines.values()), layout.size)
-        taken.append(rectangle_at(place, size))
-        _write(axis, place, text, _MARK if state.link == panel.marked else "black")
+        position = place_label(lines[state.link], size, taken, list(lines.values()), layout.size)
+        taken.append(rectangle_at(position, size))
+        _write(axis, position, text, _MARK if state.link == panel.marked else "black")
 
 
-def _write(axis: Axes, place: Point, text: str, colour: str) -> None:
+def _write(axis: Axes, position: Point, text: str, colour: str) -> None:
     background = {"boxstyle": "square,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
     weight = "bold" if colour == _MARK else "normal"
     axis.text(
-        *place, text, ha="center", va="center", fontsize=8, color=colour, weight=weight, zorder=6, bbox=background
+        *position, text, ha="center", va="center", fontsize=8, color=colour, weight=weight, zorder=6, bbox=background
     )
 
 
@@ -236,12 +236,12 @@ def _shade(line: Line, width_in: float) -> Polygon:
 
 
 def _draw_key(axis: Axes, norm: LogNorm, shaded: str | None) -> None:
-    """Draw what width, colour, shade and outline mean."""
+    """Draw the key: width, colour, shade and outline."""
     sample, words, top = 0.1, 1.5, _KEY_IN[1]
     axis.text(sample, top - 0.2, "How to read the maps", fontsize=11, va="center")
     middle = _colours()(0.5)
-    for place, share in enumerate((0.0, 0.5, 1.0)):
-        y = top - 0.5 - 0.15 * place
+    for index, share in enumerate((0.0, 0.5, 1.0)):
+        y = top - 0.5 - 0.15 * index
         axis.add_patch(_arrow(Line((sample, y), (sample + 1.0, y)), _width_in(share), middle, zorder=2))
         axis.text(sample + 1.07, y, f"{share:.0%}", fontsize=7, va="center")
     _words(axis, words, top - 0.65, "width: load of the link in the arrow's direction, as a share of its rate")

@@ -1,4 +1,4 @@
-"""From what a user asks for (a topology, a matrix, settings) to a scenario of a size that can be watched."""
+"""Turns a user's topology, matrix and settings into a scenario of a watchable size."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _MOST_PAIRS = 512
 _REPORT_BYTES = 250
 """Approximate size of a report on the wire."""
 _REPORT_SHARE = 0.3
-"""Reports may take this share of a link towards the collector."""
+"""Maximum share of a link towards the collector that reports may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A scenario and where its demands came from."""
+    """A scenario and the origin of its demands."""
 
     scenario: Scenario
     demands_from: str
@@ -47,7 +47,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class ScaledLoad:
-    """A topology and demands (bit/s) of a size that a machine can follow, and where the demands came from."""
+    """A topology and demands (bit/s) of a size that a machine can follow, and the demands' origin."""
 
     topology: Topology
     demands: dict[tuple[str, str], float]
@@ -58,7 +58,7 @@ class ScaledLoad:
 def scaled_load(
     topology: Topology, demands_file: Path | None, settings: ScenarioSettings, *, kernel: bool = False
 ) -> ScaledLoad:
-    """Return topology and matrix, both scaled; raise ConfigError or FabricError naming what is wrong."""
+    """Return topology and matrix, both scaled; raise ConfigError or FabricError naming the problem."""
     demands, source = _demands(topology, demands_file, settings)
     demands = normalised(topology, demands, settings.peak_utilisation)
     divisor = settings.rate_divisor or _divisor(topology, demands, settings, kernel=kernel)
@@ -67,7 +67,7 @@ def scaled_load(
 
 
 def prepare(spec: str, demands_file: Path | None, settings: ScenarioSettings, *, kernel: bool = False) -> Prepared:
-    """Return the scenario for a topology and a matrix; raise ConfigError or FabricError naming what is wrong."""
+    """Return the scenario for a topology and a matrix; raise ConfigError or FabricError naming the problem."""
     topology = load_topology(spec)
     if topology.collector is None:
         raise FabricError(f"topology {topology.name}: has no collector; the demo needs one")
@@ -131,7 +131,7 @@ def senders(topology: Topology) -> tuple[str, ...]:
 
 
 def _spread(topology: Topology, hosts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all hosts of switches at equal distances, as many as make `_MOST_PAIRS` pairs.
+    """Return all hosts of evenly spaced switches, up to `_MOST_PAIRS` pairs.
 
     With one host of each switch, the hosts' own links would be fuller than those between switches.
     """
@@ -143,11 +143,11 @@ def _spread(topology: Topology, hosts: tuple[str, ...]) -> tuple[str, ...]:
         by_switch.setdefault(topology.attachment[host].node, []).append(host)
     groups = list(by_switch.values())
     count = min(len(groups), max(2, most // max(map(len, groups))))
-    return tuple(host for place in range(count) for host in groups[place * len(groups) // count])
+    return tuple(host for index in range(count) for host in groups[index * len(groups) // count])
 
 
 def _default_file(topology: Topology) -> Path | None:
-    """Return the bundled matrix of a topology, None where there is none."""
+    """Return a topology's bundled matrix, None if there is none."""
     bundled = topologies_folder() / f"{topology.name}-demands.csv"
     return bundled if bundled.is_file() else None
 

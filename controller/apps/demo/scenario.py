@@ -29,10 +29,10 @@ class ScenarioSettings(Settings, frozen=True):
     """The run's shape; times are seconds of the fabric's own clock."""
 
     rate_divisor: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Links and demands are this many times slower than the topology says; left out, what `hops_per_s` needs."""
+    """Divisor of the topology's rates and demands; default: what `hops_per_s` requires."""
     hops_per_s: Positive | None = None
-    """Frames times switches that the background makes a second; left out, what the simulator (4000), or processes that
-    share a few cores (1200), can follow."""
+    """Frames times switches per second of the background; default: what the simulator (4000), or processes that share a
+    few cores (1200), can follow."""
     peak_utilisation: Share = 0.3
     """Demands are stretched so that the busiest link between switches carries this share of its rate."""
     matrix: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -40,7 +40,7 @@ class ScenarioSettings(Settings, frozen=True):
     frame_bytes: Annotated[int, msgspec.Meta(ge=100, le=1400)] = 1000
     """Length of a data frame, Ethernet header included."""
     buffer_s: Positive = 0.15
-    """Queues hold what a link sends in this time: slower links need fewer frames for the same delay."""
+    """Queue capacity, as sending time of the link: slower links need fewer frames for the same delay."""
     warm_up_s: Positive = 2.0
     """Time before the first figure counts: queues and windows fill."""
     before_s: Positive = 5.0
@@ -55,9 +55,9 @@ class ScenarioSettings(Settings, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PlannedFlow:
-    """One host's stream to another; a surge comes on top of what its two hosts send each other anyway.
+    """One host's stream to another; a surge adds to its two hosts' background flow.
 
-    `number` is what packets say and what ports are made of; background flows count from 0.
+    `number` is carried by packets and determines ports; background flows count from 0.
     """
 
     number: int
@@ -82,7 +82,7 @@ class Scenario:
     frame_bytes: int
 
     def packet_flows(self) -> tuple[Flow, ...]:
-        """Return the flows as hosts send them, in the order of `flows`: Poisson arrivals, but a surge is constant."""
+        """Return the hosts' flows, in the order of `flows`: Poisson arrivals, but a surge is constant."""
         return tuple(
             flow_between(
                 self.topology,
@@ -104,7 +104,7 @@ class Scenario:
 
 
 def plan(topology: Topology, demands_bps: Mapping[tuple[str, str], float], settings: ScenarioSettings) -> Scenario:
-    """Return the plan for a topology and demands that are both scaled already.
+    """Return the plan for an already scaled topology and demands.
 
     `demands_bps` is by (source host, destination host). Raises FabricError if no link has a way around it.
     """

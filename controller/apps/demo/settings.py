@@ -1,4 +1,4 @@
-"""Everything about the demo that a settings file can change."""
+"""Settings of the demo."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class LoopDelays(Settings, frozen=True):
     report_ns: _DelayNs = 200_000
     """From a report's arrival at the collector's host to its figures in the state."""
     decision_ns: _DelayNs = 2_000_000
-    """From a snapshot to the routes that were decided on it."""
+    """From a snapshot to the routes decided on it."""
     write_ns: _DelayNs = 1_000_000
     """From sending a batch of table writes to its effect and acknowledgement."""
     drain_ns: _DelayNs = 500_000_000
-    """From the last new entry to the first removal, for packets that are still on the old path."""
+    """From the last new entry to the first removal, for packets still on the old path."""
 
 
 class DemoSettings(Settings, frozen=True):
@@ -51,7 +51,7 @@ class DemoSettings(Settings, frozen=True):
     """Telemetry sampling and contents; by default every second packet, or fewer where reports would fill a link."""
 
     def decider(self) -> DecideSettings:
-        """Return how the path server chooses, with what the watch rule adds to packets unless that is said."""
+        """Return the path server's settings, with the watch rule's overhead per packet unless set."""
         load = TelemetryLoad(self.watch.sample_every, self.watch.instructions, self.watch.mode)
         return self.decide if self.decide.watch is not None else replace(self.decide, watch=load)
 

@@ -22,10 +22,10 @@ from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.topology.values import LinkKey, Topology
 
 _LEAST_SHARE = 0.1
-"""A surge is at least this share of the link's rate, however full the link is."""
+"""Minimum surge as a share of the link's rate, however full the link is."""
 
 _ACCESS_SHARE = 0.9
-"""A surge fills its hosts' own links up to this share: no path avoids those."""
+"""Maximum share of its hosts' own links, which no path avoids."""
 
 _MOST_SENDERS = 4
 _TRIES = 32
@@ -35,7 +35,7 @@ _ALONE_NS = 10_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Surge:
-    """One stream of the surge; its number makes its ports."""
+    """One stream of the surge; its number determines its ports."""
 
     number: int
     flow: FlowSpec
@@ -64,7 +64,7 @@ def plan_surge(
 
 
 def base_load_bps(topology: Topology, demands_bps: Mapping[tuple[str, str], float]) -> dict[LinkKey, float]:
-    """Return what the base routes put on each directed link between switches (equal-cost paths share evenly)."""
+    """Return the load that base routes put on each directed link between switches (equal-cost paths share evenly)."""
     hops = next_hops(topology)
     load: dict[LinkKey, float] = {}
     for (src, dst), rate_bps in demands_bps.items():
@@ -82,36 +82,36 @@ def base_paths_taken(topology: Topology, flows: Sequence[tuple[str, Flow]]) -> d
     """
     fabric = VirtualFabric(topology, record_hops=True)
     VirtualController.over(fabric, watches=(), hellos=NO_HELLOS).start()
-    for place, (host, flow) in enumerate(flows):
-        start_ns = place * _GAP_NS
+    for index, (host, flow) in enumerate(flows):
+        start_ns = index * _GAP_NS
         # Stopping right after the start sends exactly one packet.
         fabric.start_flow(host, replace(flow, start_ns=start_ns, stop_ns=start_ns + 1))
     fabric.run_until(len(flows) * _GAP_NS + _ALONE_NS)
-    found: dict[int, tuple[str, ...]] = {}
+    paths: dict[int, tuple[str, ...]] = {}
     for hop in fabric.hops.hops if fabric.hops else ():
-        found[hop.flow_id] = (*found.get(hop.flow_id, ()), hop.switch)
-    return found
+        paths[hop.flow_id] = (*paths.get(hop.flow_id, ()), hop.switch)
+    return paths
 
 
 def _by_hash(
     topology: Topology, load: Mapping[LinkKey, float], key: LinkKey, *, overload: float, first_number: int
 ) -> tuple[Surge, ...]:
-    """Return a stream from each of some hosts at the link's tail, of such ports that its packets cross the link.
+    """Return streams from hosts at the link's tail, with ports that make their packets cross the link.
 
-    Empty where that cannot fill the link.
+    Empty if they cannot fill the link.
     """
     hosts = _hosts_by_switch(topology)
     pairs = list(_pairs_over(topology, hosts, key))
     if not pairs:
         return ()
-    # Equal parts: the path server can then move some of them where all of it would not fit.
+    # Equal parts, so that the path server can move some where the whole would not fit.
     rate_bps = min(
         _missing_bps(topology, load, key, overload) / len(pairs),
         *(_access_left_bps(topology, load, hosts, host) for pair in pairs for host in pair),
     )
     tries = [
-        (pair, flow_between(topology, first_number + place * _TRIES + number, *pair, 1_000_000, frame_bytes=100))
-        for place, pair in enumerate(pairs)
+        (pair, flow_between(topology, first_number + index * _TRIES + number, *pair, 1_000_000, frame_bytes=100))
+        for index, pair in enumerate(pairs)
         for number in range(_TRIES)
     ]
     paths = base_paths_taken(topology, [(pair[0], flow) for pair, flow in tries])
@@ -124,14 +124,14 @@ def _by_hash(
 
 
 def _pairs_over(topology: Topology, hosts: Mapping[str, Sequence[str]], key: LinkKey) -> Iterator[tuple[str, str]]:
-    """Yield pairs of hosts, each host once, from the link's tail to where base routes over the link lead."""
+    """Yield pairs of hosts, each host once, from the link's tail to destinations of base routes over the link."""
     hops = next_hops(topology)
     far = [
         names
         for switch, names in sorted(hosts.items())
         if switch != key.src and any(link.key == key for link in hops[switch].get(key.src, ()))
     ]
-    # A host of each switch before the next of any: streams to different switches part after the link.
+    # One host per switch first: streams to different switches diverge after the link.
     receivers = [host for row in zip_longest(*far) for host in row if host is not None]
     yield from zip(hosts.get(key.src, ())[:_MOST_SENDERS], receivers, strict=False)
 
@@ -139,7 +139,7 @@ def _pairs_over(topology: Topology, hosts: Mapping[str, Sequence[str]], key: Lin
 def _access_left_bps(
     topology: Topology, load: Mapping[LinkKey, float], hosts: Mapping[str, Sequence[str]], host: str
 ) -> float:
-    """Return about what a host's link has left: its switch's traffic to others, shared evenly by its hosts."""
+    """Estimate the free rate of a host's link: its switch's traffic to others is shared evenly by its hosts."""
     switch = topology.attachment[host].node
     carried = max(
         sum(rate_bps for key, rate_bps in load.items() if key.src == switch),
@@ -159,13 +159,13 @@ def _rate(topology: Topology, key: LinkKey) -> int:
 
 
 def _hosts_by_switch(topology: Topology) -> dict[str, list[str]]:
-    """Return the hosts of each switch that has any, the collector's left out."""
+    """Return the hosts of each switch that has any, without the collector's."""
     collector = topology.collector.host if topology.collector else None
-    found: dict[str, list[str]] = {}
+    hosts: dict[str, list[str]] = {}
     for host, edge in topology.attachment.items():
         if host != collector:
-            found.setdefault(edge.node, []).append(host)
-    return found
+            hosts.setdefault(edge.node, []).append(host)
+    return hosts
 
 
 def _with_detour(topology: Topology) -> Iterator[LinkKey]:

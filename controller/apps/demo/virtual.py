@@ -89,7 +89,7 @@ class VirtualRun:
             exact=True,
         )
 
-    # the circle: report, state, decision, write
+    # the loop: report, state, decision, write
 
     def _connect(self) -> VirtualController:
         return VirtualController.over(

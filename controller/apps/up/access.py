@@ -1,4 +1,4 @@
-"""A daemon's own token for the API server: made at the first start, kept in a file of its user's."""
+"""A daemon's own token for the API server: made at the first start, kept in a private file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _RETRY_S: Final = 0.2
 async def ensure_token(
     file: Path, daemon: str, api: str, role: Role = Role.SERVICE, subject: str | None = None
 ) -> None:
-    """Return once `file` has a token of a role that the API at a UNIX socket takes, for as long as that needs.
+    """Return once `file` has a token of a role that the API at a UNIX socket accepts, however long that takes.
 
-    Raises ApiError for a file that is no token's, UpError where none can be written.
+    Raises ApiError for a file that is not a token, UpError if none can be written.
     """
     while True:
         if file.exists():
@@ -32,14 +32,14 @@ async def ensure_token(
                     made = await client.create_token(TokenRequest(name=f"up-{daemon}", role=role, subject=subject))
                 write_private(file, f"{made.token}\n")
         except ApiError:
-            # Not there yet, or not able to write: its own health says so.
+            # Not up yet, or unable to write: its own health check reports it.
             await asyncio.sleep(_RETRY_S)
         else:
             return
 
 
 async def _is_taken(file: Path, api: str) -> bool:
-    """Return whether the API knows a token: its data may be another's than the file."""
+    """Return whether the API knows a token: its data may not match the file."""
     async with ApiClient(Place(api, read_token(file))) as client:
         try:
             await client.health()

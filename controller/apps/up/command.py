@@ -43,17 +43,17 @@ class UpOptions:
 
 
 def folder_of(state: Path | None) -> StateFolder:
-    """Return the state folder that is named, or the default one."""
+    """Return the named state folder, or the default one."""
     return StateFolder(default_state() if state is None else state.absolute())
 
 
 def run(options: UpOptions, say: Callable[[str], None]) -> None:
-    """Run everything until it is stopped; raise a MillraceError of one line for what cannot be."""
+    """Run everything until it is stopped; raise a one-line MillraceError if it cannot run."""
     folder = options.folder
     folder.prepare()
     with folder.locked():
         _first_settings(options, folder)
-        # Loads what all daemons' settings and the scaling of demands need.
+        # Imports the modules of all daemons' settings and of the scaling of demands.
         from controller.apps.up.lines import terminal  # noqa: PLC0415
         from controller.apps.up.plan import make_plan  # noqa: PLC0415
         from controller.apps.up.settings import UpSettings  # noqa: PLC0415
@@ -101,19 +101,19 @@ def detach(options: UpOptions, say: Callable[[str], None]) -> None:
 
 
 def status(state: Path | None) -> UpState:
-    """Return how everything is; raise UpError where nothing runs."""
-    found = asyncio.run(ask(_socket(folder_of(state)), Question("status")))
-    assert found is not None
-    return found
+    """Return the state of everything; raise UpError if nothing runs."""
+    current = asyncio.run(ask(_socket(folder_of(state)), Question("status")))
+    assert current is not None
+    return current
 
 
 def down(state: Path | None) -> None:
-    """Stop everything, and return when it has; raise UpError where nothing runs."""
+    """Stop everything, and return when it has ended; raise UpError if nothing runs."""
     asyncio.run(ask(_socket(folder_of(state)), Question("down"), until_gone_s=_DOWN_S))
 
 
 def introduction(plan: UpPlan) -> str:
-    """Return what is going to run, in one line."""
+    """Describe the plan in one line."""
     where = "joined" if plan.settings.switches else f"in {plan.settings.time} time"
     load = ""
     if plan.load is not None:
@@ -122,7 +122,7 @@ def introduction(plan: UpPlan) -> str:
 
 
 def addresses(state: UpState) -> str:
-    """Return every address, a line each."""
+    """Return every address, one per line."""
     width = max((len(daemon.name) for daemon in state.daemons), default=0)
     lines = [
         f"  {daemon.name:<{width}} {what:<16} {address}"
@@ -133,20 +133,20 @@ def addresses(state: UpState) -> str:
 
 
 def log_files(state: Path | None, name: str | None) -> list[Path]:
-    """Return the logs of a daemon, or of all; raise UpError where there is none of that name."""
+    """Return the logs of a daemon, or of all; raise UpError for an unknown name."""
     folder = folder_of(state)
-    found = {path.stem: path for path in sorted(folder.logs.glob("*.log"))}
-    if not found:
+    paths = {path.stem: path for path in sorted(folder.logs.glob("*.log"))}
+    if not paths:
         raise UpError(f"no logs in {folder.logs}")
     if name is None:
-        return list(found.values())
-    if name not in found:
-        raise UpError(f"there is no log of {name!r}; known: {', '.join(found)}")
-    return [found[name]]
+        return list(paths.values())
+    if name not in paths:
+        raise UpError(f"there is no log of {name!r}; known: {', '.join(paths)}")
+    return [paths[name]]
 
 
 def merged_lines(files: list[Path], last: int) -> list[str]:
-    """Return the last lines of some logs in the order of their times, each with its daemon's name."""
+    """Return the last lines of some logs in the order of time, each with its daemon's name."""
     lines = [
         (line[:23], f"{line[:23]} {path.stem:<10} {line[24:]}")
         for path in files
@@ -160,9 +160,9 @@ def follow_lines(files: list[Path], sleep: Callable[[float], None] = time.sleep)
     """Yield lines as they are written, forever, across file rotation."""
     places = {path: _size(path) for path in files}
     while True:
-        for path, place in places.items():
+        for path, offset in places.items():
             size = _size(path)
-            start = 0 if size < place else place  # a shorter one is a new file
+            start = 0 if size < offset else offset  # a shorter one is a new file
             whole = _whole_lines(path, start, size)
             places[path] = start + len(whole)
             for line in whole.decode("utf-8", errors="replace").splitlines():
@@ -171,7 +171,7 @@ def follow_lines(files: list[Path], sleep: Callable[[float], None] = time.sleep)
 
 
 def _whole_lines(path: Path, start: int, end: int) -> bytes:
-    """Return the complete lines between two places of a file."""
+    """Return the complete lines between two offsets of a file."""
     if end <= start:
         return b""
     with path.open("rb") as file:
@@ -195,15 +195,15 @@ def _size(path: Path) -> int:
 
 
 def _first_settings(options: UpOptions, folder: StateFolder) -> None:
-    """Write the settings file, if there is none yet and no other one is named."""
+    """Write the settings file, unless it exists or another one is named."""
     if options.settings is not None or folder.settings.exists():
         return
     if options.topology is None:
         raise UpError(f"no topology given and no {folder.settings} yet: name one, as in `millrace up abilene`")
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
-    topology = load_topology(options.topology)  # a slip of the pen is not written down
-    # Several fabrics of one machine have a port each.
+    topology = load_topology(options.topology)  # do not write down a typo
+    # Each fabric of a machine gets its own port.
     port = None if topology.collector is None else free_port(topology.collector.udp_port)
     folder.write_settings(options.topology, options.time or Time.VIRTUAL, udp_port=port)
 

@@ -1,4 +1,4 @@
-"""The supervisor's own socket: one line with a question, one line with the answer (JSON).
+"""The supervisor's own socket: one line with the request, one line with the answer (JSON).
 
 A UNIX socket in a folder that only its user can enter, so nothing here authenticates.
 """
@@ -45,7 +45,7 @@ Answering = Callable[[Question], Awaitable[Answer]]
 
 
 def prepare_run(run: Path) -> Path:
-    """Make the folder of sockets, and return the supervisor's; raise UpError where others could get at it."""
+    """Make the folder of sockets, and return the supervisor's; raise UpError if others could access it."""
     for folder in (run.parent, run) if run.parent.name == "millrace" else (run,):
         problem = prepare(folder)
         if problem is not None:
@@ -58,7 +58,7 @@ def prepare_run(run: Path) -> Path:
 
 @asynccontextmanager
 async def serving(socket: Path, answering: Answering) -> AsyncIterator[None]:
-    """Answer at a socket while the block lasts; what a dead supervisor left there is replaced."""
+    """Answer at a socket while the block lasts; a dead supervisor's socket is replaced."""
     clients: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,14 +69,14 @@ async def serving(socket: Path, answering: Answering) -> AsyncIterator[None]:
             if len(clients) <= _MOST_CLIENTS and is_own_peer(writer.get_extra_info("socket")):
                 await _converse(reader, writer, answering)
         except (OSError, TimeoutError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
-            pass  # the client went away, or sends no line: nobody is there to be answered
+            pass  # the client has gone, or sent no line: there is nobody to answer
         finally:
             clients.discard(task)
             writer.close()
 
     with suppress(FileNotFoundError):
         socket.unlink()
-    # A socket's mode follows the umask: nobody else may connect, not even for a moment.
+    # A socket's mode follows the umask, so that nobody else may connect, even for a moment.
     mask = os.umask(0o177)
     try:
         server = await asyncio.start_unix_server(serve, socket, limit=1024)
@@ -108,9 +108,9 @@ async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
 
 
 async def ask(socket: Path, question: Question, *, until_gone_s: float | None = None) -> UpState | None:
-    """Return a supervisor's answer; raise UpError where none runs, or for what it refuses.
+    """Return a supervisor's answer; raise UpError if none runs, or if it refuses.
 
-    With `until_gone_s` return when it has ended, and raise UpError if it has not after that time.
+    With `until_gone_s` return when it has ended; raise UpError if it has not by then.
     """
     try:
         reader, writer = await asyncio.open_unix_connection(socket, limit=_MOST_BYTES)

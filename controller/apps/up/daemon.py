@@ -1,4 +1,4 @@
-"""One daemon under the supervisor: started, watched, started again, stopped."""
+"""One daemon under the supervisor: started, watched, restarted, stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MODULE: Final = "controller.apps.cli.child"
 
 
 class Daemon:
-    """A process that is to run until `stop`; `run` supervises it. One event loop, no threads."""
+    """A process kept running until `stop`; `run` supervises it. One event loop, no threads."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Daemon:
 
     @property
     def pid(self) -> int | None:
-        """The process, while there is one."""
+        """The current process, if any."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -96,13 +96,13 @@ class Daemon:
             await process.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process, if there is one."""
+        """Send a signal to the process, if any."""
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
     async def _run_once(self) -> int:
-        """Start the process and take its lines until it ends; return its status."""
+        """Start the process and read its lines until it ends; return its status."""
         self._last_line = None
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -117,12 +117,12 @@ class Daemon:
             start_new_session=True,  # a terminal's Ctrl-C is the supervisor's: it stops daemons in order
         )
         self._set(State.STARTING)
-        if self._stopping.is_set():  # who stops it has seen no process yet
+        if self._stopping.is_set():  # `stop` was called before there was a process
             self.signal(signal.SIGTERM)
         assert process.stdout is not None
         reading = asyncio.create_task(self._read(process.stdout))
         status = await process.wait()
-        # What it said last is still in the pipe; who has inherited the pipe may keep it open for longer.
+        # Its last output is still in the pipe, which processes that inherited it may keep open.
         await asyncio.wait((reading,), timeout=_LAST_WORDS_S)
         reading.cancel()
         self._process = None
@@ -144,8 +144,8 @@ class Daemon:
 
     def _note_end(self, status: int, wait_s: float) -> None:
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        said = (self._last_line or "no output").removeprefix(f"millrace {self.name}: ").removeprefix("millrace: ")
-        self.last_error = f"{how}: {said}" if status > 0 else how
+        reason = (self._last_line or "no output").removeprefix(f"millrace {self.name}: ").removeprefix("millrace: ")
+        self.last_error = f"{how}: {reason}" if status > 0 else how
         self.restarts += 1
         self.early_ends += not self.has_been_ready
         self._log.write(f"{how}; restart {self.restarts} in {wait_s:.1f} s")
@@ -157,11 +157,11 @@ class Daemon:
 
 
 def wait_after(lived_s: float, wait_s: float, settings: RestartSettings) -> float:
-    """Return how long to wait for a new start: of one that lived long, as after its first death."""
+    """Return the wait before a restart; a long run resets it."""
     return settings.first_wait_s if lived_s >= settings.young_s else wait_s
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what a daemon gets: lines at once, and none of a service manager's that are the supervisor's own."""
+    """Return a daemon's environment: unbuffered output, and none of the supervisor's service manager variables."""
     ours = {key: value for key, value in environ.items() if key != "NOTIFY_SOCKET"}
     return ours | {"PYTHONUNBUFFERED": "1", "MILLRACE_LOG_FORMAT": "plain"}

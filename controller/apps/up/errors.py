@@ -1,4 +1,4 @@
-"""Errors of one command for all."""
+"""Errors of `millrace up`."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from controller.common.errors import ControllerError
 
 
 class UpError(ControllerError):
-    """The supervisor cannot run, or cannot be reached; one line that names what is in the way."""
+    """The supervisor cannot run, or cannot be reached; one line that names the obstacle."""

@@ -1,4 +1,4 @@
-"""Asking daemons how they are: each over its own service, within a deadline."""
+"""Health checks of daemons: each over its own service, within a deadline."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Check = Callable[[], Awaitable[Health]]
 
 
 def checks_of(plan: UpPlan, ready_line: Callable[[str], str | None]) -> Mapping[str, Check]:
-    """Return the question to each daemon, by its name; `ready_line` is what it said when it was ready last."""
+    """Return each daemon's health check by name; `ready_line` is its last ready line."""
     settings = plan.settings
     return {
         "fabric": lambda: check_fabric(plan.stats_file, plan.switches, settings.tls),
@@ -62,7 +62,7 @@ def checks_of(plan: UpPlan, ready_line: Callable[[str], str | None]) -> Mapping[
 
 
 async def asked(name: str, check: Check) -> Health:
-    """Return a daemon's answer; what keeps it from answering is its health, too."""
+    """Return a daemon's answer; a failure to answer is a result, too."""
     try:
         async with local_timeout(ANSWER_S, name):
             return await check()
@@ -95,7 +95,7 @@ async def check_fabric(stats_file: Path | None, switches: Mapping[str, str], tls
 
 
 async def serving_switches(switches: Mapping[str, str], tls: TlsSettings | None = None) -> set[str]:
-    """Return the switches that answer and say that they serve P4Runtime."""
+    """Return the switches that answer and report that they serve P4Runtime."""
     turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def serves(name: str) -> str | None:
@@ -106,7 +106,7 @@ async def serving_switches(switches: Mapping[str, str], tls: TlsSettings | None 
 
 
 async def is_serving(address: str, tls: TlsSettings | None = None) -> bool:
-    """Return whether a gRPC server says that it serves; one without health checks does if it answers at all."""
+    """Return whether a gRPC server reports that it serves; without health checks, whether it answers at all."""
     async with open_aio_channel(address, tls, client_options(_WAIT_NS)) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
@@ -120,7 +120,7 @@ async def is_serving(address: str, tls: TlsSettings | None = None) -> bool:
 
 
 async def check_collector(address: str, tls: TlsSettings | None = None) -> Health:
-    """Return whether the feed has a snapshot, and how old what it knows of links is."""
+    """Return whether the feed has a snapshot, and the age of its link data."""
     async with FeedClient(FeedClientSettings(address=address, tls=tls, longest_wait_ns=_WAIT_NS)) as client:
         snapshots = client.snapshots(1_000_000_000)
         try:
@@ -136,7 +136,7 @@ async def check_collector(address: str, tls: TlsSettings | None = None) -> Healt
 
 
 async def check_paths(address: str, tls: TlsSettings | None = None) -> Health:
-    """Return whether the path server has a state to decide by."""
+    """Return whether the path server has a state to decide on."""
     async with RouteClient(RouteClientSettings(address=address, tls=tls, longest_wait_ns=_WAIT_NS)) as client:
         status = await client.status()
     overloads = list(map(str, status.load.overloads))
@@ -148,7 +148,7 @@ async def check_paths(address: str, tls: TlsSettings | None = None) -> Health:
 
 
 async def check_controller(address: str, tls: TlsSettings | None = None) -> Health:
-    """Return whether every switch holds what it should."""
+    """Return whether every switch is reconciled."""
     async with ControllerClient(ControllerClientSettings(address=address, tls=tls)) as client:
         status = await client.status()
     parts = [f"{len(status.live)} of {status.switches} switches reconciled"]
@@ -175,45 +175,45 @@ async def check_api(address: str) -> Health:
             return Health(ok=False, text=f"{address}: {error or type(error).__name__}")
     if answer.status_code not in (200, 503):
         return Health(ok=False, text=f"/readyz answers {answer.status_code}")
-    found = msgspec.json.decode(answer.content, type=_ReadyAnswer)
-    text = f"storage {found.storage}, revision {found.revision}"
-    return Health(ok=answer.status_code == 200, text="; ".join([text, *found.overloads]))
+    ready = msgspec.json.decode(answer.content, type=_ReadyAnswer)
+    text = f"storage {ready.storage}, revision {ready.revision}"
+    return Health(ok=answer.status_code == 200, text="; ".join([text, *ready.overloads]))
 
 
 async def check_scheduler(ready_line: str | None) -> Health:
-    """Return whether the scheduler answers, and how many pods it has decided about."""
+    """Return whether the scheduler answers, and its number of decisions."""
     text = await _scrape(ready_line)
     if isinstance(text, Health):
         return text
     decisions, waiting, failures = _totals(text, ("decisions_total", "waiting", "failures_total"))
-    found = f"{decisions} decisions, {waiting} pods wait, {failures} failures"
-    return Health(ok=True, text="; ".join([found, *_overloads(text)]))
+    summary = f"{decisions} decisions, {waiting} pods wait, {failures} failures"
+    return Health(ok=True, text="; ".join([summary, *_overloads(text)]))
 
 
 async def check_placement(ready_line: str | None) -> Health:
-    """Return whether the workload controller answers, what it knows, and which nodes are silent."""
-    found = await _scrape(ready_line)
-    if isinstance(found, Health):
-        return found
+    """Return whether the workload controller answers, its counts of objects, and how many nodes are silent."""
+    metrics = await _scrape(ready_line)
+    if isinstance(metrics, Health):
+        return metrics
     names = ("groups", "pods", "nodes", "silent_nodes", "stuck_pods", "failures_total")
-    groups, pods, nodes, silent, stuck, failures = _totals(found, names)
+    groups, pods, nodes, silent, stuck, failures = _totals(metrics, names)
     text = f"{groups} groups, {pods} pods, {nodes} nodes, {silent} of them silent, {failures} failures"
     return Health(ok=True, text=f"{text}, {stuck} pods do not stop" if stuck else text)
 
 
 async def check_balance(ready_line: str | None) -> Health:
-    """Return whether the management service answers, what it knows, and how many holders are silent."""
-    found = await _scrape(ready_line)
-    if isinstance(found, Health):
-        return found
+    """Return whether the management service answers, its counts, and how many holders are silent."""
+    metrics = await _scrape(ready_line)
+    if isinstance(metrics, Health):
+        return metrics
     names = ("pools", "units", "silent_holders", "moved_units_total", "failures_total")
-    pools, units, silent, moved, failures = _totals(found, names)
+    pools, units, silent, moved, failures = _totals(metrics, names)
     text = f"{pools} pools, {units} units held, {moved} moved, {failures} failures"
     return Health(ok=True, text=f"{text}, {silent} holders are silent" if silent else text)
 
 
 async def _scrape(ready_line: str | None) -> str | Health:
-    """Return a daemon's metrics; what is wrong where they cannot be had."""
+    """Return a daemon's metrics, or the problem if they are unavailable."""
     from httpx import AsyncClient, HTTPError  # noqa: PLC0415
 
     url = metrics_address(ready_line)
@@ -237,7 +237,7 @@ def _totals(text: str, names: Sequence[str]) -> list[int]:
 
 
 def _overloads(text: str) -> Iterator[str]:
-    """Yield what a daemon's metrics say of its overload."""
+    """Yield a daemon's overloads, from its metrics."""
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - rarely needed
 
     # The parser takes a while for all of them.
@@ -248,7 +248,7 @@ def _overloads(text: str) -> Iterator[str]:
 
 
 async def check_node(api: str, name: str) -> Health:
-    """Return whether pods may come to a node, as it has reported last."""
+    """Return whether a node accepts pods, by its last report."""
     from controller.apiserver.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
     from controller.apiserver.resources import Node  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
@@ -264,7 +264,7 @@ async def check_node(api: str, name: str) -> Health:
 
 
 async def check_centre(api: str, name: str) -> Health:
-    """Return whether tasks may come to a centre, as it has reported last."""
+    """Return whether a centre accepts tasks, by its last report."""
     from controller.apiserver.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
     from controller.apiserver.resources import Centre  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415

@@ -32,13 +32,13 @@ class LineSplitter:
         return [_text(line) for line in whole if line.strip()]
 
     def end(self) -> list[str]:
-        """Return what is left."""
+        """Return the unfinished last line."""
         rest, self._rest = self._rest, b""
         return [_text(rest)] if rest.strip() else []
 
 
 class _File(RotatingFileHandler):
-    """Counts lines that a full disk took, in place of a stack trace for each."""
+    """Counts lines lost to a full disk, instead of printing a stack trace for each."""
 
     lost = 0
 
@@ -50,7 +50,7 @@ class DaemonLog:
     """Log of one daemon's output lines."""
 
     def __init__(self, name: str, folder: Path, settings: LogSettings, say: Say | None) -> None:
-        """Write to `NAME.log` in a folder, and by `say`, with time and name."""
+        """Write to `NAME.log` in a folder, and to `say`, with time and name."""
         self._name, self._say = name, say
         self._file = _File(folder / f"{name}.log", maxBytes=settings.max_bytes, backupCount=settings.files)
         self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
@@ -74,7 +74,7 @@ class DaemonLog:
 
 
 def terminal(echo: Say) -> Say:
-    """Return what writes lines to a terminal, for as long as it is there."""
+    """Return a function that writes lines to a terminal until it disappears."""
     is_gone = False
 
     def say(line: str) -> None:
@@ -90,6 +90,6 @@ def terminal(echo: Say) -> Say:
 
 
 def _text(line: bytes) -> str:
-    """Return a line as text that moves no cursor."""
+    """Return a line without cursor movements."""
     decoded = line[:MOST_LINE_BYTES].decode("utf-8", errors="replace").rstrip()
     return "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in decoded)

@@ -1,4 +1,4 @@
-"""From one settings file to the daemons that run: their commands, settings, addresses and health checks."""
+"""Plan of the daemons from one settings file: their commands, settings, addresses and health checks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _RETRY: Final = RetrySettings(longest_wait_ns=500_000_000)
 
 @dataclass(frozen=True, slots=True)
 class DaemonPlan:
-    """A daemon: `millrace WORDS --settings FILE`, and what it says for itself."""
+    """A daemon: `millrace WORDS --settings FILE`, with its addresses and dependencies."""
 
     name: str
     words: tuple[str, ...]
@@ -92,12 +92,12 @@ class UpPlan:
 
     @property
     def stats_file(self) -> Path | None:
-        """Path of the fabric's counters; None where the fabric is not ours."""
+        """Path of the fabric's counters; None if the fabric is not ours."""
         return None if self.settings.switches else Path(self.settings.run) / "fabric.json"
 
 
 def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
-    """Return the plan; raise ConfigError or another MillraceError naming what is wrong."""
+    """Return the plan; raise ConfigError or another MillraceError naming the problem."""
     topology = load_topology(settings.topology)
     if topology.collector is None:
         raise UpError(f"topology {topology.name}: has no collector")
@@ -123,7 +123,7 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
 
 
 def write_generated(plan: UpPlan) -> None:
-    """Write what daemons read; raise UpError."""
+    """Write the daemons' settings files; raise UpError."""
     folder = plan.state.generated
     write_private(folder / "topology.yaml", GENERATED + dumps(plan.topology))
     if plan.load is not None:
@@ -134,13 +134,13 @@ def write_generated(plan: UpPlan) -> None:
 
 
 def settings_file(state: StateFolder, daemon: str) -> Path:
-    """Return the file that a daemon reads."""
+    """Return a daemon's settings file."""
     return state.generated / f"{daemon}.yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes each daemon's settings of those of all."""
+    """Derives each daemon's settings from the common ones."""
 
     settings: UpSettings
     state: StateFolder
@@ -186,7 +186,7 @@ class _Maker:
         return DaemonPlan("collector", ("collector", "serve"), settings, addresses, reloads=True, asks=("fabric",))
 
     def _relays(self) -> tuple[str, ...] | None:
-        """Return whose reports are believed of any switch: of what listens on loopback, the fabric that relays them."""
+        """Return the trusted relays of any switch's reports: for a collector on loopback, the fabric."""
         section = self.settings.collector
         stated = section.state.relays
         return stated if stated is None or section.listen != _LOOPBACK else (*stated, _LOOPBACK)
@@ -231,7 +231,7 @@ class _Maker:
             metrics=section.metrics,
             traces=section.traces,
         )
-        settings.targets(self.topology)  # what it would refuse is refused before anything starts
+        settings.targets(self.topology)  # refuse invalid settings before anything starts
         check_networks(self.topology, settings.routed_networks)
         addresses = {"status": self.settings.address("controller")}
         if section.jobs is not None:
@@ -268,7 +268,7 @@ class _Maker:
             explained_nodes=section.explained_nodes,
             tasks=section.tasks or (TaskSettings() if self.settings.centres else None),
         )
-        # Its own token: it may do what schedulers do, and no more, and what it did has its name.
+        # Its own token gives it only a scheduler's rights, and puts its name on its actions.
         token = self.state.path / "tokens" / "scheduler"
         asks = ("collector", "paths", "api")
         return DaemonPlan("scheduler", ("scheduler", "serve"), settings, {}, reloads=True, token=token, asks=asks)
@@ -289,7 +289,7 @@ class _Maker:
         return DaemonPlan("placement", words, settings, {}, token=token, role=Role.PLACEMENT, asks=("api",))
 
     def balance(self, section: BalanceSection) -> DaemonPlan:
-        """Return the management service of unit pools, whose history is in the state folder."""
+        """Return the management service of unit pools; its history is in the state folder."""
         settings = BalanceSettings(
             api=self.settings.address("api"),
             interval_s=section.interval_s,
@@ -325,7 +325,7 @@ class _Maker:
             images=section.images,
             idle=section.idle,
             on_stop=OnStop.STOP,
-            # The manager must be done before the supervisor's patience ends.
+            # The manager must finish before the supervisor kills it.
             stop_s=0.8 * self.settings.restart.stop_s,
         )
         words, asks = (
@@ -335,16 +335,16 @@ class _Maker:
         return DaemonPlan(f"node-{name}", words, settings, {}, token=token, role=Role.NODE, subject=name, asks=asks)
 
     def centre(self, name: str) -> DaemonPlan:
-        """Return a centre's agent; its jobs outlive it if it is killed, and end with it if it is stopped."""
-        section, known = self.settings.centres[name], {host.name for host in self.topology.hosts}
-        stranger = next((host for host in section.hosts if host not in known), None)
+        """Return a centre's agent; its jobs survive if it is killed, and end if it is stopped."""
+        section, hosts = self.settings.centres[name], {host.name for host in self.topology.hosts}
+        stranger = next((host for host in section.hosts if host not in hosts), None)
         if stranger is not None:
             problem = f"topology {self.topology.name} has no host {stranger}"
             raise UpError(f"centres.{name}.hosts: {problem}")
         local, in_kernel = section.local, not self.settings.switches and self.settings.time is Time.KERNEL
         if in_kernel and section.hosts and local.network_namespace is None:
             local = replace(local, network_namespace=str(self._namespaces / section.hosts[0]))
-        # Beside the centre's own folder the state folder has what all other daemons keep, tokens among it.
+        # The state folder also holds the data of all other daemons, including tokens.
         local = replace(local, hidden=(*local.hidden, str(self.state.path.absolute())))
         settings = CentreSettings(
             centre=name,
@@ -360,7 +360,7 @@ class _Maker:
             metrics=section.metrics,
             report_s=section.report_s,
             on_stop=OnStopOfCentre.STOP,
-            # The agent must be done before the supervisor's patience ends.
+            # The agent must finish before the supervisor kills it.
             grace_s=0.4 * self.settings.restart.stop_s,
         )
         token = self.state.path / "tokens" / f"centre-{name}"
@@ -370,7 +370,7 @@ class _Maker:
 
     @property
     def _namespaces(self) -> Path:
-        """The folder in which hosts' namespaces are found, whichever fabric is there."""
+        """Folder of links to hosts' namespaces, whatever the fabric's name."""
         return Path(self.settings.run) / "namespaces"
 
     @property
@@ -385,7 +385,7 @@ class _Maker:
         return self.settings.collector.udp_port or self.topology.collector.udp_port
 
     def _sample_every(self) -> int:
-        """Return what scales flows' rates: right for all flows where all are sampled alike."""
+        """Return the factor of flows' rates, which is exact if all flows are sampled alike."""
         return self.watches[0].sample_every if self.watches else 1
 
 
@@ -416,7 +416,7 @@ def _watches(topology: Topology, load: ScaledLoad | None) -> tuple[Watch, ...]:
 
 
 def _matrix(load: ScaledLoad) -> DemandMatrix:
-    """Return demands as whole bit/s; none that is there becomes none."""
+    """Return demands as whole bit/s; a positive one stays positive."""
     nodes = senders(load.topology)
     rates = tuple(tuple(_whole(load.demands.get((src, dst), 0.0)) for dst in nodes) for src in nodes)
     return DemandMatrix(nodes, rates)

@@ -1,4 +1,4 @@
-"""The settings file of `millrace up`: what concerns several daemons once, and a section for each of them."""
+"""The settings file of `millrace up`: common settings, and a section for each daemon."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PositiveS = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class FabricSection(Strict, frozen=True):
-    """The fabric that is started, and what its hosts send each other."""
+    """The fabric to start, and the traffic between its hosts."""
 
     demands: str | None = None
     """Demand matrix: CSV, or a text file of the YATES project; default: the topology's own, else equal demands."""
@@ -59,7 +59,7 @@ class FabricSection(Strict, frozen=True):
     hops_per_s: PositiveS = 800.0
     """Frames times switches that hosts make a second: rates are divided so that one machine can follow."""
     rate_divisor: Positive | None = None
-    """Links and demands are this many times slower than the topology says; default: what `hops_per_s` needs."""
+    """Divisor of the topology's rates and demands; default: what `hops_per_s` requires."""
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Seed of arrivals and of the programs' random numbers."""
 
@@ -126,7 +126,7 @@ class ControllerSection(Strict, frozen=True):
 
 
 class ApiSection(Strict, frozen=True):
-    """The API server: what schedulers keep, over HTTP; its resources are in the state folder."""
+    """The API server, over HTTP; its resources are in the state folder."""
 
     address: str | None = None
     """UNIX socket for this user's own daemons and commands; default: in `run`."""
@@ -269,14 +269,14 @@ class UpSettings(Strict, frozen=True):
     time: Time = Time.VIRTUAL
     """Clock of the fabric that is started: virtual (one process, no root) or kernel (namespaces, root)."""
     switches: str | dict[str, str] = msgspec.field(default_factory=dict)
-    """P4Runtime addresses of all switches, or patterns as the controller's, if they run already.
+    """P4Runtime addresses of all switches, or patterns like the controller's, if they already run.
 
     Then no fabric is started.
     """
     watches: tuple[Watch, ...] | None = None
     """Flows that carry telemetry; default: all, sampled so that reports leave room on the links."""
     tls: ServiceTls | None = None
-    """Certificates for gRPC addresses HOST:PORT: of feed, path server, jobs, status, and switches elsewhere."""
+    """Certificates for gRPC addresses HOST:PORT: feed, path server, jobs, status, and remote switches."""
     fabric: FabricSection = FabricSection()
     """The fabric that is started."""
     collector: CollectorSection = CollectorSection()
@@ -303,7 +303,7 @@ class UpSettings(Strict, frozen=True):
     """The daemons' logs."""
 
     def in_folder(self, state: StateFolder) -> Self:
-        """Return the settings with the folder of sockets that a state folder has, where they name none."""
+        """Return the settings with the state folder's socket folder if they name none."""
         return self if self.run else msgspec.structs.replace(self, run=str(default_run(state.path)))
 
     def address(self, daemon: str) -> str:

@@ -1,4 +1,4 @@
-"""The state folder of `millrace up`: settings, what is derived from them, logs, data, and the lock."""
+"""The state folder of `millrace up`: settings, derived settings, logs, data, and the lock."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class StateFolder:
 
     @property
     def logs(self) -> Path:
-        """A log for each daemon, and older ones."""
+        """Current and rotated logs of each daemon."""
         return self.path / "logs"
 
     def prepare(self) -> None:
-        """Make the folders, for this user only; raise UpError where that cannot be."""
+        """Make the folders, for this user only; raise UpError if that fails."""
         for folder in (self.path, self.generated, self.logs, self.path / "tokens"):
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,9 +73,9 @@ class StateFolder:
                 self._keep_private()
 
     def _keep_private(self) -> None:
-        """Have nobody else enter the folder: history and logs in it may be made readable, whatever their makers say.
+        """Close the folder to other users, whatever the modes of history and logs in it.
 
-        Raise UpError for one that is another user's, or holds what is not of `millrace up`: that one's mode stays.
+        Raises UpError, leaving the mode unchanged, if it belongs to another user or has files of other origin.
         """
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -84,7 +84,7 @@ class StateFolder:
                 raise UpError(f"state folder {self.path}: belongs to user {about.st_uid}: use another with --state")
             if not about.st_mode & _OTHERS:
                 return
-            others = sorted({found.name for found in self.path.iterdir()} - _OWN)
+            others = sorted({names.name for names in self.path.iterdir()} - _OWN)
             if others and not (self.path / SETTINGS).is_file():
                 held = f"other users can enter it, and it holds {others[0]}, which is not of millrace up"
                 raise UpError(f"state folder {self.path}: {held}: chmod 700 it, or use another with --state")
@@ -94,7 +94,7 @@ class StateFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process; raise UpError where another one does. The kernel frees it at any death."""
+        """Lock the folder for this process; raise UpError if another one has. The kernel releases it at any death."""
         file = self.path / "lock"
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -110,11 +110,11 @@ class StateFolder:
             os.close(descriptor)
 
     def note_run(self, run: Path) -> None:
-        """Write down in which folder the sockets of what runs now are: settings may be anywhere, and change."""
+        """Record the folder of the running daemons' sockets, since settings may be elsewhere, and change."""
         write_private(self.path / "run", f"{run.absolute()}\n")
 
     def noted_run(self) -> Path | None:
-        """Return that folder as the last supervisor wrote it down, None where none has run."""
+        """Return the socket folder that the last supervisor recorded, None if none has run."""
         try:
             return Path((self.path / "run").read_text(encoding="utf-8").removesuffix("\n"))
         except FileNotFoundError:
@@ -125,9 +125,9 @@ class StateFolder:
     def write_settings(
         self, topology: str, time: Time, run: Path | None = None, *, udp_port: int | None = None
     ) -> None:
-        """Write the first settings file; `run`, of the sockets, is a folder of the user's own by default.
+        """Write the first settings file; `run`, the sockets' folder, is private to the user by default.
 
-        Reports come to `udp_port` of loopback, by default to the topology's.
+        Reports arrive at `udp_port` of loopback, by default the topology's.
         """
         spec = str(Path(topology).resolve()) if Path(topology).is_file() else topology
         port = "" if udp_port is None else f"  udp_port: {udp_port}  # of reports, on loopback\n"
@@ -136,7 +136,7 @@ class StateFolder:
 
 
 def default_state(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the state folder that is meant where none is named: of the XDG base directories, the one for state."""
+    """Return the default state folder, in the XDG base directory for state."""
     base = environ.get("XDG_STATE_HOME", "")
     if base and Path(base).is_absolute():
         return Path(base) / "millrace" / "up"
@@ -147,7 +147,7 @@ def default_state(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def default_run(state: Path) -> Path:
-    """Return the folder of sockets of a state folder; the default one's are where clients look by default."""
+    """Return a state folder's socket folder; that of the default one is where clients look by default."""
     own = own_folders()[0]
     try:
         is_default = state.resolve() == default_state().resolve()
@@ -157,20 +157,20 @@ def default_run(state: Path) -> Path:
 
 
 def free_port(wanted: int) -> int | None:
-    """Return None if a UDP port of loopback is free, else another one that is."""
+    """Return None if a UDP port of loopback is free, else a different free one."""
     for port in (wanted, 0):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            found: int = probe.getsockname()[1]
-            return None if found == wanted else found
+            chosen: int = probe.getsockname()[1]
+            return None if chosen == wanted else chosen
     return None
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its user can read, so that nobody sees a part of it; raise UpError."""
+    """Write a file atomically, readable only by its user; raise UpError."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,4 +1,4 @@
-"""The supervisor: starts every daemon of a plan, keeps them running, answers for them, stops them in order."""
+"""The supervisor: starts every daemon of a plan, keeps them running, reports on them, stops them in order."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 SUPERVISOR: Final = "up"
 _TRIES: Final = 3
-"""Number of exits before it was ever ready, after which a daemon is given up."""
+"""Number of exits before ever being ready after which a daemon is given up."""
 
 
 class Supervisor:
     """Runs a plan until SIGTERM, SIGINT or `millrace down`; construct and use it inside a running event loop."""
 
     def __init__(self, plan: UpPlan, say: Say, *, reload: Callable[[], UpPlan]) -> None:
-        """Say lines to a terminal; `reload` reads the settings again."""
+        """Print lines with `say`; `reload` reads the settings again."""
         self._plan, self._reload = plan, reload
         self._changed, self._stop = asyncio.Event(), asyncio.Event()
         self._failure: UpError | None = None
@@ -52,7 +52,7 @@ class Supervisor:
         )
 
     async def run(self, on_ready: Callable[[UpState], None]) -> None:
-        """Run until stopped; `on_ready` gets the state once every daemon is ready. UpError for one that cannot run."""
+        """Run until stopped; `on_ready` gets the state once every daemon is ready. Raises UpError if one cannot run."""
         socket = prepare_run(self._socket_folder)
         write_generated(self._plan)
         self._follow_signals()
@@ -72,7 +72,7 @@ class Supervisor:
                     await self._end(running)
 
     async def state(self) -> UpState:
-        """Return how every daemon is, as it answers now."""
+        """Return the current state of every daemon."""
         healths = await asyncio.gather(*map(self._health, self._daemons))
         settings = self._plan.settings
         return UpState(
@@ -96,7 +96,7 @@ class Supervisor:
         )
 
     def hang_up(self) -> None:
-        """Read the settings again, and have those daemons read theirs that can."""
+        """Read the settings again, and reload the daemons that support it."""
         try:
             plan = self._reload()
             write_generated(plan)
@@ -121,7 +121,7 @@ class Supervisor:
         return log
 
     def _load_checks(self) -> None:
-        """Load what asks daemons, gRPC and all, while they start."""
+        """Import the health checks, including gRPC, while daemons start."""
         from controller.apps.up.health import checks_of  # noqa: PLC0415
 
         self._checks = checks_of(self._plan, self._ready_line)
@@ -137,7 +137,7 @@ class Supervisor:
         return await asked(daemon.name, self._checks[daemon.name])
 
     async def _until_ready(self) -> None:
-        """Return when every daemon was ready once, or it is time to stop; raise UpError for one that never will be."""
+        """Return when every daemon was ready once, or on `stop`; raise UpError for one that never will be."""
         while not self._stop.is_set():
             if self._failure is not None:
                 raise self._failure
@@ -146,7 +146,7 @@ class Supervisor:
                 raise UpError(f"the {failed.name} cannot run: {failed.last_error}")
             if all(daemon.has_been_ready for daemon in self._daemons):
                 return
-            # Nothing is awaited between the look and this line, so no change is lost.
+            # Nothing is awaited between the check and this line, so no change is lost.
             self._changed.clear()
             await self._changed.wait()
 
@@ -193,13 +193,13 @@ class Supervisor:
 
 
 def _addresses(daemon: Daemon, planned: DaemonPlan) -> dict[str, str]:
-    """Return what can be reached where: what is planned, and a port that was free."""
+    """Return all addresses: the planned ones, and chosen ports."""
     metrics = metrics_address(daemon.ready_line)
     return dict(planned.addresses) | ({} if metrics is None else {"metrics": metrics})
 
 
 async def stop_in_order(daemons: Sequence[Daemon], asks: Mapping[str, Collection[str]]) -> None:
-    """Stop daemons, which were started in this order, each once all have ended that ask it."""
+    """Stop daemons, given in start order, each after all that depend on it."""
     ending: dict[str, asyncio.Task[None]] = {}
     for daemon in reversed(daemons):
         askers = [task for name, task in ending.items() if daemon.name in asks[name]]
@@ -218,6 +218,6 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 def changed_daemons(old: UpPlan, new: UpPlan) -> set[str]:
-    """Return the daemons whose settings differ between two plans, or that are in one of them only."""
+    """Return the daemons whose settings differ between two plans, or that only one of them has."""
     before, after = ({daemon.name: daemon.settings for daemon in plan.daemons} for plan in (old, new))
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}

@@ -1,4 +1,4 @@
-"""The state of everything under a supervisor, as `millrace status` shows it."""
+"""The state of everything under a supervisor, for `millrace status`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _METRICS: Final = re.compile(r"metrics at (?P<url>http://[^\s,]+)")
 
 
 def metrics_address(ready_line: str | None) -> str | None:
-    """Return where a daemon that has said that it is ready serves metrics; None where it does not."""
-    found = _METRICS.search(ready_line or "")
-    return None if found is None else found["url"]
+    """Return the metrics URL in a daemon's ready line, None if there is none."""
+    match = _METRICS.search(ready_line or "")
+    return None if match is None else match["url"]
 
 
 class DaemonState(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class DaemonState(msgspec.Struct, frozen=True):
 
     @property
     def is_green(self) -> bool:
-        """Return whether it is as it should be."""
+        """Return whether it is healthy."""
         return self.state is State.READY and self.health.ok
 
 
@@ -68,5 +68,5 @@ class UpState(msgspec.Struct, frozen=True):
 
     @property
     def is_green(self) -> bool:
-        """Return whether every daemon is as it should be."""
+        """Return whether every daemon is healthy."""
         return all(daemon.is_green for daemon in self.daemons)

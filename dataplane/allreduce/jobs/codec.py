@@ -57,33 +57,33 @@ def encode(message: Upward) -> bytes:
 
 def upward_of(message: pb.WorkerMessage) -> Upward:
     """Convert and validate a worker's message; raise MessageError."""
-    said = UPWARD.value(message)
-    if isinstance(said, Hello):
+    value = UPWARD.value(message)
+    if isinstance(value, Hello):
         for name in ("job", "host", "token"):
-            checked_name(getattr(said, name), name)
-    return said
+            checked_name(getattr(value, name), name)
+    return value
 
 
 def decode_downward(data: bytes) -> Downward:
     """Decode a message of the service; raise AllReduceError for an unknown layout or an impossible job."""
     try:
-        said = DOWNWARD.value(parse(pb.ServiceMessage, data))
-        if isinstance(said, Admitted | View):
-            _check_job(said)
+        value = DOWNWARD.value(parse(pb.ServiceMessage, data))
+        if isinstance(value, Admitted | View):
+            _check_job(value)
     except MessageError as error:
-        raise AllReduceError(f"the job service says what this version does not understand: {error}") from error
-    return said
+        raise AllReduceError(f"this version does not understand the job service: {error}") from error
+    return value
 
 
-def _check_job(said: Admitted | View) -> None:
+def _check_job(job: Admitted | View) -> None:
     """Raise MessageError for values beyond the header's fields, or a zero divisor."""
-    most = said.capacity if isinstance(said, Admitted) else MOST_WORKERS
-    _check("number", said.number, 1, _NUMBERS - 1)
-    _check("epoch", said.epoch, 0, _NUMBERS - 1)
-    if isinstance(said, Admitted):
-        _check("capacity", said.capacity, 1, MOST_WORKERS)
-        _check("first_item", said.first_item, 0, _ITEMS - 1)
-    _check("contributors", said.contributors, 1, most)
+    most = job.capacity if isinstance(job, Admitted) else MOST_WORKERS
+    _check("number", job.number, 1, _NUMBERS - 1)
+    _check("epoch", job.epoch, 0, _NUMBERS - 1)
+    if isinstance(job, Admitted):
+        _check("capacity", job.capacity, 1, MOST_WORKERS)
+        _check("first_item", job.first_item, 0, _ITEMS - 1)
+    _check("contributors", job.contributors, 1, most)
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:

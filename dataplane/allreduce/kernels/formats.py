@@ -39,9 +39,9 @@ def block_exponent(values: Array[u32], count: u32) -> u32:
     for at in range(as_u64(count)):
         magnitude: u32 = values[at] & _MAGNITUDE
         is_finite: bool = magnitude < _INFINITE
-        found: u32 = magnitude if is_finite else 0
+        finite: u32 = magnitude if is_finite else 0
         mark = mark if is_finite else MARK
-        greatest = max(greatest, found)
+        greatest = max(greatest, finite)
     if greatest == 0:
         return mark
     if greatest < _HIDDEN:
@@ -112,8 +112,8 @@ def to_normal_floats(lanes: Array[u8], count: u32, shift: i32, values: Array[u32
         rest: u32 = aligned & 255
         more: u32 = 1 if rest + (kept & 1) > 128 else 0
         exponent: u32 = as_u32(shift + 157) - above  # less 1, which is in `kept`
-        found: u32 = sign | ((exponent << 23) + kept + more)
-        values[at] = found if magnitude != 0 else 0
+        bits: u32 = sign | ((exponent << 23) + kept + more)
+        values[at] = bits if magnitude != 0 else 0
 
 
 @kernel(inline=True)
@@ -137,17 +137,17 @@ def to_normal_quotients(lanes: Array[u8], count: u32, shift: i32, divisor: u32, 
         low: u64 = aligned * reciprocal >> 36
         left: u64 = (aligned << 10) - low * aligned_divisor
         is_less: bool = left >= aligned_divisor
-        one: u32 = 1 if is_less else 0
+        correction: u32 = 1 if is_less else 0
         rest: u64 = left - aligned_divisor if is_less else left
         sticky: u32 = 1 if rest != 0 else 0
-        quotient: u32 = as_u32(low) + one | sticky
+        quotient: u32 = as_u32(low) + correction | sticky
         long: u32 = quotient >> 26
         drop: u32 = 2 + long
         kept: u32 = quotient >> drop
         over: u32 = quotient - (kept << drop)
         more: u32 = 1 if over + (kept & 1) > as_u32(1) << (drop - 1) else 0
-        found: u32 = sign | ((base + long - above << 23) + kept + more)
-        values[at] = found if magnitude != 0 else 0
+        bits: u32 = sign | ((base + long - above << 23) + kept + more)
+        values[at] = bits if magnitude != 0 else 0
 
 
 @kernel(inline=True)

@@ -46,11 +46,11 @@ def send_frames(engine: EngineState, count: u32) -> u32:
         return count
     taken: u32 = 0
     while taken < count:
-        place: Array[u8] = reserve(queue, _FRAME_BYTES)
-        if address(place) == 0:
+        slot: Array[u8] = reserve(queue, _FRAME_BYTES)
+        if address(slot) == 0:
             break
-        copy(place, engine.link, LINK_BYTES)
-        copy(offset(place, LINK_BYTES), packet_of(engine, engine.tx_items[taken]), PACKET_BYTES)
+        copy(slot, engine.link, LINK_BYTES)
+        copy(offset(slot, LINK_BYTES), packet_of(engine, engine.tx_items[taken]), PACKET_BYTES)
         commit(queue, _FRAME_BYTES)
         taken += 1
     flush(queue)
@@ -70,9 +70,9 @@ def receive_frames(engine: EngineState) -> u32:
         frame: Array[u8] = array_at(u8, engine.frames[at])
         length: u32 = engine.lengths[at]
         if length >= LINK_BYTES and is_answer(frame, engine.link):
-            said: u32 = as_u32(load_be16(frame, 38))
-            if said >= _UDP_BYTES and said <= length - (LINK_BYTES - _UDP_BYTES):
-                accept_packet(engine, offset(frame, LINK_BYTES), said - _UDP_BYTES)
+            nbytes: u32 = as_u32(load_be16(frame, 38))
+            if nbytes >= _UDP_BYTES and nbytes <= length - (LINK_BYTES - _UDP_BYTES):
+                accept_packet(engine, offset(frame, LINK_BYTES), nbytes - _UDP_BYTES)
     if count > 0:
         release(engine.queue)
     return count

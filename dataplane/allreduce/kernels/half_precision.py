@@ -41,9 +41,9 @@ def from_float16(values: Array[u16], count: u64, wide: Array[u32]) -> None:
         tiny: u32 = (133 - above << 23) + (magnitude << above - 8)
         tiny = tiny if magnitude != 0 else 0
         usual: u32 = (magnitude << 13) + _REBIAS
-        found: u32 = usual if magnitude >= _HALF_NORMAL else tiny
-        found = found if magnitude < _HALF_INFINITE else magnitude << 13 | _INFINITE
-        wide[at] = (bits & 0x8000) << 16 | found
+        widened: u32 = usual if magnitude >= _HALF_NORMAL else tiny
+        widened = widened if magnitude < _HALF_INFINITE else magnitude << 13 | _INFINITE
+        wide[at] = (bits & 0x8000) << 16 | widened
 
 
 @kernel
@@ -60,6 +60,6 @@ def to_float16(wide: Array[u32], count: u64, values: Array[u16]) -> None:
         kept: u32 = whole >> drop
         rest: u32 = whole - (kept << drop)
         more: u32 = 1 if rest + (kept & 1) > as_u32(1) << drop - 1 else 0
-        found: u32 = kept + more if magnitude < _BEYOND else _HALF_INFINITE
-        found = found if magnitude <= _INFINITE else 0x7E00
-        values[at] = as_u16((bits & _SIGN) >> 16 | found)
+        rounded: u32 = kept + more if magnitude < _BEYOND else _HALF_INFINITE
+        rounded = rounded if magnitude <= _INFINITE else 0x7E00
+        values[at] = as_u16((bits & _SIGN) >> 16 | rounded)

@@ -64,9 +64,9 @@ def forget_old(engine: EngineState) -> None:
     while at != engine.order_last:
         entry = sent_at(engine, at)
         if is_on_its_way(engine, entry):
-            place = sent_at(engine, kept)
-            place.item = entry.item
-            place.stamp = entry.stamp
+            kept_entry = sent_at(engine, kept)
+            kept_entry.item = entry.item
+            kept_entry.stamp = entry.stamp
             kept += 1
         at += 1
     engine.order_last = kept
@@ -219,7 +219,7 @@ def oldest_on_its_way(engine: EngineState) -> u32:
 
     For a reader it is the lowest-numbered item.
     """
-    found: u32 = engine.next_item
+    oldest: u32 = engine.next_item
     longest: u64 = 0
     for at in range(as_u64(engine.window)):
         slot = engine.slots[at]
@@ -228,9 +228,9 @@ def oldest_on_its_way(engine: EngineState) -> u32:
         if engine.reading == Reading.NO:
             ago = engine.sent + 1 - slot.stamp
         if is_under_way and ago > longest:
-            found = slot.item
+            oldest = slot.item
             longest = ago
-    return found
+    return oldest
 
 
 @kernel(inline=True)

@@ -160,8 +160,8 @@ def is_intact(engine: EngineState, slot: Slot, packet: Array[u8], flags: u32, wo
     if workers == 0 or workers > engine.capacity:  # the divisor of a mean
         return False
     epoch: u32 = as_u32(load_be16(packet, 8))
-    known: u32 = engine.contributors[epoch % KNOWN_EPOCHS]
-    if known != 0 and known >> 16 == epoch and (known & 0xFFFF) != workers:
+    contributors: u32 = engine.contributors[epoch % KNOWN_EPOCHS]
+    if contributors != 0 and contributors >> 16 == epoch and (contributors & 0xFFFF) != workers:
         return False
     values: Array[u8] = offset(packet, HEADER_BYTES)
     check: u64 = load_be64(packet, 24) - as_u64(workers) * check_of_one(engine.nonce, slot.item, slot.shift)
@@ -224,9 +224,9 @@ def take_classes(engine: EngineState, slot: Slot, values: Array[u8]) -> None:
     if waits:
         sums.covered = 1
     for at in range(as_u64(values_in(engine, slot.at))):
-        found: u32 = load_be32(values, at * 4)
-        plus: bool = found >> 16 != 0
-        minus: bool = (found & 0xFFFF) != 0
+        classes: u32 = load_be32(values, at * 4)
+        plus: bool = classes >> 16 != 0
+        minus: bool = (classes & 0xFFFF) != 0
         kept: u32 = 0 if waits else target[at]
         kept = _MINUS_BITS if minus else kept
         kept = _PLUS_BITS if plus else kept

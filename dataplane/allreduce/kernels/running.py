@@ -89,12 +89,12 @@ def check_limits(engine: EngineState) -> None:
 @kernel
 def oldest(engine: EngineState) -> u32:
     """Return the oldest item without a result."""
-    found: u32 = engine.next_item
+    item: u32 = engine.next_item
     for at in range(as_u64(engine.window)):
         slot = engine.slots[at]
-        if slot.state != State.DONE and engine.next_item - slot.item > engine.next_item - found:
-            found = slot.item
-    return found
+        if slot.state != State.DONE and engine.next_item - slot.item > engine.next_item - item:
+            item = slot.item
+    return item
 
 
 @kernel

@@ -234,13 +234,13 @@ def begin_exponents(engine: EngineState, group: u32) -> None:
     for at in range(as_u64(count)):
         block: u32 = group * GROUP + as_u32(at)
         size: u32 = values_in(engine, block)
-        found: u32 = 0
+        exponent: u32 = 0
         if engine.is_integer != 0:
-            found = any_of(block_at(engine.source, block), size)
+            exponent = any_of(block_at(engine.source, block), size)
         else:
-            found = block_exponent(block_at(engine.source, block), size)
-        store_be16(lanes, at * 2, as_u16((found & (MARK - 1)) * CODE))
-        store_be16(lanes, (GROUP + at) * 2, as_u16(found // MARK * CODE))
+            exponent = block_exponent(block_at(engine.source, block), size)
+        store_be16(lanes, at * 2, as_u16((exponent & (MARK - 1)) * CODE))
+        store_be16(lanes, (GROUP + at) * 2, as_u16(exponent // MARK * CODE))
 
 
 @kernel

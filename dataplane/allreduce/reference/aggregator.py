@@ -87,12 +87,12 @@ def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[C
     """
     if packet.nonce != job.nonce:
         return cell, None, "forged"
-    known = cell.value is not None and cell.job == packet.job
-    if known and cell.item == packet.item and cell.done and cell.value is not None:
+    is_filled = cell.value is not None and cell.job == packet.job
+    if is_filled and cell.item == packet.item and cell.done and cell.value is not None:
         if len(packet.values) < len(cell.value.values):
             return cell, Unicast(child, _mismatch(packet)), "mismatch"
         return cell, Unicast(child, replace(cell.value, kind=Kind.AGAIN)), "again"
-    if packet.kind is Kind.PULL or (known and age(packet.item, than=cell.item) < 0):
+    if packet.kind is Kind.PULL or (is_filled and age(packet.item, than=cell.item) < 0):
         return cell, None, "stale"
     if packet.epoch != job.epoch:
         refused = replace(packet, kind=Kind.REFUSED, epoch=job.epoch, reason=Reason.EPOCH, values=b"")
@@ -100,7 +100,7 @@ def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[C
     bit = 1 << child
     if not bit & job.children:
         return cell, None, "stale"
-    if not (known and cell.item == packet.item and cell.epoch == job.epoch and cell.value is not None):
+    if not (is_filled and cell.item == packet.item and cell.epoch == job.epoch and cell.value is not None):
         opened = Cell(packet.job, job.epoch, packet.item, bit, done=False, value=packet)
         return _counted(job, opened, "opened")
     value = cell.value
@@ -120,8 +120,8 @@ def accept(job: Job, cell: Cell, packet: Aggregation) -> tuple[Cell, Sent | None
     """Process a packet of the parent; return the cell, the packet sent, and the outcome: complete, stale or forged."""
     if packet.nonce != job.nonce:
         return cell, None, "forged"
-    known = cell.value is not None and cell.job == packet.job and cell.item == packet.item
-    if not known or cell.done or packet.kind not in (Kind.RESULT, Kind.AGAIN):
+    is_current = cell.value is not None and cell.job == packet.job and cell.item == packet.item
+    if not is_current or cell.done or packet.kind not in (Kind.RESULT, Kind.AGAIN):
         return cell, None, "stale"
     result = replace(packet, kind=Kind.RESULT)
     return replace(cell, done=True, value=result), Multicast(result), "complete"

@@ -1,7 +1,7 @@
-"""Agreement of workers to leave the switch: who continues by gloo's ring, and how many results each has.
+"""Agreement of workers to leave the switch: which continue on gloo's ring, and how many results each has.
 
-Each worker that cannot go on writes how many results it has given to its training. When all have, or the deadline has
-passed, the first to notice proposes those that have as the survivors, and the store's compare_set lets one proposal
+Each worker that cannot continue writes how many results it has given to its training. When all have, or the deadline
+has passed, the first to notice proposes those that have as the survivors, and the store's compare_set lets one proposal
 win. Less than a majority of the job's workers never continues, so that no two parts of it train separately. Former
 members of the job are neither heard nor waited for.
 """
@@ -116,8 +116,8 @@ class Agreement:
 
     def _missing(self, voters: Voters, here: tuple[int, ...]) -> str:
         gone = listed(rank for rank in voters.ranks if rank not in here)
-        waited = f"waited {self._deadline_s:g} s for workers {gone} to go on by the ring; " if gone else ""
-        return f"{waited}{len(here)} of {voters.workers} workers are no majority"
+        waited = f"waited {self._deadline_s:g} s for workers {gone} to continue on the ring; " if gone else ""
+        return f"{waited}{len(here)} of {voters.workers} workers are not a majority"
 
     def _key(self, what: str) -> str:
         return f"{self._name}/{what}"

@@ -46,5 +46,5 @@ class JobMember:
             values = tensor.detach()
             if values.numel():
                 own = values.cpu().contiguous().view(-1).view(torch.uint8).numpy()
-                found = self.membership.share(own, lambda words: add_up(torch.from_numpy(words)).numpy())
-                values.copy_(torch.from_numpy(found).view(values.dtype).view(values.shape))
+                shared = self.membership.share(own, lambda words: add_up(torch.from_numpy(words)).numpy())
+                values.copy_(torch.from_numpy(shared).view(values.dtype).view(values.shape))

@@ -29,7 +29,7 @@ class Started:
         """Wait for the sums; at the deadline raise AllReduceError naming the all-reduce."""
         what = f"all-reduce {number} by the ring of workers {listed(self.ranks)}"
         if self.work is None:
-            raise AllReduceError(f"{what} could not begin: {self.problem}")
+            raise AllReduceError(f"{what} could not start: {self.problem}")
         try:
             self.work.wait(timedelta(seconds=deadline_s))
         except RuntimeError as error:

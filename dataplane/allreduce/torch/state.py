@@ -304,14 +304,14 @@ class MillraceState:
             return
         self._settled += 1
         if has_left:
-            submission.future.set_exception(SaturatedError(f"sums of all-reduce {submission.number} left int32"))
+            submission.future.set_exception(SaturatedError(f"sums of all-reduce {submission.number} overflowed int32"))
         else:
             submission.future.set_result(filled)
 
     def _leave(self, error: AllReduceError) -> None:
         """Continue by the ring from the first result that no worker has."""
         if self._agreement is None:
-            raise AllReduceError(f"{error}; and there is no process group whose ring could add up")
+            raise AllReduceError(f"{error}; and there is no process group with a ring")
         self._is_leaving = True
         if self._reducer is not None:
             self._reducer.close()
@@ -338,10 +338,10 @@ class MillraceState:
             assert self._last is not None
             ring.broadcast(carried(self._last), source)
             return
-        submission = self._queue.first(self._deadline_s)  # others may go on without a worker presumed dead
+        submission = self._queue.first(self._deadline_s)  # others may continue without a worker presumed dead
         if submission is None:
             raise AllReduceError(
-                f"waited {self._deadline_s:g} s for all-reduce {number} to begin, whose result others have"
+                f"waited {self._deadline_s:g} s for all-reduce {number} to start, whose result others have"
             )
         result = torch.zeros(submission.values.numel(), dtype=carrier(submission.values.dtype))
         ring.broadcast(result, source)
@@ -374,6 +374,6 @@ _open_states: weakref.WeakSet[MillraceState] = weakref.WeakSet()
 
 @atexit.register
 def _at_exit() -> None:
-    """Abandon what a training has left open: threads in machine code must not outlive the interpreter."""
+    """Abandon unclosed states of a training: threads in machine code must not outlive the interpreter."""
     for state in list(_open_states):
         state.abandon()

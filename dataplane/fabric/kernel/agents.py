@@ -116,16 +116,16 @@ class HostAgents:
 
     def loads(self) -> dict[int, SentLoad]:
         """Return the load sent per flow, by flow number, after the end."""
-        found: dict[int, SentLoad] = {}
+        totals: dict[int, SentLoad] = {}
         for agent in self._agents.values():
-            found |= read_load(Path(agent.plan.load))
-        return found
+            totals |= read_load(Path(agent.plan.load))
+        return totals
 
     def _failure(self, host: str) -> FabricError:
-        said = ""
+        output = ""
         with suppress(OSError):
-            said = self._log(host).read_text(encoding="utf-8", errors="replace").strip()
-        return FabricError(f"host {host}: {said.splitlines()[-1] if said else 'its agent said nothing'}")
+            output = self._log(host).read_text(encoding="utf-8", errors="replace").strip()
+        return FabricError(f"host {host}: {output.splitlines()[-1] if output else 'its agent said nothing'}")
 
     def _file(self, host: str, suffix: str) -> Path:
         return self._fabric.run_dir / f"{host}.{suffix}"

@@ -175,7 +175,7 @@ class KernelFabric:
         """Start a switch's process; raise FabricError if it is already running."""
         running = self._switches.get(name)
         if running is not None and running.poll() is None:
-            raise FabricError(f"switch {name} runs already")
+            raise FabricError(f"switch {name} is already running")
         self._file(name, "ready").unlink(missing_ok=True)
         settings = self._switch_settings(name)
         with self._file(name, "log").open("ab") as log:
@@ -194,7 +194,7 @@ class KernelFabric:
         """End the process of a switch, with SIGKILL if `kill`; its namespace and cables stay."""
         process = self._switches.pop(name, None)
         if process is None:
-            raise FabricError(f"switch {name} does not run")
+            raise FabricError(f"switch {name} is not running")
         process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
         if not wait_for_exit(process, self.settings.stop_timeout_s, f"the end of switch {name}"):
             process.kill()
@@ -245,10 +245,10 @@ class KernelFabric:
         """Return the counters that a built-in switch wrote last; raise FabricError if there are none."""
         path = self._file(switch, "stats.json")
         try:
-            found: dict[str, Any] = json.loads(path.read_bytes())
+            counters: dict[str, Any] = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise FabricError(f"switch {switch} has written no counters: {path}: {error}") from error
-        return found
+        return counters
 
     def _build(self) -> None:
         for host in self.topology.hosts:
@@ -279,7 +279,7 @@ class KernelFabric:
             raise FabricError(f"{longest} is longer than the {_UNIX_PATH_BYTES} bytes that a socket's path may have")
         if self.run_dir.exists():
             down = f"`millrace fabric down {self.fabric_id}` ends it"
-            raise FabricError(f"a fabric {self.fabric_id} is there already: {down}, --name gives this one another name")
+            raise FabricError(f"a fabric {self.fabric_id} already exists: {down}, --name gives this one another name")
         self._manifest.namespaces = [self.namespace(name) for name in self.topology.neighbours]
         namespaces.require_free(self._manifest.namespaces)
         self._manifest.topology, self._manifest.is_named = self.topology.name, self.settings.name is not None
@@ -292,7 +292,7 @@ class KernelFabric:
         """Record a process; one that has already ended needs no removal."""
         identity = ProcessId.of(process.pid)
         if identity is not None:
-            self._manifest.processes = [known for known in self._manifest.processes if known.is_alive()]
+            self._manifest.processes = [process for process in self._manifest.processes if process.is_alive()]
             self._manifest.processes.append(identity)
             self._manifest.save(self.run_dir)
 
@@ -345,7 +345,7 @@ class KernelFabric:
     def _last_words(self, name: str) -> str:
         with suppress(OSError):
             lines = self._file(name, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            return lines[-1] if lines else "it said nothing"
+            return lines[-1] if lines else "it printed nothing"
         return "it left no log"
 
 

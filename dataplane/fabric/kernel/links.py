@@ -137,8 +137,8 @@ def _add_gateway(netlink: Any, index: int, family: int, gateway: str, mac: int) 
 
 
 def _index(netlink: Any, device: str) -> int:  # noqa: ANN401 - pyroute2 is untyped
-    found: int = netlink.link_lookup(ifname=device)[0]
-    return found
+    index: int = netlink.link_lookup(ifname=device)[0]
+    return index
 
 
 def _in_namespace(namespace: str, act: Any) -> None:  # noqa: ANN401

@@ -1,7 +1,8 @@
 """Random loss on a device's egress: a kernel program (tc-bpf(8)) in place of netem.
 
 Most kernels have cls_bpf, but few of those of virtual machines and containers have netem. A frame is lost behind the
-sending device, as if on the cable, and the sender is not told. With tc's drop, this machine's TCP would know at once.
+sending device, as if on the cable, and the sender does not notice. With tc's drop, this machine's TCP would know at
+once.
 """
 
 from __future__ import annotations

@@ -126,8 +126,8 @@ def namespace_of(fabric_id: str, node: str) -> str:
 
 def find_fabrics(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None] = LOGGER.warning) -> list[Manifest]:
     """Return all recorded fabrics, sorted by name, including those whose owner is dead."""
-    found = (manifest for _, manifest in _written(run_root, on_problem))
-    return [manifest for manifest in found if manifest is not None and manifest.topology]
+    manifests = (manifest for _, manifest in _written(run_root, on_problem))
+    return [manifest for manifest in manifests if manifest is not None and manifest.topology]
 
 
 def remove_leftovers(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None] = LOGGER.warning) -> list[str]:
@@ -159,14 +159,14 @@ class Leftover:
 
 def find_leftovers(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None] = LOGGER.warning) -> list[Leftover]:
     """Return what `remove_leftovers` would remove."""
-    found = []
+    leftovers = []
     for _, manifest in _dead(run_root, on_problem):
         if manifest is not None:
             there = tuple(name for name in manifest.namespaces if (namespaces.RUN_NETNS / name).exists())
             living = [process for process in manifest.processes if process.is_alive()]
             pids = sorted({process.pid for process in [*living, *_inside(manifest.namespaces)]})
-            found.append(Leftover(manifest.fabric_id, there, tuple(pids)))
-    return found
+            leftovers.append(Leftover(manifest.fabric_id, there, tuple(pids)))
+    return leftovers
 
 
 def _dead(run_root: Path, on_problem: Callable[[str], None]) -> Iterator[tuple[Path, Manifest | None]]:
@@ -248,7 +248,7 @@ def _inside(names: Iterable[str]) -> list[ProcessId]:
         with suppress(OSError):
             status = (namespaces.RUN_NETNS / name).stat()
             inodes.add((status.st_dev, status.st_ino))
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir() if inodes else ():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
@@ -256,5 +256,5 @@ def _inside(names: Iterable[str]) -> list[ProcessId]:
             status = (entry / "ns/net").stat()
             process = ProcessId.of(int(entry.name))
             if (status.st_dev, status.st_ino) in inodes and process is not None:
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes

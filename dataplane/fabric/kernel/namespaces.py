@@ -39,14 +39,14 @@ def create(name: str) -> None:
     try:
         on_a_thread(make, "in-namespace")
     except OSError as error:
-        raise FabricError(f"network namespace {name} cannot be made: {error.strerror}") from error
+        raise FabricError(f"network namespace {name} cannot be created: {error.strerror}") from error
 
 
 def require_free(names: Iterable[str]) -> None:
     """Raise FabricError if any of these names is taken."""
     taken = next((name for name in names if (RUN_NETNS / name).exists()), None)
     if taken is not None:
-        raise FabricError(f"network namespace {taken} is there already")
+        raise FabricError(f"network namespace {taken} already exists")
 
 
 def remove(name: str) -> None:

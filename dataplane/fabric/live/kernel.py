@@ -79,21 +79,21 @@ def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[
 
 
 @contextmanager
-def linked(place: Path, target: Path) -> Iterator[None]:
+def linked(link: Path, target: Path) -> Iterator[None]:
     """Hold a symbolic link while the block lasts, replacing whatever was there; raise FabricError."""
-    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    draft = link.with_name(f".{link.name}.{os.getpid()}")
     try:
         draft.unlink(missing_ok=True)
         draft.symlink_to(target)
-        draft.replace(place)
+        draft.replace(link)
     except OSError as error:
-        raise FabricError(f"{place}: {error.strerror or error}") from error
+        raise FabricError(f"{link}: {error.strerror or error}") from error
     try:
         yield
     finally:
         with suppress(OSError):  # replaced by another process, or gone
-            if place.readlink() == target:
-                place.unlink()
+            if link.readlink() == target:
+                link.unlink()
 
 
 @contextmanager

@@ -55,8 +55,8 @@ class ReportRelay:
 def _connected(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, place = found[0]
+        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, target = addresses[0]
         opened = socket.socket(family, kind, protocol)
     except (OSError, ValueError) as error:
         raise FabricError(
@@ -65,7 +65,7 @@ def _connected(address: str) -> socket.socket:
     opened.setblocking(False)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
     try:
-        opened.connect(place)
+        opened.connect(target)
     except OSError as error:
         with closing(opened):
             raise FabricError(f"reports to {address}: {error.strerror}") from error

@@ -42,16 +42,16 @@ def run(topology: Topology, settings: KernelSettings, on_ready: Callable[[Manife
 
 def is_ready(fabric_id: str, pid: int, run_root: Path = RUN_ROOT) -> bool:
     """Return whether a fabric that this process runs is ready."""
-    found = Manifest.load(run_root / fabric_id)
-    return found is not None and found.owner.pid == pid and _ready_file(run_root / fabric_id).exists()
+    fabric = Manifest.load(run_root / fabric_id)
+    return fabric is not None and fabric.owner.pid == pid and _ready_file(run_root / fabric_id).exists()
 
 
 def named(name: str, run_root: Path = RUN_ROOT) -> Manifest:
     """Return the fabric with a name; raise FabricError listing the existing ones."""
-    found = {one.fabric_id: one for one in manifest.find_fabrics(run_root)}
-    if name not in found:
-        raise FabricError(f"there is no fabric {name!r}{did_you_mean(name, found)}")
-    return found[name]
+    fabrics = {fabric.fabric_id: fabric for fabric in manifest.find_fabrics(run_root)}
+    if name not in fabrics:
+        raise FabricError(f"there is no fabric {name!r}{did_you_mean(name, fabrics)}")
+    return fabrics[name]
 
 
 def only(fabrics: Sequence[Manifest]) -> Manifest:
@@ -59,7 +59,7 @@ def only(fabrics: Sequence[Manifest]) -> Manifest:
     if not fabrics:
         raise FabricError("no kernel fabric runs: `millrace fabric up TOPOLOGY` starts one")
     if len(fabrics) > 1:
-        raise FabricError(f"which fabric? There are {', '.join(one.fabric_id for one in fabrics)}")
+        raise FabricError(f"which fabric? Choose one of {', '.join(fabric.fabric_id for fabric in fabrics)}")
     return fabrics[0]
 
 

@@ -66,4 +66,4 @@ class FabricCounters:
         try:
             return msgspec.json.decode(data, type=FabricCounters)
         except MALFORMED as error:
-            raise FabricError(f"these are no counters of a fabric: {error}") from error
+            raise FabricError(f"not the counters of a fabric: {error}") from error

@@ -89,8 +89,8 @@ class LiveVirtualFabric:
                 for node, is_started in zip(self._topology.switches, started, strict=True):
                     group.create_task(self._serve(node.name, is_started.set))
                 group.create_task(self._move())
-                for one in started:
-                    await one.wait()
+                for event in started:
+                    await event.wait()
                 group.create_task(self._report())
                 on_ready()
         finally:
@@ -129,13 +129,13 @@ class LiveVirtualFabric:
 
     async def _report(self) -> None:
         """Write the counters, and log when the fabric was late or lost reports."""
-        said, said_at = replace(self._pacer.counters), self._loop.time()
+        reported, said_at = replace(self._pacer.counters), self._loop.time()
         while True:
             self.counters.time_ns = time.monotonic_ns()
             write_stats(self._settings, self.counters)
             if self._loop.time() - said_at >= SAY_S:
-                self._say(said, self._pacer.counters)
-                said, said_at = replace(self._pacer.counters), self._loop.time()
+                self._say(reported, self._pacer.counters)
+                reported, said_at = replace(self._pacer.counters), self._loop.time()
                 self._pacer.counters.worst_late_ns = 0
             await asyncio.sleep(STATS_S)
 

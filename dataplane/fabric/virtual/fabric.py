@@ -223,7 +223,7 @@ class VirtualFabric:
     def on_arrival(self, listener: Callable[[LinkKey, bytes], None]) -> None:
         """Call `listener(link, frame)` for every frame except hellos at the end of any cable, before delivery."""
         for cable in self.cables.values():
-            cable.deliver = partial(_told, listener, cable.link.key, cable.deliver)
+            cable.deliver = partial(_notify_then_deliver, listener, cable.link.key, cable.deliver)
 
     # internals
 
@@ -297,8 +297,8 @@ class VirtualFabric:
         for key, between in quiet.items():
             self.cables[key].on_change = partial(self._stir, (between,))
         for running in self._switches.values():
-            beside = [quiet[cable.link.key] for cable in running.cables.values() if cable.link.key in quiet]
-            running.switch.on_reading(partial(self._stir, beside))
+            quiet_cables = [quiet[cable.link.key] for cable in running.cables.values() if cable.link.key in quiet]
+            running.switch.on_reading(partial(self._stir, quiet_cables))
         return quiet
 
     def _end(self, cable: Cable) -> HelloEnd:
@@ -357,7 +357,7 @@ class VirtualFabric:
             self._poll(running)
 
 
-def _told(
+def _notify_then_deliver(
     listener: Callable[[LinkKey, bytes], None], link: LinkKey, deliver: Callable[[bytes], None], frame: bytes
 ) -> None:
     listener(link, frame)

@@ -41,8 +41,8 @@ class QuietCable:
 
     def rest(self, now_ns: int) -> None:
         """Skip hellos from now on, if none changes anything."""
-        one, other = self._ends
-        if self._at_rest or not (_hears(one, other, now_ns) and _hears(other, one, now_ns)):
+        first, other = self._ends
+        if self._at_rest or not (_hears(first, other, now_ns) and _hears(other, first, now_ns)):
             return
         self._at_rest = True
         for end, hello in self._alive():
@@ -54,9 +54,9 @@ class QuietCable:
         if not self._at_rest:
             return
         self._at_rest = False
-        one, other = self._ends
-        self._make_up(one, other, now_ns)
-        self._make_up(other, one, now_ns)
+        first, other = self._ends
+        self._make_up(first, other, now_ns)
+        self._make_up(other, first, now_ns)
         for end, hello in self._alive():
             hello.resume(now_ns)
             end.switch.hellos.schedule()
@@ -64,13 +64,13 @@ class QuietCable:
 
     def _make_up(self, sender: HelloEnd, receiver: HelloEnd, now_ns: int) -> None:
         """Apply the hellos that would have been sent up to now: most have arrived, the last ones are on the cable."""
-        said, heard = sender.hello, receiver.hello
-        for sent_ns in () if said is None else said.skip(now_ns):
+        outgoing, heard = sender.hello, receiver.hello
+        for sent_ns in () if outgoing is None else outgoing.skip(now_ns):
             arrives_ns = sent_ns + sender.cable.link.delay_ns
             if arrives_ns <= now_ns and heard is not None:
                 heard.credit(arrives_ns)
-            elif said is not None:
-                sender.cable.carry_hello(said.frame, sent_ns)
+            elif outgoing is not None:
+                sender.cable.carry_hello(outgoing.frame, sent_ns)
 
     def _alive(self) -> Iterator[tuple[HelloEnd, PortHello]]:
         for end in self._ends:

@@ -66,15 +66,15 @@ class Expressions(Frame):
     def place(self, node: ast.expr) -> LValue:
         """Return the memory of a field, an element or a local, for stores and atomic changes."""
         if isinstance(node, ast.Name):
-            place = self.locals.get(node.id)
-            if isinstance(place, LValue):
-                return place
+            variable = self.locals.get(node.id)
+            if isinstance(variable, LValue):
+                return variable
             raise self.error(node, f"{node.id} is not a local variable")
         if not isinstance(node, ast.Attribute | ast.Subscript):
-            raise self.error(node, f"`{ast.unparse(node)}` is no place to store to; a field or an element is")
-        found = self._member(node, self.evaluate(node.value))
-        if isinstance(found, LValue):
-            return found
+            raise self.error(node, f"`{ast.unparse(node)}` cannot be stored to; use a field or an element")
+        member = self._member(node, self.evaluate(node.value))
+        if isinstance(member, LValue):
+            return member
         raise self.error(
             node, f"`{ast.unparse(node)}` cannot be assigned; a struct is stored field by field, or by copy()"
         )
@@ -93,7 +93,7 @@ class Expressions(Frame):
                 raise self.error(node, f"`{ast.unparse(node)}` does not exist")
             return self.known(node, getattr(base.thing, node.attr))
         if isinstance(base, Literal) or not isinstance(base.shape, StructShape):
-            raise self.error(node, f"`{ast.unparse(node.value)}` is no struct and has no field {node.attr}")
+            raise self.error(node, f"`{ast.unparse(node.value)}` is not a struct and has no field {node.attr}")
         struct = base.shape.struct
         shape = field_shapes(struct).get(node.attr)
         if shape is None:
@@ -104,7 +104,7 @@ class Expressions(Frame):
 
     def _item(self, node: ast.Subscript, base: Operand) -> Value | LValue:
         if not isinstance(base, Value) or not isinstance(base.shape, ArrayShape):
-            raise self.error(node, f"`{ast.unparse(node.value)}` is no array and has no elements")
+            raise self.error(node, f"`{ast.unparse(node.value)}` is not an array and has no elements")
         if isinstance(node.slice, ast.Slice):
             raise self.error(node, "slices are not part of the kernel language; use offset() and copy()")
         element = base.shape.element
@@ -126,8 +126,8 @@ class Expressions(Frame):
         raise self.error(node, f"`{ast.unparse(node)}` is not part of the kernel language")
 
     def _read(self, node: ast.Attribute | ast.Subscript) -> Operand:
-        found = self._member(node, self.evaluate(node.value))
-        return load(self.builder, found) if isinstance(found, LValue) else found
+        member = self._member(node, self.evaluate(node.value))
+        return load(self.builder, member) if isinstance(member, LValue) else member
 
     def _binary(self, node: ast.BinOp) -> Operand:
         left = self.evaluate(node.left)
@@ -143,7 +143,7 @@ class Expressions(Frame):
             return self._exact(node, op, left.number, right.number)
         first, second, shape = self.of_one_shape(node, left, right)
         if shape == BOOL and not isinstance(op, operators.BITWISE):
-            raise self.error(node, "bool is no number: cast with as_u64()")
+            raise self.error(node, "bool is not a number: cast with as_u64()")
         if isinstance(right, Literal) and right.number == 0 and isinstance(op, ast.FloorDiv | ast.Mod):
             raise self.error(node, "division by zero")
         return operators.calculate(self.builder, op, shape, first.ir, second.ir)
@@ -180,7 +180,7 @@ class Expressions(Frame):
             return Literal(exact)
         value = self.number(node, operand)
         if value.shape == BOOL:
-            raise self.error(node, "bool is no number: write `not`, or cast with as_u64()")
+            raise self.error(node, "bool is not a number: write `not`, or cast with as_u64()")
         if isinstance(node.op, ast.UAdd):
             return value
         emit = self.builder.neg if isinstance(node.op, ast.USub) else self.builder.not_
@@ -241,7 +241,7 @@ class Expressions(Frame):
         if isinstance(operand, Literal):
             return BIT(int(operand.number != 0))
         if isinstance(operand, Value) and not isinstance(operand.shape, Scalar):
-            raise self.error(node, "a pointer has no truth: write address(p) != 0")
+            raise self.error(node, "a pointer has no truth value: write address(p) != 0")
         value = self.number(node, operand)
         return value.ir if value.shape == BOOL else self.builder.icmp_unsigned("!=", value.ir, value.ir.type(0))
 
@@ -305,7 +305,7 @@ class Expressions(Frame):
         if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
             raise self.error(node, "arguments are passed by position")
         if isinstance(callee.thing, FunctionType):
-            raise self.error(node, f"{callee.thing.name} is a type of functions: call one with invoke()")
+            raise self.error(node, f"{callee.thing.name} is a function type: call one with invoke()")
         if isinstance(callee.thing, Function):
             values = self.arguments(node, callee.thing, node.args)
             return self.result_of(callee.thing, self.builder.call(self.module.function(callee.thing), values))
@@ -336,7 +336,7 @@ class Expressions(Frame):
     def _call_for_value(self, node: ast.Call) -> Operand:
         result = self.call(node)
         if result is None:
-            raise self.error(node, f"{ast.unparse(node.func)} gives no value")
+            raise self.error(node, f"{ast.unparse(node.func)} returns no value")
         return result
 
     _expressions: ClassVar[dict[type[ast.expr], Callable[[Any, Any], Operand]]] = {

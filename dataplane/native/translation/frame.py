@@ -131,9 +131,9 @@ class Frame:
         text = self.scope.get("__annotations__", {}).get(variable)
         if not isinstance(text, str):
             return U64
-        place = f"{self.kernel.file}: {variable}"
+        where = f"{self.kernel.file}: {variable}"
         text = text.removeprefix("Final[").removesuffix("]") if text.startswith("Final[") else text
-        return element_of_tuple(resolve(text, self.scope, place), place) or U64
+        return element_of_tuple(resolve(text, self.scope, where), where) or U64
 
     def shape(self, node: ast.expr) -> Shape:
         """Return the shape of an annotation or a type argument in the source."""
@@ -177,15 +177,15 @@ class Frame:
 
     def declare(self, node: ast.AST, name: str, shape: Shape) -> LValue:
         """Return the memory of a local, made at its first assignment; it is 0 until assigned."""
-        known = self.locals.get(name)
-        if known is None:
-            place = LValue(shape, self.reserve(BYTE if shape == BOOL else value_type(shape)))
-            self.entry.store(ir.Constant(BYTE if shape == BOOL else value_type(shape), None), place.pointer)
-            self.locals[name] = place
-            return place
-        if not isinstance(known, LValue) or known.shape != shape:
-            raise self.error(node, f"{name} is {known.shape} already, not {shape}")
-        return known
+        existing = self.locals.get(name)
+        if existing is None:
+            variable = LValue(shape, self.reserve(BYTE if shape == BOOL else value_type(shape)))
+            self.entry.store(ir.Constant(BYTE if shape == BOOL else value_type(shape), None), variable.pointer)
+            self.locals[name] = variable
+            return variable
+        if not isinstance(existing, LValue) or existing.shape != shape:
+            raise self.error(node, f"{name} is already {existing.shape}, not {shape}")
+        return existing
 
     def reserve(self, allocated: Any) -> Any:  # noqa: ANN401 - llvmlite is untyped
         """Return memory in the kernel's stack frame."""

@@ -95,7 +95,7 @@ def _pointer_at(frame: Expressions, node: ast.expr) -> Any:  # noqa: ANN401 - ll
 def _view(frame: Expressions, node: ast.Call) -> Operand:
     shape = frame.shape(node.args[0])
     if not isinstance(shape, StructShape):
-        raise frame.error(node, f"view() is of a struct, not of {shape}: use array_at()")
+        raise frame.error(node, f"view() takes a struct, not {shape}: use array_at()")
     return Value(shape, _pointer_at(frame, node.args[1]))
 
 
@@ -120,18 +120,18 @@ def _offset(frame: Expressions, node: ast.Call) -> Operand:
 
 @_lowers(intrinsics.reference, 1)
 def _reference(frame: Expressions, node: ast.Call) -> Operand:
-    place = frame.memory(node.args[0])
-    if isinstance(place.shape, InlineShape):
-        raise frame.error(node, "elements in place are an array already")
-    if isinstance(place.shape, NestedShape):
-        raise frame.error(node, "a struct in place is a reference already")
-    return Value(ArrayShape(place.shape), place.pointer)
+    memory = frame.memory(node.args[0])
+    if isinstance(memory.shape, InlineShape):
+        raise frame.error(node, "elements in place are already an array")
+    if isinstance(memory.shape, NestedShape):
+        raise frame.error(node, "a struct in place is already a reference")
+    return Value(ArrayShape(memory.shape), memory.pointer)
 
 
 def _known_number(frame: Expressions, node: ast.expr) -> int:
     operand = frame.evaluate(node)
     if not isinstance(operand, Literal) or operand.number < 1:
-        raise frame.error(node, "this has to be a positive constant")
+        raise frame.error(node, "this must be a positive constant")
     return operand.number
 
 
@@ -154,17 +154,17 @@ def _sizeof(frame: Expressions, node: ast.Call) -> Operand:
 @_lowers(intrinsics.invoke, None)
 def _invoke(frame: Expressions, node: ast.Call) -> Operand | None:
     if len(node.args) < 2:
-        raise frame.error(node, "invoke takes a type of functions, an address and the function's arguments")
+        raise frame.error(node, "invoke takes a function type, an address and the function's arguments")
     kind = frame.thing(node.args[0])
     if not isinstance(kind, FunctionType):
-        raise frame.error(node, f"`{ast.unparse(node.args[0])}` is no type of functions: declare one with @signature")
+        raise frame.error(node, f"`{ast.unparse(node.args[0])}` is not a function type: declare one with @signature")
     number = frame.value(node.args[1], U64).ir
     values = frame.arguments(node, kind, node.args[2:])
     declared = ir.FunctionType(value_type(kind.signature.result), [value.type for value in values])
     # A declaration carries this for functions called by name, here each call must: narrow numbers are passed as in C.
     narrow = {
-        place: ("signext" if shape.signed else "zeroext",)
-        for place, shape in enumerate(kind.signature.shapes)
+        index: ("signext" if shape.signed else "zeroext",)
+        for index, shape in enumerate(kind.signature.shapes)
         if isinstance(shape, Scalar) and shape.bits < 32
     }
     function = frame.builder.inttoptr(number, declared.as_pointer())
@@ -175,10 +175,10 @@ def _invoke(frame: Expressions, node: ast.Call) -> Operand | None:
 
 
 def _shared(frame: Expressions, node: ast.expr) -> LValue:
-    place = frame.memory(node)
-    if place.shape == BOOL or not isinstance(place.shape, Scalar | StructShape | ArrayShape):
-        raise frame.error(node, f"{place.shape} is not loaded and stored as one: use a number of 8 to 64 bits")
-    return place
+    location = frame.memory(node)
+    if location.shape == BOOL or not isinstance(location.shape, Scalar | StructShape | ArrayShape):
+        raise frame.error(node, f"{location.shape} is not loaded and stored as one: use a number of 8 to 64 bits")
+    return location
 
 
 def _size(shape: Shape) -> int:
@@ -187,18 +187,18 @@ def _size(shape: Shape) -> int:
 
 def _loading(ordering: str) -> Emit:
     def emit(frame: Expressions, node: ast.Call) -> Operand:
-        place = _shared(frame, node.args[0])
-        kind, align = value_type(place.shape), _size(place.shape)
-        return Value(place.shape, frame.builder.load_atomic(place.pointer, ordering, align, typ=kind))
+        location = _shared(frame, node.args[0])
+        kind, align = value_type(location.shape), _size(location.shape)
+        return Value(location.shape, frame.builder.load_atomic(location.pointer, ordering, align, typ=kind))
 
     return emit
 
 
 def _storing(ordering: str) -> Emit:
     def emit(frame: Expressions, node: ast.Call) -> None:
-        place = _shared(frame, node.args[0])
-        value = frame.value(node.args[1], place.shape)
-        frame.builder.store_atomic(value.ir, place.pointer, ordering, _size(place.shape))
+        location = _shared(frame, node.args[0])
+        value = frame.value(node.args[1], location.shape)
+        frame.builder.store_atomic(value.ir, location.pointer, ordering, _size(location.shape))
 
     return emit
 
@@ -211,11 +211,11 @@ LOWERINGS[intrinsics.store_release] = Lowering(2, _storing("release"))
 
 def _changing(name: str) -> Emit:
     def emit(frame: Expressions, node: ast.Call) -> Operand:
-        place = _shared(frame, node.args[0])
-        if name != "xchg" and not isinstance(place.shape, Scalar):
-            raise frame.error(node, f"{place.shape} is no number to calculate with")
-        value = frame.value(node.args[1], place.shape)
-        return Value(place.shape, frame.builder.atomic_rmw(name, place.pointer, value.ir, "acq_rel"))
+        location = _shared(frame, node.args[0])
+        if name != "xchg" and not isinstance(location.shape, Scalar):
+            raise frame.error(node, f"{location.shape} is not a number to calculate with")
+        value = frame.value(node.args[1], location.shape)
+        return Value(location.shape, frame.builder.atomic_rmw(name, location.pointer, value.ir, "acq_rel"))
 
     return emit
 
@@ -233,10 +233,10 @@ for _change, _name in _CHANGES:
 
 @_lowers(intrinsics.compare_exchange, 3)
 def _compare_exchange(frame: Expressions, node: ast.Call) -> Operand:
-    place = _shared(frame, node.args[0])
-    expected = frame.value(node.args[1], place.shape).ir
-    desired = frame.value(node.args[2], place.shape).ir
-    pair = frame.builder.cmpxchg(place.pointer, expected, desired, "acq_rel", "acquire")
+    location = _shared(frame, node.args[0])
+    expected = frame.value(node.args[1], location.shape).ir
+    desired = frame.value(node.args[2], location.shape).ir
+    pair = frame.builder.cmpxchg(location.pointer, expected, desired, "acq_rel", "acquire")
     return Value(BOOL, frame.builder.extract_value(pair, 1))
 
 
@@ -333,12 +333,12 @@ def _spread_be32(frame: Expressions, node: ast.Call) -> None:
 
 @_lowers(intrinsics.same_bits, 3)
 def _same_bits(frame: Expressions, node: ast.Call) -> Operand:
-    one, other, mask = (_bytes(frame, argument) for argument in node.args)
+    first, other, mask = (_bytes(frame, argument) for argument in node.args)
     nothing = _WORDS([HALF(0)] * _LANES)
     bits = frame.builder.load(mask, typ=_WORDS, align=1)
     load = frame.module.intrinsic("llvm.masked.load.v16i32.p0", _WORDS, [POINTER, HALF, _CHOICE, _WORDS])
     chosen = frame.builder.icmp_unsigned("!=", bits, nothing)
-    read = frame.builder.call(load, [one, HALF(1), chosen, nothing])
+    read = frame.builder.call(load, [first, HALF(1), chosen, nothing])
     apart = frame.builder.xor(read, frame.builder.load(other, typ=_WORDS, align=1))
     differs = frame.builder.icmp_unsigned("!=", frame.builder.and_(apart, bits), nothing)
     number = frame.builder.bitcast(differs, ir.IntType(_LANES))
@@ -386,5 +386,5 @@ LOWERINGS[max] = Lowering(2, _extreme(ast.Gt()))
 def _len(frame: Expressions, node: ast.Call) -> Operand:
     thing = frame.thing(node.args[0])
     if not isinstance(thing, tuple | constants.ConstantTable | constants.ProcessTable):
-        raise frame.error(node, "len() is of constant tables; an Array knows no length")
+        raise frame.error(node, "len() needs a constant table; an Array has no length")
     return Literal(len(thing))

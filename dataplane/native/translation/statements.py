@@ -71,31 +71,33 @@ class Statements(Expressions):
         if len(node.targets) > 1 or isinstance(target, ast.Tuple | ast.List | ast.Starred):
             raise self.error(node, "one assignment has one target")
         if isinstance(target, ast.Name):
-            known = self.locals.get(target.id)
-            operand = self.evaluate(node.value, known.shape if known else None)
+            existing = self.locals.get(target.id)
+            operand = self.evaluate(node.value, existing.shape if existing else None)
             self._set_local(node, target.id, operand)
             return
         if isinstance(node.value, ast.IfExp):  # a choice between literals needs its target's type
-            place = self.place(target)
-            operand = self.evaluate(node.value, place.shape)
+            lvalue = self.place(target)
+            operand = self.evaluate(node.value, lvalue.shape)
         else:
             operand = self.evaluate(node.value)
-            place = self.place(target)
-        store(self.builder, self.fit(node.value, operand, place.shape), place)
+            lvalue = self.place(target)
+        store(self.builder, self.fit(node.value, operand, lvalue.shape), lvalue)
 
     def _set_local(self, node: ast.AST, name: str, operand: Value | Literal | Static) -> None:
-        known = self.locals.get(name)
+        existing = self.locals.get(name)
         if isinstance(operand, Static):
-            raise self.error(node, f"{name} would be no value, but {getattr(operand.thing, '__name__', operand.thing)}")
-        if known is not None:
-            value = self.fit(node, operand, known.shape)
+            raise self.error(
+                node, f"{name} would not be a value, but {getattr(operand.thing, '__name__', operand.thing)}"
+            )
+        if existing is not None:
+            value = self.fit(node, operand, existing.shape)
         elif isinstance(operand, Literal):
             if operand.number < 0:
-                raise self.error(node, f"{name} begins negative: annotate it, as in `{name}: i64 = {operand.number}`")
+                raise self.error(node, f"{name} starts negative: annotate it, as in `{name}: i64 = {operand.number}`")
             value = self.fit(node, operand, U64)
         else:
             value = operand
-        store(self.builder, value, self.declare(node, name, value.shape if known is None else known.shape))
+        store(self.builder, value, self.declare(node, name, value.shape if existing is None else existing.shape))
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if not isinstance(node.target, ast.Name):
@@ -106,16 +108,16 @@ class Statements(Expressions):
         if isinstance(shape, NestedShape):
             raise self.error(node, "InPlace is for fields; a local of struct type is a reference")
         value = None if node.value is None else self.value(node.value, shape)
-        place = self.declare(node, node.target.id, shape)
+        variable = self.declare(node, node.target.id, shape)
         if value is not None:
-            store(self.builder, value, place)
+            store(self.builder, value, variable)
 
     def _augmented(self, node: ast.AugAssign) -> None:
-        place = self._target_of_change(node.target)
-        before = load(self.builder, place)
-        operand = self.evaluate(node.value, place.shape)
+        lvalue = self._target_of_change(node.target)
+        before = load(self.builder, lvalue)
+        operand = self.evaluate(node.value, lvalue.shape)
         result = self.combine(node, node.op, before, operand)
-        store(self.builder, self.fit(node, result, place.shape), place)
+        store(self.builder, self.fit(node, result, lvalue.shape), lvalue)
 
     def _target_of_change(self, target: ast.expr) -> LValue:
         if isinstance(target, ast.Name) and target.id not in self.locals:
@@ -201,8 +203,8 @@ class Statements(Expressions):
             raise self.error(node, "a kernel iterates over range(...) only")
         if not 1 <= len(call.args) <= 3:
             raise self.error(node, "range takes one to three numbers")
-        known = self.locals.get(node.target.id) if isinstance(node.target, ast.Name) else None
-        expected = known.shape if known else None
+        existing = self.locals.get(node.target.id) if isinstance(node.target, ast.Name) else None
+        expected = existing.shape if existing else None
         bounds = [self.evaluate(argument, expected) for argument in call.args]
         start, stop = (Literal(0), bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
         step = bounds[2] if len(bounds) == 3 else Literal(1)
@@ -218,7 +220,7 @@ class Statements(Expressions):
     def _scalar(self, node: ast.AST, operand: Value | Literal | Static) -> Scalar:
         shape = self.number(node, operand).shape
         if not isinstance(shape, Scalar) or shape == BOOL:
-            raise self.error(node, f"a range is of numbers, not of {shape}")
+            raise self.error(node, f"a range takes numbers, not {shape}")
         return shape
 
     _statements: ClassVar[dict[type[ast.stmt], Callable[[Any, Any], None]]] = {

@@ -73,22 +73,22 @@ def constant(shape: Scalar, number: int) -> Value:
     return Value(shape, ir.Constant(ir.IntType(shape.bits), number))
 
 
-def load(builder: Any, place: LValue, align: int | None = None) -> Value:  # noqa: ANN401 - llvmlite is untyped
-    """Load from a place; an in-place value is returned as a pointer to it."""
-    if isinstance(place.shape, InlineShape):
-        return Value(ArrayShape(place.shape.element), place.pointer)
-    if isinstance(place.shape, NestedShape):
-        return Value(StructShape(place.shape.struct), place.pointer)
-    if place.shape == BOOL:
-        byte = builder.load(place.pointer, typ=BYTE)
+def load(builder: Any, source: LValue, align: int | None = None) -> Value:  # noqa: ANN401 - llvmlite is untyped
+    """Load from a location; an in-place value is returned as a pointer to it."""
+    if isinstance(source.shape, InlineShape):
+        return Value(ArrayShape(source.shape.element), source.pointer)
+    if isinstance(source.shape, NestedShape):
+        return Value(StructShape(source.shape.struct), source.pointer)
+    if source.shape == BOOL:
+        byte = builder.load(source.pointer, typ=BYTE)
         return Value(BOOL, builder.icmp_unsigned("!=", byte, BYTE(0)))
-    return Value(place.shape, builder.load(place.pointer, typ=value_type(place.shape), align=align))
+    return Value(source.shape, builder.load(source.pointer, typ=value_type(source.shape), align=align))
 
 
-def store(builder: Any, value: Value, place: LValue) -> None:  # noqa: ANN401 - llvmlite is untyped
-    """Store a value of the place's shape."""
+def store(builder: Any, value: Value, target: LValue) -> None:  # noqa: ANN401 - llvmlite is untyped
+    """Store a value of the shape of its target."""
     number = builder.zext(value.ir, BYTE) if value.shape == BOOL else value.ir
-    builder.store(number, place.pointer)
+    builder.store(number, target.pointer)
 
 
 def untyped_alloca(builder: Any, allocated: Any) -> Any:  # noqa: ANN401 - llvmlite is untyped

@@ -158,7 +158,7 @@ class BufferPools:
         try:
             memory = QueueMemory(nbytes)
         except OSError as error:
-            raise PortError(f"{user}: {_mebibytes(nbytes)} of buffers cannot be had: {error.strerror}") from error
+            raise PortError(f"{user}: {_mebibytes(nbytes)} of buffers cannot be allocated: {error.strerror}") from error
         number = next(self._numbers)
         self._sizes[number] = nbytes
         weakref.finalize(memory.area, self._sizes.pop, number)

@@ -76,8 +76,8 @@ class Packet:
     def _cut(self, address: int, length: int) -> memoryview:
         if self.is_released:
             raise PortError("a packet that was given back has no data any more")
-        place = address - self._owner.start
-        return self._owner.view[place : place + length]
+        offset = address - self._owner.start
+        return self._owner.view[offset : offset + length]
 
     @property
     def is_released(self) -> bool:

@@ -82,12 +82,12 @@ class PcapReader:
     def _begin(self) -> Iterator[Capture]:
         magic = self._take(4, "the magic number")
         if int.from_bytes(magic, "big") == SECTION_MAGIC:
-            return (Capture(*found) for found in read_pcapng(self._file, str(self.path)))
+            return (Capture(*fields) for fields in read_pcapng(self._file, str(self.path)))
         for order in "<>":
             (number,) = struct.unpack(order + "I", magic)
             if number in _FRACTION_NS:
                 return self._read(order, _FRACTION_NS[number])
-        raise PortError(f"{self.path}: is no capture file: it begins with {magic.hex()}")
+        raise PortError(f"{self.path}: not a capture file: it begins with {magic.hex()}")
 
     def _read(self, order: str, fraction_ns: int) -> Iterator[Capture]:
         header = self._take(20, "the file's header")
@@ -108,7 +108,7 @@ class PcapReader:
                 raise PortError(f"{self.path}: ends inside a frame's header at byte {start}")
             seconds, fraction, kept, length = layout.unpack(header)
             if kept > LONGEST_FRAME_BYTES:
-                raise PortError(f"{self.path}: a frame of {kept} bytes at byte {start} cannot be: the file is damaged")
+                raise PortError(f"{self.path}: impossible frame of {kept} bytes at byte {start}: the file is damaged")
             yield Capture(self._take(kept, "a frame"), seconds * NS_PER_S + fraction * fraction_ns, length)
 
     def _take(self, nbytes: int, what: str) -> bytes:
@@ -127,7 +127,7 @@ def _opened(path: Path) -> BinaryIO:
     with file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        raise PortError(f"{path}: is a pipe with more than {MOST_BYTES // MIB} MiB, the most that is read of one")
+        raise PortError(f"{path}: is a pipe with more than {MOST_BYTES // MIB} MiB, the most that is read from one")
     return BytesIO(content)
 
 

@@ -78,9 +78,9 @@ def _read_kind(file: BinaryIO, order: str) -> int | None:
 
 def _read_order(file: BinaryIO) -> str:
     """Return the byte order of a section by peeking past its length."""
-    place = file.tell()
+    position = file.tell()
     data = file.read(8)[4:]
-    file.seek(place)
+    file.seek(position)
     for order in "<>":
         if data == struct.pack(order + "I", _BYTE_ORDER_MAGIC):
             return order
@@ -90,7 +90,7 @@ def _read_order(file: BinaryIO) -> str:
 def _read_block(file: BinaryIO, order: str, kind: int, start: int) -> _Block:
     (nbytes,) = struct.unpack(order + "I", file.read(4))
     if not 12 <= nbytes <= _LONGEST_BLOCK_BYTES or nbytes % 4:
-        raise ValueError(f"a block of {nbytes} bytes cannot be: the file is damaged")
+        raise ValueError(f"impossible block of {nbytes} bytes: the file is damaged")
     body = file.read(nbytes - 12)
     tail = file.read(4)
     if len(body) + len(tail) < nbytes - 8:
@@ -102,17 +102,17 @@ def _read_block(file: BinaryIO, order: str, kind: int, start: int) -> _Block:
 
 def _read_interface(body: bytes, order: str) -> _Interface:
     link, longest = struct.unpack_from(order + "HxxI", body)
-    resolution, offset_s, place = 6, 0, 8
-    while place + 4 <= len(body):
-        code, nbytes = struct.unpack_from(order + "HH", body, place)
-        value = body[place + 4 : place + 4 + nbytes]
+    resolution, offset_s, offset = 6, 0, 8
+    while offset + 4 <= len(body):
+        code, nbytes = struct.unpack_from(order + "HH", body, offset)
+        value = body[offset + 4 : offset + 4 + nbytes]
         if code == _OPTION_TIME_RESOLUTION and nbytes == 1 and value:
             resolution = value[0]
         elif code == _OPTION_TIME_OFFSET and nbytes == 8:
             (offset_s,) = struct.unpack(order + "q", value)
         elif code == 0:
             break
-        place += 4 + nbytes + -nbytes % 4
+        offset += 4 + nbytes + -nbytes % 4
     base = 2 if resolution & 0x80 else 10
     return _Interface(link, longest, base ** (resolution & 0x7F), offset_s)
 
@@ -133,7 +133,7 @@ def _read_simple(body: bytes, order: str, interfaces: list[_Interface]) -> tuple
 
 def _find(interfaces: list[_Interface], number: int) -> _Interface:
     if number >= len(interfaces):
-        raise ValueError(f"a frame of interface {number}, of which there is no description")
+        raise ValueError(f"a frame of interface {number}, which has no description")
     if interfaces[number].link != _ETHERNET_LINK:
         raise ValueError(f"link type {interfaces[number].link} is not supported, only 1 (Ethernet)")
     return interfaces[number]

@@ -122,9 +122,9 @@ def find_device(interface: str) -> Device:
     """Return the device; raise PortError if it is missing or down."""
     link = find_link(interface)
     if not link["flags"] & IFF_UP:
-        raise PortError(f"interface {interface}: is down: ip link set {interface} up")
+        raise PortError(f"interface {interface} is down: ip link set {interface} up")
     if link["ifi_type"] not in _ETHERNET_TYPES:
-        raise PortError(f"interface {interface}: is no Ethernet device: its frames have no Ethernet header")
+        raise PortError(f"interface {interface}: not an Ethernet device: its frames have no Ethernet header")
     information = link.get_attr("IFLA_LINKINFO")
     kind = None if information is None else information.get_attr("IFLA_INFO_KIND")
     return Device(interface, link["index"], link.get_attr("IFLA_MTU"), kind or "")
@@ -134,7 +134,7 @@ def find_device(interface: str) -> Device:
 def find_link(interface: str) -> Any:  # noqa: ANN401 - pyroute2 is untyped
     """Return what rtnetlink reports of a device; raise PortError if there is none of that name."""
     if len(interface.encode()) > _LONGEST_NAME:
-        raise PortError(f"interface {interface[:_LONGEST_NAME]}...: no device has so long a name")
+        raise PortError(f"interface {interface[:_LONGEST_NAME]}...: the name of a device cannot be that long")
     # Only Linux has netlink; ports without a device do not need it.
     from pyroute2 import IPRoute  # noqa: PLC0415
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
@@ -144,10 +144,10 @@ def find_link(interface: str) -> Any:  # noqa: ANN401 - pyroute2 is untyped
             (link,) = netlink.link("get", ifname=interface)
     except NetlinkError as error:
         if error.code not in {errno.ENODEV, errno.EINVAL, errno.ERANGE}:
-            raise refusal(interface, "cannot be looked at", OSError(error.code, str(error))) from error
+            raise refusal(interface, "cannot be inspected", OSError(error.code, str(error))) from error
         raise PortError(f"interface {interface}: no such device in this network namespace") from error
     except OSError as error:
-        raise refusal(interface, "cannot be looked at", error) from error
+        raise refusal(interface, "cannot be inspected", error) from error
     return link
 
 

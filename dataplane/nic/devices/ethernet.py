@@ -144,14 +144,14 @@ def set_channels(interface: str, *, rx: int | None = None, tx: int | None = None
     """Set a device's numbers of queues; None leaves a kind as it is."""
     counts = {"rx_count": rx, "tx_count": tx, "combined_count": combined}
     with EthtoolSocket(interface) as ethtool:
-        ethtool.set_channels(_given(interface, "channels", counts))
+        ethtool.set_channels(_given_settings(interface, "channels", counts))
 
 
 @run_off_loop
 def set_ring(interface: str, *, rx: int | None = None, tx: int | None = None) -> None:
     """Set the sizes of a device's own rings, in frames."""
     with EthtoolSocket(interface) as ethtool:
-        ethtool.set_rings(_given(interface, "rings", {"rx": rx, "tx": tx}))
+        ethtool.set_rings(_given_settings(interface, "rings", {"rx": rx, "tx": tx}))
 
 
 @run_off_loop
@@ -165,7 +165,7 @@ def set_features(interface: str, wanted: Mapping[str, bool]) -> None:
         now = ethtool.read_features()
     refused = [f"{name} {'on' if is_on else 'off'}" for name, is_on in wanted.items() if now[name] != is_on]
     if refused:
-        raise PortError(f"interface {interface}: its driver does not switch {', '.join(refused)}")
+        raise PortError(f"interface {interface}: its driver cannot switch {', '.join(refused)}")
 
 
 def set_mtu(interface: str, mtu: int) -> None:
@@ -196,7 +196,7 @@ def move_to_namespace(interface: str, namespace: str) -> None:
 def stamp_all_frames(interface: str) -> None:
     """Have the device's own clock stamp every incoming frame; raise PortError if it cannot."""
     if not read_timestamping(interface).receives_all:
-        raise PortError(f"interface {interface}: has no clock of its own to stamp frames with: ask for software stamps")
+        raise PortError(f"interface {interface}: has no clock to stamp frames with: ask for software stamps")
     argument = array.array("B", _STAMP_REQUEST.pack(0, _NO_TRANSMIT_STAMPS, _STAMP_ALL_FRAMES))
     try:
         ask_driver(interface, _SIOCSHWTSTAMP, argument)
@@ -216,7 +216,7 @@ def _set_link(interface: str, setting: str, **values: object) -> None:
         raise refusal(interface, f"{setting} cannot be set", error) from error
 
 
-def _given(interface: str, what: str, values: Mapping[str, int | None]) -> dict[str, int]:
+def _given_settings(interface: str, what: str, values: Mapping[str, int | None]) -> dict[str, int]:
     """Return the settings that are not None."""
     given = {name: value for name, value in values.items() if value is not None}
     if not given or any(value < 0 for value in given.values()):

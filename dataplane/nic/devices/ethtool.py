@@ -151,7 +151,7 @@ class EthtoolSocket:
         try:
             self._socket = GenericNetlinkSocket(ext_ack=True)
         except OSError as error:
-            raise refusal(interface, "cannot be looked at", error) from error
+            raise refusal(interface, "cannot be inspected", error) from error
         try:
             self._socket.bind(ETHTOOL_GENL_NAME, ChannelsMessage)
         except NetlinkError as error:
@@ -195,9 +195,9 @@ class EthtoolSocket:
         """Request features; those that the device cannot change stay as they are, unknown names are ignored."""
         names = self._read_names()
         positions = {name: position for position, name in enumerate(names)}
-        known = {positions[name]: is_on for name, is_on in wanted.items() if name in positions}
-        value = sum(1 << position for position, is_on in known.items() if is_on)
-        mask = sum(1 << position for position in known)
+        supported = {positions[name]: is_on for name, is_on in wanted.items() if name in positions}
+        value = sum(1 << position for position, is_on in supported.items() if is_on)
+        mask = sum(1 << position for position in supported)
         nbytes = (len(names) + 31) // 32 * 4
         bitset = [
             ("ETHTOOL_A_BITSET_SIZE", len(names)),
@@ -231,8 +231,8 @@ class EthtoolSocket:
             wanted = {"attrs": [("ETHTOOL_A_STRINGSET_ID", _FEATURE_STRINGS)]}
             sets = ("ETHTOOL_A_STRSET_STRINGSETS", {"attrs": [("ETHTOOL_A_STRINGSETS_STRINGSET", wanted)]})
             reply = self._ask(_STRINGS_GET, 0, [sets])
-            found = reply.get_attr("ETHTOOL_A_STRSET_STRINGSETS").get_attr("ETHTOOL_A_STRINGSETS_STRINGSET")
-            strings = found.get_attr("ETHTOOL_A_STRINGSET_STRINGS").get_attrs("ETHTOOL_A_STRINGS_STRING")
+            string_sets = reply.get_attr("ETHTOOL_A_STRSET_STRINGSETS").get_attr("ETHTOOL_A_STRINGSETS_STRINGSET")
+            strings = string_sets.get_attr("ETHTOOL_A_STRINGSET_STRINGS").get_attrs("ETHTOOL_A_STRINGS_STRING")
             EthtoolSocket._feature_names = tuple(each.get_attr("ETHTOOL_A_STRING_VALUE") for each in strings)
         return EthtoolSocket._feature_names
 

@@ -45,13 +45,13 @@ _RAW_TCP: Final = re.compile(r"^ *\d+: [0-9A-F]+:0006 ", re.MULTILINE)
 _SCAN_RESTS = 20
 _NAMED: Final = Path("/run/netns")
 
-NO_VETH = "it is no veth device"
+NO_VETH = "it is not a veth device"
 SAME_NAMESPACE = "its other end is in the namespace of the switch"
 NOT_VISIBLE = "its other end is in a namespace that neither /run/netns nor a process of this machine leads to"
-CAPTURED = "somebody reads frames at this end"
+CAPTURED = "something reads frames at this end"
 SHAPED = "tc holds what it sends"
 FILTERED_HERE = "tc has filters at this end"
-PROMISCUOUS = "its other end is promiscuous: somebody reads frames there"
+PROMISCUOUS = "its other end is promiscuous: something reads frames there"
 HAS_MASTER = "its other end is part of a bridge or of another device"
 HAS_XDP = "its other end has an XDP program"
 SMALLER_MTU = "its other end has a smaller MTU"
@@ -102,12 +102,12 @@ class NamespacePaths:
 
     def open(self, route: Netlink, namespace: int) -> int | None:
         """Return a descriptor of the namespace with an id; None if no known path leads to it."""
-        known = self._known.get(namespace)
-        opened = None if known is None else _open_if(known, route, namespace)
+        path = self._known.get(namespace)
+        opened = None if path is None else _open_if(path, route, namespace)
         if opened is None and time.monotonic() >= self._scan_again_at:
             self._scan(route)
-            known = self._known.get(namespace)
-            opened = None if known is None else _open_if(known, route, namespace)
+            path = self._known.get(namespace)
+            opened = None if path is None else _open_if(path, route, namespace)
         return opened
 
     def _scan(self, route: Netlink) -> None:
@@ -115,10 +115,10 @@ class NamespacePaths:
         begun = time.monotonic()
         self._known = {}
         for path in _paths():
-            found = _open_with_id(path, route)
-            if found is not None:
-                os.close(found[0])
-                self._known[found[1]] = path
+            opened = _open_with_id(path, route)
+            if opened is not None:
+                os.close(opened[0])
+                self._known[opened[1]] = path
         now = time.monotonic()
         self._scan_again_at = now + _SCAN_RESTS * (now - begun)
 
@@ -159,20 +159,20 @@ class FarEnd:
                 reason = why_not_by_links(near, far) or self._why_not_here(route)
                 return reason or self._why_not_there(route, near.namespace, near.other)
         except OSError as error:
-            return f"its other end cannot be looked at: {os.strerror(error.errno or 0)}"
+            return f"its other end cannot be inspected: {os.strerror(error.errno or 0)}"
 
     def _link(self, route: Netlink, index: int, namespace: int | None) -> LinkFacts:
         (message,) = route.ask(_link_request(index, namespace))
         body = message[HEADER.size :]
-        known = self._links.get(body)
-        if known is None:
+        facts = self._links.get(body)
+        if facts is None:
             if len(self._links) > 1:
                 self._links.clear()
-            known = self._links[body] = _link_facts(message)
-        return known
+            facts = self._links[body] = _link_facts(message)
+        return facts
 
     def _why_not_here(self, route: Netlink) -> str:
-        """Return who sees frames leaving by this end."""
+        """Return what sees frames leaving by this end."""
         with Netlink(SOCK_DIAG) as diag:
             for protocol, inode, device in _packet_sockets(diag):
                 if protocol == _ALL_PROTOCOLS and device in {0, self._index} and inode not in self._own_sockets:
@@ -181,7 +181,7 @@ class FarEnd:
         return FILTERED_HERE if has_filters else PLAIN_STACK
 
     def _why_not_there(self, route: Netlink, namespace: int, index: int) -> str:
-        """Return who sees frames in the namespace of the other end, whatever device they are bound to."""
+        """Return what sees frames in the namespace of the other end, whatever device they are bound to."""
         there = self._paths.open(route, namespace)
         if there is None:
             return NOT_VISIBLE
@@ -196,7 +196,7 @@ class FarEnd:
 
 
 def _why_not_inside(index: int) -> str:
-    """Return who sees frames arriving by a device of this thread's namespace."""
+    """Return what sees frames arriving by a device of this thread's namespace."""
     with Netlink(SOCK_DIAG) as diag:
         if any(protocol in {_ALL_PROTOCOLS, _IPV4} for protocol, _, _ in _packet_sockets(diag)):
             return PACKET_SOCKET
@@ -271,10 +271,10 @@ def _has_filters(route: Netlink, index: int) -> bool:
 
 def _open_if(path: Path, route: Netlink, namespace: int) -> int | None:
     """Return a descriptor of the namespace that a path leads to if it has that id here, else None."""
-    found = _open_with_id(path, route)
-    if found is None or found[1] == namespace:
-        return None if found is None else found[0]
-    os.close(found[0])
+    opened = _open_with_id(path, route)
+    if opened is None or opened[1] == namespace:
+        return None if opened is None else opened[0]
+    os.close(opened[0])
     return None
 
 
@@ -295,17 +295,17 @@ def _namespace_id(route: Netlink, descriptor: int) -> int:
     """Return the id of a namespace here, -1: none."""
     asked = _IDENTITY.pack(socket.AF_UNSPEC, _IDENTITY.size - 4, _NETNSA_FD, descriptor)
     (answer,) = route.ask(request(_RTM_GETNSID, 0, asked))
-    found: int = _IDENTITY.unpack_from(answer, HEADER.size)[3]
-    return found
+    number: int = _IDENTITY.unpack_from(answer, HEADER.size)[3]
+    return number
 
 
 def _paths() -> Sequence[Path]:
     """Return a path to each network namespace of a name or a process on this machine."""
-    found: dict[tuple[int, int], Path] = {}
+    paths: dict[tuple[int, int], Path] = {}
     for path in (*_NAMED.glob("*"), *Path("/proc").glob("[0-9]*/ns/net")):
         try:
-            place = path.stat()
+            status = path.stat()
         except OSError:  # a process that has ended meanwhile, or that we may not inspect
             continue
-        found.setdefault((place.st_dev, place.st_ino), path)
-    return tuple(found.values())
+        paths.setdefault((status.st_dev, status.st_ino), path)
+    return tuple(paths.values())

@@ -33,7 +33,7 @@ class LinkEvents:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
             self._socket.bind((0, _RTMGRP_LINK))
         except OSError as error:
-            raise PortError(f"changes of devices cannot be watched: {error.strerror}") from error
+            raise PortError(f"device changes cannot be watched: {error.strerror}") from error
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable once something changed."""
@@ -49,7 +49,7 @@ class LinkEvents:
                 return changed
             except OSError as error:
                 if error.errno != errno.ENOBUFS:  # the socket's buffer overflowed
-                    raise PortError(f"changes of devices cannot be watched: {error.strerror}") from error
+                    raise PortError(f"device changes cannot be watched: {error.strerror}") from error
             changed = True
 
     def close(self) -> None:
@@ -111,9 +111,9 @@ _OF_ANOTHER: Final = (_SOL_NETLINK, _LISTEN_ALL_NSID)
 
 def _devices_in(data: bytes) -> list[int]:
     """Return the indexes of the devices that messages are about."""
-    found, place = [], 0
-    while place + _INDEX_OFFSET + _INDEX.size <= len(data):
-        (length, *_) = _HEADER.unpack_from(data, place)
-        found.append(_INDEX.unpack_from(data, place + _INDEX_OFFSET)[0])
-        place += max(-(-length // 4) * 4, _HEADER.size)
-    return found
+    devices, offset = [], 0
+    while offset + _INDEX_OFFSET + _INDEX.size <= len(data):
+        (length, *_) = _HEADER.unpack_from(data, offset)
+        devices.append(_INDEX.unpack_from(data, offset + _INDEX_OFFSET)[0])
+        offset += max(-(-length // 4) * 4, _HEADER.size)
+    return devices

@@ -41,17 +41,17 @@ class Netlink:
     def ask(self, request: bytes) -> list[bytes]:
         """Return the messages of the reply, whole; raise OSError, including when the kernel refuses."""
         self._socket.send(request)
-        found: list[bytes] = []
+        messages: list[bytes] = []
         while True:
             for kind, flags, message in _messages(self._socket.recv(_READ_BYTES)):
                 if kind == _ERROR:
                     (code,) = struct.unpack_from("=i", message, HEADER.size)
                     raise OSError(-code, os.strerror(-code))
                 if kind == _DONE:
-                    return found
-                found.append(message)
+                    return messages
+                messages.append(message)
                 if not flags & _MULTI:
-                    return found
+                    return messages
 
 
 def request(kind: int, flags: int, body: bytes) -> bytes:
@@ -61,10 +61,10 @@ def request(kind: int, flags: int, body: bytes) -> bytes:
 
 def _messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield each message with its type and flags."""
-    place = 0
-    while place + HEADER.size <= len(data):
-        length, kind, flags, _, _ = HEADER.unpack_from(data, place)
+    offset = 0
+    while offset + HEADER.size <= len(data):
+        length, kind, flags, _, _ = HEADER.unpack_from(data, offset)
         if length < HEADER.size:
             return
-        yield kind, flags, data[place : place + length]
-        place += -(-length // 4) * 4
+        yield kind, flags, data[offset : offset + length]
+        offset += -(-length // 4) * 4

@@ -28,8 +28,8 @@ def _shapers(device: str) -> Iterator[Mapping[str, int]]:
     """Yield the parameters of whatever limits a device's rate: a discipline or a class."""
     with IPRoute() as netlink:
         for index in netlink.link_lookup(ifname=device):
-            for found in (*netlink.get_qdiscs(index=index), *netlink.get_classes(index=index)):
-                options, name = found.get_attr("TCA_OPTIONS"), _PARAMETERS.get(found.get_attr("TCA_KIND"))
+            for shaper in (*netlink.get_qdiscs(index=index), *netlink.get_classes(index=index)):
+                options, name = shaper.get_attr("TCA_OPTIONS"), _PARAMETERS.get(shaper.get_attr("TCA_KIND"))
                 parameters = None if options is None or name is None else options.get_attr(name)
                 if parameters is not None:
                     yield parameters

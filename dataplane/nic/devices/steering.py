@@ -53,7 +53,7 @@ class SteeringRule:
         if any(address is not None and address.version != self.version for address in addresses):
             raise PortError(f"steering rule: {self.source} to {self.destination} is not IPv{self.version}")
         if any(port is not None and not 0 <= port <= _LARGEST_PORT for port in ports):
-            raise PortError(f"steering rule: ports {ports[0]} and {ports[1]} must be of 0 to {_LARGEST_PORT}")
+            raise PortError(f"steering rule: ports {ports[0]} and {ports[1]} must be 0 to {_LARGEST_PORT}")
         nbytes = _ADDRESS_BYTES[self.version]
         fields = b"".join([bytes(nbytes) if each is None else each.packed for each in addresses])
         masks = b"".join([bytes(nbytes) if each is None else b"\xff" * nbytes for each in addresses])

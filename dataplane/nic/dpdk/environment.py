@@ -63,11 +63,11 @@ def start_environment(memory_mib: int, *, with_pci: bool) -> Environment:
 
 
 def _start(memory_mib: int, with_pci: bool) -> Environment:
-    known = _started.get("it")
-    if isinstance(known, str):
-        raise PortError(known)
-    if known is not None:
-        return known
+    earlier = _started.get("it")
+    if isinstance(earlier, str):
+        raise PortError(earlier)
+    if earlier is not None:
+        return earlier
     shim = load_shim()
     ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     arguments = _arguments(memory_mib, with_pci)

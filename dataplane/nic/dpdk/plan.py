@@ -1,4 +1,4 @@
-"""A port's DPDK configuration, derived from its name and settings alone."""
+"""A port's DPDK configuration, derived only from its name and settings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def plan_port(interface: str, queues: int, settings: RingSettings, device: Devic
     """Return the plan; raises PortError for frames or rings that are too large. `number` makes names unique."""
     frame_bytes = settings.frame_bytes or (device.slot_bytes if device is not None else 0)
     if frame_bytes > _LONGEST_ROOM - _RING_HEAD_BYTES:
-        raise PortError(f"interface {interface}: frames of {frame_bytes} bytes do not fit an mbuf of DPDK's")
+        raise PortError(f"interface {interface}: frames of {frame_bytes} bytes do not fit a DPDK mbuf")
     if is_pci_address(interface):
         slots = settings.rx_frames or DESCRIPTORS
         mbufs = 2 * slots + LENT_MBUFS

@@ -1,4 +1,4 @@
-/* What Millrace needs of DPDK behind a plain C interface: most of DPDK's own is inline functions, of no address.
+/* Plain C interface to DPDK for Millrace: most of DPDK's own API is inline functions without an address.
  *
  * A queue belongs to one thread at a time, and so does the pool of its mbufs, which therefore needs no atomics.
  * Functions return 0, or a negative errno. `struct line` is twin to DpdkLine in dataplane/nic/queue.py.
@@ -16,15 +16,15 @@
 #include <rte_mbuf.h>
 
 enum { LINE_SLOTS = 256, MOST_BORROWED = 1024, PEEKED = 32 };
-/* What an mbuf holds that takes one page: net_af_xdp wants mbufs side by side, and none across a page's end. */
+/* Data of an mbuf that takes one page: net_af_xdp requires adjacent mbufs, none across a page boundary. */
 enum { PAGE_DATA_BYTES = 4096 - RTE_MEMPOOL_ALIGN - sizeof(struct rte_mbuf) - RTE_PKTMBUF_HEADROOM };
 
 struct line {
-    uint64_t slots[LINE_SLOTS];   /* where the data of mbufs begins that wait to be filled */
-    uint32_t lengths[LINE_SLOTS]; /* bytes of those that were filled */
+    uint64_t slots[LINE_SLOTS];   /* data addresses of mbufs waiting to be filled */
+    uint32_t lengths[LINE_SLOTS]; /* bytes of the filled ones */
     uint32_t filled;              /* slots that have an mbuf */
     uint32_t room;                /* bytes that fit a slot */
-    uint64_t rx_too_long;         /* chained frames that no memory could be had for */
+    uint64_t rx_too_long;         /* chained frames without memory for a copy */
     uint64_t lost;                /* frames that the driver took and did not send */
     uint64_t sent_bytes;
 };
@@ -32,7 +32,7 @@ struct line {
 struct queue {
     struct line line;
     uint16_t port, index;
-    int counts_sent; /* the driver takes frames that it cannot send, and its statistics alone tell */
+    int counts_sent; /* the driver takes frames that it cannot send, which only its statistics show */
     uint32_t borrowed, gathered, peeked_first, peeked_end;
     struct rte_mempool *pool;
     struct rte_mbuf *ready[LINE_SLOTS], *lent[MOST_BORROWED], *peeked[PEEKED];
@@ -68,7 +68,7 @@ int millrace_attach(const char *bus, const char *name, const char *arguments, ui
     return result;
 }
 
-/* As rte_pktmbuf_pool_create_by_ops does, but without gaps that spread mbufs over channels of memory. */
+/* Like rte_pktmbuf_pool_create_by_ops, but without gaps that spread mbufs over memory channels. */
 static struct rte_mempool *make_pool(const char *name, uint32_t mbufs, uint16_t data_bytes, int socket)
 {
     uint16_t room = RTE_PKTMBUF_HEADROOM + data_bytes;
@@ -148,7 +148,7 @@ void millrace_release(struct queue *q)
         free(q->copies[--q->gathered]);
 }
 
-/* Free what the port holds: its queues first give back mbufs, and pools go when the driver has let go of them. */
+/* Free the port's resources: queues give back mbufs first; pools are freed once the driver has released them. */
 int millrace_end(uint16_t port, const char *bus, const char *name, struct queue **queues, uint16_t count)
 {
     rte_eth_dev_stop(port);
@@ -225,7 +225,7 @@ static void count_sent(struct queue *q, uint32_t taken)
     q->opackets = stats.q_opackets[q->index], q->obytes = stats.q_obytes[q->index];
 }
 
-/* Send the first `count` slots; return how many the driver took. The others are the first ones then. */
+/* Send the first `count` slots; return how many the driver took. The others move to the front. */
 uint32_t millrace_transmit(struct queue *q, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -243,7 +243,7 @@ uint32_t millrace_transmit(struct queue *q, uint32_t count)
     return taken;
 }
 
-/* Frames that the device had no room for, that it received wrong, and that it did not send. */
+/* Frames that the device had no room for, received with errors, and did not send. */
 int millrace_count_drops(uint16_t port, uint64_t *missed, uint64_t *wrong)
 {
     struct rte_eth_stats stats;

@@ -59,10 +59,10 @@ def _declare(shim: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def _tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise PortError(_MISSING)
-    return found
+    return path
 
 
 def _output(*command: str) -> str | None:
@@ -88,7 +88,7 @@ def _build(compiler: str, source: bytes, flags: list[str], path: Path) -> None:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-", suffix=".so")
         os.close(handle)
     except OSError as error:
-        raise PortError(f"{path.parent}: what DPDK needs cannot be kept there: {error.strerror}") from error
+        raise PortError(f"{path.parent}: the shim for DPDK cannot be stored there: {error.strerror}") from error
     new = Path(name)
     command = (compiler, *_FLAGS, "-x", "c", "-", "-o", name, *flags)
     done = subprocess.run(command, input=source, capture_output=True, timeout=_PATIENCE_S, check=False)  # noqa: S603

@@ -75,14 +75,14 @@ def find_sockets(before: set[int], interface: str) -> list[DriverSocket]:
 
     The drivers open them in sequence, and each gets the lowest free number.
     """
-    found: list[DriverSocket] = []
+    sockets: list[DriverSocket] = []
     for number in sorted(open_descriptors() - before):
         second = _duplicate(number)
         if second is not None and _is_on(second, interface):
-            found.append(DriverSocket(second, number))
+            sockets.append(DriverSocket(second, number))
         elif second is not None:
             second.close()
-    return found
+    return sockets
 
 
 def _duplicate(descriptor: int) -> socket.socket | None:

@@ -93,12 +93,14 @@ def _open(path: Path, device: Device) -> int:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise PortError(f"{path}: the owner of an XDP program cannot be noted there: {error.strerror}") from error
+        raise PortError(f"{path}: the owner of an XDP program cannot be recorded there: {error.strerror}") from error
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(opened)
-        raise PortError(f"interface {device.name}: another process receives from it by DPDK's net_af_xdp") from error
+        raise PortError(
+            f"interface {device.name}: another process receives from it through DPDK's net_af_xdp"
+        ) from error
     _forget_oldest(path.parent)
     return opened
 

@@ -63,8 +63,8 @@ def bind(info: ConnectionInfo) -> NicPort:
 
 def describe_port(port: NicPort, rings: RingSettings, index: int = 0) -> ConnectionInfo:
     """Describe the result of binding to an open port's device."""
-    first, known = port.queues[0], port.information
+    first, information = port.queues[0], port.information
     kind, count = PortKind(first.kind), len(port.queues)
     return ConnectionInfo(
-        port.name, kind, count, rings, index, first.longest_frame, known.is_zero_copy, known.program_place
+        port.name, kind, count, rings, index, first.longest_frame, information.is_zero_copy, information.program_place
     )

@@ -34,9 +34,9 @@ def open_port(
     use, or if rights or memory for the rings are missing.
     """
     if kind not in (*DEVICE_KINDS, PortKind.DPDK):
-        raise PortError(f"interface {interface}: ports of kind {kind.name} are not on devices")
+        raise PortError(f"interface {interface}: ports of kind {kind.name} have no device")
     if queues < 1:
-        raise PortError(f"interface {interface}: a port has one queue at least, not {queues}")
+        raise PortError(f"interface {interface}: a port has at least one queue, not {queues}")
     chosen = settings or RingSettings()
     if chosen.stamps == "hardware":
         refuse_hardware_stamps(interface, kind)

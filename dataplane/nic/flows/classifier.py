@@ -92,9 +92,9 @@ class FlowClassifier:
         pattern = pattern_of(rule)
         with self._changing() as changes:
             if rule.name in self._entries:
-                raise ClassifierError("there is a rule of this name", rule=rule.name)
+                raise ClassifierError("a rule of this name exists", rule=rule.name)
             if self._last_number == MOST_U32 - 1:
-                raise ClassifierError("there are no numbers left for rules", rule=rule.name)
+                raise ClassifierError("no rule numbers are left", rule=rule.name)
             outcome = self._outcome(rule, None, changes)
             self._last_number += 1
             self._add(make_entry(rule, self._last_number, outcome, pattern), changes)
@@ -209,17 +209,17 @@ class FlowClassifier:
         kind, group, call = ActionKind.DROP, 0, None
         match rule.action:
             case ToConsumers(name):
-                found = self._find_group(name)
-                if found is None:
+                number = self._find_group(name)
+                if number is None:
                     raise ClassifierError(f"there is no group {name} of consumers", rule=rule.name)
-                kind, group = ActionKind.HAND_OUT, found
+                kind, group = ActionKind.HAND_OUT, number
             case Call():
                 failures = before.call.failures if before is not None and before.call is not None else 0
                 kind, call = ActionKind.CALL, FlowCall(rule.name, rule.action, failures)
             case Drop():
                 pass
             case _:
-                raise ClassifierError(f"{rule.action!r} is no action", rule=rule.name)
+                raise ClassifierError(f"{rule.action!r} is not an action", rule=rule.name)
         counter = before.counter if before is not None else 0
         if rule.count and not counter:
             counter = self._counters.take()

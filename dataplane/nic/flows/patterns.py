@@ -121,8 +121,8 @@ def _merge(rule: str, demands: list[_Demand]) -> tuple[int, int]:
 
 
 def _conflict(rule: str, demand: _Demand, demands: list[_Demand]) -> ClassifierError:
-    other = next(known for known in demands if (known.value ^ demand.value) & known.mask & demand.mask)
-    return ClassifierError(f"cannot be matched beside {other.field}", rule=rule, field=demand.field)
+    other = next(earlier for earlier in demands if (earlier.value ^ demand.value) & earlier.mask & demand.mask)
+    return ClassifierError(f"cannot be combined with {other.field}", rule=rule, field=demand.field)
 
 
 def _check_ether_type(rule: FlowRule, demands: list[_Demand]) -> None:
@@ -130,7 +130,7 @@ def _check_ether_type(rule: FlowRule, demands: list[_Demand]) -> None:
     given = rule.match.get("eth.type")
     inside = next((demand.field for demand in demands if demand.field.startswith(("ip.", "udp.", "tcp."))), None)
     if inside is not None and isinstance(given, int) and given not in _ETHER_TYPES.values():
-        raise ClassifierError("cannot be matched beside eth.type", rule=rule.name, field=inside)
+        raise ClassifierError("cannot be combined with eth.type", rule=rule.name, field=inside)
 
 
 def _is_decided(rule: str, bounds: Bounds, value: int, mask: int, demands: list[_Demand]) -> bool:
@@ -142,7 +142,7 @@ def _is_decided(rule: str, bounds: Bounds, value: int, mask: int, demands: list[
         other = next(
             demand.field for demand in demands if demand.field != field.name and demand.mask >> field.first_bit & 1
         )
-        raise ClassifierError(f"cannot be matched beside {other}", rule=rule, field=field.name)
+        raise ClassifierError(f"cannot be combined with {other}", rule=rule, field=field.name)
     return True
 
 
@@ -166,7 +166,7 @@ def _read_exact(field: FlowField, given: Exact) -> tuple[int, int, int | None]:
     if isinstance(given, str) and field.kind is Kind.MAC:
         return _mac(given), field.width, None
     if not isinstance(given, int):
-        raise _WrongValueError(f"{given!r} is no {field.kind.value}")
+        raise _WrongValueError(f"{given!r} is not a {field.kind.value}")
     if not 0 <= given <= field.most:
         raise _WrongValueError(f"{given} does not fit in {field.width} bits")
     return int(given), field.width, None
@@ -180,7 +180,7 @@ def _address(given: Exact) -> IPv4Address | IPv6Address:
             return ip_address(given)
         except ValueError:
             pass
-    raise _WrongValueError(f"{given!r} is no IP address")
+    raise _WrongValueError(f"{given!r} is not an IP address")
 
 
 def _mac(text: str) -> int:
@@ -190,21 +190,21 @@ def _mac(text: str) -> int:
     except ValueError:
         octets = b""
     if len(octets) != 6 or any(len(part) != 2 for part in parts):
-        raise _WrongValueError(f"{text!r} is no MAC address")
+        raise _WrongValueError(f"{text!r} is not a MAC address")
     return int.from_bytes(octets, "big")
 
 
 def _read_prefix(field: FlowField, text: str) -> _Written:
     if field.kind is Kind.NUMBER:
-        raise _WrongValueError(f"{text!r} is no number; Masked(value, mask) looks at some of its bits")
+        raise _WrongValueError(f"{text!r} is not a number; Masked(value, mask) matches some of its bits")
     start, _, length_text = text.partition("/")
     value, width, version = _read_exact(field, start)
     if not (length_text.isascii() and length_text.isdigit() and int(length_text) <= width):
-        raise _WrongValueError(f"{text!r} has no prefix length of 0 to {width}")
+        raise _WrongValueError(f"{text!r} has no prefix length from 0 to {width}")
     full = (1 << width) - 1
     mask = full ^ full >> int(length_text)
     if value & ~mask:
-        raise _WrongValueError(f"{text!r} has bits behind its prefix")
+        raise _WrongValueError(f"{text!r} has bits beyond its prefix")
     return _Written(value, mask, version=version)
 
 
@@ -214,7 +214,7 @@ def _read_masked(field: FlowField, given: Masked) -> _Written:
     if mask_width != width:
         raise _WrongValueError(f"{given.value} and the mask {given.mask} are of different IP versions")
     if value & ~mask:
-        raise _WrongValueError(f"{given.value} has bits that the mask {given.mask} has not")
+        raise _WrongValueError(f"{given.value} has bits outside the mask {given.mask}")
     return _Written(value, mask, version=version)
 
 

@@ -181,12 +181,12 @@ class Consumer:
         """Return whether packets wait, as soon as some do or on timeout."""
         with self._lock:
             self._open_queues()
-        found = self._sleeper.wait(self._has_packets, timeout_s)
+        is_ready = self._sleeper.wait(self._has_packets, timeout_s)
         with self._lock:
             if self.is_closed:
                 return False
             self._watch(found_all=True)
-        return found
+        return is_ready
 
     def fileno(self) -> int:
         """Return a descriptor that is readable while packets wait; wake-ups may be spurious."""
@@ -257,7 +257,7 @@ class Consumer:
     def _open_queues(self) -> tuple[MappedReceiveQueue, ...]:
         """Return the queues; a holder may keep using them even if a signal handler closes the consumer meanwhile."""
         if self.is_closed:
-            raise PortError(f"consumer {self.name}: has left")
+            raise PortError(f"consumer {self.name} has left")
         return self._queues
 
     def __enter__(self) -> Consumer:

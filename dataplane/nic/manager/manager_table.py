@@ -41,7 +41,7 @@ def build_table(groups: Sequence[Membership], senders: Sequence[int]) -> LoadedT
         row.members = members
         row.count = len(group.queues)
         row.balance = group.balance
-        row.anchor = _place(group)
+        row.anchor = _anchor(group)
         row.state = group.state
         owned += [members, group.state]
     addresses = (ctypes.c_uint64 * max(len(senders), 1))(*senders)
@@ -52,6 +52,6 @@ def build_table(groups: Sequence[Membership], senders: Sequence[int]) -> LoadedT
     return LoadedTable(table, tuple(owned))
 
 
-def _place(group: Membership) -> int:
+def _anchor(group: Membership) -> int:
     serials = [serial for _, serial in group.queues]
     return serials.index(group.anchor) if group.anchor in serials else NO_MEMBER

@@ -176,8 +176,8 @@ class PacketManager:
         """Return all current counters; also once closed."""
         with self._lock:
             self.collect()
-            here = [*self._consumers, *(one for one in self._departing if isinstance(one, Consumer))]
-            senders = [*self._producers, *(one for one in self._departing if isinstance(one, Producer))]
+            here = [*self._consumers, *(user for user in self._departing if isinstance(user, Consumer))]
+            senders = [*self._producers, *(user for user in self._departing if isinstance(user, Producer))]
             return ManagerReading(
                 consumers=tuple(consumer.read() for consumer in here),
                 producers=tuple(producer.read() for producer in senders),
@@ -191,16 +191,16 @@ class PacketManager:
         """Free what no driver thread uses any more, and the memory of members that left and hold nothing."""
         with self._lock:
             self._reclamation.collect()
-            for one in tuple(self._departing):
-                if isinstance(one, Consumer) and one.is_drained and not one.holds_buffers:
-                    self._departed = self._departed.with_consumer(one.free())
-                elif isinstance(one, Producer) and one.is_drained and not one.is_on_device:
-                    self._departed = self._departed.with_producer(one.free())
+            for user in tuple(self._departing):
+                if isinstance(user, Consumer) and user.is_drained and not user.holds_buffers:
+                    self._departed = self._departed.with_consumer(user.free())
+                elif isinstance(user, Producer) and user.is_drained and not user.is_on_device:
+                    self._departed = self._departed.with_producer(user.free())
                     # A driver thread settles packets first, then looks for waiters to wake.
-                    self._reclamation.when_unused(one.fall_silent)
+                    self._reclamation.when_unused(user.fall_silent)
                 else:
                     continue
-                self._departing.remove(one)
+                self._departing.remove(user)
 
     def close(self) -> None:
         """Remove all members; only once the driver threads have ended. A second call does nothing."""
@@ -209,14 +209,14 @@ class PacketManager:
                 return
             self._is_closed = True
             everyone: list[Consumer | Producer] = [*self._consumers, *self._producers]
-            for one in everyone:
-                one.close()
+            for user in everyone:
+                user.close()
             self._reclamation.finish()
             self.collect()
             self._reclamation.finish()
-            for one in self._departing:
-                if isinstance(one, Producer):
-                    one.fall_silent()
+            for user in self._departing:
+                if isinstance(user, Producer):
+                    user.fall_silent()
             for bell in self._bells:
                 bell.close()
 
@@ -224,11 +224,11 @@ class PacketManager:
         if self._is_closed:
             raise PortError(f"{user}: {self._name} is closed")
         if any(other.name == name for other in others):
-            raise PortError(f"{user}: exists already on {self._name}")
+            raise PortError(f"{user} already exists on {self._name}")
 
     def _make_group(self, name: str) -> None:
         if len(self._groups) == MOST_GROUPS:
-            raise PortError(f"group {name}: {self._name} has {MOST_GROUPS} groups already")
+            raise PortError(f"group {name}: {self._name} already has {MOST_GROUPS} groups")
         states = []
         for _ in self.threads:
             state = GroupState()

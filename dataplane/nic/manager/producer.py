@@ -80,7 +80,7 @@ class Producer:
         """
         with self._lock:
             if self.is_closed:
-                raise PortError(f"producer {self.name}: has left")
+                raise PortError(f"producer {self.name} has left")
             queue = self._queue
             position = queue_kernels().send_copy(queue.address, frame, len(frame))
         return None if position == NOT_SENT else position
@@ -96,7 +96,7 @@ class Producer:
         """
         self._sleeper.wait(lambda: self.sent(position) or self.is_closed, timeout_s)
         if not self.sent(position) and self.is_closed:
-            raise PortError(f"producer {self.name}: has left")
+            raise PortError(f"producer {self.name} has left")
         return self.sent(position)
 
     def close(self) -> None:

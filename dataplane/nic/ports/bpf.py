@@ -76,7 +76,7 @@ class SocketProgram:
                 raise PortError(f"interface {self._device.name}: another XDP program is on it") from error
             if error.errno == errno.ENOSPC:
                 problem = "has fewer receive queues than its peer has transmit queues"
-                raise PortError(f"interface {self._device.name}: {problem}, which XDP does not take") from error
+                raise PortError(f"interface {self._device.name}: {problem}, which XDP does not accept") from error
             raise refusal(self._device.name, "an XDP program", error) from error
 
     def close(self) -> None:

@@ -103,7 +103,7 @@ class JoinWatch:
         except (OSError, PortError) as error:
             # A thread that cannot return to the ports' namespace, or hears of no changes, must not open gates any more.
             for port in self._ports:
-                self._say(port, f"who reads frames cannot be known any more: {error}")
+                self._say(port, f"readers of frames can no longer be detected: {error}")
         finally:
             for port in self._ports:
                 _shut(port)

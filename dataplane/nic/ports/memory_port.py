@@ -76,7 +76,7 @@ def memory_pair(
     try:
         there, back = _SharedRing(slots, slot_bytes), _SharedRing(slots, slot_bytes)
     except OSError as error:
-        problem = f"{2 * slots * slot_bytes >> 10} KiB of rings cannot be had: {error.strerror}"
+        problem = f"{2 * slots * slot_bytes >> 10} KiB of rings cannot be allocated: {error.strerror}"
         raise PortError(f"ports {names[0]} and {names[1]}: {problem}") from error
     return (
         NicPort(names[0], [MemoryEnd(back, there, slot_bytes)]),

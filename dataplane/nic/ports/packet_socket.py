@@ -103,7 +103,7 @@ class PacketSocket:
     def join(self, group: int | None) -> int:
         """Join the fanout group, or create one; return its number."""
         flags = _FANOUT_HASH if group is not None else _FANOUT_HASH | _FANOUT_UNIQUE_ID
-        if self._sender is not None:  # what it sends does not belong to a member, and would come back
+        if self._sender is not None:  # frames that it sends belong to no member, and would come back
             flags |= _FANOUT_IGNORE_OUTGOING
         try:
             self._socket.setsockopt(SOL_PACKET, _FANOUT, (group or 0) | flags << 16)
@@ -186,7 +186,9 @@ class PacketSocket:
             if error.errno not in {errno.ENOMEM, errno.EINVAL}:
                 raise
             ring = "receive" if option == _RX_RING else "transmit"
-            reason = f"a {ring} ring of {block_bytes * blocks >> 10} KiB cannot be had: {os.strerror(error.errno)}"
+            reason = (
+                f"a {ring} ring of {block_bytes * blocks >> 10} KiB cannot be allocated: {os.strerror(error.errno)}"
+            )
             raise PortError(f"interface {self.device.name}: {reason}") from error
 
     def _fill_in(self, kind: PortKind, tx_slot: int) -> None:

@@ -1,6 +1,6 @@
 """One queue of a port, as kernels and Python see it: its kind, its position, its counters.
 
-A queue, in both directions, belongs to one thread at a time. That thread alone writes its counters; any may read them.
+A queue, in both directions, belongs to one thread at a time. Only that thread writes its counters; any may read them.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class JoinGate(Struct):
     ask_from_ns: u64  # from then on a refused sender rings the bell; the maximum: never
     asked: u64  # 1: a sender would have joined
     trains: u64  # trains joined so far
-    bell: Bell  # null: nobody to ask
+    bell: Bell  # null: no keeper to ask
 
 
 class SegmentLine(Struct):

@@ -60,7 +60,9 @@ def open_socket_port(opened: socket.socket, name: str, *, slots: int = 256, slot
     Raises PortError if it is another kind of socket.
     """
     if opened.type not in _KINDS:
-        raise PortError(f"port {name}: its socket does not keep frames apart: use a datagram or seqpacket socket")
+        raise PortError(
+            f"port {name}: its socket does not preserve frame boundaries: use a datagram or seqpacket socket"
+        )
     opened.setblocking(False)
     return NicPort(name, [MessageSocket(opened, slots, slot_bytes)])
 

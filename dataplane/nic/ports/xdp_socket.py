@@ -193,7 +193,7 @@ class XdpSocket:
         if error.errno == errno.ENOBUFS:
             allowed = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] >> 10
             asked = self.queue.area_bytes >> 10
-            problem = f"{asked} KiB of rings do not fit into locked memory, of which a user may have {allowed} KiB"
+            problem = f"{asked} KiB of rings exceed the memory that a user may lock, {allowed} KiB"
             return PortError(f"{where}: {problem}: raise ulimit -l, or ask for smaller rings")
         what = f"AF_XDP on queue {self.number} ({self.queue.area_bytes >> 10} KiB of rings)"
         return refusal(self.device.name, what, error)
@@ -209,7 +209,7 @@ def open_xdp_sockets(device: Device, queues: int, settings: RingSettings) -> Seq
     channels = read_channels(device.name)
     present = 1 if channels is None else channels.receive_queues
     if present != queues:
-        problem = f"has {present} receive queues and AF_XDP needs one of ours for each, not {queues}"
+        problem = f"has {present} receive queues; AF_XDP needs one of ours for each, not {queues}"
         is_combined = channels is not None and channels.most_combined > 0
         remedy = f"combined {queues}" if is_combined else f"rx {queues} tx {queues}"
         raise PortError(f"interface {device.name}: {problem}: ethtool -L {device.name} {remedy}")

@@ -46,13 +46,13 @@ def read_entries(data: bytes, file: str) -> p4r.WriteRequest:
 
 def _unread(error: Exception, file: str) -> ProgramError:
     problem = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition("\n")[0]
-    return ProgramError(f"is no entries file (a P4Runtime WriteRequest): {problem}", file=file)
+    return ProgramError(f"is not an entries file (a P4Runtime WriteRequest): {problem}", file=file)
 
 
 def with_entries(
     tables: Mapping[str, TableSpec],
     missing: Mapping[str, TableSpec],
-    told: p4r.WriteRequest,
+    request: p4r.WriteRequest,
     info: p4i.P4Info,
     file: str,
 ) -> dict[str, TableSpec]:
@@ -63,8 +63,8 @@ def with_entries(
     """
     every = {**tables, **missing}
     reader = _Reader(every, info, file)
-    given: defaultdict[str, list[_Told]] = defaultdict(list)
-    for index, update in enumerate(told.updates):
+    given: defaultdict[str, list[_FileEntry]] = defaultdict(list)
+    for index, update in enumerate(request.updates):
         entry = reader.entry(update, f"updates[{index}]")
         given[entry.table].append(entry)
     declared = {table.preamble.name for table in info.tables}
@@ -77,33 +77,35 @@ def with_entries(
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _FileEntry:
     """Contents of an update in the file."""
 
-    place: str
+    path: str
     table: str
     preset: PresetEntry
 
 
-def _merged(preset: PresetEntry, told: _Told) -> PresetEntry:
-    return replace(preset, priority=told.preset.priority, is_const=told.preset.is_const)
+def _merged(preset: PresetEntry, listed: _FileEntry) -> PresetEntry:
+    return replace(preset, priority=listed.preset.priority, is_const=listed.preset.is_const)
 
 
-def _presets(spec: TableSpec, told: Sequence[_Told], file: str) -> tuple[PresetEntry, ...]:
+def _presets(spec: TableSpec, listed: Sequence[_FileEntry], file: str) -> tuple[PresetEntry, ...]:
     """Return the JSON's entries of a table, each with the file's data for it."""
-    waiting: defaultdict[tuple[Part, ...], list[_Told]] = defaultdict(list)
-    for entry in told:
+    waiting: defaultdict[tuple[Part, ...], list[_FileEntry]] = defaultdict(list)
+    for entry in listed:
         waiting[entry.preset.match].append(entry)
     pairs = [(preset, _taken(spec, preset, waiting, file)) for preset in spec.presets]
     left = next((entries[0] for entries in waiting.values() if entries), None)
     if left is not None:
-        raise ProgramError(f"is an entry of {spec.name} that the JSON lacks", file=file, construct=left.place)
+        raise ProgramError(f"is an entry of {spec.name} that the JSON lacks", file=file, construct=left.path)
     if _says_order(spec, pairs, file):
         return tuple(_merged(preset, entry) for preset, entry in pairs)
     return tuple(replace(preset, is_const=entry.preset.is_const) for preset, entry in pairs)
 
 
-def _taken(spec: TableSpec, preset: PresetEntry, waiting: Mapping[tuple[Part, ...], list[_Told]], file: str) -> _Told:
+def _taken(
+    spec: TableSpec, preset: PresetEntry, waiting: Mapping[tuple[Part, ...], list[_FileEntry]], file: str
+) -> _FileEntry:
     """Take the file's data for an entry; several for one key are in the JSON's order."""
     entries = waiting.get(preset.match)
     if not entries:
@@ -112,12 +114,12 @@ def _taken(spec: TableSpec, preset: PresetEntry, waiting: Mapping[tuple[Part, ..
     entry = entries.pop(0)
     if entry.preset.call != preset.call:
         raise ProgramError(
-            f"is an entry of {spec.name} with another action in the JSON", file=file, construct=entry.place
+            f"is an entry of {spec.name} with another action in the JSON", file=file, construct=entry.path
         )
     return entry
 
 
-def _says_order(spec: TableSpec, pairs: Sequence[tuple[PresetEntry, _Told]], file: str) -> bool:
+def _says_order(spec: TableSpec, pairs: Sequence[tuple[PresetEntry, _FileEntry]], file: str) -> bool:
     """Return whether the file's priorities may be P4Runtime's, where larger ones win; the JSON says which entry wins.
 
     They cannot be in a table whose smallest priority wins (`largest_priority_wins = false`), nor where two entries of
@@ -142,26 +144,26 @@ class _Reader:
         self._declared = {table.preamble.id: table for table in info.tables}
         self._actions = {action.preamble.id: action for action in info.actions}
 
-    def entry(self, update: p4r.Update, place: str) -> _Told:
+    def entry(self, update: p4r.Update, path: str) -> _FileEntry:
         entry = update.entity.table_entry
         if update.type != p4r.Update.INSERT or not update.entity.HasField("table_entry") or entry.is_default_action:
-            raise self._error("inserts no table entry", place)
+            raise self._error("inserts no table entry", path)
         declared = self._declared.get(entry.table_id)
         if declared is None or declared.preamble.name not in self._tables:
-            raise self._error(f"the P4Info has no table {entry.table_id:#010x}", place)
+            raise self._error(f"the P4Info has no table {entry.table_id:#010x}", path)
         spec = self._tables[declared.preamble.name]
-        match = self._match(spec, declared, entry, place)
-        preset = PresetEntry(match, entry.priority, self._call(entry, place), entry.is_const)
-        return _Told(place, spec.name, preset)
+        match = self._match(spec, declared, entry, path)
+        preset = PresetEntry(match, entry.priority, self._call(entry, path), entry.is_const)
+        return _FileEntry(path, spec.name, preset)
 
-    def _match(self, spec: TableSpec, declared: p4i.Table, entry: p4r.TableEntry, place: str) -> tuple[Part, ...]:
+    def _match(self, spec: TableSpec, declared: p4i.Table, entry: p4r.TableEntry, path: str) -> tuple[Part, ...]:
         names = {field.id: field.name for field in declared.match_fields}
         given = {names.get(field.field_id): field for field in entry.match}
         if None in given or len(given) != len(entry.match):
-            raise self._error(f"has match fields that {spec.name} has not, or has once", place)
-        return tuple(self._part(key, given.get(key.name), place) for key in spec.keys)
+            raise self._error(f"has match fields that {spec.name} lacks, or repeats one", path)
+        return tuple(self._part(key, given.get(key.name), path) for key in spec.keys)
 
-    def _part(self, key: KeyField, field: p4r.FieldMatch | None, place: str) -> Part:
+    def _part(self, key: KeyField, field: p4r.FieldMatch | None, path: str) -> Part:
         """Return a part of a key as tables store it; p4c's bytes may have leading zeros, its masks a declared width."""
         everything = (1 << key.width) - 1
         kind = None if field is None else field.WhichOneof("field_match_type")
@@ -184,20 +186,20 @@ class _Reader:
                 return _number(field.ternary.value) & mask, mask
             case (MatchKind.RANGE, "range") if field is not None:
                 return _number(field.range.low), _number(field.range.high)
-        raise self._error(f"{key.name}: {key.kind} match expected", place)
+        raise self._error(f"{key.name}: {key.kind} match expected", path)
 
-    def _call(self, entry: p4r.TableEntry, place: str) -> ActionCall:
+    def _call(self, entry: p4r.TableEntry, path: str) -> ActionCall:
         action = entry.action.action
         declared = self._actions.get(action.action_id)
         if declared is None:
-            raise self._error(f"the P4Info has no action {action.action_id:#010x}", place)
+            raise self._error(f"the P4Info has no action {action.action_id:#010x}", path)
         given = {param.param_id: _number(param.value) for param in action.params}
         if [param.id for param in declared.params] != sorted(given) or len(given) != len(action.params):
-            raise self._error(f"does not give {declared.preamble.name} its arguments", place)
+            raise self._error(f"does not give {declared.preamble.name} its arguments", path)
         return ActionCall(declared.preamble.name, tuple(given[param.id] for param in declared.params))
 
-    def _error(self, problem: str, place: str) -> ProgramError:
-        return ProgramError(problem, file=self._file, construct=place)
+    def _error(self, problem: str, path: str) -> ProgramError:
+        return ProgramError(problem, file=self._file, construct=path)
 
 
 def _number(value: bytes) -> int:

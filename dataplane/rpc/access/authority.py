@@ -48,13 +48,13 @@ class Pair:
 def pair_of(certificate: bytes, key: bytes, name: str) -> Pair:
     """Parse PEM files into a pair; raise AccessError, naming `name`, for unusable ones."""
     try:
-        found = x509.load_pem_x509_certificate(certificate)
+        parsed = x509.load_pem_x509_certificate(certificate)
         private = serialization.load_pem_private_key(key, password=None)
     except (ValueError, TypeError) as error:
         raise AccessError(f"{name}: no certificate with its unencrypted key: {' '.join(str(error).split())}") from None
-    if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != found.public_key():
-        raise AccessError(f"{name}: the key is none on an elliptic curve, or of another certificate")
-    return Pair(found, private)
+    if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != parsed.public_key():
+        raise AccessError(f"{name}: the key is not on an elliptic curve, or belongs to another certificate")
+    return Pair(parsed, private)
 
 
 def new_authority(name: str, *, now: datetime, lasts: timedelta) -> Pair:
@@ -77,7 +77,7 @@ def issued(
     It ends no later than the authority's own; raise AccessError if that has expired, or for an invalid name.
     """
     uris = [] if principal is None else [x509.UniformResourceIdentifier(uri) for uri in uris_of(principal)]
-    return _issued(authority, name, [*(_address(one) for one in addresses), *uris], now, lasts)
+    return _issued(authority, name, [*(_address(address) for address in addresses), *uris], now, lasts)
 
 
 def renewed(authority: Pair, certificate: x509.Certificate, *, now: datetime, lasts: timedelta | None = None) -> Pair:
@@ -105,9 +105,9 @@ def is_issued_by(authority: Pair, certificate: x509.Certificate) -> bool:
 def _issued(authority: Pair, name: str, names: Sequence[x509.GeneralName], now: datetime, lasts: timedelta) -> Pair:
     last = authority.certificate.not_valid_after_utc
     if last <= now:
-        raise AccessError(f"the authority has ended on {last:%Y-%m-%d %H:%M} UTC: make another")
+        raise AccessError(f"the authority expired on {last:%Y-%m-%d %H:%M} UTC: make another")
     key = ec.generate_private_key(ec.SECP256R1())
-    is_server = any(isinstance(one, x509.DNSName | x509.IPAddress) for one in names)
+    is_server = any(isinstance(alternative, x509.DNSName | x509.IPAddress) for alternative in names)
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if is_server else [])]
     builder = _begun(name, key, now, min(now + lasts, last))
     builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -161,7 +161,7 @@ def _name(common: str) -> x509.Name:
     try:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
     except ValueError as error:
-        raise AccessError(f"{common!r} is no name for a certificate: {error}") from None
+        raise AccessError(f"{common!r} is not a valid name for a certificate: {error}") from None
 
 
 def _address(text: str) -> x509.GeneralName:

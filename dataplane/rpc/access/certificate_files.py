@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}", re.ASCII)
 def files_of(folder: Path, name: str) -> tuple[Path, Path]:
     """Return the paths of a certificate and its key; raise AccessError for an invalid file name."""
     if not _NAME.fullmatch(name):
-        raise AccessError(f"{name!r} is no name: letters, digits and ._@- are, at most 63 of them")
+        raise AccessError(f"{name!r} is not a valid name: use at most 63 letters, digits and ._@-")
     return folder / f"{name}.crt", folder / f"{name}.key"
 
 
@@ -35,7 +35,7 @@ def write_pair(folder: Path, name: str, pair: Pair, *, replaces: bool) -> tuple[
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for file in (key, certificate):
             if not replaces and os.path.lexists(file):
-                raise AccessError(f"{file} exists already; --force replaces it")
+                raise AccessError(f"{file} already exists; --force replaces it")
         _write(key, pair.key_pem, 0o600)
         _write(certificate, pair.certificate_pem, 0o644)
     except OSError as error:
@@ -49,7 +49,7 @@ def read_pair(folder: Path, name: str) -> Pair:
     try:
         mode = key.stat().st_mode
         if mode & 0o077:
-            raise AccessError(f"{key} lets others read it; chmod 600 {key}")
+            raise AccessError(f"{key} is readable by others; chmod 600 {key}")
         return pair_of(read_given(certificate, SECRET_BYTES), read_given(key, SECRET_BYTES), str(certificate))
     except OSError as error:
         hint = "; `millrace certs authority` makes one" if name == AUTHORITY else ""
@@ -74,14 +74,14 @@ def certificates_in(folder: Path) -> list[Path]:
 
 
 def _write(file: Path, content: bytes, mode: int) -> None:
-    beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
         with os.fdopen(number, "wb") as out:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
-        beside.replace(file)
+        draft.replace(file)
     except OSError:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise

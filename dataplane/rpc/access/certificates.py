@@ -24,9 +24,9 @@ class Validity:
     def check(self, now: datetime) -> str | None:
         """Raise AccessError if the certificate is not valid now; return a warning if it soon expires, else None."""
         if now >= self.ends:
-            raise AccessError(f"certificate {self.file} has expired on {self.ends:%Y-%m-%d %H:%M} UTC")
+            raise AccessError(f"certificate {self.file} expired on {self.ends:%Y-%m-%d %H:%M} UTC")
         if now < self.begins:
-            raise AccessError(f"certificate {self.file} counts from {self.begins:%Y-%m-%d %H:%M} UTC on only")
+            raise AccessError(f"certificate {self.file} is not valid before {self.begins:%Y-%m-%d %H:%M} UTC")
         if now >= self.ends - WARN_BEFORE:
             return f"certificate {self.file} expires on {self.ends:%Y-%m-%d %H:%M} UTC"
         return None
@@ -37,13 +37,13 @@ def validity_of(file: Path) -> Validity:
     from cryptography import x509  # noqa: PLC0415 - takes a while to load
 
     try:
-        found = x509.load_pem_x509_certificates(read_given(file, SECRET_BYTES))
+        certificates = x509.load_pem_x509_certificates(read_given(file, SECRET_BYTES))
     except OSError as error:
         raise ConfigError(f"cannot read the certificate: {error.strerror}", file=str(file), key="tls") from error
     except ValueError as error:
         raise ConfigError("it holds no PEM certificate", file=str(file), key="tls") from error
-    begins = max(certificate.not_valid_before_utc for certificate in found)
-    return Validity(file, begins, min(certificate.not_valid_after_utc for certificate in found))
+    begins = max(certificate.not_valid_before_utc for certificate in certificates)
+    return Validity(file, begins, min(certificate.not_valid_after_utc for certificate in certificates))
 
 
 def now_utc() -> datetime:

@@ -54,10 +54,10 @@ class Callers:
         shown = context.auth_context().get("x509_pem_cert")
         if not shown:
             raise AccessError("a certificate is needed")
-        found = principal_of_pem(shown[0]) or self.unmarked
-        if found is None:
+        principal = principal_of_pem(shown[0]) or self.unmarked
+        if principal is None:
             raise AccessError("this certificate has no role (urn:millrace:role:...) among its names")
-        return found
+        return principal
 
 
 def callers_of(files: TlsFiles, unmarked: Principal | None = None) -> Callers:
@@ -133,8 +133,8 @@ def _streaming(admit: Callable[[_Context], Awaitable[None]], stream: Any, *, is_
     async def answers(requests: AsyncIterator[Any], context: _Context) -> AsyncIterator[Any]:
         await admit(context)
         asked = requests if is_stream else await _only(requests, context)
-        async with aclosing(stream(asked, context)) as found:
-            async for answer in found:
+        async with aclosing(stream(asked, context)) as replies:
+            async for answer in replies:
                 yield answer
 
     return answers

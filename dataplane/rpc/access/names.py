@@ -45,15 +45,15 @@ def principal_in(certificate: x509.Certificate) -> Principal | None:
         raise AccessError(f"the certificate of {name} has {len(roles)} roles, not one")
     role, separator, subject = roles[0].partition(":")
     try:
-        found = Principal(
+        principal = Principal(
             name, Role(role), unquote(subject) if separator else None, tuple(Right(right) for right in rights), projects
         )
     except ValueError as error:
         raise AccessError(f"the certificate of {name}: {error}") from None
-    problem = problem_of(found.role, found.subject, found.rights, found.projects)
+    problem = problem_of(principal.role, principal.subject, principal.rights, principal.projects)
     if problem is not None:
         raise AccessError(f"the certificate of {name}: {problem}")
-    return found
+    return principal
 
 
 @lru_cache(maxsize=1024)
@@ -70,8 +70,8 @@ def principal_of_der(der: bytes) -> Principal | None:
 
 def common_name(certificate: x509.Certificate) -> str:
     """Return a certificate's common name."""
-    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if found else "nobody"
+    attributes = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(attributes[0].value) if attributes else "nobody"
 
 
 def alternative_names(certificate: x509.Certificate, kind: type[x509.GeneralName]) -> list[object]:

@@ -34,19 +34,19 @@ class TlsSettings(Strict, frozen=True):
         if (self.certificate is None) != (self.private_key is None):
             raise ValueError("certificate and private_key belong together")
         if self.tokens is not None and self.certificate is None:
-            raise ValueError("tokens are for what is served, which needs certificate and private_key")
+            raise ValueError("tokens are for serving, which needs certificate and private_key")
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> TlsSettings | None:
     """Return the settings in a user's environment, None if there are none; raise ValueError for incomplete ones."""
-    found = {name: environ.get(name) or None for name in (CA, CERTIFICATE, PRIVATE_KEY, TOKEN_FILE)}
-    ca = found[CA]
+    values = {name: environ.get(name) or None for name in (CA, CERTIFICATE, PRIVATE_KEY, TOKEN_FILE)}
+    ca = values[CA]
     if ca is None:
-        if found[CERTIFICATE] or found[PRIVATE_KEY]:
+        if values[CERTIFICATE] or values[PRIVATE_KEY]:
             raise ValueError(f"{CERTIFICATE} and {PRIVATE_KEY} need {CA}")
         return None
-    if (found[CERTIFICATE] is None) != (found[PRIVATE_KEY] is None):
+    if (values[CERTIFICATE] is None) != (values[PRIVATE_KEY] is None):
         raise ValueError(f"{CERTIFICATE} and {PRIVATE_KEY} belong together")
     return TlsSettings(
-        ca=ca, certificate=found[CERTIFICATE], private_key=found[PRIVATE_KEY], token_file=found[TOKEN_FILE]
+        ca=ca, certificate=values[CERTIFICATE], private_key=values[PRIVATE_KEY], token_file=values[TOKEN_FILE]
     )

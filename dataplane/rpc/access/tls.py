@@ -37,7 +37,7 @@ def files_of(tls: TlsSettings) -> TlsFiles:
     Raises ConfigError for settings that only a client can use.
     """
     if tls.certificate is None or tls.private_key is None:
-        raise ConfigError("what is served at HOST:PORT needs certificate and private_key", file="settings", key="tls")
+        raise ConfigError("serving at HOST:PORT needs certificate and private_key", file="settings", key="tls")
     tokens = None if tls.tokens is None else Path(tls.tokens)
     ca = Path(tls.ca) if tokens is None else None
     return TlsFiles(Path(tls.certificate), Path(tls.private_key), ca, tokens)
@@ -109,13 +109,13 @@ def client_credentials(tls: TlsSettings) -> grpc.ChannelCredentials:
     key, certificate = (
         None if file is None else read_given(file, SECRET_BYTES) for file in (tls.private_key, tls.certificate)
     )
-    found = grpc.ssl_channel_credentials(read_given(tls.ca, SECRET_BYTES), key, certificate)
+    credentials = grpc.ssl_channel_credentials(read_given(tls.ca, SECRET_BYTES), key, certificate)
     if tls.token_file is None:
-        return found
+        return credentials
     from dataplane.rpc.access.token_files import read_token  # noqa: PLC0415
 
     token = grpc.access_token_call_credentials(read_token(Path(tls.token_file)))
-    return grpc.composite_channel_credentials(found, token)
+    return grpc.composite_channel_credentials(credentials, token)
 
 
 def check_current(certificate: Path) -> None:
@@ -157,12 +157,12 @@ def _configuration(files: TlsFiles) -> grpc.ServerCertificateConfiguration:
 
 
 def _versions(files: TlsFiles) -> tuple[tuple[int, int], ...]:
-    found = (files.certificate, files.private_key, files.client_ca)
+    paths = (files.certificate, files.private_key, files.client_ca)
     try:
-        stats = [file.stat() for file in found if file is not None]
+        stats = [file.stat() for file in paths if file is not None]
     except OSError as error:
         raise ConfigError(f"cannot read it: {error.strerror}", file=str(error.filename), key="tls") from error
-    return tuple((one.st_ino, one.st_mtime_ns) for one in stats)
+    return tuple((stat.st_ino, stat.st_mtime_ns) for stat in stats)
 
 
 def _read(path: Path, what: str) -> bytes:

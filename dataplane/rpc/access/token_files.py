@@ -26,7 +26,7 @@ def read_token(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise AccessError(f"token file {file}: {getattr(error, 'strerror', None) or 'no token'}") from None
     if mode & _OTHERS:
-        raise AccessError(f"token file {file} lets others read it; chmod 600 {file}")
+        raise AccessError(f"token file {file} is readable by others; chmod 600 {file}")
     if not text or len(text.split()) != 1:
         raise AccessError(f"token file {file} holds no token")
     return text
@@ -39,8 +39,8 @@ def read_records(file: Path) -> dict[str, TokenRecord]:
     except OSError as error:
         raise AccessError(f"tokens {file}: {error.strerror}") from None
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise AccessError(f"tokens {file} lets others write it; chmod 600 {file}")
-    found: dict[str, TokenRecord] = {}
+        raise AccessError(f"tokens {file} is writable by others; chmod 600 {file}")
+    records: dict[str, TokenRecord] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -48,8 +48,8 @@ def read_records(file: Path) -> dict[str, TokenRecord]:
             record = msgspec.json.decode(line, type=TokenRecord)
         except MALFORMED as error:
             raise AccessError(f"tokens {file}:{number}: {error}") from None
-        found[record.id] = record
-    return found
+        records[record.id] = record
+    return records
 
 
 def append_record(file: Path, record: TokenRecord) -> None:
@@ -80,7 +80,7 @@ class TokenFile:
 
     def _stat(self) -> tuple[int, int, int]:
         try:
-            found = self._file.stat()
+            stat = self._file.stat()
         except OSError as error:
             raise AccessError(f"tokens {self._file}: {error.strerror}") from None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -83,19 +83,19 @@ def new_token(
 
 def bearer(header: str) -> str:
     """Return the token of an Authorization header; raise AccessError."""
-    found = _BEARER.fullmatch(header.strip())
-    if found is None:
-        raise AccessError("the Authorization header is none of a bearer token")
-    return found["token"]
+    match = _BEARER.fullmatch(header.strip())
+    if match is None:
+        raise AccessError("the Authorization header has no bearer token")
+    return match["token"]
 
 
 def principal_of(token: str, records: Mapping[str, TokenRecord], now_ns: int) -> Principal:
     """Return a token's owner; raise AccessError, which does not reveal whether the id exists."""
-    found = _TOKEN.fullmatch(token)
-    record = None if found is None else records.get(found["id"])
+    match = _TOKEN.fullmatch(token)
+    record = None if match is None else records.get(match["id"])
     # Takes as long for an unknown id as for a wrong secret.
     digest = "0" * 64 if record is None else record.digest
-    is_right = hmac.compare_digest(_digest("" if found is None else found["secret"]), digest)
+    is_right = hmac.compare_digest(_digest("" if match is None else match["secret"]), digest)
     if record is None or not is_right:
         raise AccessError("this token is unknown, or was revoked")
     if record.expires_ns is not None and now_ns >= record.expires_ns:

@@ -40,21 +40,21 @@ class EventReader:
 
     def read(self) -> Events:
         """Return everything written since the last call, oldest first."""
-        found = Events()
+        events = Events()
         tail, head = self.ring.tail, self.ring.head
         while tail != head:
-            length, kind, number = (self._word(tail + place) for place in range(_HEAD_WORDS))
-            words = [self._word(tail + place) for place in range(_HEAD_WORDS, length)]
+            length, kind, number = (self._word(tail + word) for word in range(_HEAD_WORDS))
+            words = [self._word(tail + word) for word in range(_HEAD_WORDS, length)]
             if kind == _DIGEST:
-                found.digests.append(self._digest(number, words))
+                events.digests.append(self._digest(number, words))
             else:
-                found.log_lines.append(self._log_line(number, words))
+                events.log_lines.append(self._log_line(number, words))
             tail += length
         self.ring.tail = tail
-        return found
+        return events
 
-    def _word(self, place: int) -> int:
-        return self._words[place & (EVENT_WORDS - 1)]
+    def _word(self, index: int) -> int:
+        return self._words[index & (EVENT_WORDS - 1)]
 
     def _digest(self, number: int, words: Sequence[int]) -> DigestMessage:
         spec = self._digests[number].spec
@@ -73,8 +73,8 @@ class EventReader:
 
 def _join(words: Sequence[int], counts: Sequence[int]) -> list[int]:
     """Return values of that many words each, low word first."""
-    values, place = [], 0
+    values, position = [], 0
     for count in counts:
-        values.append(sum(words[place + offset] << 64 * offset for offset in range(count)))
-        place += count
+        values.append(sum(words[position + offset] << 64 * offset for offset in range(count)))
+        position += count
     return values

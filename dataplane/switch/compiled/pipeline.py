@@ -173,11 +173,11 @@ class CompiledPipeline:
                 for word in range(0, count * PLACED_WORDS, PLACED_WORDS)
             ]
         if self._events.ring.head != self._events.ring.tail:
-            found = self._events.read()
+            events = self._events.read()
             room = DIGEST_QUEUE_MESSAGES - len(self._digests)
-            self._digests += found.digests[:room]
-            self._context.count(Reason.DIGEST_QUEUE_FULL, len(found.digests[room:]))
-            for line in found.log_lines:
+            self._digests += events.digests[:room]
+            self._context.count(Reason.DIGEST_QUEUE_FULL, len(events.digests[room:]))
+            for line in events.log_lines:
                 log.info(line)
         return placements
 

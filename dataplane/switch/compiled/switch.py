@@ -1,4 +1,4 @@
-"""The native switch: from ring to ring in machine code; Python only controls, reads counters and takes what is for it.
+"""The native switch: from ring to ring in machine code; Python controls, reads counters and gets its own packets.
 
 The twin of `dataplane.switch.switch.Switch`, on real time and real ports. Every frame is accounted for: what came in,
 and every copy that the program made, was sent, waits, or was dropped and counted under a name; this holds exactly
@@ -52,7 +52,7 @@ from dataplane.switch.v1model import PRIORITIES
 FRAMES = 65_536
 """Blocks for frames on cables and between Python and the workers."""
 BLOCKS_IN_HAND = 4_096
-"""Blocks for packets beyond the capacity of the queues, which bounds what a program makes of one burst."""
+"""Blocks for packets beyond the capacity of the queues, which bounds a program's output from one burst."""
 
 
 class NativeSwitch:

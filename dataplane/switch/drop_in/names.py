@@ -1,6 +1,6 @@
 """The names of the switch's command, and the differences under bmv2's names.
 
-Under its own name, the switch refuses an address at which anybody could take control of it, unless that is requested
+Under its own name, the switch refuses an address at which anyone could take control of it, unless that is requested
 explicitly. Scripts that start bmv2 expect it to start: under bmv2's names the same is only logged.
 """
 
@@ -20,7 +20,7 @@ CALLED_AS: Final = "--as"
 BMV2_NAMES: Final = (GRPC_NAME, THRIFT_NAME)
 
 DEFAULT_GRPC_ADDRESS: Final = "127.0.0.1:9559"
-"""bmv2 listens on every interface; any client there owns the switch, so here that has to be requested."""
+"""bmv2 listens on every interface; any client there owns the switch, so here that must be requested."""
 DEFAULT_THRIFT_PORT: Final = 9090
 
 

@@ -73,12 +73,12 @@ def whole_in(unit: Unit, least: int = 0) -> Callable[[str], int]:
 
     def read(text: str) -> int:
         try:
-            found = int(text) if text.isdecimal() else unit.parse_whole(text)
+            number = int(text) if text.isdecimal() else unit.parse_whole(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
-        if found < least:
-            raise argparse.ArgumentTypeError(f"is {found}")
-        return found
+        if number < least:
+            raise argparse.ArgumentTypeError(f"is {number}")
+        return number
 
     return read
 
@@ -115,29 +115,29 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         add(name, action="store_true", help=argparse.SUPPRESS)
 
 
-def read_options(found: argparse.Namespace) -> Bmv2Options:
+def read_options(arguments: argparse.Namespace) -> Bmv2Options:
     """Return the requested options."""
-    rotates = found.log_file_max_size is not None or found.log_file_max_files is not None
+    rotates = arguments.log_file_max_size is not None or arguments.log_file_max_files is not None
     return Bmv2Options(
-        thrift_port=found.thrift_port,
-        pcap=found.pcap,
-        dump_bytes=found.dump_packet_data,
-        packet_in=found.packet_in,
-        tc_rates=found.tc_rates,
-        log_console=found.log_console,
-        log_file_bytes=(found.log_file_max_size or _DEFAULT_LOG_BYTES) if rotates else 0,
-        log_files=_DEFAULT_LOG_FILES if found.log_file_max_files is None else found.log_file_max_files,
+        thrift_port=arguments.thrift_port,
+        pcap=arguments.pcap,
+        dump_bytes=arguments.dump_packet_data,
+        packet_in=arguments.packet_in,
+        tc_rates=arguments.tc_rates,
+        log_console=arguments.log_console,
+        log_file_bytes=(arguments.log_file_max_size or _DEFAULT_LOG_BYTES) if rotates else 0,
+        log_files=_DEFAULT_LOG_FILES if arguments.log_file_max_files is None else arguments.log_file_max_files,
     )
 
 
-def notes(found: argparse.Namespace) -> tuple[str, ...]:
+def notes(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return a line about requested options that have no effect; none if there are none."""
     named = _WITHOUT_MEANING | _FLAGS_WITHOUT_MEANING
-    ignored = [name for name in named if getattr(found, name[2:].replace("-", "_")) not in {None, False}]
+    ignored = [name for name in named if getattr(arguments, name[2:].replace("-", "_")) not in {None, False}]
     lines = [f"ignored: {', '.join(f'{name} ({named[name]})' for name in ignored)}"] if ignored else []
-    if found.priority_queues is not None and found.priority_queues > QUEUES:
-        lines.append(f"--priority-queues {found.priority_queues}: each port has {QUEUES}")
-    if found.log_file is None and (found.log_file_max_size, found.log_file_max_files) != (None, None):
+    if arguments.priority_queues is not None and arguments.priority_queues > QUEUES:
+        lines.append(f"--priority-queues {arguments.priority_queues}: each port has {QUEUES}")
+    if arguments.log_file is None and (arguments.log_file_max_size, arguments.log_file_max_files) != (None, None):
         lines.append("ignored: --log-file-max-size and --log-file-max-files need --log-file")
     return tuple(lines)
 

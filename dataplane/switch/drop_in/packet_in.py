@@ -80,7 +80,7 @@ class PacketIn:
             logger.warning("--packet-in: %d packets were dropped: unknown port, or no receiver", self.dropped)
 
     def send(self, port: int, frame: bytes) -> None:
-        """Send what has left by a port; count what nobody takes."""
+        """Send packets that left by a port; count those without a receiver."""
         self.dropped += not self._socket.send(HEAD.pack(Kind.PACKET_OUT, port, len(frame)) + frame)
 
     def _run(self) -> None:

@@ -140,26 +140,26 @@ def _listen(address: str) -> tuple[Path | None, socket.socket]:
     target = target_of(address)
     if not target.startswith((_IPC, _TCP)):
         raise PortError(f"--packet-in {address}: is neither ipc://PATH nor tcp://HOST:PORT")
-    place = target[len(_IPC) :]
+    endpoint = target[len(_IPC) :]
     is_path = target.startswith(_IPC)
-    if not is_path and not is_plain(address) and not is_loopback(place):
+    if not is_path and not is_plain(address) and not is_loopback(endpoint):
         raise PortError(
             f"--packet-in {address}: is not loopback, and anyone who connects can inject packets; if that is"
             f" intended, call it plain:{address}"
         )
-    problem = unavailable(f"unix:{place}" if is_path else place.replace("*", "0.0.0.0"))  # noqa: S104 - "*" is nanomsg's
+    problem = unavailable(f"unix:{endpoint}" if is_path else endpoint.replace("*", "0.0.0.0"))  # noqa: S104 - "*" is nanomsg's
     if problem is not None:
         raise PortError(f"--packet-in {address}: {problem}")
     try:
         if is_path:
-            path = Path(place)
+            path = Path(endpoint)
             path.unlink(missing_ok=True)
             listening = socket.socket(socket.AF_UNIX)
-            listening.bind(place)
+            listening.bind(endpoint)
             path.chmod(0o600)  # before any peer can connect
             listening.listen()
             return path, listening
-        host, _, port = place.rpartition(":")
+        host, _, port = endpoint.rpartition(":")
         return None, socket.create_server(("" if host == "*" else host.strip("[]"), int(port)))
     except OSError as error:
         raise PortError(f"--packet-in {address}: {error.strerror}") from error

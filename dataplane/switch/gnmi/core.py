@@ -51,12 +51,12 @@ class Dates:
 
     def date(self, port: int, what: str, time_ns: int) -> int:
         """Return the date of a port's last event."""
-        known = self._known.get((port, what))
-        if known is None or known[0] != time_ns:
+        cached = self._known.get((port, what))
+        if cached is None or cached[0] != time_ns:
             now_ns = self._now_ns()
-            known = (time_ns, max(time_ns, self._start_ns) + self._epoch_ns() - now_ns)
-            self._known[port, what] = known
-        return known[1]
+            cached = (time_ns, max(time_ns, self._start_ns) + self._epoch_ns() - now_ns)
+            self._known[port, what] = cached
+        return cached[1]
 
     def view(self, state: PortState, name: str, hellos: HelloSettings, counters: PortCounters) -> PortView:
         """Return a port as the tree shows it."""
@@ -136,14 +136,14 @@ class GnmiCore:
         answer = gnmi.GetResponse()
         for path in (read_path(path, request.prefix) for path in request.path):
             selections = within(select(path), models)
-            everything = list(_found(selections, views))
+            everything = list(_present_values(selections, views))
             if not everything and any(selection.keys for selection in selections):
                 raise not_found(f"{shown(path)}: no such node")
-            found = [one for one in everything if one[1].leaf.kind in kinds]
-            room -= len(found)
+            selected = [entry for entry in everything if entry[1].leaf.kind in kinds]
+            room -= len(selected)
             if room < 0:
                 raise exhausted(f"more than {MAX_ANSWER_LEAVES} leaves in one Get: subscribe once")
-            answer.notification.append(self._notification(request, found))
+            answer.notification.append(self._notification(request, selected))
         return answer
 
     def set(self, request: gnmi.SetRequest, who: str = "a client in this process") -> gnmi.SetResponse:
@@ -200,18 +200,18 @@ class GnmiCore:
         return self._dates.view(state, self._names[state.port], hellos, counters)
 
     def _notification(
-        self, request: gnmi.GetRequest, found: Sequence[tuple[PortView, Selection, Value]]
+        self, request: gnmi.GetRequest, selected: Sequence[tuple[PortView, Selection, Value]]
     ) -> gnmi.Notification:
         notification = gnmi.Notification(timestamp=self._epoch_ns())
         if request.prefix.target:
             notification.prefix.target = request.prefix.target
         if request.encoding == gnmi.Encoding.PROTO:
-            for view, selection, value in found:
+            for view, selection, value in selected:
                 typed = write_value(selection.leaf, value, request.encoding)
                 notification.update.add(path=write_path(selection.leaf.path(view)), val=typed)
             return notification
         nodes: dict[str, tuple[Path, list[tuple[PortView, Leaf, Value]]]] = {}
-        for view, selection, value in found:
+        for view, selection, value in selected:
             node = selection.node(view)
             nodes.setdefault(text_of(node), (node, []))[1].append((view, selection.leaf, value))
         for node, leaves in nodes.values():
@@ -260,7 +260,9 @@ def _on_change(view: PortView) -> dict[Leaf, Value]:
     return {leaf: value for leaf, value in values if value is not None}
 
 
-def _found(selections: Sequence[Selection], views: Sequence[PortView]) -> Iterator[tuple[PortView, Selection, Value]]:
+def _present_values(
+    selections: Sequence[Selection], views: Sequence[PortView]
+) -> Iterator[tuple[PortView, Selection, Value]]:
     for view in views:
         for selection in selections:
             if selection.selects(view) and (value := selection.leaf.read(view)) is not None:

@@ -76,7 +76,7 @@ def _delete(path: Path, views: Iterable[PortView], after: dict[int, PortConfig])
 def _put(
     path: Path, message: gnmi.TypedValue, views: Iterable[PortView], after: dict[int, PortConfig], *, replacing: bool
 ) -> None:
-    selections = _known(path)
+    selections = _configurable(path)
     view = _one(path, selections, views)
     value = read_value(message)
     config = after[view.state.port]
@@ -89,7 +89,7 @@ def _put(
     after[view.state.port] = config
 
 
-def _known(path: Path) -> tuple[Selection, ...]:
+def _configurable(path: Path) -> tuple[Selection, ...]:
     """Return the configurable leaves that an update's path selects."""
     if any(step.name in {ANY, ANY_DEPTH} or ANY in step.keys.values() for step in path):
         raise invalid(f"{shown(path)}: only a delete may have wildcards")
@@ -101,10 +101,10 @@ def _known(path: Path) -> tuple[Selection, ...]:
 
 
 def _settable(path: Path, selections: Sequence[Selection]) -> tuple[Selection, ...]:
-    found = tuple(selection for selection in selections if selection.leaf.kind is Kind.CONFIG)
-    if not any(selection.leaf.name in _READERS for selection in found):
+    settable = tuple(selection for selection in selections if selection.leaf.kind is Kind.CONFIG)
+    if not any(selection.leaf.name in _READERS for selection in settable):
         raise invalid(f"{shown(path)}: read-only")
-    return found
+    return settable
 
 
 def _one(path: Path, selections: Sequence[Selection], views: Iterable[PortView]) -> PortView:
@@ -125,7 +125,9 @@ def _leaves_of(path: Path, value: Value | Json, selections: Sequence[Selection])
     if not isinstance(value, dict):
         yield selections[0].leaf, value
         return
-    leaves = {tuple(node.name for node in one.leaf.nodes[len(path) :]): one.leaf for one in selections}
+    leaves = {
+        tuple(node.name for node in selection.leaf.nodes[len(path) :]): selection.leaf for selection in selections
+    }
     for names, scalar in _flat(value):
         if names not in leaves:
             raise invalid(f"{shown(path)}: {'/'.join(names)} cannot be set there")

@@ -40,11 +40,11 @@ def select(pattern: Path) -> tuple[Selection, ...]:
         if step.name in {ANY, ANY_DEPTH} and step.keys:
             raise invalid(f"{shown(pattern)}: keys after a wildcard of names")
     pattern = tuple(step for step, after in pairwise((*pattern, _END)) if not step.name == after.name == ANY_DEPTH)
-    found = _select(pattern, LEAVES)
-    if found:
-        return found
+    selections = _select(pattern, LEAVES)
+    if selections:
+        return selections
     if bare := _select(tuple(Step(step.name) for step in pattern), LEAVES):
-        keys = {(node.name, node.key) for one in bare for node in one.leaf.nodes}
+        keys = {(node.name, node.key) for selection in bare for node in selection.leaf.nodes}
         wrong = next(step for step in pattern if any((step.name, key) not in keys for key in step.keys))
         raise invalid(f"{shown(pattern)}: {wrong.name} has no such key")
     raise unimplemented(f"{shown(pattern)}: no such path is served here")
@@ -56,13 +56,13 @@ def within(selections: Sequence[Selection], modules: Collection[str]) -> tuple[S
 
 
 def _select(pattern: Path, leaves: Sequence[Leaf]) -> tuple[Selection, ...]:
-    found: dict[tuple[int, tuple[tuple[str, str], ...]], Selection] = {}
-    for place, leaf in enumerate(leaves):
+    selections: dict[tuple[int, tuple[tuple[str, str], ...]], Selection] = {}
+    for index, leaf in enumerate(leaves):
         for depth, keys in sorted(
             _matches(pattern, leaf.nodes)
         ):  # the shortest of several matches: the largest subtree
-            found.setdefault((place, keys), Selection(leaf, depth, keys))
-    return tuple(found.values())
+            selections.setdefault((index, keys), Selection(leaf, depth, keys))
+    return tuple(selections.values())
 
 
 def _matches(pattern: Path, nodes: Sequence[Node], depth: int = 0) -> Iterator[tuple[int, tuple[tuple[str, str], ...]]]:

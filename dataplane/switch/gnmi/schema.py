@@ -1,7 +1,7 @@
 """Building blocks of a tree of leaves: nodes, leaves, and the ports that they are read from.
 
-Every leaf belongs to one port, so the tree is just ports read through a table (`leaves`): it has no state of its own,
-and nothing has to be kept in sync.
+Every leaf belongs to one port, so the tree is just ports read through a table (`leaves`): it has no state,
+and nothing needs to be kept in sync.
 """
 
 from __future__ import annotations

@@ -130,12 +130,12 @@ class GnmiService(gnmi_grpc.gNMIServicer):
         changes = Changes(asyncio.get_running_loop())
         subscription = None
         try:
-            said = in_time(requests, self._first_message_ns)
-            first = await anext(said, None)
+            messages = in_time(requests, self._first_message_ns)
+            first = await anext(messages, None)
             if first is None or first.WhichOneof("request") != "subscribe":
                 raise invalid("a Subscribe begins with a SubscriptionList")
             subscription = self._core.subscribe(first.subscribe, changes.put)
-            await self._serve(_Stream(subscription, changes, context, self._core.now_ns), said)
+            await self._serve(_Stream(subscription, changes, context, self._core.now_ns), messages)
         except GnmiError as error:
             await context.abort(error.code, error.message)
         except CallError as error:

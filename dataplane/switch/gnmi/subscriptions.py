@@ -84,11 +84,11 @@ class Subscription:
         self._all: dict[Selection, None] = {}
         self._on_change: dict[Leaf, list[Selection]] = {}
         self._clocked: list[_Clocked] = []
-        for one in request.subscription:
-            selections = within(select(read_path(one.path, request.prefix)), models)
+        for subscription in request.subscription:
+            selections = within(select(read_path(subscription.path, request.prefix)), models)
             self._all.update(dict.fromkeys(selections))
             if self.mode == gnmi.SubscriptionList.STREAM:
-                self._add(one, selections)
+                self._add(subscription, selections)
 
     def initial(self) -> Iterator[gnmi.SubscribeResponse]:
         """Yield the current values, then a sync response."""
@@ -112,38 +112,42 @@ class Subscription:
 
     def next_due_ns(self) -> int | None:
         """Return the time of `due`'s next messages, on the switch's clock; None: never."""
-        return min((one.due_ns for one in self._clocked), default=None)
+        return min((clocked.due_ns for clocked in self._clocked), default=None)
 
     def due(self) -> Iterator[gnmi.SubscribeResponse]:
         """Yield the samples and heartbeats due by now; missed ones are not made up for."""
         now_ns = self._now_ns()
-        for one in self._clocked:
-            if one.due_ns > now_ns:
+        for clocked in self._clocked:
+            if clocked.due_ns > now_ns:
                 continue
-            missed = (now_ns - one.due_ns) // one.interval_ns
-            one.due_ns += (missed + 1) * one.interval_ns
-            yield from self._values(dict.fromkeys(one.selections), _novelty(one, now_ns))
+            missed = (now_ns - clocked.due_ns) // clocked.interval_ns
+            clocked.due_ns += (missed + 1) * clocked.interval_ns
+            yield from self._values(dict.fromkeys(clocked.selections), _novelty(clocked, now_ns))
 
-    def _add(self, one: gnmi.Subscription, selections: tuple[Selection, ...]) -> None:
+    def _add(self, subscription: gnmi.Subscription, selections: tuple[Selection, ...]) -> None:
         changing = tuple(selection for selection in selections if selection.leaf.on_change)
         counting = tuple(selection for selection in selections if not selection.leaf.on_change)
-        match one.mode:
+        match subscription.mode:
             case gnmi.SubscriptionMode.ON_CHANGE:
                 if not changing:
                     raise invalid("ON_CHANGE: the selected leaves are only counted; subscribe with SAMPLE")
-                self._follow(changing, one.heartbeat_interval)
+                self._follow(changing, subscription.heartbeat_interval)
             case gnmi.SubscriptionMode.SAMPLE:
-                interval_ns = _interval(one.sample_interval, "sample_interval")
-                heartbeat_ns = _interval(one.heartbeat_interval, "heartbeat_interval") if one.heartbeat_interval else 0
-                self._sample(selections, interval_ns, heartbeat_ns, suppress=one.suppress_redundant)
+                interval_ns = _interval(subscription.sample_interval, "sample_interval")
+                heartbeat_ns = (
+                    _interval(subscription.heartbeat_interval, "heartbeat_interval")
+                    if subscription.heartbeat_interval
+                    else 0
+                )
+                self._sample(selections, interval_ns, heartbeat_ns, suppress=subscription.suppress_redundant)
             case gnmi.SubscriptionMode.TARGET_DEFINED:
-                if one.sample_interval:
+                if subscription.sample_interval:
                     raise invalid("TARGET_DEFINED: the sample_interval is the target's to choose")
-                self._follow(changing, one.heartbeat_interval)
+                self._follow(changing, subscription.heartbeat_interval)
                 if counting:
                     self._sample(counting, CHOSEN_SAMPLE_NS)
             case _:
-                raise invalid(f"unknown subscription mode {one.mode}")
+                raise invalid(f"unknown subscription mode {subscription.mode}")
 
     def _follow(self, selections: Iterable[Selection], heartbeat_ns: int) -> None:
         chosen = tuple(selections)
@@ -173,9 +177,9 @@ class Subscription:
             time_ns = self._epoch_ns()
             leaves = dict.fromkeys(selection.leaf for selection in chosen if selection.selects(view))
             values = ((leaf, leaf.read(view)) for leaf in leaves)
-            found = [(leaf, value) for leaf, value in values if value is not None and is_wanted(view, leaf, value)]
-            if found:
-                yield self._response(view, found, time_ns)
+            wanted = [(leaf, value) for leaf, value in values if value is not None and is_wanted(view, leaf, value)]
+            if wanted:
+                yield self._response(view, wanted, time_ns)
 
     def _response(
         self, view: PortView, news: Iterable[tuple[Leaf, Value]], time_ns: int, gone: Iterable[Path] = ()
@@ -205,18 +209,18 @@ def _interval(interval_ns: int, name: str) -> int:
     return interval_ns or SHORTEST_SAMPLE_NS
 
 
-def _novelty(one: _Clocked, now_ns: int) -> Callable[[PortView, Leaf, Value], bool]:
+def _novelty(clocked: _Clocked, now_ns: int) -> Callable[[PortView, Leaf, Value], bool]:
     """Return a filter of a round's values: all of them, or with `suppress` those that changed."""
-    is_beat = bool(one.heartbeat_ns) and now_ns >= one.beat_ns
+    is_beat = bool(clocked.heartbeat_ns) and now_ns >= clocked.beat_ns
     if is_beat:
-        one.beat_ns = now_ns + one.heartbeat_ns
+        clocked.beat_ns = now_ns + clocked.heartbeat_ns
 
     def is_wanted(view: PortView, leaf: Leaf, value: Value) -> bool:
-        if not one.suppress:
+        if not clocked.suppress:
             return True
-        place = (view.state.port, leaf)
-        is_new = one.sent.get(place) != value
-        one.sent[place] = value
+        key = (view.state.port, leaf)
+        is_new = clocked.sent.get(key) != value
+        clocked.sent[key] = value
         return is_new or is_beat
 
     return is_wanted

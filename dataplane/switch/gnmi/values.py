@@ -34,12 +34,12 @@ def write_value(leaf: Leaf, value: Value, encoding: gnmi.Encoding.ValueType) -> 
 
 
 def write_subtree(
-    depth: int, found: Iterable[tuple[PortView, Leaf, Value]], encoding: gnmi.Encoding.ValueType
+    depth: int, entries: Iterable[tuple[PortView, Leaf, Value]], encoding: gnmi.Encoding.ValueType
 ) -> gnmi.TypedValue:
     """Return everything below one node, `depth` nodes from the root, as one JSON value."""
     ietf = encoding == gnmi.Encoding.JSON_IETF
     root: Json = {}
-    for view, leaf, value in found:
+    for view, leaf, value in entries:
         if len(leaf.nodes) == depth:
             return write_value(leaf, value, encoding)
         _put(root, view, leaf, value, depth, ietf=ietf)
@@ -119,9 +119,9 @@ def _read_json(text: bytes) -> Value | Json:
     if len(text) > _MAX_JSON_BYTES:
         raise invalid(f"a JSON value of {len(text)} bytes: at most {_MAX_JSON_BYTES} are read")
     try:
-        found: object = json.loads(text)
+        value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise invalid("a value is not JSON") from error
-    if isinstance(found, str | bool | int | dict):
-        return found
+    if isinstance(value, str | bool | int | dict):
+        return value
     raise invalid("a JSON value is neither text, a number, true, false nor an object")

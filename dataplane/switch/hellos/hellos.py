@@ -48,13 +48,13 @@ class Hellos:
 
     def set(self, port: int, settings: HelloSettings | None, now_ns: int, *, admin_up: bool) -> None:
         """Begin, change or (None) end the hellos of a port."""
-        known = self._ports.get(port)
+        existing = self._ports.get(port)
         if settings is None:
-            if known is not None:
-                self._farewells.append((port, known.farewell(now_ns)))
+            if existing is not None:
+                self._farewells.append((port, existing.farewell(now_ns)))
                 del self._ports[port]
-        elif known is not None:
-            known.set_settings(settings, now_ns)
+        elif existing is not None:
+            existing.set_settings(settings, now_ns)
         else:
             rng = random.Random(f"{self._seed}/{self._device_id}/hello/{port}")
             self._ports[port] = PortHello(self._device_id, port, settings, now_ns, rng)

@@ -1,4 +1,4 @@
-"""A session between two neighbours, as a value: what it received, what it sends, how long it waits; no clock or timers.
+"""A session between two neighbours, as a value: its input, output and timeouts; no clock or timers.
 
 RFC 5880, section 6.8, asynchronous mode. Not implemented: authentication, demand mode, echo, poll sequences (a change
 of the intervals is announced by a packet that is sent at once).

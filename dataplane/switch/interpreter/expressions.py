@@ -309,8 +309,8 @@ def _bind_headers_equal(node: HeadersEqual, layout: Layout) -> Evaluate:
     left, right, negated = bind_header(node.left, layout), bind_header(node.right, layout), node.negated
 
     def evaluate(fields: Fields, arguments: Arguments) -> int:
-        one, other = left(fields, arguments), right(fields, arguments)
-        equal = fields[one.valid] != 0 and fields[one.content] == fields[other.content]
+        first, other = left(fields, arguments), right(fields, arguments)
+        equal = fields[first.valid] != 0 and fields[first.content] == fields[other.content]
         return equal is not negated
 
     return evaluate

@@ -32,8 +32,8 @@ def copy_header(fields: Fields, target: HeaderSlots, source: HeaderSlots) -> Non
 
 def copy_row(fields: Fields, target: Row, source: Row) -> None:
     """Copy a stack's element, or a union."""
-    for one, other in zip(target, source, strict=True):
-        copy_header(fields, one, other)
+    for slot, other in zip(target, source, strict=True):
+        copy_header(fields, slot, other)
 
 
 def add_header(fields: Fields, slots: HeaderSlots) -> None:
@@ -76,6 +76,6 @@ def _invalidate(fields: Fields, rows: tuple[Row, ...]) -> None:
             fields[slots.valid] = 0
 
 
-def _swap(fields: Fields, one: Row, other: Row) -> None:
-    for left, right in zip(one, other, strict=True):
+def _swap(fields: Fields, row: Row, other: Row) -> None:
+    for left, right in zip(row, other, strict=True):
         fields[left.content], fields[right.content] = fields[right.content], fields[left.content]

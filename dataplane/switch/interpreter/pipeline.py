@@ -304,10 +304,10 @@ class InterpretedPipeline:
         """Return placements for a packet that a queue refused: it goes to a clone session's ports instead."""
         packet: Packet = refused.packet
         placements: list[Placement] = []
-        found = self._state.clone_sessions.get(session)
-        if found is not None and packet.fields[self._instance_type] in ORIGINALS:
+        config = self._state.clone_sessions.get(session)
+        if config is not None and packet.fields[self._instance_type] in ORIGINALS:
             packet.fields[self._instance_type] = InstanceType.DEFLECTED
-            self._send_clone(packet, self._emitted_bytes(packet.fields), found, placements)
+            self._send_clone(packet, self._emitted_bytes(packet.fields), config, placements)
         return placements
 
     def _send_clone(self, clone: Packet, headers: int, session: CloneSession, placements: list[Placement]) -> None:

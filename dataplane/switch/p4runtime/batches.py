@@ -161,17 +161,17 @@ def read(context: Context, entities: Sequence[p4r.Entity]) -> Iterator[p4r.ReadR
     when it is encoded.
     """
     failures: dict[int, p4r.Error] = {}
-    found: list[Iterator[p4r.Entity]] = []
+    readers: list[Iterator[p4r.Entity]] = []
     with context.state.lock:
         for index, entity in enumerate(entities):
             try:
-                found.append(_read_one(context, entity))
+                readers.append(_read_one(context, entity))
             except P4RuntimeError as error:
                 failures[index] = error.to_error()
             except EntryError as error:
                 failures[index] = from_entry_error(error).to_error()
     number = len(entities)
-    return _stream(context.state, chain.from_iterable(found), failures, number)
+    return _stream(context.state, chain.from_iterable(readers), failures, number)
 
 
 def _stream(
@@ -202,9 +202,9 @@ def _read_one(context: Context, entity: p4r.Entity) -> Iterator[p4r.Entity]:
     name = entity.WhichOneof("entity")
     if name is None:
         raise invalid("the request has an empty entity")
-    found = _ENTITIES.get(name)
-    if found is not None:
-        return found.read(context, getattr(entity, name))
+    kind = _ENTITIES.get(name)
+    if kind is not None:
+        return kind.read(context, getattr(entity, name))
     if entity.extern_entry.ByteSize():
         raise _unknown_extern(entity)
     return iter(())

@@ -208,11 +208,11 @@ class Catalog:
         return ProfileInfo(info.preamble.id, _named(self.program.profiles, info.preamble), actions)
 
 
-def _find(found: Mapping[int, _Spec], identifier: int, what: str) -> _Spec:
+def _find(specs: Mapping[int, _Spec], identifier: int, what: str) -> _Spec:
     if not identifier:
         raise invalid(f"{what} id 0 is not valid")
     try:
-        return found[identifier]
+        return specs[identifier]
     except KeyError:
         raise P4RuntimeError(Code.NOT_FOUND, f"no {what} has id {identifier:#010x}") from None
 
@@ -275,14 +275,15 @@ def _packet_header(info: p4i.ControllerPacketMetadata, program: Program, strings
     names = [field.name for field in info.metadata]
     widths = [field.bitwidth for field in info.metadata]
     if any(is_translated(field.type_name.name, program.p4info) for field in info.metadata):
-        found = [header.type.fields for header in program.headers.values() if not header.metadata]
-        shapes = [fields for fields in found if [field.name for field in fields] == names]
+        layouts = [header.type.fields for header in program.headers.values() if not header.metadata]
+        shapes = [fields for fields in layouts if [field.name for field in fields] == names]
         if not shapes:
             raise ProgramError("no header has its fields, whose types are translated", construct=where)
         widths = [field.width_bits for field in shapes[0]]
     fields = zip(info.metadata, widths, strict=True)
     return PacketHeader(
-        where, [HeaderField(one.id, one.name, width, strings.of(one.type_name.name, width)) for one, width in fields]
+        where,
+        [HeaderField(field.id, field.name, width, strings.of(field.type_name.name, width)) for field, width in fields],
     )
 
 

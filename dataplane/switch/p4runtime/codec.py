@@ -137,7 +137,7 @@ def decode_action(catalog: Catalog, action: p4r.Action, where: str) -> ActionCal
     """Return an action with its arguments; raise INVALID_ARGUMENT or OUT_OF_RANGE if malformed."""
     info = catalog.actions.get(action.action_id)
     if info is None:
-        raise invalid(f"{where}: there is no action id {action.action_id:#010x}")
+        raise invalid(f"{where}: there is not an action id {action.action_id:#010x}")
     given: dict[int, bytes] = {}
     for param in action.params:
         if param.param_id in given:
@@ -151,10 +151,10 @@ def decode_action(catalog: Catalog, action: p4r.Action, where: str) -> ActionCal
 
 def _arguments(info: ActionInfo, given: dict[int, bytes], where: str) -> Iterator[int]:
     for param_id, (name, width), strings in zip(info.parameter_ids, info.spec.parameters, info.strings, strict=True):
-        place = f"{where}: {info.spec.name}.{name}"
+        label = f"{where}: {info.spec.name}.{name}"
         if param_id not in given:
-            raise invalid(f"{place}: the parameter is missing")
-        yield decode(strings, given.pop(param_id), width, place)
+            raise invalid(f"{label}: the parameter is missing")
+        yield decode(strings, given.pop(param_id), width, label)
 
 
 def decode_table_action(catalog: Catalog, table: TableInfo, action: p4r.Action, *, default: bool) -> ActionCall:
@@ -163,8 +163,8 @@ def decode_table_action(catalog: Catalog, table: TableInfo, action: p4r.Action, 
     if scope is None:
         raise invalid(f"{table.spec.name}: action id {action.action_id:#010x} is not one of its actions")
     if scope == (p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY):
-        place = "the default entry" if default else "entries"
-        message = f"{table.spec.name}: action id {action.action_id:#010x} is not for {place}"
+        usage = "the default entry" if default else "entries"
+        message = f"{table.spec.name}: action id {action.action_id:#010x} is not for {usage}"
         raise P4RuntimeError(Code.PERMISSION_DENIED, message)
     return decode_action(catalog, action, table.spec.name)
 
@@ -186,7 +186,7 @@ def action_name(catalog: Catalog, action: p4r.TableAction, where: str) -> str:
         raise invalid(f"{where}: reads filter by action id only")
     info = catalog.actions.get(action.action.action_id)
     if info is None:
-        raise invalid(f"{where}: there is no action id {action.action.action_id:#010x}")
+        raise invalid(f"{where}: there is not an action id {action.action.action_id:#010x}")
     return info.spec.name
 
 
@@ -281,7 +281,7 @@ def encode_tally(packets: int, nbytes: int) -> p4r.CounterData:
 
 
 def decode_meter(config: p4r.MeterConfig, kind: MeterType, where: str) -> MeterConfig:
-    """Return rates and bursts; raise INVALID_ARGUMENT for what the meter's type does not allow (section 9.4).
+    """Return rates and bursts; raise INVALID_ARGUMENT for values that the meter's type does not allow (section 9.4).
 
     Raises UNIMPLEMENTED for an excess burst of a single-rate three-colour meter: ours have two rates.
     """

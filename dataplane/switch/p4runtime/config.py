@@ -152,8 +152,12 @@ class PipelineStore:
 
     def _entries(self, json: bytes, p4info: p4i.P4Info) -> bytes | None:
         """Return the entries file of a pushed program: a push has none, but the switch may have started with one."""
-        known = self._from_files
-        return known.entries if known is not None and known.source == json and known.p4info == p4info else None
+        from_files = self._from_files
+        return (
+            from_files.entries
+            if from_files is not None and from_files.source == json and from_files.p4info == p4info
+            else None
+        )
 
     def _reconcile(self, pipeline: Pipeline) -> None:
         """Keep every entry; the same program keeps running undisturbed, another one starts with all entries."""
@@ -200,7 +204,7 @@ def _start_idle_times(context: Context) -> None:
 
 
 def _carry(source: Context, target: Context) -> None:
-    """Copy everything that a controller has written into a fresh state; raise EntryError for what it cannot hold."""
+    """Copy what a controller has written into a fresh state; raise EntryError for entries that it cannot hold."""
     target.catalog.strings.adopt(source.catalog.strings)
     carry_over(source.state, target.state, source.catalog.program.actions, target.catalog.program.actions)
     target.idle.watch_all(target.state)
@@ -222,5 +226,5 @@ def _device_json(data: bytes) -> bytes:
     except DecodeError:
         return data
     fields = unknown_fields.UnknownFieldSet(wrapper)
-    found = [fields[index].data for index in range(len(fields)) if fields[index].field_number == _DEVICE_DATA]
-    return found[-1] if found and isinstance(found[-1], bytes) else data
+    payloads = [fields[index].data for index in range(len(fields)) if fields[index].field_number == _DEVICE_DATA]
+    return payloads[-1] if payloads and isinstance(payloads[-1], bytes) else data

@@ -23,10 +23,10 @@ Used = Iterator[tuple[StringMap, int]]
 
 def used_numbers(catalog: Catalog, state: ForwardingState) -> dict[StringMap, set[int]]:
     """Return each type's numbers in entries, default entries, members and value sets; the lock is held."""
-    found: dict[StringMap, set[int]] = {strings: set() for strings in catalog.strings}
-    for strings, number in _all(catalog, state) if found else ():
-        found[strings].add(number)
-    return found
+    numbers: dict[StringMap, set[int]] = {strings: set() for strings in catalog.strings}
+    for strings, number in _all(catalog, state) if numbers else ():
+        numbers[strings].add(number)
+    return numbers
 
 
 def _all(catalog: Catalog, state: ForwardingState) -> Used:

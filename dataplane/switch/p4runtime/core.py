@@ -151,7 +151,7 @@ class P4RuntimeCore:
             self._greet_primaries(primaries)
 
     def _greet_primaries(self, before: list[Client]) -> None:
-        """Let a new primary learn again what an earlier one was sent, acknowledged or not."""
+        """Send a new primary the digests that an earlier one received, acknowledged or not."""
         running = self._pipelines.running
         if running is not None and self._arbitration.primaries() != before:
             for learner in running.context.learners.values():

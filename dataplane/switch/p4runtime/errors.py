@@ -82,7 +82,7 @@ _CODES = {
     EntryFault.CONST: Code.PERMISSION_DENIED,
     EntryFault.IN_USE: Code.FAILED_PRECONDITION,
 }
-_FAULT_NUMBERS = {fault: 101 + place for place, fault in enumerate(EntryFault)}
+_FAULT_NUMBERS = {fault: 101 + index for index, fault in enumerate(EntryFault)}
 
 
 def from_entry_error(error: EntryError) -> P4RuntimeError:

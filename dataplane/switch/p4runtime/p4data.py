@@ -46,12 +46,12 @@ class DataLayout:
             case "tuple":
                 return self._tuple([self._encoder(member, depth + 1) for member in spec.tuple.members])
             case "struct":
-                members = self._types.structs[self._known(self._types.structs, spec.struct.name)].members
+                members = self._types.structs[self._declared(self._types.structs, spec.struct.name)].members
                 return self._struct([self._encoder(member.type_spec, depth + 1) for member in members])
             case "new_type":
                 return self._new_type(spec.new_type.name, depth)
             case "serializable_enum":
-                name = self._known(self._types.serializable_enums, spec.serializable_enum.name)
+                name = self._declared(self._types.serializable_enums, spec.serializable_enum.name)
                 self.widths.append(self._types.serializable_enums[name].underlying_type.bitwidth)
                 return lambda values: p4d.P4Data(enum_value=bytestrings.encode(next(values)))
             case _:
@@ -71,14 +71,14 @@ class DataLayout:
 
     def _new_type(self, name: str, depth: int) -> Encoder:
         """Return the encoder of a type's original, or of its strings; a translated number is the data plane's own."""
-        declared = self._types.new_types[self._known(self._types.new_types, name)]
+        declared = self._types.new_types[self._declared(self._types.new_types, name)]
         if declared.WhichOneof("representation") == "original_type":
             return self._encoder(declared.original_type, depth + 1)
         strings = self._strings.of(name)
         self.widths.append(ANY_WIDTH)
         return lambda values: p4d.P4Data(bitstring=encode(strings, next(values)))
 
-    def _known(self, types: object, name: str) -> str:
+    def _declared(self, types: object, name: str) -> str:
         if name not in types:  # type: ignore[operator]  # a protobuf map
             raise self._refusal(f"the type {name!r}, which is not declared,")
         return name

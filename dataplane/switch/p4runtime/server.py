@@ -185,7 +185,7 @@ class P4RuntimeServer:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         service = P4RuntimeService(self._core, self._in_order, first_message_ns=self._limits.first_message_ns)
         services: tuple[Beside, ...] = (service, *self._beside)
-        needs = {method: need for one in services for method, need in one.needs.items()}
+        needs = {method: need for service in services for method, need in service.needs.items()}
         server = grpc.aio.server(
             options=server_options(self._limits, _ms(self._keepalive.interval_s), _ms(self._keepalive.timeout_s)),
             maximum_concurrent_rpcs=self._limits.calls,
@@ -195,7 +195,7 @@ class P4RuntimeServer:
                 Decoding(needs),
             ],
         )
-        health = ServedHealth(server, [one.register(server) for one in services])
+        health = ServedHealth(server, [service.register(server) for service in services])
         timer = asyncio.create_task(self._keep_time(service))
         try:
             self.ports = tuple(self._bind(server, address) for address in self._addresses)
@@ -206,11 +206,11 @@ class P4RuntimeServer:
         finally:
             timer.cancel()
             await health.end()
-            for one in services:
-                one.end_streams()
+            for served in services:
+                served.end_streams()
             await server.stop(GRACE_S)
-            for one in services:
-                one.close()
+            for served in services:
+                served.close()
             _remove_sockets(self._addresses)
 
     async def _keep_time(self, service: P4RuntimeService) -> None:

@@ -135,21 +135,21 @@ class StringMaps:
 
     def of(self, type_name: str, width: int = ANY_WIDTH) -> StringMap | None:
         """Return the strings of a type that is `width` bits wide in the data plane; None if it is not translated."""
-        found = self._maps.get(type_name)
-        if found is not None:
-            found.width = min(found.width, width)
-        return found
+        string_map = self._maps.get(type_name)
+        if string_map is not None:
+            string_map.width = min(string_map.width, width)
+        return string_map
 
     @property
     def ports(self) -> StringMap | None:
         """The strings of the type of ports; None if ports are numbers."""
-        return next((found for found in self if found.ports), None)
+        return next((string_map for string_map in self if string_map.ports), None)
 
     def adopt(self, other: StringMaps) -> None:
         """Take over the strings of an earlier program's types of the same names."""
-        for name, found in self._maps.items():
+        for name, string_map in self._maps.items():
             if name in other._maps:
-                found.adopt(other._maps[name])
+                string_map.adopt(other._maps[name])
 
 
 def decode(strings: StringMap | None, data: bytes, width: int, where: str) -> int:

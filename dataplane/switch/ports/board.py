@@ -52,7 +52,7 @@ class PortBoard:
         return self._change(port, lambda state: self._dated(state, replace(state, admin_up=up)))
 
     def set_hello(self, port: int, hello: HelloSession | None) -> PortState:
-        """Record the state of a port's hellos; changed counts alone are no change. Returns the new state."""
+        """Record the state of a port's hellos; changed counts do not count as a change. Returns the new state."""
         return self._change(port, lambda state: replace(state, hello=hello))
 
     def set_not_joined(self, port: int, reason: str) -> PortState:

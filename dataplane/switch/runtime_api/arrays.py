@@ -144,35 +144,35 @@ class ArrayMethods:
     @contextmanager
     def _value_set(self, name: str) -> Iterator[ValueSet]:
         with self.runtime.books() as books:
-            found = books.state.value_sets.get(name)
-            if found is None:
+            value_set = books.state.value_sets.get(name)
+            if value_set is None:
                 raise ValueSetRefusal(1)
             try:
-                yield found
+                yield value_set
             except EntryError as error:
                 raise ValueSetRefusal(2) from error
 
     def bm_parse_vset_add(self, _: int, name: str, value: bytes) -> None:
         """Add a value; adding an existing one is no error."""
-        with self._value_set(name) as found:
-            member = _member(found.spec, value)
-            found.replace(dict.fromkeys((*found.members, member)))
+        with self._value_set(name) as value_set:
+            member = _member(value_set.spec, value)
+            value_set.replace(dict.fromkeys((*value_set.members, member)))
 
     def bm_parse_vset_remove(self, _: int, name: str, value: bytes) -> None:
         """Remove a value; removing a missing one is no error."""
-        with self._value_set(name) as found:
-            member = _member(found.spec, value)
-            found.replace(present for present in found.members if present != member)
+        with self._value_set(name) as value_set:
+            member = _member(value_set.spec, value)
+            value_set.replace(present for present in value_set.members if present != member)
 
     def bm_parse_vset_get(self, _: int, name: str) -> list[bytes]:
         """Return every value."""
-        with self._value_set(name) as found:
-            return [_value(found.spec, member) for member in found.members]
+        with self._value_set(name) as value_set:
+            return [_value(value_set.spec, member) for member in value_set.members]
 
     def bm_parse_vset_clear(self, _: int, name: str) -> None:
         """Remove every value."""
-        with self._value_set(name) as found:
-            found.replace(())
+        with self._value_set(name) as value_set:
+            value_set.replace(())
 
 
 def _member(spec: ValueSetSpec, data: bytes) -> Match:

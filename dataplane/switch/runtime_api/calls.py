@@ -53,10 +53,10 @@ def answer(protocol: TProtocolBase, handlers: Handlers) -> None:
 
 def _read_arguments(protocol: TProtocolBase, method: Method) -> list[Any]:
     members = {f"a{number}": (number, kind) for number, kind in enumerate(method.arguments, 1)}
-    found = SimpleNamespace(**dict.fromkeys(members))
-    protocol.readStruct(found, layout(members))
+    arguments = SimpleNamespace(**dict.fromkeys(members))
+    protocol.readStruct(arguments, layout(members))
     protocol.readMessageEnd()
-    return list(vars(found).values())
+    return list(vars(arguments).values())
 
 
 def _call(call: Callable[..., Any], method: Method, arguments: list[Any]) -> tuple[Any, RefusalRecord | None]:

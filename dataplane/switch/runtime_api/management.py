@@ -78,10 +78,10 @@ class StandardMethods(TableMethods, ProfileMethods, ArrayMethods):
             items = document.get(_LISTS[kind - 1], [])
         else:
             raise LookupRefusal(0)
-        found = next((item["id"] for item in items if item["name"] == name), None)
-        if found is None:
+        identifier = next((item["id"] for item in items if item["name"] == name), None)
+        if identifier is None:
             raise LookupRefusal(1)
-        return int(found)
+        return int(identifier)
 
     def _program(self) -> Program:
         program = self.runtime.control.program

@@ -35,10 +35,10 @@ class _Opened:
     def group(self, handle: int) -> Group:
         """Return a group; raise INVALID_GRP_HANDLE."""
         self.require_selector()
-        found = self.profile.groups.get(handle + 1)
-        if found is None:
+        present = self.profile.groups.get(handle + 1)
+        if present is None:
             raise TableRefusal(TableCode.INVALID_GROUP_HANDLE)
-        return found
+        return present
 
     def require_selector(self) -> None:
         """Raise NO_ACTION_PROFILE_SELECTION if there are no groups."""
@@ -103,7 +103,7 @@ class ProfileMethods:
         """Put a member into a group."""
         with self._profile(name) as opened:
             group, identifier = opened.group(handle), opened.member(member)
-            if any(place.member == identifier for place in group.members):
+            if any(weighted.member == identifier for weighted in group.members):
                 raise TableRefusal(TableCode.MEMBER_ALREADY_IN_GROUP)
             opened.profile.modify_group(replace(group, members=(*group.members, GroupMember(identifier))))
 
@@ -111,7 +111,7 @@ class ProfileMethods:
         """Take a member out of a group."""
         with self._profile(name) as opened:
             group, identifier = opened.group(handle), opened.member(member)
-            left = tuple(place for place in group.members if place.member != identifier)
+            left = tuple(weighted for weighted in group.members if weighted.member != identifier)
             if len(left) == len(group.members):
                 raise TableRefusal(TableCode.MEMBER_NOT_IN_GROUP)
             opened.profile.modify_group(replace(group, members=left))
@@ -147,4 +147,4 @@ def _first_free(present: Collection[int]) -> int:
 
 
 def _record(group: Group) -> GroupRecord:
-    return GroupRecord(handle_of(group.group_id), [handle_of(place.member) for place in group.members])
+    return GroupRecord(handle_of(group.group_id), [handle_of(weighted.member) for weighted in group.members])

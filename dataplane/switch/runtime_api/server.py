@@ -160,10 +160,10 @@ class Connection(TTransportBase):  # type: ignore[misc]  # the library has no ty
             self._input, self._place = self._socket.recv(_RECEIVE_BYTES), 0
             if not self._input:
                 raise TTransportException(TTransportException.END_OF_FILE, "the connection ended within a message")
-        found = self._input[self._place : self._place + size]
-        self._place += len(found)
-        self._left -= len(found)
-        return found
+        data = self._input[self._place : self._place + size]
+        self._place += len(data)
+        self._left -= len(data)
+        return data
 
     def write(self, data: bytes) -> None:
         """Buffer data for `flush`."""

@@ -48,12 +48,12 @@ class SimpleSwitchMethods:
     def mirroring_session_get(self, session: int) -> MirroringConfig:
         """Return a mirroring session's destination; for one made by P4Runtime, its first port."""
         with self.runtime.books() as books:
-            found = books.state.clone_sessions.get(session)
-            if found is None:
+            config = books.state.clone_sessions.get(session)
+            if config is None:
                 raise MirroringRefusal(_NOT_FOUND)
             if session in books.mirrored_groups or session in books.mirrored_ports:
                 return MirroringConfig(books.mirrored_ports.get(session), books.mirrored_groups.get(session))
-            return MirroringConfig(found.replicas[0].port if found.replicas else None)
+            return MirroringConfig(config.replicas[0].port if config.replicas else None)
 
     def mirroring_mapping_add(self, session: int, port: int) -> int:
         """Create a mirroring session to a port."""

@@ -73,8 +73,8 @@ class Opened:
 
     def check(self, *, profile: bool, selector: bool = False) -> None:
         """Raise WRONG_TABLE_TYPE unless entries have actions, or members, or also groups."""
-        found = self.table.profile
-        if (found is not None) is not profile or (selector and found is not None and not found.spec.selector):
+        actual = self.table.profile
+        if (actual is not None) is not profile or (selector and actual is not None and not actual.spec.selector):
             raise TableRefusal(TableCode.WRONG_TABLE_TYPE)
 
 

@@ -69,9 +69,9 @@ class Record:
 
     def check(self) -> None:
         """Raise TProtocolException if a field is missing."""
-        for one in fields(self):
-            if getattr(self, one.name) is None and not one.metadata["optional"]:
-                raise TProtocolException(TProtocolException.INVALID_DATA, f"{type(self).__name__} without {one.name}")
+        for part in fields(self):
+            if getattr(self, part.name) is None and not part.metadata["optional"]:
+                raise TProtocolException(TProtocolException.INVALID_DATA, f"{type(self).__name__} without {part.name}")
 
 
 _LAYOUTS: dict[type[Record], tuple[Any, ...]] = {}
@@ -79,11 +79,11 @@ _LAYOUTS: dict[type[Record], tuple[Any, ...]] = {}
 
 def layout_of(record: type[Record]) -> tuple[Any, ...]:
     """Return the library's description of a struct."""
-    found = _LAYOUTS.get(record)
-    if found is None:
-        members = {one.name: (one.metadata["number"], one.metadata["kind"]) for one in fields(record)}
-        found = _LAYOUTS[record] = layout(members)
-    return found
+    cached = _LAYOUTS.get(record)
+    if cached is None:
+        members = {part.name: (part.metadata["number"], part.metadata["kind"]) for part in fields(record)}
+        cached = _LAYOUTS[record] = layout(members)
+    return cached
 
 
 def layout(members: Mapping[str, tuple[int, Kind]]) -> tuple[Any, ...]:

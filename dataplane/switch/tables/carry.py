@@ -1,4 +1,4 @@
-"""Carrying entries over from one program's state to another's, where both programs have what the entries need."""
+"""Carrying entries over from one program's state to another's, where both programs support them."""
 
 from __future__ import annotations
 

@@ -243,12 +243,12 @@ class MaskIndex:
 
     def _order(self, changed: _Space) -> None:
         """Bring the search order up to date after a change in one space, which may be new."""
-        best, place = changed.priorities.best, bisect_left(self._search, changed.order, key=_order)
-        present = place < len(self._search) and self._search[place] is changed
+        best, position = changed.priorities.best, bisect_left(self._search, changed.order, key=_order)
+        present = position < len(self._search) and self._search[position] is changed
         if present and best == changed.best_priority:
             return
         if present:
-            del self._search[place]
+            del self._search[position]
         changed.best_priority = best
         insort(self._search, changed, key=_order)
 

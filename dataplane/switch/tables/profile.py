@@ -93,7 +93,7 @@ class Profile:
         """Exclude actions that watch one of these ports from groups and action sets."""
         self._down = down
         for group in self.groups.values():
-            if any(place.watch_port is not None for place in group.members):
+            if any(weighted.watch_port is not None for weighted in group.members):
                 self._choose(group)
         for observer in self.observers:
             observer.ports_changed()
@@ -117,7 +117,7 @@ class Profile:
         self.members[member_id] = call
         self._member_changed(member_id)
         for group in self.groups.values():
-            if any(place.member == member_id for place in group.members):
+            if any(weighted.member == member_id for weighted in group.members):
                 self._choose(group)
 
     def delete_member(self, member_id: int) -> None:
@@ -153,7 +153,7 @@ class Profile:
         present = self._present_group(group_id)
         if self._group_uses[group_id]:
             raise self._error(EntryFault.IN_USE, f"group {group_id} is in use")
-        self._member_uses.subtract(place.member for place in present.members)
+        self._member_uses.subtract(weighted.member for weighted in present.members)
         self._weight -= _weight(present.members)
         del self.groups[group_id]
         del self._choices[group_id]
@@ -186,9 +186,9 @@ class Profile:
             self._weight -= _weight(entry.action_set.actions)
 
     def _put_group(self, group: Group, present: Group) -> None:
-        for place in group.members:
-            self._check_member(place.member)
-        if len({place.member for place in group.members}) != len(group.members):
+        for weighted in group.members:
+            self._check_member(weighted.member)
+        if len({weighted.member for weighted in group.members}) != len(group.members):
             raise self._error(EntryFault.INVALID, f"group {group.group_id} has a member twice")
         where = f"group {group.group_id}"
         limit = group.max_size or self.spec.max_group_size
@@ -196,15 +196,17 @@ class Profile:
             raise self._error(EntryFault.FULL, f"{where}: the weights add up to more than max_size {limit}")
         self._check_room(_weight(group.members) - _weight(present.members), where)
         self._weight += _weight(group.members) - _weight(present.members)
-        self._member_uses.subtract(place.member for place in present.members)
-        self._member_uses.update(place.member for place in group.members)
+        self._member_uses.subtract(weighted.member for weighted in present.members)
+        self._member_uses.update(weighted.member for weighted in group.members)
         self.groups[group.group_id] = group
         self._choose(group)
 
     def _choose(self, group: Group) -> None:
-        places = sorted(group.members, key=lambda place: place.member)
-        usable = [place for place in places if place.watch_port is None or place.watch_port not in self._down]
-        choice = ActionSet(tuple(WeightedAction(self.members[place.member], place.weight) for place in usable))
+        places = sorted(group.members, key=lambda weighted: weighted.member)
+        usable = [
+            weighted for weighted in places if weighted.watch_port is None or weighted.watch_port not in self._down
+        ]
+        choice = ActionSet(tuple(WeightedAction(self.members[weighted.member], weighted.weight) for weighted in usable))
         self._choices[group.group_id] = choice
         for observer in self.observers:
             observer.group_changed(group.group_id)
@@ -227,7 +229,7 @@ class Profile:
         self._check_room(weight, "the action set")
 
     def _checked_weight(self, places: Sequence[WeightedAction | GroupMember], where: str) -> int:
-        if any(place.weight <= 0 for place in places):
+        if any(weighted.weight <= 0 for weighted in places):
             raise self._error(EntryFault.INVALID, f"{where}: a weight is at least 1")
         return _weight(places)
 
@@ -250,4 +252,4 @@ class Profile:
 
 
 def _weight(places: Sequence[WeightedAction | GroupMember]) -> int:
-    return sum(place.weight for place in places)
+    return sum(weighted.weight for weighted in places)

@@ -6,8 +6,8 @@
 
 COMPARISON is == != < <= > >=. NUMBER is decimal, 0x, 0o, 0b, or an IPv4, IPv6 or MAC address; with a LENGTH only that
 many leading bits are compared. A FIELD is one of the program's, `ipv4.dst_addr` (or `hdr.ipv4.dst_addr`), or of
-standard_metadata by its name alone; it is read once the packet is parsed, before ingress. A comparison is false if the
-field's header is invalid. A header's name alone, `ipv4`, tests whether it is valid, a field's whether it is non-zero.
+standard_metadata by just its name; it is read once the packet is parsed, before ingress. A comparison is false if the
+field's header is invalid. Just a header's name, `ipv4`, tests whether it is valid, a field's whether it is non-zero.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def find_ref(name: str, program: Program, where: str) -> FieldRef:
     if header in program.headers:
         if program.headers[header].type.field(field) is not None:  # a header in a union, whose name has a dot
             return FieldRef(header, field)
-        known = ", ".join(spec.name for spec in program.headers[header].type.fields)
-        raise ConfigError(f"header {header} has no field {field!r}, but {known}", file=where)
+        names = ", ".join(spec.name for spec in program.headers[header].type.fields)
+        raise ConfigError(f"header {header} has no field {field!r}, but {names}", file=where)
     what = "field" if "." in short else "header or field"
     raise ConfigError(f"the program has no {what} {name!r}", file=where)
 
@@ -156,23 +156,23 @@ class _Reader:
     def __init__(self, text: str, where: str) -> None:
         self._text, self._where, self._depth = text, where, 0
         self._tokens: list[tuple[str, bool, int]] = []  # text, whether it is a sign, column from 1
-        place = 0
-        while text[place:].strip():
-            found = _TOKEN.match(text, place)
-            if found is None:
-                column = place + len(text[place:]) - len(text[place:].lstrip()) + 1
+        position = 0
+        while text[position:].strip():
+            match = _TOKEN.match(text, position)
+            if match is None:
+                column = position + len(text[position:]) - len(text[position:].lstrip()) + 1
                 raise self._error(f"unexpected {text[column - 1]!r}", column)
-            self._tokens.append((found["sign"] or found["word"], found["sign"] is not None, found.end()))
-            place = found.end()
+            self._tokens.append((match["sign"] or match["word"], match["sign"] is not None, match.end()))
+            position = match.end()
         self._next = 0
 
     def condition(self) -> Condition:
         if not self._tokens:
             raise self._error("is empty", 1)
-        found = self._either()
+        parsed = self._either()
         if self._next < len(self._tokens):
             raise self._unexpected("&& or ||")
-        return found
+        return parsed
 
     def _either(self) -> Condition:
         parts = [self._both()]

@@ -77,8 +77,8 @@ class TracedPipeline(InterpretedPipeline):
     def __init__(self, program: Program, state: PipelineState, *, rng: SplitMix, exact: bool = True) -> None:
         self._recorder = recorder = Recorder(program, state, exact=exact)
         super().__init__(program, state, rng=rng, tracer=recorder)
-        self._parse_untold, self._parse = self._parse, self._told_parse
-        self._deparse_untold, self._deparse = self._deparse, self._told_deparse
+        self._parse_untold, self._parse = self._parse, self._traced_parse
+        self._deparse_untold, self._deparse = self._deparse, self._traced_deparse
         self._traces: list[PacketTrace] = []
         self.frames_received = 0
         self._trace = PacketTrace(0, program.name, 0, 0, b"")
@@ -119,7 +119,7 @@ class TracedPipeline(InterpretedPipeline):
         self._begin("ingress", _CAUSES.get(kind, "received"))
         return super()._run_ingress(packet, data, placements)
 
-    def _told_parse(self, fields: Fields, data: bytes) -> tuple[int, int]:
+    def _traced_parse(self, fields: Fields, data: bytes) -> tuple[int, int]:
         if self._cloning:
             with self._recorder.muted():
                 return self._parse_untold(fields, data)
@@ -172,7 +172,7 @@ class TracedPipeline(InterpretedPipeline):
         for output in result.outputs[before:]:
             self._tell(Sent(output.port, len(output.data), output.data))
 
-    def _told_deparse(self, fields: Fields, payload: bytes) -> bytes:
+    def _traced_deparse(self, fields: Fields, payload: bytes) -> bytes:
         data = self._deparse_untold(fields, payload)
         self._tell(Deparsed(self._recorder.headers(fields, self._program.deparser.order), len(payload)))
         return data

@@ -82,15 +82,15 @@ class Recorder:
 
     def headers(self, fields: Fields, names: Sequence[str]) -> tuple[HeaderValue, ...]:
         """Return the valid ones among the headers, one after another."""
-        found: list[HeaderValue] = []
+        values: list[HeaderValue] = []
         offset = 0
         for name in names:
             slots = self.layout.headers[name]
             if fields[slots.valid]:
                 length = header_bytes(fields, slots)
-                found.append(header_value(fields, slots, offset, length))
+                values.append(header_value(fields, slots, offset, length))
                 offset += length
-        return tuple(found)
+        return tuple(values)
 
     # ---- the parser
 

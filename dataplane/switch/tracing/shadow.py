@@ -133,7 +133,7 @@ class _ShadowRegister(MutableSequence[int]):
     def __getitem__(self, index: slice) -> list[int]: ...
     def __getitem__(self, index: int | slice) -> int | list[int]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+            return [self[position] for position in range(*index.indices(len(self)))]
         return self.changed[index] if index in self.changed else self._cells[index]
 
     @overload

@@ -87,12 +87,12 @@ class Watch:
                 return ()
             slots = tuple(slot for slot, value in enumerate(after) if value != before[slot])
             before = [before[slot] for slot in slots]
-        found = []
+        changes = []
         for slot, value in zip(slots, before, strict=True):
-            known = self._names[slot]
-            if known is not None:
-                found.append(Change(*known, value, after[slot]))
-        return tuple(found)
+            names = self._names[slot]
+            if names is not None:
+                changes.append(Change(*names, value, after[slot]))
+        return tuple(changes)
 
     def _slots(self, item: ParserOp) -> tuple[int, ...] | None:
         """Return the slots that a statement sets; None if that depends on the packet."""

@@ -225,7 +225,7 @@ def test_who_stops_reading_is_unsubscribed(address: str) -> None:
     ("method", "request_bytes", "reason"),
     [
         ("GetStatus", b"\x92\x09\xc0", "a millrace.collectors.v2.GetStatusRequest does not decode"),
-        ("GetStatus", b"\x08\x01", "GetStatusRequest has fields that this version does not know"),
+        ("GetStatus", b"\x08\x01", "GetStatusRequest has fields unknown to this version"),
         ("NoteLinks", b"\x0a\xff", "a millrace.collectors.v2.LinkStatuses does not decode"),
         (
             "NoteLinks",

@@ -51,7 +51,7 @@ def test_an_address_of_the_network_wants_a_token_that_counts(play: Play) -> None
         made = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
         for header, problem in (
             (None, "a bearer token or a certificate"),
-            ("Basic x", "none of a bearer token"),
+            ("Basic x", "no bearer token"),
             ("Bearer x", "unknown, or was revoked"),
             (f"Bearer {made.token[:-1]}{'A' if made.token[-1] != 'A' else 'B'}", "unknown, or was revoked"),
         ):

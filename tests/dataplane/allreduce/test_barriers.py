@@ -258,4 +258,4 @@ def test_submissions_are_ordered_until_settled_and_bounded() -> None:
     assert str(queue.put("four")) == "enough"
     full: SubmissionQueue[int] = SubmissionQueue("job 1")
     assert not any(full.put(number) for number in range(MOST_SUBMISSIONS))
-    assert str(full.put(0)) == "job 1: 65536 all-reduces wait already"
+    assert str(full.put(0)) == "job 1: 65536 all-reduces are already waiting"

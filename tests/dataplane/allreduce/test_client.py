@@ -118,7 +118,7 @@ def test_a_saturated_sum_fails_alone() -> None:
         failing = [worker.all_reduce(most) for worker in workers]
         following = [worker.all_reduce(most // 2) for worker in workers]
         for one in failing:
-            with pytest.raises(SaturatedError, match=r"item 1 \(sums of block 0\) left int32"):
+            with pytest.raises(SaturatedError, match=r"item 1 \(sums of block 0\) overflowed int32"):
                 one.result(9)
         assert np.array_equal(following[0].result(9), most // 2 * 2)
 

@@ -147,7 +147,7 @@ def test_a_bit_that_changes_in_the_switch_is_in_no_sum(change: Change, item: int
         assert all(isinstance(one, AllReduceError) for one in found), found
         said = str(next(one for one in found if isinstance(one, CorruptedError)))
         assert f"job 7, epoch 1: item {item} (" in said
-        assert "is not what the workers have sent: 3 results did not fit their check" in said
+        assert "is not what the workers sent: 3 results did not fit their check" in said
 
 
 def test_exponents_too_small_for_one_worker_are_detected_by_it() -> None:
@@ -180,7 +180,7 @@ def test_a_sum_that_saturates_is_not_taken_for_a_changed_bit() -> None:
             return str(raised.value)
 
         with ThreadPoolExecutor(WORKERS) as threads:
-            assert all("left int32" in said for said in threads.map(one, engines, values))
+            assert all("overflowed int32" in said for said in threads.map(one, engines, values))
 
 
 def test_sender_without_the_nonce_cannot_contribute_or_forge() -> None:

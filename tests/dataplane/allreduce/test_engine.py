@@ -223,7 +223,7 @@ def test_integers_are_exact_and_one_that_leaves_int32_is_told(by: str) -> None:
             return str(raised.value)
 
         with ThreadPoolExecutor(2) as threads:
-            assert all("left int32" in text for text in threads.map(reduce, range(2)))
+            assert all("overflowed int32" in text for text in threads.map(reduce, range(2)))
         assert np.array_equal(targets[0], beyond[0])
         assert all(np.array_equal(found, values[0] + values[1]) for found in _run(engines, values))
 
@@ -331,5 +331,5 @@ def test_values_that_do_not_fit_are_refused(values: NDArray[np.float32], target:
 
 
 def test_a_window_that_is_no_power_of_two_is_refused() -> None:
-    with pytest.raises(AllReduceError, match="no power of two"):
+    with pytest.raises(AllReduceError, match="not a power of two"):
         Engine(EngineSettings("127.0.0.1", JOB, 48, 2, 1))

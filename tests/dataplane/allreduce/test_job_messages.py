@@ -116,7 +116,7 @@ def test_a_job_that_no_switch_can_have_is_refused(wrong: dict[str, Any], said: s
     right = Admitted(7, "10.0.0.1", 64, 4, 1, 0, 0, ("h1",), 1, 1, "10.0.0.1", (), 2**64 - 1, 4)
     assert decode_downward(DOWNWARD.message(right).SerializeToString()) == right
     assert str(right.nonce) not in repr(right)
-    with pytest.raises(AllReduceError, match=f"does not understand: {said}"):
+    with pytest.raises(AllReduceError, match=f"does not understand the job service: {said}"):
         decode_downward(DOWNWARD.message(replace(right, **wrong)).SerializeToString())
 
 
@@ -144,10 +144,12 @@ def test_no_truncation_is_taken_for_something_else(data: st.DataObject, message:
 
 def test_a_message_that_says_nothing_is_refused() -> None:
     with pytest.raises(
-        MessageError, match=r"^a millrace\.jobs\.v1\.WorkerMessage says nothing that this version knows$"
+        MessageError, match=r"^a millrace\.jobs\.v1\.WorkerMessage holds nothing that this version knows$"
     ):
         upward_of(pb.WorkerMessage())
-    with pytest.raises(AllReduceError, match=r"does not understand: a millrace\.jobs\.v1\.ServiceMessage says"):
+    with pytest.raises(
+        AllReduceError, match=r"does not understand the job service: a millrace\.jobs\.v1\.ServiceMessage holds"
+    ):
         decode_downward(b"\x7a\x00")
 
 

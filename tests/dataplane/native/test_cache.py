@@ -202,7 +202,7 @@ def test_the_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wrong_code_is_an_error_and_not_stored(tmp_path: Path) -> None:
-    with pytest.raises(NativeError, match=r"generated code is wrong: .*expected instruction opcode define"):
+    with pytest.raises(NativeError, match=r"invalid generated code: .*expected instruction opcode define"):
         compile_object("define void @f() { nonsense }")
     with pytest.raises(NativeError, match="cannot be linked"):
         Library(ObjectCode(("missing",), (compile_object("define void @f() { ret void }"),)))

@@ -126,13 +126,13 @@ BODIES = {
     "return invoke(Two, a, a, a)": "this is u64, where u32 is needed: cast with as_u32()",
     "return invoke(Two, b, a, b)": "this is u32, where u64 is needed: cast with as_u64()",
     "return invoke(Two, words, a, b)": "this is Array[u64], where u64 is needed",
-    "return invoke(Two)": "invoke takes a type of functions, an address",
-    "return invoke(plain, a, a)": "`plain` is no type of functions: declare one with @signature",
+    "return invoke(Two)": "invoke takes a function type, an address",
+    "return invoke(plain, a, a)": "`plain` is not a function type: declare one with @signature",
     "return invoke(a, a, a)": "`a` is not known before the kernel runs",
-    "return invoke(Nothing, a, a)": "invoke gives no value",
+    "return invoke(Nothing, a, a)": "invoke returns no value",
     "return invoke(Missing, a, a)": "Missing is not defined",
     "return invoke(Two, address=a)": "arguments are passed by position",
-    "return Two(a, b)": "Two is a type of functions: call one with invoke()",
+    "return Two(a, b)": "Two is a function type: call one with invoke()",
     "return Two": "Two is not a value",
 }
 PRELUDE = """
@@ -161,10 +161,10 @@ def test_a_wrong_type_in_a_declaration_is_named(kernels_in: Callable[..., dict[s
     made = kernels_in(
         "@signature\ndef Bad(a: int) -> None: ...\n@kernel\ndef f(a: u64) -> None:\n    invoke(Bad, a, 1)\n"
     )
-    with pytest.raises(NativeError, match="int is no type of kernels; write u64"):
+    with pytest.raises(NativeError, match="int is not a kernel type; write u64"):
         Module("broken").function(made["f"])
 
 
-def test_python_cannot_call_a_type_of_functions() -> None:
-    with pytest.raises(NativeError, match=r"test_indirect\.Step is a type of functions"):
+def test_python_cannot_call_a_function_type() -> None:
+    with pytest.raises(NativeError, match=r"test_indirect\.Step is a function type"):
         Step(1, 2)

@@ -61,7 +61,7 @@ def test_each_part_has_what_it_needs_and_no_more() -> None:
 
 
 def test_what_is_wrong_in_the_other_part_is_told() -> None:
-    with pytest.raises(NativeError, match=r"another process failed: .*generated code is wrong"):
+    with pytest.raises(NativeError, match=r"another process failed: .*invalid generated code"):
         compile_parts("define void @f() { ret void }", "define void @g() { nonsense }", compile_object)
 
 

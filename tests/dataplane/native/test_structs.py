@@ -172,18 +172,18 @@ def test_a_struct_in_place_is_one_to_both_sides() -> None:
 
 
 def test_a_struct_in_place_cannot_be_set_as_a_whole() -> None:
-    with pytest.raises(NativeError, match=r"Pair\.lane stands in place: set its fields"):
+    with pytest.raises(NativeError, match=r"Pair\.lane is in place: set its fields"):
         Pair().lane = Lane()
 
 
 FIELDS = {
     "x: InPlace[u8]": "InPlace is for structs",
-    "x: Array[InPlace[Lane]]": "stand in place anyhow",
-    "x: InPlace[After]": "has to be defined before",
+    "x: Array[InPlace[Lane]]": "are always in place",
+    "x: InPlace[After]": "must be defined first",
 }
 BODIES = {
     "lane: InPlace[Lane] = pair.lane": "a local of struct type is a reference",
-    "reference(pair.lane)": "a reference already",
+    "reference(pair.lane)": "already a reference",
     "pair.lane = pair.node.lane": r"InPlace\[Lane\]",
 }
 AFTER = "class After(Struct):\n    y: u8\n"
@@ -239,7 +239,7 @@ def test_fields_take_addresses_and_buffers() -> None:
 
 @pytest.mark.parametrize("field", ["x: int", "x: float", "x: str", "x: Array[int]", "x: Inline[u8, Literal[0]]"])
 def test_a_field_of_unknown_type_is_refused(field: str, kernels_in: Callable[..., dict[str, Any]]) -> None:
-    with pytest.raises(NativeError, match=r"Bad\.x: .*(no type of kernels|is not a type)"):
+    with pytest.raises(NativeError, match=r"Bad\.x: .*(not a kernel type|is not a type)"):
         kernels_in(f"class Bad(Struct):\n    {field}\n", Literal=Literal)
 
 

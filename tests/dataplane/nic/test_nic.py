@@ -281,7 +281,7 @@ def test_a_function_of_a_rule_cannot_close_its_own_thread(ends: tuple[NicPort, N
 def test_a_device_that_wakes_nobody_is_polled(ends: tuple[NicPort, NicPort]) -> None:
     near, far = ends
     near.queues[0].fd = -1
-    with pytest.raises(PortError, match="interface near: a MEMORY device wakes nobody"):
+    with pytest.raises(PortError, match="interface near: a MEMORY device raises no wake-up"):
         open_nic(near, NicSettings(mode=Mode.WAITING))
     with memory_pair(("near", "far"))[0] as other, far:
         other.queues[0].fd = -1

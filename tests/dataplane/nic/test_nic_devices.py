@@ -145,7 +145,7 @@ def test_a_device_that_is_gone_keeps_nobody_busy_and_closes(cable: Cable) -> Non
     [
         (NicSettings(), "gone", "interface gone: no such device in this network namespace"),
         (NicSettings(PortKind.XDP, queues=2), "there", "interface there: has 1 receive queues"),
-        (NicSettings(PortKind.MEMORY), "there", "interface there: ports of kind MEMORY are not on devices"),
+        (NicSettings(PortKind.MEMORY), "there", "interface there: ports of kind MEMORY have no device"),
     ],
 )
 def test_devices_that_cannot_be_bound_say_why(cable: Cable, settings: NicSettings, device: str, problem: str) -> None:

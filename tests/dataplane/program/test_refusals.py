@@ -87,7 +87,7 @@ def text(path: JsonPath) -> str:
         (("checksums", 0, "calculation"), "gone", "checksums[0].calculation", "no calculation is called 'gone'"),
         (("checksums", 0, "type"), "ipv4", "checksums[0].type", "a checksum of type 'ipv4' is not supported"),
         (("errors", 1), ["NoError", 3], "errors[1]", "'NoError' is declared twice"),
-        (("errors", 1), ["Other", 0], "errors[1]", "no code of its own"),
+        (("errors", 1), ["Other", 0], "errors[1]", "not a unique code"),
         (("header_unions",), [{"name": "u", "header_ids": [99]}], "header_unions[0].header_ids", "of this union only"),
         (
             ("parsers", 0, "parse_states", 0, "parser_ops", 0, "parameters", 0, "type"),
@@ -131,7 +131,7 @@ def text(path: JsonPath) -> str:
             ("learn_lists",),
             [{"name": "seen", "id": 1, "elements": []}] * 2,
             "learn_lists[1]",
-            "1 is no id of its own",
+            "1 is not a unique id",
         ),
         (
             ("parse_vsets",),
@@ -199,7 +199,11 @@ def test_place_and_problem(path: JsonPath, value: object, construct: str | None,
         ("resubmit", [{"type": "hexstr", "value": "0x63"}], "no field list has the id 99"),
         ("register_write", [{"type": "register_array", "value": "gone"}] * 3, "no register is called 'gone'"),
         ("assign_header", [{"type": "header", "value": name} for name in ("ipv4", "ethernet")], "copies a ethernet_t"),
-        ("push", [{"type": "header", "value": "ipv4"}, {"type": "hexstr", "value": "0x1"}], "a header stack is wanted"),
+        (
+            "push",
+            [{"type": "header", "value": "ipv4"}, {"type": "hexstr", "value": "0x1"}],
+            "a header stack is expected",
+        ),
     ],
 )
 def test_primitive(op: str, parameters: list[Any], problem: str) -> None:
@@ -242,7 +246,7 @@ def test_p4info_of_another_program() -> None:
         ('meters { preamble { id: 1 name: "m" } }', "meter m: is not in the JSON"),
         ('value_sets { preamble { id: 1 name: "v" } }', "value set v: is not in the JSON"),
         ('externs { extern_type_name: "e" }', "e: an extern is not supported"),
-        ("tables { nonsense: 1 }", "is no P4Info"),
+        ("tables { nonsense: 1 }", "is not a P4Info"),
     ],
 )
 def test_p4info_with_objects_that_are_not_there(extra: str, problem: str) -> None:

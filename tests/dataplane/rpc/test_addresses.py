@@ -69,9 +69,9 @@ def test_a_path_is_as_long_as_a_socket_allows() -> None:
 
 
 def test_what_is_taken_is_not_available(folder: Path) -> None:
-    assert unavailable(f"unix:{folder}/none/s") == f"there is no folder {folder}/none"
+    assert unavailable(f"unix:{folder}/none/s") == f"there is not a folder {folder}/none"
     (folder / "file").write_text("", encoding="utf-8")
-    assert unavailable(f"unix:{folder}/file") == "something that is no socket is there"
+    assert unavailable(f"unix:{folder}/file") == "something other than a socket is there"
     with closing(socket.socket(socket.AF_UNIX)) as server:
         server.bind(str(folder / "s"))
         server.listen()
@@ -102,7 +102,7 @@ def test_a_second_server_is_refused_and_the_first_one_goes_on(folder: Path, kind
 @pytest.mark.parametrize("address", ["192.0.2.1:9", "[2001:db8::1]:9", "collector.example:9", "0.0.0.0:9"])
 def test_a_client_calls_nothing_in_the_open_beyond_loopback(address: str) -> None:
     async def scene() -> None:
-        with pytest.raises(FeedError, match=r"it is not loopback, and there is no tls; .* is called plain:"):
+        with pytest.raises(FeedError, match=r"it is not loopback, and there is no tls; .* write plain:"):
             async with FeedClient(FeedClientSettings(address=address)):
                 pass
         async with FeedClient(FeedClientSettings(address=f"plain:{address}")):

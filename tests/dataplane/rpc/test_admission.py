@@ -93,7 +93,7 @@ def test_who_waits_too_long_is_refused(tmp_path: Path) -> None:
                 await say(b"a")
             except grpc.aio.AioRpcError as error:
                 refusals.append((error.code(), error.details()))
-        said = f"requests of {MIB} bytes are being read or worked on, the most at a time"
+        said = f"requests of {MIB} bytes are in progress, the most at a time"
         assert refusals == [(grpc.StatusCode.RESOURCE_EXHAUSTED, said)]
         busy.set()
         assert len(await first) == MIB
@@ -106,7 +106,7 @@ def test_who_waits_too_long_is_refused(tmp_path: Path) -> None:
 def test_who_stops_halfway_keeps_no_room(tmp_path: Path) -> None:
     async def act(channel: Any) -> None:
         half = channel.stream_unary(SAY)()  # its request never comes
-        with pytest.raises(grpc.aio.AioRpcError, match=r"the request did not come within 0\.2 s"):
+        with pytest.raises(grpc.aio.AioRpcError, match=r"the request did not arrive within 0\.2 s"):
             await half
         assert await channel.unary_unary(SAY)(b"a") == b"a"
 

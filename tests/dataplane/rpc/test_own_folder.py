@@ -95,13 +95,13 @@ def test_a_folder_that_may_not_be_looked_into_has_no_socket(tmp_path: Path) -> N
 def test_a_folder_that_lets_others_in_is_refused_on_both_sides(runtime: Path) -> None:
     (runtime / "millrace").mkdir()
     (runtime / "millrace").chmod(0o755)
-    _refused_on_both_sides("lets others in; chmod 700")
+    _refused_on_both_sides("is open to others; chmod 700")
 
 
 def test_a_link_is_refused_on_both_sides(runtime: Path) -> None:
     (runtime / "elsewhere").mkdir(mode=0o700)
     (runtime / "millrace").symlink_to(runtime / "elsewhere")
-    _refused_on_both_sides("is no folder")
+    _refused_on_both_sides("is not a folder")
 
 
 @pytest.mark.root
@@ -163,13 +163,13 @@ def test_a_folder_in_the_users_own_makes_that_one_his_alone(runtime: Path) -> No
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     (runtime / "millrace").chmod(0o755)
     assert prepare(runtime / "millrace" / "up-2") == (
-        f"folder {runtime}/millrace lets others in; chmod 700 {runtime}/millrace"
+        f"folder {runtime}/millrace is open to others; chmod 700 {runtime}/millrace"
     )
 
 
 def test_what_stands_in_the_way_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert prepare(tmp_path / "file") == f"{tmp_path}/file is no folder"
+    assert prepare(tmp_path / "file") == f"{tmp_path}/file is not a folder"
     assert prepare(tmp_path / "file" / "millrace") is not None
     assert refusal(tmp_path / "not" / "there") is None
 

@@ -110,7 +110,7 @@ def test_what_is_refused_has_its_code_and_its_sentence() -> None:
         await talk.write(b"\xff")
         assert await refusal(talk.read()) == broken
         unknown = b"\x78\x01"
-        said = "tests.echo.v1.Word has fields that this version does not know"
+        said = "tests.echo.v1.Word has fields unknown to this version"
         assert await refusal(say(channel, unknown)) == (grpc.StatusCode.INVALID_ARGUMENT, said)
         code, _details = await refusal(channel.unary_unary(f"/{ECHO}/Shout", None, None)(b""))
         assert code is grpc.StatusCode.UNIMPLEMENTED
@@ -345,5 +345,5 @@ def test_service_implements_exactly_its_declared_methods() -> None:
     with pytest.raises(ValueError, match=r"tests.echo.v1.Echo declares \['Repeat', 'Say', 'Talk'\], not \['Say'\]"):
         Service(DESCRIPTOR.services_by_name["Echo"], {"Say": print}, {})
     methods = {"Say": print, "Repeat": print, "Talk": print}
-    with pytest.raises(ValueError, match=r"tests.echo.v1.Echo: \['Repeat', 'Talk'\]: what does it need"):
+    with pytest.raises(ValueError, match=r"tests.echo.v1.Echo: \['Repeat', 'Talk'\]: missing or unknown permissions"):
         Service(DESCRIPTOR.services_by_name["Echo"], methods, {"Say": Permission.READ})

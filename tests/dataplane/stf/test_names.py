@@ -107,7 +107,7 @@ def test_numbers_become_match_values(kind: MatchKind, pattern: Pattern, match: F
     ],
 )
 def test_a_pattern_that_the_kind_of_match_cannot_have_is_refused(kind: MatchKind, pattern: Pattern) -> None:
-    with pytest.raises(EntryError, match=r"c\.t: f: this pattern is none of a field whose kind is"):
+    with pytest.raises(EntryError, match=r"c\.t: f: this pattern does not suit a field of kind"):
         find_match(table(KeyField("f", kind, 16)), [("f", pattern)])
 
 

@@ -49,7 +49,7 @@ def test_values_of_any_length_are_written_and_read(producer: Producer, client: S
 def test_parameters_are_kept_in_the_writers_version(producer: Producer, client: StoreClient) -> None:
     client.record("/job/gradient", LONG, version=4)
     assert producer.read("/job/gradient") == LONG
-    with pytest.raises(StaleError, match="/job/gradient: version 4 is there, which is not older"):
+    with pytest.raises(StaleError, match="/job/gradient: version 4 is stored, which is not older"):
         client.record("/job/gradient", b"", version=3)
     with pytest.raises(StoreError, match="versions are 1 to 4294967295, not 0"):
         client.record("/job/gradient", b"", version=0)
@@ -83,11 +83,11 @@ def test_what_cannot_be_is_said_in_one_line(producer: Producer, tmp_path: Path) 
         with pytest.raises(StoreError, match="'nothing' is not a name"):
             client.get("nothing")
         producer.publish("/long", LONG)
-        with pytest.raises(StoreError, match="/long: 200000 bytes are there, more than the 1000 that are wanted"):
+        with pytest.raises(StoreError, match="/long: 200000 bytes are stored, more than the requested maximum of 1000"):
             client.get("/long", most_bytes=1000)
     with pytest.raises(StoreError, match=rf"no socket at {HOST}:{producer.address[1]}: "):
         Producer(str(tmp_path / "other.db"), address=HOST, port=producer.address[1])
-    with pytest.raises(StoreError, match="'storage' is no IPv4 address"):
+    with pytest.raises(StoreError, match="'storage' is not an IPv4 address"):
         StoreClient("storage")
     with (
         Producer(":memory:", address=HOST, port=0, writers=["10.0.0.1"]) as guarded,
@@ -98,10 +98,10 @@ def test_what_cannot_be_is_said_in_one_line(producer: Producer, tmp_path: Path) 
 
 
 def test_who_may_write_is_said_where_others_reach_the_producer() -> None:
-    problem = r"^0\.0\.0\.0 is not loopback: say which hosts may write \(writers\), or that anyone may \(anyone\)$"
+    problem = r"^0\.0\.0\.0 is not loopback: set the hosts that may write \(writers\), or anyone$"
     with pytest.raises(StoreError, match=problem):
         Producer(":memory:", address="0.0.0.0", port=0)
-    with pytest.raises(StoreError, match=r"^writers are named, and anyone may write: say one of the two$"):
+    with pytest.raises(StoreError, match=r"^both writers and anyone are given: choose one$"):
         Producer(":memory:", port=0, writers=[HOST], anyone=True)
     everywhere = "0.0.0.0"
     with (
@@ -206,7 +206,7 @@ def test_a_client_does_not_wait_for_ever() -> None:
         silent.bind((HOST, 0))
         with (
             StoreClient(HOST, port=silent.getsockname()[1], deadline_s=0.05) as client,
-            pytest.raises(NoAnswerError, match=r"^/a: an answer did not come from 127\.0\.0\.1:\d+ within 0\.05 s$"),
+            pytest.raises(NoAnswerError, match=r"^/a: an answer did not arrive from 127\.0\.0\.1:\d+ within 0\.05 s$"),
         ):
             client.get("/a")
         port = silent.getsockname()[1]

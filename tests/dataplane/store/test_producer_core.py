@@ -415,7 +415,7 @@ def test_what_switches_recorded_is_kept_in_the_writers_version() -> None:
     network = Network(producer_core(), random.Random(1), 0.1)
     talked(network, Talk(network, ALICE, recording("/p", LONG, version=7)))
     assert network.producer.read("/p", 0) == LONG
-    with pytest.raises(StaleError, match="/p: version 7 is there, which is not older") as caught:
+    with pytest.raises(StaleError, match="/p: version 7 is stored, which is not older") as caught:
         talked(network, Talk(network, ALICE, recording("/p", b"1", version=6)))
     assert caught.value.version == 7
     with pytest.raises(StaleError):

@@ -92,5 +92,5 @@ def test_a_ring_is_a_circle_with_faster_links_to_its_hosts() -> None:
     rates = {link.rate_bps for key, link in topology.directed_links.items() if key.src not in topology.switch}
     assert rates == {40_000_000_000}
     assert from_text("ring:switches=3") == ring(3)
-    with pytest.raises(ConfigError, match="2 switches make no ring: it needs 3"):
+    with pytest.raises(ConfigError, match="2 switches do not make a ring: it needs 3"):
         ring(2)

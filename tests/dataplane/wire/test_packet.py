@@ -120,7 +120,7 @@ def test_other_traffic_is_none() -> None:
 
 
 def test_addresses_of_two_families_are_refused() -> None:
-    with pytest.raises(WireError, match="two families"):
+    with pytest.raises(WireError, match="different families"):
         ip_packet(IPv4Address("10.0.0.1"), IPv6Address("::1"), 17, b"")
 
 

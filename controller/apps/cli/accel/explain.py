@@ -86,14 +86,14 @@ def explain(  # noqa: PLR0917 - a command line's options
     if preset is not None:
         ground = replace(ground, preset=preset)
     measured = _calibration(calibration)
-    known = Stated(dict(map(_stated, t or ())), measured)
+    stated = Stated(dict(map(_stated, t or ())), measured)
     if hardware is None:
         ground = _with_measured(ground, measured)
-    found = target_of(target, database, tables_of(table or (), tables), deadline)
-    plan = plan_of(found.graph, ground.machines.count, known, reading)
-    others = partial(ground.others, sums=_sums(plan, found.aggregates))
+    parsed = target_of(target, database, tables_of(table or (), tables), deadline)
+    plan = plan_of(parsed.graph, ground.machines.count, stated, reading)
+    others = partial(ground.others, sums=_sums(plan, parsed.aggregates))
     explained = explained_of(plan, ground.machines, ground.accelerators, preset=ground.preset, others=others)
-    explained = replace(explained, notes=(*found.notes, *ground.notes, *explained.notes))
+    explained = replace(explained, notes=(*parsed.notes, *ground.notes, *explained.notes))
     _show(explained, Format.JSON if as_json else form)
     if picture is not None:
         from controller.acceleration.plans.picture import draw  # noqa: PLC0415
@@ -103,7 +103,7 @@ def explain(  # noqa: PLR0917 - a command line's options
 
 
 def _sums(plan: Plan, aggregates: Mapping[str, tuple[str, ...]]) -> list[Sums | str]:
-    """Return what switches could add up for each operator, or why it adds up nothing."""
+    """Return the sums that switches could compute for each operator, or why there are none."""
     from controller.acceleration.network.switches import sums_of  # noqa: PLC0415
 
     return [
@@ -121,20 +121,20 @@ def _calibration(path: Path | None) -> Calibration:
 
 
 def _with_measured(ground: Ground, calibration: Calibration) -> Ground:
-    """Return machines with the accelerators that a calibration knows, where no hardware file says what they have."""
+    """Return machines with the calibration's accelerators where no hardware file lists any."""
     from dataplane.topology.values import DeviceKind  # noqa: PLC0415
 
-    known = [one for kind in DeviceKind if (one := calibration.accelerator_of(kind)) is not None]
-    found = [way for one in known for way in _ways(one)]
-    if not found:
+    accelerators = [accelerator for kind in DeviceKind if (accelerator := calibration.accelerator_of(kind)) is not None]
+    choices = [way for accelerator in accelerators for way in _ways(accelerator)]
+    if not choices:
         return ground
-    labels = ", ".join(one.label for one in found)
+    labels = ", ".join(choice.label for choice in choices)
     note = f"{labels}: from the calibration ({calibration.machine}); no hardware file overrides it"
-    return replace(ground, accelerators=tuple(found), notes=(*ground.notes, note))
+    return replace(ground, accelerators=tuple(choices), notes=(*ground.notes, note))
 
 
 def _ways(accelerator: Accelerator) -> list[Accelerator]:
-    """Return an accelerator that compresses nothing, and as a choice of its own one that does where it can."""
+    """Return an accelerator without compression and, where it supports it, one with, as a separate choice."""
     if accelerator.compression is None:
         return [accelerator]
     return [replace(accelerator, compression=None), replace(accelerator, name=f"{accelerator.label}-packed")]

@@ -1,4 +1,4 @@
-"""Options of commands that decide about operators: machines, what they have, and the network between them."""
+"""Options of commands that place operators: the machines, their hardware, and the network between them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ground_of(
     machines: int | None = None,
     fan_in: int | None = None,
 ) -> Ground:
-    """Return what the options say; raise typer.BadParameter for options that do not go together."""
+    """Resolve the options; raise typer.BadParameter for incompatible ones."""
     from controller.acceleration.network.hardware import Hardware, load_hardware  # noqa: PLC0415
     from controller.acceleration.network.loading import load_ground  # noqa: PLC0415
 
@@ -75,7 +75,7 @@ def ground_of(
 
 
 def rate_of(rate: str) -> float:
-    """Return what --rate says in bit/s, infinite for 'inf'; raise typer.BadParameter for what is no rate."""
+    """Return --rate in bit/s, infinite for 'inf'; raise typer.BadParameter if it is not a rate."""
     from dataplane.topology.units import parse_rate_bps  # noqa: PLC0415
 
     if rate == _INFINITE:

@@ -1,4 +1,4 @@
-"""`millrace accel measure`: what this machine's devices take for operators, written as a calibration."""
+"""`millrace accel measure`: operator times of this machine's devices, written as a calibration."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def measure(
 
     if not out.absolute().parent.is_dir():
         raise CalibrationError(f"{out}: no such folder: {out.absolute().parent}")
-    devices = frozenset(map(DeviceKind, device)) if device else _found()
+    devices = frozenset(map(DeviceKind, device)) if device else _usable_devices()
     if library:
         libraries = frozenset(map(Library, library))
     else:
@@ -79,19 +79,19 @@ def measure(
         time.perf_counter_ns,
         is_quick=quick,
         source="measured by millrace accel measure" + (" --quick: sizes too small to rely on" if quick else ""),
-        say=_say if sys.stderr.isatty() else lambda _: None,
+        say=_print_progress if sys.stderr.isatty() else lambda _: None,
     )
     save(calibration, out)
     _show(calibration, form)
     typer.echo(f"wrote {out}", err=form is not Format.TABLE)
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     typer.echo(f"measuring {line}", err=True)
 
 
-def _found() -> frozenset[DeviceKind]:
-    """Return the CPU, and the GPU where torch is installed and can use one."""
+def _usable_devices() -> frozenset[DeviceKind]:
+    """Return the CPU, and the GPU if torch is installed and can use one."""
     import importlib.util  # noqa: PLC0415
 
     from dataplane.topology.values import DeviceKind  # noqa: PLC0415
@@ -119,29 +119,29 @@ def _show(calibration: Calibration, form: Format) -> None:
 
 
 def _rates(calibration: Calibration) -> Iterator[Cells]:
-    for one in calibration.rates:
-        operations = {str(known): figure for known, figure in one.operations_per_s.items()}
-        bytes_ = {"memory": one.memory_bytes_per_s, "bus": one.bus_bytes_per_s}
+    for rates in calibration.rates:
+        operations = {str(number_format): figure for number_format, figure in rates.operations_per_s.items()}
+        bytes_ = {"memory": rates.memory_bytes_per_s, "bus": rates.bus_bytes_per_s}
         for (name, figure), unit in [(pair, "GB") for pair in bytes_.items()] + [
             (pair, "Gop") for pair in operations.items()
         ]:
             if figure is not None:
                 low, value, _ = figure.numbers
-                yield name, str(one.device), f"{value / 1e9:.4g} {unit}", f"{low / 1e9:.4g} {unit}"
+                yield name, str(rates.device), f"{value / 1e9:.4g} {unit}", f"{low / 1e9:.4g} {unit}"
 
 
 def _fits(calibration: Calibration) -> Iterator[Cells]:
     from controller.acceleration.calibration.fitting import intervals  # noqa: PLC0415
 
-    for one in calibration.fits:
+    for fit in calibration.fits:
         parts = [
             f"{name.replace('_', ' ')}: {value:.3g} s ({low:.3g} to {high:.3g})"
-            for name, (low, value, high) in zip(one.features, intervals(one), strict=True)
+            for name, (low, value, high) in zip(fit.features, intervals(fit), strict=True)
             if value > 0
         ]
-        if one.uncached is not None:
+        if fit.uncached is not None:
             parts.append(
-                f"beyond {one.uncached.cached_bytes / 1e6:.3g} MB, a byte {1 + one.uncached.penalty:.3g} times as much"
+                f"beyond {fit.uncached.cached_bytes / 1e6:.3g} MB, a byte {1 + fit.uncached.penalty:.3g} times as much"
             )
-        kind = f"{one.kind} {one.number_format}" if one.number_format else one.kind
-        yield kind, str(one.device), one.library, one.runs, round(100 * one.residual, 1), "; ".join(parts)
+        kind = f"{fit.kind} {fit.number_format}" if fit.number_format else fit.kind
+        yield kind, str(fit.device), fit.library, fit.runs, round(100 * fit.residual, 1), "; ".join(parts)

@@ -1,4 +1,4 @@
-"""`millrace accel network`: what a reduction takes over a fabric, round by round."""
+"""`millrace accel network`: duration of a reduction over a fabric, round by round."""
 
 from __future__ import annotations
 
@@ -60,29 +60,29 @@ def network(  # noqa: PLR0917 - a command line's options
     rounds = ground.tree.rounds if ground.tree is not None else ()
     numbered = list(enumerate(rounds, 1))
     if form is Format.JSON:
-        show(_KEYS, (_row(ground, number, one, output) for number, one in numbered), form)
+        show(_KEYS, (_row(ground, number, timed, output) for number, timed in numbered), form)
     elif rounds:
-        show(_COLUMNS, (_cells(ground, number, one, output) for number, one in numbered), form)
+        show(_COLUMNS, (_cells(ground, number, timed, output) for number, timed in numbered), form)
     for line in _summary(ground, output):
         typer.echo(line, err=form is not Format.TABLE)
 
 
-def _cells(ground: Ground, number: int, one: TimedRound, output_gb: float) -> Cells:
+def _cells(ground: Ground, number: int, timed: TimedRound, output_gb: float) -> Cells:
     return (
         number,
         _groups(ground, number),
-        len(one.transfers),
-        _figure(one.s_per_gb * output_gb + one.delay_s),
-        milliseconds(round(one.delay_s * NS_PER_S)),
-        str(one.basis),
-        str(one.busiest),
-        f"{one.busiest_flows:g}",
-        _figure(one.busiest_bps / 1e6),
+        len(timed.transfers),
+        _figure(timed.s_per_gb * output_gb + timed.delay_s),
+        milliseconds(round(timed.delay_s * NS_PER_S)),
+        str(timed.basis),
+        str(timed.busiest),
+        f"{timed.busiest_flows:g}",
+        _figure(timed.busiest_bps / 1e6),
     )
 
 
 def _figure(value: float) -> str:
-    """Return four digits of a number, more of one above 9,999, and no exponent but for what is next to nothing."""
+    """Format a number with at least four digits, with an exponent only if it is tiny."""
     return f"{value:.4g}" if value < 9999.5 else f"{value:.0f}"
 
 
@@ -90,15 +90,15 @@ def _groups(ground: Ground, number: int) -> int:
     return len(ground.tree.tree.rounds[number - 1]) if ground.tree is not None else 0
 
 
-def _row(ground: Ground, number: int, one: TimedRound, output_gb: float) -> Cells:
-    transfers = [{"src": transfer.src, "dst": transfer.dst} for transfer in one.transfers]
-    seconds = one.s_per_gb * output_gb + one.delay_s
-    figures = (seconds, one.s_per_gb, one.delay_s, str(one.basis), str(one.busiest), one.busiest_flows)
-    return (number, _groups(ground, number), transfers, *figures, one.busiest_bps, [str(link) for link in one.full])
+def _row(ground: Ground, number: int, timed: TimedRound, output_gb: float) -> Cells:
+    transfers = [{"src": transfer.src, "dst": transfer.dst} for transfer in timed.transfers]
+    seconds = timed.s_per_gb * output_gb + timed.delay_s
+    figures = (seconds, timed.s_per_gb, timed.delay_s, str(timed.basis), str(timed.busiest), timed.busiest_flows)
+    return (number, _groups(ground, number), transfers, *figures, timed.busiest_bps, [str(link) for link in timed.full])
 
 
 def _summary(ground: Ground, output_gb: float) -> Iterator[str]:
-    """Yield both models' times for the same output, where sums are added up, and what is assumed."""
+    """Yield both models' times for the same output, the switch that computes sums, and the assumptions."""
     from dataclasses import replace  # noqa: PLC0415
 
     from controller.acceleration.model import Works, times  # noqa: PLC0415

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Paths as a cost map has them, or without one a rate for each worker's link; and notes, one line each."""
+    """Paths from a cost map, else a rate for each worker's link; and notes, one line each."""
 
     hardware: Hardware
     costs: CostMap | None
@@ -41,7 +41,7 @@ class Between:
     notes: tuple[str, ...] = ()
 
     def machines(self, addresses: Sequence[str], fan_in: int) -> tuple[Machines, tuple[str, ...]]:
-        """Return the workers as machines of the model, which reduce in their order, and notes."""
+        """Return the workers as the model's machines, in the order of the reduction, and notes."""
         from controller.acceleration.running.comparing import members  # noqa: PLC0415
         from controller.acceleration.running.hosts import hosts_of, machines_between  # noqa: PLC0415
 
@@ -56,9 +56,9 @@ class Between:
 def between_of(
     *, rate: str | None, topology: str | None, hardware: Path | None, feed: str | None, server: str | None
 ) -> Between:
-    """Return what the options say; without any of them the network takes no time.
+    """Resolve the options; without any of them the network takes no time.
 
-    Raise typer.BadParameter for options that do not go together, and what files and servers raise.
+    Raises typer.BadParameter for incompatible options, and the errors of files and servers.
     """
     from controller.acceleration.network.hardware import Hardware, load_hardware  # noqa: PLC0415
     from controller.acceleration.network.loading import BASE_ROUTES, costs_of  # noqa: PLC0415
@@ -119,14 +119,14 @@ def run(  # noqa: PLR0917 - a command line's options
 ) -> None:
     """Run a statement or operator on workers that reduce over a tree; print its rows, with --compare its times."""
     network = {"rate": rate, "topology": topology, "hardware": hardware, "feed": feed, "server": server}
-    if not compare and (said := next((name for name, value in network.items() if value is not None), None)):
-        raise typer.BadParameter(f"--{said} requires --compare: a run uses the actual network")
+    if not compare and (option := next((name for name, value in network.items() if value is not None), None)):
+        raise typer.BadParameter(f"--{option} requires --compare: a run uses the actual network")
     between = between_of(rate=rate, topology=topology, hardware=hardware, feed=feed, server=server)
     tables = _tables(table)
     plan = _plan(what, engine, tables, sharded, _Words(column, below, tuple(sums or ()), other, limit))
     if form is Format.TABLE:
         _warn(processes, share)
-    with _at_hand(processes, workers, secret_file, share) as hand:
+    with _available_workers(processes, workers, secret_file, share) as hand:
         hand.plan, hand.deadline_s = plan, deadline
         if compare:
             machines, notes = between.machines(hand.addresses, fan_in)
@@ -137,11 +137,13 @@ def run(  # noqa: PLR0917 - a command line's options
         with hand.cluster(len(hand.addresses)) as cluster:
             cluster.load(tables)
             hand.hold()
-            found = cluster.run(fan_in)
+            outcome = cluster.run(fan_in)
             result = cluster.result()
     _show_rows(result, form)
     if form is Format.TABLE:
-        typer.echo(f"{found.run_time_s:.3g} s on {len(found.workers)} workers, until the first had merged everything")
+        typer.echo(
+            f"{outcome.run_time_s:.3g} s on {len(outcome.workers)} workers, until the first had merged everything"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class _Words:
 
 @dataclass(slots=True)
 class _Hand:
-    """Workers at hand, and how a session with the first of them is made."""
+    """Available workers, and a factory of sessions with the first of them."""
 
     addresses: tuple[str, ...]
     secret: bytes
@@ -177,10 +179,10 @@ class _Hand:
 
 
 @contextmanager
-def _at_hand(
+def _available_workers(
     processes: int | None, workers: str | None, secret_file: Path | None, share: int | None
 ) -> Iterator[_Hand]:
-    """Give workers that run elsewhere, or start some here and end them."""
+    """Yield workers that run elsewhere, or start some here and end them."""
     from controller.acceleration.running import secret_files  # noqa: PLC0415
     from controller.acceleration.running.shares import Shares  # noqa: PLC0415
     from controller.acceleration.running.starting import LocalWorkers  # noqa: PLC0415
@@ -199,38 +201,38 @@ def _at_hand(
         local = stack.enter_context(LocalWorkers(processes))
         hand = _Hand(local.addresses, local.secret)
         if share is not None:
-            hand.shares = stack.enter_context(Shares([one.pid for one in local.processes], share))
+            hand.shares = stack.enter_context(Shares([process.pid for process in local.processes], share))
         yield hand
 
 
 def _warn(processes: int | None, share: int | None) -> None:
-    """Say where workers would wait for one another's cores."""
+    """Warn if workers would compete for cores."""
     cores = len(os.sched_getaffinity(0))
     if processes is not None and processes * (share or 1000) > cores * 1000:
         typer.echo(f"{processes} workers compete for {cores} cores; --share limits each (root)", err=True)
 
 
 def _tables(given: list[str]) -> dict[str, pa.Table]:
-    """Return tables of files; RunError names one that cannot be read."""
+    """Return the tables in files; raise RunError naming one that cannot be read."""
     import duckdb  # noqa: PLC0415
 
     from controller.acceleration.running.errors import RunError  # noqa: PLC0415
     from controller.acceleration.running.statements.splitting import LOSSLESS  # noqa: PLC0415
 
-    found = {}
-    for one in given:
-        name, equals, file = one.partition("=")
+    tables = {}
+    for spec in given:
+        name, equals, file = spec.partition("=")
         if not name or not equals:
-            raise typer.BadParameter(f"--table {one}: expected NAME=FILE")
+            raise typer.BadParameter(f"--table {spec}: expected NAME=FILE")
         if not Path(file).is_file():
             raise RunError(f"table {name}: no such file: {file}")
         try:
             with duckdb.connect(":memory:") as connection:
                 connection.execute(LOSSLESS)
-                found[name] = connection.from_query("SELECT * FROM query_table($1)", params=[file]).to_arrow_table()
+                tables[name] = connection.from_query("SELECT * FROM query_table($1)", params=[file]).to_arrow_table()
         except duckdb.Error as error:
             raise RunError(f"table {name}: {file}: {str(error).splitlines()[0]}") from None
-    return found
+    return tables
 
 
 def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | None, words: _Words) -> Plan:
@@ -250,7 +252,7 @@ def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | No
     if (kind is OperatorKind.JOIN) != bool(words.other):
         raise typer.BadParameter("--other requires join, and join requires --other")
     names = [name for name in tables if name != words.other]
-    name = sharded or max(names, key=lambda one: int(tables[one].nbytes), default="")
+    name = sharded or max(names, key=lambda label: int(tables[label].nbytes), default="")
     operator = Operator(
         kind=kind,
         table=name,
@@ -264,36 +266,39 @@ def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | No
 
 
 def _compare(hand: _Hand, plan: Plan, tables: dict[str, pa.Table], machines: Machines, form: Format) -> None:
-    """Print what the model says of one worker with all the data and of all workers, and what they took."""
+    """Print predicted and measured times of one worker with all the data, and of all workers."""
     from controller.acceleration.running.measuring import compared  # noqa: PLC0415
 
     hand.hold()
-    found = compared(hand.cluster, plan, tables, machines)
+    comparison = compared(hand.cluster, plan, tables, machines)
     columns = ("machines", *(f"{part} s" for part in _PARTS), "predicted s", "measured s")
-    rows = [_cells(1, found.one, found.one_measured_s), _cells(machines.count, found.all, found.all_measured_s)]
+    rows = [
+        _cells(1, comparison.one, comparison.one_measured_s),
+        _cells(machines.count, comparison.all, comparison.all_measured_s),
+    ]
     if form is not Format.JSON:
         rows = [(count, *(f"{seconds:.4f}" for seconds in others)) for count, *others in rows]
     show(columns, rows, form)
     if form is Format.TABLE:
-        typer.echo(_verdict(found))
-        if found.processing is not None:
-            typer.echo(_processing(found.processing))
+        typer.echo(_verdict(comparison))
+        if comparison.processing is not None:
+            typer.echo(_processing(comparison.processing))
 
 
 def _cells(count: int, times: Times, measured_s: float) -> Cells:
     return (count, *(getattr(times, f"{part}_s") for part in _PARTS), times.total_s, measured_s)
 
 
-def _verdict(found: Comparison) -> str:
-    ratios = f"{found.ratio:.3g} predicted, {found.measured_ratio:.3g} measured"
-    return f"speed-up over one machine: {ratios}: {found.error:.1%} off"
+def _verdict(comparison: Comparison) -> str:
+    ratios = f"{comparison.ratio:.3g} predicted, {comparison.measured_ratio:.3g} measured"
+    return f"speed-up over one machine: {ratios}: {comparison.error:.1%} off"
 
 
-def _processing(found: Processing) -> str:
-    """Say what the network takes of a worker's processor, and how a hardware file says that."""
+def _processing(processing: Processing) -> str:
+    """Print the network's share of a worker's processor, and how to declare it in a hardware file."""
     received, sent = (
         f"{8 / s_per_gb:.2g} Gbit/s" if s_per_gb > 0 else "any rate"
-        for s_per_gb in (found.receive_s_per_gb, found.send_s_per_gb)
+        for s_per_gb in (processing.receive_s_per_gb, processing.send_s_per_gb)
     )
     return f"a worker's processor can receive {received} and send {sent}; set a hardware file's host_rate to the lower"
 

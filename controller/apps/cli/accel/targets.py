@@ -24,7 +24,7 @@ _MISSING: Final = re.compile(r"Catalog Error: Table with name (?P<table>\S+) doe
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A graph, the functions of its aggregates by operator, and what of it a reader has to know, one line each."""
+    """A graph, the functions of its aggregates by operator, and notes for the reader, one line each."""
 
     graph: OperatorGraph
     aggregates: Mapping[str, tuple[str, ...]]
@@ -34,21 +34,21 @@ class Target:
 def target_of(
     names: Sequence[str], database: Path | None, tables: Mapping[str, SqlTable], deadline_s: float = 120.0
 ) -> Target:
-    """Return the graph of a statement, a file, or a program's run; of several, a pipeline of one after the other."""
+    """Return the graph of a statement, a file, or a program's run; several become a pipeline."""
     from controller.acceleration.plans import mixed  # noqa: PLC0415
     from controller.cluster.operators.sql import SqlPlanner  # noqa: PLC0415
 
     with SqlPlanner(database, tables) as planner:
-        found = [_one(name, planner, deadline_s) for name in names]
-    if len(found) == 1:
-        return found[0]
-    graph = mixed(" then ".join(one.graph.name for one in found), [one.graph for one in found])
-    aggregates = {f"{one.graph.name}/{name}": texts for one in found for name, texts in one.aggregates.items()}
-    return Target(graph, aggregates, tuple(note for one in found for note in one.notes))
+        parts = [_one(name, planner, deadline_s) for name in names]
+    if len(parts) == 1:
+        return parts[0]
+    graph = mixed(" then ".join(part.graph.name for part in parts), [part.graph for part in parts])
+    aggregates = {f"{part.graph.name}/{name}": texts for part in parts for name, texts in part.aggregates.items()}
+    return Target(graph, aggregates, tuple(note for part in parts for note in part.notes))
 
 
 def tables_of(declared: Sequence[str], file: Path | None) -> dict[str, SqlTable]:
-    """Return the tables that a file and the command line declare; those of the command line go first."""
+    """Return the tables declared in a file and on the command line, which takes precedence."""
     from controller.apps.cli.probe.trace import declared as table_of  # noqa: PLC0415
     from controller.cluster.operators.sql import load_tables  # noqa: PLC0415
 

@@ -1,1 +1,1 @@
-"""`millrace balance`: transfer and compute load of units kept even by feedback."""
+"""`millrace balance`: feedback control that keeps units' transfer and compute load even."""

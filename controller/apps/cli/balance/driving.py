@@ -1,4 +1,4 @@
-"""`millrace balance levers` and `drive`: what this machine can move, and the loop of one unit."""
+"""`millrace balance levers` and `drive`: this machine's levers, and the loop of one unit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def levers(form: FormatOption = Format.TABLE) -> None:
 
 
 def _lever_rows(host: Host) -> Iterator[Cells]:
-    """Yield a row for each lever that the machine could have; one that it has not says why."""
+    """Yield a row for each possible lever of the machine; for a missing one, the reason."""
     from controller.balance.errors import LeverError  # noqa: PLC0415
 
     for make in _candidates(host):
@@ -67,7 +67,7 @@ def _candidates(host: Host) -> Iterator[Callable[[], Lever]]:
 
 
 def _own_group(host: Host) -> str:
-    """Return the control group of this process that has its quota of CPU time, / where it is at the top."""
+    """Return the control group with this process's CPU quota, / at the top."""
     from dataplane.cgroups import group_of  # noqa: PLC0415
 
     group = group_of(host.root.path)

@@ -35,14 +35,14 @@ def example(
 
     if rule not in {"platform", "table", "both"}:
         raise typer.BadParameter(f"--rule {rule}: expected platform, table or both")
-    found = {"platform": stages, "table": table_stages}
-    chosen = {name: make() for name, make in found.items() if rule in {name, "both"}}
+    by_rule = {"platform": stages, "table": table_stages}
+    chosen = {name: make() for name, make in by_rule.items() if rule in {name, "both"}}
     if form is not Format.TABLE:
         show(_ALL, [cells for name, made in chosen.items() for cells in _all_cells(name, made)], form)
         return
     for name, made in chosen.items():
         typer.echo(_TITLES[name])
-        show(_CLUSTERS, [_cluster_cells(stage, one) for stage in made for one in stage.clusters], form)
+        show(_CLUSTERS, [_cluster_cells(stage, cluster) for stage in made for cluster in stage.clusters], form)
         typer.echo("Both clusters at full load; power is vGPUs times GHz:")
         show(_CENTRE, [_centre_cells(made[0], stage) for stage in made], form)
         typer.echo(_summary(made[0], made[-1]))
@@ -82,12 +82,12 @@ def _all_cells(rule: str, stages: tuple[Stage, ...]) -> list[Cells]:
 
     rows: list[Cells] = []
     for stage in stages:
-        for one in stage.clusters:
-            light, full = one.under(light_tops(one)), one.full
-            shares = (light.bus, light.load, full.bus, full.load, full.error, full.work_tops, one.power)
-            levers = (one.state.sub_units, one.state.frequency_mhz / 1000)
-            rows.append((rule, stage.name, one.name, *levers, *map(float, shares), None, None))
-        units = sum(one.state.sub_units for one in stage.clusters)
+        for cluster in stage.clusters:
+            light, full = cluster.under(light_tops(cluster)), cluster.full
+            shares = (light.bus, light.load, full.bus, full.load, full.error, full.work_tops, cluster.power)
+            levers = (cluster.state.sub_units, cluster.state.frequency_mhz / 1000)
+            rows.append((rule, stage.name, cluster.name, *levers, *map(float, shares), None, None))
+        units = sum(cluster.state.sub_units for cluster in stage.clusters)
         totals = (float(stage.work_tops), float(stage.power), *_ratios(stages[0], stage))
         rows.append((rule, stage.name, "both", units, *[None] * 6, *totals))
     return rows

@@ -1,4 +1,4 @@
-"""`millrace balance gains`: which gains a controller starts with, and how stable they are."""
+"""`millrace balance gains`: a controller's initial gains, and their stability."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ def _plant(
     units: int | None, gain: float | None, lag_s: float, delay_s: float, period_s: float, *, absolute: bool
 ) -> LinearPlant | None:
     if units is None:
-        found = plant_of(gain, lag_s, delay_s, period_s)
-        return None if found is None else found.sampled(period_s, accumulates=not absolute)
+        plant = plant_of(gain, lag_s, delay_s, period_s)
+        return None if plant is None else plant.sampled(period_s, accumulates=not absolute)
     if gain is not None or lag_s or absolute:
         raise typer.BadParameter("--units excludes --gain, --lag and --absolute: it is a model of a unit")
-    plant_of(1.0, 0.0, delay_s, period_s)  # for what it refuses
+    plant_of(1.0, 0.0, delay_s, period_s)  # for the errors that it raises
     return unit_of(units, delay_s, period_s)
 
 
 def form_of(text: str) -> Form:
-    """Return a controller's form; refuse a word that is none."""
+    """Return a controller's form; refuse any other word."""
     from controller.balance.values import Form  # noqa: PLC0415
 
     if text.upper() not in set(Form):

@@ -1,4 +1,4 @@
-"""`millrace balance history`: what holders reported, what was made of it, and what moved, as the service kept it."""
+"""`millrace balance history`: recorded reports of holders, resulting outputs, and moves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def history(  # noqa: PLR0917 - a command line's options
     since_ns = time.time_ns() - round(last_s * NS_PER_S)
     with read_history(file or _default_file()) as kept:
         kept.check(pool, holder)
-        found = kept.changes(pool, holder, since_ns, limit) if moves else kept.reports(pool, holder, since_ns, limit)
+        records = kept.changes(pool, holder, since_ns, limit) if moves else kept.reports(pool, holder, since_ns, limit)
         if picture is not None:
             from controller.balance.serving.picture import draw_history  # noqa: PLC0415
 
@@ -47,7 +47,7 @@ def history(  # noqa: PLR0917 - a command line's options
             return
     kind = ChangeRow if moves else ReportRow
     columns = ["time" if field.name == "time_ns" else field.name for field in fields(kind)]
-    show(columns, (_cells(row) for row in found), form)
+    show(columns, (_cells(row) for row in records), form)
 
 
 def _cells(row: ReportRow | ChangeRow) -> Cells:

@@ -1,4 +1,4 @@
-"""`millrace balance learn`: an interval table from what a unit's levers have done."""
+"""`millrace balance learn`: an interval table from the recorded effects of a unit's levers."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def learn(  # noqa: PLR0917 - a command line's options
     from controller.balance.rules.learned import learn as learned_from  # noqa: PLC0415
     from controller.balance.rules.limits import ORDER  # noqa: PLC0415
 
-    levers = tuple(_lever(one) for one in lever) if lever else ORDER
+    levers = tuple(_lever(word) for word in lever) if lever else ORDER
     learned = learned_from(read_history(history, unit), Learning(levers=levers, share=share))
-    _say(learned, form)
+    _print_learned(learned, form)
     rows: list[Cells] = [
         (row.interval, row.precision_steps, row.frequency_mhz, row.sub_units) for row in learned.table().rows
     ]
@@ -57,7 +57,7 @@ def _lever(name: str) -> LeverKind:
     return LeverKind(name)
 
 
-def _say(learned: Learned, form: Format) -> None:
+def _print_learned(learned: Learned, form: Format) -> None:
     """Print what is known about the levers, next to the table."""
     aside = form is not Format.TABLE
     for kind, effect in learned.effects.items():

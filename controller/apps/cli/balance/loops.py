@@ -29,7 +29,7 @@ MARGIN: Final = ("dies away", "stable to", "phase", "delay", "to -1")
 
 
 def plant_of(gain: float | None, lag_s: float, delay_s: float, period_s: float) -> FirstOrder | None:
-    """Return the plant that the options name, None where they name none; refuse what cannot be."""
+    """Return the plant that the options describe, None if they describe none; refuse an impossible one."""
     from controller.balance.control.tuning import FirstOrder  # noqa: PLC0415
 
     for name, value in (("--lag", lag_s), ("--delay", delay_s)):
@@ -45,7 +45,7 @@ def plant_of(gain: float | None, lag_s: float, delay_s: float, period_s: float) 
 
 
 def unit_of(units: int, delay_s: float, period_s: float) -> LinearPlant:
-    """Return how the model of a unit answers, all of its sub-units busy and moved by the interval table."""
+    """Return the response of a unit's model with all sub-units busy and moved by the interval table."""
     from controller.balance.plants import Plant  # noqa: PLC0415
     from controller.balance.plants.linear import linearised  # noqa: PLC0415
     from controller.balance.rules import IntervalRule  # noqa: PLC0415
@@ -57,14 +57,14 @@ def unit_of(units: int, delay_s: float, period_s: float) -> LinearPlant:
 
 
 def margin_cells(margin: Margin) -> tuple[object, ...]:
-    """Return a margin as cells: rounded as far as it means something."""
+    """Return a margin as cells, rounded to its significant digits."""
     reach = "no" if margin.stable_to is None else _rounded(margin.stable_to)
     if not margin.is_stable:
         return ("it grows" if margin.radius > 1.0 else "no", reach, "", "", "")
     return (
         _rounded(margin.radius),
         reach,
-        *(_rounded(one) for one in (margin.phase_deg, margin.delay_samples, margin.distance)),
+        *(_rounded(value) for value in (margin.phase_deg, margin.delay_samples, margin.distance)),
     )
 
 

@@ -1,4 +1,4 @@
-"""`millrace balance set`: pools, claims and control as administrators want them; `millrace balance report`."""
+"""`millrace balance set`, to configure pools, claims and control, and `millrace balance report`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def set_pool(  # noqa: PLR0917 - a command line's options
         from controller.apiserver.resources import UnitPool  # noqa: PLC0415
 
         pools = client.of(UnitPool)
-        before = _found(pools, pool, create=create)
+        before = _existing_pool(pools, pool, create=create)
         spec = _spec(
             None if before is None else before.spec, given | where, wanted_control, claims or [], without or []
         )
@@ -75,7 +75,7 @@ def set_pool(  # noqa: PLR0917 - a command line's options
             pools.create(_new(pool, spec))
         else:
             pools.replace(_changed(before, spec))
-    typer.echo(f"UnitPool {pool}: {_in_words(spec)}")
+    typer.echo(f"UnitPool {pool}: {_summary(spec)}")
 
 
 def report(  # noqa: PLR0917 - a command line's options
@@ -109,22 +109,22 @@ def report(  # noqa: PLR0917 - a command line's options
     )
     with client_of(address) as client:
         after = client.report_units(pool, told)
-    share = next((one for one in after.shares if one.holder == holder), None)
+    share = next((share for share in after.shares if share.holder == holder), None)
     units, leaving = (0, 0) if share is None else (share.units, share.leaving)
     back = f", {leaving} of them being reclaimed" if leaving else ""
     typer.echo(f"{holder} has {units} units of {pool}{back}")
 
 
-def _found(pools: Any, name: str, *, create: bool) -> UnitPool | None:  # noqa: ANN401 - resources of a client
+def _existing_pool(pools: Any, name: str, *, create: bool) -> UnitPool | None:  # noqa: ANN401 - resources of a client
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     try:
-        found: UnitPool = pools.get(name)
+        pool: UnitPool = pools.get(name)
     except NotFoundError:
         if not create:
             raise
         return None
-    return found
+    return pool
 
 
 def _spec(
@@ -134,7 +134,7 @@ def _spec(
     claims: list[str],
     without: list[str],
 ) -> UnitPoolSpec:
-    """Return the spec with what is given; raise InvalidError of one line for what cannot be."""
+    """Return the spec with the given changes; raise InvalidError, in one line, for impossible ones."""
     import msgspec  # noqa: PLC0415
 
     from controller.apiserver.resources.unit_pool import UnitPoolSpec  # noqa: PLC0415
@@ -143,14 +143,14 @@ def _spec(
     raw: dict[str, Any] = {} if before is None else msgspec.to_builtins(before)
     raw |= {key: value for key, value in given.items() if value is not None}
     raw["control"] = raw.get("control", {}) | control
-    known: dict[str, dict[str, Any]] = {one["holder"]: one for one in raw.get("claims", [])}
+    by_holder: dict[str, dict[str, Any]] = {claim["holder"]: claim for claim in raw.get("claims", [])}
     for text in claims:
         claim = _claim(text)
-        known[claim["holder"]] = known.get(claim["holder"], {}) | claim
-    missing = next((holder for holder in without if holder not in known), None)
+        by_holder[claim["holder"]] = by_holder.get(claim["holder"], {}) | claim
+    missing = next((holder for holder in without if holder not in by_holder), None)
     if missing is not None:
         raise InvalidError(f"--without {missing}: has no claim")
-    raw["claims"] = [claim for holder, claim in known.items() if holder not in without]
+    raw["claims"] = [claim for holder, claim in by_holder.items() if holder not in without]
     if "units" not in raw:
         raise InvalidError("--units: required for a new pool")
     try:
@@ -164,23 +164,23 @@ def _claim(text: str) -> dict[str, Any]:
     from controller.common.errors import InvalidError  # noqa: PLC0415
 
     holder, _, rest = text.partition(":")
-    found: dict[str, Any] = {"holder": holder}
+    claim: dict[str, Any] = {"holder": holder}
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
         if key not in _CLAIM_KEYS or not equals:
-            raise InvalidError(f"--claim {text}: {part!r} is not one of {', '.join(f'{one}=N' for one in _CLAIM_KEYS)}")
+            raise InvalidError(f"--claim {text}: {part!r} is not one of {', '.join(f'{key}=N' for key in _CLAIM_KEYS)}")
         try:
-            found[key] = float(value) if key == "weight" else int(value)
+            claim[key] = float(value) if key == "weight" else int(value)
         except ValueError:
             raise InvalidError(f"--claim {text}: {key}: {value!r} is not a number") from None
-    return found
+    return claim
 
 
 def _margins(spec: UnitPoolSpec, *, asked: bool) -> list[str]:
     """Return lines about the stability of the pool's control; raise GainsError for gains unstable on all of its units.
 
-    A holder of few units answers more to each: what is unstable there alone is warned about, as the table's guard
-    leaves out steps that would swing.
+    A holder of few units responds more to each. Instability only there is a warning, as the table's guard omits steps
+    that would oscillate.
     """
     from controller.balance.errors import GainsError  # noqa: PLC0415
     from controller.balance.serving.margin import margin_for  # noqa: PLC0415
@@ -201,7 +201,7 @@ def _margins(spec: UnitPoolSpec, *, asked: bool) -> list[str]:
 
 
 def _leasts(spec: UnitPoolSpec) -> list[str]:
-    """Return a line about minimum shares that the pool's units do not do for."""
+    """Return a warning about minimum shares that exceed the pool's units."""
     least = sum(claim.least for claim in spec.claims)
     if least <= spec.units:
         return []
@@ -220,7 +220,7 @@ def _changed(before: UnitPool, spec: UnitPoolSpec) -> UnitPool:
     return replace(before, spec=spec, metadata=replace(before.metadata, revision=0))
 
 
-def _in_words(spec: UnitPoolSpec) -> str:
+def _summary(spec: UnitPoolSpec) -> str:
     control: PoolControl = spec.control
     gains = f"{control.form.value}, kp {control.kp:g}, ki {control.ki:g}, kd {control.kd:g} ({control.scheme.value})"
     claims = ", ".join(claim.holder for claim in spec.claims) or "no claims"

@@ -56,13 +56,13 @@ def status(
             return
         pools = _look(client, pool)
         if form is Format.TABLE:
-            for one in pools:
-                typer.echo(_line(one))
+            for unit_pool in pools:
+                typer.echo(_line(unit_pool))
         show(COLUMNS, _rows(pools), form)
 
 
 def _watch(client: SyncApiClient, pool: str | None, interval: float, form: Format) -> None:
-    """Show looks in the place of one another; where there is no terminal, or for programs, line after line."""
+    """Redraw each look in place on a terminal; otherwise, and for programs, print line after line."""
     from rich.live import Live  # noqa: PLC0415
 
     from controller.common.console import plain_or_terminal  # noqa: PLC0415
@@ -90,11 +90,11 @@ def _look(client: SyncApiClient, pool: str | None) -> Sequence[UnitPool]:
 
 
 def _line(pool: UnitPool) -> str:
-    """Return a pool as a whole in a line."""
-    spec, found = pool.spec, pool.status
+    """Return a pool's summary line."""
+    spec, status = pool.spec, pool.status
     where = "" if spec.node is None else f" of node {spec.node}"
-    price = "" if found.shadow_price is None else f", one more unit would be worth {found.shadow_price:g}"
-    paused, reason = ", paused" if spec.paused else "", f": {found.reason}" if found.reason else ""
+    price = "" if status.shadow_price is None else f", one more unit would be worth {status.shadow_price:g}"
+    paused, reason = ", paused" if spec.paused else "", f": {status.reason}" if status.reason else ""
     kind = "" if spec.node is None and not spec.model else f" {spec.device_kind.value}"
     return f"{pool.metadata.name}: {pool.held} of {spec.units}{kind} units{where} are held{price}{paused}{reason}"
 
@@ -104,9 +104,9 @@ def _rows(pools: Sequence[UnitPool]) -> Iterator[Cells]:
 
     now_ns = time.time_ns()
     for pool in pools:
-        shares = {one.holder: one for one in pool.shares}
-        reports = {one.holder: one for one in pool.status.holders}
-        control = {one.holder: one for one in pool.status.control}
+        shares = {share.holder: share for share in pool.shares}
+        reports = {report.holder: report for report in pool.status.holders}
+        control = {entry.holder: entry for entry in pool.status.control}
         for holder in sorted(pool.holders):
             share, report = shares.get(holder), reports.get(holder, HolderStatus(holder=holder))
             made = control.get(holder, HolderControl(holder=holder))
@@ -129,7 +129,7 @@ def _rows(pools: Sequence[UnitPool]) -> Iterator[Cells]:
 
 
 def _levers(report: HolderStatus, made: HolderControl) -> str:
-    """Return where a holder's other levers stand, and what they are asked to do."""
+    """Return the positions of a holder's other levers, and the requested changes."""
     steps = f" {made.precision_steps:+d}" if made.precision_steps else ""
     clock = f" {made.frequency_mhz:+g}" if made.frequency_mhz else ""
     parts = [f"{report.precision}{steps}"] if report.precision else []
@@ -139,15 +139,15 @@ def _levers(report: HolderStatus, made: HolderControl) -> str:
 
 
 def _live(pools: Sequence[UnitPool], past: _Past) -> RenderableType:
-    """Return a table for each pool, with the last errors of each holder as bars: the middle is 0."""
+    """Return a table for each pool, with each holder's last errors as bars around 0."""
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     parts: list[RenderableType] = []
     rows = list(_rows(pools))
     for pool in pools:
-        for one in pool.status.control:
-            past[pool.metadata.name, one.holder].append(one.error)
+        for entry in pool.status.control:
+            past[pool.metadata.name, entry.holder].append(entry.error)
         here = [row for row in rows if row[0] == pool.metadata.name]
         cells = [(*row[1:], _bars(past[str(row[0]), str(row[1])])) for row in here]
         parts += [Text(_line(pool)), table_of((*COLUMNS[1:], "error so far"), cells)]
@@ -156,7 +156,7 @@ def _live(pools: Sequence[UnitPool], past: _Past) -> RenderableType:
 
 def _bars(errors: Sequence[float | None]) -> str:
     places = (None if error is None else round((error + 1) / 2 * (len(_BARS) - 1)) for error in errors)
-    return "".join(" " if place is None else _BARS[place] for place in places)
+    return "".join(" " if level is None else _BARS[level] for level in places)
 
 
 def _percent(share: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""`millrace balance try`: how controllers take loads of each kind, on a model of a unit."""
+"""`millrace balance try`: controllers under loads of each kind, on a model of a unit."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def try_controllers(  # noqa: PLR0917 - a command line's options
     from controller.balance.values import Precision, UnitState  # noqa: PLC0415
 
     ground = Ground(Plant(delay_s=float(delay), noise=noise), UnitState(Precision.INT8, 1000.0, units))
-    found = list(trials(_controllers(settings), ground, _kinds(load)))
-    show(_COLUMNS, (_cells(trial) for trial in found), form)
+    outcomes = list(trials(_controllers(settings), ground, _kinds(load)))
+    show(_COLUMNS, (_cells(trial) for trial in outcomes), form)
     if picture is not None:
         from controller.balance.trials.picture import draw_trials  # noqa: PLC0415
 
-        draw_trials(picture, found)
+        draw_trials(picture, outcomes)
         typer.echo(f"wrote {picture}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""`millrace balance whatif`: units of a settings file in virtual time, by their rules and in the open loop."""
+"""`millrace balance whatif`: units of a settings file in virtual time, with their rules and in the open loop."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ def whatif(
     from controller.balance.plants.scenario import answer, read_scenario  # noqa: PLC0415
 
     check_outputs(picture, write)
-    found = answer(read_scenario(scenario))
-    show(_COLUMNS, [_cells(one) for one in (*found.outcomes, found.together, found.open_loop)], form)
-    if form is Format.TABLE and found.open_loop.work_tops:
-        work = found.together.work_tops / found.open_loop.work_tops
-        each = found.together.work_per_joule / found.open_loop.work_per_joule
+    result = answer(read_scenario(scenario))
+    show(_COLUMNS, [_cells(outcome) for outcome in (*result.outcomes, result.together, result.open_loop)], form)
+    if form is Format.TABLE and result.open_loop.work_tops:
+        work = result.together.work_tops / result.open_loop.work_tops
+        each = result.together.work_per_joule / result.open_loop.work_per_joule
         typer.echo(f"against the open loop: {work:.3f} times the work, {each:.3f} times the work per joule")
     if picture is not None:
         from controller.balance.plants.picture import draw_run  # noqa: PLC0415
 
-        draw_run(picture, found.trajectories)
+        draw_run(picture, result.trajectories)
         typer.echo(f"wrote {picture}", err=True)
     if write is not None:
-        _write(write, found.trajectories)
+        _write(write, result.trajectories)
         typer.echo(f"wrote {write}", err=True)
 
 
-def _cells(one: Outcome) -> Cells:
-    cells = (one.name, *(_round(part) for part in (one.work_tops, one.watts, one.work_per_joule)))
-    cells = (*cells, _round(100 * one.refused_share), _round(one.moves_per_minute))
-    figures = one.figures
+def _cells(outcome: Outcome) -> Cells:
+    cells = (outcome.name, *(_round(part) for part in (outcome.work_tops, outcome.watts, outcome.work_per_joule)))
+    cells = (*cells, _round(100 * outcome.refused_share), _round(outcome.moves_per_minute))
+    figures = outcome.figures
     if figures is None:
         return (*cells, None, None, None, None)
     settle = None if figures.settle_s is None else _round(figures.settle_s)
@@ -77,19 +77,19 @@ def _round(value: float, digits: int = 5) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def _write(path: Path, found: tuple[Trajectory, ...]) -> None:
+def _write(path: Path, trajectories: tuple[Trajectory, ...]) -> None:
     from controller.balance.errors import PlantError  # noqa: PLC0415
 
     try:
         with path.open("w", encoding="utf-8", newline="") as file:
             out = csv.writer(file, lineterminator="\n")
             out.writerow(_STEPS)
-            for one in found:
-                for step, record in enumerate(one.records()):
+            for trajectory in trajectories:
+                for step, record in enumerate(trajectory.records()):
                     sample, state = record.sample, record.state
                     levers = (str(state.precision), state.frequency_mhz, state.sub_units)
-                    done = (float(one.work_tera[step]), float(one.energy_j[step]))
-                    reported = (sample.time_s, one.name, sample.bus, sample.load, float(one.output[step]))
+                    done = (float(trajectory.work_tera[step]), float(trajectory.energy_j[step]))
+                    reported = (sample.time_s, trajectory.name, sample.bus, sample.load, float(trajectory.output[step]))
                     out.writerow((*reported, *levers, *done))
     except OSError as error:
         raise PlantError(f"{path}: {error.strerror or error}") from error

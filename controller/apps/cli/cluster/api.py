@@ -86,12 +86,12 @@ def create_token(  # noqa: PLR0917 - a command line's options
 def list_tokens(address: Address = None, form: FormatOption = Format.TABLE) -> None:
     """List tokens, without their secrets; times are UTC."""
     with client_of(address) as client:
-        found = client.tokens()
+        tokens = client.tokens()
     columns = ("id", "name", "role", "subject", "rights", "projects", "created", "expires")
-    times = ((utc(one.created_ns), None if one.expires_ns is None else utc(one.expires_ns)) for one in found)
+    times = ((utc(token.created_ns), None if token.expires_ns is None else utc(token.expires_ns)) for token in tokens)
     rows = (
-        (one.id, one.name, one.role.value, one.subject, list(one.rights), list(one.projects), *when)
-        for one, when in zip(found, times, strict=True)
+        (token.id, token.name, token.role.value, token.subject, list(token.rights), list(token.projects), *when)
+        for token, when in zip(tokens, times, strict=True)
     )
     show(columns, rows, form)
 
@@ -108,7 +108,7 @@ def revoke_token(
 
 
 def client_of(address: str | None) -> SyncApiClient:
-    """Return a client of the API at an address, or where the environment says."""
+    """Return a client of the API at an address, by default the environment's."""
     from controller.apiserver.client import SyncApiClient, find_place  # noqa: PLC0415
 
     return SyncApiClient(find_place(address))

@@ -16,7 +16,7 @@ def _centre() -> None:
 
 @centre.command()
 def serve(settings: SettingsFile) -> None:
-    """Run a centre's agent: it divides what there is into units, reports them, and runs what is dispatched to them."""
+    """Run a centre's agent: it divides resources into units, reports them, and runs tasks dispatched to them."""
     from controller.workloads.centres import process  # noqa: PLC0415
 
     run_daemon(process.DAEMON, settings)

@@ -19,10 +19,10 @@ _NAMED: Final = 8
 """Nodes that a group of refusals names; JSON has all."""
 
 
-def show_decision(decision: Decision, place: str = "node") -> None:
-    """Show one decision; `place` is what it chose among."""
+def show_decision(decision: Decision, kind: str = "node") -> None:
+    """Print one decision; `kind` is that of its candidates: node or centre."""
     spec = decision.spec
-    typer.echo(f"{_when(decision)}: {spec.outcome} by {spec.scheduler}, profile {spec.profile}{_took(spec)}")
+    typer.echo(f"{_when(decision)}: {spec.outcome} by {spec.scheduler}, profile {spec.profile}{_duration(spec)}")
     typer.echo(spec.reason)
     network = _network(spec)
     if network:
@@ -32,23 +32,28 @@ def show_decision(decision: Decision, place: str = "node") -> None:
     if spec.scores:
         policies = tuple(dict.fromkeys(policy for score in spec.scores for policy in score.parts))
         show(
-            (place, "points", *policies),
+            (kind, "points", *policies),
             ((score.node, score.total, *(score.parts.get(policy) for policy in policies)) for score in spec.scores),
             Format.TABLE,
         )
         reasons = [(score.node, *line.partition(": ")[::2]) for score in spec.scores for line in score.reasons]
-        show((place, "policy", "why"), reasons, Format.TABLE)
+        show((kind, "policy", "why"), reasons, Format.TABLE)
     if spec.refused:
-        refusals = ((len(one.nodes), one.policy, one.reason, _names(one.nodes)) for one in spec.refused)
+        refusals = (
+            (len(refusal.nodes), refusal.policy, refusal.reason, _names(refusal.nodes)) for refusal in spec.refused
+        )
         show(("refused", "policy", "why", "nodes"), refusals, Format.TABLE)
 
 
 def show_history(decisions: Sequence[Decision]) -> None:
-    """Show all decisions in a line each, where there are several."""
+    """Print a line for each decision if there are several."""
     if len(decisions) < 2:
         return
     typer.echo("decisions, newest first:")
-    rows = ((_when(one), one.spec.outcome, one.spec.scheduler, one.spec.reason) for one in reversed(decisions))
+    rows = (
+        (_when(decision), decision.spec.outcome, decision.spec.scheduler, decision.spec.reason)
+        for decision in reversed(decisions)
+    )
     show(("at (UTC)", "outcome", "scheduler", "reason"), rows, Format.TABLE)
 
 
@@ -57,8 +62,8 @@ def cells(decision: Decision) -> tuple[object, ...]:
     import msgspec  # noqa: PLC0415
 
     spec = decision.spec
-    scores = [msgspec.to_builtins(one) for one in spec.scores]
-    refused = [msgspec.to_builtins(one) for one in spec.refused]
+    scores = [msgspec.to_builtins(score) for score in spec.scores]
+    refused = [msgspec.to_builtins(refusal) for refusal in spec.refused]
     return (
         decision.metadata.name,
         utc(decision.metadata.created_ns),
@@ -76,15 +81,15 @@ def _when(decision: Decision) -> str:
     return utc(decision.metadata.created_ns).isoformat(" ", "milliseconds").removesuffix("+00:00")
 
 
-def _took(spec: DecisionSpec) -> str:
-    """Return how long it took, by the scheduler's own clock, as the end of a sentence."""
+def _duration(spec: DecisionSpec) -> str:
+    """Return its duration by the scheduler's clock, as the end of a sentence."""
     if spec.begun_ns is None or spec.decided_ns is None:
         return ""
     return f", in {(spec.decided_ns - spec.begun_ns) / 1e6:.1f} ms"
 
 
 def _network(spec: DecisionSpec) -> str:
-    """Say what the network's figures were."""
+    """Print the origin and age of the network's figures."""
     if spec.measured is None:
         return ""
     if not spec.measured:

@@ -1,4 +1,4 @@
-"""`millrace devices`: what this machine has and how busy it is, by reading /proc, /sys and NVML."""
+"""`millrace devices`: this machine's hardware and its utilisation, from /proc, /sys and NVML."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ def _print_table(machine: Machine) -> None:
 
 
 def _rows(machine: Machine) -> Iterator[Cells]:
-    found = machine.processors
-    counts = ((found.sockets, "sockets"), (found.cores, "cores"), (found.cpus, "CPUs"))
+    processors = machine.processors
+    counts = ((processors.sockets, "sockets"), (processors.cores, "cores"), (processors.cpus, "CPUs"))
     amount = ", ".join(f"{what}: {many}" for many, what in counts if many)
-    yield "cpu", found.model, amount, "", "", ""
+    yield "cpu", processors.model, amount, "", "", ""
     for medium in machine.memory:
         yield medium.kind.value, "", "", _size(medium.capacity_bytes), _bandwidth(medium.bytes_per_s), ""
     for device in machine.devices:
@@ -118,7 +118,7 @@ def _print_json(value: object) -> None:
 
 
 def _watch(sampler: Sampler, output: Output, interval_s: float, samples: int | None) -> None:
-    """Print a sample an interval, the first one after an interval, as shares of time lie between two."""
+    """Print a sample per interval; the first needs a whole one, since shares of time span two readings."""
     from collectors.devices.disks import disk_rates  # noqa: PLC0415
     from collectors.devices.interfaces import interface_rates  # noqa: PLC0415
 
@@ -128,16 +128,16 @@ def _watch(sampler: Sampler, output: Output, interval_s: float, samples: int | N
     disks_before = {sample.name: sample for sample in sampler.disks()}
     for _ in islice(count(), samples):
         time.sleep(interval_s)
-        host, found, after = sampler.host(), sampler.devices(), sampler.interfaces()
+        host, devices, after = sampler.host(), sampler.devices(), sampler.interfaces()
         rates = [interface_rates(before[now.name], now) for now in after if now.name in before]
-        known = [rate for rate in rates if rate is not None]
+        measured = [rate for rate in rates if rate is not None]
         disks = sampler.disks()
         disk_figures = [disk_rates(disks_before[now.name], now) for now in disks if now.name in disks_before]
         known_disks = [rate for rate in disk_figures if rate is not None]
         if output is Output.JSON:
-            _print_json({"host": host, "devices": found, "interfaces": known, "disks": known_disks})
+            _print_json({"host": host, "devices": devices, "interfaces": measured, "disks": known_disks})
         else:
-            _print_samples(host, found, known)
+            _print_samples(host, devices, measured)
             for disk in known_disks:
                 megabytes = f"read {disk.read_bytes_per_s / 1e6:.2f}, written {disk.written_bytes_per_s / 1e6:.2f} MB/s"
                 typer.echo(f"  {disk.name} {megabytes}, busy {disk.busy:.0%}")

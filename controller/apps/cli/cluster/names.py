@@ -1,4 +1,4 @@
-"""Completion of kinds and names of resources, by what the API server has."""
+"""Completion of kinds and names of resources from the API server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST: Final = 1000
 
 
 def complete_kind(incomplete: str) -> list[str]:
-    """Return the kinds that begin with what was typed."""
+    """Return the kinds that begin with the typed text."""
     from controller.apiserver.resources import KINDS  # noqa: PLC0415
 
     return [kind.plural for kind in KINDS if kind.plural.startswith(incomplete.lower())]
@@ -28,7 +28,7 @@ def complete_name(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_name_of(plural: str) -> Callable[[typer.Context, str], list[str]]:
-    """Return what completes names of one kind."""
+    """Return a completer of names of one kind."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         return _names(plural, context, incomplete)
@@ -44,8 +44,8 @@ def _names(word: str, context: typer.Context, incomplete: str) -> list[str]:
         return []
     try:
         with SyncApiClient(find_place(context.params.get("address")), tries=1, answer_s=_ANSWER_S) as client:
-            found = client.of(kind.type).list().items
+            resources = client.of(kind.type).list().items
     except (MillraceError, OSError):
         return []  # an error message would end up on the command line that is being typed
-    names = (one.metadata.name for one in found)
+    names = (resource.metadata.name for resource in resources)
     return [name for name in names if name.startswith(incomplete)][:_MOST]

@@ -16,7 +16,7 @@ def _node() -> None:
 
 @node.command()
 def serve(settings: SettingsFile) -> None:
-    """Run a node's container manager: what is bound to the node runs, what nobody wants does not."""
+    """Run a node's container manager: it runs pods bound to the node, and stops those no longer wanted."""
     from controller.workloads.nodes import process  # noqa: PLC0415
 
     run_daemon(process.DAEMON, settings)

@@ -1,4 +1,4 @@
-"""`millrace placement`: the workload controller, which brings what is to what is wanted."""
+"""`millrace placement`: the workload controller, which reconciles groups of pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _group() -> None:
 
 @placement.command()
 def serve(settings: SettingsFile) -> None:
-    """Run the workload controller: pods of groups' templates, nodes that are silent, what nobody wants any more."""
+    """Run the workload controller: create groups' pods, handle silent nodes, remove what is no longer wanted."""
     from controller.workloads.placement import process  # noqa: PLC0415
 
     run_daemon(process.DAEMON, settings)

@@ -1,4 +1,4 @@
-"""`millrace project`: what projects may have, and their weights."""
+"""`millrace project`: quotas of projects, and their weights."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def set_project(
     with client_of(address) as client:
         projects = client.of(Project)
         try:
-            found = projects.get(name)
+            existing = projects.get(name)
         except NotFoundError:
-            found = None
-        before = found or Project(metadata=Metadata(name=name))
+            existing = None
+        before = existing or Project(metadata=Metadata(name=name))
         spec = replace(
             before.spec,
             weight=before.spec.weight if weight is None else weight,
             quota=_changed(before.spec.quota, quota or ()),
         )
         wanted = replace(before, spec=spec)
-        made = projects.create(wanted) if found is None else projects.replace(wanted)
-    typer.echo(f"project {made.metadata.name} is {'created' if found is None else 'changed'}")
+        made = projects.create(wanted) if existing is None else projects.replace(wanted)
+    typer.echo(f"project {made.metadata.name} is {'created' if existing is None else 'changed'}")
 
 
 def _changed(quota: Quota, words: Sequence[str]) -> Quota:

@@ -1,4 +1,4 @@
-"""`millrace get|describe|delete`: what schedulers keep, as the API server has it."""
+"""`millrace get|describe|delete`: the API server's resources."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def get(  # noqa: PLR0917 - a command line's options
         elif name is not None:
             _show_one(resources.kind, resources.get(name), output)
         else:
-            found = resources.list(labels=labels, fields=fields)
-            _show_all(resources.kind, found.items, output)
-            if found.age_s is not None:
-                typer.echo(f"the storage is unavailable: this is {found.age_s} s old", err=True)
+            listed = resources.list(labels=labels, fields=fields)
+            _show_all(resources.kind, listed.items, output)
+            if listed.age_s is not None:
+                typer.echo(f"the storage is unavailable: this is {listed.age_s} s old", err=True)
 
 
 def describe(
@@ -70,8 +70,8 @@ def describe(
 ) -> None:
     """Show one resource in full as text, without fields at their defaults."""
     with client_of(address) as client:
-        found = client.of(_kind(kind).type).get(name)
-    shown = _without_defaults(found)
+        resource = client.of(_kind(kind).type).get(name)
+    shown = _without_defaults(resource)
     typer.echo(text_of(shown, Output.JSON) if form is Format.JSON else _yaml(shown), nl=False)
 
 
@@ -83,9 +83,9 @@ def delete(
 ) -> None:
     """Delete a resource; a running pod is removed once it has stopped."""
     with client_of(address) as client:
-        found = client.of(_kind(kind).type).delete(name, expected=revision)
-    going = getattr(found.metadata, "deleting_ns", None) is not None
-    typer.echo(f"{found.kind} {name} {'is being deleted' if going else 'is deleted'}")
+        resource = client.of(_kind(kind).type).delete(name, expected=revision)
+    going = getattr(resource.metadata, "deleting_ns", None) is not None
+    typer.echo(f"{resource.kind} {name} {'is being deleted' if going else 'is deleted'}")
 
 
 def _kind(word: str) -> Kind[Any]:
@@ -108,16 +108,19 @@ def _show_one(kind: Kind[Any], resource: Any, output: Output) -> None:  # noqa: 
 def _show_all(kind: Kind[Any], resources: Sequence[Any], output: Output) -> None:
     if output in (Output.TABLE, Output.CSV):
         reads, now_ns = kind.columns.values(), time.time_ns()
-        rows = ([one.metadata.name, *(read(one) for read in reads), age_of(one, now_ns)] for one in resources)
+        rows = (
+            [resource.metadata.name, *(read(resource) for read in reads), age_of(resource, now_ns)]
+            for resource in resources
+        )
         show(("name", *kind.columns, "age"), rows, Format(output.value))
     else:
         typer.echo(text_of({"items": resources}, output), nl=False)
 
 
 def _watch(resources: SyncResources[Any], labels: str, fields: str, output: Output) -> None:
-    found = resources.list(labels=labels, fields=fields)
-    _show_all(resources.kind, found.items, output)
-    for event in resources.watch(found.revision, labels=labels, fields=fields):
+    listed = resources.list(labels=labels, fields=fields)
+    _show_all(resources.kind, listed.items, output)
+    for event in resources.watch(listed.revision, labels=labels, fields=fields):
         if event.type.value == "BOOKMARK":
             continue
         if output in (Output.TABLE, Output.CSV):
@@ -126,12 +129,17 @@ def _watch(resources: SyncResources[Any], labels: str, fields: str, output: Outp
                 cells = [*cells, *(read(event.resource) for read in resources.kind.columns.values())]
             typer.echo("  ".join(str(cell) for cell in cells if cell not in {None, ""}))
         else:
-            said = {"type": event.type.value, "name": event.name, "revision": event.revision, "object": event.resource}
-            typer.echo(text_of(said, output), nl=False)
+            record = {
+                "type": event.type.value,
+                "name": event.name,
+                "revision": event.revision,
+                "object": event.resource,
+            }
+            typer.echo(text_of(record, output), nl=False)
 
 
 def text_of(content: object, output: Output) -> str:
-    """Return something as JSON or YAML."""
+    """Format a value as JSON or YAML."""
     import msgspec  # noqa: PLC0415
 
     if output is Output.JSON:
@@ -166,7 +174,7 @@ def _without_defaults(value: Any) -> Any:  # noqa: ANN401 - any part of a resour
 
 
 def age_of(resource: Any, now_ns: int) -> str:  # noqa: ANN401 - of any kind
-    """Return how long a resource has been there, for people."""
+    """Return a resource's age for people."""
     seconds = max(now_ns - resource.metadata.created_ns, 0) // NS_PER_S
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         # Below two of a unit, the smaller unit is more precise: 30 h, not 1 d.

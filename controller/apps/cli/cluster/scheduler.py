@@ -1,4 +1,4 @@
-"""`millrace scheduler`: the daemon, why a pod is where it is, and the same policies in virtual time."""
+"""`millrace scheduler`: the daemon, explanations of its decisions, and the same policies in virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NODE_COLUMNS = ("node", "points", "policy", "reason")
 
 @scheduler.command()
 def serve(settings: SettingsFile) -> None:
-    """Run the scheduler: place the pods that wait at the API server."""
+    """Run the scheduler: place the API server's pending pods."""
     from controller.scheduling import process  # noqa: PLC0415
 
     run_daemon(process.DAEMON, settings)
@@ -59,14 +59,14 @@ def explain(
     from controller.apiserver.resources import Pod  # noqa: PLC0415
 
     with SyncApiClient(find_place(api)) as client:
-        found = client.of(Pod).get(pod)
-        decision = _decision_about(client, pod, found.status.decision)
+        resource = client.of(Pod).get(pod)
+        decision = _decision_about(client, pod, resource.status.decision)
     if decision is None:
-        typer.echo(f"{pod}: {found.status.phase}: no decision yet", err=True)
+        typer.echo(f"{pod}: {resource.status.phase}: no decision yet", err=True)
         raise typer.Exit(1)
     if form is Format.TABLE:
         spec = decision.spec
-        typer.echo(f"{pod}: {found.status.phase}: {spec.outcome} by {spec.scheduler}, profile {spec.profile}")
+        typer.echo(f"{pod}: {resource.status.phase}: {spec.outcome} by {spec.scheduler}, profile {spec.profile}")
         typer.echo(spec.reason)
     show(_NODE_COLUMNS, _node_rows(decision), form)
 
@@ -116,7 +116,7 @@ def simulate(  # noqa: PLR0917 - a command line's options
 
 
 def _decision_about(client: object, pod: str, name: str | None) -> Decision | None:
-    """Return the decision that bound a pod, else the newest about it alone or as one of a group."""
+    """Return the decision that bound a pod, else the newest about it or its group."""
     from controller.apiserver.client import SyncApiClient  # noqa: PLC0415
     from controller.apiserver.resources import Decision  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
@@ -128,8 +128,8 @@ def _decision_about(client: object, pod: str, name: str | None) -> Decision | No
             return decisions.get(name)
         except NotFoundError:
             pass
-    found = [one for one in decisions.list().items if pod in one.spec.subjects]
-    return max(found, key=lambda one: one.metadata.revision, default=None)
+    about = [decision for decision in decisions.list().items if pod in decision.spec.subjects]
+    return max(about, key=lambda decision: decision.metadata.revision, default=None)
 
 
 def _node_rows(decision: Decision) -> list[tuple[object, ...]]:
@@ -156,5 +156,5 @@ def _summary_rows(summary: Summary) -> list[tuple[object, ...]]:
 
 
 def _time_rows(name: str, times: Times) -> list[tuple[object, ...]]:
-    found = (("mean", times.mean_ns), ("p50", times.p50_ns), ("p95", times.p95_ns), ("p99", times.p99_ns))
-    return [(f"{name}, {which}", ns / NS_PER_S, "s") for which, ns in found]
+    rows = (("mean", times.mean_ns), ("p50", times.p50_ns), ("p95", times.p95_ns), ("p99", times.p99_ns))
+    return [(f"{name}, {which}", ns / NS_PER_S, "s") for which, ns in rows]

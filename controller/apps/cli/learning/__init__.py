@@ -1,1 +1,1 @@
-"""`millrace scheduler train`, `evaluate` and `compare`: a scheduler that learns, in virtual time."""
+"""`millrace scheduler train`, `evaluate` and `compare`: a learning scheduler in virtual time."""

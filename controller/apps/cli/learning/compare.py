@@ -49,15 +49,15 @@ def compare(  # noqa: PLR0917 - a command line's options
     check_outputs(picture)
     wanted = settings_of(settings)
     loaded: dict[str, Checkpoint] = {}
-    found: dict[str, list[Figures]] = {}
+    by_rule: dict[str, list[Figures]] = {}
     given = read_given(workload, wanted, seed)
-    for one in range(seed, seed + seeds):
-        given = given if one == seed else read_given(workload, wanted, one)
-        if one == seed:
+    for current in range(seed, seed + seeds):
+        given = given if current == seed else read_given(workload, wanted, current)
+        if current == seed:
             loaded = {str(path): checkpoint_for(given, path) for path in checkpoint or ()}
-        for decider, figures in _of_seed(given, loaded, one, fallback).items():
-            found.setdefault(decider, []).append(figures)
-    rows = sorted((_row(*one, given) for one in found.items()), key=lambda row: row[2])
+        for decider, figures in _figures_of_seed(given, loaded, current, fallback).items():
+            by_rule.setdefault(decider, []).append(figures)
+    rows = sorted((_row(*item, given) for item in by_rule.items()), key=lambda row: row[2])
     unit, ns = unit_of(given)
     show(("decider", *columns_of(given), f"least response, {unit}", f"most response, {unit}"), rows, form)
     if picture is not None:
@@ -65,7 +65,7 @@ def compare(  # noqa: PLR0917 - a command line's options
 
         draw_comparison(
             f"{workload}, {seeds} seed{'s' * (seeds > 1)} from {seed} on",
-            found,
+            by_rule,
             frozenset(loaded),
             picture,
             unit=unit,
@@ -74,17 +74,17 @@ def compare(  # noqa: PLR0917 - a command line's options
         typer.echo(f"wrote {picture}", err=True)
 
 
-def _of_seed(given: Given[Any], loaded: dict[str, Checkpoint], seed: int, fallback: str) -> dict[str, Figures]:
+def _figures_of_seed(given: Given[Any], loaded: dict[str, Checkpoint], seed: int, fallback: str) -> dict[str, Figures]:
     from controller.learning.training.trials import best_rule, evaluate, greedy  # noqa: PLC0415
 
-    found = {name: evaluate(given, rule, seed) for name, rule in given.rules(seed).items()}
-    rule = best_rule(given, seed, fallback, found) if loaded else ""
+    results = {name: evaluate(given, rule, seed) for name, rule in given.rules(seed).items()}
+    rule = best_rule(given, seed, fallback, results) if loaded else ""
     for name, checkpoint in loaded.items():
-        found[name] = evaluate(given, greedy(given, checkpoint, given.rules(seed)[rule]), seed)
-    return found
+        results[name] = evaluate(given, greedy(given, checkpoint, given.rules(seed)[rule]), seed)
+    return results
 
 
 def _row(decider: str, figures: list[Figures], given: Given[Any]) -> tuple[Any, ...]:
-    columns = list(zip(*(cells_of(one, given) for one in figures), strict=True))
+    columns = list(zip(*(cells_of(figure, given) for figure in figures), strict=True))
     responses = columns[1]
     return (decider, *(sum(column) / len(column) for column in columns), min(responses), max(responses))

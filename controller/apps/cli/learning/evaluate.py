@@ -1,4 +1,4 @@
-"""`millrace scheduler evaluate`: what a checkpoint's agent makes of an input."""
+"""`millrace scheduler evaluate`: results of a checkpoint's agent on an input."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     rule = best_rule(given, seed, fallback)
     agent = greedy(given, loaded, given.rules(seed)[rule])
     timed = Timed(agent, time.perf_counter_ns)
-    found = evaluated(given, timed, seed)
+    figures = evaluated(given, timed, seed)
     rows: list[Cells] = [
         ("input", given.name),
         ("made for", str(loaded.made_for)),
         ("version", loaded.version),
         ("fallback", rule),
     ]
-    rows += [("decisions", found.decisions)]
+    rows += [("decisions", figures.decisions)]
     rows += [(f"by {source}", agent.decider.counts[source]) for source in ("network", "fallback")]
-    rows += [*zip(columns_of(given), cells_of(found, given), strict=True)]
+    rows += [*zip(columns_of(given), cells_of(figures, given), strict=True)]
     rows += _latencies(timed)
     show(("what", "value"), rows, form)
     if attention is not None:

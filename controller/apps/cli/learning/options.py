@@ -26,21 +26,21 @@ _MILLISECONDS: Final = "ms", 1e6
 
 
 def settings_of(path: Path | None) -> LearningSettings:
-    """Return the settings of a file, the specification's values without one."""
+    """Return a file's settings, by default the specification's values."""
     from controller.learning.training.given import LearningSettings, load_settings  # noqa: PLC0415
 
     return LearningSettings() if path is None else load_settings(path)
 
 
 def unit_of(given: Given[Any]) -> tuple[str, float]:
-    """Return in what times are shown, and how many ns it has: batch jobs run for hours, tasks for milliseconds."""
+    """Return the unit of displayed times and its length in ns: batch jobs run for hours, tasks for milliseconds."""
     return _SECONDS if given.kind == "jobs" else _MILLISECONDS
 
 
 def columns_of(given: Given[Any]) -> tuple[str, ...]:
-    """Return the names of figures; of graphs with those of their tasks, of batch jobs with the bounded slowdown."""
+    """Return the names of figures; graphs add their tasks' figures, batch jobs the bounded slowdown."""
     unit, _ = unit_of(given)
-    found: tuple[str, ...] = (
+    names: tuple[str, ...] = (
         f"mean wait, {unit}",
         f"mean response, {unit}",
         "utilisation",
@@ -48,20 +48,20 @@ def columns_of(given: Given[Any]) -> tuple[str, ...]:
         "mean reward",
     )
     if given.has_graph:
-        found += (f"mean task wait, {unit}", f"mean task response, {unit}")
-    return (*found, "mean slowdown") if given.kind == "jobs" else found
+        names += (f"mean task wait, {unit}", f"mean task response, {unit}")
+    return (*names, "mean slowdown") if given.kind == "jobs" else names
 
 
-def cells_of(found: Figures, given: Given[Any]) -> tuple[float, ...]:
+def cells_of(figures: Figures, given: Given[Any]) -> tuple[float, ...]:
     """Return figures in the order of `columns_of`."""
     _, ns = unit_of(given)
     cells: tuple[float, ...] = (
-        found.mean_wait_ns / ns,
-        found.mean_response_ns / ns,
-        found.utilisation,
-        found.p99_latency_ns / ns,
-        found.mean_reward,
+        figures.mean_wait_ns / ns,
+        figures.mean_response_ns / ns,
+        figures.utilisation,
+        figures.p99_latency_ns / ns,
+        figures.mean_reward,
     )
     if given.has_graph:
-        cells += (found.mean_task_wait_ns / ns, found.mean_task_response_ns / ns)
-    return (*cells, found.mean_slowdown) if given.kind == "jobs" else cells
+        cells += (figures.mean_task_wait_ns / ns, figures.mean_task_response_ns / ns)
+    return (*cells, figures.mean_slowdown) if given.kind == "jobs" else cells

@@ -1,4 +1,4 @@
-"""`millrace scheduler status`: how a live scheduler that learns stands, by its metrics."""
+"""`millrace scheduler status`: the state of a live learning scheduler, from its metrics."""
 
 from __future__ import annotations
 
@@ -31,38 +31,38 @@ def status(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show the status of learning policies: decisions, answers taken, and training."""
-    found = learners_in(_text_of(metrics))
-    if not found:
+    learners = learners_in(_text_of(metrics))
+    if not learners:
         typer.echo(f"{metrics}: no learning policy", err=True)
         raise typer.Exit(1)
-    rows = ((*who, what, value) for who, figures in sorted(found.items()) for what, value in rows_of(figures))
+    rows = ((*who, what, value) for who, figures in sorted(learners.items()) for what, value in rows_of(figures))
     show(_COLUMNS, rows, form)
 
 
 def learners_in(text: str) -> dict[tuple[str, str], dict[str, float]]:
-    """Return figures by what they are, for what each learner decides about and its profile."""
+    """Return figures by name, for each learner's subject and profile."""
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - few need it
 
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    learners: dict[tuple[str, str], dict[str, float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name.startswith(_PREFIX):
                 who = (sample.labels["of"], sample.labels["profile"])
-                found.setdefault(who, {})[_name_of(sample)] = sample.value
-    return found
+                learners.setdefault(who, {})[_name_of(sample)] = sample.value
+    return learners
 
 
 def rows_of(figures: Figures) -> Iterator[tuple[str, float | str]]:
-    """Yield figures in words, the most telling first."""
+    """Yield figures in words, the most informative first."""
     yield "mode", "shadow" if figures.get("shadow") else "live"
     yield "version", round(figures.get("version", 0))
     compared, agreed = figures.get("compared_total", 0.0), figures.get("agreed_total", 0.0)
     if compared:
         yield "first choices taken", f"{round(agreed)} of {round(compared)} ({100 * agreed / compared:.1f} %)"
         yield "regret a decision", round(figures.get("regret_total", 0.0) / compared, 6)
-    said = {"shadow", "version", "compared_total", "agreed_total", "regret_total"}
+    covered = {"shadow", "version", "compared_total", "agreed_total", "regret_total"}
     for what, figure in figures.items():
-        if what not in said:
+        if what not in covered:
             yield what, round(figure) if figure == round(figure) else round(figure, 6)
 
 
@@ -73,7 +73,7 @@ def _name_of(sample: Sample) -> str:
 
 
 def _text_of(url: str) -> str:
-    """Return what a scheduler tells; raise SchedulerError, with the address, where it tells nothing."""
+    """Return a scheduler's metrics; raise SchedulerError, with the address, if it serves none."""
     from httpx import Client, HTTPError, InvalidURL  # noqa: PLC0415 - takes a while to load
 
     try:

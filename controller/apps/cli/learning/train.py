@@ -1,4 +1,4 @@
-"""`millrace scheduler train`: an agent learns on an input, and is written as a checkpoint."""
+"""`millrace scheduler train`: train an agent on an input, and write it as a checkpoint."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from controller.learning.training.trials import Point, Run
 
 
-class Interrupted(Exception):  # noqa: N818 - it is no error
-    """An interrupt came where it was to break off what is waited for."""
+class Interrupted(Exception):  # noqa: N818 - not an error
+    """An interrupt arrived during a wait that it aborts."""
 
 
 class Stop:
@@ -52,11 +52,11 @@ class Stop:
 
     @property
     def status(self) -> int:
-        """As a shell has it: 130 for Ctrl-C, 143 for SIGTERM."""
+        """As in a shell: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + self._number
 
     def ask(self, number: int) -> None:
-        """Take the first signal; by the second one, end."""
+        """Note the first signal; end at the second one."""
         is_second, self._number = bool(self._number), number
         if is_second and number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -64,13 +64,13 @@ class Stop:
             sys.exit(self.status)
 
     def break_off(self) -> None:
-        """Raise Interrupted where that is wanted."""
+        """Raise Interrupted if the current wait asked for it."""
         if self._breaks:
             raise Interrupted
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
-        """Have the first interrupt raise Interrupted here."""
+        """Make the first interrupt raise Interrupted here."""
         self._breaks = True
         try:
             yield
@@ -80,12 +80,12 @@ class Stop:
 
 @contextmanager
 def stopping(say: str) -> Iterator[Stop]:
-    """Yield what tells that SIGINT or SIGTERM came, to which `say` is the answer; the second one ends at once."""
+    """Yield the flag of SIGINT and SIGTERM; the first prints `say`, the second ends at once."""
     stop = Stop()
 
     def take(number: int, _: FrameType | None) -> None:
         stop.ask(number)
-        # Not by the streams of Python, which may be at a line themselves.
+        # Not through Python's streams, which may be in the middle of a line.
         os.write(2, f"{say}\n".encode())
         stop.break_off()
 
@@ -148,13 +148,13 @@ def train(  # noqa: PLR0917 - a command line's options
     from controller.learning.training.trials import Run, best_rule  # noqa: PLC0415
 
     check_outputs(picture, checkpoint, best)
-    found = settings_of(settings)
+    loaded = settings_of(settings)
     before = None if resume is None else load_checkpoint(resume)
     last = None if before is None else before.run
     if seed is None:
-        seed = found.agent.seed if last is None else last.seed
-    given = read_given(workload, found, seed)
-    start = _start(given, found, seed, resume, before)
+        seed = loaded.agent.seed if last is None else last.seed
+    given = read_given(workload, loaded, seed)
+    start = _start(given, loaded, seed, resume, before)
     if last is not None and (last.input, last.seed) != (given.name, seed):
         last = None
     rule = best_rule(given, seed, fallback or ("" if last is None else last.fallback))
@@ -176,7 +176,7 @@ def train(  # noqa: PLR0917 - a command line's options
     agent.close()
     show(_columns(given), [_row(given, point) for point in points], form)
     typer.echo(f"wrote {checkpoint}: version {agent.published.weights.version}", err=True)
-    _tell(agent, where)
+    _print_status(agent, where)
     if picture is not None:
         from controller.learning.training.picture import draw_curve  # noqa: PLC0415
 
@@ -191,7 +191,7 @@ def train(  # noqa: PLR0917 - a command line's options
 def _start(
     given: Given[Any], settings: LearningSettings, seed: int, resume: Path | None, before: Checkpoint | None
 ) -> Checkpoint:
-    """Return where learning starts; raise LearningError for a checkpoint that does not fit the input."""
+    """Return the starting point of learning; raise LearningError for a checkpoint that does not fit the input."""
     import msgspec  # noqa: PLC0415
 
     from controller.learning.agent.agents import new_checkpoint  # noqa: PLC0415
@@ -204,7 +204,7 @@ def _start(
 
 
 def _keep(keeping: Best, checkpoint: Path, best: Path) -> None:
-    """Try what was written last, and write it once more if it is the best so far."""
+    """Evaluate the last checkpoint, and write it again if it is the best so far."""
     from controller.learning.agent.records import load_checkpoint, save_checkpoint  # noqa: PLC0415
 
     tried = load_checkpoint(checkpoint)
@@ -221,11 +221,11 @@ def _trained(
     stop: Stop,
     after_episode: Callable[[], None] | None,
 ) -> list[Point]:
-    """Train, save now and then and at the end, and return the curve; once interrupted nothing is waited for."""
-    found: list[Point] = []
+    """Train, save now and then and at the end, and return the curve; wait for nothing once interrupted."""
+    curve: list[Point] = []
     saved_s = time.monotonic()
     for point in points:
-        found.append(point)
+        curve.append(point)
         if not run.record.actions or time.monotonic() - saved_s > _SAVE_EVERY_S:
             save(True)
             saved_s = time.monotonic()
@@ -236,7 +236,7 @@ def _trained(
             save(stop())
     except Interrupted:
         save(True)
-    return found
+    return curve
 
 
 def _columns(given: Given[Any]) -> tuple[str, ...]:
@@ -250,7 +250,7 @@ def _row(given: Given[Any], point: Point) -> Cells:
     return (point.decisions, point.episode, point.mean_reward, response, *training)
 
 
-def _tell(agent: Agent[Any], where: Where) -> None:
+def _print_status(agent: Agent[Any], where: Where) -> None:
     status = agent.status
     if not agent.published.weights.version:
         typer.echo("untrained: too few decisions to fill the buffer and copy the weights", err=True)

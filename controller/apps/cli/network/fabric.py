@@ -1,4 +1,4 @@
-"""`millrace fabric`: a topology that stays up."""
+"""`millrace fabric`: long-running topologies."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def up(
     from dataplane.topology.schema import is_name  # noqa: PLC0415
 
     require_root()
-    found = load_topology(topology)
-    name = found.name if name is None else name
+    network = load_topology(topology)
+    name = network.name if name is None else name
     if not is_name(name):
         raise typer.BadParameter(f"{name!r} is not 1 to 32 of a-z, 0-9 and -", param_hint="--name")
     if detach:
-        _say_ready(_started(("up", topology, "--name", name, "--switch", switch), name))
+        _print_ready(_started(("up", topology, "--name", name, "--switch", switch), name))
         return
     log_to_stderr("fabric")
-    standing.run(found, KernelSettings(target=Target(switch), name=name), _say_ready)
+    standing.run(network, KernelSettings(target=Target(switch), name=name), _print_ready)
 
 
 @fabric.command()
@@ -70,8 +70,10 @@ def down(name: Annotated[str | None, typer.Argument(help="Default: the only one.
     """Take down a fabric started by `up`, or its remains (root)."""
     from dataplane.fabric.live import standing  # noqa: PLC0415
 
-    known = _fabrics()
-    standing.end(standing.only([one for one in known if one.is_named]) if name is None else standing.named(name))
+    fabrics = _fabrics()
+    standing.end(
+        standing.only([manifest for manifest in fabrics if manifest.is_named]) if name is None else standing.named(name)
+    )
 
 
 @fabric.command("list")
@@ -82,10 +84,10 @@ def list_fabrics(
     """List the kernel fabrics of this machine, or the nodes of one with namespaces and addresses (root)."""
     from dataplane.fabric.live import standing  # noqa: PLC0415
 
-    known = _fabrics()
+    fabrics = _fabrics()
     if name is None:
         columns = ("fabric", "topology", "state", "pid", "switches", "hosts", "namespaces")
-        show_rows(columns, map(_fabric_cells, known), form)
+        show_rows(columns, map(_fabric_cells, fabrics), form)
     else:
         show_rows(("node", "kind", "namespace", "address"), _node_rows(standing.named(name)), form)
 
@@ -99,9 +101,9 @@ def exec_(
     """Run a command in a host's namespace (root) and return its exit status. Put options before the host's name."""
     from dataplane.fabric.live import standing  # noqa: PLC0415
 
-    known = [one for one in _fabrics() if one.owner.is_alive()]
-    found = standing.only(known) if name is None else standing.named(name)
-    standing.enter(found, host, command[1:] if command[0] == "--" else command)
+    fabrics = [manifest for manifest in _fabrics() if manifest.owner.is_alive()]
+    target = standing.only(fabrics) if name is None else standing.named(name)
+    standing.enter(target, host, command[1:] if command[0] == "--" else command)
 
 
 @fabric.command()
@@ -116,7 +118,7 @@ def serve(settings: SettingsFile) -> None:
 
 
 def _fabrics() -> list[Manifest]:
-    """Return all fabrics of this machine; raise FabricError without root, whose alone they are."""
+    """Return all fabrics of this machine; raise FabricError without root, which owns them."""
     from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415
     from dataplane.fabric.kernel.manifest import find_fabrics  # noqa: PLC0415
 
@@ -132,7 +134,7 @@ def _started(words: Sequence[str], name: str) -> Manifest:
 
     # Beside the fabrics' folders, so that it can be renamed into one that does not exist yet.
     with tempfile.NamedTemporaryFile(dir=RUN_ROOT.parent, prefix="millrace-fabric-", delete=False) as log:
-        place = Path(log.name)
+        path = Path(log.name)
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
             [sys.executable, "-m", "controller.apps.cli", "fabric", *words],
             stdin=subprocess.DEVNULL,
@@ -143,41 +145,44 @@ def _started(words: Sequence[str], name: str) -> Manifest:
     try:
         while not standing.is_ready(name, process.pid):
             if process.poll() is not None:
-                lines = place.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
                 raise FabricError((lines[-1] if lines else "no output").removeprefix("millrace: "))
             time.sleep(_POLL_S)
-        place.replace(RUN_ROOT / name / "fabric.log")
+        path.replace(RUN_ROOT / name / "fabric.log")
     except BaseException:
         process.terminate()
         process.wait()
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         raise
     return standing.named(name)
 
 
-def _say_ready(found: Manifest) -> None:
-    line = f"{found.fabric_id}: {len(found.switches)} switches, {len(found.hosts)} hosts"
-    ready("fabric")(f"{line}; namespaces {_namespace(found, 'NODE')}, P4Runtime {_address(found, 'SWITCH')}")
+def _print_ready(manifest: Manifest) -> None:
+    line = f"{manifest.fabric_id}: {len(manifest.switches)} switches, {len(manifest.hosts)} hosts"
+    ready("fabric")(f"{line}; namespaces {_namespace(manifest, 'NODE')}, P4Runtime {_address(manifest, 'SWITCH')}")
 
 
-def _namespace(found: Manifest, node: str) -> str:
+def _namespace(manifest: Manifest, node: str) -> str:
     from dataplane.fabric.kernel.manifest import namespace_of  # noqa: PLC0415
 
-    return namespace_of(found.fabric_id, node)
+    return namespace_of(manifest.fabric_id, node)
 
 
-def _address(found: Manifest, switch: str) -> str:
+def _address(manifest: Manifest, switch: str) -> str:
     from dataplane.fabric.kernel.manifest import RUN_ROOT  # noqa: PLC0415
 
-    return f"unix:{RUN_ROOT / found.fabric_id / switch}.sock"
+    return f"unix:{RUN_ROOT / manifest.fabric_id / switch}.sock"
 
 
-def _fabric_cells(found: Manifest) -> Cells:
-    state = "up" if found.owner.is_alive() else "left over"
-    counts = (len(found.switches), len(found.hosts))
-    return found.fabric_id, found.topology, state, found.owner.pid, *counts, _namespace(found, "NODE")
+def _fabric_cells(manifest: Manifest) -> Cells:
+    state = "up" if manifest.owner.is_alive() else "left over"
+    counts = (len(manifest.switches), len(manifest.hosts))
+    return manifest.fabric_id, manifest.topology, state, manifest.owner.pid, *counts, _namespace(manifest, "NODE")
 
 
-def _node_rows(found: Manifest) -> list[Cells]:
-    switches = [(name, "switch", _namespace(found, name), _address(found, name)) for name in found.switches]
-    return [*switches, *((name, "host", _namespace(found, name), address) for name, address in found.hosts.items())]
+def _node_rows(manifest: Manifest) -> list[Cells]:
+    switches = [(name, "switch", _namespace(manifest, name), _address(manifest, name)) for name in manifest.switches]
+    return [
+        *switches,
+        *((name, "host", _namespace(manifest, name), address) for name, address in manifest.hosts.items()),
+    ]

@@ -1,4 +1,4 @@
-"""Questions to a collector's feed: an answer soon, or one line that says why not."""
+"""Queries to a collector's feed: a prompt answer, or a one-line reason."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def ask(feed: str, question: Callable[[FeedClient], Awaitable[T]], *, patience_s
 
 
 async def snapshot_of(client: FeedClient) -> Snapshot:
-    """Return the network's state now."""
-    await client.status()  # which, unlike a stream, fails at once when nobody is there
+    """Return the network's current state."""
+    await client.status()  # unlike a stream, it fails at once if nothing listens
     return await anext(client.snapshots(1_000_000_000))

@@ -1,4 +1,4 @@
-"""`millrace job`: jobs that switches add up for, and their workers."""
+"""`millrace job`: jobs of in-network aggregation, and their workers."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def list_jobs(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """List jobs: number, epoch, number of workers, and the switches that aggregate."""
-    found = [one for one in _ask(server, lambda client: client.jobs()) if every or one.ended_ns is None]
+    jobs = [job for job in _ask(server, lambda client: client.jobs()) if every or job.ended_ns is None]
     columns = ("job", "number", "state", "members", "workers", "epoch", "window", "capacity", "switches", "reason")
-    show(columns if every else columns[:-1], (_cells(one)[: None if every else -1] for one in found), form)
+    show(columns if every else columns[:-1], (_cells(job)[: None if every else -1] for job in jobs), form)
 
 
 @job.command("show")
@@ -52,16 +52,18 @@ def show_job(
     form: OneFormat = Format.TABLE,
 ) -> None:
     """Show a job and its workers, with the time since each was heard; of ended jobs the newest of that name."""
-    found = next((one for one in _ask(server, lambda client: client.jobs()) if one.name == name), None)
-    if found is None:
+    shown = next((row for row in _ask(server, lambda client: client.jobs()) if row.name == name), None)
+    if shown is None:
         raise JobError(f"job service at {server}: no job {name!r} is running or has ended recently")
     if as_json or form is Format.JSON:
-        typer.echo(json.dumps(dataclasses.asdict(found), ensure_ascii=False))
+        typer.echo(json.dumps(dataclasses.asdict(shown), ensure_ascii=False))
         return
     screen = plain_or_terminal()
-    screen.print(_head(found), highlight=False, soft_wrap=True)
-    rows: Iterable[Cells] = ((one.host, one.state, f"{one.heard_ns / NS_PER_S:.1f}") for one in found.members)
-    if found.members:
+    screen.print(_head(shown), highlight=False, soft_wrap=True)
+    rows: Iterable[Cells] = (
+        (member.host, member.state, f"{member.heard_ns / NS_PER_S:.1f}") for member in shown.members
+    )
+    if shown.members:
         screen.print(table_of(("worker", "state", "heard s ago"), rows))
 
 
@@ -92,14 +94,14 @@ def _ask(server: str, question: Callable[[JobClient], Awaitable[T]]) -> T:
     return asyncio.run(ask())
 
 
-def _cells(one: JobRow) -> Cells:
-    size = (len(one.members), one.workers, one.epoch, one.window, one.capacity)
-    return (one.name, one.number, one.state, *size, one.switches, one.reason)
+def _cells(row: JobRow) -> Cells:
+    size = (len(row.members), row.workers, row.epoch, row.window, row.capacity)
+    return (row.name, row.number, row.state, *size, row.switches, row.reason)
 
 
-def _head(one: JobRow) -> str:
-    """Return a job's row in words."""
-    if one.ended_ns is not None:
-        return f"{one.name}: ended {one.ended_ns / NS_PER_S:.0f} s ago: {one.reason}"
-    where = "" if one.number is None else f", number {one.number}, epoch {one.epoch}, at {' '.join(one.switches)}"
-    return f"{one.name}: {one.state}{where}; window {one.window}, capacity {one.capacity}"
+def _head(row: JobRow) -> str:
+    """Return a job's row as a sentence."""
+    if row.ended_ns is not None:
+        return f"{row.name}: ended {row.ended_ns / NS_PER_S:.0f} s ago: {row.reason}"
+    where = "" if row.number is None else f", number {row.number}, epoch {row.epoch}, at {' '.join(row.switches)}"
+    return f"{row.name}: {row.state}{where}; window {row.window}, capacity {row.capacity}"

@@ -1,4 +1,4 @@
-"""`millrace nic`: what a network device is, and what comes in on it."""
+"""`millrace nic`: properties and received packets of a network device."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def rows(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each second that passes, and for the rest of one at the end."""
+    """Yield a row per second, and one for the remainder at the end."""
     began = then = clock()
     before = read()
     while seconds is None or then - began < seconds:

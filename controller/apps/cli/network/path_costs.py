@@ -1,4 +1,4 @@
-"""`millrace paths cost`: what lies between two hosts, or any two, as the cost map has it."""
+"""`millrace paths cost`: costs between two hosts, or any two, from the cost map."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def cost(  # noqa: PLR0917 - a command line's options
         raise typer.BadParameter("--history and --at require each other")
     if since is not None and at is None:
         raise typer.BadParameter("--since requires --history and --at")
-    found = load_topology(topology)
+    network = load_topology(topology)
     if nominal or history is not None:
-        costs = _told(found, history, at, since)
+        costs = _costs_from_history(network, history, at, since)
     else:
-        costs = _ask(found, feed, None if base_routes else server)
+        costs = _ask(network, feed, None if base_routes else server)
     costs = costs.with_loads(loads) if loads else costs
     if picture is not None:
         from controller.cluster.cost_map.picture import draw  # noqa: PLC0415
@@ -81,8 +81,8 @@ def cost(  # noqa: PLR0917 - a command line's options
         _show_pairs(costs, src, dst, form)
 
 
-def _told(topology: Topology, history: Path | None, at: str | None, since: str | None) -> CostMap:
-    """Return the map of a moment of a history, or of the time up to it; without one nothing was measured."""
+def _costs_from_history(topology: Topology, history: Path | None, at: str | None, since: str | None) -> CostMap:
+    """Return the map at a moment of a history, or over the time up to it; without one, unmeasured."""
     from collectors.values import Snapshot  # noqa: PLC0415
     from controller.cluster.cost_map import CostMap  # noqa: PLC0415
     from controller.cluster.cost_map.cost_map import DEFAULT_STALE_AFTER_NS  # noqa: PLC0415
@@ -97,7 +97,7 @@ def _told(topology: Topology, history: Path | None, at: str | None, since: str |
         return CostMap.of(topology, snapshot_at(history, end))
     start = _moment("--since", since)
     snapshot = snapshot_over(history, start, end)
-    # Whatever was measured within the time counts.
+    # Anything measured within that time counts.
     window_ns = (end - start) // timedelta(microseconds=1) * 1000
     return CostMap.of(topology, snapshot, stale_after_ns=window_ns + DEFAULT_STALE_AFTER_NS)
 
@@ -112,7 +112,7 @@ def _ask(topology: Topology, feed: str, path_server: str | None) -> CostMap:
 def _show_pairs(costs: CostMap, src: str | None, dst: str | None, form: Format) -> None:
     sources = costs.hosts if src is None else (src,)
     targets = costs.hosts if dst is None else (dst,)
-    pairs = (costs.cost(one, other) for one in sources for other in targets if one != other or (src and dst))
+    pairs = (costs.cost(source, other) for source in sources for other in targets if source != other or (src and dst))
     if form is Format.TABLE:
         show(_COLUMNS, (_cells(pair) for pair in pairs), form)
     else:
@@ -126,14 +126,14 @@ def _cells(pair: HostCost) -> tuple[object, ...]:
         " ".join(path.switches) + ("" if path.share == 1 else f" ({100 * path.share:.0f} %)") for path in pair.paths
     )
     figures = (milliseconds(pair.delay_ns), _megabits(pair.available_bps), percent(pair.loss_ppb / 1e9))
-    return (pair.src, pair.dst, *figures, seconds(pair.age_ns), _known(pair), paths)
+    return (pair.src, pair.dst, *figures, seconds(pair.age_ns), _measured_figures(pair), paths)
 
 
-def _known(pair: HostCost) -> str:
-    """Return which figures telemetry knows, wholly or in part."""
+def _measured_figures(pair: HostCost) -> str:
+    """Return the figures that telemetry covers, wholly or in part."""
     figures = (("delay", pair.delay_basis), ("bandwidth", pair.available_basis), ("loss", pair.loss_basis))
-    known = [name if basis == "measured" else f"{name} in part" for name, basis in figures if basis != "nominal"]
-    return ", ".join(known + ["the host's own link"] * pair.access_measured) or "nothing"
+    measured = [name if basis == "measured" else f"{name} in part" for name, basis in figures if basis != "nominal"]
+    return ", ".join(measured + ["the host's own link"] * pair.access_measured) or "nothing"
 
 
 def _row(pair: HostCost) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""`millrace paths`: the path server, and questions to one that runs."""
+"""`millrace paths`: the path server, and queries to a running one."""
 
 from __future__ import annotations
 
@@ -112,23 +112,23 @@ def history(  # noqa: PLR0917 - a command line's options
 
     query = HistoryQuery(src, dst, _ns(since, "--since"), _ns(until, "--until"), limit)
     answer, now = _ask_at(server, lambda client: client.history(query))
-    found = _selected(query, answer)
+    decided = _selected(query, answer)
     if form is Format.TABLE:
-        rows_of_people = ((*_history_cells(one), seconds(now.now_ns - one.time_ns)) for one in found)
+        rows_of_people = ((*_history_cells(decision), seconds(now.now_ns - decision.time_ns)) for decision in decided)
         show(("time", "flow", "path", "why", "age s"), rows_of_people, form)
     else:
-        rows = map(flat, found)
+        rows = map(flat, decided)
         show(_HISTORY_COLUMNS, ([row.get(column) for column in _HISTORY_COLUMNS] for row in rows), form)
 
 
 @paths.command()
 def routes(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
     """List the explicit and the weighted routes in force, and the paths that flows are pinned to."""
-    found, _ = _ask_at(server, lambda client: client.current_routes())
-    pins = {route.flow: route.switches for route in found.pins}
-    rows: list[Cells] = [(_name(route.flow), route.switches, pins.pop(route.flow, None)) for route in found.routes]
+    current, _ = _ask_at(server, lambda client: client.current_routes())
+    pins = {route.flow: route.switches for route in current.pins}
+    rows: list[Cells] = [(_name(route.flow), route.switches, pins.pop(route.flow, None)) for route in current.routes]
     rows += [(_name(flow), None, path) for flow, path in pins.items()]
-    for weighted in found.weighted:
+    for weighted in current.weighted:
         ways = tuple(f"{peer} ({weight})" for peer, weight in weighted.next_hops)
         rows.append((f"all to {weighted.destination} at {weighted.switch}", ways, None))
     show(("flow", "path", "pinned to"), rows, form)
@@ -212,25 +212,25 @@ def records(  # noqa: PLR0917 - a command line's options
     from controller.network.paths.records.values import RecordQuery  # noqa: PLC0415
 
     query = RecordQuery(src=src, dst=dst, link=None if link is None else _link(link), limit=limit)
-    found, now = _ask_at(server, lambda client: client.records(query))
+    rows, now = _ask_at(server, lambda client: client.records(query))
     if form is not Format.TABLE:
-        show_values(found, HopRecord, form)
+        show_values(rows, HopRecord, form)
         return
     columns = ("received", "flow", "hop", "node", "in", "out", "latency us", "queue", "tx bytes/window", "age s")
     names = {number: name for name, number in now.nodes.items()}
-    show(columns, ((*_record_cells(row, names), seconds(now.now_ns - row.received_ns)) for row in found), form)
+    show(columns, ((*_record_cells(row, names), seconds(now.now_ns - row.received_ns)) for row in rows), form)
 
 
 def _record_cells(row: HopRecord, names: Mapping[int, str]) -> Cells:
     flow = f"{row.flow.src}:{row.flow.src_port} → {row.flow.dst}:{row.flow.dst_port}"
     node = f"{names[row.node_id]} ({row.node_id})" if row.node_id in names else row.node_id
-    place = (_hop_position(row), node, row.ingress_port, row.egress_port)
+    position = (_hop_position(row), node, row.ingress_port, row.egress_port)
     figures = (_us(row.hop_latency_ns), row.queue_occupancy_frames, row.tx_bytes_per_window)
-    return (utc(row.received_ns), flow, *place, *figures)
+    return (utc(row.received_ns), flow, *position, *figures)
 
 
 def _hop_position(row: HopRecord) -> str:
-    """Return a hop's place on its path, or the kind of report where that has none."""
+    """Return a hop's position on its path, or the kind of a report without one."""
     has_index = row.kind in (RecordKind.STACK, RecordKind.INTERMEDIATE, RecordKind.HOP_BY_HOP)
     return str(row.hop_index) if has_index else row.kind.name.lower()
 
@@ -259,7 +259,7 @@ def _ask(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> T:
 
 
 def _ask_at(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> tuple[T, PathServerStatus]:
-    """Return an answer and how the path server is then; say on stderr where what it knows is old."""
+    """Return an answer and the path server's state; warn on stderr if its data is old."""
 
     async def both(client: RouteClient) -> tuple[T, PathServerStatus]:
         return await question(client), await client.status()
@@ -276,7 +276,7 @@ def _ask_at(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> tup
 
 
 async def _nothing(_: RouteClient) -> None:
-    """Ask nothing but how the path server is."""
+    """Query only the path server's state."""
 
 
 def _show_explanation(explanation: Explanation, now_ns: int) -> None:
@@ -317,40 +317,41 @@ def _us(time_ns: int | None) -> str | None:
 
 
 def _ns(text: str | None, option: str) -> int | None:
-    """Return a written time as nanoseconds since 1970; without an offset it is UTC."""
+    """Parse a time to nanoseconds since 1970; without an offset it is UTC."""
     if text is None:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a time such as {_A_TIME}", param_hint=option) from error
-    since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
     # In integers: a float of today's seconds is exact to some 240 ns only.
     return (since.days * 86_400 + since.seconds) * NS_PER_S + since.microseconds * 1000
 
 
-def _selected(query: HistoryQuery, found: History) -> list[_Decided]:
-    """Return moves and changes of weights, and rounds of engineering where no host was asked for: the newest."""
-    chosen: list[_Decided] = [*found.decisions, *found.rebalances]
+def _selected(query: HistoryQuery, answer: History) -> list[_Decided]:
+    """Return the newest moves and weight changes, and rounds of engineering unless a host is selected."""
+    chosen: list[_Decided] = [*answer.decisions, *answer.rebalances]
     if query.src is None and query.dst is None:
         chosen += [
-            one
-            for one in found.rounds
-            if (query.start_ns or 0) <= one.time_ns and (query.end_ns is None or one.time_ns < query.end_ns)
+            engineering
+            for engineering in answer.rounds
+            if (query.start_ns or 0) <= engineering.time_ns
+            and (query.end_ns is None or engineering.time_ns < query.end_ns)
         ]
     return sorted(chosen, key=attrgetter("time_ns"))[-query.limit :]
 
 
-def _history_cells(one: _Decided) -> Cells:
+def _history_cells(decided: _Decided) -> Cells:
     from controller.network.paths.balancing.values import Rebalance  # noqa: PLC0415
     from controller.network.paths.deciding.decide import Decision  # noqa: PLC0415
 
-    if isinstance(one, Decision):
-        return (utc(one.time_ns), _name(one.flow), one.new_path, one.reason)
-    if isinstance(one, Rebalance):
-        ways = tuple(f"{peer} ({weight})" for peer, weight in one.new_weights)
-        return (utc(one.time_ns), f"all to {one.destination} at {one.switch}", ways, one.reason)
-    return (utc(one.time_ns), "all to " + " ".join(one.destinations), "weighted", one.reason)
+    if isinstance(decided, Decision):
+        return (utc(decided.time_ns), _name(decided.flow), decided.new_path, decided.reason)
+    if isinstance(decided, Rebalance):
+        ways = tuple(f"{peer} ({weight})" for peer, weight in decided.new_weights)
+        return (utc(decided.time_ns), f"all to {decided.destination} at {decided.switch}", ways, decided.reason)
+    return (utc(decided.time_ns), "all to " + " ".join(decided.destinations), "weighted", decided.reason)
 
 
 def _row(figures: PathFigures, label: str) -> tuple[str, str, str, str]:

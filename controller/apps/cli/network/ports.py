@@ -1,4 +1,4 @@
-"""`millrace ports`: what a switch's ports are like, asked by gNMI."""
+"""`millrace ports`: state and settings of a switch's ports over gNMI."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def show_ports(address: Address, tls: Tls = None, form: FormatOption = Format.TA
     """List a switch's ports: whether the device is up and the neighbour answers; times are UTC."""
     from controller.network.gnmi.queries import read_ports  # noqa: PLC0415
 
-    found = asyncio.run(read_ports(address, tls_of(tls)))
-    show(_COLUMNS, map(_cells, found), form)
+    listed = asyncio.run(read_ports(address, tls_of(tls)))
+    show(_COLUMNS, map(_cells, listed), form)
 
 
 @ports.command()

@@ -1,4 +1,4 @@
-"""`millrace stf`: a program put to a test of p4c's simple test framework."""
+"""`millrace stf`: tests of p4c's simple test framework."""
 
 from __future__ import annotations
 

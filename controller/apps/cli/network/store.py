@@ -1,4 +1,4 @@
-"""`millrace store`: serve, read and write named content, and see what a switch holds of it."""
+"""`millrace store`: serve, read and write named content, and show a switch's copies."""
 
 from __future__ import annotations
 
@@ -135,10 +135,10 @@ def names(
     """Show the segments that a switch holds, and packets per segment."""
     from dataplane.store.names import digest  # noqa: PLC0415
 
-    known = {digest(one): one for one in name or ()}
+    by_digest = {digest(content_name): content_name for content_name in name or ()}
     rows = asyncio.run(_names(switch, device_id))
     columns = ("name", "segment", "kind", "cell", "packets", "producer")
-    show(columns, (_row(placed, packets, known) for placed, packets in rows), form)
+    show(columns, (_row(placed, packets, by_digest) for placed, packets in rows), form)
 
 
 @store.command()
@@ -178,8 +178,8 @@ async def _names(switch: str, device_id: int) -> list[tuple[Placed, int]]:
         held, packets = held_in(await session.read()), by_segment(await session.packets(PACKETS))
     finally:
         await session.close()
-    found = [(placed, packets.get(segment, 0)) for segment, placed in held.placed.items()]
-    return sorted(found, key=lambda pair: (-pair[1], pair[0].cell))
+    rows = [(placed, packets.get(segment, 0)) for segment, placed in held.placed.items()]
+    return sorted(rows, key=lambda pair: (-pair[1], pair[0].cell))
 
 
 async def _outcomes(switch: str, device_id: int) -> list[int]:
@@ -194,10 +194,10 @@ async def _outcomes(switch: str, device_id: int) -> list[int]:
         await session.close()
 
 
-def _row(placed: Placed, packets: int, known: dict[int, str]) -> tuple[object, ...]:
+def _row(placed: Placed, packets: int, by_digest: dict[int, str]) -> tuple[object, ...]:
     from controller.network.tables.store import Copied  # noqa: PLC0415
 
-    name = known.get(placed.segment.name, f"{placed.segment.name:032x}")
+    name = by_digest.get(placed.segment.name, f"{placed.segment.name:032x}")
     kind, producer = "recorded", ""
     if isinstance(placed, Copied):
         kind, producer = "copy", str(IPv4Address(placed.producer))

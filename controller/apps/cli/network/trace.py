@@ -1,4 +1,4 @@
-"""`millrace trace`: a packet explained, step by step."""
+"""`millrace trace`: step-by-step explanation of a packet."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def trace(  # noqa: PLR0917 - a command line's options
 def _switch(program: Path, p4info: Path | None, presets: Path | None, entries: Path | None) -> Switch:
     """Return a switch without ports that runs the program, with its entries."""
     from dataplane.clock import VirtualClock  # noqa: PLC0415
-    from dataplane.program.files.beside import find_entries, find_p4info  # noqa: PLC0415
+    from dataplane.program.files.companions import find_entries, find_p4info  # noqa: PLC0415
     from dataplane.program.loader import load_program  # noqa: PLC0415
     from dataplane.stf.entries import fill_from_file  # noqa: PLC0415
     from dataplane.switch.switch import Switch  # noqa: PLC0415
@@ -86,7 +86,7 @@ def _switch(program: Path, p4info: Path | None, presets: Path | None, entries: P
 
 
 def _presenter(shape: Shape, program: Program) -> Callable[[PacketTrace], str]:
-    """Return what makes text of a trace; raise ConfigError where Scapy is asked for and not there."""
+    """Return the formatter of traces; raise ConfigError if Scapy is requested and missing."""
     if shape is Shape.SCAPY:
         try:
             from dataplane.scapy.program_layers import ProgramLayers  # noqa: PLC0415
@@ -101,7 +101,7 @@ def _presenter(shape: Shape, program: Program) -> Callable[[PacketTrace], str]:
 
 
 def _frames(packet: str) -> Iterator[bytes]:
-    """Yield the frames that an argument names, oldest first; raise ConfigError for what is none."""
+    """Yield the frames that an argument names, oldest first; raise ConfigError for an invalid one."""
     if packet == "-":
         # Any byte is a latin-1 character, so that bad input fails as hex, with its line.
         for number, line in enumerate(bounded_lines(sys.stdin.buffer, "<stdin>", encoding="latin-1"), start=1):

@@ -1,1 +1,1 @@
-"""`millrace pod`: pods and groups of pods, from a script to their logs."""
+"""`millrace pod`: pods and groups of pods, from a manifest to their logs."""

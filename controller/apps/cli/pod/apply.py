@@ -1,4 +1,4 @@
-"""`millrace pod apply`: what a script asks for is created, or changed."""
+"""`millrace pod apply`: create or update a manifest's resources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def apply(
         for step in steps:
             if not dry_run:
                 _write(client, step)
-            _say(step, would=dry_run)
+            _print_step(step, would=dry_run)
     if wait and not dry_run:
         from controller.apps.cli.pod.waiting import until_running  # noqa: PLC0415
 
@@ -56,27 +56,27 @@ def _read(file: str) -> tuple[Scripted, ...]:
 
 
 def _plan(client: SyncApiClient, scripted: Sequence[Scripted]) -> list[Step]:
-    """Return a step for each resource, groups first: their pods are of no use before."""
+    """Return a step for each resource, groups first, since their pods need them."""
     from controller.apiserver.manifests.planning import step_of  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     steps = []
-    for one in sorted(scripted, key=lambda one: one.resource.kind == "Pod"):
-        found: Any
+    for entry in sorted(scripted, key=lambda entry: entry.resource.kind == "Pod"):
+        existing: Any
         try:
-            found = client.of(type(one.resource)).get(one.resource.metadata.name)
+            existing = client.of(type(entry.resource)).get(entry.resource.metadata.name)
         except NotFoundError:
-            found = None
-        steps.append(step_of(one, found))
+            existing = None
+        steps.append(step_of(entry, existing))
     return steps
 
 
 def _refuse(steps: Sequence[Step]) -> None:
-    """Raise ApiError for what cannot be; all of it is said."""
+    """Raise ApiError listing everything that is impossible."""
     from controller.common.errors import StaleError  # noqa: PLC0415
 
     refused = [step for step in steps if step.action.value == "refuse"]
-    lines = [f"{one.scripted.file}:{one.scripted.line}: {one.scripted.name}: {one.reason}" for one in refused]
+    lines = [f"{step.scripted.file}:{step.scripted.line}: {step.scripted.name}: {step.reason}" for step in refused]
     for line in lines[:-1]:
         typer.echo(f"millrace: {line}", err=True)
     if lines:
@@ -91,7 +91,7 @@ def _write(client: SyncApiClient, step: Step) -> None:
         resources.replace(step.resource)
 
 
-def _say(step: Step, *, would: bool) -> None:
+def _print_step(step: Step, *, would: bool) -> None:
     verb = "would be" if would else "is"
     changes = f": {', '.join(step.changes)}" if step.action.value == "change" else ""
     typer.echo(f"{step.scripted.name} {verb} {_DONE[step.action.value]}{changes}")

@@ -24,8 +24,8 @@ def delete(
     going = []
     with client_of(address) as client:
         for name in names:
-            found = client.of(Pod).delete(name)
-            if found.metadata.deleting_ns is not None:
+            pod = client.of(Pod).delete(name)
+            if pod.metadata.deleting_ns is not None:
                 going.append(name)
                 typer.echo(f"pod {name} is being deleted")
             else:

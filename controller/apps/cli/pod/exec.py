@@ -62,7 +62,7 @@ def _put_out_and_feed(client: SyncApiClient, number: str, given: Input) -> int:
 
 
 def _feed(client: SyncApiClient, number: str, given: Input) -> None:
-    """Pass input on until there is none, or the command has ended."""
+    """Forward input until it ends, or the command does."""
     from controller.common.errors import ApiError  # noqa: PLC0415
 
     try:

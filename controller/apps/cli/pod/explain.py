@@ -26,8 +26,8 @@ def explain(
 
     with client_of(address) as client:
         pod = client.of(Pod).get(name)
-        found = client.of(Decision).list(fields=f"about={name}").items
-    decisions = sorted(found, key=lambda one: one.metadata.revision)
+        records = client.of(Decision).list(fields=f"about={name}").items
+    decisions = sorted(records, key=lambda decision: decision.metadata.revision)
     if form is not Format.TABLE:
         show(COLUMNS, map(cells, reversed(decisions)), form)
         return
@@ -35,14 +35,14 @@ def explain(
         _show_pod(pod)
         typer.echo("no decision yet: its scheduler is not running, or has yet to decide")
         return
-    shown = next((one for one in decisions if one.metadata.name == pod.status.decision), decisions[-1])
+    shown = next((decision for decision in decisions if decision.metadata.name == pod.status.decision), decisions[-1])
     _show_pod(pod, shown.spec.reason)
     show_decision(shown)
     show_history(decisions)
 
 
 def _show_pod(pod: Pod, decided: str = "") -> None:
-    """Show where a pod is and why, but the reason of the decision, which comes below."""
+    """Print a pod's state and node; the decision's reason follows below."""
     status = pod.status
     others = [reason for reason in status.reasons if reason != decided]
     where = "" if status.node is None else f" on {status.node}"

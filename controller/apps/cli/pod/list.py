@@ -30,26 +30,26 @@ def list_(
     given = (("node", node), ("group", group))
     fields = ",".join(f"{name}={value}" for name, value in given if value is not None)
     with client_of(address) as client:
-        found = client.of(Pod).list(labels=labels, fields=fields)
+        listed = client.of(Pod).list(labels=labels, fields=fields)
     now_ns = time.time_ns()
-    show(COLUMNS, (_cells(pod, now_ns) for pod in found.items), form)
-    if found.age_s is not None:
-        typer.echo(f"the storage is unavailable: this is {found.age_s} s old", err=True)
+    show(COLUMNS, (_cells(pod, now_ns) for pod in listed.items), form)
+    if listed.age_s is not None:
+        typer.echo(f"the storage is unavailable: this is {listed.age_s} s old", err=True)
 
 
 def phase_of(pod: Pod) -> str:
-    """Return where a pod is in its life, as people say it."""
+    """Return a pod's phase for people."""
     return "deleting" if pod.metadata.deleting_ns is not None else pod.status.phase.value
 
 
 def _cells(pod: Pod, now_ns: int) -> Cells:
     status = pod.status
-    running = sum(one.state == "running" for one in status.containers)
+    running = sum(container.state == "running" for container in status.containers)
     return (
         pod.metadata.name,
         phase_of(pod),
         f"{running}/{len(pod.spec.containers)}",
-        sum(one.restarts for one in status.containers),
+        sum(container.restarts for container in status.containers),
         status.node,
         pod.spec.group,
         age_of(pod, now_ns),

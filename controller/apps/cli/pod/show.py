@@ -39,21 +39,21 @@ def show(
     from controller.apps.cli.cluster.resources import Output, text_of  # noqa: PLC0415
 
     with client_of(address) as client:
-        found = client.of(Pod).get(name)
+        pod = client.of(Pod).get(name)
     if form is Form.SCRIPT:
-        typer.echo(script_of(found), nl=False)
+        typer.echo(script_of(pod), nl=False)
     elif form is Form.TABLE:
-        typer.echo(script_of(found))
-        _show_status(found)
+        typer.echo(script_of(pod))
+        _show_status(pod)
     else:
-        typer.echo(text_of(found, Output(form.value)), nl=False)
+        typer.echo(text_of(pod, Output(form.value)), nl=False)
 
 
 def _show_status(pod: Pod) -> None:
     from controller.apiserver.resources.operator_devices import text_of as devices_text  # noqa: PLC0415
 
     status = pod.status
-    devices = (f"{one.number}: {one.thousandths / 1000:g}" for one in status.devices)
+    devices = (f"{device.number}: {device.thousandths / 1000:g}" for device in status.devices)
     times = (("created", pod.metadata.created_ns), ("bound", status.bound_ns), ("started", status.started_ns))
     load = status.load
     rows = [
@@ -72,14 +72,14 @@ def _show_status(pod: Pod) -> None:
         columns = ("container", "state", "restarts", "exit", "started", "image", "reason")
         cells = (
             (
-                one.name,
-                one.state,
-                one.restarts,
-                one.exit_code,
-                None if one.started_ns is None else utc(one.started_ns),
-                one.image_digest[:19] or None,
-                one.reason,
+                container.name,
+                container.state,
+                container.restarts,
+                container.exit_code,
+                None if container.started_ns is None else utc(container.started_ns),
+                container.image_digest[:19] or None,
+                container.reason,
             )
-            for one in status.containers
+            for container in status.containers
         )
         show_rows(columns, cells, Format.TABLE)

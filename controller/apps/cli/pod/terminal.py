@@ -1,4 +1,4 @@
-"""The user's terminal: raw while a command has it, its input and its size as frames."""
+"""The user's terminal: raw during a command, its input and size as frames."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _CLOSED: Final = b"c"
 
 def size() -> TerminalSize:
     """Return the size of the terminal."""
-    found = shutil.get_terminal_size()
-    return TerminalSize(rows=max(found.lines, 1), columns=max(found.columns, 1))
+    dimensions = shutil.get_terminal_size()
+    return TerminalSize(rows=max(dimensions.lines, 1), columns=max(dimensions.columns, 1))
 
 
 @contextmanager
 def raw(descriptor: int) -> Iterator[None]:
-    """Have a terminal pass every key on, Ctrl-C too, while the context lasts."""
+    """Make a terminal pass on every key, Ctrl-C included, while the context lasts."""
     before = termios.tcgetattr(descriptor)
     tty.setraw(descriptor)
     try:
@@ -40,12 +40,12 @@ def raw(descriptor: int) -> Iterator[None]:
 
 
 class Input:
-    """Standard input as frames, and a terminal's new sizes; `frames` is for one other thread, which closing wakes."""
+    """Standard input and terminal resizes as frames; one other thread reads `frames`, and closing wakes it."""
 
     def __init__(self, descriptor: int, *, resizes: bool) -> None:
         self._descriptor, self._resizes = descriptor, resizes
-        self._told, self._tell = os.pipe()
-        os.set_blocking(self._tell, False)
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_writer, False)
         self.is_closed = False
 
     def __enter__(self) -> Self:
@@ -61,21 +61,21 @@ class Input:
         self.close()
 
     def close(self) -> None:
-        """Have `frames` come to an end."""
+        """End `frames`."""
         self.is_closed = True
         # A full pipe wakes the reader anyway, and `is_closed` is set.
         with suppress(BlockingIOError):
-            os.write(self._tell, _CLOSED)
+            os.write(self._wake_writer, _CLOSED)
 
     def frames(self) -> Iterator[Frame]:
-        """Yield what is typed, resizes, and keep-alives between, until closed; the input's end is a frame."""
+        """Yield input, resizes and keep-alives until closed; the input's end is a frame."""
         is_open = True
         while not self.is_closed:
-            watched = [self._told, *([self._descriptor] if is_open else [])]
+            watched = [self._wake_reader, *([self._descriptor] if is_open else [])]
             ready = select.select(watched, [], [], KEEP_ALIVE_S)[0]
             if not ready:
                 yield KEEP_ALIVE
-            if self._told in ready and _RESIZED in os.read(self._told, _AT_ONCE):
+            if self._wake_reader in ready and _RESIZED in os.read(self._wake_reader, _AT_ONCE):
                 yield resize_frame(size())
             if self._descriptor in ready and not self.is_closed:
                 data = os.read(self._descriptor, _AT_ONCE)
@@ -83,5 +83,5 @@ class Input:
                 yield Frame(Stream.STDIN, data) if data else Frame(Stream.END_OF_INPUT)
 
     def _resized(self, _: int, __: FrameType | None) -> None:
-        with suppress(BlockingIOError):  # it is told already
-            os.write(self._tell, _RESIZED)
+        with suppress(BlockingIOError):  # already reported
+            os.write(self._wake_writer, _RESIZED)

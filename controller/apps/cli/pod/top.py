@@ -1,4 +1,4 @@
-"""`millrace pod top`: what nodes, their devices and pods do now."""
+"""`millrace pod top`: current load of nodes, their devices and pods."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _json(nodes: Sequence[Node], pods: Sequence[Pod]) -> dict[str, object]:
     now_ns = time.time_ns()
 
     def rows(columns: Sequence[str], cells: Sequence[Cells]) -> list[dict[str, object]]:
-        return [dict(zip(columns, one, strict=True)) for one in cells]
+        return [dict(zip(columns, row, strict=True)) for row in cells]
 
     return {
         "nodes": rows(NODE_COLUMNS, [node_cells(node, now_ns) for node in nodes]),
@@ -114,16 +114,16 @@ def device_cells(node: Node) -> list[Cells]:
     """Return a row for each device of a node."""
     if node.hardware is None:
         return []
-    loads = {one.number: one.load for one in node.status.devices}
+    loads = {device.number: device.load for device in node.status.devices}
     held: dict[int, int] = {}
-    # What pools hold is no pod's, and nobody else's either.
+    # Cores held by pools belong to no pod.
     for devices in (*(share.devices for share in node.shares), *(pool.devices for pool in node.pools)):
         for part in devices:
             held[part.number] = held.get(part.number, 0) + part.thousandths
-    found: list[Cells] = []
+    rows: list[Cells] = []
     for device in node.hardware.devices:
         load = loads.get(device.number)
-        found.append(
+        rows.append(
             (
                 node.metadata.name,
                 device.number,
@@ -135,7 +135,7 @@ def device_cells(node: Node) -> list[Cells]:
                 None if load is None else load.power_w,
             )
         )
-    return found
+    return rows
 
 
 def pod_cells(pod: Pod) -> Cells:
@@ -147,5 +147,5 @@ def pod_cells(pod: Pod) -> Cells:
         pod.status.node,
         None if load is None else percent_of(load.busy),
         None if load is None else gibibytes(load.memory_free_bytes),
-        sum(one.restarts for one in pod.status.containers),
+        sum(container.restarts for container in pod.status.containers),
     )

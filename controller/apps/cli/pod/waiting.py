@@ -1,4 +1,4 @@
-"""Waiting until pods run, or are gone; what happens meanwhile is said on stderr."""
+"""Wait until pods run, or are gone; changes are printed on stderr."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ _GOOD: Final = ("running", "succeeded")
 
 
 async def until_running(address: str | None, resources: Sequence[Pod | PodGroup], timeout_s: float) -> None:
-    """Return once all pods, those of groups too, run or have succeeded; raise ApiError for one that has failed."""
+    """Return once all pods, including those of groups, run or have succeeded; raise ApiError for a failed one."""
     from controller.common.errors import StaleError  # noqa: PLC0415
 
-    names = {one.metadata.name for one in resources if one.kind == "Pod"}
-    groups: dict[str, int] = {one.metadata.name: one.spec.size for one in resources if one.kind == "PodGroup"}
+    names = {resource.metadata.name for resource in resources if resource.kind == "Pod"}
+    groups: dict[str, int] = {
+        resource.metadata.name: resource.spec.size for resource in resources if resource.kind == "PodGroup"
+    }
 
     def is_done(pods: dict[str, Pod]) -> bool:
         of_groups = {name: [pod for pod in pods.values() if pod.spec.group == name] for name in groups}
@@ -46,7 +48,7 @@ async def until_running(address: str | None, resources: Sequence[Pod | PodGroup]
 
 
 async def until_gone(address: str | None, names: Sequence[str], timeout_s: float) -> None:
-    """Return once none of these pods is there any more."""
+    """Return once these pods no longer exist."""
     await _until(
         address,
         lambda pod: pod.metadata.name in names,
@@ -69,34 +71,34 @@ async def _until(
     from controller.common.errors import UnavailableError  # noqa: PLC0415
 
     pods: dict[str, Any] = {}
-    said: dict[str, str] = {}
+    printed: dict[str, str] = {}
     try:
         async with (
             asyncio.timeout(timeout_s),
             ApiClient(find_place(address)) as client,
             aclosing(client.of(Pod).follow()) as told,
         ):
-            async for one in told:
-                if isinstance(one, Listing):
-                    pods = {pod.metadata.name: pod for pod in one.items if is_mine(pod)}
-                elif one.type.value == "DELETE":
-                    pods.pop(one.name, None)
-                elif one.resource is not None and is_mine(one.resource):
-                    pods[one.name] = one.resource
-                _say(pods, said)
+            async for event in told:
+                if isinstance(event, Listing):
+                    pods = {pod.metadata.name: pod for pod in event.items if is_mine(pod)}
+                elif event.type.value == "DELETE":
+                    pods.pop(event.name, None)
+                elif event.resource is not None and is_mine(event.resource):
+                    pods[event.name] = event.resource
+                _print_changes(pods, printed)
                 if is_done(pods):
                     return
     except TimeoutError:
-        waiting = ", ".join(sorted(f"{name} is {text}" for name, text in said.items()))
+        waiting = ", ".join(sorted(f"{name} is {text}" for name, text in printed.items()))
         raise UnavailableError(f"not {what} after {timeout_s:g} s: {waiting or 'no pods'}") from None
 
 
-def _say(pods: dict[str, Pod], said: dict[str, str]) -> None:
-    """Say of each pod what has changed."""
+def _print_changes(pods: dict[str, Pod], printed: dict[str, str]) -> None:
+    """Print each pod's changes."""
     for name, pod in pods.items():
         where = "" if pod.status.node is None else f" on {pod.status.node}"
         why = f": {'; '.join(pod.status.reasons[:2])}" if pod.status.reasons else ""
         text = f"{'being deleted' if pod.metadata.deleting_ns else pod.status.phase.value}{where}{why}"
-        if said.get(name) != text:
-            said[name] = text
+        if printed.get(name) != text:
+            printed[name] = text
             typer.echo(f"pod {name}: {text}", err=True)

@@ -1,1 +1,1 @@
-"""`millrace probe`: what compute centres really deliver, measured by probe tasks of kernels."""
+"""`millrace probe`: actual performance of compute centres, measured by probe tasks."""

@@ -1,4 +1,4 @@
-"""`millrace probe build`: a probe task from a program, a query, an operator graph, or what an expert wrote."""
+"""`millrace probe build`: a probe task from a program, a query, an operator graph, or a hand-written file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TRIAL_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Source of a probe task: a graph, and the seconds that its operators took if it was run."""
+    """Source of a probe task: a graph, and its operators' times in seconds if it was run."""
 
     graph: OperatorGraph
     seconds: Mapping[str, float] | None = None
@@ -93,9 +93,9 @@ def build(  # noqa: PLR0917 - a command line's options
     library, has_reference = library_of(address), False
     probes = _expert(target, library, settings, arguments)
     if probes is None:
-        found = _target(target, arguments or (), database)
-        probes = _built(found, library, settings, task_type, threshold)
-        has_reference = reference and check and not parallel and len(probes) == 1 and found.is_program
+        source = _target(target, arguments or (), database)
+        probes = _built(source, library, settings, task_type, threshold)
+        has_reference = reference and check and not parallel and len(probes) == 1 and source.is_program
     for number, probe in enumerate(probes, 1):
         path = _path(out, probe, number if len(probes) > 1 else None)
         run_time_s = _checked(probe, settings) if check else None
@@ -112,7 +112,7 @@ def build(  # noqa: PLR0917 - a command line's options
 def _expert(
     target: str, library: KernelLibrary, settings: BuildSettings, arguments: Sequence[str] | None
 ) -> tuple[ProbeTask, ...] | None:
-    """Return what an expert's file describes, None if the target is another file."""
+    """Return a hand-written file's probe task, None if the target is any other file."""
     from controller.probing import expert  # noqa: PLC0415
 
     path = Path(target)
@@ -147,7 +147,7 @@ def _target(target: str, arguments: Sequence[str], database: Path | None) -> _Ta
 
 
 def _cpu_time_s(target: str, arguments: Sequence[str]) -> float | None:
-    """Return the CPU time of a program, None of one that does not come to its end or mostly waits."""
+    """Return a program's CPU time, None if it does not finish or mostly waits."""
     from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
 
     timed = trace_target(target, arguments, is_watched=False, output=subprocess.DEVNULL)
@@ -166,17 +166,17 @@ def _graph_of_sql(path: Path, database: Path | None) -> OperatorGraph:
 
 
 def _built(
-    found: _Target, library: KernelLibrary, settings: BuildSettings, task_type: str, threshold: float
+    source: _Target, library: KernelLibrary, settings: BuildSettings, task_type: str, threshold: float
 ) -> tuple[ProbeTask, ...]:
     from controller.probing.building import of_target  # noqa: PLC0415
 
     probes, matches = of_target(
-        found.graph,
+        source.graph,
         library.kernels(),
         settings,
         task_type=task_type,
-        seconds=found.seconds,
-        run_time_s=found.run_time_s,
+        seconds=source.seconds,
+        run_time_s=source.run_time_s,
         threshold=threshold,
     )
     for match in matches:
@@ -186,7 +186,7 @@ def _built(
 
 
 def _checked(probe: ProbeTask, settings: BuildSettings) -> float:
-    """Return about how long a probe task takes on one unit, by running each of its kernels once here."""
+    """Estimate a probe task's run time on one unit by running each of its kernels once here."""
     from controller.probing import checking  # noqa: PLC0415
     from controller.probing.errors import ProbeError  # noqa: PLC0415
     from controller.probing.running import trying  # noqa: PLC0415
@@ -247,8 +247,8 @@ def _device(word: str) -> Any:  # noqa: ANN401 - a DeviceKind, which is not impo
     try:
         return DeviceKind(word)
     except ValueError:
-        known = ", ".join(kind.value for kind in DeviceKind)
-        raise typer.BadParameter(f"{word!r} is not one of {known}", param_hint="--device") from None
+        kinds = ", ".join(kind.value for kind in DeviceKind)
+        raise typer.BadParameter(f"{word!r} is not one of {kinds}", param_hint="--device") from None
 
 
 def _seconds(value_s: float) -> str:

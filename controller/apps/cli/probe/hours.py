@@ -1,4 +1,4 @@
-"""`millrace probe hours`: when a centre's network is good."""
+"""`millrace probe hours`: good hours of a centre's network."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def hours(  # noqa: PLR0917 - a command line's options
     now_s = time.time()
     start_s = now_s - days * 86_400
     with client_of(address) as client:
-        found = read_results(client, centre=centre, probe=probe, since_ns=int(start_s * NS_PER_S))
+        results = read_results(client, centre=centre, probe=probe, since_ns=int(start_s * NS_PER_S))
         path = () if history is None else _way(client, centre, history, topology or "", source or "", start_s, now_s)
-        name = probe or _most_often(found)
+        name = probe or _most_often(results)
         probes = _probes(client, name)
-    samples = probe_samples([one for one in found if one.spec.probe == name], probes, units=units)
+    samples = probe_samples([result for result in results if result.spec.probe == name], probes, units=units)
     if not samples and not path:
         typer.echo(f"no result of {probe or 'any probe'} at {centre} in the last {days:g} days", err=True)
         raise typer.Exit(1)
@@ -70,13 +70,13 @@ def hours(  # noqa: PLR0917 - a command line's options
         typer.echo(f"wrote {picture}", err=True)
 
 
-def _most_often(found: Sequence[ProbeResult]) -> str | None:
-    counts = Counter(one.spec.probe for one in found if one.status.runs)
+def _most_often(results: Sequence[ProbeResult]) -> str | None:
+    counts = Counter(result.spec.probe for result in results if result.status.runs)
     return max(counts, key=lambda name: (counts[name], name), default=None)
 
 
 def _probes(client: SyncApiClient, name: str | None) -> dict[str, ProbeTask]:
-    """Return the probe task by its name, as far as it is kept: what its kernels are tells network from computing."""
+    """Return the stored probe task, if any: its kernels separate network from compute time."""
     from controller.apiserver.resources import ProbeTask as Kept  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.probing.files import of_spec  # noqa: PLC0415
@@ -102,7 +102,7 @@ def _way(  # noqa: PLR0917 - what the options say
         raise typer.BadParameter(f"{centre} names no hosts of the topology: telemetry does not apply")
     shape = load_topology(topology)
     paths = [path for host in hosts if host != source for path in ways(shape, source, host)]
-    start, end = (datetime.fromtimestamp(one, UTC) for one in (start_s, end_s))
+    start, end = (datetime.fromtimestamp(moment, UTC) for moment in (start_s, end_s))
     return path_samples(history, paths, start, end) if paths else ()
 
 
@@ -130,6 +130,7 @@ def _lines(good: GoodHours) -> list[str]:
         at = utc(int(change.time_s * NS_PER_S))
         lines.append(f"{at:%Y-%m-%d %H:%M}: runs take {change.factor:.2f} times as long from here on: {change.cause}")
     lines.append(f"now {good.now}: {good.reason}")
-    if (said := good.run_time_s) is not None:
-        lines.append(f"the next run: {said.value:.4g} s ({said.low:.4g} to {said.high:.4g}), by {said.forecaster}")
+    if (run_time := good.run_time_s) is not None:
+        span = f"{run_time.low:.4g} to {run_time.high:.4g}"
+        lines.append(f"the next run: {run_time.value:.4g} s ({span}), by {run_time.forecaster}")
     return lines

@@ -1,4 +1,4 @@
-"""The library of probe kernels as a command sees it: the built-in ones, and those of the store where there is one."""
+"""The library of probe kernels for commands: the built-in ones, and those of the store if there is one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def library_of(address: str | None, *, tells: bool = False) -> KernelLibrary:
-    """Return the library; where nobody names an API and none is at the usual socket, of the built-in kernels alone.
+    """Return the library; only built-in kernels if no API is named and none is at the usual socket.
 
     With `tells` stderr says so.
     """
@@ -32,11 +32,11 @@ def library_of(address: str | None, *, tells: bool = False) -> KernelLibrary:
 
 
 def stored_library(address: str | None) -> KernelLibrary:
-    """Return the library with the store's kernels; raise UnavailableError where there is no API."""
+    """Return the library with the store's kernels; raise UnavailableError if there is no API."""
     from controller.apiserver.resources import ProbeKernel  # noqa: PLC0415
     from controller.probing.kernel_files import of_spec  # noqa: PLC0415
     from controller.probing.library import KernelLibrary  # noqa: PLC0415
 
     with client_of(address) as client:
-        found = client.of(ProbeKernel).list()
-    return KernelLibrary(of_spec(kernel.spec) for kernel in found.items)
+        kernels = client.of(ProbeKernel).list()
+    return KernelLibrary(of_spec(kernel.spec) for kernel in kernels.items)

@@ -1,4 +1,4 @@
-"""`millrace probe results` and `efficiency`: what probes have measured, how it is scored, and how far units help."""
+"""`millrace probe results` and `efficiency`: measurements of probes, their scores, and scaling with units."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def results(  # noqa: PLR0917 - a command line's options
     chosen = None if policy is None else load_policy(policy)
     now_ns = time.time_ns()
     with client_of(address) as client:
-        found = read_results(
+        measured = read_results(
             client, centre=centre, probe=probe, task_type=task_type, since_ns=now_ns - int(days * _DAY_NS)
         )
         if estimates:
-            show(_ESTIMATE_COLUMNS, list(_estimates(client, found, now_ns)), form)
+            show(_ESTIMATE_COLUMNS, list(_estimates(client, measured, now_ns)), form)
             return
-    show(_COLUMNS, (cells for one in found for cells in _cells(one, chosen)), form)
+    show(_COLUMNS, (cells for result in measured for cells in _cells(result, chosen)), form)
 
 
 def _cells(result: ProbeResult, policy: Policy | None) -> Iterator[Cells]:
@@ -70,10 +70,10 @@ def _cells(result: ProbeResult, policy: Policy | None) -> Iterator[Cells]:
 
     status = result.status if policy is None else scored(policy, result.status)
     spec = result.spec
-    place = (spec.centre, spec.probe, spec.task_type, status.unit or spec.unit)
+    where = (spec.centre, spec.probe, spec.task_type, status.unit or spec.unit)
     if not status.runs:
         could = f"could run on {', '.join(status.could_run)}" if status.could_run else "nothing was run"
-        yield (utc(result.metadata.created_ns), *place, 0, could, None, None, None, None, "; ".join(status.problems))
+        yield (utc(result.metadata.created_ns), *where, 0, could, None, None, None, None, "; ".join(status.problems))
     for run in status.runs:
         times = averaged(run.run_times_s)
         mean, bounds = (None, None) if times is None else (times.mean, f"{times.low:.4g} to {times.high:.4g}")
@@ -81,7 +81,7 @@ def _cells(result: ProbeResult, policy: Policy | None) -> Iterator[Cells]:
         notes = [*([run.problem] if run.problem else []), *(run.notes or (() if times is None else times.reasons))]
         yield (
             utc(run.started_ns or result.metadata.created_ns),
-            *place,
+            *where,
             run.units,
             run.outcome,
             mean,
@@ -92,26 +92,27 @@ def _cells(result: ProbeResult, policy: Policy | None) -> Iterator[Cells]:
         )
 
 
-def _estimates(client: SyncApiClient, found: Sequence[ProbeResult], now_ns: int) -> Iterator[Cells]:
+def _estimates(client: SyncApiClient, results: Sequence[ProbeResult], now_ns: int) -> Iterator[Cells]:
     from controller.probing.evaluation import estimate_of  # noqa: PLC0415
     from controller.probing.evaluation.history import by_place  # noqa: PLC0415
 
-    centres = sorted({one.spec.centre for one in found})
-    work = _work(client, sorted({one.spec.probe for one in found}))
+    centres = sorted({result.spec.centre for result in results})
+    work = _work(client, sorted({result.spec.probe for result in results}))
     trusted = {
-        name: _trust(client, name, [one for one in found if one.spec.centre == name], work, now_ns) for name in centres
+        name: _trust(client, name, [result for result in results if result.spec.centre == name], work, now_ns)
+        for name in centres
     }
-    for place, of_place in by_place(found).items():
-        for units in sorted({run.units for one in of_place for run in one.status.runs}):
-            said = estimate_of(of_place, now_ns, units=units, trust=trusted[place.centre])
-            figures = (said.seconds, said.low, said.high, str(said.basis), "; ".join(said.reasons))
-            yield (place.centre, place.probe, place.unit, units, *figures)
+    for group, of_place in by_place(results).items():
+        for units in sorted({run.units for result in of_place for run in result.status.runs}):
+            estimate = estimate_of(of_place, now_ns, units=units, trust=trusted[group.centre])
+            figures = (estimate.seconds, estimate.low, estimate.high, str(estimate.basis), "; ".join(estimate.reasons))
+            yield (group.centre, group.probe, group.unit, units, *figures)
 
 
 def _trust(
     client: SyncApiClient,
     centre: str,
-    found: Sequence[ProbeResult],
+    results: Sequence[ProbeResult],
     work: Mapping[str, Mapping[str, UseWork]],
     now_ns: int,
 ) -> Trust:
@@ -122,28 +123,28 @@ def _trust(
     from controller.probing.evaluation.checks import limits_of  # noqa: PLC0415
 
     try:
-        place = client.of(Centre).get(centre)
+        resource = client.of(Centre).get(centre)
     except NotFoundError as error:
         return Trust(Basis.NONE, (str(error),))
     tasks = client.of(Task).list(fields=f"centre={centre}").items
-    limits = {one.name: limits_of(one) for one in place.status.units}
-    return trust_of(Evidence(found, place, tasks, limits, work), now_ns)
+    limits = {unit.name: limits_of(unit) for unit in resource.status.units}
+    return trust_of(Evidence(results, resource, tasks, limits, work), now_ns)
 
 
 def _work(client: SyncApiClient, names: Sequence[str]) -> dict[str, Mapping[str, UseWork]]:
-    """Return what the uses of probe tasks do, of those that are kept."""
+    """Return the uses of the probe tasks that are still stored."""
     from controller.apiserver.resources import ProbeTask  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.probing.evaluation.checks import work_by_use  # noqa: PLC0415
     from controller.probing.files import of_spec  # noqa: PLC0415
     from controller.probing.library import KernelLibrary  # noqa: PLC0415
 
-    kernels = {one.identifier: one for one in KernelLibrary().kernels()}
-    found: dict[str, Mapping[str, UseWork]] = {}
+    kernels = {kernel.identifier: kernel for kernel in KernelLibrary().kernels()}
+    works: dict[str, Mapping[str, UseWork]] = {}
     for name in names:
         with suppress(NotFoundError):
-            found[name] = work_by_use(of_spec(name, client.of(ProbeTask).get(name).spec), kernels)
-    return found
+            works[name] = work_by_use(of_spec(name, client.of(ProbeTask).get(name).spec), kernels)
+    return works
 
 
 def efficiency(  # noqa: PLR0917 - a command line's options
@@ -159,23 +160,27 @@ def efficiency(  # noqa: PLR0917 - a command line's options
     from controller.probing.evaluation.history import by_place, read_results, run_times_by_units  # noqa: PLC0415
 
     with client_of(address) as client:
-        found = read_results(client, centre=centre, probe=probe, since_ns=time.time_ns() - int(days * _DAY_NS))
-    sound = [one for one in found if _said_to_be_sound(one)]
-    thresholds = {place: threshold_of(run_times_by_units(of_place)) for place, of_place in by_place(sound).items()}
+        results = read_results(client, centre=centre, probe=probe, since_ns=time.time_ns() - int(days * _DAY_NS))
+    sound = [result for result in results if _is_plausible(result)]
+    thresholds = {group: threshold_of(run_times_by_units(of_place)) for group, of_place in by_place(sound).items()}
     if not thresholds:
         where = "" if centre is None else f" at {centre}"
         typer.echo(f"no result of {probe}{where} in the last {days:g} days", err=True)
         raise typer.Exit(1)
-    show(_CURVE_COLUMNS, [cells for place, one in thresholds.items() for cells in _curve(place, one)], form)
-    for place, one in thresholds.items():
-        said = f"threshold {one.units}: {one.reason}" if one.units is not None else f"no threshold: {one.reason}"
-        typer.echo(f"{place.centre}{', ' + place.unit if place.unit else ''}: {said}", err=form is not Format.TABLE)
+    show(_CURVE_COLUMNS, [cells for group, threshold in thresholds.items() for cells in _curve(group, threshold)], form)
+    for group, threshold in thresholds.items():
+        summary = (
+            f"threshold {threshold.units}: {threshold.reason}"
+            if threshold.units is not None
+            else f"no threshold: {threshold.reason}"
+        )
+        typer.echo(f"{group.centre}{', ' + group.unit if group.unit else ''}: {summary}", err=form is not Format.TABLE)
     if picture is not None:
         _draw(probe, thresholds, picture)
 
 
-def _said_to_be_sound(result: ProbeResult) -> bool:
-    """Return whether a result can be true; say on stderr why one cannot, and is left out."""
+def _is_plausible(result: ProbeResult) -> bool:
+    """Return whether a result is plausible; otherwise print on stderr why it is left out."""
     from controller.probing.evaluation.checks import impossible  # noqa: PLC0415
 
     if (reason := impossible(result, None, {})) is not None:
@@ -183,12 +188,12 @@ def _said_to_be_sound(result: ProbeResult) -> bool:
     return reason is None
 
 
-def _curve(place: Place, threshold: Threshold) -> Iterator[Cells]:
+def _curve(group: Place, threshold: Threshold) -> Iterator[Cells]:
     fitted = threshold.fitted or (None,) * len(threshold.curve)
     for point, fit in zip(threshold.curve, fitted, strict=True):
         yield (
-            place.centre,
-            place.unit,
+            group.centre,
+            group.unit,
             point.units,
             len(point.run_time_s.kept),
             point.run_time_s.mean,
@@ -202,7 +207,9 @@ def _curve(place: Place, threshold: Threshold) -> Iterator[Cells]:
 def _draw(probe: str, thresholds: dict[Place, Threshold], file: Path) -> None:
     from controller.probing.evaluation.picture import MOST_CURVES, draw_efficiency  # noqa: PLC0415
 
-    named = {f"{place.centre}{', ' + place.unit if place.unit else ''}": one for place, one in thresholds.items()}
+    named = {
+        f"{group.centre}{', ' + group.unit if group.unit else ''}": threshold for group, threshold in thresholds.items()
+    }
     drawn = dict(list(named.items())[:MOST_CURVES])
     draw_efficiency(f"{probe}: speed-up and efficiency", drawn, file)
     left = f", the first {MOST_CURVES} curves" if len(named) > MOST_CURVES else ""

@@ -1,4 +1,4 @@
-"""`millrace probe run`: a probe task here, as a centre runs it."""
+"""`millrace probe run`: run a probe task locally, as a centre would."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Source = Annotated[str, typer.Argument(metavar="PROBE", help="A file (.json, .ya
 
 
 def probe_of(source: str, address: str | None) -> ProbeTask:
-    """Return the probe task of a file, or of that name in the store."""
+    """Return the probe task in a file, or in the store under that name."""
     from controller.probing import files  # noqa: PLC0415
 
     if Path(source).suffix in _ENDINGS:
@@ -32,8 +32,8 @@ def probe_of(source: str, address: str | None) -> ProbeTask:
     from controller.apiserver.resources import ProbeTask as Resource  # noqa: PLC0415
 
     with client_of(address) as client:
-        found = client.of(Resource).get(source)
-    return files.of_spec(source, found.spec)
+        stored = client.of(Resource).get(source)
+    return files.of_spec(source, stored.spec)
 
 
 def run(  # noqa: PLR0917 - a command line's options
@@ -79,13 +79,13 @@ def run(  # noqa: PLR0917 - a command line's options
 
 
 def _rows(probe: ProbeTask, result: RunResult) -> Iterator[tuple[object, ...]]:
-    """Yield the run's line, and one for each use; that says the seconds of one of its executions."""
-    whole = [one.run_time_s for one in result.repetitions]
-    errors = [max(one.accuracies.values(), default=0.0) for one in result.repetitions]
+    """Yield the run's line, and one for each use with the seconds of one execution."""
+    whole = [repetition.run_time_s for repetition in result.repetitions]
+    errors = [max(repetition.accuracies.values(), default=0.0) for repetition in result.repetitions]
     yield (result.units, probe.name, len(whole), *_figures(whole), None, f"{max(errors):.2g}", None)
     for use in probe.uses:
-        times = [time_s for one in result.repetitions for time_s in one.kernels_s[use.name]]
-        error = max(one.accuracies[use.name] for one in result.repetitions)
+        times = [time_s for repetition in result.repetitions for time_s in repetition.kernels_s[use.name]]
+        error = max(repetition.accuracies[use.name] for repetition in result.repetitions)
         steady_s = result.steady_s.get(use.name)
         steady = None if steady_s is None else f"{steady_s:.4g}"
         yield (result.units, use.name, len(times), *_figures(times), steady, f"{error:.2g}", f"{use.tolerance:g}")

@@ -44,15 +44,15 @@ def send(  # noqa: PLR0917 - a command line's options
 
     counts = _counts(units)
     with client_of(address) as client:
-        found = client.of(ProbeTask).get(probe)
-        known = {one.metadata.name: one for one in client.of(Centre).list().items}
-        _check(known, centre or ())
-        chosen = [known[name] for name in centre or sorted(known)]
+        probe_task = client.of(ProbeTask).get(probe)
+        centres = {item.metadata.name: item for item in client.of(Centre).list().items}
+        _check(centres, centre or ())
+        chosen = [centres[name] for name in centre or sorted(centres)]
         if show_units:
-            show(UNIT_COLUMNS, (row for one in chosen for row in _unit_rows(one, found)), form)
+            show(UNIT_COLUMNS, (row for candidate in chosen for row in _unit_rows(candidate, probe_task)), form)
             return
-        tasks = [_task(found, one, unit, choose, counts, repeat, limit) for one in chosen]
-        names = [_create(client, one) for one in tasks]
+        tasks = [_task(probe_task, candidate, unit, choose, counts, repeat, limit) for candidate in chosen]
+        names = [_create(client, task) for task in tasks]
     if wait:
         from controller.apps.cli.task.waiting import until_ended  # noqa: PLC0415
 
@@ -65,12 +65,12 @@ def _create(client: SyncApiClient, task: Task) -> str:
     return made.metadata.name
 
 
-def _check(known: dict[str, Centre], wanted: Sequence[str]) -> None:
+def _check(centres: dict[str, Centre], wanted: Sequence[str]) -> None:
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
-    if strange := next((name for name in wanted if name not in known), None):
-        raise NotFoundError(f"there is no Centre {strange}; known: {', '.join(sorted(known)) or 'none'}")
-    if not known:
+    if strange := next((name for name in wanted if name not in centres), None):
+        raise NotFoundError(f"there is no Centre {strange}; known: {', '.join(sorted(centres)) or 'none'}")
+    if not centres:
         raise NotFoundError("there is no Centre to send it to")
 
 
@@ -100,26 +100,28 @@ def _task(  # noqa: PLR0917 - what the command line says
 
 
 def _check_unit(centre: Centre, unit: str | None, counts: tuple[int, ...]) -> None:
-    """Raise NotFoundError for units that a centre does not have at all."""
+    """Raise NotFoundError for units that a centre does not have."""
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
-    types = {one.name: one.count for one in centre.status.units}
-    known = ", ".join(f"{name} ({count})" for name, count in types.items()) or "none"
+    types = {unit_type.name: unit_type.count for unit_type in centre.status.units}
+    available = ", ".join(f"{name} ({count})" for name, count in types.items()) or "none"
     if unit is not None and unit not in types:
-        raise NotFoundError(f"Centre {centre.metadata.name} has no unit {unit}; it has {known}")
+        raise NotFoundError(f"Centre {centre.metadata.name} has no unit {unit}; it has {available}")
     most = types[unit] if unit is not None else max(types.values(), default=0)
     if max(counts) > most:
         raise NotFoundError(
-            f"Centre {centre.metadata.name} does not have {max(counts)} units of a type; it has {known}"
+            f"Centre {centre.metadata.name} does not have {max(counts)} units of a type; it has {available}"
         )
 
 
 def _unit_rows(centre: Centre, probe: ProbeTask) -> list[tuple[object, ...]]:
     kernels = {use.kernel for use in probe.spec.uses}
     rows: list[tuple[object, ...]] = []
-    for one in centre.status.units:
-        lacks = ", ".join(sorted(kernels - set(one.operators)))
-        rows.append((centre.metadata.name, one.name, one.count, centre.free_of(one), not lacks, lacks or None))
+    for unit_type in centre.status.units:
+        lacks = ", ".join(sorted(kernels - set(unit_type.operators)))
+        rows.append(
+            (centre.metadata.name, unit_type.name, unit_type.count, centre.free_of(unit_type), not lacks, lacks or None)
+        )
     return rows
 
 

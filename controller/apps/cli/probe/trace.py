@@ -1,4 +1,4 @@
-"""`millrace probe trace`: the operators of a program, a query or a graph, and the kernels that they match."""
+"""`millrace probe trace`: operators of a program, query or graph, and matching kernels."""
 
 from __future__ import annotations
 
@@ -102,15 +102,17 @@ def _graph_of_sql(path: Path, database: Path | None, tables: Sequence[str]) -> O
 
 
 def declared(text: str) -> tuple[str, SqlTable]:
-    """Return the table that NAME=ROWS:BYTES declares, bytes as `2.4GB`, too; raise typer.BadParameter for another."""
+    """Parse NAME=ROWS:BYTES, bytes also as `2.4GB`; raise typer.BadParameter for anything else."""
     from controller.cluster.operators.sql import SqlTable  # noqa: PLC0415
     from dataplane.topology.units import parse_data_bytes  # noqa: PLC0415
 
-    if (found := _TABLE.fullmatch(text)) is None:
+    if (match := _TABLE.fullmatch(text)) is None:
         raise typer.BadParameter(f"{text!r} is not a table: expected NAME=ROWS:BYTES")
-    said = found["nbytes"]
+    nbytes = match["nbytes"]
     try:
-        return found["name"], SqlTable(int(found["rows"]), int(said) if said.isdecimal() else parse_data_bytes(said))
+        return match["name"], SqlTable(
+            int(match["rows"]), int(nbytes) if nbytes.isdecimal() else parse_data_bytes(nbytes)
+        )
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a table: {error}") from None
 
@@ -140,10 +142,10 @@ def _show_matches(graph: OperatorGraph, address: str | None, threshold: float, f
     from controller.probing.matching import match  # noqa: PLC0415
 
     rows = []
-    for found in match(graph, library_of(address).kernels(), threshold=threshold):
-        sizes = " ".join(f"{name}={size}" for name, size in found.sizes)
-        kernel = "-" if found.kernel is None else f"{found.kernel.identifier} v{found.kernel.version}"
-        rows.append((found.operator, kernel, round(found.similarity, 2), sizes, found.reason))
+    for matched in match(graph, library_of(address).kernels(), threshold=threshold):
+        sizes = " ".join(f"{name}={size}" for name, size in matched.sizes)
+        kernel = "-" if matched.kernel is None else f"{matched.kernel.identifier} v{matched.kernel.version}"
+        rows.append((matched.operator, kernel, round(matched.similarity, 2), sizes, matched.reason))
     show(_MATCH_COLUMNS, rows, form)
 
 

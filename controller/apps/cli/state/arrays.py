@@ -32,7 +32,7 @@ def list_counters(
     """List the counters of the program that a switch runs; those of tables' entries are shown with these."""
 
     async def question(browser: SwitchBrowser) -> list[Cells]:
-        return [(one.alias, one.unit.name.lower(), one.size) for one in browser.schema.counters]
+        return [(counter.alias, counter.unit.name.lower(), counter.size) for counter in browser.schema.counters]
 
     show_rows(("counter", "counts", "size"), ask(address, device_id, tls, question), form)
 
@@ -52,12 +52,12 @@ def read_counter(  # noqa: PLR0917 - a command line's options
     async def question(browser: SwitchBrowser) -> list[Cells]:
         from finsy import P4CounterEntry  # noqa: PLC0415
 
-        check_name(browser, "counter", name, (one.alias for one in browser.schema.counters))
-        found = await browser.entities(P4CounterEntry(name, index=index))
+        check_name(browser, "counter", name, (counter.alias for counter in browser.schema.counters))
+        entries = await browser.entities(P4CounterEntry(name, index=index))
         return [
-            (one.index, one.packet_count, one.byte_count)
-            for one in found
-            if every or index is not None or one.packet_count or one.byte_count
+            (entry.index, entry.packet_count, entry.byte_count)
+            for entry in entries
+            if every or index is not None or entry.packet_count or entry.byte_count
         ]
 
     show_rows(("index", "packets", "bytes"), ask(address, device_id, tls, question), form)
@@ -80,7 +80,7 @@ def write_counter(  # noqa: PLR0917 - a command line's options
         from finsy import P4CounterData, P4CounterEntry  # noqa: PLC0415
         from finsy.proto import p4r  # noqa: PLC0415
 
-        check_name(browser, "counter", name, (one.alias for one in browser.schema.counters))
+        check_name(browser, "counter", name, (counter.alias for counter in browser.schema.counters))
         data = P4CounterData(packet_count=packets, byte_count=nbytes)
         await browser.change(p4r.Update.MODIFY, P4CounterEntry(name, index=index, data=data))
 
@@ -94,7 +94,7 @@ def list_registers(
     """List the registers of the program that a switch runs."""
 
     async def question(browser: SwitchBrowser) -> list[Cells]:
-        return [(one.alias, one.size) for one in browser.schema.registers]
+        return [(register.alias, register.size) for register in browser.schema.registers]
 
     show_rows(("register", "size"), ask(address, device_id, tls, question), form)
 
@@ -114,9 +114,9 @@ def read_register(  # noqa: PLR0917 - a command line's options
     async def question(browser: SwitchBrowser) -> list[Cells]:
         from finsy import P4RegisterEntry  # noqa: PLC0415
 
-        check_name(browser, "register", name, (one.alias for one in browser.schema.registers))
-        found = await browser.entities(P4RegisterEntry(name, index=index))
-        return [(one.index, one.data) for one in found if every or index is not None or one.data]
+        check_name(browser, "register", name, (register.alias for register in browser.schema.registers))
+        entries = await browser.entities(P4RegisterEntry(name, index=index))
+        return [(entry.index, entry.data) for entry in entries if every or index is not None or entry.data]
 
     show_rows(("index", "value"), ask(address, device_id, tls, question), form)
 
@@ -141,7 +141,7 @@ def write_register(  # noqa: PLR0917 - a command line's options
         from finsy import P4RegisterEntry  # noqa: PLC0415
         from finsy.proto import p4r  # noqa: PLC0415
 
-        check_name(browser, "register", name, (one.alias for one in browser.schema.registers))
+        check_name(browser, "register", name, (register.alias for register in browser.schema.registers))
         await browser.change(p4r.Update.MODIFY, P4RegisterEntry(name, index=index, data=number))
 
     ask(address, device_id, tls, question, election_id=election_id)

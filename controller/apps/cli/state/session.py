@@ -53,7 +53,7 @@ def ask(
 
 
 def tls_of(file: Path | None) -> TlsSettings | None:
-    """Return a file's TLS settings, None for none; raise ConfigError."""
+    """Return a file's TLS settings, None without a file; raise ConfigError."""
     if file is None:
         return None
     from dataplane.config import load  # noqa: PLC0415
@@ -63,7 +63,7 @@ def tls_of(file: Path | None) -> TlsSettings | None:
 
 
 def check_name(browser: SwitchBrowser, kind: str, name: str, known: Iterable[str]) -> None:
-    """Raise SessionError for a name that the program does not have, with those that it has."""
+    """Raise SessionError, listing the known names, for one that the program does not have."""
     from dataplane.config.suggestions import did_you_mean  # noqa: PLC0415
 
     names = list(known)

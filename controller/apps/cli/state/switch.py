@@ -1,4 +1,4 @@
-"""`millrace switch show`: what a running switch is and holds, over P4Runtime and gNMI."""
+"""`millrace switch show`: state of a running switch, over P4Runtime and gNMI."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _COUNTS: Final = ("in-pkts", "in-octets", "in-discards", "out-pkts", "out-octets
 _PORTS: Final = ("port", "device", "admin", "oper", *_COUNTS, "segments")
 
 switch_show = typer.Typer(add_completion=False)
-"""A command of its own, as all other words after `millrace switch` are the switch's."""
+"""A separate command, as all other words after `millrace switch` belong to the switch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFill:
-    """A table, its room, and how many entries it has, the default one aside."""
+    """A table, its size, and its number of entries without the default one."""
 
     table: str
     size: int
@@ -36,7 +36,7 @@ class TableFill:
 
 @dataclass(frozen=True, slots=True)
 class CounterSum:
-    """A counter: how many of its cells have counted, and what all of them have."""
+    """A counter: its number of nonzero cells, and their totals."""
 
     counter: str
     size: int
@@ -59,67 +59,71 @@ class SwitchView:
 
 @switch_show.command()
 def show(address: Address, device_id: DeviceId = 1, tls: Tls = None, form: OneFormat = Format.TABLE) -> None:
-    """Show a switch's program, its controller, ports, tables with how full they are, and counters."""
+    """Show a switch's program, controller, ports, tables with their occupancy, and counters."""
 
     async def question(browser: SwitchBrowser) -> tuple[SwitchView, tuple[Cells, ...] | None]:
-        found = await _view(browser)
+        view = await _view(browser)
         try:
-            return found, await _ports(address, tls_of(tls))
+            return view, await _ports(address, tls_of(tls))
         except UnservedError as error:
             typer.echo(f"millrace: ports are unknown: {error}", err=True)
-            return found, None
+            return view, None
 
-    found, ports = ask(address, device_id, tls, question)
+    view, ports = ask(address, device_id, tls, question)
     if form is Format.JSON:
-        said = None if ports is None else [dict(zip(_PORTS, cells, strict=True)) for cells in ports]
-        typer.echo(json.dumps(asdict(found) | {"ports": said}, indent=2))
+        rows = None if ports is None else [dict(zip(_PORTS, cells, strict=True)) for cells in ports]
+        typer.echo(json.dumps(asdict(view) | {"ports": rows}, indent=2))
     else:
-        _show(found, ports)
+        _show(view, ports)
 
 
 async def _ports(address: str, tls: TlsSettings | None) -> tuple[Cells, ...]:
     from controller.network.gnmi.queries import read_counts, read_not_joined, read_ports  # noqa: PLC0415
 
     counts, reasons = await read_counts(address, tls), await read_not_joined(address, tls)
-    found = []
-    for one in await read_ports(address, tls):
-        counted = counts.get(one.device, {})
-        state = (one.port, one.device, "up" if one.admin_up else "down", str(one.oper))
-        segments = reasons.get(one.device)
+    rows = []
+    for port in await read_ports(address, tls):
+        counted = counts.get(port.device, {})
+        state = (port.port, port.device, "up" if port.admin_up else "down", str(port.oper))
+        segments = reasons.get(port.device)
         segments = "joined" if segments == "" else segments
-        found.append((*state, *(counted.get(name) for name in _COUNTS), segments))
-    return tuple(found)
+        rows.append((*state, *(counted.get(name) for name in _COUNTS), segments))
+    return tuple(rows)
 
 
 async def _view(browser: SwitchBrowser) -> SwitchView:
     from finsy import P4CounterEntry, P4TableEntry  # noqa: PLC0415
 
     schema = browser.schema
-    entries = await browser.entities(*(P4TableEntry(one.alias) for one in schema.tables))
-    cells = await browser.entities(*(P4CounterEntry(one.alias) for one in schema.counters))
+    entries = await browser.entities(*(P4TableEntry(table.alias) for table in schema.tables))
+    cells = await browser.entities(*(P4CounterEntry(counter.alias) for counter in schema.counters))
     filled = Counter(entry.table_id for entry in entries if not entry.is_default_action)
     return SwitchView(
         schema.name or await browser.source(),
         schema.arch,
         str(schema.p4runtime_version),
         await browser.primary(),
-        tuple(TableFill(one.alias, one.size, filled[one.alias]) for one in schema.tables),
-        tuple(_summed(one.alias, one.size, cells) for one in schema.counters),
+        tuple(TableFill(table.alias, table.size, filled[table.alias]) for table in schema.tables),
+        tuple(_summed(counter.alias, counter.size, cells) for counter in schema.counters),
     )
 
 
 def _summed(name: str, size: int, cells: list[Any]) -> CounterSum:
     used = [cell for cell in cells if cell.counter_id == name and (cell.packet_count or cell.byte_count)]
-    return CounterSum(name, size, len(used), sum(one.packet_count for one in used), sum(one.byte_count for one in used))
+    return CounterSum(
+        name, size, len(used), sum(cell.packet_count for cell in used), sum(cell.byte_count for cell in used)
+    )
 
 
-def _show(found: SwitchView, ports: tuple[Cells, ...] | None) -> None:
-    controller = "no controller" if found.primary is None else f"a controller with election id {found.primary}"
-    name = found.program or "without a name"
-    typer.echo(f"program {name} ({found.architecture}), P4Runtime {found.p4runtime}, {controller}")
+def _show(view: SwitchView, ports: tuple[Cells, ...] | None) -> None:
+    controller = "no controller" if view.primary is None else f"a controller with election id {view.primary}"
+    name = view.program or "without a name"
+    typer.echo(f"program {name} ({view.architecture}), P4Runtime {view.p4runtime}, {controller}")
     if ports is not None:
         show_rows(_PORTS, ports, Format.TABLE)
-    show_rows(("table", "size", "entries"), [(one.table, one.size, one.entries) for one in found.tables], Format.TABLE)
-    counted = [(one.counter, one.size, one.in_use, one.packets, one.bytes) for one in found.counters]
+    show_rows(
+        ("table", "size", "entries"), [(fill.table, fill.size, fill.entries) for fill in view.tables], Format.TABLE
+    )
+    counted = [(total.counter, total.size, total.in_use, total.packets, total.bytes) for total in view.counters]
     if counted:
         show_rows(("counter", "size", "in use", "packets", "bytes"), counted, Format.TABLE)

@@ -41,7 +41,7 @@ def list_tables(address: Address, device_id: DeviceId = 1, tls: Tls = None, form
     """List the tables of the program that a switch runs: keys, actions, room."""
 
     async def question(browser: SwitchBrowser) -> list[Cells]:
-        return [_described(one) for one in browser.schema.tables]
+        return [_described(table) for table in browser.schema.tables]
 
     show_rows(("table", "keys", "actions", "size"), ask(address, device_id, tls, question), form)
 
@@ -78,7 +78,7 @@ def write(  # noqa: PLR0917 - a command line's options
     tls: Tls = None,
 ) -> None:
     """Insert, modify or delete an entry, as the switch's primary: not while a controller runs."""
-    keys = dict(_pair(one) for one in match or ())
+    keys = dict(_pair(pair) for pair in match or ())
     wanted = None if action is None else _action(action)
     if action is None and verb is not Verb.DELETE:
         raise typer.BadParameter("an entry requires an action", param_hint="--action")
@@ -87,7 +87,7 @@ def write(  # noqa: PLR0917 - a command line's options
         from finsy import P4TableEntry, P4TableMatch  # noqa: PLC0415
         from finsy.proto import p4r  # noqa: PLC0415
 
-        check_name(browser, "table", name, (one.alias for one in browser.schema.tables))
+        check_name(browser, "table", name, (table.alias for table in browser.schema.tables))
         entry = P4TableEntry(
             name,
             match=P4TableMatch(keys) if keys else None,
@@ -104,32 +104,32 @@ def write(  # noqa: PLR0917 - a command line's options
 async def _entries(browser: SwitchBrowser, name: str) -> list[Cells]:
     from finsy import P4CounterData, P4TableEntry  # noqa: PLC0415
 
-    check_name(browser, "table", name, (one.alias for one in browser.schema.tables))
-    found = browser.schema.tables[name]
-    counts = P4CounterData() if found.direct_counter is not None else None
+    check_name(browser, "table", name, (known_table.alias for known_table in browser.schema.tables))
+    table = browser.schema.tables[name]
+    counts = P4CounterData() if table.direct_counter is not None else None
     wanted = [P4TableEntry(name, counter_data=counts)]
-    if found.const_default_action is None and found.action_profile is None:
+    if table.const_default_action is None and table.action_profile is None:
         wanted.append(P4TableEntry(name, is_default_action=True, counter_data=counts))
-    return [_cells(entry, found, browser) for entry in await browser.entities(*wanted)]
+    return [_cells(entry, table, browser) for entry in await browser.entities(*wanted)]
 
 
-def _cells(entry: Any, found: P4Table, browser: SwitchBrowser) -> Cells:  # noqa: ANN401 - finsy's entry
-    match: object = "default" if entry.is_default_action else _match(entry, found)
+def _cells(entry: Any, table: P4Table, browser: SwitchBrowser) -> Cells:  # noqa: ANN401 - finsy's entry
+    match: object = "default" if entry.is_default_action else _match(entry, table)
     action = None
     if entry.action is not None:
-        schema = browser.schema if type(entry.action).__name__ == "P4TableAction" else found
+        schema = browser.schema if type(entry.action).__name__ == "P4TableAction" else table
         action = entry.action.format_str(schema)
     counted = entry.counter_data
     counts = (None, None) if counted is None else (counted.packet_count, counted.byte_count)
     return match, entry.priority or None, action, *counts
 
 
-def _match(entry: Any, found: P4Table) -> dict[str, str]:  # noqa: ANN401 - finsy's entry
-    """Return keys with their values, addresses as they are written everywhere."""
+def _match(entry: Any, table: P4Table) -> dict[str, str]:  # noqa: ANN401 - finsy's entry
+    """Return keys with their values, addresses in the usual notation."""
     if entry.match is None:
         return {}
-    widths = {field.alias: field.bitwidth for field in found.match_fields}
-    return {name: _readable(name, widths[name], text) for name, text in entry.match.format_dict(found).items()}
+    widths = {field.alias: field.bitwidth for field in table.match_fields}
+    return {name: _readable(name, widths[name], text) for name, text in entry.match.format_dict(table).items()}
 
 
 def _readable(name: str, bits: int, text: str) -> str:
@@ -140,13 +140,13 @@ def _readable(name: str, bits: int, text: str) -> str:
     return text
 
 
-def _described(found: P4Table) -> Cells:
-    keys = [f"{field.alias}: {_kind(field.match_type)} of {field.bitwidth} bits" for field in found.match_fields]
-    return found.alias, "; ".join(keys), [action.alias for action in found.actions], found.size
+def _described(table: P4Table) -> Cells:
+    keys = [f"{field.alias}: {_kind(field.match_type)} of {field.bitwidth} bits" for field in table.match_fields]
+    return table.alias, "; ".join(keys), [action.alias for action in table.actions], table.size
 
 
 def _kind(match_type: object) -> str:
-    """Return `lpm` of finsy's value, or of the text that it has for a kind of a program's own."""
+    """Return a match kind such as `lpm` from finsy's value, or from its text for a program's own kind."""
     return str(getattr(match_type, "name", match_type)).lower()
 
 
@@ -160,8 +160,8 @@ def _pair(text: str) -> tuple[str, str]:
 def _action(text: str) -> Any:  # noqa: ANN401 - finsy's action
     from finsy import P4TableAction  # noqa: PLC0415
 
-    found = _ACTION.fullmatch(text.replace(" ", ""))
-    if found is None:
+    match = _ACTION.fullmatch(text.replace(" ", ""))
+    if match is None:
         raise typer.BadParameter(f"{text!r} is not NAME(PARAMETER=VALUE,...)", param_hint="--action")
-    arguments = [one for one in (found["arguments"] or "").split(",") if one]
-    return P4TableAction(found["name"], **dict(_pair(one) for one in arguments))
+    arguments = [argument for argument in (match["arguments"] or "").split(",") if argument]
+    return P4TableAction(match["name"], **dict(_pair(argument) for argument in arguments))

@@ -19,6 +19,6 @@ def cancel(
 
     with client_of(address) as client:
         for name in names:
-            found = client.of(Task).delete(name)
-            said = "is cancelled" if found.metadata.deleting_ns is None else "is being stopped"
-            typer.echo(f"task {name} {said}")
+            task = client.of(Task).delete(name)
+            outcome = "is cancelled" if task.metadata.deleting_ns is None else "is being stopped"
+            typer.echo(f"task {name} {outcome}")

@@ -30,9 +30,9 @@ def costs(
     from controller.apiserver.resources import Task  # noqa: PLC0415
 
     with client_of(address) as client:
-        found = client.of(Task).list(labels=labels).items
+        tasks = client.of(Task).list(labels=labels).items
     sums: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
-    for task in found:
+    for task in tasks:
         if task.status.cost is not None:
             line = sums["(probes)" if task.spec.is_probe else _key(task, by)]
             line[0] += 1

@@ -23,10 +23,10 @@ def explain(
 
     with client_of(address) as client:
         task = client.of(Task).get(name)
-        found = client.of(Decision).list(fields=f"about={name}").items
+        listed = client.of(Decision).list(fields=f"about={name}").items
         its_type = task.spec.task_type
         probes = client.of(Task).list(fields="probe=true").items if its_type else ()
-    decisions = sorted(found, key=lambda one: one.metadata.revision)
+    decisions = sorted(listed, key=lambda decision: decision.metadata.revision)
     if form is not Format.TABLE:
         show(COLUMNS, map(cells, reversed(decisions)), form)
         return
@@ -37,6 +37,6 @@ def explain(
     if not decisions:
         typer.echo("no decision yet: it is being probed, or no task scheduler runs")
         return
-    shown = next((one for one in decisions if one.metadata.name == task.status.decision), decisions[-1])
+    shown = next((decision for decision in decisions if decision.metadata.name == task.status.decision), decisions[-1])
     show_decision(shown, "centre")
     show_history(decisions)

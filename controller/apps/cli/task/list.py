@@ -32,12 +32,12 @@ def list_(  # noqa: PLR0917 - a command line's options
     given = (("centre", centre), ("phase", phase))
     fields = ",".join(f"{name}={value}" for name, value in given if value is not None)
     with client_of(address) as client:
-        found = client.of(Task).list(labels=labels, fields=fields)
+        listed = client.of(Task).list(labels=labels, fields=fields)
     now_ns = time.time_ns()
-    ordered = sorted(found.items, key=lambda one: (one.metadata.created_ns, one.metadata.name))
+    ordered = sorted(listed.items, key=lambda task: (task.metadata.created_ns, task.metadata.name))
     show(COLUMNS, (_cells(task, now_ns) for task in ordered if probes or not task.spec.is_probe), form)
-    if found.age_s is not None:
-        typer.echo(f"the storage is unavailable: this is {found.age_s} s old", err=True)
+    if listed.age_s is not None:
+        typer.echo(f"the storage is unavailable: this is {listed.age_s} s old", err=True)
 
 
 def _cells(task: Task, now_ns: int) -> Cells:

@@ -1,4 +1,4 @@
-"""`millrace task submit`: a file of tasks, or a Python script as it stands."""
+"""`millrace task submit`: a file of tasks, or an unmodified Python script."""
 
 from __future__ import annotations
 
@@ -56,43 +56,43 @@ def submit(  # noqa: PLR0917 - a command line's options
             "--unit": unit, "--units": units, "--deadline": deadline,
         }  # fmt: skip
         _refuse_options([*(option for option, value in given.items() if value is not None), *words[1:]])
-        tasks = _of_file(Path(words[0]), now_ns, trace=trace, limit_s=trace_limit)
+        tasks = _tasks_of_file(Path(words[0]), now_ns, trace=trace, limit_s=trace_limit)
     else:
         document = {
             "name": name, "type": type_, "category": category, "centre": centre, "unit": unit,
             "units": None if units is None else _counts(units), "profile": profile, "deadline": deadline,
             "priority": priority, "graph": None if graph is None else str(graph.absolute()),
         }  # fmt: skip
-        tasks = (_of_script(words, document, now_ns, trace=trace, limit_s=trace_limit),)
+        tasks = (_task_of_script(words, document, now_ns, trace=trace, limit_s=trace_limit),)
     with client_of(address) as client:
-        for one in tasks:
-            made = client.of(type(one)).create(one)
+        for task in tasks:
+            made = client.of(type(task)).create(task)
             typer.echo(f"task {made.metadata.name} is submitted")
     if wait:
         from controller.apps.cli.task.waiting import until_ended  # noqa: PLC0415
 
-        asyncio.run(until_ended(address, [one.metadata.name for one in tasks], timeout))
+        asyncio.run(until_ended(address, [task.metadata.name for task in tasks], timeout))
 
 
 def _ask(address: str | None) -> None:
-    """Have the API server answer something: a trace may take a minute, which is not to be for nothing."""
+    """Check that the API server answers, before a trace that may take a minute."""
     from controller.apiserver.resources import Centre  # noqa: PLC0415
 
     with client_of(address) as client:
         client.of(Centre).list()
 
 
-def _of_file(path: Path, now_ns: int, *, trace: bool, limit_s: float) -> tuple[Task, ...]:
+def _tasks_of_file(path: Path, now_ns: int, *, trace: bool, limit_s: float) -> tuple[Task, ...]:
     from controller.apiserver.manifests.tasks import read_tasks  # noqa: PLC0415
 
-    found = read_tasks(path, now_ns)
-    return tuple(_traced(task, path.parent, limit_s) if trace or wanted else task for task, wanted in found)
+    tasks = read_tasks(path, now_ns)
+    return tuple(_traced(task, path.parent, limit_s) if trace or wanted else task for task, wanted in tasks)
 
 
-def _of_script(
+def _task_of_script(
     words: Sequence[str], document: Mapping[str, object], now_ns: int, *, trace: bool, limit_s: float
 ) -> Task:
-    """Return the task of a script; it goes through the same reader as a file, so that the same is refused."""
+    """Return a script's task, parsed like a file so that the same checks apply."""
     import json  # noqa: PLC0415
 
     from controller.apiserver.manifests.tasks import loads_tasks, numbered  # noqa: PLC0415
@@ -100,8 +100,8 @@ def _of_script(
     script = Path(words[0])
     kind = "python" if script.suffix == ".py" else "script"
     program = {"kind": kind, "file": str(script.absolute()), "arguments": list(words[1:])}
-    said = {key: value for key, value in document.items() if value is not None}
-    text = json.dumps({"millrace": 1, "name": numbered(script.stem, now_ns), "program": program} | said)
+    fields = {key: value for key, value in document.items() if value is not None}
+    text = json.dumps({"millrace": 1, "name": numbered(script.stem, now_ns), "program": program} | fields)
     task, _ = loads_tasks(text, now_ns, file="command line")[0]
     return _traced(task, script.parent, limit_s) if trace else task
 
@@ -119,18 +119,18 @@ def _traced(task: Task, folder: Path, limit_s: float) -> Task:
     program, name = task.spec.program, task.metadata.name
     if task.spec.operators or program.kind != "python":
         raise ControllerError(f"task {name}: only programs of kind python, without operators, can be traced")
-    with tempfile.TemporaryDirectory(prefix="millrace-submit-", dir=folder) as place:
+    with tempfile.TemporaryDirectory(prefix="millrace-submit-", dir=folder) as scratch:
         target = program.entry
         if program.text:
             module = program.entry.partition(":")[0] or "task"
-            file = Path(place) / f"{module}.py"
+            file = Path(scratch) / f"{module}.py"
             file.write_text(program.text, encoding="utf-8")
             target = f"{file}{program.entry[len(module) :]}"
         traced = trace_target(
             target, program.arguments, name=name, category=task.spec.category or "", deadline_s=limit_s
         )
     if not traced.graph.operators or traced.run_time_s >= _STOPPED * limit_s:
-        # Of a part of a run the counts would be too small, and its time too short.
+        # Counts and time of a partial run would be too small.
         why = "; ".join(traced.problems) or "a trace finds no operators"
         raise ControllerError(
             f"task {name}: not traced to its end within {limit_s:g} s ({why}):"

@@ -1,4 +1,4 @@
-"""Waiting until tasks have ended; what happens meanwhile is said on stderr."""
+"""Wait until tasks have ended; changes are printed on stderr."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 604_800), help="M
 
 
 async def until_ended(address: str | None, names: Sequence[str], timeout_s: float) -> None:
-    """Return once all these tasks have succeeded, or are gone; raise ApiError for the first that has failed."""
+    """Return once all these tasks have succeeded or are gone; raise ApiError for the first that failed."""
     from controller.apiserver.client import ApiClient, Listing, find_place  # noqa: PLC0415
     from controller.apiserver.resources import Task  # noqa: PLC0415
     from controller.common.errors import StaleError, UnavailableError  # noqa: PLC0415
 
     tasks: dict[str, Task] = {}
-    said: dict[str, str] = {}
+    printed: dict[str, str] = {}
     try:
         async with (
             asyncio.timeout(timeout_s),
             ApiClient(find_place(address)) as client,
             aclosing(client.of(Task).follow()) as told,
         ):
-            async for one in told:
-                if isinstance(one, Listing):
-                    tasks = {task.metadata.name: task for task in one.items if task.metadata.name in names}
-                elif one.type.value == "DELETE":
-                    tasks.pop(one.name, None)
-                elif one.resource is not None and one.name in names:
-                    tasks[one.name] = one.resource
-                _say(tasks, said)
+            async for event in told:
+                if isinstance(event, Listing):
+                    tasks = {task.metadata.name: task for task in event.items if task.metadata.name in names}
+                elif event.type.value == "DELETE":
+                    tasks.pop(event.name, None)
+                elif event.resource is not None and event.name in names:
+                    tasks[event.name] = event.resource
+                _print_changes(tasks, printed)
                 failed = next((task for task in tasks.values() if task.status.phase.value == "failed"), None)
                 if failed is not None:
                     why = "; ".join(failed.status.reasons)
@@ -47,7 +47,7 @@ async def until_ended(address: str | None, names: Sequence[str], timeout_s: floa
                 if all(task.status.phase.value == "succeeded" for task in tasks.values()):
                     return
     except TimeoutError:
-        waiting = ", ".join(sorted(f"{name} is {text}" for name, text in said.items()))
+        waiting = ", ".join(sorted(f"{name} is {text}" for name, text in printed.items()))
         raise UnavailableError(f"not ended after {timeout_s:g} s: {waiting}") from None
 
 
@@ -65,9 +65,9 @@ def phase_of(task: Task) -> str:
     return "deleting" if task.metadata.deleting_ns is not None else task.status.phase.value
 
 
-def _say(tasks: dict[str, Task], said: dict[str, str]) -> None:
+def _print_changes(tasks: dict[str, Task], printed: dict[str, str]) -> None:
     for name, task in tasks.items():
         text = line_of(task)
-        if said.get(name) != text:
-            said[name] = text
+        if printed.get(name) != text:
+            printed[name] = text
             typer.echo(f"task {name}: {text}", err=True)

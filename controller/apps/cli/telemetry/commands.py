@@ -1,4 +1,4 @@
-"""`millrace telemetry`: what a collector knows now, and what it has written of the past."""
+"""`millrace telemetry`: a collector's current state, and its history."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def jobs(
     if job is None:
         _show_jobs(states, form)
     else:
-        _show_children(_of(states, job), form)
+        _show_children(_matching_jobs(states, job), form)
 
 
-def _of(states: list[JobState], wanted: str) -> list[JobState]:
-    found = [state for state in states if wanted in (str(state.key.job), state.name)]
-    if not found:
-        known = ", ".join(dict.fromkeys(_name(state) for state in states)) or "none"
-        raise ControllerError(f"job {wanted}: no switch has reported its items recently; known jobs: {known}")
-    return found
+def _matching_jobs(states: list[JobState], wanted: str) -> list[JobState]:
+    matching = [state for state in states if wanted in (str(state.key.job), state.name)]
+    if not matching:
+        names = ", ".join(dict.fromkeys(_name(state) for state in states)) or "none"
+        raise ControllerError(f"job {wanted}: no switch has reported its items recently; known jobs: {names}")
+    return matching
 
 
 def _show_jobs(states: list[JobState], form: Format) -> None:
@@ -74,7 +74,7 @@ def _show_children(states: list[JobState], form: Format) -> None:
     if form is Format.TABLE:
         show(_CHILDREN, (_child_cells(state, child) for state, child in children), form)
         return
-    # The job's name, and then the child's own, which has a column of the same name.
+    # The job's name first, then the child's own column of the same name.
     rows = [{**flat(child), "child": child.key.name, "name": state.name} for state, child in children]
     show(list(rows[0]), (list(row.values()) for row in rows), form)
 
@@ -98,7 +98,7 @@ def _job_cells(state: JobState, jobs: Mapping[JobKey, JobState]) -> Cells:
 
 
 def _awaited(state: JobState, jobs: Mapping[JobKey, JobState]) -> str | None:
-    """Return whom a job waits for most, and of how many items; of a rack also whom that waits for."""
+    """Return the child that a job waits for most, with its share of items; for a rack, also the rack's child."""
     slowest = next(iter(state.children), None)
     if slowest is None:
         return None
@@ -131,8 +131,8 @@ def events(
 ) -> None:
     """List the events that the collector keeps, raised and cleared by rules, oldest first; times are UTC."""
     if not follow:
-        began_ns, found = ask(feed, _kept)
-        show(_columns(form), (_cells(event, began_ns, form) for event in found), form)
+        began_ns, kept = ask(feed, _kept)
+        show(_columns(form), (_cells(event, began_ns, form) for event in kept), form)
         return
     with suppress(KeyboardInterrupt):
         ask(feed, lambda client: _follow(client, form), patience_s=None)
@@ -149,12 +149,12 @@ def rules(
     """List the active rules, or replace all of them while the collector runs."""
     if replacement is not None:
         _replace(feed, replacement)
-    found = ask(feed, lambda client: client.rules())
+    active = ask(feed, lambda client: client.rules())
     if form is Format.TABLE:
         columns = ("rule", "scope", "figure", "raised", "cleared", "hold s", "of")
-        show(columns, map(_rule_cells, found), form)
+        show(columns, map(_rule_cells, active), form)
     else:
-        rows = [msgspec.to_builtins(msgspec.structs.asdict(rule)) for rule in found]
+        rows = [msgspec.to_builtins(msgspec.structs.asdict(rule)) for rule in active]
         show(list(rows[0]) if rows else ["name"], [list(row.values()) for row in rows], form)
 
 
@@ -300,13 +300,13 @@ def reporters(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
 @telemetry.command()
 def status(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
     """List the collector's load and counters, and why it rejected the last bad report."""
-    found = ask(feed, lambda client: client.status())
+    current = ask(feed, lambda client: client.status())
     # Programs read the counters as numbers; they find the load in the metrics.
-    load = list(load_rows(found.load)) if form is Format.TABLE else []
-    show(("counter", "count"), [*load, *sorted(found.counters.items())], form)
-    if found.last_problem is not None:
-        typer.echo(f"last problem: {found.last_problem}", err=True)
-    warn_overloads(found.load)
+    load = list(load_rows(current.load)) if form is Format.TABLE else []
+    show(("counter", "count"), [*load, *sorted(current.counters.items())], form)
+    if current.last_problem is not None:
+        typer.echo(f"last problem: {current.last_problem}", err=True)
+    warn_overloads(current.load)
 
 
 def _rows(answer: Answer) -> Iterator[tuple[object, ...]]:

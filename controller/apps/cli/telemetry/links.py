@@ -1,4 +1,4 @@
-"""`millrace telemetry links` and `top`: what is known of every link, first of all whether it is alive."""
+"""`millrace telemetry links` and `top`: the state of every link, liveness first."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ORDERS: dict[Order, Callable[[LinkState], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """A link's figures, and the controller's status of it: None where nobody watches its ports."""
+    """A link's figures, and its status at the controller; None if its ports are not watched."""
 
     state: LinkState
     condition: LinkCondition | None
@@ -99,9 +99,9 @@ async def _show_live(
     *,
     patience_s: float,
 ) -> None:
-    """Show each look in the place of the one before; where there is no terminal, one after the other.
+    """Redraw each look in place on a terminal, else print one after the other.
 
-    Where none comes for `patience_s`, say so, and for how long already: what is shown is not of now.
+    If none arrives for `patience_s`, print how long ago the last one was.
     """
     console, seen, silent_s = plain_or_terminal(), 0, 0.0
     shown: RenderableType = ""
@@ -129,7 +129,7 @@ async def _show_live(
 async def _write_lines(
     looks: AsyncIterator[Snapshot], count: int | None, choose: Callable[[Snapshot], list[LinkState]], form: Format
 ) -> None:
-    """Write a line for each link of each look, with the number of the look before it."""
+    """Write a line per link and look, prefixed with the look's number."""
     seen = 0
     while seen != count:
         look = await anext(looks)
@@ -157,7 +157,7 @@ def _row(link: LinkState, status: LinkStatus | None) -> LinkRow:
 
 
 def _cells(link: LinkState, status: LinkStatus | None) -> tuple[object, ...]:
-    """Return a link's row for people: of a dead link no figures, they would be those of before, or nominal."""
+    """Return a link's row for people; a dead link has no figures, which would be outdated or nominal."""
     is_dead = status is not None and status.condition is LinkCondition.DOWN
     reported = (None, None) if status is None else (status.condition, seconds(status.age_ns))
     if is_dead:

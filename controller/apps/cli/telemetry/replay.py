@@ -1,4 +1,4 @@
-"""`millrace telemetry replay`: a capture of reports through a collector, and what it found."""
+"""`millrace telemetry replay`: a capture of reports run through a collector, with a summary."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _run(capture: Path, settings: CollectorProcessSettings, folder: Path) -> tup
 
 
 def _fields(result: Replayed, status: CollectorStatus, folder: Path) -> dict[str, object]:
-    """Return all that was found as one object."""
+    """Return all results as one object."""
     counts = {name: count for name, count in sorted(status.counters.items()) if name not in {"reports", "records"}}
     tables = {
         name: [dict(zip(columns, row, strict=True)) for row in rows] for name, columns, rows in _summaries(folder)

@@ -1,1 +1,1 @@
-"""`millrace demo int`: one packet with in-band telemetry, its headers on every cable, and the reports of it."""
+"""`millrace demo int`: one packet with in-band telemetry, its headers on every cable, and its reports."""

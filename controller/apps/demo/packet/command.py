@@ -1,4 +1,4 @@
-"""`millrace demo int`: send one packet, print and draw what it looks like on every cable."""
+"""`millrace demo int`: send one packet, print and draw its headers on every cable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PacketOptions:
 
 
 def run(options: PacketOptions) -> Journey:
-    """Run the demo and show it; raise a MillraceError of one line where it cannot."""
+    """Run the demo and show it; raise a one-line MillraceError if it cannot run."""
     topology = load_topology(options.topology)
     src, dst = ends(topology, options.src, options.dst)
     make_folder(options.out)
@@ -51,15 +51,15 @@ def run(options: PacketOptions) -> Journey:
 def columns_of(journey: Journey) -> Iterator[Column]:
     """Yield the packet's headers for each cable, then those of each report."""
     topology, before = journey.topology, None
-    for one in journey.seen:
-        parts = parts_of(one.frame, topology)
-        after_us = (one.arrived_ns - journey.sent_ns) / 1000
-        title, note = f"{one.link.src} > {one.link.dst}", f"arrives after {after_us:.1f} us"
+    for seen in journey.seen:
+        parts = parts_of(seen.frame, topology)
+        after_us = (seen.arrived_ns - journey.sent_ns) / 1000
+        title, note = f"{seen.link.src} > {seen.link.dst}", f"arrives after {after_us:.1f} us"
         yield Column(title, parts if before is None else changed(parts, before), note, is_first=before is None)
         before = parts
-    for one in journey.reports:
-        parts = report_parts(one.frame, topology)
-        yield Column(f"report {dict(parts[3].fields)['from']} > {one.link.dst}", parts, is_report=True)
+    for seen in journey.reports:
+        parts = report_parts(seen.frame, topology)
+        yield Column(f"report {dict(parts[3].fields)['from']} > {seen.link.dst}", parts, is_report=True)
 
 
 def _print(console: Console, column: Column) -> None:
@@ -74,8 +74,8 @@ def _line(part: Part) -> str:
 
 
 def _sum(journey: Journey) -> str:
-    sizes = [len(one.frame) for one in journey.seen]
-    reported = sum(len(one.frame) for one in journey.reports)
+    sizes = [len(seen.frame) for seen in journey.seen]
+    reported = sum(len(seen.frame) for seen in journey.reports)
     switches = len(journey.path) - 2
     many = f"{len(journey.reports)} report{'s' if len(journey.reports) != 1 else ''}"
     same = "as it was sent" if _behind_ip(journey.seen[0]) == _behind_ip(journey.seen[-1]) else "changed"
@@ -85,5 +85,5 @@ def _sum(journey: Journey) -> str:
     )
 
 
-def _behind_ip(one: Seen) -> bytes:
-    return one.frame[ethernet.SIZE + ipv4.MIN_SIZE :]
+def _behind_ip(seen: Seen) -> bytes:
+    return seen.frame[ethernet.SIZE + ipv4.MIN_SIZE :]

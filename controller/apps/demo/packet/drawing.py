@@ -1,4 +1,4 @@
-"""The packet as a picture: a stack of headers for each cable, side by side, what a hop changed in words; the reports.
+"""The packet as a picture: a stack of headers per cable, side by side, with each hop's changes; the reports.
 
 PNG and SVG from one figure; the same journey gives the same bytes. Everything is laid out in inches.
 """
@@ -26,7 +26,7 @@ _TITLE_IN: Final = 0.5
 _MARGIN_IN: Final = 0.2
 _HEAD_IN: Final = 0.55
 _LETTERS: Final = 34
-"""Letters of a line that fit into a box."""
+"""Characters per line of a box."""
 _MOST_COLUMNS: Final = 8
 _COLOURS: Final = {
     "ethernet": "#e3e3e3",
@@ -44,7 +44,7 @@ _NEW: Final = "#c0392b"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A stack of headers, where it was seen, and when; in a report nothing is old or new."""
+    """A stack of headers with place and time; in a report nothing is old or new."""
 
     title: str
     parts: tuple[Part, ...]
@@ -78,8 +78,8 @@ def draw(heading: str, columns: Sequence[Column], stem: Path) -> tuple[Path, Pat
     )
     top = height - _HEAD_IN
     for row, row_height in zip(rows, heights, strict=True):
-        for place, column in enumerate(row):
-            _draw_column(axis, column, _MARGIN_IN + place * _COLUMN_IN, top)
+        for index, column in enumerate(row):
+            _draw_column(axis, column, _MARGIN_IN + index * _COLUMN_IN, top)
         top -= row_height + _MARGIN_IN
     return save_both(figure, stem)
 
@@ -95,13 +95,16 @@ def _rows(columns: Sequence[Column]) -> Iterator[Sequence[Column]]:
 
 
 def _boxes(column: Column) -> Iterator[tuple[Part, tuple[str, ...]]]:
-    """Yield each part with the lines that stand in its box."""
+    """Yield each part with its box's lines."""
     for part in column.parts:
-        yield part, tuple(line for text in _said(part, column) for line in wrap(text, _LETTERS, subsequent_indent="  "))
+        yield (
+            part,
+            tuple(line for text in _box_lines(part, column) for line in wrap(text, _LETTERS, subsequent_indent="  ")),
+        )
 
 
-def _said(part: Part, column: Column) -> Iterator[str]:
-    """Yield what a box says: all of a new header, of others what has changed; of a report what is the reporter's."""
+def _box_lines(part: Part, column: Column) -> Iterator[str]:
+    """Yield a box's lines: all fields of a new header, changes of others, and the reporter's own fields of a report."""
     if part.kind == "ethernet" and not column.is_first:
         return
     is_told = part.kind in {"group", "individual"} or (part.kind == "hop" and not part.title.startswith("hop "))

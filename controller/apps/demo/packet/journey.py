@@ -1,4 +1,4 @@
-"""One packet over a fabric in virtual time, with telemetry: what it looks like on every cable, and what is reported."""
+"""One packet over a fabric in virtual time, with telemetry: its frame on every cable, and its reports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """The packet on each cable in turn, and the reports of it as they arrived at the collector's host."""
+    """The packet on each cable in turn, and its reports as they arrived at the collector's host."""
 
     topology: Topology
     mode: Mode
@@ -49,14 +49,14 @@ class Journey:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The host that sent it, the switches that it crossed, the host that got it."""
-        return (self.seen[0].link.src, *(one.link.dst for one in self.seen))
+        """The sending host, the switches crossed, the receiving host."""
+        return (self.seen[0].link.src, *(seen.link.dst for seen in self.seen))
 
 
 def ends(topology: Topology, src: str | None, dst: str | None) -> tuple[str, str]:
-    """Return the two hosts: those that are named, else the first, and the one that is most switches away from it.
+    """Return the two hosts: the named ones, else the first, and the one most switches away from it.
 
-    Raise FabricError for a host that is not there, and where there are no two.
+    Raises FabricError for an unknown host, and if there are fewer than two.
     """
     collector = None if topology.collector is None else topology.collector.host
     for name in (src, dst):
@@ -65,16 +65,16 @@ def ends(topology: Topology, src: str | None, dst: str | None) -> tuple[str, str
     hosts = [host for host in topology.hosts if host.name != collector]
     network = Network(topology)
 
-    def hops(one: HostNode, other: HostNode) -> int:
-        base = network.base(*network.ends(one.name, other.name))
+    def hops(host: HostNode, other: HostNode) -> int:
+        base = network.base(*network.ends(host.name, other.name))
         return 0 if base is None else len(base[0])
 
     if src is None:
         others = [host for host in hosts if host.name != dst]
         if not others:
             raise FabricError(f"topology {topology.name}: a packet needs two hosts besides the collector's")
-        known = None if dst is None else topology.host[dst]
-        src = (others[0] if known is None else max(others, key=lambda host: hops(host, known))).name
+        target = None if dst is None else topology.host[dst]
+        src = (others[0] if target is None else max(others, key=lambda host: hops(host, target))).name
     if dst is None:
         others = [host for host in hosts if host.name != src]
         if not others:
@@ -86,7 +86,7 @@ def ends(topology: Topology, src: str | None, dst: str | None) -> tuple[str, str
 
 
 def travel(topology: Topology, src: str, dst: str, *, mode: Mode = "md", seed: int = 1) -> Journey:
-    """Send the packet, with other hosts' packets around it, so that it meets queues; raise FabricError if it is lost.
+    """Send the packet among other hosts' packets, so that it meets queues; raise FabricError if it is lost.
 
     The same seed gives the same journey.
     """
@@ -105,11 +105,11 @@ def travel(topology: Topology, src: str, dst: str, *, mode: Mode = "md", seed: i
         datagram = decode_udp_frame(frame)
         if datagram is None:
             return
-        found, probe = Seen(link, frame, fabric.now_ns), find_probe(frame)
+        sighting, probe = Seen(link, frame, fabric.now_ns), find_probe(frame)
         if (datagram.ip.dst, datagram.dst_port) == address:
-            reports.extend([found] if link.dst == collector else [])
+            reports.extend([sighting] if link.dst == collector else [])
         elif probe is not None and probe.flow_id == _OURS:
-            seen.append(found)
+            seen.append(sighting)
 
     fabric.on_arrival(note)
     for other in _others(topology, src, dst, random.Random(seed)):
@@ -133,9 +133,11 @@ def _others(topology: Topology, src: str, dst: str, chance: random.Random) -> It
     at_ns = _BEGIN_NS
     for number, (tail, head) in enumerate(pairwise((src, *switches)), _OURS + 1):
         link = topology.directed_links[LinkKey(tail, head)]
-        beside = [host for host in topology.hosts if host.name != dst and topology.attachment[host.name].node == head]
+        neighbours = [
+            host for host in topology.hosts if host.name != dst and topology.attachment[host.name].node == head
+        ]
         at_ns += link.delay_ns + _time_ns(FRAME_BYTES, link.rate_bps)
-        sender = src if number == _OURS + 1 else next((host.name for host in beside), None)
+        sender = src if number == _OURS + 1 else next((host.name for host in neighbours), None)
         if sender is None:
             continue
         access = topology.directed_links[LinkKey(sender, head)]

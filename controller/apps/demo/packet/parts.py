@@ -1,4 +1,4 @@
-"""A frame as its headers, one after the other, each with what it says in words; and what a hop has changed.
+"""A frame as a sequence of headers with their fields in words, and the changes by each hop.
 
 Everything is decoded by the modules of dataplane/wire from the frame's bytes.
 """
@@ -26,7 +26,7 @@ Fields = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A header, or what is behind all of them: what it is, its bytes, and its fields by name; `was` are old values."""
+    """A header, or the payload: its name, bytes, and fields by name; `was` has old values."""
 
     kind: str
     title: str
@@ -36,7 +36,7 @@ class Part:
     was: Mapping[str, str] | None = None
 
     def lines(self) -> Iterator[str]:
-        """Yield its fields in words, with what they were before."""
+        """Yield its fields in words, with their previous values."""
         for name, value in self.fields:
             old = None if self.was is None else self.was.get(name)
             text = f"{name} {value}".strip()
@@ -56,7 +56,7 @@ def report_parts(frame: bytes, topology: Topology) -> tuple[Part, ...]:
     at = sum(part.size for part in outer)
     group = report_group.decode(frame, at)
     fields = (("from", _node(topology, group.node_id)), ("number", str(group.sequence)))
-    found = [*outer, Part("group", "Report group", group.size, fields)]
+    parts = [*outer, Part("group", "Report group", group.size, fields)]
     at += group.size
     while at < len(frame):
         header = report_individual.decode(frame, at)
@@ -65,20 +65,20 @@ def report_parts(frame: bytes, topology: Topology) -> tuple[Part, ...]:
             end = len(frame)
         at += header.size
         if isinstance(header, IndividualHeader):
-            found += _report(header, frame[:end], at, topology, group.node_id)
+            parts += _report(header, frame[:end], at, topology, group.node_id)
         at = end
-    return tuple(found)
+    return tuple(parts)
 
 
 def changed(parts: Sequence[Part], before: Sequence[Part]) -> tuple[Part, ...]:
-    """Return a frame's parts with what is new in it since the cable before, and what its fields were."""
-    known = {(part.kind, part.title): dict(part.fields) for part in before}
-    found = []
+    """Return a frame's parts, marking what is new since the previous cable, with previous values of fields."""
+    previous = {(part.kind, part.title): dict(part.fields) for part in before}
+    marked = []
     for part in parts:
-        old = known.get((part.kind, part.title))
+        old = previous.get((part.kind, part.title))
         was = {name: old[name] for name, value in part.fields if name in old and old[name] != value} if old else {}
-        found.append(replace(part, is_new=old is None, was=was))
-    return tuple(found)
+        marked.append(replace(part, is_new=old is None, was=was))
+    return tuple(marked)
 
 
 def _report(header: IndividualHeader, data: bytes, at: int, topology: Topology, node_id: int) -> Iterator[Part]:
@@ -87,9 +87,9 @@ def _report(header: IndividualHeader, data: bytes, at: int, topology: Topology, 
     yield Part("individual", "Report", header.size, (("flags", why), ("inner", header.inner_type.name)))
     main = report_int.decode(data, at, header.metadata_words)
     hop = replace(main.metadata, node_id=node_id)
-    said = tuple(field for field in _hop_fields(hop, topology) if field[0] != "node")
+    fields = tuple(field for field in _hop_fields(hop, topology) if field[0] != "node")
     title = f"{_node(topology, node_id)}'s own hop"
-    yield Part("hop", title, main.size, said)
+    yield Part("hop", title, main.size, fields)
     at += main.size
     if header.inner_type is InnerType.ETHERNET:
         link = ethernet.decode(data, at)
@@ -101,7 +101,9 @@ def _report(header: IndividualHeader, data: bytes, at: int, topology: Topology, 
 def _ip_parts(data: bytes, at: int, topology: Topology) -> Iterator[Part]:
     ip = ipv4.decode(data, at)
     hosts = topology.host_by_address
-    ends = tuple(f"{hosts[one].name} {one}" if one in hosts else str(one) for one in (ip.src, ip.dst))
+    ends = tuple(
+        f"{hosts[address].name} {address}" if address in hosts else str(address) for address in (ip.src, ip.dst)
+    )
     fields = (("from", ends[0]), ("to", ends[1]), ("DSCP", str(ip.dscp)), ("TTL", str(ip.ttl)))
     yield Part("ip", "IPv4", ip.size, (*fields, ("length", str(ip.total_length))))
     at += ip.size
@@ -124,11 +126,11 @@ def _ip_parts(data: bytes, at: int, topology: Topology) -> Iterator[Part]:
 def _int_parts(data: bytes, at: int, end: int, kind: IntType, topology: Topology) -> Iterator[Part]:
     if kind is IntType.MX:
         mx = int_mx.decode(data, at, end - at)
-        yield Part("int", "INT-MX", mx.size, (("asks for", _asked(mx.instructions)),))
+        yield Part("int", "INT-MX", mx.size, (("asks for", _requested(mx.instructions)),))
         return
     header = int_md.decode(data, at)
     left = (("hops left", str(header.remaining_hops)), ("words a hop", str(header.hop_ml)))
-    yield Part("int", "INT-MD", header.size, (("asks for", _asked(header.instructions)), *left))
+    yield Part("int", "INT-MD", header.size, (("asks for", _requested(header.instructions)), *left))
     at += header.size
     for hop in int_md.decode_stack(header, data, at, end - at):
         name = "a hop" if hop.node_id is None else f"hop {_node(topology, hop.node_id)}"
@@ -136,7 +138,7 @@ def _int_parts(data: bytes, at: int, end: int, kind: IntType, topology: Topology
 
 
 def _hop_fields(hop: HopMetadata, topology: Topology) -> Fields:
-    """Return what a hop says, of what it was asked for."""
+    """Return a hop's values for the requested instructions."""
     node = None if hop.node_id is None else topology.switch_by_id.get(hop.node_id)
     peers = {} if node is None else topology.neighbours[node.name]
 
@@ -144,7 +146,7 @@ def _hop_fields(hop: HopMetadata, topology: Topology) -> Fields:
         return "-" if number is None else f"{number} ({peers[number].node})" if number in peers else str(number)
 
     queue = None if hop.queue_occupancy is None else f"{hop.queue_occupancy} frames"
-    found = (
+    fields = (
         ("node", None if hop.node_id is None else str(hop.node_id)),
         ("in", None if hop.ingress_interface is None else port(hop.ingress_interface)),
         ("out", None if hop.egress_interface is None else port(hop.egress_interface)),
@@ -154,14 +156,14 @@ def _hop_fields(hop: HopMetadata, topology: Topology) -> Fields:
         ("left", _time(hop.egress_timestamp)),
         ("transmitted", None if hop.tx_utilisation is None else f"{hop.tx_utilisation} bytes"),
     )
-    return tuple((name, value) for name, value in found if value is not None)
+    return tuple((name, value) for name, value in fields if value is not None)
 
 
 def _time(time_ns: int | None) -> str | None:
     return None if time_ns is None else f"{time_ns / 1e6:.6f} ms"
 
 
-def _asked(bitmap: int) -> str:
+def _requested(bitmap: int) -> str:
     bits = [bit for bit in range(16) if bitmap & 0x8000 >> bit]
     return ", ".join(_INSTRUCTIONS[bit] if bit < len(_INSTRUCTIONS) else f"bit {bit}" for bit in bits)
 

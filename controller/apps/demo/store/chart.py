@@ -1,4 +1,4 @@
-"""Reads of named content as a chart: which share the switch answered, and how long each read took."""
+"""Chart of reads of named content: the switch's share of answers, and the duration of each read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def draw(outcome: StoreOutcome, stem: Path) -> tuple[Path, Path]:
 
 
 def _draw_shares(axis: Axes, reads: Sequence[Read]) -> None:
-    """Draw which share of all reads the switch answered, in each span of time."""
+    """Draw the switch's share of all reads in each span of time."""
     spans: dict[int, list[Read]] = {}
     for read in reads:
         spans.setdefault(read.began_ns // _SPAN_NS, []).append(read)

@@ -31,7 +31,7 @@ class StoreOptions:
 
 
 def run(options: StoreOptions) -> StoreOutcome:
-    """Run the demo and show it; raise a MillraceError of one line where it cannot."""
+    """Run the demo and show it; raise a one-line MillraceError if it cannot run."""
     if options.seed < 0:
         raise MillraceError(f"--seed {options.seed}: is negative")
     demo = StoreRun(load_topology(options.topology), options.producer, options.seed)
@@ -60,24 +60,24 @@ def run(options: StoreOptions) -> StoreOutcome:
 
 def table(phases: Sequence[Phase]) -> Table:
     """Return who answered in each phase and how fast."""
-    found = Table()
+    result = Table()
     for column in ("", "reads", "by the switch", "us", "by the producer", "us", ""):
-        found.add_column(column, justify="right" if column not in {""} else "left")
+        result.add_column(column, justify="right" if column not in {""} else "left")
     for phase in phases:
         hits, misses = split(phase.reads)
         share = f"{len(hits)} ({len(hits) / len(phase.reads):.0%})"
         counts = (share, mean_us(hits), str(len(misses)), mean_us(misses))
-        found.add_row(phase.name, str(len(phase.reads)), *counts, phase.remark)
-    return found
+        result.add_row(phase.name, str(len(phase.reads)), *counts, phase.remark)
+    return result
 
 
 def split(reads: Sequence[Read]) -> tuple[list[Read], list[Read]]:
-    """Return the reads that the switch answered, and those that reached the producer."""
+    """Return the reads answered by the switch, and those that reached the producer."""
     return [read for read in reads if read.by_switch], [read for read in reads if not read.by_switch]
 
 
 def mean_us(reads: Sequence[Read]) -> str:
-    """Return how long reads took on average, nothing for none."""
+    """Return the mean duration of reads, empty without reads."""
     return f"{sum(read.took_ns for read in reads) / len(reads) / _NS_PER_US:.1f}" if reads else ""
 
 

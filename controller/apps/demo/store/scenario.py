@@ -32,7 +32,7 @@ _FIRST_PORT: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One read: when it began, how long it took, who answered, and whether the version was older than allowed."""
+    """One read: its start, duration, responder, and whether the version was older than allowed."""
 
     began_ns: int
     took_ns: int
@@ -43,7 +43,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of the demo: what happens, its reads, and what came of it in words."""
+    """A part of the demo: its name, its reads, and its outcome in words."""
 
     name: str
     reads: tuple[Read, ...]
@@ -121,12 +121,12 @@ class StoreRun:
         return StoreOutcome(world.topology, self.producer, self.writer, self.readers, switch, tuple(phases), copies)
 
     def _by_popularity(self, names: Sequence[str], count: int) -> tuple[Read, ...]:
-        """Read so often, the first of the names most (Zipf), by the readers in turn."""
-        chances = list(accumulate(1 / (place + 1) for place in range(len(names))))
+        """Read this many times, by the readers in turn, with the first names most popular (Zipf)."""
+        chances = list(accumulate(1 / (rank + 1) for rank in range(len(names))))
         return tuple(map(self._read, self._world.chance.choices(names, cum_weights=chances, k=count)))
 
     def _write(self, name: str) -> Phase:
-        """Write a name that has a copy while others read it; no read may return the old value after that."""
+        """Write a name with a cached copy while others read it; no read may return the old value afterwards."""
         self._read(name)
         before, began_ns = self._least[name], self._world.fabric.now_ns
         write = self._writing.begin(writing(name, b"by a worker"))
@@ -141,7 +141,7 @@ class StoreRun:
         return Phase(f"{name} is written", tuple(reads), remark)
 
     def _publish(self, name: str) -> Phase:
-        """Replace a value at the producer, without a packet: switches may give out their copy while it is fresh."""
+        """Replace a value at the producer, without a packet: switches may serve their copy while it is fresh."""
         self._read(name)
         at_ns = self._world.fabric.now_ns
         version = self._server.producer_core.publish(name, b"from the producer", at_ns)
@@ -154,10 +154,10 @@ class StoreRun:
         return Phase(f"{name} is replaced at the producer", tuple(reads), remark)
 
     def _read_until(self, name: str, over: Callable[[], bool], reads: list[Read] | None = None) -> list[Read]:
-        found = [] if reads is None else reads
+        collected = [] if reads is None else reads
         while not over():
-            found.append(self._read(name))
-        return found
+            collected.append(self._read(name))
+        return collected
 
     def _read(self, name: str) -> Read:
         """Read a name by the next reader, and wait a little."""

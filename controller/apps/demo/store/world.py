@@ -97,7 +97,7 @@ class World:
 
 
 class Server:
-    """A producer on a host, which takes so long for each packet."""
+    """A producer on a host, with a fixed time per packet."""
 
     def __init__(
         self, world: World, host: str, *, service_ns: int = 10 * US, settings: ProducerSettings = _SETTINGS
@@ -110,11 +110,11 @@ class Server:
         world.fabric.host(host).on_frame(self._receive)
 
     def close(self) -> None:
-        """Close what stands for the disk."""
+        """Close the stand-in for the disk."""
         self._database.close()
 
     def start_again(self) -> None:
-        """Know no more than what is on the disk."""
+        """Forget everything that is not on the disk."""
         self.producer_core = ProducerCore(self._database, self._settings, self._world.fabric.now_ns)
 
     def _receive(self, frame: bytes, now_ns: int) -> None:
@@ -134,7 +134,7 @@ class Server:
 
 
 class Client:
-    """A host that asks one server; what `Talk` takes for a network."""
+    """A host that queries one server; the network of a `Talk`."""
 
     def __init__(self, world: World, host: str, server: str, *, port: int = _FIRST_PORT) -> None:
         self.chance = random.Random(f"{host}/{port}")
@@ -154,7 +154,7 @@ class Client:
         return self._world.fabric.call_after(delay_ns, call)
 
     def send(self, source: Source, message: Message, back: Callable[[Message], None]) -> None:  # noqa: ARG002 - known
-        """Send a question to the server; its answers are handed back."""
+        """Send a request to the server; its answers are passed back."""
         self._backs[message.number] = back
         self._world.carry(self._host, self._server, (self._port, UDP_PORT), message)
 
@@ -186,7 +186,7 @@ class Client:
 
 
 def _message_in(frame: bytes) -> Message | None:
-    """Return what a frame says, None for what is malformed, as sockets leave it out."""
+    """Decode a frame; None for a malformed one, which sockets drop."""
     try:
         return wire.decode(frame, _PAYLOAD)
     except WireError:

@@ -22,11 +22,11 @@ def draw(outcome: TrainingOutcome, stem: Path) -> tuple[Path, Path]:
     axis.set_yscale("log")
     top = axis.get_ylim()[1]
     places = (0, outcome.killed_at, outcome.switch_killed_at)
-    for place, phase in zip(places, outcome.phases, strict=True):
-        axis.axvline(place, color=_EDGE, lw=0.8)
+    for position, phase in zip(places, outcome.phases, strict=True):
+        axis.axvline(position, color=_EDGE, lw=0.8)
         words = f" {phase.name}:\n {phase.way}\n {phase.steps_per_s:.0f} steps/s"
         behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
-        axis.text(place, top * 0.97, words, fontsize=8, va="top", color="#404040", bbox=behind)
+        axis.text(position, top * 0.97, words, fontsize=8, va="top", color="#404040", bbox=behind)
     axis.set_ylim(top=top)
     axis.set_xlim(0, len(outcome.losses))
     axis.set_xlabel("step")

@@ -28,7 +28,7 @@ class TrainingOptions:
 
 
 def run(options: TrainingOptions) -> TrainingOutcome:
-    """Run the demo and show it; raise a MillraceError of one line where it cannot: without root, or PyTorch."""
+    """Run the demo and show it; raise a one-line MillraceError if it cannot run: without root, or PyTorch."""
     if importlib.util.find_spec("torch") is None:
         raise MillraceError("the training demo requires torch: pip install 'millrace-net[train]'")
     from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415 - loads netlink
@@ -52,12 +52,12 @@ def run(options: TrainingOptions) -> TrainingOutcome:
 
 def table(outcome: TrainingOutcome) -> Table:
     """Return the phases as rows."""
-    found = Table()
+    result = Table()
     for column in ("", "workers", "added up by", "steps", "steps/s", "longest step", "loss", "gloo's loss"):
-        found.add_column(column, justify="left" if column in {"", "added up by"} else "right")
+        result.add_column(column, justify="left" if column in {"", "added up by"} else "right")
     for phase in (outcome.gloo, *outcome.phases):
-        found.add_row(*_cells(phase))
-    return found
+        result.add_row(*_cells(phase))
+    return result
 
 
 def _cells(phase: Phase) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def _cells(phase: Phase) -> tuple[str, ...]:
 
 
 def lines(outcome: TrainingOutcome) -> list[str]:
-    """Return what the table does not say."""
+    """Return the lines below the table."""
     same = "the same" if outcome.same_parameters else "NOT the same"
     return [
         f"While all {outcome.workers} workers lived, every loss was within {outcome.difference:.1e} of gloo's.",

@@ -1,4 +1,4 @@
-"""Workers that train around one switch, with the controller that looks after their jobs: all as real processes."""
+"""Workers that train over one switch, and the controller of their jobs, all as real processes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ WAIT_S: Final = 60.0
 
 
 def star(workers: int, rate_bps: int, *, queue_frames: int = 256, collector: str | None = None) -> Topology:
-    """Return hosts h1, h2, ... on one switch, and one for a collector if that has a name."""
-    names = [f"h{place + 1}" for place in range(workers)] + ([] if collector is None else [collector])
+    """Return a topology of hosts h1, h2, ... on one switch, and a collector's host if named."""
+    names = [f"h{index + 1}" for index in range(workers)] + ([] if collector is None else [collector])
     hosts = "\n".join(f"  - {{name: {name}, switch: {SWITCH}}}" for name in names)
     watched = "" if collector is None else f"collector: {{host: {collector}}}"
     return loads(f"""
@@ -50,14 +50,14 @@ hosts:
 
 
 class Agent:
-    """A process in a host's namespace that talks in lines of JSON; errors name one that does not answer in time."""
+    """A process in a host's namespace that speaks lines of JSON; errors name a host that does not answer in time."""
 
     def __init__(self, host: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.host, self.process, self.log = host, process, log
         self._buffer = b""
 
     def tell(self, **words: object) -> None:
-        """Say something."""
+        """Send a message."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps(words).encode() + b"\n")
@@ -66,7 +66,7 @@ class Agent:
             raise self._failure("has ended") from None
 
     def answer(self, timeout_s: float = WAIT_S) -> dict[str, Any]:
-        """Return what it says next; raise FabricError, with the last line of its log, if it does not."""
+        """Return its next message; raise FabricError, with the last line of its log, if there is none."""
         assert self.process.stdout is not None
         deadline = LocalDeadline(timeout_s, f"an answer of host {self.host}")
         while b"\n" not in self._buffer:
@@ -77,11 +77,11 @@ class Agent:
                 raise self._failure("has ended")
             self._buffer += more
         line, _, self._buffer = self._buffer.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def ask(self, timeout_s: float = WAIT_S, **words: object) -> dict[str, Any]:
-        """Say something and return the answer."""
+        """Send a message and return the answer."""
         self.tell(**words)
         return self.answer(timeout_s)
 
@@ -127,7 +127,7 @@ class TrainingFabric:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        # Here, where it may take as long as it takes on a busy machine; the switch finds it in the cache.
+        # Compiled here, without a deadline on a busy machine; the switch finds it in the cache.
         compile_program(load_program(*reversed(fabric_program(FABRIC_AGGREGATION))), Purpose.FORWARDING)
         with ExitStack() as stack:
             stack.enter_context(self.fabric)
@@ -143,30 +143,30 @@ class TrainingFabric:
         self._stack.close()
 
     def begin(self, name: str, *, by_gloo: bool = False, **more: object) -> None:
-        """Have workers train, in a job of that name unless it is by gloo."""
+        """Make workers train, in a job of that name unless by gloo."""
         service = {} if by_gloo else {"service": self.service}
         self._agent.tell(train=name, steps=self.steps, workers=self.workers, **service, **more)
 
     def fork(self, rank: int) -> None:
         """Restart a worker, in its own process group."""
         self._agent.tell(fork=rank)
-        said = self.hear()
-        if said != {"rank": rank, "joined": True}:
-            raise FabricError(f"worker {rank} did not start again: {said}")
+        message = self.hear()
+        if message != {"rank": rank, "joined": True}:
+            raise FabricError(f"worker {rank} did not start again: {message}")
 
     def restart_workers(self) -> None:
-        """Have new workers in the place of all."""
+        """Replace all workers by new ones."""
         self._agent.close()
         self._agent = self._start_workers()
 
     def hear(self) -> dict[str, Any]:
-        """Return what one worker says next."""
+        """Return a worker's next message."""
         return self._agent.answer(self.patience_s)
 
     def results(self, workers: int) -> Answers:
         """Return the last messages of this many workers."""
-        found = [self.hear() for _ in range(workers)]
-        return {answer["rank"]: answer for answer in found}
+        answers = [self.hear() for _ in range(workers)]
+        return {answer["rank"]: answer for answer in answers}
 
     def restart_switch(self, *, after_s: float) -> None:
         """Kill the switch, and start it again after a while, empty."""
@@ -202,9 +202,9 @@ class TrainingFabric:
             )
         agent = Agent("h1", process, log)
         for _ in range(self.workers):
-            said = agent.answer(self.patience_s)
-            if not said.get("joined"):
-                raise FabricError(f"a worker did not start: {said}")
+            message = agent.answer(self.patience_s)
+            if not message.get("joined"):
+                raise FabricError(f"a worker did not start: {message}")
         return agent
 
 

@@ -17,7 +17,7 @@ BATCH: Final = 8
 
 
 class Transformer(nn.Module):  # type: ignore[misc]
-    """Says of each of a sequence's words which comes next."""
+    """Predicts the next word at each position of a sequence."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Transformer(nn.Module):  # type: ignore[misc]
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(LENGTH))
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
-        """Return, for each place, how likely each word comes next."""
+        """Return, for each position, the logits of the next word."""
         return self.said(self.layers(self.words(words) + self.places, mask=self.mask, is_causal=True))
 
 
@@ -40,7 +40,7 @@ def batch(chance: torch.Generator) -> torch.Tensor:
 
 
 class Training:
-    """A model, and what it takes to train it; equal ranks see equal data. `ended_s` are the ends of the steps."""
+    """A model and its training state; equal ranks see equal data. `ended_s` are the ends of the steps."""
 
     def __init__(self, rank: int) -> None:
         torch.manual_seed(0)
@@ -64,7 +64,7 @@ class Training:
         self.done += 1
 
     def shared(self) -> list[torch.Tensor]:
-        """Return all that the next step depends on, but for the data."""
+        """Return the state that the next step depends on, except the data."""
         momentum = [self.optimiser.state[part]["momentum_buffer"] for part in self.net.parameters()]
         return [self.done, *self.net.parameters(), *momentum]
 

@@ -1,6 +1,6 @@
-"""Workers in namespaces: each trains a small transformer with DistributedDataParallel, as it is told.
+"""Workers in namespaces: each trains a small transformer with DistributedDataParallel, on command.
 
-Runs in any namespace. Lines of JSON on stdin go to all workers, and what they answer comes as lines of JSON:
+Runs in any namespace. Lines of JSON on stdin go to all workers, whose answers are lines of JSON:
 {"train": name of the job, "service": its address; left out, gloo adds up, "steps", "dies": rank, which kills itself in
 the middle of a backward pass, "dies_at": in which step, "tells": whether rank 0 says that it has come to a step,
 "tells_at": which (both by default in the middle), "joins": whether to go on until a worker has joined, and so many
@@ -47,22 +47,22 @@ class Worker:
     _first_by_ring: int | None = None
 
     def obey(self, order: Order) -> None:
-        """Do what a line says and answer."""
-        with heard() as said:
+        """Execute a command line and answer."""
+        with heard() as messages:
             training = Training(self.rank)
             if "service" not in order:
                 self._train(order, training, None)
                 self._answer(order, training)
                 return
             if self.is_new:
-                training.step()  # alone: now the buckets are those that the others' have become in their first step
+                training.step()  # alone; now its buckets match those that the others got in their first step
             with self._connect(order) as state:
                 attach(training.model, state)
                 self._train(order, training, state)
-                self._answer(order, training, **self.found(state), said=said)
+                self._answer(order, training, **self.found(state), said=messages)
 
     def found(self, state: MillraceState) -> dict[str, object]:
-        """Return what there is to say of the way that gradients went."""
+        """Return a report of how gradients were added up."""
         return {"by_ring": state.is_by_ring, "first_by_ring": self._first_by_ring}
 
     def _connect(self, order: Order) -> MillraceState:
@@ -77,8 +77,8 @@ class Worker:
         )
 
     def _answer(self, order: Order, training: Training, **more: object) -> None:
-        found = {"trained": order["train"], "losses": training.losses, "ended_s": training.ended_s}
-        self.pipe.send({"rank": self.rank, **found, "parameters": training.digest(), **more})
+        answer = {"trained": order["train"], "losses": training.losses, "ended_s": training.ended_s}
+        self.pipe.send({"rank": self.rank, **answer, "parameters": training.digest(), **more})
 
     def _train(self, order: Order, training: Training, state: MillraceState | None) -> None:
         last = MOST_STEPS if order.get("joins") else order["steps"]
@@ -104,7 +104,7 @@ class Worker:
 
 @contextmanager
 def heard() -> Iterator[list[str]]:
-    """Gather what Millrace says meanwhile, from INFO on."""
+    """Collect Millrace's log records meanwhile, from INFO on."""
     handler = _Hearing()
     logger = logging.getLogger("millrace")
     logger.addHandler(handler)
@@ -118,7 +118,7 @@ def heard() -> Iterator[list[str]]:
 
 
 class _Hearing(logging.Handler):
-    """Keeps what is said."""
+    """Keeps log messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -140,14 +140,14 @@ class Workers:
     _pipes: dict[int, Connection] = field(default_factory=dict)
 
     def start(self, *ranks: int, is_new: bool = False) -> None:
-        """Start workers; those that are new are alone in their process groups."""
+        """Start workers; new ones are alone in their process groups."""
         pipes = {rank: Pipe() for rank in ranks}
         work = partial(self._work, {rank: pipe[1] for rank, pipe in pipes.items()}, is_new)
         self._processes |= fork_workers(ranks, work)
         self._pipes |= {rank: pipe[0] for rank, pipe in pipes.items()}
 
     def _work(self, pipes: dict[int, Connection], is_new: bool, rank: int) -> None:
-        """Live in a namespace until there are no more orders."""
+        """Run in a namespace until the commands end."""
         netns.setns(self.places[rank])
         torch.set_num_threads(1)
         joining = partial(dist.init_process_group, "gloo", timeout=timedelta(seconds=WAIT_S))
@@ -161,7 +161,7 @@ class Workers:
             worker.obey(worker.pipe.recv())
 
     def serve(self) -> None:
-        """Pass lines on until there are no more."""
+        """Forward lines until they end."""
         while True:
             ends = {process.sentinel: rank for rank, process in self._processes.items()}
             ways = {pipe: rank for rank, pipe in self._pipes.items()}

@@ -83,7 +83,7 @@ class Connection:
         self._echoes = self._wants_room = False
         self._twice: tuple[int, int] | None = None
         self._retransmission = LazyTimer(events, self._timed_out)
-        self._early = LazyTimer(events, self._woken)
+        self._early = LazyTimer(events, self._on_wake)
         self._owed = DelayedAcks(settings, events, self._acknowledge)
         self._last_wait = LazyTimer(events, self._close)
 
@@ -100,12 +100,12 @@ class Connection:
 
     def read(self, most_bytes: int) -> bytes:
         """Return received data that no `on_data` consumed, b'' if there is none."""
-        found = bytes(self._unread[:most_bytes])
+        data = bytes(self._unread[:most_bytes])
         del self._unread[:most_bytes]
         opened = self._position + self._room - self._told_limit
-        if found and opened >= min(self.settings.receive_buffer_bytes // 2, self._agreed.own_mss):
+        if data and opened >= min(self.settings.receive_buffer_bytes // 2, self._agreed.own_mss):
             self._acknowledge()
-        return found
+        return data
 
     def close(self) -> None:
         """Send a FIN behind the written data, once connected; idempotent.
@@ -371,7 +371,7 @@ class Connection:
         else:
             self._early.set(max(due_ns, self._now_ns))
 
-    def _woken(self) -> None:
+    def _on_wake(self) -> None:
         """Handle a silence long enough to suspect a loss but shorter than the timeout (RFC 8985)."""
         if self.sender.wake(self._now_ns):
             self._retransmission.set(self._now_ns + self.sender.timeout.timeout_ns)
@@ -379,7 +379,7 @@ class Connection:
 
     def _timed_out(self) -> None:
         if self.state not in OPENING and self.sender.may_probe:
-            self._woken()
+            self._on_wake()
             return
         limit = self.settings.syn_retries if self.state in OPENING else self.settings.retries
         if self._attempts >= limit:

@@ -27,13 +27,13 @@ class Reassembly:
         if start > self.position:
             self._keep(start, data)
             return b""
-        found = [data]
+        in_order = [data]
         self.position = end
-        self._join(found)
+        self._join(in_order)
         self.blocks = [block for block in self.blocks if block[1] > self.position]
-        return b"".join(found)
+        return b"".join(in_order)
 
-    def _join(self, found: list[bytes]) -> None:
+    def _join(self, in_order: list[bytes]) -> None:
         """Append the waiting pieces that are now in order."""
         done = 0
         for start, data in self._pieces:
@@ -42,24 +42,24 @@ class Reassembly:
             done += 1
             fresh = data[self.position - start :]
             if fresh:
-                found.append(fresh)
+                in_order.append(fresh)
                 self.position += len(fresh)
         del self._pieces[:done]
 
     def _keep(self, start: int, data: bytes) -> None:
         end = start + len(data)
-        place = start
-        index = max(0, bisect_left(self._pieces, place, key=itemgetter(0)) - 1)
-        while place < end:
+        position = start
+        index = max(0, bisect_left(self._pieces, position, key=itemgetter(0)) - 1)
+        while position < end:
             # The preceding piece may reach beyond it; the following one ends the gap.
-            while index < len(self._pieces) and end_of(self._pieces[index]) <= place:
+            while index < len(self._pieces) and end_of(self._pieces[index]) <= position:
                 index += 1
-            if index < len(self._pieces) and self._pieces[index][0] <= place:
-                place = end_of(self._pieces[index])
+            if index < len(self._pieces) and self._pieces[index][0] <= position:
+                position = end_of(self._pieces[index])
                 continue
             stop = min(end, self._pieces[index][0]) if index < len(self._pieces) else end
-            self._pieces.insert(index, (place, data[place - start : stop - start]))
-            place = stop
+            self._pieces.insert(index, (position, data[position - start : stop - start]))
+            position = stop
         apart = [block for block in self.blocks if block[1] < start or block[0] > end]
         touched = [block for block in self.blocks if block not in apart]
         joined = (min([start, *(block[0] for block in touched)]), max([end, *(block[1] for block in touched)]))

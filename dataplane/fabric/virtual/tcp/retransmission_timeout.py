@@ -30,7 +30,7 @@ class RetransmissionTimeout:
         return min(base_ns << self.backoff, self.most_ns)
 
     def sampled(self, rtt_ns: int, samples: int = 1) -> RetransmissionTimeout:
-        """Return the state after a round trip that yields about so many samples."""
+        """Return the state after a round trip that yields about this many samples."""
         if self.smoothed_ns is None:
             return replace(self, smoothed_ns=rtt_ns, variation_ns=rtt_ns // 2)
         error_ns = rtt_ns - self.smoothed_ns

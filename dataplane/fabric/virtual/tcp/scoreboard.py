@@ -119,7 +119,7 @@ class Scoreboard:
     def find_lost(self, rtt_ns: int) -> bool:
         """Mark losses by RFC 6675; return whether any is new."""
         pieces = bytes_there = 0
-        found = []
+        lost = []
         for piece in reversed(self._sent):
             if piece.is_there:
                 pieces += 1
@@ -128,11 +128,11 @@ class Scoreboard:
                 continue
             elif piece.is_repeated:
                 if self.rack.sent_ns > piece.sent_ns + rtt_ns // 4:
-                    found.append(piece)
+                    lost.append(piece)
             elif pieces >= DUPLICATES or bytes_there > (DUPLICATES - 1) * self.mss_bytes:
-                found.append(piece)
-        self._lose(reversed(found))
-        return bool(found)
+                lost.append(piece)
+        self._lose(reversed(lost))
+        return bool(lost)
 
     def lose_first(self) -> None:
         """Mark the next expected piece as lost."""

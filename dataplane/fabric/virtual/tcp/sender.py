@@ -400,12 +400,12 @@ class Sender:
             self.repair, self._rate = Repair.NONE, None
             self.board.rack.recovered()
             self._duplicates = self._counted = 0
-        found = self._find_lost(advance, now_ns)
-        if found and self.repair is Repair.NONE:
+        has_loss = self._find_lost(advance, now_ns)
+        if has_loss and self.repair is Repair.NONE:
             self._recover(now_ns)
         if self._rate is not None:
-            self._rate = self._rate.delivered(delivered, self._under_way(), is_safe=advance > 0 and not found)
-        if advance and not found and self.repair is not Repair.RECOVERY:
+            self._rate = self._rate.delivered(delivered, self._under_way(), is_safe=advance > 0 and not has_loss)
+        if advance and not has_loss and self.repair is not Repair.RECOVERY:
             is_limited = self._was_limited or self.repair is Repair.TIMEOUT
             is_after = self.repair is Repair.TIMEOUT
             heard = Acked(advance, now_ns, self._rtt_ns, is_limited, is_after, rtt_ns, self.first, self.next)
@@ -425,9 +425,9 @@ class Sender:
             if not self.board.there and not is_repairing:
                 self._overtaken_until_ns = None
                 return False
-            found, until_ns = self.board.find_overdue(now_ns, self._rtt_ns, is_repairing=is_repairing)
+            has_loss, until_ns = self.board.find_overdue(now_ns, self._rtt_ns, is_repairing=is_repairing)
             self._overtaken_until_ns = until_ns
-            return found
+            return has_loss
         if self.has_sack:
             return self.board.there > 0 and self.board.find_lost(self._rtt_ns)
         if self.repair is Repair.NONE and self._duplicates >= DUPLICATES and self.first > self._repaired_at:

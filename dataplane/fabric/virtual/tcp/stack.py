@@ -72,7 +72,7 @@ class TcpStack:
         """Accept connections on a port; raise FabricError if it is taken or invalid."""
         self._check_port(port)
         if port in self._listeners:
-            raise FabricError(f"{self._node.name}: port {port} is listened to already")
+            raise FabricError(f"{self._node.name}: port {port} already has a listener")
         listener = Listener(port, settings or TcpSettings(), accept, partial(self._stop_listening, port))
         self._listeners[port] = listener
         return listener
@@ -93,7 +93,7 @@ class TcpStack:
         try:
             target = ip_address(remote) if isinstance(remote, str) else remote
         except ValueError as error:
-            raise FabricError(f"{self._node.name}: {remote!r} is no IP address") from error
+            raise FabricError(f"{self._node.name}: {remote!r} is not an IP address") from error
         local = self._node.ipv4 if target.version == 4 else self._node.ipv6
         if local is None:
             raise FabricError(f"{self._node.name} has no IPv{target.version} address")
@@ -109,18 +109,18 @@ class TcpStack:
     def receive(self, frame: bytes, now_ns: int) -> None:  # noqa: ARG002 - the signature of host receivers
         """Receive a frame from the network; anything but TCP for this host is ignored."""
         try:
-            found = decode_tcp_frame(frame)
-            if found is None or found.ip.dst not in {self._node.ipv4, self._node.ipv6}:
+            parsed = decode_tcp_frame(frame)
+            if parsed is None or parsed.ip.dst not in {self._node.ipv4, self._node.ipv6}:
                 return
-            options = tcp_options.decode(found.header.options)
+            options = tcp_options.decode(parsed.header.options)
         except WireError:
             self.drops.malformed += 1
             return
-        if not found.checksum_ok or not (isinstance(found.ip, Ipv6) or found.ip.valid):
+        if not parsed.checksum_ok or not (isinstance(parsed.ip, Ipv6) or parsed.ip.valid):
             self.drops.corrupt += 1
             return
-        segment = Segment(found.header, options, found.payload, found.ip.ecn)
-        address = Address(found.ip.dst, found.header.dst_port, found.ip.src, found.header.src_port)
+        segment = Segment(parsed.header, options, parsed.payload, parsed.ip.ecn)
+        address = Address(parsed.ip.dst, parsed.header.dst_port, parsed.ip.src, parsed.header.src_port)
         connection = self._connections.get(address)
         if connection is not None:
             connection.hear(segment)
@@ -143,7 +143,7 @@ class TcpStack:
 
     def _make(self, address: Address, settings: TcpSettings) -> Connection:
         if len(self._connections) >= MOST_CONNECTIONS:
-            raise FabricError(f"{self._node.name}: there are {MOST_CONNECTIONS} connections already")
+            raise FabricError(f"{self._node.name}: {MOST_CONNECTIONS} connections are open, the most at a time")
         connection = Connection(
             address,
             settings,
@@ -185,4 +185,4 @@ class TcpStack:
 
     def _check_port(self, port: int) -> None:
         if not 0 < port < PORTS:
-            raise FabricError(f"{self._node.name}: {port} is no port")
+            raise FabricError(f"{self._node.name}: {port} is not a port")

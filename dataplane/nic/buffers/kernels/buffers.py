@@ -58,16 +58,16 @@ def is_spent(reserve: Reserve) -> bool:
 @kernel(inline=True)
 def best_class(memory: Memory, length: u32) -> u32:
     """Return the smallest size that holds `length` bytes and is not spent, else the largest that is not spent."""
-    found: u32 = NO_CLASS
+    best: u32 = NO_CLASS
     i: u32 = 0
     while i < memory.classes:
         reserve = memory.reserves[i]
         if not is_spent(reserve):
-            found = i
+            best = i
             if reserve.capacity >= length:
-                return found
+                return best
         i += 1
-    return found
+    return best
 
 
 @kernel

@@ -138,9 +138,11 @@ def copy_out_all(  # noqa: PLR0917 - kernels have no keywords
     i: u32 = 0
     while i < queue_count and count < limit:
         done: u64 = as_u64(count)
-        place: Array[u64] = times if address(times) == 0 else offset(times, done)
+        later_times: Array[u64] = times if address(times) == 0 else offset(times, done)
         queue = view(ReceiveQueue, queues[i])
-        count += copy_out(queue, offset(rows, done * row_bytes), row_bytes, offset(lengths, done), place, limit - count)
+        count += copy_out(
+            queue, offset(rows, done * row_bytes), row_bytes, offset(lengths, done), later_times, limit - count
+        )
         i += 1
     return count
 
@@ -185,7 +187,7 @@ def await_packets(bell: Bell, queues: Array[u64], count: u32, timeout_ns: i64) -
 def watch(bell: Bell, queues: Array[u64], count: u32) -> bool:
     """Arm the bell for pollers of its eventfd; return whether packets are already there, which makes it readable."""
     arm_bell(bell)
-    found: bool = any_waits(queues, count)
-    if found:
+    is_ready: bool = any_waits(queues, count)
+    if is_ready:
         strike(bell)
-    return found
+    return is_ready

@@ -238,11 +238,11 @@ def wake_producers(manager: ManagerThread, first: u64) -> None:
     if manager.unsettled_head == first:
         return
     fence()
-    place: u64 = first
-    while place != manager.unsettled_head:
-        entry: u64 = manager.unsettled[place & manager.unsettled_mask]
+    position: u64 = first
+    while position != manager.unsettled_head:
+        entry: u64 = manager.unsettled[position & manager.unsettled_mask]
         ring_if_waiting(view(SendQueue, entry & 0xFFFF_FFFF_FFFF_FFFE).bell)
-        place += 1
+        position += 1
 
 
 @kernel

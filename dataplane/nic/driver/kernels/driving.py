@@ -180,11 +180,11 @@ def sleep(driver: DriverState) -> None:
     end_turn(driver)
     if not has_something(driver):
         driver.is_waiting = 1
-        found: u32 = wait(driver.queues, driver.queue_count, driver.bell.fd, timeout_ns)
+        ready: u32 = wait(driver.queues, driver.queue_count, driver.bell.fd, timeout_ns)
         driver.is_waiting = 0
         driver.wakeups += 1
         heard = stack_array(u64, 1)
-        if found > 0 and (found > 1 or read(driver.bell.fd, heard, 8) < 0):
+        if ready > 0 and (ready > 1 or read(driver.bell.fd, heard, 8) < 0):
             driver.interrupts += 1
     disarm_bell(driver.bell)
 

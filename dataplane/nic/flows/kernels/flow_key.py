@@ -107,26 +107,26 @@ def read_ipv6(frame: Array[u8], at: u64, end: u64, key: Array[u64]) -> None:
     lifetime = as_u64(frame[at + 7])
     header = as_u64(frame[at + 6])
     packet: u64 = end if payload == 0 else packet_end(at, payload + 40, end)
-    place = at + 40
+    start = at + 40
     fragment: u64 = 0
     for _ in range(MOST_EXTENSIONS):
-        if not is_extension(header) or place + 8 > packet:
+        if not is_extension(header) or start + 8 > packet:
             break
-        following = as_u64(frame[place])
+        following = as_u64(frame[start])
         if header == FRAGMENT:
-            fragment = 1 if as_u64(load_be16(frame, place + 2)) & NOT_ATOMIC != 0 else 0
-            place += 8
+            fragment = 1 if as_u64(load_be16(frame, start + 2)) & NOT_ATOMIC != 0 else 0
+            start += 8
         elif header == AUTHENTICATION:
-            place += (as_u64(frame[place + 1]) + 2) * 4
+            start += (as_u64(frame[start + 1]) + 2) * 4
         else:
-            place += (as_u64(frame[place + 1]) + 1) * 8
+            start += (as_u64(frame[start + 1]) + 1) * 8
         header = following
         if fragment != 0:
             break
     key[PORTS_WORD] = 6 << 60 | fragment << 56 | header << 48 | service << 40 | lifetime << 32
     key[FRAME_WORD] |= Layer.IP
     if fragment == 0:
-        read_transport(frame, place, packet, header, key)
+        read_transport(frame, start, packet, header, key)
 
 
 @kernel(inline=True)

@@ -142,9 +142,9 @@ def choose(group: Group, bucket: Bucket, flow_hash: u64) -> u32:
     wanted: u32 = hashed_place(group, flow_hash)
     if group.balance == Balance.FLOW_HASH and group.members[wanted].serial == bucket.member:
         return wanted
-    place: u32 = place_of(group, bucket.member)
-    if place != NO_MEMBER and load_acquire(bucket.done) != bucket.sent:
-        return place
+    position: u32 = place_of(group, bucket.member)
+    if position != NO_MEMBER and load_acquire(bucket.done) != bucket.sent:
+        return position
     wanted = place_to_begin(group, wanted)
     bucket.member = group.members[wanted].serial
     return wanted
@@ -198,12 +198,12 @@ def least_loaded(group: Group) -> u32:
     fewest: i64 = 0
     i: u64 = 0
     while i < count:
-        place: u32 = as_u32((group.state.turn + i) % count)
-        queue = view(ReceiveQueue, group.members[place].queue)
+        position: u32 = as_u32((group.state.turn + i) % count)
+        queue = view(ReceiveQueue, group.members[position].queue)
         # Packets discarded when a consumer leaves are not given back, but then it is no longer a member.
         outstanding: i64 = as_i64(queue.put - load_acquire(queue.given_back))
         if i == 0 or outstanding < fewest:
-            best = place
+            best = position
             fewest = outstanding
         i += 1
     return best

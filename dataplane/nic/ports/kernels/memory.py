@@ -103,9 +103,9 @@ def flush_memory(queue: MemoryQueue) -> u32:
     store_release(ring.tail, queue.tx_position)
     fence()
     if load_acquire(ring.waiting) != 0 and exchange(ring.waiting, 0) != 0:
-        one = stack_array(u64, 1)
-        one[0] = 1
-        write(ring.event_fd, one, 8)
+        increment = stack_array(u64, 1)
+        increment[0] = 1
+        write(ring.event_fd, increment, 8)
     return taken
 
 

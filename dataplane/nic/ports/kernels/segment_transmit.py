@@ -97,13 +97,13 @@ def reserve_segment(queue: PacketQueue, length: u32) -> Array[u8]:
 def commit_segment(queue: PacketQueue, length: u32) -> bool:
     """Queue the reserved frame, appended to the train that it follows or as its own message."""
     line = queue.segments
-    place = frame_at(line, line.frames)
-    frame = array_at(u8, place)
+    position = frame_at(line, line.frames)
+    frame = array_at(u8, position)
     if not may_send(queue, frame, length):
         return False
     start = segment_payload(frame, length)
     if not join(line, frame, length, start):
-        begin_message(line, place, length, start)
+        begin_message(line, position, length, start)
     line.frames += 1
     queue.tx_pending += 1
     return True
@@ -153,10 +153,10 @@ def ask(gate: JoinGate) -> u32:
 
 
 @kernel(inline=True)
-def begin_message(line: SegmentLine, place: u64, length: u32, start: u32) -> None:
+def begin_message(line: SegmentLine, position: u64, length: u32, start: u32) -> None:
     """Make a frame its own message, which others may follow if it is a segment."""
     end_train(line)
-    header = virtio_of(place)
+    header = virtio_of(position)
     fill(array_at(u8, address(header)), 0, sizeof(VirtioHeader))
     piece = piece_at(line, line.frames)
     piece.base = address(header)
@@ -166,7 +166,7 @@ def begin_message(line: SegmentLine, place: u64, length: u32, start: u32) -> Non
     message.vector_count = 1
     line.messages += 1
     if start != 0:
-        begin_train(line.train[0], place, array_at(u8, place), length, start)
+        begin_train(line.train[0], position, array_at(u8, position), length, start)
 
 
 @kernel
@@ -229,8 +229,8 @@ def count_messages(queue: PacketQueue, count: u32) -> u32:
         headers: u64 = as_u64(view(VirtioHeader, first.base).header_bytes) if pieces > 1 else 0
         nbytes += first.nbytes - sizeof(VirtioHeader)
         for number in range(1, pieces):
-            place = message.vector + as_u64(number) * sizeof(InputOutputVector)
-            nbytes += headers + view(InputOutputVector, place).nbytes
+            vector = message.vector + as_u64(number) * sizeof(InputOutputVector)
+            nbytes += headers + view(InputOutputVector, vector).nbytes
         frames += pieces
         line.sent += 1
     queue.tx_pending -= frames

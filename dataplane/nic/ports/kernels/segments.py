@@ -87,24 +87,24 @@ def follows(train: Train, head: Array[u8], frame: Array[u8], length: u32, start:
 
 
 @kernel(inline=True)
-def has_same_headers(one: Array[u8], other: Array[u8], start: u32) -> bool:
+def has_same_headers(first: Array[u8], other: Array[u8], start: u32) -> bool:
     """Return whether two segments' headers differ in nothing but length, numbers, checksums and PSH."""
     # Ethernet addresses and type, IP version, type of service.
-    if load_u64(one, 0) != load_u64(other, 0) or load_u64(one, 8) != load_u64(other, 8):
+    if load_u64(first, 0) != load_u64(other, 0) or load_u64(first, 8) != load_u64(other, 8):
         return False
     # Fragment, TTL, protocol; addresses; ports.
-    if load_u32(one, IP + 6) != load_u32(other, IP + 6) or load_u64(one, IP + 12) != load_u64(other, IP + 12):
+    if load_u32(first, IP + 6) != load_u32(other, IP + 6) or load_u64(first, IP + 12) != load_u64(other, IP + 12):
         return False
-    if load_u32(one, TCP) != load_u32(other, TCP) or load_u32(one, TCP + 8) != load_u32(other, TCP + 8):
+    if load_u32(first, TCP) != load_u32(other, TCP) or load_u32(first, TCP + 8) != load_u32(other, TCP + 8):
         return False
     # Window, urgent pointer.
-    if load_u16(one, TCP + 14) != load_u16(other, TCP + 14) or load_u16(one, TCP + 18) != load_u16(other, TCP + 18):
+    if load_u16(first, TCP + 14) != load_u16(other, TCP + 14) or load_u16(first, TCP + 18) != load_u16(other, TCP + 18):
         return False
-    place: u32 = OPTIONS
-    while place < start:
-        if load_u32(one, as_u64(place)) != load_u32(other, as_u64(place)):
+    offset: u32 = OPTIONS
+    while offset < start:
+        if load_u32(first, as_u64(offset)) != load_u32(other, as_u64(offset)):
             return False
-        place += 4
+        offset += 4
     return True
 
 
@@ -144,16 +144,16 @@ def pseudo_header(frame: Array[u8], tcp_bytes: u32) -> u64:
 def add_words(data: Array[u8], first: u32, end: u32) -> u64:
     """Return the sum of 32-bit words as they stand in memory, the last one padded with zeros."""
     total: u64 = 0
-    place: u64 = as_u64(first)
+    cursor: u64 = as_u64(first)
     words: u64 = as_u64(end - first) // 4
     for word in range(words):
-        total += as_u64(load_u32(data, place + word * 4))
-    place += words * 4
-    left: u64 = as_u64(end) - place
+        total += as_u64(load_u32(data, cursor + word * 4))
+    cursor += words * 4
+    left: u64 = as_u64(end) - cursor
     if left > 0:
         rest = stack_array(u8, 4)
         store_be32(rest, 0, 0)
-        copy(rest, offset(data, place), left)
+        copy(rest, offset(data, cursor), left)
         total += as_u64(load_u32(rest, 0))
     return total
 

@@ -60,11 +60,11 @@ def wait(queues: Array[u64], count: u32, event_fd: i32, timeout_ns: i64) -> u32:
     polled[watched] = _NOTHING
     if event_fd >= 0:
         polled[watched] = as_u64(as_u32(event_fd)) | _POLL_IN
-    found: i32 = sleep(polled, watched + 1, limit_ns)
-    if found <= 0:
+    ready_count: i32 = sleep(polled, watched + 1, limit_ns)
+    if ready_count <= 0:
         return 0
     note_trouble(queues, polled, watched)
-    return as_u32(found)
+    return as_u32(ready_count)
 
 
 @kernel(inline=True)

@@ -1,4 +1,4 @@
-"""A port's hellos as workers see them: what to send, what was heard, how long there was silence; a struct, its kernels.
+"""A port's hellos as workers see them: the frame to send, the last one received, the silence; a struct, its kernels.
 
 With `dataplane.switch.compiled.hellos`, the twin of `dataplane.switch.hellos.port_hello`. A worker compares incoming
 frames with what Python has read and accepted: an identical frame counts as life without Python, anything else is left
@@ -120,12 +120,12 @@ def _is_accepted(hello: Hello, data: Array[u8]) -> bool:
     slot = load_acquire(hello.accepted_slot)
     if slot == 0:
         return False
-    known = offset(hello.accepted, (slot - 1) * SLOT_BYTES)
+    accepted = offset(hello.accepted, (slot - 1) * SLOT_BYTES)
     packet = offset(data, PACKET_OFFSET)
     return (
-        load_u64(known, 0) == load_u64(packet, 0)
-        and load_u64(known, SECOND_WORD) == load_u64(packet, SECOND_WORD)
-        and load_u64(known, THIRD_WORD) == load_u64(packet, THIRD_WORD)
+        load_u64(accepted, 0) == load_u64(packet, 0)
+        and load_u64(accepted, SECOND_WORD) == load_u64(packet, SECOND_WORD)
+        and load_u64(accepted, THIRD_WORD) == load_u64(packet, THIRD_WORD)
     )
 
 

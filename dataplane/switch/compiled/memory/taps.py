@@ -32,14 +32,14 @@ class Tap(Struct):
 @kernel
 def fits(tap: Tap, port: u64, data: Array[u8], length: u64) -> bool:
     """Return whether a frame fits one of the alternatives."""
-    place: u64 = 0
+    position: u64 = 0
     for _ in range(tap.alternatives):
-        holds = tap.words[place] == ANY_PORT or tap.words[place] == port
-        comparisons = tap.words[place + 1]
-        place += 2
+        holds = tap.words[position] == ANY_PORT or tap.words[position] == port
+        comparisons = tap.words[position + 1]
+        position += 2
         if holds:
             for index in range(comparisons):
-                word = tap.words[place + index]
+                word = tap.words[position + index]
                 at = word >> OFFSET_SHIFT
                 is_so = False
                 if at < length:
@@ -49,7 +49,7 @@ def fits(tap: Tap, port: u64, data: Array[u8], length: u64) -> bool:
                     break
         if holds:
             return True
-        place += comparisons
+        position += comparisons
     return False
 
 

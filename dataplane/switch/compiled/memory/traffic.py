@@ -286,7 +286,7 @@ def arrived(port: OutPort, now_ns: u64) -> u64:
 
 
 @kernel(inline=True)
-def one_bit(place: u64) -> u64:
+def one_bit(position: u64) -> u64:
     """Return the number with only this bit set."""
     bit: u64 = 1
-    return bit << place
+    return bit << position

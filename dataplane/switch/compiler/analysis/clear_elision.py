@@ -235,12 +235,12 @@ class _Dataflow:
         return Effects(self._read(tuple(reads(item))), written)
 
     def _checksums(self) -> int:
-        found = 0
+        reads = 0
         for checksum in self.program.checksums:
-            found |= self._read(checksum.condition) | self._read(checksum.calculation)
+            reads |= self._read(checksum.condition) | self._read(checksum.calculation)
             if checksum.verify:  # where the header is valid
-                found |= self._metadata([checksum.target])
-        return found
+                reads |= self._metadata([checksum.target])
+        return reads
 
     def _read(self, item: object) -> int:
         """Return what expressions, calculations or tuples of them read, except for headers known to be valid there."""
@@ -250,8 +250,8 @@ class _Dataflow:
             case Calculation():
                 return self._metadata(item.inputs)
             case Binary(BinaryOp.LOGICAL_AND | BinaryOp.LOGICAL_OR as op, left, right):
-                known = valid_where(left, op is BinaryOp.LOGICAL_AND, self.header_bits)
-                return self._read(left) | self._read(right) & ~known
+                valid = valid_where(left, op is BinaryOp.LOGICAL_AND, self.header_bits)
+                return self._read(left) | self._read(right) & ~valid
             case Choice(condition, left, right):
                 yes, no = (valid_where(condition, holds, self.header_bits) for holds in (True, False))
                 return self._read(condition) | self._read(left) & ~yes | self._read(right) & ~no

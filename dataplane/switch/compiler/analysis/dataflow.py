@@ -45,7 +45,7 @@ def in_graph(
     if first not in effects:
         return Effects()
     assert first is not None
-    order = reverse_postorder({vertex: [edge.to for edge in found] for vertex, found in edges.items()}, first)
+    order = reverse_postorder({vertex: [edge.to for edge in outgoing] for vertex, outgoing in edges.items()}, first)
     before: dict[Vertex, int] = dict.fromkeys(order, -1)
     before[first] = 0
     leaving, changed = -1, True
@@ -89,13 +89,13 @@ def dominators(
     number = {vertex: position for position, vertex in enumerate(order)}
     above: dict[Vertex, Vertex] = {first: first}
 
-    def common(one: Vertex, other: Vertex) -> Vertex:
-        while one != other:
-            if number[one] < number[other]:
+    def common(vertex: Vertex, other: Vertex) -> Vertex:
+        while vertex != other:
+            if number[vertex] < number[other]:
                 other = above[other]
             else:
-                one = above[one]
-        return one
+                vertex = above[vertex]
+        return vertex
 
     for vertex in order:
         for name in following[vertex]:

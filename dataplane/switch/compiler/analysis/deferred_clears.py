@@ -24,11 +24,11 @@ def deferred_fields(program: Program, candidates: Iterable[FieldRef]) -> dict[st
     """
     left = set(candidates) - set(outside_of_controls(program))
     ingress, egress = (_nodes_by_field(pipeline, left) for pipeline in (program.ingress, program.egress))
-    found: dict[str, list[FieldRef]] = defaultdict(list)
+    fields: dict[str, list[FieldRef]] = defaultdict(list)
     for pipeline, mine, others in ((program.ingress, ingress, egress), (program.egress, egress, ingress)):
         for name, ref in _by_dominator(pipeline, {ref: nodes for ref, nodes in mine.items() if ref not in others}):
-            found[name].append(ref)
-    return {name: tuple(refs) for name, refs in found.items()}
+            fields[name].append(ref)
+    return {name: tuple(refs) for name, refs in fields.items()}
 
 
 def _nodes_by_field(pipeline: Pipeline, candidates: set[FieldRef]) -> dict[FieldRef, list[str]]:

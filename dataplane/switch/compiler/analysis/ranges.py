@@ -129,14 +129,14 @@ class Ranges:
 
     def of(self, node: Expression) -> Range:
         """Return the range of an expression."""
-        known = self._known.get(id(node))
-        if known is None:
-            found = self._clip(self._find(node))
-            self._known[id(node)] = known = (node, found)
-        return known[1]
+        cached = self._known.get(id(node))
+        if cached is None:
+            interval = self._clip(self._find(node))
+            self._known[id(node)] = cached = (node, interval)
+        return cached[1]
 
-    def _clip(self, found: Range) -> Range:
-        return Range(max(found.low, -LIMIT), min(found.high, LIMIT))
+    def _clip(self, interval: Range) -> Range:
+        return Range(max(interval.low, -LIMIT), min(interval.high, LIMIT))
 
     def _find(self, node: Expression) -> Range:
         if is_truth(node):
@@ -214,7 +214,7 @@ def _combine(op: BinaryOp, left: Range, right: Range) -> Range:
         case BinaryOp.SUB:
             return Range(left.low - right.high, left.high - right.low)
         case BinaryOp.MUL:
-            corners = [one * other for one in (left.low, left.high) for other in (right.low, right.high)]
+            corners = [number * other for number in (left.low, left.high) for other in (right.low, right.high)]
             return Range(min(corners), max(corners))
         case BinaryOp.DIV:
             return Range(0, max(0, left.high) // max(1, right.low))
@@ -243,6 +243,6 @@ def _shift_left(value: int, amount: int) -> int:
 def _bitwise(op: BinaryOp, left: Range, right: Range) -> Range:
     negative = left.signed or right.signed
     if op is BinaryOp.AND and not (left.signed and right.signed):
-        return Range(0, min(one.high for one in (left, right) if not one.signed))
+        return Range(0, min(operand.high for operand in (left, right) if not operand.signed))
     bits = max(left.bits + (not left.signed and negative), right.bits + (not right.signed and negative))
     return signed(bits) if negative else unsigned(bits)

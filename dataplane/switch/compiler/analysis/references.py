@@ -73,14 +73,14 @@ def outside_of_controls(program: Program) -> Iterator[Reference]:
 
 def reachable(pipeline: Pipeline) -> dict[str, Node]:
     """Return the nodes of a control that a packet can reach."""
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     waiting = [] if pipeline.initial is None else [pipeline.initial]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found[name] = pipeline.nodes[name]
-            waiting += [following for following in successors(found[name]) if following is not None]
-    return found
+        if name not in nodes:
+            nodes[name] = pipeline.nodes[name]
+            waiting += [following for following in successors(nodes[name]) if following is not None]
+    return nodes
 
 
 def operations(program: Program) -> Iterator[object]:

@@ -138,10 +138,10 @@ def header_bytes(routine: Routine) -> ir.Value:
     builder.store(u32(0), total)
     for headers in _runs(routine):
         with builder.if_then(_any_valid(headers)):
-            found: ir.Value = builder.load(total, typ=I32)
+            size: ir.Value = builder.load(total, typ=I32)
             for header in headers:
-                found = builder.add(found, builder.select(header.is_valid(), header.wire_bytes(), u32(0)))
-            builder.store(found, total)
+                size = builder.add(size, builder.select(header.is_valid(), header.wire_bytes(), u32(0)))
+            builder.store(size, total)
     return builder.load(total, typ=I32)
 
 

@@ -63,9 +63,9 @@ def emit_log_message(routine: Routine, expressions: Expressions, message: LogMes
     """Emit a log message, which is only computed while it has readers."""
     builder, emission = routine.builder, routine.emission
     ranges = [expressions.ranges.of(value) for value in message.values]
-    words = [(found.bits + 63) // 64 for found in ranges]
+    words = [(interval.bits + 63) // 64 for interval in ranges]
     number = len(emission.log_messages)
-    shapes = tuple((count, found.signed) for count, found in zip(words, ranges, strict=True))
+    shapes = tuple((count, interval.signed) for count, interval in zip(words, ranges, strict=True))
     emission.log_messages.append(LogText(message.pieces, shapes))
     enabled = routine.load_member(Machine, routine.machine, "log_enabled")
     with builder.if_then(builder.icmp_unsigned("!=", enabled, word(0)), likely=False):

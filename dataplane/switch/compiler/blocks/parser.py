@@ -50,14 +50,14 @@ def emit_parser(emission: Emission, function: ir.Function) -> None:
 
 def reachable_states(program: Program) -> dict[str, ParserState]:
     """Return the states that a packet can reach."""
-    found: dict[str, ParserState] = {}
+    states: dict[str, ParserState] = {}
     waiting = [program.parser.initial]
     while waiting:
         name = waiting.pop()
-        if name is not None and name not in found:
-            found[name] = program.parser.states[name]
-            waiting += _next_states(found[name])
-    return found
+        if name is not None and name not in states:
+            states[name] = program.parser.states[name]
+            waiting += _next_states(states[name])
+    return states
 
 
 def _next_states(state: ParserState) -> list[str | None]:
@@ -183,8 +183,8 @@ class _Parser:
     def _extract_variable(self, header: Header, operation: Extract) -> None:
         assert operation.varbit_bits is not None
         routine, builder, location = self.routine, self.routine.builder, header.location
-        bits, found = self.expressions.exact(operation.varbit_bits)
-        nbytes = self._whole_bytes(bits, found.signed)
+        bits, interval = self.expressions.exact(operation.varbit_bits)
+        nbytes = self._whole_bytes(bits, interval.signed)
         cursor = self._load_cursor()
         fixed_end = builder.add(cursor, u64(location.size))
         self._require(builder.icmp_unsigned("<=", fixed_end, self.length), "PacketTooShort")
@@ -247,8 +247,8 @@ class _Parser:
 
     def _advance(self, operation: Advance) -> None:
         builder = self.routine.builder
-        bits, found = self.expressions.exact(operation.bits)
-        nbytes = self._whole_bytes(bits, found.signed)
+        bits, interval = self.expressions.exact(operation.bits)
+        nbytes = self._whole_bytes(bits, interval.signed)
         cursor = self._load_cursor()
         left = resize(self.routine, builder.sub(self.length, cursor), nbytes.type.width)
         self._require(builder.icmp_unsigned("<=", nbytes, left), "PacketTooShort")
@@ -304,8 +304,8 @@ class _Parser:
             routine.store(resize(routine, value, 64 * count), target, "state", 8)
             index += count
         table = routine.array_item("value_sets", list(routine.program.value_sets).index(name))
-        found = builder.call(routine.module.function(lookup_mask), [table, words])
-        return builder.icmp_unsigned("!=", found, ir.Constant(POINTER, None))
+        hit = builder.call(routine.module.function(lookup_mask), [table, words])
+        return builder.icmp_unsigned("!=", hit, ir.Constant(POINTER, None))
 
     def _key_part(self, part: KeyPart) -> ir.Value:
         """Return a part of a key, truncated to its width, as the machine integer of that width."""

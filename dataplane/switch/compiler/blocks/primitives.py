@@ -197,8 +197,8 @@ def _assignment(
             copy_header(to, expressions.header(source_header))
         case AssignUnion(union, source_union):
             unions = routine.program.unions
-            for one, other in zip(unions[union.name].members, unions[source_union.name].members, strict=True):
-                copy_header(header_of(routine, one), header_of(routine, other))
+            for member, other in zip(unions[union.name].members, unions[source_union.name].members, strict=True):
+                copy_header(header_of(routine, member), header_of(routine, other))
         case AssignStack(stack, source_stack):
             copy_stack(routine, stack.name, source_stack.name)
 

@@ -68,19 +68,19 @@ class TableApplication:
     def _find(self, table: ir.Value, chosen: ir.Value, matched: ir.Value) -> None:
         routine, builder = self.routine, self.routine.builder
         lookup = routine.module.function(lookup_kernel(self.spec.keys))
-        found = builder.call(lookup, [table, self._key()])
-        with builder.if_then(builder.icmp_unsigned("!=", found, NULL)):
-            self._count(found)
+        entry = builder.call(lookup, [table, self._key()])
+        with builder.if_then(builder.icmp_unsigned("!=", entry, NULL)):
+            self._count(entry)
             builder.store(ir.Constant(I1, 1), matched)
-            result = found
+            result = entry
             if self.spec.profile is not None:
                 digest = u64(0)
                 if self.node.selector is not None:
                     digest = emit_calculation(routine, self.node.selector)
-                result = builder.call(routine.module.function(select_member), [found, digest])
+                result = builder.call(routine.module.function(select_member), [entry, digest])
             builder.store(result, chosen)
             if self.node.meter_target is not None:
-                self._meter(found, result)
+                self._meter(entry, result)
 
     def _key(self) -> ir.Value:
         """Return the key's words; fields of invalid headers count as zero, valid bits keep their value."""

@@ -14,24 +14,24 @@ from dataplane.switch.compiler.lowering.routine import BYTE, I32, I64, POINTER, 
 _REGION = ("region", "region")
 
 
-def headers_equal(one: Header, other: Header) -> ir.Value:
+def headers_equal(header: Header, other: Header) -> ir.Value:
     """Return whether both headers are valid and all fields are equal."""
-    routine = one.routine
+    routine = header.routine
     builder = routine.builder
-    equal = builder.and_(one.is_valid(), other.is_valid())
-    if one.location.size:
+    equal = builder.and_(header.is_valid(), other.is_valid())
+    if header.location.size:
         equal = builder.and_(
-            equal, _bytes_equal(routine, one.data(), other.data(), ir.Constant(I64, one.location.size))
+            equal, _bytes_equal(routine, header.data(), other.data(), ir.Constant(I64, header.location.size))
         )
-    if one.location.length is None:
+    if header.location.length is None:
         return equal
-    equal = builder.and_(equal, builder.icmp_unsigned("==", one.varbit_bits(), other.varbit_bits()))
-    return builder.and_(equal, _bytes_equal(routine, one.varbit(), other.varbit(), one.varbit_bytes()))
+    equal = builder.and_(equal, builder.icmp_unsigned("==", header.varbit_bits(), other.varbit_bits()))
+    return builder.and_(equal, _bytes_equal(routine, header.varbit(), other.varbit(), header.varbit_bytes()))
 
 
-def _bytes_equal(routine: Routine, one: ir.Value, other: ir.Value, size: ir.Value) -> ir.Value:
+def _bytes_equal(routine: Routine, first: ir.Value, other: ir.Value, size: ir.Value) -> ir.Value:
     memcmp = routine.emission.intrinsic("memcmp", I32, [POINTER, POINTER, I64])
-    return routine.builder.icmp_unsigned("==", routine.builder.call(memcmp, [one, other, size]), u32(0))
+    return routine.builder.icmp_unsigned("==", routine.builder.call(memcmp, [first, other, size]), u32(0))
 
 
 def copy_field(target: Header, source: Header, name: str) -> None:
@@ -120,8 +120,8 @@ def copy_stack(routine: Routine, target: str, source: str) -> None:
     following = routine.load(next_pointer(routine, source), I32, "region", 4)
     routine.store(following, next_pointer(routine, target), "region", 4)
     for to, origin in zip(rows_of(routine, target), rows_of(routine, source), strict=True):
-        for one, other in zip(to, origin, strict=True):
-            copy_header(one, other)
+        for destination, other in zip(to, origin, strict=True):
+            copy_header(destination, other)
 
 
 def push(routine: Routine, stack: str, count: int) -> None:
@@ -156,9 +156,9 @@ def _free(rows: Sequence[Sequence[Header]]) -> None:
             header.make_invalid()
 
 
-def _exchange(one: Sequence[Header], other: Sequence[Header]) -> None:
+def _exchange(row: Sequence[Header], other: Sequence[Header]) -> None:
     """Swap two elements, including what invalid headers still hold."""
-    for left, right in zip(one, other, strict=True):
+    for left, right in zip(row, other, strict=True):
         routine, location = left.routine, left.location
         left_valid, right_valid = left.valid_byte(), right.valid_byte()
         left.set_valid_byte(right_valid)
@@ -171,12 +171,12 @@ def _exchange(one: Sequence[Header], other: Sequence[Header]) -> None:
             _exchange_bytes(routine, left.varbit(), right.varbit(), location.varbit_bytes)
 
 
-def _exchange_bytes(routine: Routine, one: ir.Value, other: ir.Value, size: int) -> None:
+def _exchange_bytes(routine: Routine, first: ir.Value, other: ir.Value, size: int) -> None:
     if size == 0:
         return
     spare = routine.local(ir.ArrayType(BYTE, size))
-    routine.copy(spare, one, size, ("region", "region"))
-    routine.copy(one, other, size, _REGION)
+    routine.copy(spare, first, size, ("region", "region"))
+    routine.copy(first, other, size, _REGION)
     routine.copy(other, spare, size, ("region", "region"))
 
 

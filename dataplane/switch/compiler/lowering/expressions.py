@@ -68,8 +68,8 @@ class Expressions:
 
     def exact(self, node: Expression) -> tuple[ir.Value, Range]:
         """Return a value and its range; raise ProgramError if no integer of MAX_BITS can hold it."""
-        found = self.ranges.of(node)
-        return self.low(node, self._machine_bits(found)), found
+        interval = self.ranges.of(node)
+        return self.low(node, self._machine_bits(interval)), interval
 
     def truth(self, node: Expression) -> ir.Value:
         """Return whether an expression is true, or non-zero."""
@@ -82,9 +82,9 @@ class Expressions:
         """Return a value modulo 2^bits, where `bits` is the width of a machine integer."""
         if bits > MAX_BITS:
             raise self.routine.refuse(f"an expression of {bits} bits")
-        found = self.ranges.of(node)
-        if found.machine_bits < bits:
-            return self._extend(self.low(node, found.machine_bits), found, bits)
+        interval = self.ranges.of(node)
+        if interval.machine_bits < bits:
+            return self._extend(self.low(node, interval.machine_bits), interval, bits)
         return self._low(node, bits)
 
     def modulo(self, node: Expression, width: int) -> ir.Value:
@@ -100,16 +100,16 @@ class Expressions:
 
     def index(self, node: Expression, size: int) -> tuple[ir.Value, ir.Value]:
         """Return a value as 64 bits, and whether it lies in 0..size-1."""
-        value, found = self.exact(node)
-        if found.low >= 0 and found.high < size:
+        value, interval = self.exact(node)
+        if interval.low >= 0 and interval.high < size:
             inside: ir.Value = ir.Constant(I1, 1)
-        elif found.low >= size or found.high < 0:
+        elif interval.low >= size or interval.high < 0:
             inside = ir.Constant(I1, 0)
         else:
             width = max(value.type.width, machine_bits(size.bit_length() + 1))
-            wide = self._extend(value, found, width)  # a negative index is a large unsigned one
+            wide = self._extend(value, interval, width)  # a negative index is a large unsigned one
             inside = self._builder.icmp_unsigned("<", wide, ir.Constant(wide.type, size))
-        return self._extend(value, found, 64) if value.type.width <= 64 else self._builder.trunc(value, I64), inside
+        return self._extend(value, interval, 64) if value.type.width <= 64 else self._builder.trunc(value, I64), inside
 
     def store(self, target: LValue, node: Expression) -> None:
         """Set a field to an expression, truncated to its width."""
@@ -167,18 +167,18 @@ class Expressions:
 
     # ---- machine integers
 
-    def _machine_bits(self, found: Range) -> int:
-        if found.bits > MAX_BITS:
+    def _machine_bits(self, interval: Range) -> int:
+        if interval.bits > MAX_BITS:
             raise self.routine.refuse(f"an expression of more than {MAX_BITS} bits")
-        return found.machine_bits
+        return interval.machine_bits
 
-    def _extend(self, value: ir.Value, found: Range, bits: int) -> ir.Value:
+    def _extend(self, value: ir.Value, interval: Range, bits: int) -> ir.Value:
         """Return an exact value as a wider integer, or the lowest bits of it."""
         if value.type.width == bits:
             return value
         if value.type.width > bits:
             return self._builder.trunc(value, integer(bits))
-        return (self._builder.sext if found.signed else self._builder.zext)(value, integer(bits))
+        return (self._builder.sext if interval.signed else self._builder.zext)(value, integer(bits))
 
     def _constant(self, value: int, bits: int) -> ir.Constant:
         return ir.Constant(integer(bits), value & ((1 << bits) - 1))
@@ -288,11 +288,11 @@ class Expressions:
 
     def _amount(self, node: Expression) -> tuple[ir.Value, Range]:
         """Return the shift amount; a fault if it is negative."""
-        amount, found = self.exact(node)
-        if found.signed:
+        amount, interval = self.exact(node)
+        if interval.signed:
             holds = self._builder.icmp_signed(">=", amount, ir.Constant(amount.type, 0))
             self.routine.guard(holds, Reason.NEGATIVE_SHIFT)
-        return amount, found
+        return amount, interval
 
     def _shift_left(self, node: Binary, bits: int) -> ir.Value:
         if isinstance(node.right, Constant) and node.right.value >= 0:
@@ -308,21 +308,21 @@ class Expressions:
         return self._builder.select(beyond, self._constant(0, bits), shifted)
 
     def _shift_right(self, node: Binary, bits: int) -> ir.Value:
-        found = self.ranges.of(node.left)
+        interval = self.ranges.of(node.left)
         match node.right:
             case Constant(amount) if amount >= 0:
                 wanted = machine_bits(amount + bits)
-                if wanted < found.bits and wanted <= MAX_BITS:  # the lowest bits of the shifted value suffice
+                if wanted < interval.bits and wanted <= MAX_BITS:  # the lowest bits of the shifted value suffice
                     value = self.low(node.left, wanted)
                     shifted = self._builder.lshr(value, ir.Constant(value.type, amount))
                     return self._extend(shifted, unsigned(1), bits)
                 value, _ = self.exact(node.left)
-                return self._extend(self._shifted(value, self._constant(amount, 64), found), found, bits)
+                return self._extend(self._shifted(value, self._constant(amount, 64), interval), interval, bits)
         distance, _ = self._amount(node.right)
         value, _ = self.exact(node.left)
-        return self._extend(self._shifted(value, distance, found), found, bits)
+        return self._extend(self._shifted(value, distance, interval), interval, bits)
 
-    def _shifted(self, value: ir.Value, amount: ir.Value, found: Range) -> ir.Value:
+    def _shifted(self, value: ir.Value, amount: ir.Value, interval: Range) -> ir.Value:
         """Return an exact value shifted to the right, by any amount."""
         builder, width = self._builder, value.type.width
         wide = max(amount.type.width, 16)
@@ -330,7 +330,7 @@ class Expressions:
         beyond = builder.icmp_unsigned(">=", distance, ir.Constant(distance.type, width))
         most = ir.Constant(value.type, width - 1)
         cut = self._extend(distance, unsigned(1), width)
-        if found.signed:
+        if interval.signed:
             return builder.ashr(value, builder.select(beyond, most, cut))
         return builder.select(beyond, ir.Constant(value.type, 0), builder.lshr(value, cut))
 
@@ -363,16 +363,16 @@ class Expressions:
         width = _constant(node.right)
         kept = signed(width) if node.op is BinaryOp.SAT_CAST else unsigned(width)
         low, high = kept.low, kept.high
-        value, found = self.exact(node.left)
-        compare = self._builder.icmp_signed if found.signed else self._builder.icmp_unsigned
+        value, interval = self.exact(node.left)
+        compare = self._builder.icmp_signed if interval.signed else self._builder.icmp_unsigned
         size = value.type.width
-        if found.low < low:
+        if interval.low < low:
             floor = self._constant(low, size)
             value = self._builder.select(compare("<", value, floor), floor, value)
-        if found.high > high:
+        if interval.high > high:
             ceiling = self._constant(high, size)
             value = self._builder.select(compare(">", value, ceiling), ceiling, value)
-        return self._extend(value, found, bits)
+        return self._extend(value, interval, bits)
 
     # ---- truth values
 
@@ -383,8 +383,8 @@ class Expressions:
             case Choice():
                 return self._choice(node, self.truth)
             case HeadersEqual(left, right, negated):
-                one, other = self.header(left), self.header(right)
-                equal = headers_equal(one, other)
+                first, other = self.header(left), self.header(right)
+                equal = headers_equal(first, other)
                 return self._builder.not_(equal) if negated else equal
             case Unary(UnaryOp.VALID, (HeaderRef() | ElementRef()) as ref):
                 return self.header(ref).is_valid()
@@ -400,15 +400,15 @@ class Expressions:
 
     def _logical(self, node: Binary) -> ir.Value:
         left = self.truth(node.left)
-        known = ir.Constant(I1, int(node.op is BinaryOp.LOGICAL_OR))
+        constant = ir.Constant(I1, int(node.op is BinaryOp.LOGICAL_OR))
         if node.op is BinaryOp.LOGICAL_AND:
-            return self._branch(left, lambda: self.truth(node.right), lambda: known)
-        return self._branch(left, lambda: known, lambda: self.truth(node.right))
+            return self._branch(left, lambda: self.truth(node.right), lambda: constant)
+        return self._branch(left, lambda: constant, lambda: self.truth(node.right))
 
     def _comparison(self, node: Binary) -> ir.Value:
         if is_truth(node.left):
-            one, other = self.truth(node.left), self.truth(node.right)
-            return self._builder.icmp_unsigned(_COMPARISONS[node.op], one, other)
+            first, other = self.truth(node.left), self.truth(node.right)
+            return self._builder.icmp_unsigned(_COMPARISONS[node.op], first, other)
         (left, left_range), (right, right_range) = self.exact(node.left), self.exact(node.right)
         both = left_range.union(right_range)
         bits = self._machine_bits(both)

@@ -200,17 +200,17 @@ class Layout:
     def strides(self, stack: str, member: int) -> Strides:
         """Return the distances between a stack's elements; raise ProgramError if they differ."""
         row = self.row(stack, member)
-        steps = {_stride(one, other) for one, other in pairwise(row)}
+        steps = {_stride(header, other) for header, other in pairwise(row)}
         if len(steps) > 1:
             raise ProgramError("a header that is in more than one stack is not supported", construct=stack)
         return steps.pop() if steps else Strides(0, 0, 0, 0)
 
 
-def _stride(one: HeaderLocation, other: HeaderLocation) -> Strides:
-    lengths = 0 if one.length is None or other.length is None else other.length - one.length
-    assert one.valid is not None
+def _stride(header: HeaderLocation, other: HeaderLocation) -> Strides:
+    lengths = 0 if header.length is None or other.length is None else other.length - header.length
+    assert header.valid is not None
     assert other.valid is not None
-    return Strides(other.data - one.data, other.valid - one.valid, lengths, other.varbit - one.varbit)
+    return Strides(other.data - header.data, other.valid - header.valid, lengths, other.varbit - header.varbit)
 
 
 def _headers_beside_the_wire(program: Program) -> set[str]:

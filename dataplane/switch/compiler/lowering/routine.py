@@ -94,7 +94,7 @@ class Emission:
 
 
 class Routine:
-    """One function: (machine, packet, ...) with the region at hand. A fault exits with its number, locks released.
+    """One function: (machine, packet, ...) with its region. A fault exits with its number, locks released.
 
     `position` names the construct of the program in refusals; `registers` are locked from beginning to end. `held` are
     those locked at the current point of code generation, and `leaving` is the block that a fault goes to.
@@ -280,10 +280,10 @@ _KINDS: Final = {"Machine": "machine", "Packet": "packet", "Entry": "entry"}
 
 def chunks(size: int, widest: int = 8) -> list[tuple[int, int]]:
     """Return offset and width in bytes of the machine integers that make up that many bytes."""
-    found: list[tuple[int, int]] = []
+    pieces: list[tuple[int, int]] = []
     at = 0
     for width in (width for width in (8, 4, 2, 1) if width <= widest):
         while size - at >= width:
-            found.append((at, width))
+            pieces.append((at, width))
             at += width
-    return found
+    return pieces

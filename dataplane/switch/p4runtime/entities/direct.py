@@ -100,10 +100,10 @@ def _select(context: Context, wanted: p4r.TableEntry, infos: list[TableInfo]) ->
     )
     names = {info.spec.name for info in infos}
     selected = [item for item in tables.select(context, key) if item[0].spec.name in names]
-    found = [(info, entry) for info, _, entries in selected for entry in entries]
-    if wanted.match and not found:
+    matches = [(info, entry) for info, _, entries in selected for entry in entries]
+    if wanted.match and not matches:
         raise P4RuntimeError(Code.NOT_FOUND, f"{selected[0][0].spec.name}: no such entry")
-    return found
+    return matches
 
 
 def _present(context: Context, info: TableInfo, wanted: p4r.TableEntry) -> tuple[Table, TableEntry]:

@@ -54,7 +54,7 @@ def undo_member(context: Context, message: p4r.ActionProfileMember) -> Undo:
 
 def read_member(context: Context, message: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
     """Return one member, a profile's members, or all."""
-    found = [
+    members = [
         (info, member_id, call)
         for info in _profiles(context, message.action_profile_id)
         for member_id, call in context.state.profiles[info.spec.name].members.items()
@@ -62,7 +62,7 @@ def read_member(context: Context, message: p4r.ActionProfileMember) -> Iterator[
     ]
 
     def encode() -> Iterator[p4r.Entity]:
-        for info, member_id, call in found:
+        for info, member_id, call in members:
             member = p4r.ActionProfileMember(action_profile_id=info.profile_id, member_id=member_id)
             member.action.CopyFrom(codec.encode_action(context.catalog, call) or p4r.Action())
             yield p4r.Entity(action_profile_member=member)
@@ -106,7 +106,7 @@ def undo_group(context: Context, message: p4r.ActionProfileGroup) -> Undo:
 
 def read_group(context: Context, message: p4r.ActionProfileGroup) -> Iterator[p4r.Entity]:
     """Return one group, a selector's groups, or all."""
-    found = [
+    groups = [
         (info, group)
         for info in _profiles(context, message.action_profile_id)
         for group in context.state.profiles[info.spec.name].groups.values()
@@ -114,14 +114,14 @@ def read_group(context: Context, message: p4r.ActionProfileGroup) -> Iterator[p4
     ]
 
     def encode() -> Iterator[p4r.Entity]:
-        for info, group in found:
+        for info, group in groups:
             answer = p4r.ActionProfileGroup(
                 action_profile_id=info.profile_id, group_id=group.group_id, max_size=group.max_size
             )
-            for place in group.members:
-                added = answer.members.add(member_id=place.member, weight=place.weight)
-                numbered = isinstance(place, codec.NumberedMember)
-                codec.encode_watch(context.catalog, added, place.watch_port, numbered=numbered)
+            for weighted in group.members:
+                added = answer.members.add(member_id=weighted.member, weight=weighted.weight)
+                numbered = isinstance(weighted, codec.NumberedMember)
+                codec.encode_watch(context.catalog, added, weighted.watch_port, numbered=numbered)
             yield p4r.Entity(action_profile_group=answer)
 
     return encode()

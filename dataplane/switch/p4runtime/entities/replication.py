@@ -128,18 +128,20 @@ BackedReplica = tuple[Replica, ...]
 def _present(places: Iterable[BackedReplica], down: AbstractSet[int]) -> tuple[Replica, ...]:
     """Return the present replicas; a copy whose ports are all down is not made, unless it has no backup."""
     replicas: list[Replica] = []
-    for place in places:
-        usable = [replica for replica in place if replica.port not in down] if len(place) > 1 else place
+    for alternatives in places:
+        usable = (
+            [replica for replica in alternatives if replica.port not in down] if len(alternatives) > 1 else alternatives
+        )
         replicas += usable[:1]
     return tuple(replicas)
 
 
 def _places(messages: Iterable[p4r.Replica], ports: StringMap | None, where: str) -> tuple[BackedReplica, ...]:
     places = tuple(_place(message, ports, where) for message in messages)
-    every = [replica for place in places for replica in place]
+    every = [replica for alternatives in places for replica in alternatives]
     if len(set(every)) != len(every):
         raise invalid(f"{where}: a port and instance occur twice")
-    if any(backup.port == place[0].port for place in places for backup in place[1:]):
+    if any(backup.port == alternatives[0].port for alternatives in places for backup in alternatives[1:]):
         raise invalid(f"{where}: a replica and its backup have the same port")
     return places
 

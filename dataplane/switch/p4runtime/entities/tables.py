@@ -273,8 +273,8 @@ def _filter(context: Context, info: TableInfo, message: p4r.TableEntry) -> list[
 def _candidates(table: Table, match: Match, priority: int) -> list[TableEntry]:
     if table.needs_priority and not priority:
         return list(table)
-    found = table.get(match, priority)
-    return [] if found is None else [found]
+    entry = table.get(match, priority)
+    return [] if entry is None else [entry]
 
 
 def _encode(context: Context, info: TableInfo, entry: TableEntry, wanted: _Wanted) -> p4r.TableEntry:

@@ -32,10 +32,10 @@ def read(context: Context, message: p4r.ValueSetEntry) -> Iterator[p4r.Entity]:
     """Return one value set, or all."""
     catalog = context.catalog
     infos = [catalog.value_set(message.value_set_id)] if message.value_set_id else list(catalog.value_sets.values())
-    found = [(info, context.state.value_sets[info.spec.name].members) for info in infos]
+    sets = [(info, context.state.value_sets[info.spec.name].members) for info in infos]
 
     def encode() -> Iterator[p4r.Entity]:
-        for info, members in found:
+        for info, members in sets:
             entry = p4r.ValueSetEntry(value_set_id=info.value_set_id)
             for member in members:
                 entry.members.add(match=codec.encode_match(info.key, member))

@@ -69,14 +69,14 @@ def lookup_exact(table: ExactTable, key: Array[u64]) -> Entry:
     mask = slots[0]
     # Inlined by hand, loading a slot once: with `next_tagged_shared`, which loads it again, sixteen tables in a row
     # ran at half the rate in one process of five, and as fast in the others.
-    place = digest & mask
+    position = digest & mask
     while True:
-        slot = load_acquire(slots[place + 1])
+        slot = load_acquire(slots[position + 1])
         if slot == 0:
             return view(Entry, 0)
         if may_be(slot, digest) and same_words(key_at(slot, ENTRY_BYTES), key, words):
             return view(Entry, slot & ADDRESS)
-        place = (place + 1) & mask
+        position = (position + 1) & mask
 
 
 @kernel
@@ -99,15 +99,15 @@ def put_exact(memory: Memory, table: ExactTable, request: Array[u64]) -> u32:
     record = make_exact_record(memory, words, request)
     if record == 0:
         return NO_MEMORY
-    place = find_slot(table.slots[0], offset(request, HEAD_WORDS), words, ENTRY_BYTES)
-    if place == NOWHERE:
+    slot = find_slot(table.slots[0], offset(request, HEAD_WORDS), words, ENTRY_BYTES)
+    if slot == NOWHERE:
         if add_record(memory, table.slots[0], record, words, ENTRY_BYTES):
             return DONE
         release(memory, record)
         return NO_MEMORY
     slots = slots_of(table.slots[0])
-    old = slots[place]
-    store_release(slots[place], record | old & TAG)
+    old = slots[slot]
+    store_release(slots[slot], record | old & TAG)
     retire(memory, old & ADDRESS)
     return DONE
 
@@ -118,11 +118,11 @@ def remove_exact(memory: Memory, table: ExactTable, request: Array[u64]) -> u32:
     words = table.key_words
     if not begin_write(memory):
         return NO_MEMORY
-    place = find_slot(table.slots[0], offset(request, HEAD_WORDS), words, ENTRY_BYTES)
-    if place == NOWHERE:
+    slot = find_slot(table.slots[0], offset(request, HEAD_WORDS), words, ENTRY_BYTES)
+    if slot == NOWHERE:
         return MISSING
-    old = slots_of(table.slots[0])[place]
-    remove_slot(memory, table.slots[0], place, words, ENTRY_BYTES)
+    old = slots_of(table.slots[0])[slot]
+    remove_slot(memory, table.slots[0], slot, words, ENTRY_BYTES)
     retire(memory, old & ADDRESS)
     return DONE
 
@@ -137,8 +137,8 @@ def make_exact(memory: Memory, table: ExactTable) -> bool:
 def free_exact(memory: Memory, table: ExactTable) -> None:
     """Free everything that a table holds; no reader may be left."""
     slots = slots_of(table.slots[0])
-    for place in range(slots[0] + 1):
-        if is_record(slots[place + 1]):
-            release(memory, slots[place + 1] & ADDRESS)
+    for slot in range(slots[0] + 1):
+        if is_record(slots[slot + 1]):
+            release(memory, slots[slot + 1] & ADDRESS)
     release(memory, address(slots))
     table.slots[0].array = 0

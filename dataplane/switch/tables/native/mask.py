@@ -126,14 +126,14 @@ def best_of(space: Space, key: Array[u64]) -> u64:
     if not may_have(slots, digest):
         return 0
     # Inlined by hand, as in `lookup_exact`.
-    place = digest & mask
+    position = digest & mask
     while True:
-        slot = load_acquire(slots[place + 1])
+        slot = load_acquire(slots[position + 1])
         if slot == 0:
             return slot
         if may_be(slot, digest) and same_masked(key_at(slot, RECORD_BYTES), key, space):
             return slot & ADDRESS
-        place = (place + 1) & mask
+        position = (position + 1) & mask
 
 
 @kernel(inline=True)
@@ -229,21 +229,21 @@ def is_same(record: MaskRecord, space: Space, request: Array[u64]) -> bool:
 
 
 @kernel(inline=True)
-def link(space: Space, place: u64, previous: u64, record: u64) -> None:
-    """Publish a record after `previous`, or at the head of the list whose slot is at `place`."""
+def link(space: Space, slot: u64, previous: u64, record: u64) -> None:
+    """Publish a record after `previous`, or at the head of the list whose slot number is `slot`."""
     if previous == 0:
         slots = slots_of(space.slots[0])
-        store_release(slots[place], record | slots[place] & TAG)
+        store_release(slots[slot], record | slots[slot] & TAG)
     else:
         store_release(view(MaskRecord, previous).next, record)
 
 
 @kernel
-def put_in_list(memory: Memory, space: Space, place: u64, block: u64, request: Array[u64]) -> None:
+def put_in_list(memory: Memory, space: Space, slot: u64, block: u64, request: Array[u64]) -> None:
     """Link a record into the list at a place: replacing an equal one, or after those that are as good."""
     record = view(MaskRecord, block)
     previous: u64 = 0
-    current = slots_of(space.slots[0])[place] & ADDRESS
+    current = slots_of(space.slots[0])[slot] & ADDRESS
     while current != 0:
         present = view(MaskRecord, current)
         if present.priority < record.priority:
@@ -251,13 +251,13 @@ def put_in_list(memory: Memory, space: Space, place: u64, block: u64, request: A
         if is_same(present, space, request):
             record.sequence = present.sequence
             record.next = present.next
-            link(space, place, previous, block)
+            link(space, slot, previous, block)
             retire(memory, current)
             return
         previous = current
         current = present.next
     record.next = current
-    link(space, place, previous, block)
+    link(space, slot, previous, block)
 
 
 @kernel
@@ -270,9 +270,9 @@ def put_mask(memory: Memory, table: MaskTable, space: Space, request: Array[u64]
         return NO_MEMORY
     table.sequence += 1
     view(MaskRecord, block).sequence = table.sequence
-    place = find_slot(space.slots[0], offset(request, MASK_HEAD_WORDS), space.words, RECORD_BYTES)
-    if place != NOWHERE:
-        put_in_list(memory, space, place, block, request)
+    slot = find_slot(space.slots[0], offset(request, MASK_HEAD_WORDS), space.words, RECORD_BYTES)
+    if slot != NOWHERE:
+        put_in_list(memory, space, slot, block, request)
         return DONE
     if add_record(memory, space.slots[0], block, space.words, RECORD_BYTES):
         return DONE
@@ -285,18 +285,18 @@ def remove_mask(memory: Memory, space: Space, request: Array[u64]) -> u32:
     """Remove the entry with a request's match and priority from its space."""
     if not begin_write(memory):
         return NO_MEMORY
-    place = find_slot(space.slots[0], offset(request, MASK_HEAD_WORDS), space.words, RECORD_BYTES)
-    if place == NOWHERE:
+    slot = find_slot(space.slots[0], offset(request, MASK_HEAD_WORDS), space.words, RECORD_BYTES)
+    if slot == NOWHERE:
         return MISSING
     previous: u64 = 0
-    current = slots_of(space.slots[0])[place] & ADDRESS
+    current = slots_of(space.slots[0])[slot] & ADDRESS
     while current != 0:
         record = view(MaskRecord, current)
         if is_same(record, space, request):
             if previous == 0 and record.next == 0:
-                remove_slot(memory, space.slots[0], place, space.words, RECORD_BYTES)
+                remove_slot(memory, space.slots[0], slot, space.words, RECORD_BYTES)
             else:
-                link(space, place, previous, record.next)
+                link(space, slot, previous, record.next)
             retire(memory, current)
             return DONE
         previous = current
@@ -411,8 +411,8 @@ def remove_row(memory: Memory, table: MaskTable, row: u64) -> u32:
 def drop_space(memory: Memory, space: Space, later: bool) -> bool:
     """Free, or retire, a space and all records in it; return whether there was room to retire them."""
     slots = slots_of(space.slots[0])
-    for place in range(slots[0] + 1):
-        record = slots[place + 1] & ADDRESS if is_record(slots[place + 1]) else 0
+    for slot in range(slots[0] + 1):
+        record = slots[slot + 1] & ADDRESS if is_record(slots[slot + 1]) else 0
         while record != 0:
             following = view(MaskRecord, record).next
             if not drop(memory, record, later):

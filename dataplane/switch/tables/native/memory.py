@@ -1,4 +1,4 @@
-"""Memory with lock-free readers: what is unlinked is freed once no reader can hold it any more.
+"""Memory with lock-free readers: unlinked blocks are freed once no reader can hold them any more.
 
 Quiescent-state-based reclamation (McKenney and Slingwine, "Read-copy update", PDCS 1998): a machine's `epoch` is odd
 while it processes a burst. A writer unlinks a block and retires it; retired blocks gather in a batch, the batch is
@@ -117,7 +117,7 @@ def retire(memory: Memory, block: u64) -> None:
 
 @kernel
 def readers_moved_on(memory: Memory) -> bool:
-    """Return whether no machine can hold what the closed batch contains."""
+    """Return whether no machine can hold any block of the closed batch."""
     for machine in range(memory.machines):
         seen = memory.seen[machine]
         if seen & 1 == 1:
@@ -151,8 +151,8 @@ def free_closed(memory: Memory) -> bool:
     if memory.freed != memory.batches:
         if not readers_moved_on(memory):
             return False
-        for place in range(memory.closed_count):
-            release(memory, memory.closed[place])
+        for index in range(memory.closed_count):
+            release(memory, memory.closed[index])
         memory.closed_count = 0
         memory.freed = memory.batches
     return True
@@ -160,7 +160,7 @@ def free_closed(memory: Memory) -> bool:
 
 @kernel
 def collect(memory: Memory) -> u64:
-    """Free what can be freed at once; return how many blocks still wait."""
+    """Free all blocks that can be freed at once; return how many still wait."""
     if free_closed(memory) and memory.open_count != 0:
         close_batch(memory)
         free_closed(memory)
@@ -169,7 +169,7 @@ def collect(memory: Memory) -> u64:
 
 @kernel
 def begin_write(memory: Memory) -> bool:
-    """Make room for what a write retires, and occasionally free what earlier ones did; return whether there is room."""
+    """Make room for the blocks that a write retires, occasionally freeing earlier ones; return whether it fits."""
     if memory.open_count >= BATCH:
         collect(memory)
     return reserve(memory, RESERVE)
@@ -178,10 +178,10 @@ def begin_write(memory: Memory) -> bool:
 @kernel
 def free_retired(memory: Memory) -> None:
     """Free everything that was retired, and the lists of it; no reader may be left."""
-    for place in range(memory.open_count):
-        release(memory, memory.open[place])
-    for place in range(memory.closed_count):
-        release(memory, memory.closed[place])
+    for index in range(memory.open_count):
+        release(memory, memory.open[index])
+    for index in range(memory.closed_count):
+        release(memory, memory.closed[index])
     free(address(memory.open))
     free(address(memory.closed))
     memory.open_count = 0

@@ -255,7 +255,7 @@ class MaskMirror(TableMirror):
         keys = table.spec.keys
         self._spaces = MaskSpaces(keys, heap, self._name)
         self.head = self._spaces.table
-        prefixes = [place for place, key in enumerate(keys) if key.kind is MatchKind.LPM]
+        prefixes = [index for index, key in enumerate(keys) if key.kind is MatchKind.LPM]
         self._prefix = None if needs_priority(keys) else prefixes[0]
 
     def _put(self, entry: TableEntry, present: TableEntry | None, head: Head, arguments: tuple[int, ...]) -> None:

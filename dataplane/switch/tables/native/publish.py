@@ -42,24 +42,24 @@ def put_default(memory: Memory, table: TableHead, request: Array[u64]) -> u32:
 
 
 @kernel
-def publish(memory: Memory, place: Array[u64], block: u64) -> u32:
+def publish(memory: Memory, word: Array[u64], block: u64) -> u32:
     """Store the address of another block, or 0, in a word; the previous one is retired."""
     if not begin_write(memory):
         return NO_MEMORY
-    old = place[0]
-    store_release(place[0], block)
+    old = word[0]
+    store_release(word[0], block)
     retire(memory, old)
     return DONE
 
 
 @kernel
-def store_word(place: Array[u64], value: u64) -> None:
+def store_word(word: Array[u64], value: u64) -> None:
     """Store another value in a word, ordered after all earlier writes."""
-    store_release(place[0], value)
+    store_release(word[0], value)
 
 
 @kernel
-def put_replicas(memory: Memory, place: Array[u64], request: Array[u64]) -> u32:
+def put_replicas(memory: Memory, word: Array[u64], request: Array[u64]) -> u32:
     """Replace a group or session; request: count, class of service, packet length, port and instance of each."""
     count = request[0]
     if not begin_write(memory):
@@ -77,4 +77,4 @@ def put_replicas(memory: Memory, place: Array[u64], request: Array[u64]) -> u32:
     for copy_number in range(count):
         replicas.ports[copy_number] = as_u32(request[3 + 2 * copy_number])
         replicas.instances[copy_number] = as_u32(request[4 + 2 * copy_number])
-    return publish(memory, place, block)
+    return publish(memory, word, block)

@@ -32,13 +32,13 @@ def copy_words(target: Array[u64], source: Array[u64], words: u64) -> None:
 
 
 @kernel
-def fill_entry(record: u64, request: Array[u64], arguments: Array[u64], place: u64) -> None:
-    """Write the entry at the beginning of a record; its arguments go to `place`, an address inside the record."""
+def fill_entry(record: u64, request: Array[u64], arguments: Array[u64], position: u64) -> None:
+    """Write the entry at the beginning of a record; its arguments go to `position`, an address inside the record."""
     entry = view(Entry, record)
     entry.action = as_u32(request[ACTION])
     entry.flags = 0
     entry.choice = request[CHOICE]
     entry.tally = request[TALLY]
     entry.meter = request[METER]
-    entry.arguments = array_at(u64, place)
+    entry.arguments = array_at(u64, position)
     copy_words(entry.arguments, arguments, request[ARGUMENT_WORDS])

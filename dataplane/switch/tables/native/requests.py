@@ -94,12 +94,12 @@ class SplitMatch:
     ranges: list[int] = field(default_factory=list)
     range_count: int = 0
 
-    def add(self, place: int, masks: tuple[int, ...], values: tuple[int, ...]) -> None:
-        """Add the masked part of a field whose first word is at `place`."""
+    def add(self, position: int, masks: tuple[int, ...], values: tuple[int, ...]) -> None:
+        """Add the masked part of a field whose first word is at `position`."""
         for number, (mask, value) in enumerate(zip(masks, values, strict=True)):
             if mask:
                 self.masks.append(mask)
-                self.places.append(place + number)
+                self.places.append(position + number)
                 self.values.append(value)
 
 
@@ -108,30 +108,30 @@ class MatchSplitter:
 
     def __init__(self, keys: tuple[KeyField, ...]) -> None:
         self._fields: list[tuple[KeyField, int, int, int]] = []  # field, all ones, first word, words
-        place = 0
+        position = 0
         for key in keys:
             words = word_count(key.width)
-            self._fields.append((key, all_ones(key.width), place, words))
-            place += words
+            self._fields.append((key, all_ones(key.width), position, words))
+            position += words
 
     def split(self, match: Match) -> SplitMatch:
         """Return the parts of a match."""
         parts = SplitMatch()
-        for (key, ones, place, words), item in zip(self._fields, match, strict=True):
+        for (key, ones, position, words), item in zip(self._fields, match, strict=True):
             if key.kind is MatchKind.RANGE:
                 assert isinstance(item, tuple)
                 mask, value = _common_prefix(item, ones)
                 if item != (value, value | ones ^ mask):
                     parts.range_count += 1
-                    parts.ranges.append(place | words << 32)
+                    parts.ranges.append(position | words << 32)
                     parts.ranges += (*split_words(item[0], words), *split_words(item[1], words))
             else:
                 mask, value = _mask(key, item, ones)
             if words > 1:
-                parts.add(place, split_words(mask, words), split_words(value, words))
+                parts.add(position, split_words(mask, words), split_words(value, words))
             elif mask:
                 parts.masks.append(mask)
-                parts.places.append(place)
+                parts.places.append(position)
                 parts.values.append(value)
         return parts
 

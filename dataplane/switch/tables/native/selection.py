@@ -44,10 +44,10 @@ def select_member(entry: Entry, digest: u64) -> Entry:
     if choice.total == 0:
         return view(Entry, 0)
     ends = array_at(u64, address(choice) + CHOICE_BYTES)
-    place: u64 = 0
+    index: u64 = 0
     if choice.count > 1:
-        place = first_above(ends, choice.count, digest % choice.total)
-    return view(Entry, address(offset(ends, choice.count + place * ENTRY_WORDS)))
+        index = first_above(ends, choice.count, digest % choice.total)
+    return view(Entry, address(offset(ends, choice.count + index * ENTRY_WORDS)))
 
 
 @kernel
@@ -81,16 +81,16 @@ def make_choice(memory: Memory, request: Array[u64]) -> u64:
     entries = offset(ends, count)
     target = offset(entries, count * ENTRY_WORDS)
     source = offset(request, 3 + 3 * count)
-    for place in range(count):
-        ends[place] = request[3 + 3 * place]
-        entry = view(Entry, address(offset(entries, place * ENTRY_WORDS)))
-        entry.action = as_u32(request[4 + 3 * place])
+    for index in range(count):
+        ends[index] = request[3 + 3 * index]
+        entry = view(Entry, address(offset(entries, index * ENTRY_WORDS)))
+        entry.action = as_u32(request[4 + 3 * index])
         entry.flags = 0
         entry.choice = 0
         entry.tally = 0
         entry.meter = 0
         entry.arguments = target
-        words = request[5 + 3 * place]
+        words = request[5 + 3 * index]
         copy_words(target, source, words)
         target = offset(target, words)
         source = offset(source, words)

@@ -89,15 +89,15 @@ def find_slot(table: Slots, key: Array[u64], words: u64, key_offset: u64) -> u64
     digest = hash_words(key, words)
     slots = slots_of(table)
     mask = slots[0]
-    place = digest & mask
+    position = digest & mask
     while True:
-        place = next_tagged(offset(slots, 1), mask, place, digest >> TAG_SHIFT, TAG_SHIFT)
-        slot = slots[place + 1]
+        position = next_tagged(offset(slots, 1), mask, position, digest >> TAG_SHIFT, TAG_SHIFT)
+        slot = slots[position + 1]
         if slot == 0:
             return NOWHERE
         if is_record(slot) and same_words(key_at(slot, key_offset), key, words):
-            return place + 1
-        place = (place + 1) & mask
+            return position + 1
+        position = (position + 1) & mask
 
 
 @kernel
@@ -107,11 +107,11 @@ def put_slot(slots: Array[u64], slot: u64, digest: u64) -> bool:
     bit = filter_bit(mask, digest)
     one: u64 = 1
     store_relaxed(slots[mask + 2 + bit // WORD_BITS], slots[mask + 2 + bit // WORD_BITS] | one << bit % WORD_BITS)
-    place = digest & mask
-    while is_record(slots[place + 1]):  # inlined by hand: a slot whose record is gone is as good as an empty one
-        place = (place + 1) & mask
-    fresh = slots[place + 1] == 0
-    store_release(slots[place + 1], slot)
+    position = digest & mask
+    while is_record(slots[position + 1]):  # inlined by hand: a slot whose record is gone is as good as an empty one
+        position = (position + 1) & mask
+    fresh = slots[position + 1] == 0
+    store_release(slots[position + 1], slot)
     return fresh
 
 
@@ -127,8 +127,8 @@ def rebuild(memory: Memory, table: Slots, words: u64, key_offset: u64) -> bool:
     fresh = array_at(u64, fresh_address)
     fresh[0] = size - 1
     old = slots_of(table)
-    for place in range(old[0] + 1):
-        slot = old[place + 1]
+    for position in range(old[0] + 1):
+        slot = old[position + 1]
         if is_record(slot):
             put_slot(fresh, slot, hash_words(key_at(slot, key_offset), words))
     retire(memory, table.array)
@@ -164,12 +164,12 @@ def add_record(memory: Memory, table: Slots, record: u64, words: u64, key_offset
 
 
 @kernel
-def remove_slot(memory: Memory, table: Slots, place: u64, words: u64, key_offset: u64) -> None:
+def remove_slot(memory: Memory, table: Slots, slot: u64, words: u64, key_offset: u64) -> None:
     """Unlink the record at an index; its slot, and those of gone records before it, become free if none follows."""
     slots = slots_of(table)
     mask = slots[0]
-    at = place - 1
-    store_release(slots[place], GONE)
+    at = slot - 1
+    store_release(slots[slot], GONE)
     table.count -= 1
     if slots[((at + 1) & mask) + 1] == 0:
         while slots[at + 1] == GONE:

@@ -65,8 +65,8 @@ class NativeState:
         self._counter_addresses = _addresses([counter.cells for counter in state.counters.values()])
         self._register_addresses = _addresses([cells.words for cells in state.registers.values()])
         self._register_locks = array("Q", bytes(8 * len(state.registers)))
-        found = [state.meters.get(name) for name in state.program.meters]
-        self._meter_addresses = array("Q", [0 if item is None else _address(item.cells) for item in found])
+        meters = [state.meters.get(name) for name in state.program.meters]
+        self._meter_addresses = array("Q", [0 if item is None else _address(item.cells) for item in meters])
         self._value_set_addresses = array("Q", [spaces.address for spaces in self._value_sets])
         self._group_addresses = array("Q", bytes(8 * MAX_MULTICAST_GROUPS))
         self._session_addresses = array("Q", bytes(8 * MAX_CLONE_SESSIONS))
@@ -74,8 +74,8 @@ class NativeState:
     def _follow(self) -> None:
         """Copy the present state, and follow every change from now on."""
         state = self._state
-        for place, value_set in enumerate(state.value_sets.values()):
-            observer = partial(self._value_set_changed, place, value_set)
+        for index, value_set in enumerate(state.value_sets.values()):
+            observer = partial(self._value_set_changed, index, value_set)
             self._value_set_observers.append(observer)
             value_set.observers += (observer,)
         for group_id, replicas in state.multicast_groups.items():
@@ -158,11 +158,11 @@ class NativeState:
             if table.meter_writer == self._write_meter:
                 table.meter_writer = None
 
-    def _value_set_changed(self, place: int, value_set: ValueSet, members: tuple[Match, ...]) -> None:
+    def _value_set_changed(self, index: int, value_set: ValueSet, members: tuple[Match, ...]) -> None:
         """Replace the members that packets see, all at once."""
-        old, new = self._value_sets[place], self._value_set(value_set, members)
-        self._value_sets[place] = new
-        function(publish.store_word)(_address(self._value_set_addresses) + 8 * place, new.address)
+        old, new = self._value_sets[index], self._value_set(value_set, members)
+        self._value_sets[index] = new
+        function(publish.store_word)(_address(self._value_set_addresses) + 8 * index, new.address)
         old.drop(later=True)
         self._heap.keep(old)
 
@@ -177,10 +177,10 @@ class NativeState:
             words = (*head, *_replica_words(session.replicas))
         self._put_replicas(self._session_addresses, session_id, words)
 
-    def _put_replicas(self, addresses: array[int], place: int, words: Sequence[int] | None) -> None:
-        if not 0 <= place < len(addresses):
-            raise EntryError(EntryFault.OUT_OF_RANGE, f"number {place} of {len(addresses)}", where="replication")
-        cell = _address(addresses) + 8 * place
+    def _put_replicas(self, addresses: array[int], index: int, words: Sequence[int] | None) -> None:
+        if not 0 <= index < len(addresses):
+            raise EntryError(EntryFault.OUT_OF_RANGE, f"number {index} of {len(addresses)}", where="replication")
+        cell = _address(addresses) + 8 * index
         if words is None:
             check(function(publish.publish)(self._heap.address, cell, 0), "replication")
         else:

@@ -76,12 +76,12 @@ def gives_way(cell: u64, old: u64, length: u64) -> bool:
 @kernel
 def exchange_leaves(cells: Array[u64], count: u64, old: u64, new: u64, length: u64) -> None:
     """Put `new` into the leaves that give way, in `count` cells and all below them."""
-    for place in range(count):
-        cell = cells[place]
+    for index in range(count):
+        cell = cells[index]
         if cell & CHILD != 0:
             exchange_leaves(array_at(u64, cell - CHILD), FANOUT, old, new, length)
         elif gives_way(cell, old, length):
-            store_release(cells[place], new)
+            store_release(cells[index], new)
 
 
 @kernel
@@ -90,8 +90,8 @@ def make_node(memory: Memory, leaf: u64) -> u64:
     node = allocate(memory, FANOUT)
     if node != 0:
         cells = array_at(u64, node)
-        for place in range(FANOUT):
-            cells[place] = leaf
+        for index in range(FANOUT):
+            cells[index] = leaf
     return node
 
 
@@ -100,16 +100,16 @@ def descend(memory: Memory, table: TrieTable, value: u64, length: u64) -> bool:
     """Make the nodes down to the one in which a prefix of this length ends; return whether there was memory."""
     shift = table.root_shift
     cells = table.root
-    place = value >> shift
+    index = value >> shift
     while table.width - length < shift:
-        if cells[place] & CHILD == 0:
-            node = make_node(memory, cells[place])
+        if cells[index] & CHILD == 0:
+            node = make_node(memory, cells[index])
             if node == 0:
                 return False
-            store_release(cells[place], node | CHILD)
-        cells = array_at(u64, cells[place] - CHILD)
+            store_release(cells[index], node | CHILD)
+        cells = array_at(u64, cells[index] - CHILD)
         shift -= STRIDE
-        place = (value >> shift) & (FANOUT - 1)
+        index = (value >> shift) & (FANOUT - 1)
     return True
 
 
@@ -118,13 +118,13 @@ def spread(table: TrieTable, value: u64, length: u64, old: u64, new: u64) -> Non
     """Replace the leaves that a prefix covers; the nodes on the way to them exist."""
     shift = table.root_shift
     cells = table.root
-    place = value >> shift
+    index = value >> shift
     host_bits = table.width - length
     while host_bits < shift:
-        cells = array_at(u64, cells[place] - CHILD)
+        cells = array_at(u64, cells[index] - CHILD)
         shift -= STRIDE
-        place = (value >> shift) & (FANOUT - 1)
-    exchange_leaves(offset(cells, place), as_count(host_bits - shift), old, new, length)
+        index = (value >> shift) & (FANOUT - 1)
+    exchange_leaves(offset(cells, index), as_count(host_bits - shift), old, new, length)
 
 
 @kernel(inline=True)
@@ -139,8 +139,8 @@ def only_leaf(node: Array[u64]) -> bool:
     """Return whether all cells of a node hold the same leaf."""
     if node[0] & CHILD != 0:
         return False
-    for place in range(1, FANOUT):  # noqa: SIM110 (kernels have no generators)
-        if node[place] != node[0]:
+    for index in range(1, FANOUT):  # noqa: SIM110 (kernels have no generators)
+        if node[index] != node[0]:
             return False
     return True
 
@@ -152,13 +152,13 @@ def shrink(memory: Memory, table: TrieTable, value: u64, length: u64) -> None:
     depth: u64 = 0
     shift = table.root_shift
     cells = table.root
-    place = value >> shift
+    index = value >> shift
     while table.width - length < shift:
-        path[depth] = address(offset(cells, place))
+        path[depth] = address(offset(cells, index))
         depth += 1
-        cells = array_at(u64, cells[place] - CHILD)
+        cells = array_at(u64, cells[index] - CHILD)
         shift -= STRIDE
-        place = (value >> shift) & (FANOUT - 1)
+        index = (value >> shift) & (FANOUT - 1)
     while depth > 0:
         depth -= 1
         parent = array_at(u64, path[depth])
@@ -181,9 +181,9 @@ def covering(table: TrieTable, value: u64, length: u64) -> u64:
             low = (one << (table.width - shorter)) - 1
             key[0] = value & ~low
             key[1] = shorter
-            place = find_slot(table.slots[0], key, KEY_WORDS, ENTRY_BYTES)
-            if place != NOWHERE:
-                return slots_of(table.slots[0])[place] & ADDRESS
+            slot = find_slot(table.slots[0], key, KEY_WORDS, ENTRY_BYTES)
+            if slot != NOWHERE:
+                return slots_of(table.slots[0])[slot] & ADDRESS
     return 0
 
 
@@ -198,8 +198,8 @@ def put_trie(memory: Memory, table: TrieTable, request: Array[u64]) -> u32:
     record = make_exact_record(memory, KEY_WORDS, request)
     if record == 0:
         return NO_MEMORY
-    place = find_slot(table.slots[0], key, KEY_WORDS, ENTRY_BYTES)
-    if place == NOWHERE:
+    slot = find_slot(table.slots[0], key, KEY_WORDS, ENTRY_BYTES)
+    if slot == NOWHERE:
         if not add_record(memory, table.slots[0], record, KEY_WORDS, ENTRY_BYTES):
             release(memory, record)
             return NO_MEMORY
@@ -207,8 +207,8 @@ def put_trie(memory: Memory, table: TrieTable, request: Array[u64]) -> u32:
         spread(table, key[0], key[1], 0, record)
         return DONE
     slots = slots_of(table.slots[0])
-    old = slots[place]
-    store_release(slots[place], record | old & TAG)
+    old = slots[slot]
+    store_release(slots[slot], record | old & TAG)
     spread(table, key[0], key[1], old & ADDRESS, record)
     retire(memory, old & ADDRESS)
     return DONE
@@ -220,14 +220,14 @@ def remove_trie(memory: Memory, table: TrieTable, request: Array[u64]) -> u32:
     key = offset(request, HEAD_WORDS)
     if not begin_write(memory):
         return NO_MEMORY
-    place = find_slot(table.slots[0], key, KEY_WORDS, ENTRY_BYTES)
-    if place == NOWHERE:
+    slot = find_slot(table.slots[0], key, KEY_WORDS, ENTRY_BYTES)
+    if slot == NOWHERE:
         return MISSING
-    old = slots_of(table.slots[0])[place] & ADDRESS
+    old = slots_of(table.slots[0])[slot] & ADDRESS
     spread(table, key[0], key[1], old, covering(table, key[0], key[1]))
     shrink(memory, table, key[0], key[1])
     table.lengths[key[1]] -= 1
-    remove_slot(memory, table.slots[0], place, KEY_WORDS, ENTRY_BYTES)
+    remove_slot(memory, table.slots[0], slot, KEY_WORDS, ENTRY_BYTES)
     retire(memory, old)
     return DONE
 
@@ -243,9 +243,9 @@ def make_trie(memory: Memory, table: TrieTable) -> bool:
 @kernel
 def free_nodes(memory: Memory, cells: Array[u64], count: u64) -> None:
     """Free the nodes below some cells, and then the cells."""
-    for place in range(count):
-        if cells[place] & CHILD != 0:
-            free_nodes(memory, array_at(u64, cells[place] - CHILD), FANOUT)
+    for index in range(count):
+        if cells[index] & CHILD != 0:
+            free_nodes(memory, array_at(u64, cells[index] - CHILD), FANOUT)
     release(memory, address(cells))
 
 

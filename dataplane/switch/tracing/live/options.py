@@ -53,18 +53,18 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def trace_settings(found: argparse.Namespace) -> TraceSettings | None:
+def trace_settings(arguments: argparse.Namespace) -> TraceSettings | None:
     """Return the settings of a command line; None if nothing is to be explained. Raises ConfigError."""
-    given = (found.trace_filter, found.trace_file, found.trace_limit, found.trace_rate)
+    given = (arguments.trace_filter, arguments.trace_file, arguments.trace_limit, arguments.trace_rate)
     if all(value is None for value in given):
         return None
-    if found.trace_filter:
-        parse_filter(found.trace_filter, FILTER)
+    if arguments.trace_filter:
+        parse_filter(arguments.trace_filter, FILTER)
     return TraceSettings(
-        found.trace_filter or "",
-        found.trace_file,
-        found.trace_limit or DEFAULT_PACKETS,
-        found.trace_rate or DEFAULT_PER_SECOND,
+        arguments.trace_filter or "",
+        arguments.trace_file,
+        arguments.trace_limit or DEFAULT_PACKETS,
+        arguments.trace_rate or DEFAULT_PER_SECOND,
     )
 
 

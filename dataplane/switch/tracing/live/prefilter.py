@@ -85,15 +85,15 @@ def prefilter(condition: Condition, program: Program) -> tuple[Alternative, ...]
     if not _only_reads(program):
         return ANYTHING
     wanted = frozenset(name for name in _headers(condition, program) if not program.headers[name].metadata)
-    found: list[Alternative] = []
+    alternatives: list[Alternative] = []
     for path in _paths(program, wanted):
         for alternative in _alternatives(condition, program, path):
             joined = alternative.joined(path.needed)
-            if joined is not None and not any(other.covers(joined) for other in found):
-                found = [other for other in found if not joined.covers(other)] + [joined]
-        if len(found) > MOST_ALTERNATIVES:
+            if joined is not None and not any(other.covers(joined) for other in alternatives):
+                alternatives = [other for other in alternatives if not joined.covers(other)] + [joined]
+        if len(alternatives) > MOST_ALTERNATIVES:
             return ANYTHING
-    return tuple(found)
+    return tuple(alternatives)
 
 
 def _only_reads(program: Program) -> bool:
@@ -138,15 +138,15 @@ def _alternatives(condition: Condition, program: Program, path: _Path) -> tuple[
         case Not():
             return ANYTHING
         case Any(parts):
-            return tuple(found for part in parts for found in _alternatives(part, program, path))[
+            return tuple(alternative for part in parts for alternative in _alternatives(part, program, path))[
                 : MOST_ALTERNATIVES + 1
             ]
         case All(parts):
             every: tuple[Alternative, ...] = ANYTHING
             for part in parts:
-                pairs = [(one, other) for one in every for other in _alternatives(part, program, path)]
-                joined = [one.joined(other) for one, other in pairs[: MOST_ALTERNATIVES + 1]]
-                every = tuple(one for one in joined if one is not None)
+                pairs = [(first, other) for first in every for other in _alternatives(part, program, path)]
+                joined = [first.joined(other) for first, other in pairs[: MOST_ALTERNATIVES + 1]]
+                every = tuple(alternative for alternative in joined if alternative is not None)
             return every
 
 
@@ -214,7 +214,7 @@ def _paths(program: Program, wanted: frozenset[str]) -> Iterator[_Path]:
             continue
         state = program.parser.states[path.state]
         after = _extracted(path, state, program)
-        if after is None:  # a stack is full: parsing ends with an error, and what is extracted stays
+        if after is None:  # a stack is full: parsing ends with an error, and extracted headers stay
             yield replace(path, state=None)
             continue
         for following in _following(after, state, program):
@@ -227,16 +227,16 @@ def _paths(program: Program, wanted: frozenset[str]) -> Iterator[_Path]:
 def _reachable(program: Program) -> dict[str, frozenset[str]]:
     """Return, by state, the headers that it and its successors extract."""
     states = program.parser.states
-    found = {name: frozenset(_headers_of(state, program)) for name, state in states.items()}
+    headers = {name: frozenset(_headers_of(state, program)) for name, state in states.items()}
     changed = True
     while changed:
         changed = False
         for name, state in states.items():
             following = (*(case.next_state for case in state.transitions), state.default)
-            more = found[name].union(*(found[other] for other in following if other is not None))
-            changed = changed or more != found[name]
-            found[name] = more
-    return found
+            more = headers[name].union(*(headers[other] for other in following if other is not None))
+            changed = changed or more != headers[name]
+            headers[name] = more
+    return headers
 
 
 def _headers_of(state: ParserState, program: Program) -> Iterator[str]:

@@ -73,7 +73,7 @@ class LiveTracer:
         self._sink.close()
 
     def check(self, program: Program) -> None:
-        """Raise ConfigError if the filter names what a program does not have."""
+        """Raise ConfigError if the filter names something that the program does not have."""
         bind_filter(self._condition, program, FILTER)
 
     def follow(self, program: Program, state: ForwardingState, depth: Depth) -> Sequence[Alternative]:
@@ -102,7 +102,7 @@ class LiveTracer:
         return LOOKS_PER_SECOND - self._looks
 
     def wakes_ns(self) -> int | None:
-        """Return when there is room again, if there is none now and will be."""
+        """Return when there will be room again, if there is none now."""
         if self._left == 0 or (self._explained < self._per_second and self._looks < LOOKS_PER_SECOND):
             return None
         return self._window_ns + NS_PER_S
@@ -144,7 +144,7 @@ class LiveTracer:
 
 
 def _unknown(trace: PacketTrace) -> Iterator[str]:
-    """Yield what is not exactly known about a packet that was explained off the forwarding path."""
+    """Yield the uncertainties about a packet that was explained off the forwarding path."""
     steps = trace.steps()
     if any(
         (isinstance(step, Ran) and not step.exact) or (isinstance(step, TableApplied) and step.colour) for step in steps

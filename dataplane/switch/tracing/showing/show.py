@@ -68,12 +68,12 @@ def _passage(passage: Passage) -> dict[str, object]:
 
 def _fields(value: object) -> dict[str, object]:
     """Return the fields of one of our values by name; numbers that are packet fields as hexadecimal strings."""
-    found = {name: _plain(getattr(value, name)) for name in _NAMES[type(value)]}
+    values = {name: _plain(getattr(value, name)) for name in _NAMES[type(value)]}
     if isinstance(value, Value | Change | KeyPart | Verified):
         for name in ("value", "before", "computed"):
-            if name in found:
-                found[name] = _hexadecimal(getattr(value, name), value.width_bits)
-    return found
+            if name in values:
+                values[name] = _hexadecimal(getattr(value, name), value.width_bits)
+    return values
 
 
 def _plain(value: object) -> object:

@@ -139,9 +139,9 @@ def _table(step: TableApplied) -> Iterator[tuple[str, Source | None]]:
         )
     outcome = "hit" if step.hit else f"missed, {step.entries} entries, default"
     notes = {"priority": step.priority, "member": step.member, "group": step.group, "colour": step.colour}
-    said = "".join(f", {name} {number}" for name, number in notes.items() if number is not None)
-    said += ", const" if step.constant else ""
-    yield f"  {outcome}{said}: {_call(step.action, step.arguments)}", None
+    suffix = "".join(f", {name} {number}" for name, number in notes.items() if number is not None)
+    suffix += ", const" if step.constant else ""
+    yield f"  {outcome}{suffix}: {_call(step.action, step.arguments)}", None
 
 
 def _statement(step: Ran) -> Iterator[tuple[str, Source | None]]:
@@ -197,12 +197,14 @@ def _values(values: Sequence[Value]) -> str:
 
 
 def _change(change: Change) -> str:
-    value, before = (value_text(change.name, change.width_bits, one) for one in (change.value, change.before))
+    value, before = (value_text(change.name, change.width_bits, number) for number in (change.value, change.before))
     return f"{change.name} = {value}" + ("" if change.value == change.before else f" (was {before})")
 
 
 def _call(action: str, arguments: Sequence[Value]) -> str:
-    given = ", ".join(f"{one.name}={value_text(one.name, one.width_bits, one.value)}" for one in arguments)
+    given = ", ".join(
+        f"{argument.name}={value_text(argument.name, argument.width_bits, argument.value)}" for argument in arguments
+    )
     return f"{action}({given})"
 
 

@@ -57,9 +57,9 @@ def test_nothing_is_overwritten_unless_that_is_said(here: Path, run: Run) -> Non
     run("certs issue ann --role user")
     before = (here / "ann.key").read_bytes()
     for line in ("authority", "issue ann --role admin"):
-        assert run(f"certs {line}")[1].endswith(".key exists already; --force replaces it\n")
+        assert run(f"certs {line}")[1].endswith(".key already exists; --force replaces it\n")
     (here / "bob.key").symlink_to(here / "nowhere")
-    assert "bob.key exists already" in run("certs issue bob --role user")[1]
+    assert "bob.key already exists" in run("certs issue bob --role user")[1]
     assert (here / "ann.key").read_bytes() == before
     assert run("certs issue ann --role user --force")[1] == ""
     assert (here / "ann.key").read_bytes() != before
@@ -102,7 +102,7 @@ def test_tokens_are_kept_as_hashes(here: Path, run: Run) -> None:
         ("issue x --role worker", "role worker names its node, centre, holder or host"),
         ("issue x --role user --host h1", "role user names none"),
         ("issue x --role worker --host h1 --right operate", "rights are for role user, not worker"),
-        ("issue ../x --role user", "'../x' is no name: letters, digits and ._@- are, at most 63 of them"),
+        ("issue ../x --role user", "'../x' is not a valid name: use at most 63 letters, digits and ._@-"),
         ("issue authority --role user", "authority is the authority's own name"),
         ("issue x --address 'a b..c'", "'a b..c' is neither a host's name nor an IP address"),
         (
@@ -124,7 +124,7 @@ def test_what_cannot_be_is_said_in_a_line(line: str, problem: str, run: Run) -> 
 
 def test_a_key_that_others_read_signs_nothing(here: Path, run: Run) -> None:
     (here / "authority.key").chmod(0o644)
-    problem = "certs/authority.key lets others read it; chmod 600 certs/authority.key"
+    problem = "certs/authority.key is readable by others; chmod 600 certs/authority.key"
     assert run("certs issue x --role user")[1] == f"millrace: {problem}\n"
 
 

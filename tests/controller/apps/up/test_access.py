@@ -55,5 +55,5 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("x", encoding="ascii")
     file.chmod(0o644)
-    with pytest.raises(InvalidError, match="lets others read it"):
+    with pytest.raises(InvalidError, match="is readable by others"):
         asyncio.run(ensure_token(file, "scheduler", f"unix:{tmp_path}/api.sock"))

@@ -58,7 +58,7 @@ def test_green_is_ready_and_healthy() -> None:
 
 def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir(mode=0o755)
-    with pytest.raises(UpError, match="lets others in"):
+    with pytest.raises(UpError, match="is open to others"):
         prepare_run(tmp_path / "open")
     with pytest.raises(UpError, match="longer than the 107 bytes"):
         prepare_run(tmp_path / ("x" * 100))

@@ -60,7 +60,7 @@ def test_other_holders_pools_and_services_are_driven_beside_it(tmp_path: Path) -
 def test_a_folder_that_others_may_enter_is_refused_in_one_line(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with (
-        pytest.raises(LeverError, match=r"lever units of pool gpus: folder .* lets others in"),
+        pytest.raises(LeverError, match=r"lever units of pool gpus: folder .* is open to others"),
         alone("gpus", "u0", "unix:/run/api.sock", tmp_path),
     ):
         pass

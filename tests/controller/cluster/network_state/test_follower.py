@@ -184,9 +184,9 @@ def test_peer_of_another_version_is_named_and_asked_again_later() -> None:
         keeper = CostMapKeeper(CostModel(TOPOLOGY), wants_routes=False)
         follower = CostMapFollower(keeper, feed, None, clock, interval_ns=7, sleep=sleep)
         task = asyncio.create_task(follower.run())
-        feed.waiting.put_nowait(FeedError("it answers what this version does not understand"))
+        feed.waiting.put_nowait(FeedError("this version does not understand its answer"))
         assert await waits.get() > 0
-        with pytest.raises(CostMapError, match="nothing yet; it answers what this version does not understand"):
+        with pytest.raises(CostMapError, match="nothing yet; this version does not understand its answer"):
             follower.current()
         feed.waiting.put_nowait(Snapshot(5, {}, {}, {}))
         assert (await follower.first(10)).version == 1

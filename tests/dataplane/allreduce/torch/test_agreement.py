@@ -74,7 +74,8 @@ def test_no_more_than_half_never_go_on(here: int, of: int) -> None:
         store.set(f"job/{rank}", "4")
     missing = ", ".join(str(rank) for rank in range(here, of))
     with pytest.raises(
-        AllReduceError, match=f"waited 5 s for workers {missing} to go on .* {here} of {of} workers are no majority"
+        AllReduceError,
+        match=f"waited 5 s for workers {missing} to continue .* {here} of {of} workers are not a majority",
     ):
         _worker(store, 0, of).settle(4, "no answer", called=False)
 
@@ -104,6 +105,6 @@ def test_who_is_no_member_is_neither_heard_nor_waited_for() -> None:
 def test_latecomer_outside_the_group_counts_for_the_majority() -> None:
     store = dist.HashStore()
     waiting = Waiting()
-    with pytest.raises(AllReduceError, match="no answer; 1 of 4 workers are no majority"):
+    with pytest.raises(AllReduceError, match="no answer; 1 of 4 workers are not a majority"):
         _voting(store, 0, lambda: Voters((0,), 4), waiting).settle(3, "no answer", called=False)
     assert waiting.clock.now_ns() == 0

@@ -117,7 +117,7 @@ def test_isolated_worker_does_not_train_on_alone(member: Member) -> None:
     with connect() as state:
         future = all_reduce(torch.ones(2), state)
         member.engine.end(0, AllReduceError("switch s1 is gone"))
-        with pytest.raises(AllReduceError, match="switch s1 is gone; 1 of 2 workers are no majority"):
+        with pytest.raises(AllReduceError, match="switch s1 is gone; 1 of 2 workers are not a majority"):
             future.wait()
     assert member.closed
 

@@ -127,7 +127,7 @@ def test_integers_have_no_mean() -> None:
 @pytest.mark.usefixtures("alone")
 def test_integer_sums_are_exact_and_saturation_is_not_fatal() -> None:
     reducer = Doubling()
-    reducer.end(0, SaturatedError("left int32"))
+    reducer.end(0, SaturatedError("overflowed int32"))
     reducer.end(2, AllReduceError("no answer"))
     with MillraceState(reducer, deadline_s=5) as state:
         futures = [all_reduce(torch.full((2,), 2**29 + 1, dtype=torch.int32), state) for _ in range(3)]

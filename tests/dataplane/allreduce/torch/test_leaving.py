@@ -23,7 +23,7 @@ from dataplane.allreduce.torch.agreement import Decision
 from tests.dataplane.allreduce.torch.reducers import Doubling, failing
 
 TAKEN, BY_RING = 7, 9
-SATURATED = SaturatedError("left int32")
+SATURATED = SaturatedError("overflowed int32")
 
 
 class Sum:
@@ -139,7 +139,7 @@ def test_result_for_a_call_not_begun_waits_until_the_deadline(monkeypatch: pytes
     with MillraceState(Doubling(), deadline_s=0.05) as state:
         _call(state)
         state._thread.join()
-        with pytest.raises(AllReduceError, match=r"waited 0\.05 s for all-reduce 0 to begin, whose result others have"):
+        with pytest.raises(AllReduceError, match=r"waited 0\.05 s for all-reduce 0 to start, whose result others have"):
             all_reduce(torch.ones(2), state).wait()
     reducer = Doubling()
     with MillraceState(reducer, deadline_s=9) as state:

@@ -139,7 +139,7 @@ def test_a_result_that_only_one_worker_has_becomes_that_of_all(found: Found) -> 
 
 def test_the_ring_tells_a_sum_that_leaves_int32(found: Found) -> None:
     for mine in found:
-        assert "all-reduce 0 left int32" in str(mine["beyond"])
+        assert "all-reduce 0 overflowed int32" in str(mine["beyond"])
         assert mine["integers"].tolist() == [2**31 - 4] * 2
 
 

@@ -234,12 +234,12 @@ def test_a_switch_that_dies_is_named_and_can_be_started_again(fabric: KernelFabr
     with pytest.raises(FabricError, match="switch s2 ended with status -9"):
         fabric.check()
     fabric.start_switch("s2")
-    with pytest.raises(FabricError, match="switch s2 runs already"):
+    with pytest.raises(FabricError, match="switch s2 is already running"):
         fabric.start_switch("s2")
     fabric.wait_ready(WAIT_S)
     install_paths(fabric)
     fabric.stop_switch("s2", kill=True)
-    with pytest.raises(FabricError, match="switch s2 does not run"):
+    with pytest.raises(FabricError, match="switch s2 is not running"):
         fabric.stop_switch("s2")
 
 

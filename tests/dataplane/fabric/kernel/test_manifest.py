@@ -163,7 +163,7 @@ def test_namespaces_of_a_benchmark_go_whatever_ends_it(tmp_path: Path, number: s
         assert process.stdout.readline() == b"held\n"
         assert len(there()) == 2
         assert find_leftovers(tmp_path) == []
-        with pytest.raises(FabricError, match="mr-held-b is there already"), held_namespaces("mr-held-b"):
+        with pytest.raises(FabricError, match="mr-held-b already exists"), held_namespaces("mr-held-b"):
             pass
         process.send_signal(number)
         ended = process.wait(HANG_S)

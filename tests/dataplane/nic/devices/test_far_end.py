@@ -204,7 +204,7 @@ def test_a_namespace_to_which_no_path_leads(cable: LongCable, found: FarEnd) -> 
 def test_a_namespace_that_was_looked_at_vanishes_as_it_would(cable: LongCable, found: FarEnd) -> None:
     assert look(cable, found) == PLAIN_STACK
     namespaces.remove(cable.far)
-    wait_until(lambda: look(cable, found) == "its other end cannot be looked at: No such device")
+    wait_until(lambda: look(cable, found) == "its other end cannot be inspected: No such device")
 
 
 @pytest.mark.root

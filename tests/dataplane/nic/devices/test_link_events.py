@@ -70,5 +70,5 @@ def _remove() -> None:
 def test_a_subscription_that_can_no_longer_be_read_is_an_error() -> None:
     events = LinkEvents()
     events.close()
-    with pytest.raises(PortError, match=r"^changes of devices cannot be watched: Bad file descriptor$"):
+    with pytest.raises(PortError, match=r"^device changes cannot be watched: Bad file descriptor$"):
         events.take()

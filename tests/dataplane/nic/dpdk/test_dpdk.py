@@ -167,7 +167,9 @@ def test_notes_of_the_dead_do_not_pile_up(narrow_cable: Cable, tmp_path: Path, m
 def test_a_program_of_a_living_process_is_left_alone(narrow_cable: Cable) -> None:
     with start_holder(narrow_cable, XDP) as child:
         program = narrow_cable.call(lambda: read_program(find_device("here")))
-        with pytest.raises(PortError, match=r"^interface here: another process receives from it by DPDK's net_af_xdp$"):
+        with pytest.raises(
+            PortError, match=r"^interface here: another process receives from it through DPDK's net_af_xdp$"
+        ):
             open_dpdk(narrow_cable, XDP)
         assert narrow_cable.call(lambda: read_program(find_device("here"))) == program
         child.kill()
@@ -289,7 +291,7 @@ def test_more_queues_than_the_device_has_are_refused(tmp_path: Path) -> None:
 
 def test_frames_that_fit_no_mbuf_are_refused() -> None:
     settings = RingSettings(frame_bytes=1 << 17, dpdk=RING)
-    with pytest.raises(PortError, match=r"^interface ring: frames of 131072 bytes do not fit an mbuf"):
+    with pytest.raises(PortError, match=r"^interface ring: frames of 131072 bytes do not fit a DPDK mbuf"):
         open_port("ring", PortKind.DPDK, settings=settings)
 
 

@@ -189,7 +189,7 @@ def test_a_batch_holds_when_it_ends() -> None:
 
 def test_rules_that_cannot_be_are_refused_and_named() -> None:
     classifier = make(REPORTS)
-    with pytest.raises(ClassifierError, match=r"^rule reports: there is a rule of this name$"):
+    with pytest.raises(ClassifierError, match=r"^rule reports: a rule of this name exists$"):
         classifier.insert(REPORTS)
     with pytest.raises(ClassifierError, match=r"^rule web: there is no group nobody of consumers$"):
         classifier.insert(FlowRule("web", {}, ToConsumers("nobody")))
@@ -200,7 +200,7 @@ def test_rules_that_cannot_be_are_refused_and_named() -> None:
     with pytest.raises(ClassifierError, match=r"^rule default: there is no group nobody of consumers$"):
         classifier.set_default(ToConsumers("nobody"))
     unknown: Any = "drop"
-    with pytest.raises(ClassifierError, match=r"^rule web: 'drop' is no action$"):
+    with pytest.raises(ClassifierError, match=r"^rule web: 'drop' is not an action$"):
         classifier.insert(FlowRule("web", {}, unknown))
     assert classifier.rules == (REPORTS,)
 

@@ -165,9 +165,9 @@ def test_what_is_in_line_when_a_producer_leaves_is_counted(manager: PacketManage
     driver.transmit(ends[0].queues[0])
     with producer:
         pass
-    with pytest.raises(PortError, match=r"^producer p: has left$"):
+    with pytest.raises(PortError, match=r"^producer p has left$"):
         producer.send(b"x")
-    with pytest.raises(PortError, match=r"^producer p: has left$"):
+    with pytest.raises(PortError, match=r"^producer p has left$"):
         producer.wait_sent(11, 1.0)
     assert producer.wait_sent(7, 0.0)
     reading = manager.read()

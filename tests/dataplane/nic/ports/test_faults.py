@@ -66,7 +66,7 @@ def test_rings_that_do_not_fit_into_locked_memory(cable: Cable) -> None:
         "try_to_open(PortKind.XDP)\n"
         "try_to_open(PortKind.XDP, rx_frames=64, tx_frames=64)\n",
     )
-    problem = "10240 KiB of rings do not fit into locked memory, of which a user may have 1024 KiB"
+    problem = "10240 KiB of rings exceed the memory that a user may lock, 1024 KiB"
     assert lines == [f"interface here: {problem}: raise ulimit -l, or ask for smaller rings", "opened"]
 
 
@@ -85,13 +85,13 @@ def test_a_process_with_too_many_files(cable: Cable, kind: PortKind) -> None:
         "    gc.collect()\n"
         "    assert open_files() == before\n",
     )
-    assert set(lines) == {"opened", "interface here: cannot be looked at: Too many open files"}
+    assert set(lines) == {"opened", "interface here: cannot be inspected: Too many open files"}
 
 
 @every_kind
 def test_a_link_that_is_down_at_open(cable: Cable, kind: PortKind) -> None:
     cable.change("here", state="down")
-    with pytest.raises(PortError, match=r"^interface here: is down: ip link set here up$"):
+    with pytest.raises(PortError, match=r"^interface here is down: ip link set here up$"):
         cable.open("here", kind)
 
 
@@ -194,7 +194,9 @@ def tunnel(cable: Cable) -> Iterator[int]:
 @pytest.mark.usefixtures("tunnel")
 @every_kind
 def test_a_device_without_ethernet_headers_is_refused(cable: Cable, kind: PortKind) -> None:
-    with pytest.raises(PortError, match=r"^interface here: is no Ethernet device: its frames have no Ethernet header$"):
+    with pytest.raises(
+        PortError, match=r"^interface here: not an Ethernet device: its frames have no Ethernet header$"
+    ):
         cable.open("here", kind)
 
 

@@ -150,7 +150,7 @@ def _another_entity(request: p4r.WriteRequest) -> None:
         (_arguments, r"updates\[0\]: does not give PresetsIngress\.forward its arguments"),
         (_key_left_out, r"updates\[0\]: hdr\.cells\.kind: exact match expected"),
         (_key_of_another_kind, r"updates\[0\]: hdr\.cells\.kind: exact match expected"),
-        (_unknown_field, r"updates\[0\]: has match fields that PresetsIngress\.fixed has not, or has once"),
+        (_unknown_field, r"updates\[0\]: has match fields that PresetsIngress\.fixed lacks, or repeats one"),
         (_deletes, r"updates\[0\]: inserts no table entry"),
         (_default, r"updates\[0\]: inserts no table entry"),
         (_another_entity, r"updates\[0\]: inserts no table entry"),
@@ -172,7 +172,7 @@ def test_a_file_of_another_program_is_told_in_one_line(
     [b"\xff\x00", b"{", b'{"updates": 1}', b"updates {", b"[]", b"{" * 5000, b"updates { entity { foo: 1 } }"],
 )
 def test_what_is_no_entries_file_is_told_in_one_line(content: bytes) -> None:
-    with pytest.raises(ProgramError, match="<entries>: is no entries file") as caught:
+    with pytest.raises(ProgramError, match="<entries>: is not an entries file") as caught:
         load(content)
     assert "\n" not in str(caught.value)
 

@@ -38,7 +38,7 @@ def test_files_that_do_not_are_named(tmp_path: Path) -> None:
         (settings(certificate, "none"), "none: tls: cannot read the private key: No such file"),
         (settings(garbage, key), "garbage: tls: not a PEM certificate"),
         (settings(certificate, other), "two.key: tls: not a PEM certificate with its unencrypted private key"),
-        (settings(old, old_key), "old.crt has expired on "),
+        (settings(old, old_key), "old.crt expired on "),
     ):
         with pytest.raises((ConfigError, AccessError), match=problem) as caught:
             check_client(tls)
@@ -50,7 +50,7 @@ def test_files_that_do_not_are_named(tmp_path: Path) -> None:
     [
         ({"certificate": "a"}, "certificate and private_key belong together"),
         ({"private_key": "a"}, "certificate and private_key belong together"),
-        ({"tokens": "a"}, "tokens are for what is served"),
+        ({"tokens": "a"}, "tokens are for serving"),
     ],
 )
 def test_half_of_what_is_needed_is_refused(given: dict[str, str], problem: str) -> None:

@@ -130,7 +130,7 @@ def encoded(raw: object) -> bytes:
         ("csum16", XMODEM, "which has no parameters"),
         ("crc32_custom", XMODEM, "does not have 16 bits"),
         ("crc16_custom", CrcParameters(16, 0x10000), "do not fit 16 bits"),
-        (None, XMODEM, "there is no missing to have CRC parameters"),
+        (None, XMODEM, "CRC parameters for missing, which does not exist"),
     ],
 )
 def test_wrong_parameters(algorithm: str | None, parameters: CrcParameters, problem: str) -> None:

@@ -27,7 +27,12 @@ def list_(
             kernel.operator,
             None if kernel.number_format is None else kernel.number_format.value,
             " ".join(f"{name}={size}" for name, size in kernel.sizes),
-            " ".join(dict.fromkeys(f"{one.device.value}:{one.library.value}" for one in kernel.implementations)),
+            " ".join(
+                dict.fromkeys(
+                    f"{implementation.device.value}:{implementation.library.value}"
+                    for implementation in kernel.implementations
+                )
+            ),
         )
         for kernel in library_of(address, tells=True).kernels(category)
     )

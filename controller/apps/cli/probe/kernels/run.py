@@ -58,7 +58,7 @@ def run(  # noqa: PLR0917 - a command line's options
 
 
 def _measured(prepared: Checked, repeat: int) -> tuple[list[float], list[float]]:
-    """Return the seconds and the error of each run; one that is not timed comes before."""
+    """Return the seconds and the error of each run, after an untimed one."""
     prepared.run(())
     times_s, errors = [], []
     for _ in range(repeat):
@@ -97,16 +97,16 @@ def _seconds(value_s: float) -> str:
 
 
 def _sizes(words: Sequence[str]) -> dict[str, int]:
-    """Return sizes of NAME=N; raise ProbeKernelError for what is none."""
+    """Parse sizes NAME=N; raise ProbeKernelError for an invalid one."""
     from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
 
-    found = {}
+    sizes = {}
     for word in words:
         name, equals, number = word.partition("=")
         if not (name and equals and number.isascii() and number.isdecimal()):
             raise ProbeKernelError(f"--size {word}: expected NAME=N, N a whole number")
-        found[name] = int(number)
-    return found
+        sizes[name] = int(number)
+    return sizes
 
 
 def _one_of(kind: type[E], word: str, switch: str) -> E:
@@ -115,4 +115,4 @@ def _one_of(kind: type[E], word: str, switch: str) -> E:
     try:
         return kind(word)
     except ValueError:
-        raise ProbeKernelError(f"--{switch} {word}: expected {', '.join(one.value for one in kind)}") from None
+        raise ProbeKernelError(f"--{switch} {word}: expected {', '.join(member.value for member in kind)}") from None

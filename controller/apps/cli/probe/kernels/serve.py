@@ -1,4 +1,4 @@
-"""`millrace probe kernels serve`: the far side of network-pull, on a host that others pull from."""
+"""`millrace probe kernels serve`: server side of network-pull."""
 
 from __future__ import annotations
 

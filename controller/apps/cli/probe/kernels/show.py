@@ -38,11 +38,16 @@ def show(
     if form is Form.YAML:
         typer.echo(dumps(kernel), nl=False)
         return
-    versions = " ".join(str(one.version) for one in library.versions(kernel.identifier))
+    versions = " ".join(str(version.version) for version in library.versions(kernel.identifier))
     show_rows(("what", "value"), _rows(kernel, versions), Format.TABLE)
     codes = (
-        (one.device.value, one.library.value, one.entry, "all cores given" if one.threads else "one core")
-        for one in kernel.implementations
+        (
+            implementation.device.value,
+            implementation.library.value,
+            implementation.entry,
+            "all cores given" if implementation.threads else "one core",
+        )
+        for implementation in kernel.implementations
     )
     show_rows(("device", "library", "code", "uses"), codes, Format.TABLE)
 

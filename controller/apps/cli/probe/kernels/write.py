@@ -49,7 +49,7 @@ def add(
 
 
 def change(file: _File, unchecked: _Unchecked = False, stands_for: _StandsFor = None, address: Address = None) -> None:
-    """Put a new version of a probe kernel into the store; results go on naming the versions that they were of."""
+    """Put a new version of a probe kernel into the store; results keep naming their own version."""
     from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
     from controller.probing.kernel_files import load  # noqa: PLC0415
 

@@ -53,7 +53,7 @@ def test_a_malformed_test_is_one_line_with_its_place_and_exits_2(tmp_path: Path)
     test = tmp_path / "t.stf"
     test.write_text("\nfly\n")
     done = stf(PROGRAMS / "copies.json", test)
-    assert (done.exit_code, done.stderr) == (2, f"millrace: {test}:2: no command is called fly\n")
+    assert (done.exit_code, done.stderr) == (2, f"millrace: {test}:2: unknown command fly\n")
 
 
 def test_a_test_that_cannot_be_read_exits_2(tmp_path: Path) -> None:

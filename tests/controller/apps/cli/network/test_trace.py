@@ -120,7 +120,7 @@ def test_scapy_shows_layers() -> None:
         (
             [PACKET, "--entries", "e.json"],
             json.dumps({"table_entries": [ENTRY | {"match": {"dst_addr": "x"}}]}),
-            "e.json: table_entries[0]: ForwarderIngress.routes: dst_addr: 'x' is no number and no address",
+            "e.json: table_entries[0]: ForwarderIngress.routes: dst_addr: 'x' is neither a number nor an address",
         ),
         (
             [PACKET, "--entries", "e.txtpb"],

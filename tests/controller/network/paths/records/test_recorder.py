@@ -148,7 +148,7 @@ def test_a_database_of_another_layout_is_refused(tmp_path: Path, open_database: 
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version=7")
     connection.close()
-    with pytest.raises(PathError, match="has layout 7, this version wants 3"):
+    with pytest.raises(PathError, match="has layout 7, this version needs 3"):
         open_database(path)
 
 

@@ -108,7 +108,7 @@ def test_streams_go_over_ipv6_too(make_fabric: MakeFabric) -> None:
     flow = BulkFlow(fabric, "a", "c", size_bytes=10_000, ip_version=4)
     fabric.run_until(SECOND)
     assert flow.received_bytes == 10_000
-    with pytest.raises(FabricError, match="'x' is no IP address"):
+    with pytest.raises(FabricError, match="'x' is not an IP address"):
         fabric.host("a").tcp.connect("x", 1)
 
 
@@ -425,11 +425,11 @@ def test_ports_are_taken_once(make_fabric: MakeFabric) -> None:
     fabric = make_fabric(dumbbell())
     stack = fabric.host("b").tcp
     listener = stack.listen(80, lambda _: None)
-    with pytest.raises(FabricError, match="b: port 80 is listened to already"):
+    with pytest.raises(FabricError, match="b: port 80 already has a listener"):
         stack.listen(80, lambda _: None)
     listener.close()
     stack.listen(80, lambda _: None)
-    with pytest.raises(FabricError, match="b: 70000 is no port"):
+    with pytest.raises(FabricError, match="b: 70000 is not a port"):
         stack.connect("10.0.1.1", 70_000)
     stack.connect("10.0.1.1", 5, local_port=6)
     with pytest.raises(FabricError, match="b: port 6 is taken"):

@@ -1,4 +1,4 @@
-"""Files beside a program's JSON are found by their names."""
+"""Companion files of a program's JSON are found by their names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.program.files.beside import ENTRIES_ENDINGS, P4INFO_ENDINGS, find_entries, find_p4info
+from dataplane.program.files.companions import ENTRIES_ENDINGS, P4INFO_ENDINGS, find_entries, find_p4info
 
 
 @pytest.mark.parametrize("ending", P4INFO_ENDINGS)
@@ -23,6 +23,6 @@ def test_entries_are_found_by_each_of_their_names(tmp_path: Path, ending: str) -
 
 
 @pytest.mark.parametrize("program", ["", ".", "/"])
-def test_nothing_is_beside_what_has_no_name(program: str) -> None:
+def test_program_without_name_has_no_companion_files(program: str) -> None:
     assert find_p4info(Path(program)) is None
     assert find_entries(Path(program)) is None

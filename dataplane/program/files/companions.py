@@ -25,5 +25,5 @@ def find_entries(program: Path) -> Path | None:
 def _find(program: Path, endings: Sequence[str]) -> Path | None:
     if not program.name:  # a folder: it has no companion files
         return None
-    beside = (program.with_name(program.stem + ending) for ending in endings)
-    return next((path for path in beside if path.is_file()), None)
+    candidates = (program.with_name(program.stem + ending) for ending in endings)
+    return next((path for path in candidates if path.is_file()), None)

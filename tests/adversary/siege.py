@@ -46,7 +46,7 @@ from dataplane.topology.file import loads
 from tests.adversary.attacks import Attacker, Kind, Target, frame_of
 from tests.adversary.tables import differences, steady
 from tests.integration.job_fabric import ROOT, WAIT_S, JobFabric, WorkerProcess, until
-from tests.waiting import finish_within
+from tests.waiting import comes_true, finish_within
 
 BURST = 20
 PACE_S = 0.005
@@ -115,10 +115,12 @@ class Stream:
 
     def missing(self) -> int:
         """Return how many have not come, in the time that those on the way may take."""
-        ends_s = time.monotonic() + _ON_THE_WAY_S
-        while self.received < self.sent and time.monotonic() < ends_s:
-            time.sleep(0.01)
+
+        def have_come() -> bool:
             self.receive()
+            return self.received >= self.sent
+
+        comes_true(have_come, limit_s=_ON_THE_WAY_S)
         return self.sent - self.received
 
     def close(self) -> None:

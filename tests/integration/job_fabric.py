@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -32,11 +31,11 @@ from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_prog
 from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.config import document_of
 from dataplane.fabric.kernel import KernelFabric
-from dataplane.local.deadline import LocalDeadline
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.topology.file import dumps
 from dataplane.topology.values import Topology
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 MS = 1_000_000
@@ -177,11 +176,11 @@ class WorkerProcess:
     def wait_for_sum(self, total: int, after: int = -1) -> int:
         """Return the number of the first all-reduce after one that has a sum."""
 
-        def found() -> int | None:
+        def first() -> int | None:
             return next((count for count, value in self.sums.items() if count > after and value == total), None)
 
-        until(lambda: found() is not None or self.error is not None, f"a sum of {total} in {self.out.name}")
-        count = found()
+        until(lambda: first() is not None or self.error is not None, f"a sum of {total} in {self.out.name}")
+        count = first()
         assert count is not None, self.error
         return count
 
@@ -192,11 +191,8 @@ class WorkerProcess:
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until something is so."""
-    end = LocalDeadline(WAIT_S, "a test")
-    while not condition():
-        assert not end.has_passed(), f"never: {what}"
-        time.sleep(0.02)
+    """Wait until a condition holds, for longer than other tests: daemons and namespaces are started."""
+    wait_until(condition, f"never: {what}", limit_s=WAIT_S)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from pathlib import Path
@@ -43,6 +42,7 @@ from dataplane.fabric.kernel.fabric import HOST_DEVICE
 from dataplane.local.deadline import local_timeout
 from dataplane.topology.file import dumps, loads
 from tests.controller.network.base_tables import base_entities
+from tests.waiting import comes_true, wait_until
 
 T = TypeVar("T")
 
@@ -139,14 +139,17 @@ class Circle:
         return log.read_text(encoding="utf-8").count(text) if log.exists() else 0
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until something is so; fail, with what the daemons said last, if it does not come."""
-        deadline = time.monotonic() + WAIT_S
-        while not condition():
+        """Wait until a condition holds; fail with the ends of the daemons' logs."""
+
+        def holds() -> bool:
             for name, process in self._daemons.items():
                 assert process.poll() is None, f"{name} ended: {self.log(name).read_text()[-2000:]}"
-            words = "\n".join(self.log(name).read_text()[-1000:] for name in self._daemons)
-            assert time.monotonic() < deadline, f"{what} does not come: {words}"
-            time.sleep(0.05)
+            return condition()
+
+        def failure() -> str:
+            return f"never: {what}: " + "\n".join(self.log(name).read_text()[-1000:] for name in self._daemons)
+
+        wait_until(holds, failure, limit_s=WAIT_S, poll_s=0.05)
 
     # what they know
 
@@ -312,10 +315,8 @@ class Traffic:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop("send")
-        # What has been sent last is on its way for less than a second, full queues included.
-        deadline = time.monotonic() + 1.0
-        while time.monotonic() < deadline and any(self.received(n) < self.sent(n) for n in self._flows):
-            time.sleep(0.02)
+        # What has been sent last is on its way for less than a second, full queues included; some may be lost.
+        comes_true(lambda: all(self.received(n) >= self.sent(n) for n in self._flows), limit_s=1.0)
         self._stop("receive")
         self._stack.close()
 
@@ -334,10 +335,12 @@ class Traffic:
 
     def pass_packets(self, number: int, packets: int) -> None:
         """Wait until this many more packets of a flow have arrived."""
-        end, deadline = self.received(number) + packets, time.monotonic() + WAIT_S
-        while self.received(number) < end:
-            assert time.monotonic() < deadline, f"flow {number} is stuck: {self.received(number)} of {end} packets"
-            time.sleep(0.02)
+        end = self.received(number) + packets
+        wait_until(
+            lambda: self.received(number) >= end,
+            lambda: f"flow {number} is stuck: {self.received(number)} of {end} packets",
+            limit_s=WAIT_S,
+        )
 
     def longest_gap_ns(self, number: int, start_ns: int, end_ns: int) -> int:
         """Return the longest time without a packet of a flow, after the end of the `with` block."""

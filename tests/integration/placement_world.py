@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -41,6 +40,7 @@ from dataplane.fabric.kernel import KernelFabric
 from dataplane.rpc.access import Role
 from dataplane.topology.file import load_topology
 from tests.controller.workloads.nodes.conftest import PodmanStorage
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
@@ -220,21 +220,18 @@ class PlacementWorld:
 
     def wait_for(self, name: str, holds: Callable[[Pod], object], what: str) -> Pod:
         """Return a pod as soon as something holds of it."""
-        found: list[Pod] = []
+        last: list[Pod] = []
 
         def look() -> bool:
-            found[:] = [self.pod(name)]
-            return bool(holds(found[0]))
+            last[:] = [self.pod(name)]
+            return bool(holds(last[0]))
 
-        self.until(look, lambda: f"{name}: {what}: {found and found[0].status}")
-        return found[0]
+        self.until(look, lambda: f"{name}: {what}: {last and last[0].status}")
+        return last[0]
 
     def until(self, condition: Callable[[], bool], what: str | Callable[[], str], within_s: float = WAIT_S) -> None:
-        """Wait until something is so."""
-        end = time.monotonic() + within_s
-        while not condition():
-            assert time.monotonic() < end, f"never: {what if isinstance(what, str) else what()}"
-            time.sleep(0.02)
+        """Wait until a condition holds."""
+        wait_until(condition, lambda: f"never: {what() if callable(what) else what}", limit_s=within_s, poll_s=0.02)
 
     def containers(self) -> list[tuple[str, str, str]]:
         """Return node, pod and state of all containers that podman has."""
@@ -268,11 +265,12 @@ def fabric_of(file: Path, folder: Path) -> Iterator[KernelFabric]:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         try:
             fabric.wait_ready(WAIT_S)
-            end = time.monotonic() + WAIT_S
-            while log.read_text(encoding="utf-8").count("reconciled, ") < len(settings.switches):
+
+            def are_reconciled() -> bool:
                 assert process.poll() is None, log.read_text(encoding="utf-8")
-                assert time.monotonic() < end, log.read_text(encoding="utf-8")
-                time.sleep(0.02)
+                return log.read_text(encoding="utf-8").count("reconciled, ") >= len(settings.switches)
+
+            wait_until(are_reconciled, lambda: log.read_text(encoding="utf-8"), limit_s=WAIT_S)
             yield fabric
         finally:
             process.kill()

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -21,7 +20,6 @@ from controller.network.tables.entities import EntityKey
 from dataplane.fabric.kernel import KernelFabric, remove_leftovers
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
 from dataplane.fabric.kernel.namespaces import RUN_NETNS
-from dataplane.local.deadline import LocalDeadline
 from tests.integration.kernel_circle import (
     AROUND,
     MS,
@@ -34,6 +32,7 @@ from tests.integration.kernel_circle import (
     managed,
     surge,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -265,10 +264,7 @@ links: [{a: a, b: b}, {a: b, b: c}, {a: a, b: c}]
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = LocalDeadline(WAIT_S, "a test")
-    while not condition():
-        assert not deadline.has_passed(), what
-        time.sleep(0.05)
+    wait_until(condition, f"never: {what}", limit_s=WAIT_S, poll_s=0.05)
 
 
 def manifest_of(owner: int) -> Manifest | None:

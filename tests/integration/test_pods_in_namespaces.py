@@ -25,7 +25,7 @@ from tests.controller.workloads.nodes.busybox_image import (
 )
 from tests.controller.workloads.nodes.conftest import PodmanStorage
 from tests.integration.placement_world import PlacementWorld, Said, fabric_of
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow]
 
@@ -68,10 +68,7 @@ def service(storage: PodmanStorage, tmp_path: Path) -> Iterator[subprocess.Popen
     command = ["podman", "system", "service", "--time", "0", f"unix://{tmp_path}/podman.sock"]
     process = subprocess.Popen(command, env={**os.environ, **storage.environment}, stderr=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 30
-        while not (tmp_path / "podman.sock").exists():
-            assert time.monotonic() < end, "podman's service does not come"
-            time.sleep(0.02)
+        wait_until((tmp_path / "podman.sock").exists, "podman's service has no socket")
         yield process
     finally:
         process.send_signal(signal.SIGCONT)

@@ -44,6 +44,7 @@ from dataplane.topology.values import DeviceKind
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.scheduling.serving.tasks.conftest import DGEMMS, Site
 from tests.sandboxes import local_settings
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0
@@ -217,10 +218,13 @@ def test_task_with_failing_probes_everywhere_is_not_dispatched(play: Callable[[A
 
 async def _decisions(world: World, task: str, number: int) -> AsyncIterator[str]:
     """Yield the outcomes of the first decisions about a task."""
-    while len(found := await world.decisions_about(task)) < number:
-        await asyncio.sleep(0.05)
-    for one in found:
-        yield one.spec.outcome.value
+
+    async def are_recorded() -> bool:
+        return len(await world.decisions_about(task)) >= number
+
+    await until(are_recorded)
+    for decision in await world.decisions_about(task):
+        yield decision.spec.outcome.value
 
 
 def test_centre_with_impossible_figures_gets_no_real_task(play: Callable[[Act], None]) -> None:

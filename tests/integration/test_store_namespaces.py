@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from dataplane.store.client import StoreClient
 from dataplane.store.dialogues import Content
 from dataplane.store.producer import Producer
 from tests.integration.test_virtual_store import PARAMETERS, RESULT, rack
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -79,10 +79,7 @@ def client(fabric: KernelFabric, host: str) -> StoreClient:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.002)
+    wait_until(condition, limit_s=LIMIT_S)
 
 
 def is_copied(producer: Producer, client: StoreClient, name: str, content: Content) -> bool:

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -34,9 +33,9 @@ from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDo
 from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.config import document_of
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric, KernelSettings
-from dataplane.local.deadline import LocalDeadline
 from dataplane.topology.file import dumps, load_topology
 from tests.payloads.chain import ABOUT_REPORTS
+from tests.waiting import wait_until
 
 TOPOLOGY = load_topology("leaf-spine:spines=1,leaves=2,hosts=4")
 TALKERS, SAME_LEAF, ACROSS = ("h1", "h2", "h5"), ("h3", "h4"), ("h3", "h7")
@@ -135,12 +134,17 @@ class Bed:
         self._file.write_text(yaml.safe_dump(document_of(self._settings)), encoding="utf-8")
 
     def _await(self, is_done: Callable[[str], bool]) -> None:
-        assert self._process is not None
-        deadline = LocalDeadline(_READY_S, "a test")
-        while not is_done(said := self._log.read_text(encoding="utf-8")):
-            assert self._process.poll() is None, f"the controller ended: {said[-1000:]}"
-            assert not deadline.has_passed(), f"the switches are not right: {said[-1000:]}"
-            time.sleep(0.02)
+        process = self._process
+        assert process is not None
+
+        def log() -> str:
+            return self._log.read_text(encoding="utf-8")
+
+        def is_done_or_over() -> bool:
+            return is_done(log()) or process.poll() is not None
+
+        wait_until(is_done_or_over, lambda: f"the switches are not reconciled: {log()[-1000:]}", limit_s=_READY_S)
+        assert process.poll() is None, f"the controller ended: {log()[-1000:]}"
 
 
 @cache

@@ -33,6 +33,7 @@ from controller.common.errors import ApiError, StaleError
 from dataplane.topology.values import DeviceKind
 from tests.soak.centres import Daemon
 from tests.soak.killing import main
+from tests.waiting import comes_true
 
 LEASE_S = 4.0
 FENCE_S = LEASE_S / 2
@@ -290,14 +291,15 @@ class Soak:
             for pool, wanted in fair.items()
         )
 
-    def _until(self, done: Callable[[], bool], settle_s: float) -> bool:
-        due_s = time.monotonic() + settle_s
-        while time.monotonic() < due_s:
+    def _until(self, condition: Callable[[], bool], settle_s: float) -> bool:
+        """Return whether a condition comes true in time; the API server may be down meanwhile."""
+
+        def holds() -> bool:
             with suppress(ApiError):
-                if done():
-                    return True
-            time.sleep(0.1)
-        return False
+                return condition()
+            return False
+
+        return comes_true(holds, limit_s=settle_s, poll_s=0.1)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,10 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -38,6 +40,7 @@ from controller.workloads.centres.settings import CentreSettings, ControlGroups,
 from dataplane.config import Strict, document_of
 from tests.sandboxes import local_settings
 from tests.soak.killing import main
+from tests.waiting import comes_true
 
 CENTRES = ("east", "west")
 AT_ONCE = 6
@@ -129,26 +132,30 @@ class Soak:
     def prepare(self) -> None:
         self.until(self._add_probe)
         for name in CENTRES:
-            self.until(lambda name=name: self.client.of(Centre).get(name).status.ready)
+            self.until(partial(self._is_ready, name))
             found = self.client.of(Centre).get(name)
             # No scheduler looks for silent centres here, and none is to be refused for its silence.
             self.client.of(Centre).replace(
                 Centre(metadata=Metadata(name=name, labels=found.metadata.labels), spec=CentreSpec(lease_s=600.0))
             )
 
+    def _is_ready(self, centre: str) -> bool:
+        return self.client.of(Centre).get(centre).status.ready
+
     def _add_probe(self) -> bool:
         made = loads(_PROBE, KernelLibrary())
         self.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name=made.name), spec=files.to_spec(made)))
         return True
 
-    def until(self, done: object, settle_s: float = _SETTLE_S) -> bool:
-        due_s = time.monotonic() + settle_s
-        while time.monotonic() < due_s:
+    def until(self, condition: Callable[[], bool], settle_s: float = _SETTLE_S) -> bool:
+        """Return whether a condition comes true in time; the API server may be down meanwhile."""
+
+        def holds() -> bool:
             with suppress(ApiError):
-                if done():  # type: ignore[operator]
-                    return True
-            time.sleep(0.1)
-        return False
+                return condition()
+            return False
+
+        return comes_true(holds, limit_s=settle_s, poll_s=0.1)
 
     def dispatch_for_ever(self) -> None:
         """Keep some tasks alive; dispatch pending ones to a centre that has room."""

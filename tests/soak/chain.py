@@ -37,6 +37,7 @@ from tests.benchmarks.chaining.chain import TOPOLOGIES, Chain, Load, running
 from tests.benchmarks.chaining.processes import Daemon, Usage, precede_others
 from tests.benchmarks.chaining.sender import Bad
 from tests.benchmarks.chaining.states import State, differences, state_of
+from tests.waiting import until
 
 RATE, FLOWS = 20_000.0, 4096
 SINGLE_FLOWS = 100_000
@@ -191,8 +192,11 @@ class Soak:
     async def _single_packets(self) -> None:
         before = (await self.chain.sender.sent()).bad
         self.chain.sender.order(bad=Bad.SINGLE, times=1)
-        while (await self.chain.sender.sent()).bad < before + SINGLE_FLOWS:
-            await asyncio.sleep(_POLL_S)
+
+        async def are_sent() -> bool:
+            return (await self.chain.sender.sent()).bad >= before + SINGLE_FLOWS
+
+        await until(are_sent, limit_s=RECOVERY_S, poll_s=_POLL_S)
         self.chain.sender.order(bad=Bad.NONE)
 
     async def _recovered(self) -> float:
@@ -297,8 +301,11 @@ async def soak(minutes: float, load: Load, folder: Path) -> Report:
         first = await ended(chain, disturbed_folder, rng)
         report.status_max_s = round(chain.clients.longest_s, 3)
     async with running(load, calm_folder, lasting=True, paths=paths) as chain:
-        while await wrong_with(chain):
-            await asyncio.sleep(_POLL_S)
+
+        async def is_well() -> bool:
+            return await wrong_with(chain) == ""
+
+        await until(is_well, limit_s=RECOVERY_S, poll_s=_POLL_S)
         second = await ended(chain, calm_folder, rng)
         truth = {(flow.src, flow.dst): path for flow, path in zip(chain.flows.flows, paths, strict=True)}
     for name, ending in (("disturbed", first), ("calm", second)):

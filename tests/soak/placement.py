@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -38,6 +38,7 @@ from controller.workloads.nodes.settings import NodeSettings, RestartSection
 from controller.workloads.placement.settings import PlacementSettings
 from dataplane.config import document_of
 from tests.controller.workloads.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
+from tests.waiting import comes_true
 
 NODES = ("h1", "h2", "h3")
 PODS = 8
@@ -349,19 +350,16 @@ def _containers(environment: dict[str, str]) -> list[str]:
     return found.stdout.splitlines()
 
 
-def _until(holds: object, limit_s: float, what: str) -> None:
-    """Wait until something holds, over failures of the server; raise TimeoutError."""
-    assert callable(holds)
-    end = time.monotonic() + limit_s
-    while True:
-        try:
-            if holds():
-                return
-        except ApiError:
-            pass  # it comes back
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within {limit_s:g} s: {what}")
-        time.sleep(0.2)
+def _until(condition: Callable[[], bool], limit_s: float, what: str) -> None:
+    """Wait until a condition holds, over failures of the server; raise TimeoutError."""
+
+    def holds() -> bool:
+        with suppress(ApiError):  # it comes back
+            return condition()
+        return False
+
+    if not comes_true(holds, limit_s=limit_s, poll_s=0.2):
+        raise TimeoutError(f"not within {limit_s:g} s: {what}")
 
 
 def main() -> None:

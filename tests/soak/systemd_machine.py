@@ -6,14 +6,15 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from tests.soak.environments import ROOT, build_wheel
+from tests.waiting import wait_until
 
 SYSTEMD: Final = Path("/lib/systemd/systemd")
 PYTHON: Final = Path("/usr/bin/python3")
@@ -80,12 +81,21 @@ class SystemdMachine:
         return done.stdout
 
     def until(self, *command: str, says: str, within_s: float = 180.0, as_user: str = "root") -> str:
-        """Run a command again and again until it says something; return all that it says then."""
-        until_s = time.monotonic() + within_s
-        while says not in (said := self.run(*command, as_user=as_user, is_checked=False)):
-            assert time.monotonic() < until_s, f"{command} says no {says!r}:\n{said}\n{self.log()}"
-            time.sleep(0.5)
-        return said
+        """Run a command again and again until its output has a text; return that output."""
+        output = ""
+
+        def has_text() -> bool:
+            nonlocal output
+            output = self.run(*command, as_user=as_user, is_checked=False)
+            return says in output
+
+        wait_until(
+            has_text,
+            lambda: f"{command} does not print {says!r}:\n{output}\n{self.log()}",
+            limit_s=within_s,
+            poll_s=0.5,
+        )
+        return output
 
     def log(self) -> str:
         """Return the end of the journal of our units."""
@@ -165,11 +175,8 @@ class SystemdMachine:
         """Return the number that process 1 has here."""
         assert self._process is not None
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        until_s = time.monotonic() + 20
-        while not (found := children.read_text().split()):
-            assert time.monotonic() < until_s, "it does not begin"
-            time.sleep(0.05)
-        return int(found[0])
+        wait_until(lambda: children.read_text().split() != [], "process 1 does not start")
+        return int(children.read_text().split()[0])
 
     def _power_off(self) -> None:
         """End process 1, and by it all others of the machine."""
@@ -180,16 +187,14 @@ class SystemdMachine:
 
 def _remove(group: Path) -> None:
     """Remove a control group with those in it, once the last of its processes has gone."""
-    until_s = time.monotonic() + 20
+
+    def is_removed(path: Path) -> bool:
+        with suppress(OSError):
+            path.rmdir()
+        return not path.exists()
+
     for path in (*sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True), group):
-        while True:
-            try:
-                path.rmdir()
-                break
-            except OSError:
-                if time.monotonic() > until_s:
-                    raise
-                time.sleep(0.05)
+        wait_until(partial(is_removed, path), f"{path} cannot be removed")
 
 
 def _mount(stack: ExitStack, where: Path, kind: str, options: str = "") -> None:

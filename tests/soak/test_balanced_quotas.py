@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from dataplane.cgroup_limits import limit, make_group, remove_empty
 from dataplane.cgroups import group_at, kill_in, quota_milli_of
 from tests.network_namespace import network_namespace
 from tests.soak.centres import Daemon
+from tests.waiting import wait_until
 
 UNIT_MILLI = 2
 """A five-hundredth of a CPU is a unit, of 100: the most that one has is to be had on a machine with other work too."""
@@ -38,12 +38,7 @@ WAIT_S = 90.0
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     """Return once a condition holds, however busy the machine is."""
-    deadline_s = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline_s:
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError(what)
+    wait_until(condition, what, limit_s=WAIT_S, poll_s=0.1)
 
 
 @contextmanager

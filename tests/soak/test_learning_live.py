@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
+import itertools
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from controller.scheduling.tasks.settings import TaskSettings
 from tests.controller.learning.policy.test_live import LEARN, network_of, seen
 from tests.controller.scheduling.serving.tasks.conftest import Play, Site, play
 from tests.controller.scheduling.serving.test_learning import AGENT
+from tests.waiting import until, wait_until
 
 __all__ = ["play"]
 pytestmark = pytest.mark.slow
@@ -42,13 +42,16 @@ def test_learns_in_shadow_and_decides_live_by_what_it_saved(play: Play, tmp_path
         async with site.running(site.centre("slow"), site.centre("fast", 2.0)):
             names: list[str] = []
             async with site.scheduling(_settings(checkpoint=str(checkpoint), learn=learn)):
-                while not checkpoint.exists() or not load_checkpoint(checkpoint).version:
+
+                async def has_learned() -> bool:
                     more = [f"t{number}" for number in range(len(names), len(names) + 12)]
                     for name in more:
                         await site.submit(name, task_type="products")
                     await site.ended(*more)
-                    names += more
-                    await asyncio.sleep(0.5)
+                    names.extend(more)
+                    return checkpoint.exists() and bool(load_checkpoint(checkpoint).version)
+
+                await until(has_learned, "no policy was published", limit_s=120, poll_s=0.5)
             saved = load_checkpoint(checkpoint)
             assert (saved.made_for.kind, saved.made_for.load) == ("tasks", True)
             async with site.scheduling(_settings(checkpoint=str(checkpoint), shadow=False)):
@@ -95,14 +98,15 @@ def test_decisions_continue_while_training_is_restarted(tmp_path: Path) -> None:
         assert isinstance(training, ProcessTraining)
         first = training.process_id
         os.kill(first, signal.SIGKILL)
-        end_s = time.monotonic() + 60
-        number = 0
-        while network.standing.training["restarts"] < 1:
-            assert time.monotonic() < end_s
+        numbers = itertools.count()
+
+        def is_restarted() -> bool:
+            number = next(numbers)
             network.decided(f"p{number}", network.answer(seen(0.25, 0.75), f"p{number}"), number % 2)
             network.came(f"p{number}", Outcome(10**9, 0.5))
-            number += 1
-            time.sleep(0.01)
+            return bool(network.standing.training["restarts"] >= 1)
+
+        wait_until(is_restarted, "training is not restarted", limit_s=60, poll_s=0.01)
         assert network.standing.problem == "the process that trains ended with status -9"
         assert training.process_id != first
         network.decided("last", network.answer(seen(0.25, 0.75), "last"), 0)

@@ -26,6 +26,7 @@ from controller.common.errors import ApiError
 from controller.scheduling.process import serve as serve_scheduler
 from controller.scheduling.settings import QueueSettings, SchedulerSettings
 from tests.controller.workloads.placement.serving_placement import HARDWARE, Cluster, group_of, play
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -177,8 +178,7 @@ def test_killed_controller_loses_nothing_and_runs_nothing_twice(tmp_path: Path) 
             for manager in managers:
                 manager.is_silent = False
             async with started(settings):
-                while not await all_run(cluster, managers):
-                    await asyncio.sleep(0.2)
+                await until(lambda: all_run(cluster, managers), limit_s=300, poll_s=0.2)
             for task in others:
                 task.cancel()
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from tests.waiting import comes_true
+
 START_S, COMMAND_S = 180.0, 120.0
 """Time limits of a network's start up to the prompt, including compilation of a new program, and of a command."""
 
@@ -85,11 +87,8 @@ class Network:
 
     def wait(self, condition: Callable[[], bool], problem: str, timeout_s: float = COMMAND_S) -> None:
         """Return once a condition holds; raise TutorialError."""
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            if time.monotonic() > deadline:
-                raise TutorialError(f"{problem}\n{self._text()[-3000:]}")
-            time.sleep(0.1)
+        if not comes_true(condition, limit_s=timeout_s, poll_s=0.1):
+            raise TutorialError(f"{problem}\n{self._text()[-3000:]}")
 
     @contextmanager
     def controller(self, log: str) -> Iterator[None]:

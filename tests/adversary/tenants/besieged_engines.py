@@ -11,7 +11,7 @@ from controller.apiserver.resources import Pod
 from controller.apiserver.resources.hardware import Request
 from controller.apiserver.resources.pod import Container, PodSpec, Restart
 from dataplane.rpc.access import Role
-from tests.adversary.tenants.daemons import Daemons, until
+from tests.adversary.tenants.daemons import Daemons, until_answered
 from tests.adversary.tenants.engine_attacks import (
     IN_CONTAINERS,
     ON_SLURM,
@@ -124,7 +124,7 @@ async def add_containers(siege: TenantSiege, daemons: Daemons) -> None:
         return bool(await siege.admin.of(Pod).get("ada-group-0"))
 
     # The workload controller makes the pod of Ada's group, which is not to look like an effect later.
-    await until(has_pod)
+    await until_answered(has_pod)
 
 
 def _write_bundle(bundle: Path) -> Path:

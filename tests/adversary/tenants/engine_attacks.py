@@ -29,6 +29,7 @@ from controller.workloads.centres.engines.containers.boot import BEGIN, END
 from controller.workloads.centres.engines.containers.pods import CENTRE
 from tests.adversary.tenants.siege import CANARY, TenantSiege, pod_named, task_named
 from tests.controller.workloads.nodes.conftest import PodmanStorage
+from tests.waiting import until
 
 ATTACK: Final = Path(__file__).with_name("task_attack.py")
 OWN: Final = frozenset({"writes its own", "writes scratch"})
@@ -250,9 +251,12 @@ class PodAttack:
             return
         admin = self.siege.admin
         await admin.bind(BindingRequest(bindings=(Binding(pod=name, node=self.node),)))
-        async with asyncio.timeout(_ENDS_S):
-            while (pod := await admin.of(Pod).get(name)).status.phase not in (Phase.SUCCEEDED, Phase.FAILED):
-                await asyncio.sleep(_POLL_S)
+
+        async def has_ended() -> bool:
+            return (await admin.of(Pod).get(name)).status.phase in (Phase.SUCCEEDED, Phase.FAILED)
+
+        await until(has_ended, limit_s=_ENDS_S, poll_s=_POLL_S)
+        pod = await admin.of(Pod).get(name)
         self.siege.forged["pod"] += 1
         # With the image it succeeds; naming anything else fails, in a line.
         if (pod.status.phase is Phase.SUCCEEDED) != (container.image == image):

@@ -28,6 +28,7 @@ from controller.workloads.centres.units import Found
 from dataplane.local.deadline import local_timeout
 from tests.left_processes import kill_those_of
 from tests.sandboxes import local_settings
+from tests.waiting import until
 
 WAIT_S = 120.0
 ATTACK = Path(__file__).with_name("task_attack.py")
@@ -70,8 +71,11 @@ async def outcome(folder: Path, *orders: JobOrder, **settings: Any) -> list[JobS
         await engine.start()
         try:
             jobs = [await engine.submit(each) for each in orders]
-            while not all(state.phase in JOB_ENDED for state in (await engine.states(jobs)).values()):
-                await asyncio.sleep(0.01)
+
+            async def have_ended() -> bool:
+                return all(state.phase in JOB_ENDED for state in (await engine.states(jobs)).values())
+
+            await until(have_ended, limit_s=WAIT_S, poll_s=0.01)
             states = await engine.states(jobs)
             return [states[job] for job in jobs]
         finally:

@@ -28,6 +28,7 @@ from tests.certificates import DAY, Authority
 from tests.controller.apiserver.api_server import WAIT_S, Served, serving, settings_in
 from tests.controller.apiserver.session_node import answering, bound_pod
 from tests.controller.apiserver.test_session_attacks import greeting
+from tests.waiting import until
 
 HALF = b"GET /v1/pods HTTP/1.1\r\nHost: x\r\n"
 MANY = 40
@@ -86,8 +87,7 @@ async def ended(readers: list[asyncio.StreamReader], least: int) -> None:
         gone += 1
 
     tasks = [asyncio.create_task(end(reader)) for reader in readers]
-    while gone < least:
-        await asyncio.sleep(0.01)
+    await until(lambda: gone >= least, lambda: f"{gone} of {least} are closed")
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -30,6 +30,7 @@ from tests.controller.workloads.nodes.busybox_image import skip_without_containe
 from tests.controller.workloads.nodes.conftest import PodmanStorage, storage_in
 from tests.controller.workloads.nodes.node_world import World, play
 from tests.controller.workloads.nodes.runtimes.real_containers import run_with
+from tests.waiting import until
 
 LIMITS = ImageLimits(most_bytes=32 << 20, most_files=1000)
 DEADLINE_S = 60
@@ -243,8 +244,7 @@ def test_no_image_ends_or_freezes_a_manager(tmp_path: Path, podman_storage: Podm
             assert not manager.done()
             await world.client.of(Pod).delete("good")
             await world.until_gone("good")
-            while list((tmp_path / "state-h1" / "containers").glob("*")):
-                await asyncio.sleep(0.02)
+            await until(lambda: not list((tmp_path / "state-h1" / "containers").glob("*")))
 
     play(tmp_path, act)
 

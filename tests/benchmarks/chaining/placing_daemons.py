@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.apiserver.client import ApiClient, Place
+from tests.waiting import until
 
 READY_S: Final = 120.0
 
@@ -39,11 +40,14 @@ async def running(folder: Path, *words: str, settings: str) -> AsyncIterator[Dae
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stderr=out)
     try:
-        async with asyncio.timeout(READY_S):
-            while b": ready: " not in log.read_bytes():
-                if process.returncode is not None:
-                    raise SystemExit(f"millrace {' '.join(words)} ended: {log.read_text()}")
-                await asyncio.sleep(0.01)
+        await until(
+            lambda: b": ready: " in log.read_bytes() or process.returncode is not None,
+            log.read_text,
+            limit_s=READY_S,
+            poll_s=0.01,
+        )
+        if process.returncode is not None:
+            raise SystemExit(f"millrace {' '.join(words)} ended: {log.read_text()}")
         yield Daemon(process.pid)
     finally:
         if process.returncode is None:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from tests.waiting import comes_true
+
 START_S = 120.0
 STOP_S = 30.0
 ROOT = Path(__file__).parents[3]
@@ -92,11 +94,14 @@ class Daemon:
         )
         if self.precedes:
             precede(self._process.pid)
-        deadline = time.monotonic() + START_S
-        while ": ready: " not in self.said()[before:]:
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise ProcessError(f"{self.name} did not start: {self.said()[before:][-500:]}")
-            time.sleep(_POLL_S)
+        process = self._process
+
+        def is_ready() -> bool:
+            return ": ready: " in self.said()[before:]
+
+        comes_true(lambda: is_ready() or process.poll() is not None, limit_s=START_S, poll_s=_POLL_S)
+        if not is_ready():
+            raise ProcessError(f"{self.name} did not start: {self.said()[before:][-500:]}")
 
     def kill(self) -> None:
         """End it by SIGKILL."""

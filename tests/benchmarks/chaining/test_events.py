@@ -14,6 +14,7 @@ from tests.benchmarks.chaining.cases import CLIENT, COUNTED, GOAL_10K, MANY_FLOW
 from tests.benchmarks.chaining.events import Event, Steering, next_event, percentile
 from tests.benchmarks.chaining.flows import Flows, Mix, Path, make_flows
 from tests.benchmarks.chaining.watching import StatusPoll
+from tests.waiting import until
 
 SECOND = 1_000_000_000
 
@@ -124,8 +125,7 @@ def test_status_poll_keeps_the_longest_wait() -> None:
         task = asyncio.create_task(poll.run())
         for took_s in (1.0, 3.0, 2.0):
             answers.put_nowait(took_s)
-        while poll.answers < 3:
-            await asyncio.sleep(0)
+        await until(lambda: poll.answers == 3)
         assert (poll.longest_s, poll.newest) == (3.0, 6)
         while poll.answers < 4:
             answers.put_nowait(0.0)

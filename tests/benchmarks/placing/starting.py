@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,7 @@ from controller.apiserver.manifests import read_text
 from controller.apiserver.resources import Node, Pod
 from controller.apiserver.resources.pod import Phase
 from controller.apiserver.settings import ApiSettings, StoragePlace
-from controller.common.errors import ApiError, NotFoundError
+from controller.common.errors import ApiError
 from controller.scheduling.settings import SchedulerSettings
 from controller.workloads.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings, make_runtime
@@ -40,6 +40,7 @@ from tests.controller.workloads.nodes.busybox_image import (
     remove_podman_storage,
     write_layout,
 )
+from tests.waiting import until
 
 NAMES: Final = ("start_overhead_ms", "start_runtime_ms", "start_scheduled_ms")
 _PROGRAMS: Final = ("podman", "runc", "conmon")
@@ -117,13 +118,12 @@ def _daemons(folder: Path, place: Place, runtime: RuntimeSettings) -> Iterator[N
 
 
 async def _ready(client: ApiClient) -> None:
-    while True:
-        try:
-            if (await client.of(Node).get("h1")).status.ready:
-                return
-        except (NotFoundError, ApiError):
-            pass
-        await asyncio.sleep(0.1)
+    async def is_ready() -> bool:
+        with suppress(ApiError):  # the server is starting, or has no such node yet
+            return (await client.of(Node).get("h1")).status.ready
+        return False
+
+    await until(is_ready, limit_s=_WAIT_S, poll_s=0.1)
 
 
 async def _applied(client: ApiClient, image: str, name: str) -> tuple[float, float]:

@@ -38,6 +38,7 @@ from dataplane.fabric.kernel import HOST_DEVICE, switch_device
 from dataplane.rpc.access import Role
 from tests.benchmarks.probing.exchange import PEER
 from tests.integration.allreduce_namespaces import AggregationFabric
+from tests.waiting import comes_true
 
 ROOT: Final = Path(__file__).parents[3]
 UNIT: Final = "slice"
@@ -262,10 +263,7 @@ def _remove_groups(centre: str) -> None:
 
 
 def _until(condition: Callable[[], bool], what: str, log: Path | None = None) -> None:
-    """Wait until something is so; raise MillraceError, with a log's last line, if it never is."""
-    end_s = time.monotonic() + _WAIT_S
-    while not condition():
-        if time.monotonic() > end_s:
-            lines = [] if log is None else log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise MillraceError(f"never: {what}{': ' + lines[-1] if lines else ''}")
-        time.sleep(0.1)
+    """Wait until a condition holds; raise MillraceError, with a log's last line, if it never does."""
+    if not comes_true(condition, limit_s=_WAIT_S, poll_s=0.1):
+        lines = [] if log is None else log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise MillraceError(f"never: {what}{': ' + lines[-1] if lines else ''}")

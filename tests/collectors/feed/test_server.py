@@ -26,7 +26,7 @@ from dataplane.clock import VirtualClock
 from dataplane.wire.completion import Completion
 from dataplane.wire.drop_reasons import DropReason
 from tests.collectors.reports import Reporter, build_topology, long_way
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 T = TypeVar("T")
 MS = 1_000_000
@@ -215,8 +215,7 @@ def test_who_stops_reading_is_unsubscribed(address: str) -> None:
             async with FeedClient(FeedClientSettings(address=address)) as client:
                 assert await anext(client.records()) == ()
                 assert len(collector._column_sinks) == 1
-            while collector._column_sinks:
-                await asyncio.sleep(0)
+            await until(lambda: not collector._column_sinks)
 
     run(scenario)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from collectors.values import DropRecord, Event, Phase
 from dataplane.clock import VirtualClock
 from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, asked
 from tests.collectors.reports import Reporter, build_topology, long_way
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until, wait_until
 
 
 class Wall:
@@ -51,8 +50,7 @@ def collecting() -> Collector:
 def run_until(history: HistoryRecorder, reached: Callable[[], Awaitable[bool]]) -> None:
     async def scenario() -> None:
         running = asyncio.create_task(history.run())
-        while not await reached():
-            await asyncio.sleep(0.001)
+        await until(reached)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -122,8 +120,7 @@ def test_the_end_does_not_wait_for_a_merge(tmp_path: Path, monkeypatch: pytest.M
 
     def tidy(keeper: HistoryKeeper, _: int) -> None:
         begun.set()
-        while not keeper.halt.asked:
-            time.sleep(0.001)
+        wait_until(lambda: keeper.halt.asked)
         halts.append(keeper.halt)
 
     async def has_begun() -> bool:

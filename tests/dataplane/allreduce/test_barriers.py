@@ -23,6 +23,7 @@ from dataplane.allreduce.turns import Turns
 from dataplane.errors import AllReduceError
 from dataplane.wire.aggregation import Aggregation
 from tests.dataplane.allreduce.serving import JOB, Server, Weather
+from tests.waiting import wait_until
 
 _STORM = Weather(loss=0.02, late=0.02, repeated=0.02)
 
@@ -80,8 +81,7 @@ def test_hold_suspends_the_timeout_and_restarts_it_on_release() -> None:
 def test_a_hold_that_nobody_ends_fails_what_runs_and_what_waits() -> None:
     with Server(2, 16) as server, _workers(server, 2) as workers:
         running = [workers[0].all_reduce(_ones()) for _ in range(2)]
-        while not workers[0].begun:
-            time.sleep(0.001)
+        wait_until(lambda: workers[0].begun > 0)
         assert workers[0].hold(0.1) == 1
         futures: list[Future[Any]] = [workers[0].run_until(1), *running]
         for future in futures:
@@ -112,8 +112,7 @@ def test_who_is_told_of_epochs_does_not_take_them_from_refusals() -> None:
     with Server(2, 16) as server, _workers(server, 2, hears_refusals=False) as workers:
         server.switch.jobs[JOB] = Job(epoch=2, children=3, cells=32)
         waiting = [worker.all_reduce(_ones()) for worker in workers]
-        while server.switch.counts.get("epoch", 0) < 4:
-            time.sleep(0.001)
+        wait_until(lambda: server.switch.counts.get("epoch", 0) >= 4)
         assert [worker.epoch for worker in workers] == [1, 1]
         assert not any(one.done() for one in waiting)
         for worker in workers:

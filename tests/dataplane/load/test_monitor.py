@@ -163,8 +163,7 @@ def test_processor_times_of_this_process_grow_by_thread() -> None:
     worker = threading.Thread(target=spin, name="spinning")
     worker.start()
     before = processor_times()
-    while processor_times().threads_ns["spinning"] < before.threads_ns["spinning"] + 10_000_000:
-        time.sleep(0.001)
+    wait_until(lambda: processor_times().threads_ns["spinning"] >= before.threads_ns["spinning"] + 10_000_000)
     stop.set()
     worker.join()
     assert processor_times().process_ns > before.process_ns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import torch.distributed as dist
 from dataplane.allreduce.torch import MillraceState, all_reduce
 from dataplane.allreduce.torch.agreement import Decision
 from tests.dataplane.allreduce.torch.reducers import Doubling, failing
+from tests.waiting import wait_until
 
 TAKEN, BY_RING = 7, 9
 SATURATED = SaturatedError("left int32")
@@ -144,8 +144,7 @@ def test_result_for_a_call_not_begun_waits_until_the_deadline(monkeypatch: pytes
     reducer = Doubling()
     with MillraceState(reducer, deadline_s=9) as state:
         _call(state)
-        while not reducer.closed:
-            time.sleep(0.001)
+        wait_until(lambda: reducer.closed > 0)
         assert all_reduce(torch.ones(2), state).wait().tolist() == [TAKEN, TAKEN]
 
 

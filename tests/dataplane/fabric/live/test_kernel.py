@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from dataplane.errors import FabricError
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
 from dataplane.fabric.live.stats import read_stats
 from dataplane.fabric.live.values import FabricCounters
-from dataplane.local.deadline import LocalDeadline
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -57,17 +56,19 @@ def answers(folder: Path, switch: str) -> bool:
     return version.p4runtime_api_version.startswith("1.")
 
 
-def until(folder: Path, is_so: Callable[[FabricCounters], bool]) -> FabricCounters:
-    deadline = LocalDeadline(WAIT_S, "a test")
-    while not deadline.has_passed():
+def until(folder: Path, holds: Callable[[FabricCounters], bool]) -> FabricCounters:
+    """Return the first statistics of which something holds."""
+    last: list[FabricCounters] = []
+
+    def look() -> bool:
         try:
-            found = read_stats(folder / "stats.json")
+            last[:] = [read_stats(folder / "stats.json")]
         except FabricError:
-            found = None
-        if found is not None and is_so(found):
-            return found
-        time.sleep(0.05)
-    pytest.fail("not in time")
+            return False
+        return holds(last[0])
+
+    wait_until(look, lambda: f"last statistics: {last}", limit_s=WAIT_S)
+    return last[0]
 
 
 def test_switches_and_the_fabric_itself_come_back(tmp_path: Path) -> None:

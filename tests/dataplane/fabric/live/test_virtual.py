@@ -21,6 +21,7 @@ from dataplane.fabric.live.values import FabricCounters, ReportCounters
 from dataplane.fabric.live.virtual import LiveVirtualFabric
 from dataplane.topology.addressing import report_source
 from dataplane.topology.families import leaf_spine
+from tests.waiting import until
 
 TOPOLOGY = leaf_spine(1, 2, 1)
 
@@ -64,8 +65,7 @@ def test_switches_answer_and_hosts_send(settings: FabricSettings) -> None:
                     assert answer.p4runtime_api_version.startswith("1.")
                     got = await gnmi_grpc.gNMIStub(channel).Get(gnmi.GetRequest(path=[gnmi.Path()]))
                     assert got.notification
-            while fabric.counters.traffic.sent < 3:
-                await asyncio.sleep(0)
+            await until(lambda: fabric.counters.traffic.sent >= 3)
         assert settings.stats_file is not None
         assert read_stats(Path(settings.stats_file)).switches == len(TOPOLOGY.switches)
         return fabric.counters

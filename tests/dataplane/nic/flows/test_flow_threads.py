@@ -14,7 +14,6 @@ from typing import Literal
 
 import pytest
 
-from dataplane.local.deadline import LocalDeadline
 from dataplane.native import (
     Array,
     Inline,
@@ -38,6 +37,7 @@ from dataplane.nic.flows.kernels.classifying import classify
 from dataplane.nic.flows.rules import Call, Drop, FlowRule, FlowVerdict, Range
 from dataplane.nic.flows.structures import STRIPES, Classifier
 from dataplane.nic.structures import ActionKind, FrameFunction, Verdict
+from tests.waiting import wait_until
 
 FRAME = bytes.fromhex("020000000002 020000000001 0800 4500001c 00000000 40110000 0a000001 0a000002 03e87ffe 00080000")
 PATIENCE_S = 20.0
@@ -120,7 +120,7 @@ def probing(classifier: FlowClassifier, threads: int) -> Iterator[list[Prober]]:
     for thread in running:
         thread.start()
     try:
-        wait_for(lambda: all(prober.frames for prober in probers))
+        wait_until(lambda: all(prober.frames for prober in probers))
         yield probers
     finally:
         for prober in probers:
@@ -129,12 +129,6 @@ def probing(classifier: FlowClassifier, threads: int) -> Iterator[list[Prober]]:
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
             classifier.unregister_driver(address(prober.epoch))
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = LocalDeadline(PATIENCE_S, "a test")
-    while not condition():
-        assert not deadline.has_passed()
 
 
 def test_changes_are_atomic_for_threads_and_frames_counted_once() -> None:

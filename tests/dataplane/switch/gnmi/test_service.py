@@ -25,6 +25,7 @@ from dataplane.switch.gnmi.service import GnmiService
 from dataplane.switch.p4runtime import P4RuntimeCore, P4RuntimeServer
 from dataplane.switch.ports.states import OperStatus
 from dataplane.switch.switch import PortSettings, Switch
+from tests.waiting import until
 
 BOUND_S = 20.0
 OPER = "interfaces/interface[name=1]/state/oper-status"
@@ -160,8 +161,7 @@ def test_finsys_switch_follows_ports_by_itself(tmp_path: Path) -> None:
         async with Switch_("s1", served.address) as switch:
             assert [port.id for port in switch.ports] == list(range(1, 101))
             await asyncio.to_thread(served.switch.set_oper, 77, OperStatus.LOWER_LAYER_DOWN)
-            while switch.ports["77"].up:
-                await asyncio.sleep(0)
+            await until(lambda: not switch.ports["77"].up)
             assert [port.id for port in switch.ports if not port.up] == [77]
 
     with served.server:
@@ -267,8 +267,7 @@ def test_a_write_that_nobody_reads_is_given_up(tmp_path: Path, monkeypatch: pyte
             stream = stub.Subscribe()
             await stream.write(subscribe("", mode=gnmi.SubscriptionList.POLL))
             polling = asyncio.create_task(poll_for_ever(stream))
-            while not served.gnmi.drops["gnmi_slow_subscriber"]:
-                await asyncio.sleep(0.01)
+            await until(lambda: served.gnmi.drops["gnmi_slow_subscriber"] > 0)
             polling.cancel()
             stream.cancel()
 

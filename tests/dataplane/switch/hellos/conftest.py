@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from dataplane.clock import MonotonicClock
-from dataplane.local.deadline import LocalDeadline
 from dataplane.nic import NicPort, memory_pair
 from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.switch import NativeSwitch
@@ -18,10 +17,10 @@ from dataplane.switch.hellos.port_hello import PortHello
 from dataplane.switch.ports.states import HelloSession, HelloSettings
 from dataplane.switch.switch import Switch
 from dataplane.switch.traffic import PortSettings
+from tests.waiting import wait_until
 
 DEVICE, NEIGHBOUR = 1, 2
 PORTS = (PortSettings(1), PortSettings(2), PortSettings(3, delay_ns=200_000))
-DEADLINE_S = 30.0
 BRISK = HelloSettings(interval_ns=10_000_000, multiplier=3)
 DRIVERS = ("python", "native", "native of two workers")
 
@@ -69,11 +68,13 @@ class Rig:
                     far.send([said])
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Go on until something is true."""
-        deadline = LocalDeadline(DEADLINE_S, "a test")
-        while not condition():
-            assert not deadline.has_passed(), f"{what}: {self.switch.port_states()}"
+        """Step until a condition holds."""
+
+        def step() -> bool:
             self.step()
+            return condition()
+
+        wait_until(lambda: condition() or step(), lambda: f"{what}: {self.switch.port_states()}", poll_s=0)
 
     def hello(self, port: int) -> HelloSession:
         """Return what a port's hellos say."""

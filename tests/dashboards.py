@@ -61,11 +61,11 @@ def check_form(dashboard: Dashboard) -> None:
     declared = {variable["name"] for variable in dashboard["templating"]["list"]} | {"__rate_interval"}
     used = {name for _, target in targets(dashboard) for name in re.findall(r"\$(\w+)", target["expr"])}
     assert used <= declared
-    for one, other in combinations(dashboard["panels"], 2):
-        assert not _cells(one) & _cells(other), (one["title"], other["title"])
+    for first, other in combinations(dashboard["panels"], 2):
+        assert not _cells(first) & _cells(other), (first["title"], other["title"])
 
 
 def _cells(panel: Panel) -> set[tuple[int, int]]:
-    place = panel["gridPos"]
-    assert place["x"] + place["w"] <= 24
-    return {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+    grid = panel["gridPos"]
+    assert grid["x"] + grid["w"] <= 24
+    return {(grid["x"] + x, grid["y"] + y) for x in range(grid["w"]) for y in range(grid["h"])}

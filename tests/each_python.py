@@ -31,18 +31,18 @@ scenario: {hops_per_s: 1000, warm_up: 500ms, before: 1s, during: 2400ms, after: 
 
 def import_all() -> tuple[list[ModuleType], set[str]]:
     """Import every module of the three packages; return them, and which optional packages others would have needed."""
-    found, lacking = list[ModuleType](), set[str]()
+    modules, lacking = list[ModuleType](), set[str]()
     for package in (dataplane, collectors, controller):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if module.name.endswith(".__main__"):
                 continue
             try:
-                found.append(importlib.import_module(module.name))
+                modules.append(importlib.import_module(module.name))
             except ModuleNotFoundError as error:
                 if error.name not in OPTIONAL:
                     raise
                 lacking.add(error.name)
-    return found, lacking
+    return modules, lacking
 
 
 def compile_all(modules: Iterable[ModuleType]) -> int:

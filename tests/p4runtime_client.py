@@ -52,7 +52,7 @@ class Client:
     def read(self, entity: p4r.Entity) -> list[p4r.Entity]:
         """Return what an entity selects."""
         request = p4r.ReadRequest(device_id=self.device_id, entities=[entity])
-        return [found for answer in self.stub.Read(request, timeout=LIMIT_S) for found in answer.entities]
+        return [entity for answer in self.stub.Read(request, timeout=LIMIT_S) for entity in answer.entities]
 
     def _call(self, where: str, method: Callable[..., Any], request: object) -> None:
         try:
@@ -149,7 +149,7 @@ def insert(entity: p4r.Entity) -> p4r.Update:
 
 
 def _find(objects: Iterable[Any], name: str) -> Any:
-    for found in objects:
-        if name in (found.preamble.name, found.preamble.alias):
-            return found
+    for candidate in objects:
+        if name in (candidate.preamble.name, candidate.preamble.alias):
+            return candidate
     raise SwitchError(f"the P4Info has no {name}")

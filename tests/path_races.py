@@ -68,10 +68,10 @@ def _races(name: str, function: ast.AST) -> Iterator[Race]:
             checked |= _resolved(node)
         if not isinstance(node, ast.Call) or any(word.arg in _BY_DESCRIPTOR for word in node.keywords):
             continue
-        said = _word_and_path(node)
-        if said is None:
+        word_and_path = _word_and_path(node)
+        if word_and_path is None:
             continue
-        word, path = said
+        word, path = word_and_path
         is_refused = word in ALWAYS or (word == "open" and _writes(node))
         if (is_refused and path != _ITSELF) or (word in USES and path in checked):
             yield Race(name, node.lineno, path, word, checked.get(path))
@@ -90,11 +90,11 @@ def _resolved(node: ast.Assign | ast.NamedExpr) -> dict[str, str]:
     """Return the names of a path that was resolved: links are followed then, and again when it is used."""
     if not isinstance(node.value, ast.Call):
         return {}
-    said = _word_and_path(node.value)
-    if said is None or said[0] not in ("resolve", "realpath"):
+    word_and_path = _word_and_path(node.value)
+    if word_and_path is None or word_and_path[0] not in ("resolve", "realpath"):
         return {}
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {ast.unparse(target): said[0] for target in targets}
+    return {ast.unparse(target): word_and_path[0] for target in targets}
 
 
 def _writes(call: ast.Call) -> bool:

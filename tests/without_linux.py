@@ -134,7 +134,7 @@ def send_a_packet() -> list[str]:
     send = partial(udp_frame, src_port=1000, dst_port=2000, payload=b"gradients")
     fabric = VirtualFabric(topology)
     VirtualController.over(fabric, watches=(Watch(),)).start()
-    collector, said = Collector(topology, fabric.clock), list[str]()
+    collector, messages = Collector(topology, fabric.clock), list[str]()
 
     def arrives(frame: bytes, now_ns: int) -> None:
         del now_ns
@@ -144,7 +144,7 @@ def send_a_packet() -> list[str]:
         if packet.dst_port == collector.report_udp_port and isinstance(source, IPv4Address):
             collector.receive(packet.payload, address=source)
         else:
-            said.append(packet.payload.decode())
+            messages.append(packet.payload.decode())
 
     for host in (dst.name, at):
         fabric.host(host).on_frame(arrives)
@@ -152,7 +152,7 @@ def send_a_packet() -> list[str]:
     frame = send(src=src.ipv4, dst=dst.ipv4, src_mac=src.mac, dst_mac=gateway_mac(topology, src.name))
     fabric.host(src.name).send(frame)
     fabric.run_until(100_000_000)
-    return said + [" ".join(path.switches) for path in collector.snapshot().paths.values()]
+    return messages + [" ".join(path.switches) for path in collector.snapshot().paths.values()]
 
 
 def main() -> None:

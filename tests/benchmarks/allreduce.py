@@ -140,7 +140,7 @@ def measure_cases(
     workers: int, megabytes: Sequence[int], sides: Sequence[str], rounds: int, rate_bps: int, rings: str | None = None
 ) -> dict[Case, dict[str, list[Trial]]]:
     """Return the trials of so many workers; a first all-reduce of each side is not counted."""
-    found: dict[Case, dict[str, list[Trial]]] = {}
+    trials: dict[Case, dict[str, list[Trial]]] = {}
     with AggregationFabric(workers, rate_bps) as fabric:
         running = Workers(fabric, sides, rings)
         running.prepare(Case(workers, 1))
@@ -148,12 +148,12 @@ def measure_cases(
             running.run(side, check=False)
         for size in megabytes:
             case = Case(workers, size)
-            found[case] = {side: [] for side in sides}
+            trials[case] = {side: [] for side in sides}
             running.prepare(case)
             for number in range(rounds):
                 for side in sides[:: -1 if number % 2 else 1]:
-                    found[case][side].append(running.run(side, check=number == 0))
-    return found
+                    trials[case][side].append(running.run(side, check=number == 0))
+    return trials
 
 
 def speedup(trials: Mapping[str, Sequence[Trial]], of: str = "time_s") -> float | None:
@@ -162,7 +162,7 @@ def speedup(trials: Mapping[str, Sequence[Trial]], of: str = "time_s") -> float 
     if not gloo:
         return None
     rounds = zip(trials[ENGINE], *gloo, strict=True)
-    ratios: list[float] = [min(getattr(one, of) for one in others) / getattr(ours, of) for ours, *others in rounds]
+    ratios: list[float] = [min(getattr(trial, of) for trial in others) / getattr(ours, of) for ours, *others in rounds]
     return median(ratios)
 
 
@@ -247,15 +247,15 @@ def run(options: argparse.Namespace) -> None:
     """Measure what the options say, and print it."""
     sides = (ENGINE, *(GLOO if importlib.util.find_spec("torch") else ()))
     rate_bps = round(options.rate * 1e6)
-    found: dict[Case, dict[str, list[Trial]]] = {}
+    trials: dict[Case, dict[str, list[Trial]]] = {}
     if not options.no_devices:
         for workers in (4,) if options.quick else options.workers:
             sizes = (1,) if options.quick else options.megabytes
             cases = measure_cases(workers, sizes, sides, options.rounds, rate_bps, options.rings)
             Console(width=120).print(results_table(cases, rate_bps))
-            found |= cases
+            trials |= cases
     ratio = None if options.quick or options.no_virtual else time_ratio()
-    print(json.dumps(summary(found, rate_bps, ratio)))
+    print(json.dumps(summary(trials, rate_bps, ratio)))
 
 
 if __name__ == "__main__":

@@ -50,14 +50,14 @@ def memory(console: Console, passes: int, *, quick: bool) -> dict[MemoryCase, fl
     """Measure memory to state; return reports a second by case."""
     flows = FLOWS[:3] if quick else FLOWS
     cases = [*(MemoryCase(hops, CASE.flows) for hops in HOPS), *(MemoryCase(CASE.hops, count) for count in flows)]
-    found = {case: median(native_rate(case, passes)) for case in cases}
+    rates = {case: median(native_rate(case, passes)) for case in cases}
     table = Table("hops", "flows", "M reports/s", "ns a report", "M hops/s", title="Memory to state, one core")
-    for case, rate in found.items():
+    for case, rate in rates.items():
         table.add_row(
             f"{case.hops}", f"{case.flows:,}", f"{rate / 1e6:.2f}", f"{1e9 / rate:.0f}", f"{rate * case.hops / 1e6:.1f}"
         )
     console.print(table)
-    return found
+    return rates
 
 
 def modes(console: Console) -> None:
@@ -71,22 +71,22 @@ def modes(console: Console) -> None:
 
 def over_veth(console: Console, rounds: int, trial_s: float) -> dict[Side, dict[int, list[Trial]]]:
     """Measure every side at every rate up to the one that the sender cannot reach; return the trials."""
-    found: dict[Side, dict[int, list[Trial]]] = {side: {} for side in SIDES}
+    by_side: dict[Side, dict[int, list[Trial]]] = {side: {} for side in SIDES}
     with bench() as made:
         for _ in range(rounds):
             for side in SIDES:
                 for rate in RATES:
                     trial = made.run(side, rate, trial_s)
-                    found[side].setdefault(rate, []).append(trial)
+                    by_side[side].setdefault(rate, []).append(trial)
                     if trial.rate < 0.7 * rate:
                         break
     table = Table("source", "offered", "sent, reports/s", "lost", title="Over a veth pair")
-    for side, rates in found.items():
+    for side, rates in by_side.items():
         for rate, trials in rates.items():
             sent = median(trial.rate for trial in trials)
             table.add_row(side.name, f"{rate:,}", f"{sent:,.0f}", f"{share_lost(trials):.3%}")
     console.print(table)
-    return found
+    return by_side
 
 
 def share_lost(trials: Sequence[Trial]) -> float:
@@ -108,7 +108,7 @@ def summary(
     """Return the figures of the last line; None for what was not measured."""
     ours = memory_rates.get(CASE)
     best = {side: best_without_loss(rates) for side, rates in veth.items()}
-    side = max(best, key=lambda one: best[one], default=None)
+    side = max(best, key=lambda candidate: best[candidate], default=None)
     # At the goal, or as near to it as the sender came.
     at_goal = [] if side is None else veth[side][min(veth[side], key=lambda rate: abs(rate - GOAL))]
     return {

@@ -156,11 +156,11 @@ def main(argv: list[str]) -> None:
         "storage": lambda: ground_storage.figures(2_000 if quick else ground_storage.WRITES),
         "simulation": lambda: ground_simulation.figures(5_000 if quick else ground_simulation.TASKS),
     }
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     for name, run in parts.items():
         if arguments.only in (None, name):
-            found |= run()
-    figures = {name: round(found[name], 5) if name in found else None for name in NAMES}
+            results |= run()
+    figures = {name: round(results[name], 5) if name in results else None for name in NAMES}
     table = Table("figure", "value")
     for name, value in figures.items():
         table.add_row(name, "" if value is None else f"{value:,.3f}")

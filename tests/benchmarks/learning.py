@@ -48,7 +48,7 @@ PARTS: Final = {
 
 def together(figures: Mapping[str, float | None]) -> dict[str, float | None]:
     """Return what all inputs that were measured say together."""
-    ratios = [found for name in INPUTS if (found := figures[f"{name}_transformer_over_dense"])]
+    ratios = [ratio for name in INPUTS if (ratio := figures[f"{name}_transformer_over_dense"])]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
     return {"transformer_over_dense": mean}
 

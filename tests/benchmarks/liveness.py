@@ -56,26 +56,26 @@ def measure_round(linked: Linked) -> dict[str, float]:
     """Return the times, in milliseconds, until the first and the second end knew what was done to them."""
     a, b = linked.a, linked.b
     linked.say_hello()
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     done = time.time()
     with linked.dropping("b1"):
-        found["one_way_receiver"] = until(b, LOST, done)
-        found["one_way_sender"] = until(a, LOST, done)
+        figures["one_way_receiver"] = until(b, LOST, done)
+        figures["one_way_sender"] = until(a, LOST, done)
     linked.met()
-    found["link_down_own"], found["link_down_other"] = after(lambda: linked.set_up("a1", is_up=False), linked)
+    figures["link_down_own"], figures["link_down_other"] = after(lambda: linked.set_up("a1", is_up=False), linked)
     for end in (a, b):
         end.said(LOST)
     linked.set_up("a1", is_up=True)
     linked.met()
     done = time.time()
     b.signal(signal.SIGSTOP)
-    found["stopped"] = until(a, LOST, done)
+    figures["stopped"] = until(a, LOST, done)
     b.signal(signal.SIGCONT)
     linked.met()
     done = time.time()
     b.signal(signal.SIGKILL)
-    found["killed"] = until(a, LOST, done)
-    return found
+    figures["killed"] = until(a, LOST, done)
+    return figures
 
 
 def measure_end(linked: Linked) -> dict[str, float]:

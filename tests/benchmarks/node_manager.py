@@ -53,13 +53,13 @@ def main() -> None:
         variables = environment if kind is RuntimeKind.PODMAN else {}
         settings = RuntimeSettings(kind=kind, environment=variables, image_folders=(folder,))
         try:
-            found = asyncio.run(measure(folder, settings, wanted.rounds))
+            figures = asyncio.run(measure(folder, settings, wanted.rounds))
         finally:
             remove_podman_storage(folder / "podman", environment)
     print(f"a node's manager, {wanted.runtime}, {wanted.rounds} rounds")
-    for name, value in found.items():
+    for name, value in figures.items():
         print(f"{name:16} {value:10.1f}")
-    print(json.dumps(found))
+    print(json.dumps(figures))
 
 
 async def measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> dict[str, float]:
@@ -94,7 +94,8 @@ async def measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> dict[s
                 "guard_start_ms": _guard_start_ms(folder),
                 "runtime_ms": statistics.median(bare) * 1e3,
                 "managed_ms": statistics.median(managed) * 1e3,
-                "overhead_ms": statistics.median(one - other for one, other in zip(managed, bare, strict=True)) * 1e3,
+                "overhead_ms": statistics.median(total - other for total, other in zip(managed, bare, strict=True))
+                * 1e3,
             }
         finally:
             await alone.close()

@@ -54,8 +54,8 @@ def figures_of(name: str, part: Part, *, quick: bool) -> Figures:
         sys.stderr.write(f"{name}: {part.root} need root\n")
         return dict.fromkeys(part.names)
     told = (part.of,) if part.of else ()
-    found: Figures = importlib.import_module(module).measure(*told, quick=quick)
-    return {key: found.get(key) for key in part.names}
+    figures: Figures = importlib.import_module(module).measure(*told, quick=quick)
+    return {key: figures.get(key) for key in part.names}
 
 
 def run(

@@ -70,7 +70,7 @@ class Found:
     full_cpu: list[float] = field(default_factory=list)
 
 
-def measure_round(target: str, net: Cables, traffic: Tester, found: Found) -> None:
+def measure_round(target: str, net: Cables, traffic: Tester, result: Found) -> None:
     """Start a switch on the cables and measure it once."""
     with running(target, net) as switch:
         forwarding.install(switch.client)
@@ -82,14 +82,14 @@ def measure_round(target: str, net: Cables, traffic: Tester, found: Found) -> No
         low, full = run(LOW_PPS), run(SATURATED_PPS)
         knee = find_knee(run, 1.5 * full.received_pps, KNEE_STEPS)
         high = run(max(1.0, 0.8 * knee))
-    found.offered_pps.append(full.sent_pps)
-    found.saturated_pps.append(full.received_pps)
-    found.knee_pps.append(knee)
-    found.low_cpu.append(low.cpu)
-    found.full_cpu.append(full.cpu)
+    result.offered_pps.append(full.sent_pps)
+    result.saturated_pps.append(full.received_pps)
+    result.knee_pps.append(knee)
+    result.low_cpu.append(low.cpu)
+    result.full_cpu.append(full.cpu)
     for trial, p50, p99 in (
-        (low, found.low_p50_us, found.low_p99_us),
-        (high, found.high_p50_us, found.high_p99_us),
+        (low, result.low_p50_us, result.low_p99_us),
+        (high, result.high_p50_us, result.high_p99_us),
     ):
         p50.append(trial.p50_us)
         p99.append(trial.p99_us)
@@ -97,12 +97,12 @@ def measure_round(target: str, net: Cables, traffic: Tester, found: Found) -> No
 
 def measure_devices(rounds: int) -> dict[str, Found]:
     """Return the figures over veth of each switch that can run here."""
-    found = {target: Found() for target in (COMPILED, COMPILED_XDP, BMV2) if is_available(target)}
+    results = {target: Found() for target in (COMPILED, COMPILED_XDP, BMV2) if is_available(target)}
     with cables() as net, tester(net, forwarding.make_frames(), forwarding.STAMP_OFFSET) as traffic:
         for _ in range(rounds):
-            for target, figures in found.items():
+            for target, figures in results.items():
                 measure_round(target, net, traffic, figures)
-    return found
+    return results
 
 
 def forwarding_state(program: Program) -> ForwardingState:
@@ -131,11 +131,11 @@ def compile_times_s() -> tuple[float, float]:
         root = str(Path(__file__).parents[2])
         environment = {**os.environ, "MILLRACE_CACHE_DIR": cache, "PYTHONPATH": root}
         command = [sys.executable, "-c", COMPILE, str(BUILD / "fabric.json"), str(BUILD / "fabric.p4info.txtpb")]
-        found = [
+        times_s = [
             float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
             for _ in range(2)
         ]
-    return found[0], found[1]
+    return times_s[0], times_s[1]
 
 
 def writes_per_s(target: str) -> float:
@@ -178,10 +178,10 @@ def show_devices(console: Console, devices: dict[str, Found]) -> None:
     table = Table(
         "over veth", "knee pps", "saturated: in", "out", f"p50 us {low}", "p99 us", f"p50 us {high}", "p99 us", "CPUs"
     )
-    for name, found in devices.items():
-        latencies = (found.low_p50_us, found.low_p99_us, found.high_p50_us, found.high_p99_us)
-        rates = [f"{median(figures):,.0f}" for figures in (found.knee_pps, found.offered_pps, found.saturated_pps)]
-        cpu = f"{median(found.low_cpu):.2f} / {median(found.full_cpu):.2f}"
+    for name, result in devices.items():
+        latencies = (result.low_p50_us, result.low_p99_us, result.high_p50_us, result.high_p99_us)
+        rates = [f"{median(figures):,.0f}" for figures in (result.knee_pps, result.offered_pps, result.saturated_pps)]
+        cpu = f"{median(result.low_cpu):.2f} / {median(result.full_cpu):.2f}"
         table.add_row(name, *rates, *(f"{median(figures):.1f}" for figures in latencies), cpu)
     console.print(table if devices else "over veth: needs root")
     console.print(f"{os.cpu_count()} processors for switch, generator and sink; CPUs: at the low rate / saturated")

@@ -70,10 +70,10 @@ def test_what_is_read_at_once_has_no_age_and_comes_in_one_piece(late: Socket) ->
 def test_what_waited_is_as_old_as_the_kernel_says(late: Socket) -> None:
     late.send(300)
     late.stand_still(12 * S)
-    found = late.read()
-    assert sum(count for count, _ in found) == 300
-    assert all(12 * S <= age < 13 * S for _, age in found)
-    assert len(found) < 20  # those of one moment are soon read together
+    ages = late.read()
+    assert sum(count for count, _ in ages) == 300
+    assert all(12 * S <= age < 13 * S for _, age in ages)
+    assert len(ages) < 20  # those of one moment are soon read together
     late.send(5)
     assert late.read() == [(5, 0)]
 

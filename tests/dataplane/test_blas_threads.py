@@ -27,8 +27,10 @@ for name in sorted(names):
 def test_numpy_and_scipy_are_told() -> None:
     """Each has a library of its own; scipy's has a call of Fortran's beside that of C."""
     pytest.importorskip("scipy")
-    found = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=HANG_S, check=False)
-    assert found.returncode == 0, found.stderr
-    if not found.stdout:
+    completed = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=HANG_S, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
+    if not completed.stdout:
         pytest.skip("numpy and scipy here compute without OpenBLAS")
-    assert set(found.stdout.split()) == {"1"}
+    assert set(completed.stdout.split()) == {"1"}

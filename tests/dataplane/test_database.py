@@ -76,9 +76,9 @@ def test_a_transaction_that_fails_leaves_nothing(opened: Open) -> None:
     database = opened()
     with (
         pytest.raises(BrokenError, match=r"pantry\.db: cannot write the pantry: UNIQUE"),
-        database.transaction() as one,
+        database.transaction() as transaction,
     ):
-        one.executemany(INSERT, [("quince",), ("quince",)])
+        transaction.executemany(INSERT, [("quince",), ("quince",)])
     assert jars(database) == []
 
 
@@ -94,11 +94,11 @@ FULL = r"pantry\.db: cannot write the pantry: database or disk is full"
 def test_a_full_disk_is_told_as_that_in_a_transaction(opened: Open) -> None:
     database = opened()
     fill(database)
-    with pytest.raises(BrokenError, match=FULL), database.transaction() as one:
-        one.executemany(INSERT, [("quince",), ("plum" * 10_000,)])
+    with pytest.raises(BrokenError, match=FULL), database.transaction() as transaction:
+        transaction.executemany(INSERT, [("quince",), ("plum" * 10_000,)])
     assert jars(database) == []
-    with database.transaction() as one:
-        one.execute(INSERT, ("sloe",))
+    with database.transaction() as transaction:
+        transaction.execute(INSERT, ("sloe",))
     assert jars(database) == ["sloe"]
 
 

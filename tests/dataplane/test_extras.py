@@ -44,13 +44,13 @@ sys.meta_path.insert(0, Hide())
 
 def extra(name: str) -> set[str]:
     """Return the names by which what an extra brings is imported."""
-    found = set[str]()
-    for one in map(Requirement, PROJECT["optional-dependencies"][name]):
-        if one.name == PROJECT["name"]:
-            found |= {module for inner in one.extras for module in extra(inner)}
+    modules = set[str]()
+    for requirement in map(Requirement, PROJECT["optional-dependencies"][name]):
+        if requirement.name == PROJECT["name"]:
+            modules |= {module for inner in requirement.extras for module in extra(inner)}
         else:
-            found |= IMPORTED_AS.get(one.name, {one.name})
-    return found
+            modules |= IMPORTED_AS.get(requirement.name, {requirement.name})
+    return modules
 
 
 def run_without(hidden: set[str], code: str) -> subprocess.CompletedProcess[str]:

@@ -58,9 +58,12 @@ def two() -> Iterator[MetricsServer]:
 def test_it_is_scraped() -> None:
     with MetricsServer(registry(), HOST, 0) as server:
         assert "packets_total 7.0" in scraped(server)
-    with MetricsServer(registry(), "::1", 0) as server, closing(socket.create_connection(("::1", server.port))) as one:
-        one.sendall(REQUEST)
-        assert b"packets_total 7.0" in received(one)
+    with (
+        MetricsServer(registry(), "::1", 0) as server,
+        closing(socket.create_connection(("::1", server.port))) as connection,
+    ):
+        connection.sendall(REQUEST)
+        assert b"packets_total 7.0" in received(connection)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "somewhere.example"])
@@ -90,9 +93,9 @@ def test_a_connection_too_many_is_told_so_and_the_others_go_on(two: MetricsServe
             assert answer.startswith(b"HTTP/1.0 503 Service Unavailable\r\n")
             assert answer.endswith(b"\r\n\r\n2 connections are open, the most at a time\n")
         assert len(set(threading.enumerate()) - before) <= 2
-        for one in open_:
-            one.sendall(REQUEST)
-            assert b"packets_total 7.0" in received(one)
+        for connection in open_:
+            connection.sendall(REQUEST)
+            assert b"packets_total 7.0" in received(connection)
     assert "packets_total 7.0" in scraped(two)
 
 
@@ -129,9 +132,9 @@ class Broken(Collector):
 def test_a_failure_is_a_line_not_a_trace(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     made = CollectorRegistry(auto_describe=False)
     made.register(Broken())
-    with MetricsServer(made, HOST, 0) as server, connected(server) as one:
-        one.sendall(REQUEST)
-        assert received(one).startswith(b"HTTP/1.0 500")
+    with MetricsServer(made, HOST, 0) as server, connected(server) as connection:
+        connection.sendall(REQUEST)
+        assert received(connection).startswith(b"HTTP/1.0 500")
     assert "Traceback" not in capfd.readouterr().err
     assert [record.getMessage() for record in caplog.records] == [
         "a scrape failed: ValueError: invalid literal for int() with base 10: 'no figure'"

@@ -91,11 +91,11 @@ MESSAGES = (
         "dataplane.allreduce.jobs.codec.decode_downward",
         decode_downward,
         tuple(
-            DOWNWARD.message(said).SerializeToString()
-            for said in (_ADMITTED, _VIEW, Waiting(("h1",), 4), Refused("no"), Ended("left", False))
+            DOWNWARD.message(message).SerializeToString()
+            for message in (_ADMITTED, _VIEW, Waiting(("h1",), 4), Refused("no"), Ended("left", False))
         ),
         refuses=(AllReduceError,),
-        write=lambda said: DOWNWARD.message(said).SerializeToString(),
+        write=lambda message: DOWNWARD.message(message).SerializeToString(),
     ),
     _feed(snapshot_of, feed_pb2.Snapshot, snapshot_message(_collector().snapshot())),
     _feed(status_of, feed_pb2.CollectorStatus, status_message(CollectorStatus(7, {"reports": 3}, "none"))),

@@ -97,10 +97,10 @@ _ENDED = Ended(1, "exit code 1", 17, 18, 0.5, 4096)
 
 
 def _sketch() -> sketch.Sketch:
-    found = sketch.Sketch()
+    filled = sketch.Sketch()
     for number in (3, 3, 200, 70_000, 1 << 40):
-        found.add(number)
-    return found
+        filled.add(number)
+    return filled
 
 
 def _routes() -> bytes:
@@ -119,8 +119,8 @@ def _lived() -> bytes:
 
 def _experiences_again(data: bytes) -> bytes:
     """Return experiences read and written: what they hold are arrays, and numbers that are none."""
-    found = records.experiences_from_bytes(data)
-    return records.experiences_to_bytes([records.experience_to_bytes(one) for one in found])
+    experiences = records.experiences_from_bytes(data)
+    return records.experiences_to_bytes([records.experience_to_bytes(experience) for experience in experiences])
 
 
 def _checkpoint(content: bytes) -> bytes:

@@ -75,8 +75,8 @@ def test_golden_bytes_are_taken_and_written_as_they_were(decoder: Decoder) -> No
 def test_of_cut_bytes_nothing_is_made_up(decoder: Decoder) -> None:
     for golden in decoder.goldens:
         for size in places(len(golden)):
-            said = decoder.outcome(golden[:size])
-            assert said is None or decoder.may_be_cut, f"{decoder.name}: {size} of {len(golden)} bytes"
+            outcome = decoder.outcome(golden[:size])
+            assert outcome is None or decoder.may_be_cut, f"{decoder.name}: {size} of {len(golden)} bytes"
 
 
 @every_decoder
@@ -105,10 +105,10 @@ def test_any_bytes_are_read_or_refused(decoder: Decoder, data: st.DataObject) ->
 
 
 def test_every_function_that_reads_bytes_is_here() -> None:
-    found = {name for package in (dataplane, collectors, controller) for name in _readers(Path(package.__path__[0]))}
-    assert {name for name in found if name.startswith("dataplane.wire.")} >= {"dataplane.wire.geneve.decode"}
+    readers = {name for package in (dataplane, collectors, controller) for name in _readers(Path(package.__path__[0]))}
+    assert {name for name in readers if name.startswith("dataplane.wire.")} >= {"dataplane.wire.geneve.decode"}
     named = {decoder.name for decoder in DECODERS}
-    assert found - named == ELSEWHERE.keys()
+    assert readers - named == ELSEWHERE.keys()
     for tests in ELSEWHERE.values():
         assert (Path(__file__).parents[1] / tests).is_file(), tests
 

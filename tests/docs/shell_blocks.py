@@ -74,20 +74,20 @@ class ShellBlock:
 def parts_of(page: Path) -> Iterator[File | ShellBlock]:
     """Yield a page's blocks for a shell and for files, in order."""
     text, count = page.read_text(encoding="utf-8"), 0
-    for found in _BLOCK.finditer(text):
-        if (found["mark"] or "").startswith("file: "):
-            yield File(found["mark"].removeprefix("file: "), found["text"])
-        elif found["language"] in LANGUAGES:
+    for match in _BLOCK.finditer(text):
+        if (match["mark"] or "").startswith("file: "):
+            yield File(match["mark"].removeprefix("file: "), match["text"])
+        elif match["language"] in LANGUAGES:
             count += 1
-            mark = found["mark"] or IN_SHORT_PAGES.get((str(page.relative_to(ROOT)), count), "")
+            mark = match["mark"] or IN_SHORT_PAGES.get((str(page.relative_to(ROOT)), count), "")
             way, _, rest = mark.partition(": ")
-            line = text.count("\n", 0, found.start("text")) + 1
+            line = text.count("\n", 0, match.start("text")) + 1
             names = [] if way == "not run" else [name.strip() for name in rest.split(",") if name]
             yield ShellBlock(
                 page=page,
                 line=line,
-                language=found["language"],
-                text=found["text"],
+                language=match["language"],
+                text=match["text"],
                 way=way.partition(",")[0],
                 scenes=tuple(name for name in names if not name.startswith(_WITHOUT)),
                 reason=rest if way == "not run" else "",

@@ -106,9 +106,9 @@ def test_commands_are_found_in_lines(text: str, words: list[tuple[str, ...]]) ->
     ],
 )
 def test_what_is_gone_is_told(text: str, problem: str) -> None:
-    said = problem_of(Line(1, tuple(text.split()), is_whole=True))
-    assert said is not None
-    assert problem in said
+    complaint = problem_of(Line(1, tuple(text.split()), is_whole=True))
+    assert complaint is not None
+    assert problem in complaint
 
 
 @pytest.mark.parametrize(

@@ -74,19 +74,19 @@ class Example:
 
 
 def examples_of(text: str) -> Iterator[Example]:
-    for found in _BLOCK.finditer(text):
-        if found["mark"]:
-            line = text.count("\n", 0, found.start("text")) + 1
-            yield Example(line, found["language"], found["text"], found["output"] or "", found["file"], _status(found))
+    for match in _BLOCK.finditer(text):
+        if match["mark"]:
+            line = text.count("\n", 0, match.start("text")) + 1
+            yield Example(line, match["language"], match["text"], match["output"] or "", match["file"], _status(match))
 
 
-def _status(found: re.Match[str]) -> int | None:
-    return None if found["status"] is None else int(found["status"])
+def _status(match: re.Match[str]) -> int | None:
+    return None if match["status"] is None else int(match["status"])
 
 
 def links_of(page: Path) -> set[str]:
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    return {found["target"] for found in _LINK.finditer(text)}
+    return {match["target"] for match in _LINK.finditer(text)}
 
 
 def matches(want: str, got: str) -> bool:
@@ -108,10 +108,10 @@ def run_console(example: Example, page: Path, monkeypatch: pytest.MonkeyPatch) -
         words = shlex.split(command)
         assert words[0] == "millrace", f"{page.name}:{example.line}: only millrace is run, not {words[0]}"
         monkeypatch.setattr(sys, "argv", words)
-        said, complained = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+        stdout, complained = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(complained):
             status = exit_status_of(main)
-        got = said.getvalue() + complained.getvalue()
+        got = stdout.getvalue() + complained.getvalue()
         assert matches(want, got), f"{page.name}:{example.line}: {command!r} says:\n{got}"
         if example.status is None:
             assert bool(status) == bool(complained.getvalue()), f"{command!r} ended with {status}"

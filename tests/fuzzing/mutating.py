@@ -39,8 +39,8 @@ def _in_bytes(data: bytes, rng: Random) -> bytes:
         case 4:
             return data[:start]
         case _:
-            place = rng.randint(0, len(data))
-            return data[:start] + data[place : place + rng.randint(1, 40)] + data[start:]
+            position = rng.randint(0, len(data))
+            return data[:start] + data[position : position + rng.randint(1, 40)] + data[start:]
 
 
 def _in_json(data: bytes, rng: Random) -> bytes | None:

@@ -175,10 +175,10 @@ async def _answered(_doing: str, _deadline_s: float, request: dict[str, object],
 async def _make_config(folder: Path, *, allowed: Path) -> bytes:
     folders = HostFolders(mounts=(allowed,), bundles=(allowed,))
     with ExitStack() as stack:
-        found = await bundle.read_bundle(folder, folders, stack, 60.0)
+        spec = await bundle.read_bundle(folder, folders, stack, 60.0)
         order = ContainerOrder(name="c", bundle=folder)
         return json.dumps(
-            bundle.config_of(order, found.process, (), cgroup="/c", seccomp=None, hostname=found.hostname)
+            bundle.config_of(order, spec.process, (), cgroup="/c", seccomp=None, hostname=spec.hostname)
         ).encode()
 
 
@@ -239,12 +239,12 @@ def _write_entries(data: bytes) -> None:
 
 def parts_of(data: bytes) -> list[bytes]:
     """Return the reports of an input: each has its length before it, in two bytes."""
-    found = list[bytes]()
-    while len(data) > _LENGTH and len(found) < MOST_REPORTS:
+    parts = list[bytes]()
+    while len(data) > _LENGTH and len(parts) < MOST_REPORTS:
         size = int.from_bytes(data[:_LENGTH], "big")
-        found.append(data[_LENGTH : _LENGTH + size])
+        parts.append(data[_LENGTH : _LENGTH + size])
         data = data[_LENGTH + size :]
-    return found
+    return parts
 
 
 def joined(reports: list[bytes]) -> bytes:
@@ -254,14 +254,16 @@ def joined(reports: list[bytes]) -> bytes:
 
 def _receive_reports(data: bytes) -> None:
     """Give reports to the reference and to native code, which are to say the same of them."""
-    payloads, said = parts_of(data), list[object]()
+    payloads, problems = parts_of(data), list[object]()
     for core in (Core.REFERENCE, Core.NATIVE):
         settings = CollectorSettings(core=core, state=_SMALL_TABLES)
         collector = Collector(build_topology(), VirtualClock(1000), settings)
         collector.receive_many(payloads_of(payloads))
-        found = collector.snapshot()
-        said.append((collector.status().counters, found.links, found.paths, found.reporters, found.jobs))
-    assert said[0] == said[1], "the reference and native code differ"
+        snapshot = collector.snapshot()
+        problems.append(
+            (collector.status().counters, snapshot.links, snapshot.paths, snapshot.reporters, snapshot.jobs)
+        )
+    assert problems[0] == problems[1], "the reference and native code differ"
 
 
 def _read_capture(data: bytes) -> None:

@@ -75,7 +75,7 @@ class AggregationFabric:
 
     def __init__(self, workers: int, rate_bps: int, *, queue_frames: int = 256, shaped: bool = True) -> None:
         self.topology = star(workers, rate_bps, queue_frames=queue_frames)
-        self.hosts = tuple(f"h{place + 1}" for place in range(workers))
+        self.hosts = tuple(f"h{index + 1}" for index in range(workers))
         self.rate_bps = rate_bps
         self.fabric = KernelFabric(self.topology)
         self._shaped = shaped

@@ -257,7 +257,7 @@ class Circle:
         return _wait(asking)
 
     async def _read_tables(self) -> dict[str, Entities]:
-        found: dict[str, Entities] = {}
+        tables: dict[str, Entities] = {}
         for node in self.fabric.topology.switches:
             schema = load_schema(*fabric_program())
             client = P4Client(self.fabric.p4runtime_address(node.name), None)
@@ -266,8 +266,8 @@ class Circle:
                 answers = [answer async for answer in client.request_iter(read_request(schema, node.node_id))]
             finally:
                 await client.close()
-            found[node.name] = read_answer(schema, node.name, answers)
-        return found
+            tables[node.name] = read_answer(schema, node.name, answers)
+        return tables
 
 
 def contents(tables: dict[str, Entities]) -> dict[str, dict[object, object]]:
@@ -358,8 +358,8 @@ class Traffic:
     def assert_whole(self, number: int) -> None:
         """Check that every packet of a flow arrived, once and in order."""
         whole = self.measure(number)
-        found = (whole.packets, whole.lost, whole.late, whole.duplicates)
-        assert found == (self.sent(number), 0, 0, 0), f"flow {number}: {found} of {self.sent(number)} sent"
+        counts = (whole.packets, whole.lost, whole.late, whole.duplicates)
+        assert counts == (self.sent(number), 0, 0, 0), f"flow {number}: {counts} of {self.sent(number)} sent"
 
     def _run(self, role: str, host: str, planned: Flow, log: io.BytesIO) -> Agent:
         plan = AgentPlan(

@@ -184,7 +184,7 @@ class PlacementWorld:
         """Wait until nodes have reported that they are ready."""
 
         def ready() -> set[str]:
-            return {one.metadata.name for one in self.client.of(Node).list().items if one.status.ready}
+            return {node.metadata.name for node in self.client.of(Node).list().items if node.status.ready}
 
         self.until(lambda: ready() >= set(nodes), f"{', '.join(nodes)} ready")
 
@@ -194,26 +194,28 @@ class PlacementWorld:
 
     def run(self, line: str, script: str = "") -> Said:
         """Run a command of the user's."""
-        found = CliRunner().invoke(app, line.split(), input=script, env={"MILLRACE_API": self.place.address})
-        error = found.exception
+        result = CliRunner().invoke(app, line.split(), input=script, env={"MILLRACE_API": self.place.address})
+        error = result.exception
         if error is not None and not isinstance(error, SystemExit | MillraceError):
             raise error
         err = f"millrace: {error}\n" if isinstance(error, MillraceError) else ""
-        return Said(found.stdout, found.stderr + err, found.exit_code)
+        return Said(result.stdout, result.stderr + err, result.exit_code)
 
     def type(self, line: str, data: bytes) -> tuple[bytes, int]:
         """Run a command as a separate process, with an input; return its output and its exit status."""
         environment = {**os.environ, "MILLRACE_API": self.place.address}
         command = [sys.executable, "-m", "controller.apps.cli", *line.split()]
-        found = subprocess.run(command, input=data, env=environment, capture_output=True, check=False, timeout=WAIT_S)
-        assert not found.stderr, found.stderr
-        return found.stdout, found.returncode
+        completed = subprocess.run(
+            command, input=data, env=environment, capture_output=True, check=False, timeout=WAIT_S
+        )
+        assert not completed.stderr, completed.stderr
+        return completed.stdout, completed.returncode
 
     def apply(self, script: str, *options: str) -> Said:
         """Apply a script; `IMAGE` in it is the storage's image."""
-        said = self.run(f"pod apply -f - {' '.join(options)}", script.replace("IMAGE", self.storage.image))
-        assert said.code == 0, said
-        return said
+        result = self.run(f"pod apply -f - {' '.join(options)}", script.replace("IMAGE", self.storage.image))
+        assert result.code == 0, result
+        return result
 
     def pod(self, name: str) -> Pod:
         return self.client.of(Pod).get(name)
@@ -235,9 +237,9 @@ class PlacementWorld:
 
     def containers(self) -> list[tuple[str, str, str]]:
         """Return node, pod and state of all containers that podman has."""
-        found = self.podman("ps", "-a", "--format", "json")
-        labels = [(one["Labels"] or {}, one["State"]) for one in json.loads(found)]
-        return sorted((one["millrace.node"], one["millrace.pod"], state) for one, state in labels)
+        text = self.podman("ps", "-a", "--format", "json")
+        labels = [(container["Labels"] or {}, container["State"]) for container in json.loads(text)]
+        return sorted((label["millrace.node"], label["millrace.pod"], state) for label, state in labels)
 
     def podman(self, *words: str) -> str:
         """Have podman do something behind its manager's back; return what it says."""

@@ -56,12 +56,12 @@ def start_switch(stack: ExitStack, start: Start, address: str, *interfaces: str)
     os.close(lifeline)
     stack.callback(_end, process)
     assert process.stderr is not None
-    said = []
+    lines = []
     for line in process.stderr:
-        said.append(line)
+        lines.append(line)
         if "ready" in line:
             return
-    pytest.fail(f"the switch ended before it was ready: {''.join(said)}")
+    pytest.fail(f"the switch ended before it was ready: {''.join(lines)}")
 
 
 def start_program(stack: ExitStack, start: Start, address: str, *words: str) -> subprocess.Popen[str]:

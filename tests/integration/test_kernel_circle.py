@@ -57,8 +57,8 @@ def circle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Circle]:
 
 def address(host: str, family: int) -> str:
     node = TOPOLOGY.host[host]
-    found: IPv4Address | IPv6Address | None = node.ipv6 if family == socket.AF_INET6 else node.ipv4
-    return str(found)
+    ip: IPv4Address | IPv6Address | None = node.ipv6 if family == socket.AF_INET6 else node.ipv4
+    return str(ip)
 
 
 FAMILIES = pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["ipv4", "ipv6"])
@@ -99,10 +99,10 @@ def test_a_tcp_transfer_arrives_intact_with_telemetry_in_it(circle: Circle, fami
         server.start()
         with circle.fabric.call_in(
             "hd", lambda: socket.create_connection((address("hb", family), 7000), WAIT_S)
-        ) as one:
-            one.sendall(data)
-            one.shutdown(socket.SHUT_WR)
-            answer = one.recv(64)
+        ) as client:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+            answer = client.recv(64)
         server.join(WAIT_S)
         assert answer == hashlib.sha256(data).digest()
 
@@ -270,9 +270,9 @@ def until(condition: Callable[[], bool], what: str) -> None:
 def manifest_of(owner: int) -> Manifest | None:
     """Return the manifest of the fabric that a process owns."""
     for run_dir in RUN_ROOT.glob("*"):
-        found = Manifest.load(run_dir)
-        if found is not None and found.owner.pid == owner:
-            return found
+        manifest = Manifest.load(run_dir)
+        if manifest is not None and manifest.owner.pid == owner:
+            return manifest
     return None
 
 

@@ -109,8 +109,8 @@ def test_the_kernels_own_packets_were_on_the_wire(bed: Bed, talk: Talk) -> None:
     for family in (IP, IPv6):
         datagrams = [packet.payload.payload for packet in packets if isinstance(packet.payload, family)]
         datagrams = [datagram for datagram in datagrams if isinstance(datagram, UDP)]
-        assert {bool(one.chksum) for one in datagrams if one.dport != VXLAN_PORT} == {False, True}
-        assert {bool(one.chksum) for one in datagrams if one.dport == VXLAN_PORT} == {family is IPv6}
+        assert {bool(datagram.chksum) for datagram in datagrams if datagram.dport != VXLAN_PORT} == {False, True}
+        assert {bool(datagram.chksum) for datagram in datagrams if datagram.dport == VXLAN_PORT} == {family is IPv6}
     assert any(packet.haslayer(IP) and packet[IP].frag > 0 for packet in packets)
     assert any(packet.haslayer(IPv6ExtHdrFragment) for packet in packets)
     assert any(len(frame) == FRAME_BYTES for frame in frames)

@@ -79,28 +79,28 @@ def service(storage: PodmanStorage, tmp_path: Path) -> Iterator[subprocess.Popen
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[dict[str, str]]:
     """A storage of podman's for which there is less room than an image takes; asked for before the world, too."""
-    place = tmp_path / "full"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], check=True)
-    environment = podman_environment(place / "podman")
+    folder = tmp_path / "full"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)], check=True)
+    environment = podman_environment(folder / "podman")
     try:
         yield environment
     finally:
-        remove_podman_storage(place / "podman", environment)
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+        remove_podman_storage(folder / "podman", environment)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture
 def world(storage: PodmanStorage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementWorld]:
-    with PlacementWorld(tmp_path_factory.mktemp("w"), storage) as found:
-        yield found
-    assert found.containers() == []
+    with PlacementWorld(tmp_path_factory.mktemp("w"), storage) as running:
+        yield running
+    assert running.containers() == []
 
 
 @pytest.fixture
 def fabric(world: PlacementWorld) -> Iterator[KernelFabric]:
-    with fabric_of(world.topology, world.folder) as found:
-        yield found
+    with fabric_of(world.topology, world.folder) as running:
+        yield running
 
 
 def test_pod_script_runs_is_killed_restarts_and_is_deleted(world: PlacementWorld, fabric: KernelFabric) -> None:
@@ -170,7 +170,7 @@ def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(
         service.send_signal(signal.SIGCONT)
         world.until_ready("h4")
         assert "may not" in world.log("h2")
-        assert "h2" not in {one.metadata.name for one in world.client.of(Node).list().items if one.status.ready}
+        assert "h2" not in {node.metadata.name for node in world.client.of(Node).list().items if node.status.ready}
         beat_ns = world.client.of(Node).get("h3").status.heartbeat_ns
         assert beat_ns is not None
         assert abs(time.time_ns() - beat_ns) < 60 * 10**9  # the server's time, not that machine's
@@ -184,20 +184,20 @@ def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(
 
 
 def _mistakes_in_scripts(world: PlacementWorld) -> None:
-    said = world.run("pod apply -f -", "pod: {name: x, image: y, memroy: 5 MiB}")
-    assert said.err.startswith("millrace: <stdin>:1: pod.memroy: unknown key; did you mean `memory`? (known: ")
-    assert (said.out, said.err.count("\n"), said.code) == ("", 1, 1)
+    result = world.run("pod apply -f -", "pod: {name: x, image: y, memroy: 5 MiB}")
+    assert result.err.startswith("millrace: <stdin>:1: pod.memroy: unknown key; did you mean `memory`? (known: ")
+    assert (result.out, result.err.count("\n"), result.code) == ("", 1, 1)
     world.apply("pod: {name: huge, image: IMAGE, cpu: 1000}")
     wanted = "cpu: 1000000 thousandths of cores wanted"
     world.until(lambda: wanted in world.run("pod explain huge").out, lambda: world.run("pod explain huge").out)
     for name, restart, phase in (("nowhere", "always", Phase.STARTING), ("once", "never", Phase.FAILED)):
         world.apply(f"pod: {{name: {name}, image: 'oci:/nowhere:latest', location: {{node: h1}}, restart: {restart}}}")
-        found = world.wait_for(
+        refused = world.wait_for(
             name,
             lambda pod, phase=phase: pod.status.phase is phase and pod.status.reasons,  # type: ignore[misc]
             "its image is told",
         )
-        assert "/nowhere" in str(found.status.reasons)
+        assert "/nowhere" in str(refused.status.reasons)
 
 
 _A_DAY_SLOW = """
@@ -241,4 +241,4 @@ def _survives_its_managers_death(
 
 
 def _id(pod: Pod) -> str | None:
-    return next((one.runtime_id for one in pod.status.containers if one.state == "running"), None)
+    return next((container.runtime_id for container in pod.status.containers if container.state == "running"), None)

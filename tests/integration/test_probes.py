@@ -124,8 +124,12 @@ class World(Site):
     async def ready(self, name: str) -> None:
         """Wait until a centre is ready and its kernels are tried."""
         async for _ in self.client.of(Centre).follow():
-            found = {one.metadata.name: one for one in (await self.client.of(Centre).list()).items}
-            if name in found and found[name].status.ready and any(unit.operators for unit in found[name].status.units):
+            centres = {centre.metadata.name: centre for centre in (await self.client.of(Centre).list()).items}
+            if (
+                name in centres
+                and centres[name].status.ready
+                and any(unit.operators for unit in centres[name].status.units)
+            ):
                 return
 
     async def probe(self, kernel: str, task_type: str = "products") -> Probe:
@@ -183,7 +187,7 @@ WRONGS = (
 def test_faulty_kernel_is_named_and_gives_no_estimate(play: Callable[[Act], None]) -> None:
     async def act(world: World) -> None:
         async with world.agent("here"):
-            for kernel, outcome, said in WRONGS:
+            for kernel, outcome, expected in WRONGS:
                 probe = await world.probe(kernel)
                 task, result = await world.run_probe(probe, "here")
                 assert task.status.phase is TaskPhase.FAILED
@@ -192,10 +196,10 @@ def test_faulty_kernel_is_named_and_gives_no_estimate(play: Callable[[Act], None
                 (run,) = result.status.runs
                 assert run.outcome == outcome
                 assert "product" in run.problem or "dgemm" in run.problem
-                assert said in run.problem
+                assert expected in run.problem
                 estimate = predicted(probe, result.status.runs)
                 assert not estimate.is_known
-                assert any(said in reason for reason in estimate.reasons)
+                assert any(expected in reason for reason in estimate.reasons)
 
     play(act)
 
@@ -206,7 +210,9 @@ def test_task_with_failing_probes_everywhere_is_not_dispatched(play: Callable[[A
             await world.probe("wrong")
             await world.submit("real", task_type="products")
             tasks = await world.tasks_when(
-                lambda tasks: any(one.spec.is_probe and one.status.phase is TaskPhase.FAILED for one in tasks.values())
+                lambda tasks: any(
+                    task.spec.is_probe and task.status.phase is TaskPhase.FAILED for task in tasks.values()
+                )
             )
             assert tasks["real"].status.centre is None
             async for outcome in _decisions(world, "real", 1):
@@ -251,7 +257,7 @@ def test_late_completions_lower_trust_but_keep_the_figures(
         async with world.scheduling(TaskSettings(trust=late)):
             await world.submit(name, task_type="products")
             task = (await world.ended(name))[name]
-            return task, [one.spec.reason for one in await world.decisions_about(name)][-1]
+            return task, [decision.spec.reason for decision in await world.decisions_about(name)][-1]
 
     async def believed(world: World, late: TrustSettings) -> tuple[Estimate, Estimate]:
         """Return what the results say of the probe's run time, and what it is when the centre is asked about."""
@@ -259,7 +265,7 @@ def test_late_completions_lower_trust_but_keep_the_figures(
         tasks = (await world.client.of(Task).list(fields="centre=slow")).items
         now_ns = time.time_ns()
         trust = trust_of(Evidence(results, await world.client.of(Centre).get("slow"), tasks), now_ns, late)
-        return tuple(estimate_of(results, now_ns, units=1, trust=one) for one in (TRUSTED, trust))  # type: ignore[return-value]
+        return tuple(estimate_of(results, now_ns, units=1, trust=degree) for degree in (TRUSTED, trust))  # type: ignore[return-value]
 
     async def act(world: World) -> None:
         engine = await world.late_engine("slow")
@@ -268,8 +274,8 @@ def test_late_completions_lower_trust_but_keep_the_figures(
             first, why = await scheduled(world, "first", TrustSettings())
             assert "measured" in why
             # Late is what takes three times as long as the first probe did, however loaded this machine is.
-            probes = [one for one in (await world.client.of(Task).list()).items if one.spec.is_probe]
-            late = TrustSettings(late_s=max(3.0, 3 * max(_told_after_s(one) for one in probes)))
+            probes = [task for task in (await world.client.of(Task).list()).items if task.spec.is_probe]
+            late = TrustSettings(late_s=max(3.0, 3 * max(_told_after_s(probe) for probe in probes)))
             sound, now = await believed(world, late)
             assert now == sound
             assert now.basis is Basis.MEASURED
@@ -311,11 +317,13 @@ def test_a_centre_that_disappears_amid_a_probe_gets_no_task(play: Callable[[Act]
         async with world.agent_process("gone") as process, world.scheduling():
             await world.submit("real", task_type="products")
             await world.tasks_when(
-                lambda tasks: any(one.status.phase is TaskPhase.RUNNING for one in tasks.values() if one.spec.is_probe)
+                lambda tasks: any(
+                    task.status.phase is TaskPhase.RUNNING for task in tasks.values() if task.spec.is_probe
+                )
             )
             os.kill(process.pid, signal.SIGKILL)
             tasks = await world.tasks_when(
-                lambda tasks: not any(one.is_held for one in tasks.values() if one.spec.is_probe)
+                lambda tasks: not any(task.is_held for task in tasks.values() if task.spec.is_probe)
             )
             assert tasks["real"].status.centre is None
             assert (await world.client.of(Centre).get("gone")).shares == ()

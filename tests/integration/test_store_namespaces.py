@@ -48,17 +48,17 @@ def controller(fabric: KernelFabric) -> Iterator[StoreReconciler]:
         store=StoreSettings(producers=("h4",), recorded=(PARAMETERS, RESULT), interval_ns=INTERVAL_NS),
         retry=RetrySettings(first_wait_ns=10 * MS, longest_wait_ns=100 * MS),
     )
-    found, stops = list[StoreReconciler](), list[Callable[[], object]]()
+    reconcilers, stops = list[StoreReconciler](), list[Callable[[], object]]()
 
     async def run() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         stops.append(lambda: loop.call_soon_threadsafe(stop.set))
-        await serve(settings, fabric.topology, MonotonicClock(), stop, on_store=found.append)
+        await serve(settings, fabric.topology, MonotonicClock(), stop, on_store=reconcilers.append)
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
-    until(lambda: bool(found) and found[0].problem("s1") == "")
-    yield found[0]
+    until(lambda: bool(reconcilers) and reconcilers[0].problem("s1") == "")
+    yield reconcilers[0]
     stops[0]()
     thread.join(LIMIT_S)
 

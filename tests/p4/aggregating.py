@@ -116,7 +116,7 @@ Arrival = tuple[int, str, str, int, int, Aggregation]
 
 def seen(sent: targets.Sent) -> list[Arrival]:
     """Return what left the switch; lengths and checksums must be right."""
-    return sorted(arrivals(sent, aggregation.decode), key=lambda one: (one[0], one[4]))
+    return sorted(arrivals(sent, aggregation.decode), key=lambda arrival: (arrival[0], arrival[4]))
 
 
 def expected(sent: Sent | None, children: int) -> list[Arrival]:
@@ -132,5 +132,5 @@ def expected(sent: Sent | None, children: int) -> list[Arrival]:
             packet, to = sent.packet, [(PARENT_PORT, PARENT, UDP_PORT)]
     return sorted(
         ((port, str(SWITCH), str(address), UDP_PORT, udp_port, packet) for port, address, udp_port in to),
-        key=lambda one: (one[0], one[4]),
+        key=lambda arrival: (arrival[0], arrival[4]),
     )

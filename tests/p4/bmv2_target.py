@@ -153,8 +153,10 @@ class Bmv2Target:
                 packet = finsy.P4PacketIn.decode(response, self._schema)
                 self._packets_in.put((int(packet.metadata["ingress_port"]) << 7).to_bytes(2, "big") + packet.payload)
             if response.HasField("digest"):
-                for one in response.digest.data:
-                    self._learned.put(tuple(int.from_bytes(member.bitstring, "big") for member in one.struct.members))
+                for digest in response.digest.data:
+                    self._learned.put(
+                        tuple(int.from_bytes(member.bitstring, "big") for member in digest.struct.members)
+                    )
 
     def _load(self) -> None:
         config = p4r.ForwardingPipelineConfig(p4info=self._schema.p4info, p4_device_config=self._program.read_bytes())

@@ -179,11 +179,11 @@ def test_report_without_int_carries_the_original_packet(
         slow.write(replace(role, extra=(*marker.items, QUEUE_WATCH)).items())
         sent = slow.send(port, frame, frame, expect=0)
         slow.clock.advance_to(slow.clock.now_ns() + 10_000_000)
-        found = decode_report(frame_on(sent, COLLECTOR_PORT))
-        assert found.flags == CONGESTED
+        report = decode_report(frame_on(sent, COLLECTOR_PORT))
+        assert report.flags == CONGESTED
         parts = cut(after_hops(plain, 1))
-        assert (parts.ip + parts.body).hex().startswith(found.inner.hex())
-        assert len(found.inner) >= len(parts.ip) + (8 if parts.protocol in (6, 17) else 0)
+        assert (parts.ip + parts.body).hex().startswith(report.inner.hex())
+        assert len(report.inner) >= len(parts.ip) + (8 if parts.protocol in (6, 17) else 0)
 
 
 def test_report_with_nothing_new_does_not_leave_with_a_group(slow: BuiltinTarget) -> None:
@@ -197,5 +197,5 @@ def test_report_with_nothing_new_does_not_leave_with_a_group(slow: BuiltinTarget
     slow.clock.advance_to(slow.clock.now_ns() + 20_000_000)
     sent = [frame for port, frame in slow.send(UP_PORT, marked, expect=0) if port == COLLECTOR_PORT]
     (group,) = [report.decode(frame[OUTER_BYTES:]) for frame in sent]
-    assert [(one.dropped, one.tracked) for one in group.reports] == [(True, False)]
+    assert [(individual.dropped, individual.tracked) for individual in group.reports] == [(True, False)]
     assert slow.count("flow_reports_filtered") == 1

@@ -84,10 +84,10 @@ def test_sender_without_the_nonce_changes_nothing_unanswered(aggregating: Target
     job = hosted(36 + len(wrong) * (wrong.get("nonce", 2) % 3))
     set_up(aggregating, job)
     forged = [_forged(child, of(job, values=b"\0\0\0\7" * 64), wrong) for child in range(2)]
-    assert [aggregating.send(*one, expect=0) for one in forged] == [[], []]
+    assert [aggregating.send(*datagram, expect=0) for datagram in forged] == [[], []]
     sent = seen(complete(aggregating, job, of(job, check=2**63)))
     assert {(packet.values[:4], packet.check, packet.workers) for *_, packet in sent} == {(b"\0\0\0\2", 0, 2)}
-    assert [aggregating.send(*one, expect=0) for one in forged] == [[], []]
+    assert [aggregating.send(*datagram, expect=0) for datagram in forged] == [[], []]
 
 
 def _forged(child: int, packet: Aggregation, wrong: dict[str, int]) -> tuple[int, bytes]:

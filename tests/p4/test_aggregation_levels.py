@@ -118,13 +118,13 @@ def test_all_workers_of_two_racks_get_the_sum(factory: PipelineFactory | None, l
             assert got.kind in (Kind.RESULT, Kind.AGAIN)
             before = results[to].setdefault(got.item, got)
             assert replace(before, kind=got.kind) == got, "an item has one result"
-        if all(len(found) == ITEMS for found in results.values()):
+        if all(len(sums) == ITEMS for sums in results.values()):
             break
-    for found in results.values():
-        assert {item: int.from_bytes(got.values[:4], "big") for item, got in found.items()} == {
+    for sums in results.values():
+        assert {item: int.from_bytes(got.values[:4], "big") for item, got in sums.items()} == {
             item: 21 * (item + 1) for item in range(ITEMS)
         }
-        assert {got.workers for got in found.values()} == {6}
+        assert {got.workers for got in sums.values()} == {6}
 
 
 def slow_port(factory: PipelineFactory | None) -> BuiltinTarget:
@@ -185,7 +185,7 @@ def test_marked_contribution_or_rack_sum_marks_the_result(
         port, data = from_child(child, packet, ecn=3 if (leaf, child) == (0, 1) else 2)
         got += list(tree.at_leaf(leaf, port, data))
     assert sorted(to for to, _ in got) == WORKERS
-    assert {one.flags for _, one in got} == {Flags.CONGESTED}
+    assert {header.flags for _, header in got} == {Flags.CONGESTED}
 
 
 def test_results_wait_in_queues_that_mark_and_are_watched(factory: PipelineFactory | None) -> None:

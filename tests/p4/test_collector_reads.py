@@ -36,15 +36,15 @@ def marking_of(marker: Marker) -> Marking:
 
 def packets_of(target: Target, marker: Marker, watch: Watch, original: bytes) -> list[MeasuredPacket]:
     """Return what the collector makes of every report about a packet over three switches."""
-    found: list[MeasuredPacket] = []
+    packets: list[MeasuredPacket] = []
     for _, reports in walk(target, marker, watch, original):
         for frame in reports:
             datagram = decode_udp_frame(frame)
             assert datagram is not None
             decoded = decode.decode(datagram.payload, marking_of(marker))
             assert (decoded.drops, decoded.skipped) == ((), 0)
-            found += decoded.packets
-    return found
+            packets += decoded.packets
+    return packets
 
 
 SOURCE_NUMBER = 0x8000

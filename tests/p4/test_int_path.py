@@ -123,7 +123,7 @@ def test_reports_are_numbered_for_each_destination(target: Target) -> None:
         target.write([DefaultAction("report_target", "set_report_target", (*REPORT_TARGET[:4], port))])
         report = frame_on(target.send(UP_PORT, marked, expect=2), COLLECTOR_PORT)
         numbers.setdefault(port, []).append(decode_report(report).sequence)
-    assert all(found == list(range(found[0], found[0] + 3)) for found in numbers.values())
+    assert all(sequence == list(range(sequence[0], sequence[0] + 3)) for sequence in numbers.values())
 
 
 def test_transit_without_instructions_changes_only_the_ttl(target: Target) -> None:

@@ -155,13 +155,13 @@ def test_md(target: Target, marker: Marker, original: bytes) -> None:
     steps = list(walk(target, marker, Watch(INSTRUCTIONS), original))
     stack = b""
     for hops, (frame, reports) in enumerate(steps[:2], start=1):
-        found = read(marker, frame)
-        expected = IntHeaders(INSTRUCTIONS, 8 - hops, found.stack)
+        decoded = read(marker, frame)
+        expected = IntHeaders(INSTRUCTIONS, 8 - hops, decoded.stack)
         assert frame.hex() == mark(marker, after_hops(original, hops), expected, like=frame).hex()
-        assert found.stack.endswith(stack)
-        assert len(found.hops()) == hops
+        assert decoded.stack.endswith(stack)
+        assert len(decoded.hops()) == hops
         assert reports == []
-        stack = found.stack
+        stack = decoded.stack
     frame, (report,) = steps[2]
     assert frame.hex() == after_hops(original, 3).hex(), "the sink gives back what the host sent"
     arrived = mark(marker, after_hops(original, 3), IntHeaders(INSTRUCTIONS, 6, stack), like=steps[1][0])
@@ -228,12 +228,12 @@ DOMAIN = SOURCE_NUMBER | FORWARDING
 def test_domain_metadata_of_md(target: Target, marker: Marker, original: bytes) -> None:
     watch = Watch(0x8000, domain_instructions=DOMAIN, watch_id=31)
     steps = list(walk(target, marker, watch, original))
-    found = read(marker, steps[1][0])
+    decoded = read(marker, steps[1][0])
     ttls = [64 - 2, 64 - 1]
-    words = [found.stack[at : at + 4] for at in range(0, len(found.stack), 4)]
+    words = [decoded.stack[at : at + 4] for at in range(0, len(decoded.stack), 4)]
     assert [int.from_bytes(word, "big") for word in words[0:4:2]] == [102, 101]
     assert [word.hex() for word in words[1:4:2]] == [f"{BY_ROUTE:02x}{ttl:02x}0000" for ttl in ttls]
-    expected = IntHeaders(0x8000, 6, found.stack, domain_id=OUR_DOMAIN, domain_instructions=DOMAIN, hop_ml=2)
+    expected = IntHeaders(0x8000, 6, decoded.stack, domain_id=OUR_DOMAIN, domain_instructions=DOMAIN, hop_ml=2)
     assert steps[1][0].hex() == mark(marker, after_hops(original, 2), expected, like=steps[1][0]).hex()
     assert steps[2][0].hex() == after_hops(original, 3).hex()
     told = decode_report(steps[2][1][0])
@@ -249,9 +249,9 @@ def test_domain_metadata_of_md(target: Target, marker: Marker, original: bytes) 
 def test_domain_metadata_of_mx(target: Target, marker: Marker, original: bytes) -> None:
     watch = Watch(0xC000, mode=MX, domain_instructions=DOMAIN, watch_id=32)
     steps = list(walk(target, marker, watch, original))
-    found = read(marker, steps[0][0])
-    assert len(found.stack) == 4, "the source's number, and nothing of any hop"
-    expected = IntHeaders(0xC000, 0, found.stack, type=TYPE_MX, domain_id=OUR_DOMAIN, domain_instructions=DOMAIN)
+    decoded = read(marker, steps[0][0])
+    assert len(decoded.stack) == 4, "the source's number, and nothing of any hop"
+    expected = IntHeaders(0xC000, 0, decoded.stack, type=TYPE_MX, domain_id=OUR_DOMAIN, domain_instructions=DOMAIN)
     for hops, (frame, (report,)) in enumerate(steps, start=1):
         like = frame if hops < 3 else steps[1][0]
         marked = mark(marker, after_hops(original, hops), expected, like=like)
@@ -288,10 +288,10 @@ def test_a_payload_that_looks_like_int_is_payload(target: Target, marker: Marker
     """It is carried through, and INT goes in before it; a watch does not know the difference."""
     original = build(shape)
     steps = list(walk(target, marker, Watch(0x8000), original))
-    found = read(marker, steps[1][0])
-    expected = IntHeaders(0x8000, 6, found.stack)
+    decoded = read(marker, steps[1][0])
+    expected = IntHeaders(0x8000, 6, decoded.stack)
     assert steps[1][0].hex() == mark(marker, after_hops(original, 2), expected, like=steps[1][0]).hex()
-    assert found.stack.hex() == "0000006600000065"
+    assert decoded.stack.hex() == "0000006600000065"
     assert steps[2][0].hex() == after_hops(original, 3).hex()
     plain = pass_through(target, replace(transit(), extra=marker.items), UP_PORT, original, expect=1)
     assert frame_on(plain, DOWN_PORT) == routed(original, src_mac=SWITCH_MAC, dst_mac=NEXT_HOP_MAC)

@@ -84,9 +84,9 @@ def test_an_episode_and_its_quota_last_until_the_lower_threshold(
     switch.clock.advance_to(began_ns + 3 * FRAME_NS)
     switch.switch.receive(UP_PORT, [FRAME] * 3)
     sent = switch.run()
-    found = [decode_report(frame).metadata[3] for port, frame in sent if port == COLLECTOR_PORT]
+    depths = [decode_report(frame).metadata[3] for port, frame in sent if port == COLLECTOR_PORT]
     # What found 0, 1, 2, 3, 4, 5 waiting, then 2, 3, 4.
-    assert found == ([4, 5, 2, 3] if clear == 2 else [4, 5, 4])
+    assert depths == ([4, 5, 2, 3] if clear == 2 else [4, 5, 4])
     assert (switch.count("queue_reports"), switch.count("queue_report_over_quota")) == (reported, over_quota)
 
 

@@ -56,7 +56,7 @@ class Schedule:
         self._names = held
         self._version = 2**32 - 2  # turns over
         self._last: Step | None = None
-        self._tags = [0, 0, *(one.held.generation for one in held)]
+        self._tags = [0, 0, *(segment.held.generation for segment in held)]
 
     def step(self) -> Step:
         """Return what comes next; now and then what was last written is sent again."""
@@ -98,8 +98,8 @@ def _without_age(arrivals: list[Arrival]) -> list[Arrival]:
 @pytest.mark.parametrize("seed", [4, 11])
 def test_every_packet_is_treated_as_the_reference_says(switch: Target, seed: int) -> None:
     held = names(100 * seed)
-    switch.write(one.entry() for one in held)
-    cells = {one.cell: Cell() for one in held}
+    switch.write(segment.entry() for segment in held)
+    cells = {segment.cell: Cell() for segment in held}
     counts: Counter[str] = Counter()
     schedule = Schedule(seed, held)
     for step in range(STEPS[switch.name]):

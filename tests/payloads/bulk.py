@@ -57,6 +57,6 @@ def _receive(listener: socket.socket) -> bytes:
     data = bytearray()
     with connection:
         connection.settimeout(STALL_S)
-        while found := connection.recv(1 << 16):
-            data += found
+        while chunk := connection.recv(1 << 16):
+            data += chunk
     return bytes(data)

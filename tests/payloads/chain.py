@@ -84,13 +84,13 @@ class Chain:
             leaving: dict[int, list[bytes]] = defaultdict(list)
             for output in self._pass(node, [Frame(port, data) for data in burst], reports=reports):
                 leaving[output.port].append(output.data)
-            for out_port, found in leaving.items():
+            for out_port, sent in leaving.items():
                 assert out_port != _CPU_PORT, "nothing is for the controller"
                 end = TOPOLOGY.neighbours[node][out_port]
                 if end.node in TOPOLOGY.host:
-                    carried.arrived[end.node] += found
+                    carried.arrived[end.node] += sent
                 else:
-                    work.append((end.node, end.port, found))
+                    work.append((end.node, end.port, sent))
         after = program_drops(self._fabric)
         carried.drops = {name: count - before[name] for name, count in after.items() if count > before[name]}
         return carried
@@ -98,12 +98,14 @@ class Chain:
     def _pass(self, node: str, frames: list[Frame], *, reports: bool) -> list[Output]:
         pipeline = self._pipeline(node)
         placements = pipeline.ingress(frames, self._now_us)
-        found = pipeline.egress([_dequeued(one.packet, one.port, self._now_us) for one in placements], self._now_us)
-        outputs, copies = list(found.outputs), found.placements
+        egress = pipeline.egress(
+            [_dequeued(placement.packet, placement.port, self._now_us) for placement in placements], self._now_us
+        )
+        outputs, copies = list(egress.outputs), egress.placements
         while reports and copies:
-            found = pipeline.egress([_dequeued(one.packet, one.port, self._now_us) for one in copies], self._now_us)
-            outputs += found.outputs
-            copies = found.placements
+            egress = pipeline.egress([_dequeued(copy.packet, copy.port, self._now_us) for copy in copies], self._now_us)
+            outputs += egress.outputs
+            copies = egress.placements
         return outputs
 
     def _pipeline(self, node: str) -> Pipeline:

@@ -172,12 +172,12 @@ def _body(src: HostNode, dst: HostNode, envelope: Envelope, payload: bytes) -> t
         length = 8 + len(envelope.tunnel) + len(payload) + envelope.lie & 0xFFFF
         head, at, protocol = struct.pack("!HHHH", envelope.src_port, dst_port, length, 0), 6, UDP
     body = head + envelope.tunnel + payload
-    found = envelope.checksum
-    if found is None:
+    value = envelope.checksum
+    if value is None:
         ends = _addresses(src, dst, envelope.version)
-        found = checksum(b"".join(ends) + struct.pack("!HH", protocol, len(body)) + body)
-        found = 0xFFFF if found == 0 and protocol == UDP else found
-    return body[:at] + found.to_bytes(2, "big") + body[at + 2 :], protocol
+        value = checksum(b"".join(ends) + struct.pack("!HH", protocol, len(body)) + body)
+        value = 0xFFFF if value == 0 and protocol == UDP else value
+    return body[:at] + value.to_bytes(2, "big") + body[at + 2 :], protocol
 
 
 def _addresses(src: HostNode, dst: HostNode, version: int) -> tuple[bytes, bytes]:

@@ -78,7 +78,7 @@ class Bed:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(_ROOT)}
             )
-        self._await(lambda said: said.count("reconciled, ") >= len(TOPOLOGY.switches))
+        self._await(lambda log: log.count("reconciled, ") >= len(TOPOLOGY.switches))
 
     def stop(self) -> None:
         """End the daemon; the switches keep what they have."""
@@ -93,7 +93,7 @@ class Bed:
         self._change(int_domain=domain, watches=watches)
         before = self._log.stat().st_size
         self._process.send_signal(signal.SIGHUP)
-        self._await(lambda said: _is_in_force(said[before:]))
+        self._await(lambda log: _is_in_force(log[before:]))
 
     def drops(self) -> Counter[str]:
         """Return what each drop counter of the program counts over all switches, but those that are about reports."""
@@ -105,25 +105,25 @@ class Bed:
 
     def refused(self) -> Counter[str]:
         """Return what queues, ports and devices of all switches dropped, by cause, as they last wrote it down."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for node in TOPOLOGY.switches:
             stats = self.fabric.read_stats(node.name)
-            found.update(stats["drops"])
+            counts.update(stats["drops"])
             for part in (*stats["ports"].values(), *stats["devices"].values()):
-                found.update(part["drops"])
-        return found
+                counts.update(part["drops"])
+        return counts
 
     async def _read(self, prefix: str) -> Counter[str]:
-        found, schema = Counter[str](), _schema(self.program)
+        counts, schema = Counter[str](), _schema(self.program)
         for node in TOPOLOGY.switches:
             target = Target(node.name, self.fabric.p4runtime_address(node.name), node.node_id)
             session = GrpcSession(target, schema, timeout_s=_READY_S)
             await session.connect_to_read()
             for counter in schema.counters:
                 if counter.alias.startswith(prefix):
-                    found[counter.alias] += sum(await session.counts(counter.alias))
+                    counts[counter.alias] += sum(await session.counts(counter.alias))
             await session.close()
-        return found
+        return counts
 
     @property
     def _file(self) -> Path:
@@ -152,10 +152,10 @@ def _schema(program: str) -> P4Schema:
     return load_schema(*fabric_program(program))
 
 
-def _is_in_force(said: str) -> bool:
-    assert "stays as it is" not in said, said
-    _, found, after = said.rpartition("telemetry: in force")
-    return bool(found) and after.count("reconciled, ") >= len(TOPOLOGY.switches)
+def _is_in_force(log: str) -> bool:
+    assert "stays as it is" not in log, log
+    _, marker, after = log.rpartition("telemetry: in force")
+    return bool(marker) and after.count("reconciled, ") >= len(TOPOLOGY.switches)
 
 
 @contextmanager

@@ -131,8 +131,8 @@ class Talk:
         return opened
 
     def _close(self, line: Line, connection: socket.socket) -> None:
-        found = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[_TCP_INFO_OPTIONS_BYTE]
-        self.counts.options[line.name] = self.counts.options.get(line.name, 0) | found
+        options = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[_TCP_INFO_OPTIONS_BYTE]
+        self.counts.options[line.name] = self.counts.options.get(line.name, 0) | options
         connection.close()
 
     async def _send_datagrams(self, line: Line, draw: Draw, rate: float, end: float) -> None:
@@ -158,10 +158,10 @@ async def _asked(connection: socket.socket, request: bytes) -> bytes:
     loop, answer = asyncio.get_running_loop(), b""
     await loop.sock_sendall(connection, request)
     while len(answer) < len(request):
-        found = await loop.sock_recv(connection, _AT_ONCE)
-        if not found:
+        data = await loop.sock_recv(connection, _AT_ONCE)
+        if not data:
             raise ConnectionError("the other side has closed")
-        answer += found
+        answer += data
     return answer
 
 

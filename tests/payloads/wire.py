@@ -41,8 +41,8 @@ class Frames:
             cases = make_cases(rng, domain, way, payloads, topology=TOPOLOGY, frame_bytes=FRAME_BYTES)
             before, arrived, strays = self._bed.drops(), list[bytes](), 0
             for start in range(0, len(cases), BURST):
-                found, others = self._send(way, cases[start : start + BURST])
-                arrived, strays = arrived + found, strays + others
+                received, others = self._send(way, cases[start : start + BURST])
+                arrived, strays = arrived + received, strays + others
             verdict.add(compare(cases, arrived, dict(self._bed.drops() - before), strays))
         return verdict
 

@@ -70,11 +70,11 @@ class Ledger:
     def set(self, pool: str, user: str, units: int) -> None:
         with self._lock:
             self._used[pool, user] = units
-            found = {who: some for (where, who), some in self._used.items() if where == pool and some}
-            total = sum(found.values())
+            used = {who: some for (where, who), some in self._used.items() if where == pool and some}
+            total = sum(used.values())
             self._report.most[pool] = max(self._report.most[pool], total)
             if total > POOLS[pool]:
-                self._report.problems.append(f"{total} of {POOLS[pool]} units of {pool} are used: {found}")
+                self._report.problems.append(f"{total} of {POOLS[pool]} units of {pool} are used: {used}")
 
     def of(self, pool: str, user: str) -> int:
         with self._lock:
@@ -120,12 +120,12 @@ class Holder:
         sent_s = time.monotonic()
         status = HolderStatus(holder=self.name, wants=self._wanted(), holds=holds)
         try:
-            found, is_taken = self._client.report_units(self.pool, status), True
+            pool, is_taken = self._client.report_units(self.pool, status), True
         except StaleError:
             # Its share fell again before it could promise to use more, or it was silent for too long.
             self._soak.report.refused += 1
-            found, is_taken = self._client.of(UnitPool).get(self.pool), False
-        share = next((one for one in found.shares if one.holder == self.name), None)
+            pool, is_taken = self._client.of(UnitPool).get(self.pool), False
+        share = next((entry for entry in pool.shares if entry.holder == self.name), None)
         with self._lock:
             used, units = self._soak.ledger.of(self.pool, self.name), 0 if share is None else share.units
             if used > units:
@@ -277,17 +277,17 @@ class Soak:
 
     def _shares(self) -> dict[str, dict[str, int]]:
         return {
-            pool.metadata.name: {one.holder: one.units for one in pool.shares if not one.leaving}
+            pool.metadata.name: {share.holder: share.units for share in pool.shares if not share.leaving}
             for pool in self.client.of(UnitPool).list().items
         }
 
     def _has_settled(self) -> bool:
         """Return whether everything is given, to each at least what is worth as much to it as to others."""
-        found = self._shares()
+        shares = self._shares()
         fair = {"cloud": {"a": 10, "b": 15, "c": 15}, "tenths": {"a": 7, "b": 7, "c": 6}}
         return all(
-            sum(found[pool].values()) == POOLS[pool]
-            and all(abs(found[pool].get(name, 0) - units) <= 2 for name, units in wanted.items())
+            sum(shares[pool].values()) == POOLS[pool]
+            and all(abs(shares[pool].get(name, 0) - units) <= 2 for name, units in wanted.items())
             for pool, wanted in fair.items()
         )
 

@@ -133,10 +133,10 @@ class Soak:
         self.until(self._add_probe)
         for name in CENTRES:
             self.until(partial(self._is_ready, name))
-            found = self.client.of(Centre).get(name)
+            centre = self.client.of(Centre).get(name)
             # No scheduler looks for silent centres here, and none is to be refused for its silence.
             self.client.of(Centre).replace(
-                Centre(metadata=Metadata(name=name, labels=found.metadata.labels), spec=CentreSpec(lease_s=600.0))
+                Centre(metadata=Metadata(name=name, labels=centre.metadata.labels), spec=CentreSpec(lease_s=600.0))
             )
 
     def _is_ready(self, centre: str) -> bool:
@@ -166,7 +166,7 @@ class Soak:
 
     def dispatch_once(self, *, more: bool) -> int:
         """Dispatch what is pending; return how many tasks have not ended."""
-        alive = [one for one in self.client.of(Task).list().items if one.status.phase not in TASK_ENDED]
+        alive = [task for task in self.client.of(Task).list().items if task.status.phase not in TASK_ENDED]
         if more and len(alive) < AT_ONCE:
             self.numbers += 1
             self.client.of(Task).create(Task(metadata=Metadata(name=f"t{self.numbers}"), spec=self._spec()))
@@ -204,8 +204,8 @@ class Soak:
 
     def _keepers(self) -> list[int]:
         """Return the keepers that are alive."""
-        known = [int(text) for lock in self.folder.glob("*/engine/*/lock") if (text := _text(lock)).isdigit()]
-        return [keeper for keeper in known if b"keeper.py" in _bytes(Path(f"/proc/{keeper}/cmdline"))]
+        pids = [int(text) for lock in self.folder.glob("*/engine/*/lock") if (text := _text(lock)).isdigit()]
+        return [keeper for keeper in pids if b"keeper.py" in _bytes(Path(f"/proc/{keeper}/cmdline"))]
 
     def run(self, kills: int, pause_s: float) -> Report:
         """Kill so often, let everything settle, and look."""
@@ -220,8 +220,8 @@ class Soak:
             self.stop.set()
             dispatcher.join()
             if not self.until(lambda: self.dispatch_once(more=False) == 0):
-                alive = [one for one in self.client.of(Task).list().items if one.status.phase not in TASK_ENDED]
-                self.report.problems += [f"{one.metadata.name} has not ended: {one.status}" for one in alive]
+                alive = [task for task in self.client.of(Task).list().items if task.status.phase not in TASK_ENDED]
+                self.report.problems += [f"{task.metadata.name} has not ended: {task.status}" for task in alive]
             self.look()
         finally:
             self.stop.set()
@@ -253,11 +253,11 @@ class Soak:
             for job, (cores, at) in begun.items()
             if job in ended and job in placed
         ]
-        for place, one in enumerate(spans):
-            for other in spans[:place]:
-                if one[:2] == other[:2] and one[2] < other[3] and other[2] < one[3]:
-                    problems.append(f"{one[4]} and {other[4]} had core {one[1]} of {one[0]} at the same time")
-        results = Counter((one.spec.task, one.metadata.name) for one in self.client.of(ProbeResult).list().items)
+        for index, span in enumerate(spans):
+            for other in spans[:index]:
+                if span[:2] == other[:2] and span[2] < other[3] and other[2] < span[3]:
+                    problems.append(f"{span[4]} and {other[4]} had core {span[1]} of {span[0]} at the same time")
+        results = Counter((item.spec.task, item.metadata.name) for item in self.client.of(ProbeResult).list().items)
         report.results = len(results)
         problems += [f"{task} has result {name} twice" for (task, name), number in results.items() if number > 1]
         if not self.until(self._is_empty, 30.0):
@@ -277,8 +277,8 @@ class Soak:
         return files_ + marked
 
     def _is_ours(self, environ: Path) -> bool:
-        found = _bytes(environ)
-        return b"MILLRACE_JOB=" in found and str(self.folder).encode() in found
+        content = _bytes(environ)
+        return b"MILLRACE_JOB=" in content and str(self.folder).encode() in content
 
 
 def _bytes(path: Path) -> bytes:

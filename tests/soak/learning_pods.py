@@ -126,9 +126,9 @@ class LearningWorld:
                 "a scheduler that is ready",
                 _READY_WITHIN_S,
             )
-            found = re.search(r"metrics at (\S+)", log.read_text(encoding="utf-8"))
-            assert found is not None, log.read_text(encoding="utf-8")
-            self._metrics = found[1]
+            match = re.search(r"metrics at (\S+)", log.read_text(encoding="utf-8"))
+            assert match is not None, log.read_text(encoding="utf-8")
+            self._metrics = match[1]
             yield
         except AssertionError as error:
             error.add_note(log.read_text(encoding="utf-8")[-5000:])
@@ -204,9 +204,9 @@ pod:
             started_ns = pod.status.started_ns or pod.status.finished_ns
             assert started_ns is not None
             why = self.world.client.of(Decision).get(str(pod.status.decision)).spec
-            place = (image, why.placements[0].node)
-            unpacked += place not in had
-            had.add(place)
+            key = (image, why.placements[0].node)
+            unpacked += key not in had
+            had.add(key)
             starts.append((started_ns - pod.metadata.created_ns) / 1e9)
             assert why.decided_ns is not None
             assert why.begun_ns is not None
@@ -231,10 +231,10 @@ pod:
             compared=int(grown("compared_total pods default")),
             agreed=int(grown("agreed_total pods default")),
             regret=round(grown("regret_total pods default"), 3),
-            by={one: int(grown(f"decisions_total {one} pods default")) for one in by},
+            by={kind: int(grown(f"decisions_total {kind} pods default")) for kind in by},
             training={
-                one: int(grown(f"training_total {one} pods default"))
-                for one in ("decisions", "steps", "dropped", "refused", "restarts")
+                kind: int(grown(f"training_total {kind} pods default"))
+                for kind in ("decisions", "steps", "dropped", "refused", "restarts")
             },
             experiences=int(grown("experiences_total pods started default")),
         )
@@ -258,8 +258,8 @@ def learning_world(folder: Path, image_bytes: int) -> Iterator[LearningWorld]:
                     more["runtime"] = RuntimeSettings(kind=RuntimeKind.RUNC, image_folders=(folder,))
                 world.start(serve_node, world.node_settings(name, **more))
             world.until_ready(*names)
-            found = LearningWorld(folder, world, str(fabric.topology.host[SERVER_NODE].ipv4), image_bytes)
-            yield found
+            learning = LearningWorld(folder, world, str(fabric.topology.host[SERVER_NODE].ipv4), image_bytes)
+            yield learning
             names_of_pods = " ".join(pod.metadata.name for pod in world.client.of(Pod).list().items)
             world.run(f"pod delete {names_of_pods} --wait")
     finally:

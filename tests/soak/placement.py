@@ -105,10 +105,10 @@ class Daemons:
     def revive(self) -> list[str]:
         """Start those again that have ended by themselves, as a supervisor does; return what they said."""
         ended = [name for name, process in self._running.items() if process.poll() is not None]
-        said = [f"{name}: {self.last_words(name)}" for name in ended]
+        lines = [f"{name}: {self.last_words(name)}" for name in ended]
         for name in ended:
             self._run(name)
-        return said
+        return lines
 
     def last_words(self, name: str) -> str:
         return (self._folder / f"{name}.log").read_text(encoding="utf-8").splitlines()[-1][:300]
@@ -140,10 +140,10 @@ class Watcher(threading.Thread):
     def run(self) -> None:
         """Look until stopped."""
         while not self._stop_asked.wait(0.05):
-            found = running()
+            containers = running()
             self._report.looks += 1
-            self._report.most_running = max(self._report.most_running, len(found))
-            for pod, groups in found.items():
+            self._report.most_running = max(self._report.most_running, len(containers))
+            for pod, groups in containers.items():
                 if len(groups) > 1:
                     self._report.problems.append(f"pod {pod} runs twice: {', '.join(sorted(groups))}")
 
@@ -154,7 +154,7 @@ class Watcher(threading.Thread):
 
 def running() -> dict[str, set[str]]:
     """Return the containers with processes of each pod of this soak, by their control groups."""
-    found: dict[str, set[str]] = {}
+    containers: dict[str, set[str]] = {}
     base = next((path for path in (_GROUPS / "pids/millrace", _GROUPS / "millrace") if path.is_dir()), None)
     for folder, _, files in os.walk(base or _GROUPS / "millrace"):  # what goes meanwhile is left out
         parts = Path(folder).relative_to(base or _GROUPS / "millrace").parts
@@ -164,9 +164,9 @@ def running() -> dict[str, set[str]]:
             processes = (Path(folder) / "cgroup.procs").read_text().split() if "cgroup.procs" in files else []
         except OSError:
             continue
-        if any(_lives(one) for one in processes):
-            found.setdefault(parts[1].removeprefix("pod-"), set()).add(f"{parts[0]}/{parts[2]}")
-    return found
+        if any(_lives(process) for process in processes):
+            containers.setdefault(parts[1].removeprefix("pod-"), set()).add(f"{parts[0]}/{parts[2]}")
+    return containers
 
 
 def _is_container(group: str) -> bool:
@@ -184,9 +184,9 @@ def _lives(process: str) -> bool:
 class User(threading.Thread):
     """Applies and deletes scripts, over all deaths of the server; remembers what was acknowledged."""
 
-    def __init__(self, place: Place, image: str, seed: int, report: Report) -> None:
+    def __init__(self, server: Place, image: str, seed: int, report: Report) -> None:
         super().__init__(daemon=True)
-        self._place, self._image, self._report = place, image, report
+        self._place, self._image, self._report = server, image, report
         self._rng, self._stop_asked = random.Random(seed), threading.Event()
         self.wanted: dict[str, bool | None] = {}
         """Desired existence of each name; None if unknown."""
@@ -241,12 +241,14 @@ def soak(kills: int, seed: int, pause_s: float) -> Report:
         stack.callback(remove_podman_storage, folder / "podman", environment)
         stack.callback(_end_services, folder)
         write_layout(folder / "image")
-        place = Place(f"unix:{folder}/api.sock")
-        names = stack.enter_context(_daemons(folder, place, environment, report))
+        server = Place(f"unix:{folder}/api.sock")
+        names = stack.enter_context(_daemons(folder, server, environment, report))
         daemons, order = names
-        client = stack.enter_context(SyncApiClient(place))
-        _until(lambda: sum(one.status.ready for one in client.of(Node).list().items) == len(NODES), 120, "nodes ready")
-        watcher, user = Watcher(report), User(place, f"oci:{folder / 'image'}:latest", seed, report)
+        client = stack.enter_context(SyncApiClient(server))
+        _until(
+            lambda: sum(node.status.ready for node in client.of(Node).list().items) == len(NODES), 120, "nodes ready"
+        )
+        watcher, user = Watcher(report), User(server, f"oci:{folder / 'image'}:latest", seed, report)
         watcher.start()
         user.start()
         for _ in range(kills):
@@ -270,7 +272,7 @@ def soak(kills: int, seed: int, pause_s: float) -> Report:
 
 @contextmanager
 def _daemons(
-    folder: Path, place: Place, environment: dict[str, str], report: Report
+    folder: Path, server: Place, environment: dict[str, str], report: Report
 ) -> Iterator[tuple[Daemons, list[str]]]:
     """Run all daemons; a daemon's positions in a list set how often it is killed."""
     topology = folder / "topology.yaml"
@@ -278,14 +280,16 @@ def _daemons(
     daemons = Daemons(folder)
     try:
         daemons.start("api", ["api", "serve"], ApiSettings(storage=StoragePlace(sqlite=str(folder / "db")),
-                                                           listen=(place.address,)))  # fmt: skip
-        daemons.start("scheduler", ["scheduler", "serve"], SchedulerSettings(api=place.address, topology=str(topology)))
-        daemons.start("placement", ["placement", "serve"], PlacementSettings(api=place.address))
+                                                           listen=(server.address,)))  # fmt: skip
+        daemons.start(
+            "scheduler", ["scheduler", "serve"], SchedulerSettings(api=server.address, topology=str(topology))
+        )
+        daemons.start("placement", ["placement", "serve"], PlacementSettings(api=server.address))
         for name in NODES:
             settings = NodeSettings(
                 node=name,
                 state=str(folder / f"state-{name}"),
-                api=place.address,
+                api=server.address,
                 topology=str(topology),
                 runtime=RuntimeSettings(environment=environment, image_folders=(folder,)),
                 restart=RestartSection(first_wait_s=0.2, longest_wait_s=2.0),
@@ -304,20 +308,20 @@ def _settle(client: SyncApiClient, user: User, report: Report, environment: dict
     unknown = {name for name, it in user.wanted.items() if it is None}
 
     def settled() -> bool:
-        found = client.of(Pod).list().items
+        pods = client.of(Pod).list().items
         for name, count in expected.items():
-            mine = [one for one in found if name in {one.metadata.name, one.spec.group}]
-            if sum(one.status.phase.value == "running" for one in mine) != count:
+            mine = [pod for pod in pods if name in {pod.metadata.name, pod.spec.group}]
+            if sum(pod.status.phase.value == "running" for pod in mine) != count:
                 return False
         there = running()
-        alive = {one.metadata.name for one in found if one.status.phase.value == "running"}
-        return there.keys() == alive and not any(one.metadata.deleting_ns for one in found)
+        alive = {pod.metadata.name for pod in pods if pod.status.phase.value == "running"}
+        return there.keys() == alive and not any(pod.metadata.deleting_ns for pod in pods)
 
     try:
         _until(settled, _SETTLE_S, "all that is wanted runs")
         report.settled_s = round(time.monotonic() - started, 1)
     except TimeoutError as error:
-        phases = {one.metadata.name: one.status.phase.value for one in client.of(Pod).list().items}
+        phases = {pod.metadata.name: pod.status.phase.value for pod in client.of(Pod).list().items}
         report.problems.append(f"{error}: wanted {expected}, unknown {unknown}, pods {phases}, containers {running()}")
     started = time.monotonic()
     for group in client.of(PodGroup).list().items:
@@ -331,7 +335,7 @@ def _settle(client: SyncApiClient, user: User, report: Report, environment: dict
         _until(lambda: not client.of(Pod).list().items and not _containers(environment), _SETTLE_S, "nothing is left")
         report.emptied_s = round(time.monotonic() - started, 1)
     except TimeoutError as error:
-        left = [one.metadata.name for one in client.of(Pod).list().items]
+        left = [pod.metadata.name for pod in client.of(Pod).list().items]
         report.problems.append(f"{error}: pods {left}, containers {_containers(environment)}")
 
 
@@ -346,8 +350,8 @@ def _end_services(folder: Path) -> None:
 
 def _containers(environment: dict[str, str]) -> list[str]:
     command = ["podman", "ps", "-a", "--format", "{{.Names}} {{.State}}"]
-    found = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
-    return found.stdout.splitlines()
+    completed = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    return completed.stdout.splitlines()
 
 
 def _until(condition: Callable[[], bool], limit_s: float, what: str) -> None:

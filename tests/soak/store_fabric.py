@@ -48,7 +48,7 @@ class Soak:
         settings = StoreSettings(producers=("h4",), interval_ns=10 * MS, copies=COPIES)
         self.world = World(rack(), settings, loss=0.03, seed=self.seed, pipeline_factory=compiled_pipeline)
         self.server = Server(self.world, "h4")
-        self.clients = [Client(self.world, host, "h4", port=31_000 + place) for place, host in enumerate(self._hosts())]
+        self.clients = [Client(self.world, host, "h4", port=31_000 + index) for index, host in enumerate(self._hosts())]
         self.talks: list[tuple[Talk, str, int, bytes | None]] = []
         for name in NAMES:
             self._publish(name)
@@ -79,7 +79,7 @@ class Soak:
 
     def _begin(self) -> None:
         phase = self.world.fabric.now_ns // (100 * MS)
-        names = [NAMES[(phase + place) % len(NAMES)] for place in range(len(NAMES))]
+        names = [NAMES[(phase + index) % len(NAMES)] for index in range(len(NAMES))]
         name = self.chance.choices(names, (8, 6, 4, 1, 1, 1))[0]
         client = self.chance.choice(self.clients)
         if self.chance.random() < 0.8:

@@ -149,10 +149,10 @@ def _open(net: Cables, device: str) -> NicPort:
 
 
 def _take_all(port: NicPort) -> int:
-    found = 0
+    count = 0
     while batch := port.receive(512):
-        found += len(batch)
-    return found
+        count += len(batch)
+    return count
 
 
 def main(argv: list[str]) -> int:

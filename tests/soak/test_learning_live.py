@@ -58,7 +58,7 @@ def test_learns_in_shadow_and_decides_live_by_what_it_saved(play: Play, tmp_path
                 await site.submit("live", task_type="products")
                 await site.ended("live")
             why = (await site.decisions_about("live"))[-1].spec
-            reasons = {one.node: one.reasons[-1] for one in why.scores}
+            reasons = {score.node: score.reasons[-1] for score in why.scores}
             assert reasons[why.scores[0].node].startswith(f"learned: version {saved.version} gives it ")
             assert ", place 1 of 2" in reasons[why.scores[0].node]
 
@@ -71,8 +71,8 @@ def test_experiences_are_whole_once_both_sides_are_known(tmp_path: Path) -> None
     network = network_of(file, clock_ns=lambda: next(now), learn=LEARN)
     network.open()
     try:
-        for key, place in (("a", 0), ("b", 1), ("c", 0), ("d", 1)):
-            network.decided(key, network.answer(seen(0.25, 0.75), key), place)
+        for key, choice in (("a", 0), ("b", 1), ("c", 0), ("d", 1)):
+            network.decided(key, network.answer(seen(0.25, 0.75), key), choice)
         network.came("b", Outcome(10**9, 0.5))
         network.came("a", Outcome(None, 0.5))
         network.came("c", None)

@@ -26,7 +26,7 @@ PAIRS = (("h1", "h3"), ("h2", "h4"))
 
 def small_flows() -> list[Flow]:
     """Return flows from leaf1 to leaf2, so many of which equal weights lead by each spine."""
-    found, left, number = [], dict(SIDES), 0
+    flows, left, number = [], dict(SIDES), 0
     while any(left.values()):
         number += 1
         src, dst = PAIRS[number % 2]
@@ -35,8 +35,8 @@ def small_flows() -> list[Flow]:
         spine = tuple(SIDES)[chosen((1, 1), digest(flow_hash(key), TOPOLOGY.switch["leaf1"].node_id))]
         if left[spine]:
             left[spine] -= 1
-            found.append(flow)
-    return found
+            flows.append(flow)
+    return flows
 
 
 def test_a_full_uplink_is_relieved_by_weights(tmp_path: Path) -> None:

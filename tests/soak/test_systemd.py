@@ -54,10 +54,8 @@ def started(machine: SystemdMachine) -> SystemdMachine:
     for command in commands_of(shell_blocks_of(PAGE)[0]):
         if "enable" in command.text:
             for name, text in SETTINGS.items():
-                place = f"/etc/millrace/{name}.yaml"
-                machine.run(
-                    "bash", "-ec", f"cat > {place} <<'END'\n{text}END\nchown millrace: {place}; chmod 600 {place}"
-                )
+                path = f"/etc/millrace/{name}.yaml"
+                machine.run("bash", "-ec", f"cat > {path} <<'END'\n{text}END\nchown millrace: {path}; chmod 600 {path}")
         machine.run("bash", "-ec", command.text)
     return machine
 
@@ -138,12 +136,18 @@ def test_a_reload_is_read_and_a_stop_ends_well(started: SystemdMachine) -> None:
 
 def test_one_supervisor_runs_all(started: SystemdMachine) -> None:
     started.run("install", "-d", "-m", "700", "-o", "millrace", "-g", "millrace", "/var/lib/millrace/up")
-    place = "/var/lib/millrace/up/millrace.yaml"
-    started.run("bash", "-ec", f"echo 'topology: abilene' > {place}; chown millrace: {place}; chmod 600 {place}")
+    path = "/var/lib/millrace/up/millrace.yaml"
+    started.run("bash", "-ec", f"echo 'topology: abilene' > {path}; chown millrace: {path}; chmod 600 {path}")
     start(started, "millrace")
-    said = json.loads(millrace(started, "status", "--state", "/var/lib/millrace/up", "--format", "json"))
-    assert said["green"]
-    assert {one["name"] for one in said["up"]["daemons"]} >= {*AS_THE_PAGE, "fabric", "api", "scheduler", "placement"}
+    status = json.loads(millrace(started, "status", "--state", "/var/lib/millrace/up", "--format", "json"))
+    assert status["green"]
+    assert {daemon["name"] for daemon in status["up"]["daemons"]} >= {
+        *AS_THE_PAGE,
+        "fabric",
+        "api",
+        "scheduler",
+        "placement",
+    }
     started.run("systemctl", "stop", "millrace")
 
 
@@ -157,8 +161,8 @@ def test_a_switch_opens_its_devices_as_nobodys_root(started: SystemdMachine) -> 
     started.run("bash", "-ec", f"echo 'MILLRACE_SWITCH={words}' > /etc/millrace/switch-s7.env")
     start(started, "millrace-switch@s7")
     started.until("ls", "/run/millrace", says="s7.sock", within_s=30)
-    said = millrace(started, "switch", "show", "unix:/run/millrace/s7.sock", "--device-id", "7", "--format", "json")
-    ports = json.loads(said)["ports"]
+    output = millrace(started, "switch", "show", "unix:/run/millrace/s7.sock", "--device-id", "7", "--format", "json")
+    ports = json.loads(output)["ports"]
     assert [port["device"] for port in ports] == ["veth1", "veth2"]
     assert all("Operation not permitted" in json.dumps(port) for port in ports)
     started.run("systemctl", "stop", "millrace-switch@s7")

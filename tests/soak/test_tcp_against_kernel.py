@@ -91,15 +91,15 @@ class Run:
 
     def reductions(self) -> list[float]:
         """Return what losses in congestion avoidance left of the window."""
-        found = []
+        ratios = []
         for before, after in pairwise(self.windows):
             if before.ssthresh is None or after.ssthresh is None or before.cwnd <= 12:
                 continue
             if before.cwnd < before.ssthresh:
                 continue  # one reduction follows another before the window is what the first leaves
             if after.ssthresh != before.ssthresh and after.ssthresh < before.cwnd:
-                found.append(after.ssthresh / before.cwnd)
-        return found
+                ratios.append(after.ssthresh / before.cwnd)
+        return ratios
 
     @property
     def rtt_ns(self) -> float:
@@ -230,9 +230,9 @@ def tail_in_virtual_time(topology: Topology, lost: int, settings: TcpSettings) -
         connection.on_data = take
 
     def lose(frame: bytes) -> bool:
-        found = decode_tcp_frame(frame)
-        assert found is not None
-        return (losing[0] and found.payload[:1] == MARK) or send(frame)
+        segment = decode_tcp_frame(frame)
+        assert segment is not None
+        return (losing[0] and segment.payload[:1] == MARK) or send(frame)
 
     sending._send = lose
     host.tcp.listen(5001, accept)
@@ -293,8 +293,8 @@ def in_virtual_time(topology: Topology, congestion: Congestion, seconds: int, se
 def settings(tmp_path: Path) -> KernelSettings:
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="ascii").split()
-    missing = [congestion for congestion in FACTORS if congestion not in known]
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="ascii").split()
+    missing = [congestion for congestion in FACTORS if congestion not in available]
     if missing:
         pytest.skip(f"this kernel has no {', '.join(missing)}")
     return KernelSettings(run_root=tmp_path / "run")
@@ -332,8 +332,8 @@ def test_goodput_under_loss_is_that_of_the_kernel(settings: KernelSettings) -> N
                 theirs[congestion].append(in_kernel(fabric, congestion, seconds).segments_a_round_trip)
     for congestion in FACTORS:
         ours = [in_virtual_time(topology, congestion, seconds, seed).segments_a_round_trip for seed in range(times)]
-        for name, found in (("ours", ours), ("kernel", theirs[congestion])):
-            print(f"{congestion} {name}: segments a round trip", *(f"{segments:.1f}" for segments in found))
+        for name, run in (("ours", ours), ("kernel", theirs[congestion])):
+            print(f"{congestion} {name}: segments a round trip", *(f"{segments:.1f}" for segments in run))
         assert fmean(ours) == pytest.approx(fmean(theirs[congestion]), rel=0.1)
 
 

@@ -113,16 +113,16 @@ async def scheduling(cluster: Cluster) -> AsyncIterator[None]:
 async def change_something(cluster: Cluster, managers: list[Manager], rng: random.Random) -> None:
     """Do what users and machines do."""
     groups = cluster.client.of(PodGroup)
-    found = (await groups.list()).items
+    existing = (await groups.list()).items
     with suppress(ApiError):  # others were faster
         match rng.randrange(5):
             case 0:
                 await groups.create(group_of(f"g{rng.randrange(8)}", rng.randint(1, 6)))
-            case 1 if found:
-                group = rng.choice(found)
+            case 1 if existing:
+                group = rng.choice(existing)
                 await groups.replace(replace(group, spec=replace(group.spec, size=rng.randint(1, 6))))
-            case 2 if len(found) > 3:
-                await groups.delete(rng.choice(found).metadata.name)
+            case 2 if len(existing) > 3:
+                await groups.delete(rng.choice(existing).metadata.name)
             case _:
                 silent = [manager for manager in managers if manager.is_silent]
                 manager = rng.choice(silent if len(silent) >= 2 else managers)

@@ -67,8 +67,8 @@ class Network:
         start = len(self._text())
         self._write(f"{command}\nsh echo '{mark}'\n")
         self._wait_for(mark, timeout_s, start)
-        said = self._text()[start:].partition(mark)[0]
-        return "\n".join(line.removeprefix("mininet> ") for line in said.replace("\r", "").splitlines())
+        output = self._text()[start:].partition(mark)[0]
+        return "\n".join(line.removeprefix("mininet> ") for line in output.replace("\r", "").splitlines())
 
     def start(self, host: str, command: str, log: str, ready: str | None = None) -> None:
         """Start a program on a host, its output in a file; return once that contains `ready`."""
@@ -164,7 +164,7 @@ def _devices() -> set[str]:
 
 def packets(text: str) -> list[dict[str, str]]:
     """Return the packets that Scapy's show() prints, each with its fields by layer: "IP.ttl"."""
-    found: list[dict[str, str]] = []
+    shown: list[dict[str, str]] = []
     for block in text.split("got a packet")[1:]:
         fields: dict[str, str] = {}
         layer = ""
@@ -174,8 +174,8 @@ def packets(text: str) -> list[dict[str, str]]:
             elif (field := re.match(r"[ |]*([\w ]+?)\s*= ?(.*?)\s*$", line)) is not None:
                 name = f"{layer}.{field[1]}"
                 fields[name] = f"{fields[name]} {field[2]}" if name in fields else field[2]
-        found.append(fields)
-    return found
+        shown.append(fields)
+    return shown
 
 
 def fields(packet: Mapping[str, str], *names: str) -> dict[str, str]:

@@ -70,8 +70,8 @@ class Proxy:
                     await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     self._ends -= {writer, to_server}
-                    for one in passing:
-                        one.cancel()
+                    for forwarding in passing:
+                        forwarding.cancel()
                     await asyncio.gather(*passing, return_exceptions=True)
 
     def _cut_now(self, data: bytes) -> bytes | None:

@@ -131,21 +131,33 @@ def resolved(history: Iterable[Operation[Action]], observed: Observed) -> list[O
 
     Those that a complete watch has not told of are left out.
     """
-    found, lost = list[Operation[Action]](), list[Operation[Action]]()
+    answered, lost = list[Operation[Action]](), list[Operation[Action]]()
     for operation in history:
-        (lost if operation.action.outcome is Outcome.LOST else found).append(operation)
-    known = {(one.action.name, one.action.revision) for one in found if one.action.verb is Verb.DELETE}
-    left = [one for one in lost if not _is_observed(one, observed)]
-    found += [_answered(one, *observed.values[_key(one)]) for one in lost if _is_observed(one, observed)]
+        (lost if operation.action.outcome is Outcome.LOST else answered).append(operation)
+    deletions = {
+        (operation.action.name, operation.action.revision)
+        for operation in answered
+        if operation.action.verb is Verb.DELETE
+    }
+    left = [operation for operation in lost if not _is_observed(operation, observed)]
+    answered += [
+        _answered(operation, *observed.values[_key(operation)])
+        for operation in lost
+        if _is_observed(operation, observed)
+    ]
     if not observed.is_complete:
-        return found + left
+        return answered + left
     for (name, revision), at in observed.deletions.items():
-        able = [one for one in left if one.action.name == name and one.action.verb is Verb.DELETE and one.called < at]
-        if (name, revision) not in known and able:
+        able = [
+            operation
+            for operation in left
+            if operation.action.name == name and operation.action.verb is Verb.DELETE and operation.called < at
+        ]
+        if (name, revision) not in deletions and able:
             # Whichever it was: the first had the most time.
-            first = min(able, key=lambda one: one.called)
-            found.append(_answered(replace(first, action=replace(first.action, expected=None)), revision, at))
-    return found
+            first = min(able, key=lambda operation: operation.called)
+            answered.append(_answered(replace(first, action=replace(first.action, expected=None)), revision, at))
+    return answered
 
 
 def _key(operation: Operation[Action]) -> tuple[str, str]:

@@ -145,7 +145,7 @@ class Trial:
             async with AsyncExitStack() as stack:
                 networks = [await stack.enter_async_context(Proxy(self._server.socket)) for _ in range(2)]
                 places = [Place(self._server.socket), *(Place(network.url) for network in networks)]
-                apis = [await stack.enter_async_context(_client(place)) for place in places]
+                apis = [await stack.enter_async_context(_client(server)) for server in places]
                 nemesis = Nemesis(self._server, networks, self._rng, lambda: self._record.answered)
                 ends = await self._work(direct, apis, nemesis.run(order))
             report = self._checked(*ends)
@@ -203,8 +203,8 @@ class Trial:
             # A watch of everything that never had to list again.
             is_complete = any(len(record.watches[f"w{number}"]) == 1 for number in range(_WATCHES))
             observed = Observed(record.seen, record.deletions, is_complete and record.is_caught_up)
-            found = violations(resolved(record.history, observed), Registers())
-            report.problems += [str(one) for one in found]
+            violated = violations(resolved(record.history, observed), Registers())
+            report.problems += [str(violation) for violation in violated]
         except UndecidedError as error:
             report.problems.append(str(error))
         for name, stretches in record.watches.items():
@@ -218,9 +218,9 @@ class Trial:
         return report
 
 
-def _client(place: Place) -> ApiClient:
+def _client(server: Place) -> ApiClient:
     """Return a client that asks once, and does not wait long before a watch goes on."""
-    return ApiClient(place, tries=1, sleep=lambda seconds: asyncio.sleep(min(seconds, _PAUSE_S)))
+    return ApiClient(server, tries=1, sleep=lambda seconds: asyncio.sleep(min(seconds, _PAUSE_S)))
 
 
 async def _create_node(api: ApiClient) -> None:

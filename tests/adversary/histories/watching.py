@@ -40,13 +40,13 @@ class Stretch:
     @property
     def replayed(self) -> dict[str, tuple[str, int]]:
         """Contents after all events."""
-        found = dict(self.listed)
+        contents = dict(self.listed)
         for event in self.events:
             if event.value is None:
-                found.pop(event.name, None)
+                contents.pop(event.name, None)
             else:
-                found[event.name] = event.value, event.revision
-        return found
+                contents[event.name] = event.value, event.revision
+        return contents
 
     def bookmark(self, revision: int) -> None:
         """Note that everything up to a revision was told."""
@@ -74,8 +74,8 @@ class Writes:
         called = self.called.get((event.name, event.value))
         if called is None or called > event.at:
             return "nobody has written that"
-        known = self.revisions.get((event.name, event.value))
-        return None if known is None else f"it was written at revision {known}"
+        revision = self.revisions.get((event.name, event.value))
+        return None if revision is None else f"it was written at revision {revision}"
 
     @property
     def revisions(self) -> dict[tuple[str, str], int]:
@@ -88,15 +88,15 @@ def problems_of(watch: str, stretches: Sequence[Stretch], writes: Writes | None,
 
     Without `writes` only the order of events is looked at: those of a watch that selects.
     """
-    found = [problem for stretch in stretches for problem in _problems(stretch, writes)]
+    problems = [problem for stretch in stretches for problem in _problems(stretch, writes)]
     if final is not None:
         replayed = replayed_of(stretches)
-        found += [
+        problems += [
             f"{name} is {final.get(name)} and is replayed as {replayed.get(name)}"
             for name in sorted(final.keys() | replayed.keys())
             if final.get(name) != replayed.get(name)
         ]
-    return [f"watch {watch}: {problem}" for problem in found]
+    return [f"watch {watch}: {problem}" for problem in problems]
 
 
 def replayed_of(stretches: Sequence[Stretch]) -> Contents:
@@ -107,12 +107,12 @@ def replayed_of(stretches: Sequence[Stretch]) -> Contents:
 def disagreements(watches: Iterable[Sequence[Stretch]]) -> list[str]:
     """Return where watches tell different things of one revision."""
     told: dict[tuple[str, int], str | None] = {}
-    found = []
+    problems = []
     for event in (event for stretches in watches for stretch in stretches for event in stretch.events):
         value = told.setdefault((event.name, event.revision), event.value)
         if value != event.value:
-            found.append(f"{event.name} is {value} and {event.value} at revision {event.revision}")
-    return found
+            problems.append(f"{event.name} is {value} and {event.value} at revision {event.revision}")
+    return problems
 
 
 def _problems(stretch: Stretch, writes: Writes | None) -> Iterator[str]:

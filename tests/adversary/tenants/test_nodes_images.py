@@ -100,8 +100,8 @@ def refusal(image: str, *folders: Path, work: Path) -> str:
     async def main() -> None:
         async with work_folder(work) as folder:
             if image.startswith("oci:"):
-                layout, found = await files.layout(reference, folder)
-                await files.complete(reference, layout, found)
+                layout, manifest = await files.layout(reference, folder)
+                await files.complete(reference, layout, manifest)
             else:
                 await files.measure(reference, (await files.archive(reference, folder),), is_archive=True)
 

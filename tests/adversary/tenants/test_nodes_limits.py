@@ -38,8 +38,8 @@ def podman_storage(tmp_path: Path) -> Iterator[PodmanStorage]:
 def order(limits: PodLimits, memory_bytes: int = 0) -> ContainerOrder:
     made = Container(name="main", image="i")
     spec = PodSpec(containers=(made,), request=Request(memory_bytes=memory_bytes))
-    place = Place("h1", "0123", limits=limits)
-    return order_of(place, Pod(metadata=Metadata(name="a"), spec=spec), made, attempt=0, image="i")
+    node = Place("h1", "0123", limits=limits)
+    return order_of(node, Pod(metadata=Metadata(name="a"), spec=spec), made, attempt=0, image="i")
 
 
 def test_a_pod_that_asks_for_nothing_is_limited() -> None:
@@ -67,8 +67,8 @@ def test_a_pod_that_fills_the_disk_has_failed(tmp_path: Path) -> None:
                 await world.bind(name, restart=Restart.ALWAYS)
                 await world.in_phase(name, Phase.RUNNING)
             runtime.written_bytes |= {"small": 1000, "large": 1001}
-            found = await world.in_phase("large", Phase.FAILED)
-            assert found.status.reasons == ("has written 1001 bytes to its disk, 1000 are the most on this node",)
+            pod = await world.in_phase("large", Phase.FAILED)
+            assert pod.status.reasons == ("has written 1001 bytes to its disk, 1000 are the most on this node",)
             assert (await world.pod("small")).status.phase is Phase.RUNNING
 
     play(tmp_path, act)

@@ -62,14 +62,14 @@ def times_of(data: Path) -> Times | None:
 def drawn(times: Times, noise: Noise, seed: int) -> History:
     """Return runs of all tasks on the devices that can run them."""
     generator = np.random.default_rng(seed)
-    found: History = {CPU: {}, GPU: {}}
+    history: History = {CPU: {}, GPU: {}}
     for task, of_task in times.items():
         for device, seconds in of_task.items():
             errors = noise.deviation * generator.standard_normal(noise.runs)
             slow = np.where(generator.random(noise.runs) < noise.stragglers, 5.0, 1.0)
             is_missing = device is GPU and generator.random() < noise.missing
-            found[device][task] = [] if is_missing else list(seconds * np.exp(errors) * slow)
-    return found
+            history[device][task] = [] if is_missing else list(seconds * np.exp(errors) * slow)
+    return history
 
 
 def regret(times: Times, chosen: Mapping[str, DeviceKind]) -> float:
@@ -128,9 +128,9 @@ def measure(*, quick: bool = False, data: Path = DATA) -> dict[str, float | None
     table = Table("noise", "regret", "worst history", "by own means", title="regret from noisy history, %")
     for name, noise in (("0.5, 2 runs (counts)", Noise()), *(() if quick else sweep())):
         ours, own = regrets(times, noise, HISTORIES)
-        table.add_row(name, *(f"{100 * one:.2f}" for one in (fmean(ours), max(ours), fmean(own))))
+        table.add_row(name, *(f"{100 * error:.2f}" for error in (fmean(ours), max(ours), fmean(own))))
     console.print(table)
-    both = sum(len(one) == 2 for one in times.values())
+    both = sum(len(devices) == 2 for devices in times.values())
     console.print(f"{both} tasks with both times, {len(times) - both} that only the CPU can run")
     counted = fmean(regrets(times, Noise(), HISTORIES)[0])
     always = [regret(times, dict.fromkeys(times, device)) for device in (GPU, CPU)]
@@ -143,8 +143,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="without other levels of noise")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of published traces")
     options = parser.parse_args(argv)
-    found = measure(quick=options.quick, data=options.data)
-    print(json.dumps({name: None if value is None else round(value, 4) for name, value in found.items()}))
+    figures = measure(quick=options.quick, data=options.data)
+    print(json.dumps({name: None if value is None else round(value, 4) for name, value in figures.items()}))
 
 
 if __name__ == "__main__":

@@ -69,15 +69,15 @@ def _figures(
     where: str, forged: int, sent: Counter[Kind], changed: Mapping[str, int], missing: Mapping[str, int]
 ) -> Figures:
     _show(where, sent, changed, missing)
-    found = {
+    figures = {
         f"{where}_forged_sent": sent.total(),
         f"{where}_forged_effects": sum(changed.values()),
         f"{where}_genuine_lost": sum(missing.values()),
     }
     least = min(sent[kind] for kind in Kind)
     if least < forged // len(Kind):
-        raise IncompleteError(f"only {least} datagrams of a kind were sent", found)
-    return found
+        raise IncompleteError(f"only {least} datagrams of a kind were sent", figures)
+    return figures
 
 
 def _show(where: str, sent: Counter[Kind], changed: Mapping[str, int], missing: Mapping[str, int]) -> None:
@@ -86,5 +86,5 @@ def _show(where: str, sent: Counter[Kind], changed: Mapping[str, int], missing: 
         table.add_row(kind, str(sent[kind]))
     Console().print(table)
     for what, counted in (("effects", changed), ("lost", missing)):
-        said = ", ".join(f"{name} {number}" for name, number in counted.items() if number) or "none"
-        Console().print(f"{what}: {said}")
+        counts = ", ".join(f"{name} {number}" for name, number in counted.items() if number) or "none"
+        Console().print(f"{what}: {counts}")

@@ -115,7 +115,7 @@ def _address(device: str, address: str) -> None:
 def _shape(rate_bps: int) -> None:
     with IPRoute() as netlink:
         index = netlink.link_lookup(ifname="e0")[0]
-        is_there = any(one.get_attr("TCA_KIND") == "tbf" for one in netlink.get_qdiscs(index))
+        is_there = any(get_qdisc.get_attr("TCA_KIND") == "tbf" for get_qdisc in netlink.get_qdiscs(index))
         how = {"rate": rate_bps // 8, "burst": _BURST_BYTES, "limit": _QUEUE_BYTES}
         netlink.tc("replace" if is_there else "add", "tbf", index, _HANDLE, **how)
 

@@ -35,7 +35,7 @@ def duty_cycles(file: Path = DATA / FILE) -> dict[str, Floats] | None:
     """
     if not file.exists():
         return None
-    found: dict[str, dict[int, float]] = {}
+    cycles: dict[str, dict[int, float]] = {}
     with file.open(newline="") as lines:
         for number, line in enumerate(csv.DictReader(lines), 2):
             try:
@@ -44,10 +44,10 @@ def duty_cycles(file: Path = DATA / FILE) -> dict[str, Floats] | None:
                 raise RecordedError(f"{file}, line {number}: no device, minute and duty: {error}") from error
             if minute < 0 or not 0.0 <= duty <= 1.0:
                 raise RecordedError(f"{file}, line {number}: minute {minute} or duty {duty:g} is out of range")
-            found.setdefault(device, {})[minute] = duty
-    if not found:
+            cycles.setdefault(device, {})[minute] = duty
+    if not cycles:
         raise RecordedError(f"{file}: no lines")
-    return {device: _of(minutes) for device, minutes in sorted(found.items())}
+    return {device: _of(minutes) for device, minutes in sorted(cycles.items())}
 
 
 def levels_of(cycles: dict[str, Floats], minutes: int, seed: int, device: int) -> Floats:

@@ -96,8 +96,8 @@ class _Seat:
         offered = float(self.offered_tops[minute])
         self.state, self.sample, work, energy = job.plant.advance(self.state, self.rates, offered, STEP_S, rng)
         blocked = Blocked.BOTH if self.waits(step) else self.blocked
-        self.memory, said = self.driver.control.step(self.memory, self.sample, blocked)
-        self.output = said.u
+        self.memory, decision = self.driver.control.step(self.memory, self.sample, blocked)
+        self.output = decision.u
         self.work_tera += work
         self.energy_j += energy
         self.errors += abs(self.sample.error)
@@ -180,7 +180,7 @@ def _round(cluster: Cluster, driver: Driver, seats: Mapping[str, _Seat], step: i
     if (
         all(change.keeps for change in changes.values())
         and all(seat.books == seat.unit.sub_units for seat in seats.values())
-        and all(one.wanted == one.units for one in claimants)
+        and all(claimant.wanted == claimant.units for claimant in claimants)
     ):
         return
     shares = allocate(cluster.units, claimants, Limits(margin=driver.margin))

@@ -169,10 +169,10 @@ class Chain:
         while True:
             await asyncio.sleep(_FLUSH_S)
             self.sender.order(rate=_TRICKLE_PER_S if not counters else 0)
-            sent, found = await self.sender.sent(), (await self.clients.collector.fresh()).counters
-            if counters and found.get("reports") == counters.get("reports"):
-                return sent, dict(found)
-            counters = dict(found)
+            sent, counts = await self.sender.sent(), (await self.clients.collector.fresh()).counters
+            if counters and counts.get("reports") == counters.get("reports"):
+                return sent, dict(counts)
+            counters = dict(counts)
 
 
 @asynccontextmanager

@@ -153,21 +153,21 @@ class _Shortest:
 
     def path(self, src: str, dst: str, rng: np.random.Generator) -> Path:
         """Return one of the shortest paths, each next hop as likely as the others."""
-        distance, found = self._distances(dst), [src]
-        while found[-1] != dst:
-            nearer: Sequence[str] = [n for n in self._near[found[-1]] if distance[n] < distance[found[-1]]]
-            found.append(nearer[int(rng.integers(len(nearer)))])
-        return tuple(found)
+        distance, nodes = self._distances(dst), [src]
+        while nodes[-1] != dst:
+            nearer: Sequence[str] = [n for n in self._near[nodes[-1]] if distance[n] < distance[nodes[-1]]]
+            nodes.append(nearer[int(rng.integers(len(nearer)))])
+        return tuple(nodes)
 
     def _distances(self, dst: str) -> dict[str, int]:
-        known = self._far.get(dst)
-        if known is None:
-            known, left = {dst: 0}, deque([dst])
+        distances = self._far.get(dst)
+        if distances is None:
+            distances, left = {dst: 0}, deque([dst])
             while left:
                 node = left.popleft()
                 for other in self._near[node]:
-                    if other not in known:
-                        known[other] = known[node] + 1
+                    if other not in distances:
+                        distances[other] = distances[node] + 1
                         left.append(other)
-            self._far[dst] = known
-        return known
+            self._far[dst] = distances
+        return distances

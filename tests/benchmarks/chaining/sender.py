@@ -115,8 +115,8 @@ class Outlet:
         """Send some of the rows; return how many the kernel took."""
         at, taken = begin, 0
         while at < end:
-            place = self._headers.ctypes.data + at * self._headers.itemsize
-            sent = _libc.sendmmsg(self._socket.fileno(), ctypes.c_void_p(place), end - at, 0)
+            address = self._headers.ctypes.data + at * self._headers.itemsize
+            sent = _libc.sendmmsg(self._socket.fileno(), ctypes.c_void_p(address), end - at, 0)
             if sent < 0:
                 # ECONNREFUSED: an earlier datagram met no socket, which Linux says instead of sending this one.
                 at += 1

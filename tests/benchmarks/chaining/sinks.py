@@ -108,13 +108,13 @@ class SinkSwitch:
         """Yield what a request selects: all of a kind, or a table's default action."""
         kind = wanted.WhichOneof("entity")
         if kind == "table_entry" and wanted.table_entry.is_default_action:
-            found = self.entities.get(_key(wanted))
-            if found is not None:
-                yield p4r.Entity.FromString(found)
+            stored = self.entities.get(_key(wanted))
+            if stored is not None:
+                yield p4r.Entity.FromString(stored)
             return
-        for (is_kind, _), found in self.entities.items():
+        for (is_kind, _), stored in self.entities.items():
             if is_kind == kind:
-                entity = p4r.Entity.FromString(found)
+                entity = p4r.Entity.FromString(stored)
                 if not (kind == "table_entry" and entity.table_entry.is_default_action):
                     yield entity
 

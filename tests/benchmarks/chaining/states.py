@@ -55,17 +55,17 @@ class State:
 
 async def state_of(folder: Path, topology: Topology) -> State:
     """Return the state of the chain in a folder."""
-    found: list[Snapshot] = []
+    taken: list[Snapshot] = []
     async with (
         FeedClient(FeedClientSettings(address=f"unix:{folder}/collector.sock")) as feed,
         RouteClient(RouteClientSettings(address=f"unix:{folder}/paths.sock")) as paths,
     ):
         async with aclosing(feed.snapshots(INTERVAL_NS)) as snapshots:
             async for snapshot in snapshots:
-                found.append(snapshot)
-                if len(found) == SNAPSHOTS:
+                taken.append(snapshot)
+                if len(taken) == SNAPSHOTS:
                     break
-        return state(topology, found, await paths.current_routes())
+        return state(topology, taken, await paths.current_routes())
 
 
 def state(topology: Topology, snapshots: Sequence[Snapshot], routes: RouteSet) -> State:
@@ -82,10 +82,10 @@ def state(topology: Topology, snapshots: Sequence[Snapshot], routes: RouteSet) -
 
 def _figures(states: Sequence[LinkState]) -> LinkFigures:
     return LinkFigures(
-        fmean(one.queue_occupancy_frames for one in states),
-        fmean(one.utilisation for one in states),
-        fmean(one.delay_mean_ns for one in states),
-        fmean(one.loss or 0.0 for one in states),
+        fmean(state.queue_occupancy_frames for state in states),
+        fmean(state.utilisation for state in states),
+        fmean(state.delay_mean_ns for state in states),
+        fmean(state.loss or 0.0 for state in states),
         states[-1].age_ns,
         states[-1].source,
     )
@@ -99,15 +99,15 @@ def differences(disturbed: State, calm: State, truth: Mapping[Pair, flows.Path])
     crosses are left out: nothing is reported of them.
     """
     crossed = {LinkKey(*ends) for path in truth.values() for ends in pairwise(path)}
-    found = [line for key in sorted(crossed) for line in _of_link(key, disturbed.links[key], calm.links[key])]
-    for name, one in (("disturbed", disturbed), ("calm", calm)):
-        found += _listed(f"{name}: seen on another path", _wrong(one.paths, truth))
-        found += _listed(f"{name}: routed elsewhere", _wrong({**one.paths, **one.routes}, truth))
-        found += _listed(f"{name}: not seen", (pair for pair in truth if pair not in one.paths))
+    lines = [line for key in sorted(crossed) for line in _of_link(key, disturbed.links[key], calm.links[key])]
+    for name, state in (("disturbed", disturbed), ("calm", calm)):
+        lines += _listed(f"{name}: seen on another path", _wrong(state.paths, truth))
+        lines += _listed(f"{name}: routed elsewhere", _wrong({**state.paths, **state.routes}, truth))
+        lines += _listed(f"{name}: not seen", (pair for pair in truth if pair not in state.paths))
     total, other = sum(disturbed.rates_bps.values()), sum(calm.rates_bps.values())
     if abs(total - other) > TOTAL_RATE_SHARE * other:
-        found.append(f"flows send {total} bit/s, and {other} bit/s in the calm chain")
-    return found
+        lines.append(f"flows send {total} bit/s, and {other} bit/s in the calm chain")
+    return lines
 
 
 def _of_link(key: LinkKey, link: LinkFigures, other: LinkFigures) -> Iterator[str]:

@@ -77,10 +77,10 @@ def way(hops: int, start_ns: int, queue: int) -> list[Hop]:
 
 def _rate(collector: Collector, payloads: list[bytes], *, copies: int) -> float:
     """Take the payloads so often, with sequence numbers that go on; return the rate of all but the first time."""
-    lengths = np.array([len(one) for one in payloads], np.uint32)
+    lengths = np.array([len(payload) for payload in payloads], np.uint32)
     places = np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.uint64)]).astype(np.uint64)
     data = np.frombuffer(b"".join(payloads), np.uint8).copy()
-    addresses = np.array([int(switch_ipv4(int.from_bytes(one[4:8], "big"))) for one in payloads], np.uint32)
+    addresses = np.array([int(switch_ipv4(int.from_bytes(payload[4:8], "big"))) for payload in payloads], np.uint32)
     sequence_at = places[:, None].astype(np.int64) + np.arange(1, 4)
     sequences = data[sequence_at].astype(np.int64) @ [1 << 16, 1 << 8, 1]
     grows = int(sequences.max()) + 1
@@ -93,7 +93,10 @@ def _rate(collector: Collector, payloads: list[bytes], *, copies: int) -> float:
             some = slice(first, first + BATCH)
             collector.receive_many(Payloads(data, places[some], lengths[some], addresses=addresses[some]))
         took_s += time.thread_time() - begun if copy else 0.0
-    taken, lost = collector.counters["reports"], sum(one.lost for one in collector.snapshot().reporters.values())
+    taken, lost = (
+        collector.counters["reports"],
+        sum(reporter.lost for reporter in collector.snapshot().reporters.values()),
+    )
     if taken != (copies + 1) * len(payloads) or lost or collector.counters["repeated"]:
         raise RuntimeError(f"{dict(collector.counters)}, {lost} lost: not what was given")
     return copies * len(payloads) / took_s

@@ -61,7 +61,7 @@ async def _run(ends: int, seed: int) -> float:
     total = _NODES * _CPU_MILLI
     shares = {project: held[project] / samples / total for project in _WEIGHTS}
     left = 1 - held["little"] / samples / total
-    return max(abs(shares[one] - left * weight / sum(_WEIGHTS.values())) for one, weight in _WEIGHTS.items())
+    return max(abs(shares[project] - left * weight / sum(_WEIGHTS.values())) for project, weight in _WEIGHTS.items())
 
 
 async def _prepare(client: ApiClient) -> None:
@@ -84,7 +84,7 @@ class _Cluster:
     async def follow(self) -> None:
         async for told in self._client.of(Pod).follow():
             if hasattr(told, "items"):
-                self._pods = {one.metadata.name: one for one in told.items}
+                self._pods = {pod.metadata.name: pod for pod in told.items}
             elif told.name and told.resource is not None and told.type != "DELETE":
                 self._pods[told.name] = told.resource
             self._changed.set()
@@ -120,11 +120,11 @@ class _Cluster:
 
     def held(self) -> Counter[str]:
         """Return what projects hold, in thousandths of a core."""
-        found: defaultdict[str, int] = defaultdict(int)
+        held_milli: defaultdict[str, int] = defaultdict(int)
         for pod in self._pods.values():
             if pod.status.node is not None:
-                found[pod.metadata.project] += pod.spec.request.cpu_milli
-        return Counter(found)
+                held_milli[pod.metadata.project] += pod.spec.request.cpu_milli
+        return Counter(held_milli)
 
     async def _create(self, project: str, name: str) -> None:
         container = Container(name="main", image="registry.example/train:1")

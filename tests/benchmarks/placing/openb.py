@@ -51,13 +51,13 @@ class Trace:
     def arrivals(self, capacity_milli: int, seed: int) -> list[PendingPod]:
         """Return pods in the order in which they come."""
         rng = random.Random(seed)
-        found = list(self.requests)
-        rng.shuffle(found)
-        asked = sum(map(gpu_milli, found))
+        requests = list(self.requests)
+        rng.shuffle(requests)
+        asked = sum(map(gpu_milli, requests))
         while asked + gpu_milli(request := rng.choice(self.requests)) <= ASKED_FOR * capacity_milli:
-            found.append(request)
+            requests.append(request)
             asked += gpu_milli(request)
-        return [PendingPod(f"pod-{number}", one) for number, one in enumerate(found)]
+        return [PendingPod(f"pod-{number}", request) for number, request in enumerate(requests)]
 
 
 def gpu_milli(request: Request) -> int:

@@ -67,11 +67,11 @@ def figures(quick: bool, data: Path) -> Mapping[str, float]:
 
 
 async def _measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> Mapping[str, float]:
-    place, image = Place(f"unix:{folder}/api.sock"), f"oci:{folder / 'image'}:latest"
+    server, image = Place(f"unix:{folder}/api.sock"), f"oci:{folder / 'image'}:latest"
     (folder / "alone").mkdir()
     alone = make_runtime(runtime, folder / "alone")
-    with _daemons(folder, place, runtime):
-        async with asyncio.timeout(_WAIT_S), ApiClient(place) as client:
+    with _daemons(folder, server, runtime):
+        async with asyncio.timeout(_WAIT_S), ApiClient(server) as client:
             await _ready(client)
             await alone.start()
             try:
@@ -85,7 +85,7 @@ async def _measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> Mappi
                     whole.append(until_running)
             finally:
                 await alone.close()
-    added = [one - other for one, other in zip(whole, bare, strict=True)]
+    added = [total - other for total, other in zip(whole, bare, strict=True)]
     return {
         "start_overhead_ms": 1e3 * statistics.median(added),
         "start_runtime_ms": 1e3 * statistics.median(bare),
@@ -94,12 +94,14 @@ async def _measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> Mappi
 
 
 @contextmanager
-def _daemons(folder: Path, place: Place, runtime: RuntimeSettings) -> Iterator[None]:
-    node = NodeSettings(node="h1", state=str(folder / "state"), api=place.address, runtime=runtime, on_stop=OnStop.STOP)
+def _daemons(folder: Path, server: Place, runtime: RuntimeSettings) -> Iterator[None]:
+    node = NodeSettings(
+        node="h1", state=str(folder / "state"), api=server.address, runtime=runtime, on_stop=OnStop.STOP
+    )
     wanted: tuple[tuple[tuple[str, str], object], ...] = (
-        (("api", "serve"), ApiSettings(storage=StoragePlace(sqlite=str(folder / "db")), listen=(place.address,))),
-        (("scheduler", "serve"), SchedulerSettings(api=place.address)),
-        (("placement", "serve"), PlacementSettings(api=place.address)),
+        (("api", "serve"), ApiSettings(storage=StoragePlace(sqlite=str(folder / "db")), listen=(server.address,))),
+        (("scheduler", "serve"), SchedulerSettings(api=server.address)),
+        (("placement", "serve"), PlacementSettings(api=server.address)),
         (("node", "serve"), node),
     )
     processes = []
@@ -131,9 +133,9 @@ async def _applied(client: ApiClient, image: str, name: str) -> tuple[float, flo
     async with aclosing(client.of(Pod).watch(fields=f"name={name}")) as events:
         await anext(events)  # the watch is there
         begun, bound = time.monotonic(), 0.0
-        (one,) = read_text(_SCRIPT.format(name=name, image=image))
-        assert isinstance(one.resource, Pod)
-        await client.of(Pod).create(one.resource)
+        (manifest,) = read_text(_SCRIPT.format(name=name, image=image))
+        assert isinstance(manifest.resource, Pod)
+        await client.of(Pod).create(manifest.resource)
         async for event in events:
             phase = None if event.resource is None else event.resource.status.phase
             if phase is Phase.BOUND:

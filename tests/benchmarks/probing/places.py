@@ -133,8 +133,8 @@ class Places:
         spec = TaskSpec(program=program, is_probe=is_probe, repetitions=repetitions, limit_s=_TASK_S)
         self.client.of(Task).create(Task(metadata=Metadata(name=name), spec=spec))
         self.client.dispatch(DispatchRequest(dispatches=(Dispatch(name, limits.name, UNIT, 1),)))
-        found = self._ended(name, _PROBE_S, 0.8) if is_probe else self._ended(name, _TASK_S, 2.0)
-        status = found.status
+        task = self._ended(name, _PROBE_S, 0.8) if is_probe else self._ended(name, _TASK_S, 2.0)
+        status = task.status
         if status.phase is not TaskPhase.SUCCEEDED or status.run_time_s is None:
             raise MillraceError(f"task {name} at {limits.name}: {status.phase.value}: {'; '.join(status.reasons)}")
         result = None if status.result is None else self.client.of(ProbeResult).get(status.result)
@@ -219,8 +219,12 @@ class Places:
 
     def _is_ready(self, name: str) -> bool:
         """Return whether a centre is ready, its kernels tried."""
-        found = {one.metadata.name: one for one in self.client.of(Centre).list().items}
-        return name in found and found[name].status.ready and any(one.operators for one in found[name].status.units)
+        centres = {centre.metadata.name: centre for centre in self.client.of(Centre).list().items}
+        return (
+            name in centres
+            and centres[name].status.ready
+            and any(unit.operators for unit in centres[name].status.units)
+        )
 
     def _start_peer(self) -> None:
         address = str(self._fabric.topology.host[_PEER_HOST].ipv4)

@@ -68,7 +68,7 @@ def measured(repetitions: int) -> dict[str, dict[int, list[float]]]:
 @contextmanager
 def _group() -> Iterator[Path]:
     """Give a control group of our own."""
-    top = next((one for one in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if _has_quota(one)), None)
+    top = next((folder for folder in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if _has_quota(folder)), None)
     if top is None:
         raise OSError("no controller for CPU quotas")
     group = top / f"millrace-scaling-{os.getpid()}"

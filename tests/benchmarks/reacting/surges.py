@@ -111,7 +111,7 @@ def react(spec: str, plan: Prepared, seed: int, settings: DemoSettings | None = 
     moved_ns, relieved_ns = outcome.reaction_ns, _relieved_ns(scenario, outcome, crossing)
     if outcome.rebalances:
         moved_ns, relieved_ns = laid_anew_ns(virtual, crossing)
-    before_ns, reacting_ns, after_ns = (_mean(outcome, victims, place) for place in range(3))
+    before_ns, reacting_ns, after_ns = (_mean(outcome, victims, period) for period in range(3))
     return Reaction(
         topology=spec,
         seed=seed,
@@ -131,7 +131,7 @@ def react(spec: str, plan: Prepared, seed: int, settings: DemoSettings | None = 
 
 def _crossing(virtual: VirtualRun) -> set[int]:
     """Return the flows whose packets were put on the surge's link before it began or within a tenth of a second."""
-    scenario, found = virtual.scenario, set()
+    scenario, flows = virtual.scenario, set()
     assert virtual.fabric.hops is not None
     neighbours = scenario.topology.neighbours[scenario.congested.src]
     port = next(port for port, peer in neighbours.items() if peer.node == scenario.congested.dst)
@@ -139,8 +139,8 @@ def _crossing(virtual: VirtualRun) -> set[int]:
         if hop.started_ns > scenario.congest_ns + 100_000_000:
             break
         if hop.switch == scenario.congested.src and hop.out_port == port:
-            found.add(hop.flow_id)
-    return found & scenario.by_number().keys()
+            flows.add(hop.flow_id)
+    return flows & scenario.by_number().keys()
 
 
 def _relieved_ns(scenario: Scenario, outcome: Outcome, crossing: set[int]) -> int | None:
@@ -158,14 +158,14 @@ def _relieved_ns(scenario: Scenario, outcome: Outcome, crossing: set[int]) -> in
     return None
 
 
-def _measured(outcome: Outcome, number: int, place: int) -> FlowMeasurement:
-    phase = outcome.phases[place]
+def _measured(outcome: Outcome, number: int, period: int) -> FlowMeasurement:
+    phase = outcome.phases[period]
     host = outcome.scenario.by_number()[number].flow.dst_host
     return outcome.receivers[host].measure(number, phase.start_ns, phase.end_ns)
 
 
-def _mean(outcome: Outcome, numbers: Iterable[int], place: int) -> float | None:
-    measured = [_measured(outcome, number, place) for number in numbers]
+def _mean(outcome: Outcome, numbers: Iterable[int], period: int) -> float | None:
+    measured = [_measured(outcome, number, period) for number in numbers]
     packets = sum(m.packets for m in measured if m.delay_mean_ns is not None)
     total = sum(m.delay_mean_ns * m.packets for m in measured if m.delay_mean_ns is not None)
     return total / packets if packets else None

@@ -57,10 +57,10 @@ class Convergence:
 
 def whole_optimum(graph: SwitchGraph, demand: FloatArray) -> Optimum:
     """Return the whole linear program's optimum, and what is left of it in weights of 32 in all."""
-    found = solve(graph, demand, range(len(graph.switches)))
-    splits = by_flows(graph, found.flows_bps, found.destinations, shortest(graph, graph.delay_ns))
+    optimum = solve(graph, demand, range(len(graph.switches)))
+    splits = by_flows(graph, optimum.flows_bps, optimum.destinations, shortest(graph, graph.delay_ns))
     worst = float((rounded(splits).loads_bps(demand) / graph.rate_bps).max())
-    return Optimum(found.max_utilisation, worst)
+    return Optimum(optimum.max_utilisation, worst)
 
 
 def bounded_optimum(graph: SwitchGraph, demand: FloatArray) -> Optimum:
@@ -104,9 +104,9 @@ def converge(topology: Topology, demand: FloatArray, settings: EngineeringSettin
     return Convergence(after, len(engineer.rounds), cpu_s, longest_s, quiet_s, len(changed))
 
 
-def gap(found: float, optimum: float) -> float:
+def gap(value: float, optimum: float) -> float:
     """Return by what share a utilisation is above the optimum."""
-    return max(0.0, found / optimum - 1)
+    return max(0.0, value / optimum - 1)
 
 
 def both(

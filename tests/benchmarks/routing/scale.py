@@ -52,7 +52,7 @@ class PairNames(Sequence[FlowSpec]):
     def __getitem__(self, row: slice) -> list[FlowSpec]: ...
     def __getitem__(self, row: int | slice) -> FlowSpec | list[FlowSpec]:
         if isinstance(row, slice):
-            return [self[place] for place in range(*row.indices(len(self)))]
+            return [self[index] for index in range(*row.indices(len(self)))]
         dst, src = divmod(row, self._switches - 1)
         return FlowSpec(f"h{src + (src >= dst)}", f"h{dst}")
 
@@ -91,11 +91,11 @@ def all_pairs(trees: DestinationTrees, rate_bps: int) -> FlowTable:
 def next_links(trees: DestinationTrees) -> np.ndarray:
     """Return by [destination, switch] the first link of the shortest path, 0 at the destination itself."""
     table, distance = trees.table, trees.distance
-    found = np.zeros(distance.shape, np.int64)
+    links = np.zeros(distance.shape, np.int64)
     for row in range(len(table.links) - 1, -1, -1):
         tight = distance[:, table.head[row]] + trees.costs[row] == distance[:, table.tail[row]]
-        found[tight, table.tail[row]] = row
-    return found
+        links[tight, table.tail[row]] = row
+    return links
 
 
 def idle_states(topology: Topology, factor: Callable[[], float] = lambda: 1.0) -> dict[LinkKey, LinkState]:

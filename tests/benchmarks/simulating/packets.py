@@ -57,7 +57,7 @@ class PacketRun:
         self.fabric = VirtualFabric(topology, pipeline_factory=compiled_pipeline)
         VirtualController.over(self.fabric, watches=()).start()
         self._topology, self._is_paced = topology, is_paced
-        self._senders = [_Sender(number, one, one.nbytes) for number, one in enumerate(transfers)]
+        self._senders = [_Sender(number, transfer, transfer.nbytes) for number, transfer in enumerate(transfers)]
         graph = nx.Graph((link.a.node, link.b.node) for link in topology.links)
         for sender in self._senders:
             path = nx.shortest_path(graph, sender.transfer.src, sender.transfer.dst)
@@ -134,7 +134,7 @@ class PacketRun:
         links = self._topology.directed_links
         rows = {key: row for row, key in enumerate(links)}
         capacity = [link.rate_bps for link in links.values()]
-        rates = max_min_rates(capacity, {n: {rows[key]: ONE for key in one.links} for n, one in sending.items()})
+        rates = max_min_rates(capacity, {n: {rows[key]: ONE for key in sender.links} for n, sender in sending.items()})
         for number, sender in sending.items():
             if rates[number] != sender.rate_bps:
                 self._change_pace(sender, rates[number])

@@ -136,11 +136,11 @@ class Load:
         ranks = rng.choice(self.names, size=self.requests, p=chances / chances.sum())
         if self.shift:
             ranks = (ranks + np.arange(self.requests) // self.shift * self.by) % self.names
-        found: list[int] = ranks.tolist()
-        return found
+        requests: list[int] = ranks.tolist()
+        return requests
 
 
 def hit_rate(policy: Policy, requests: Sequence[int], after: int) -> float:
     """Return the part of the requests that was answered, of those after the first so many."""
-    hits = sum(policy.ask(name) and place >= after for place, name in enumerate(requests))
+    hits = sum(policy.ask(name) and index >= after for index, name in enumerate(requests))
     return hits / (len(requests) - after)

@@ -101,13 +101,13 @@ def generate(source: Source) -> None:
 @kernel
 def _send(source: Source, burst: u64) -> None:
     for _ in range(burst):
-        place = reserve(source.queue, as_u32(source.length))
-        if address(place) == 0:
+        slot = reserve(source.queue, as_u32(source.length))
+        if address(slot) == 0:
             break
         frame = offset(source.frames, (source.sent % source.count) * source.length)
-        copy(place, frame, source.length)
-        store_be64(place, source.stamp_offset, MAGIC)
-        store_be64(place, source.stamp_offset + 8, real_time_ns())
+        copy(slot, frame, source.length)
+        store_be64(slot, source.stamp_offset, MAGIC)
+        store_be64(slot, source.stamp_offset + 8, real_time_ns())
         if commit(source.queue, as_u32(source.length)):
             source.sent += 1
     flush(source.queue)

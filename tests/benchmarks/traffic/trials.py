@@ -78,7 +78,9 @@ class Tester:
         )
         self._frames, self._length, self._stamp_offset = len(frames), len(frames[0]), stamp_offset
         library = kernel_library(generate, drain, real_time_ns)
-        self._generate, self._drain, self._now = (library.bind(one) for one in (generate, drain, real_time_ns))
+        self._generate, self._drain, self._now = (
+            library.bind(function) for function in (generate, drain, real_time_ns)
+        )
 
     def run(self, rate_pps: float, duration_s: float, switch_pid: int | None = None) -> Trial:
         """Send for `duration_s`; return when nothing more has come for a tenth of a second."""
@@ -148,12 +150,12 @@ def find_knee(run: Callable[[float], Trial], highest_pps: float, steps: int) -> 
 
 
 def _open_sink(device: str) -> socket.socket:
-    found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    found.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
+    sink = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    sink.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
     blocks = _SLOTS * _SLOT_BYTES // _BLOCK_BYTES
-    found.setsockopt(_SOL_PACKET, _PACKET_RX_RING, struct.pack("4I", _BLOCK_BYTES, blocks, _SLOT_BYTES, _SLOTS))
-    found.bind((device, _ETH_P_ALL))
-    return found
+    sink.setsockopt(_SOL_PACKET, _PACKET_RX_RING, struct.pack("4I", _BLOCK_BYTES, blocks, _SLOT_BYTES, _SLOTS))
+    sink.bind((device, _ETH_P_ALL))
+    return sink
 
 
 def _cpu_seconds(pid: int | None) -> float:

@@ -31,10 +31,10 @@ def ring() -> Topology:
 def columns(seen: Iterable[StampDifference], topology: Topology | None = None) -> FlightColumns:
     """Return what links have shown, those of the ring unless told otherwise, as the estimator takes it."""
     flights = Flights()
-    for one in seen:
-        flights.add(one)
+    for flight in seen:
+        flights.add(flight)
     links = (topology or ring()).directed_links
-    return flights.take({key: place for place, key in enumerate(links)})
+    return flights.take({key: index for index, key in enumerate(links)})
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,8 @@ def test_hysteresis_keeps_an_event_open_between_the_limits() -> None:
 
 def test_clearing_has_a_hold_time_of_its_own() -> None:
     engine = EventEngine([busy(clear_hold_ns=200 * MS)])
-    found = told(engine, loads_of(0.9, 0.1, 0.9, 0.1, 0.1, 0.1))
-    assert found == [(0, Phase.RAISED), (500, Phase.CLEARED)]
+    events = told(engine, loads_of(0.9, 0.1, 0.9, 0.1, 0.1, 0.1))
+    assert events == [(0, Phase.RAISED), (500, Phase.CLEARED)]
 
 
 def test_below_is_the_mirror_of_above() -> None:

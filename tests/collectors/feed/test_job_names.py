@@ -59,7 +59,7 @@ def test_names_reach_a_collector_that_comes_back() -> None:
         assert all(
             problem.startswith(f"the collector at {address} did not receive the job names") for problem in problems
         )
-        assert all(one != other for one, other in pairwise(problems)), "once as long as it lasts"
+        assert all(problem != other for problem, other in pairwise(problems)), "once as long as it lasts"
 
     with TemporaryDirectory(prefix="feed") as folder:
         asyncio.run(finish_within(scenario(f"unix:{Path(folder) / 'socket'}"), 20))

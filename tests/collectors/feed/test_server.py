@@ -317,7 +317,7 @@ def test_an_answer_that_makes_no_sense_is_an_error_of_the_feed(
 
 def test_client_backs_off_reports_why_and_reconnects(address: str) -> None:
     async def scenario() -> None:
-        said: list[str] = []
+        reasons: list[str] = []
         answered: list[str] = []
         waits: list[float] = []
         collector = a_collector()
@@ -330,7 +330,7 @@ def test_client_backs_off_reports_why_and_reconnects(address: str) -> None:
             await asyncio.sleep(0.01)
 
         settings = FeedClientSettings(address=address, first_wait_ns=100 * MS, longest_wait_ns=400 * MS)
-        told = {"on_wait": said.append, "on_answer": answered.append}
+        told = {"on_wait": reasons.append, "on_answer": answered.append}
         async with FeedClient(settings, rng=random.Random(1), sleep=sleep, **told) as client:
             snapshots = client.snapshots(MS)
             first = await anext(snapshots)
@@ -338,7 +338,7 @@ def test_client_backs_off_reports_why_and_reconnects(address: str) -> None:
             assert first.links
             for seconds, most in zip(waits, (0.1, 0.2, 0.4, 0.4), strict=False):
                 assert most / 2 <= seconds <= most
-            assert f"for the collector at {address}: cannot connect: " in said[0]
+            assert f"for the collector at {address}: cannot connect: " in reasons[0]
             before = len(waits)
             await server.stop()
             server = FeedServer(collector, FeedSettings(address=address))

@@ -48,8 +48,8 @@ def test_the_interval_that_an_age_has(tmp_path: Path, age_s: int, interval_s: in
 
 def due(folder: Path, now_s: int, *files: HistoryFile) -> list[tuple[int, list[int]]]:
     ages = Ages([file.end_s for file in files], now_s, 10_000)
-    found = due_merges(files, keeping(folder), ages)
-    return [(interval_ns // S_NS, [file.first for file in group]) for interval_ns, group in found]
+    merges = due_merges(files, keeping(folder), ages)
+    return [(interval_ns // S_NS, [file.first for file in group]) for interval_ns, group in merges]
 
 
 def test_files_wait_until_there_are_enough_of_them(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_no_row_is_lost_or_twice_in_any_tier(tmp_path: Path) -> None:
     ((snapshots, samples, total),) = asked(tmp_path, TOTALS)
     for now_s in (540, 740, 1600):
         keeper.tidy(NOON_S + now_s)
-        ((found, weight, added),) = asked(tmp_path, TOTALS)
-        assert (found, weight) == (snapshots, samples)
+        ((rows, weight, added),) = asked(tmp_path, TOTALS)
+        assert (rows, weight) == (snapshots, samples)
         assert abs(added - total) <= weight  # means are whole ns
     assert len(asked(tmp_path, "from links")) == 9
 

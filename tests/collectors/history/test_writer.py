@@ -38,9 +38,9 @@ def test_rows_are_seen_at_once_and_files_appear_at_their_times(tmp_path: Path) -
         assert asked(tmp_path, COUNT) == [(second // 20 + 1,) * 2]
     assert [number for number, is_finished in enumerate(finished) if is_finished] == [3, 6]
     writer.close()
-    found = listing(tmp_path / "links")
-    assert [file.end_s - NOON_S for file in found.files] == [40, 100, 160]
-    assert found.journals == ()
+    listed = listing(tmp_path / "links")
+    assert [file.end_s - NOON_S for file in listed.files] == [40, 100, 160]
+    assert listed.journals == ()
     assert asked(tmp_path, COUNT) == [(9, 9)]
 
 
@@ -101,8 +101,8 @@ def test_a_kill_loses_nothing_that_was_written(tmp_path: Path) -> None:
     writer.complete(pytest.fail)
     writer.write(*links_at(rows, 70, link()))
     assert asked(tmp_path, COUNT) == [(71, 71)]
-    found = listing(tmp_path / "links")
-    assert ([file.first for file in found.files], [journal.number for journal in found.journals]) == ([1, 2], [3])
+    listed = listing(tmp_path / "links")
+    assert ([file.first for file in listed.files], [journal.number for journal in listed.journals]) == ([1, 2], [3])
     assert not list((tmp_path / "links").glob("*.unfinished"))
     writer.close()
 
@@ -135,9 +135,9 @@ def test_a_journal_that_is_none_is_told_once_and_set_aside(tmp_path: Path) -> No
     assert problems[1:] == [f"{tmp_path}/links/00000001.journal: is not a journal: set aside"]
     writer.write(*links_at(maker(tmp_path), 0))
     writer.close(pytest.fail)
-    found = listing(tmp_path / "links")
-    assert [file.path.name for file in found.corrupt] == ["00000001.journal.corrupt"]
-    assert [file.first for file in found.files] == [2]
+    listed = listing(tmp_path / "links")
+    assert [file.path.name for file in listed.corrupt] == ["00000001.journal.corrupt"]
+    assert [file.first for file in listed.files] == [2]
     assert asked(tmp_path, COUNT, problems) == [(1, 1)]
     assert len(problems) == 2
 

@@ -38,10 +38,10 @@ class Bench:
         payload = b"packet %d" % self.packets
         if self.mx:
             return self.reporter.postcards(hops[:reach], mx=True, payload=payload)
-        found = self.reporter.hop_by_hop(hops, payload=payload)
+        payloads = self.reporter.hop_by_hop(hops, payload=payload)
         for hop in hops[reach:]:
             self.reporter.sequences[hop.node_id] -= 1  # what nobody sends has no number
-        return found[:reach]
+        return payloads[:reach]
 
     def receive(self, payloads: Sequence[bytes]) -> None:
         self.clock.advance_to(self.clock.now_ns() + 10 * MS)

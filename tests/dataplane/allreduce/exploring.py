@@ -171,15 +171,15 @@ class Explorer:
         if to == "worker":
             return self.take(world, number, content)
         cells = world.cells[switch]
-        place = content.item % len(cells)
+        index = content.item % len(cells)
         if to == "child":
             job = self.case.jobs(world.epochs[switch])[switch]
             if not job.children >> number & 1:
                 return world  # its entry is gone
-            cell, sent, _ = contribute(job, cells[place], number, content)
+            cell, sent, _ = contribute(job, cells[index], number, content)
         else:
-            cell, sent, _ = accept(self.case.jobs(world.epochs[switch])[switch], cells[place], content)
-        world = replace(world, cells=_with(world.cells, switch, _with(cells, place, cell)))
+            cell, sent, _ = accept(self.case.jobs(world.epochs[switch])[switch], cells[index], content)
+        world = replace(world, cells=_with(world.cells, switch, _with(cells, index, cell)))
         return world if sent is None else replace(world, sent=world.sent | self.packets(switch, sent))
 
     def packets(self, switch: int, sent: Sent) -> set[tuple[str, int, int, Aggregation]]:
@@ -209,17 +209,17 @@ class Explorer:
     def check(self, world: World) -> None:
         """No sum is wrong, none differs between two who have it, and fair delivery leads everybody to the end."""
         for item in range(self.case.items):
-            found = {mine[item].values for mine in world.results if mine[item] is not None}  # type: ignore[union-attr]
-            if len(found) > 1:
-                self.problems.append(f"item {item} has {len(found)} results: {world}")
-            for values in found:
+            results = {mine[item].values for mine in world.results if mine[item] is not None}  # type: ignore[union-attr]
+            if len(results) > 1:
+                self.problems.append(f"item {item} has {len(results)} results: {world}")
+            for values in results:
                 digits, marks = int32s(values)
                 who = {worker for worker in range(self.case.workers) if digits >> 4 * worker & 1}
                 everybody = {worker for worker in range(self.case.workers) if self.is_for(worker, item)}
                 right = who == everybody or (self.case.dies is not None and who == everybody - {self.case.dies})
                 if not right or digits != sum(16**w for w in who) or marks != len(who) * (1 + item):
                     self.problems.append(f"item {item}: a sum of {digits:x}, {marks}")
-            self.completed.setdefault(item, set()).update(found)
+            self.completed.setdefault(item, set()).update(results)
         if not self.ends(world):
             self.problems.append(f"nothing leads on from {world}")
 
@@ -250,7 +250,9 @@ class Explorer:
         waiting = deque([packet])
         while waiting:
             bare = self.deliver(replace(world, sent=frozenset()), waiting.popleft())
-            waiting.extend(one for one in bare.sent if one[0] != "child" or one[1] == ROOT != self.case.switch_of(0))
+            waiting.extend(
+                packet for packet in bare.sent if packet[0] != "child" or packet[1] == ROOT != self.case.switch_of(0)
+            )
             world = replace(bare, sent=world.sent)
         return world
 

@@ -110,10 +110,10 @@ class Server:
         ports = [here for here, _ in self._cables.values()]
         for ready in select.select(ports, [], [], 0.01)[0]:
             for frame in ready.receive(8):
-                found = decode_udp_frame(frame)
-                assert found is not None
-                assert (found.checksum_ok, found.dst_port, found.ip.ecn) == (True, self.port, 2)
-                yield found.payload, (str(found.ip.src), found.src_port)
+                datagram = decode_udp_frame(frame)
+                assert datagram is not None
+                assert (datagram.checksum_ok, datagram.dst_port, datagram.ip.ecn) == (True, self.port, 2)
+                yield datagram.payload, (str(datagram.ip.src), datagram.src_port)
 
     def _take(self, packet: Aggregation, child: int) -> None:
         self._check(packet)

@@ -112,14 +112,14 @@ def simulate(world: World) -> bool:
     while world.now_ns < world.until_ns:
         left: u32 = 0
         for at in range(as_u64(world.count)):
-            place = world.places[at]
-            bring_up(world, place, as_u32(at))
+            worker = world.places[at]
+            bring_up(world, worker, as_u32(at))
         for at in range(as_u64(world.count)):
-            place = world.places[at]
-            bring_down(world, place)
-            if place.starts_ns <= world.now_ns and place.finished_ns == 0:
-                run(world, place)
-            left += 1 if place.finished_ns == 0 else 0
+            worker = world.places[at]
+            bring_down(world, worker)
+            if worker.starts_ns <= world.now_ns and worker.finished_ns == 0:
+                run(world, worker)
+            left += 1 if worker.finished_ns == 0 else 0
         if left == 0:
             return True
         world.now_ns = max(next_event(world), world.now_ns + 1)
@@ -131,11 +131,11 @@ def next_event(world: World) -> u64:
     """Return when something happens next."""
     soonest: u64 = _NEVER
     for at in range(as_u64(world.count)):
-        place = world.places[at]
-        soonest = min(soonest, head_of(place.up))
-        soonest = min(soonest, head_of(place.down))
-        if place.finished_ns == 0:
-            soonest = min(soonest, max(next_timer(place.engine), place.starts_ns))
+        worker = world.places[at]
+        soonest = min(soonest, head_of(worker.up))
+        soonest = min(soonest, head_of(worker.down))
+        if worker.finished_ns == 0:
+            soonest = min(soonest, max(next_timer(worker.engine), worker.starts_ns))
     return soonest
 
 
@@ -146,20 +146,20 @@ def head_of(direction: Direction) -> u64:
 
 
 @kernel
-def run(world: World, place: LinkedWorker) -> None:
+def run(world: World, worker: LinkedWorker) -> None:
     """Let an engine do what it can do now, and take what it sends."""
-    engine = place.engine
+    engine = worker.engine
     engine.now_ns = world.now_ns
     engine.status = Status.RUNNING
     while turn(engine):
         pass
     if engine.status == Status.DONE:
-        place.finished_ns = world.now_ns
+        worker.finished_ns = world.now_ns
     while True:
-        count: u32 = receive(place.far, world.frames, world.lengths, BURST)
+        count: u32 = receive(worker.far, world.frames, world.lengths, BURST)
         for at in range(as_u64(count)):
-            put(world, place.up, offset(array_at(u8, world.frames[at]), LINK_BYTES))
-        release(place.far)
+            put(world, worker.up, offset(array_at(u8, world.frames[at]), LINK_BYTES))
+        release(worker.far)
         if count == 0:
             return
 
@@ -177,12 +177,12 @@ def put(world: World, direction: Direction, packet: Array[u8]) -> None:
     if as_u32(world.seed >> 32) < world.loss:
         direction.lost += 1
         return
-    place: u64 = direction.last & (_PLACES - 1)
-    kept: Array[u8] = offset(direction.packets, place * _STRIDE)
+    slot: u64 = direction.last & (_PLACES - 1)
+    kept: Array[u8] = offset(direction.packets, slot * _STRIDE)
     copy(kept, packet, PACKET_BYTES)
     if waits_ns > world.mark_ns:
         store_be32(kept, 0, load_be32(kept, 0) | as_u32(Flags.CONGESTED << 16))
-    direction.due[place] = direction.free_ns + world.delay_ns
+    direction.due[slot] = direction.free_ns + world.delay_ns
     direction.last += 1
     if as_u32(world.seed & 0xFFFFFFFF) < world.overtaken and direction.last - direction.first > _BEHIND:
         overtaken: Array[u8] = offset(direction.packets, (direction.last - 1 - _BEHIND & (_PLACES - 1)) * _STRIDE)
@@ -190,25 +190,25 @@ def put(world: World, direction: Direction, packet: Array[u8]) -> None:
 
 
 @kernel
-def swap(one: Array[u8], other: Array[u8]) -> None:
+def swap(first: Array[u8], other: Array[u8]) -> None:
     """Exchange two packets."""
     for at in range(PACKET_BYTES // 8):
-        kept: u64 = load_u64(one, at * 8)
-        store_u64(one, at * 8, load_u64(other, at * 8))
+        kept: u64 = load_u64(first, at * 8)
+        store_u64(first, at * 8, load_u64(other, at * 8))
         store_u64(other, at * 8, kept)
 
 
 @kernel
-def bring_up(world: World, place: LinkedWorker, child: u32) -> None:
+def bring_up(world: World, worker: LinkedWorker, child: u32) -> None:
     """Have the switch take what has arrived."""
-    while head_of(place.up) <= world.now_ns:
-        packet: Array[u8] = offset(place.up.packets, (place.up.first & (_PLACES - 1)) * _STRIDE)
-        take(world, place, child, packet)
-        place.up.first += 1
+    while head_of(worker.up) <= world.now_ns:
+        packet: Array[u8] = offset(worker.up.packets, (worker.up.first & (_PLACES - 1)) * _STRIDE)
+        take(world, worker, child, packet)
+        worker.up.first += 1
 
 
 @kernel
-def take(world: World, place: LinkedWorker, child: u32, packet: Array[u8]) -> None:
+def take(world: World, worker: LinkedWorker, child: u32, packet: Array[u8]) -> None:
     """Do what dataplane/allreduce/reference/aggregator.py says, less the values."""
     item: u32 = load_be32(packet, 4)
     cell = world.cells[item & world.mask]
@@ -216,7 +216,7 @@ def take(world: World, place: LinkedWorker, child: u32, packet: Array[u8]) -> No
     is_known: bool = cell.known != 0 and cell.item == item
     if is_known and cell.done != 0:
         store_be32(values, 0, (load_be32(values, 0) & 0xF0FFFFFF) | as_u32(_AGAIN))
-        put(world, place.down, values)
+        put(world, worker.down, values)
         return
     if cell.known != 0 and not is_known and as_u32(cell.item - item) < as_u32(1 << 31):
         return
@@ -242,21 +242,21 @@ def take(world: World, place: LinkedWorker, child: u32, packet: Array[u8]) -> No
 
 
 @kernel
-def bring_down(world: World, place: LinkedWorker) -> None:
+def bring_down(world: World, worker: LinkedWorker) -> None:
     """Hand a worker what has arrived."""
-    while head_of(place.down) <= world.now_ns:
-        packet: Array[u8] = offset(place.down.packets, (place.down.first & (_PLACES - 1)) * _STRIDE)
-        frame: Array[u8] = reserve(place.far, _FRAME_BYTES)
-        link: Array[u8] = place.engine.link
+    while head_of(worker.down) <= world.now_ns:
+        packet: Array[u8] = offset(worker.down.packets, (worker.down.first & (_PLACES - 1)) * _STRIDE)
+        frame: Array[u8] = reserve(worker.far, _FRAME_BYTES)
+        link: Array[u8] = worker.engine.link
         copy(frame, link, LINK_BYTES)
         store_be32(frame, 26, load_be32(link, 30))
         store_be32(frame, 30, load_be32(link, 26))
         store_be16(frame, 34, load_be16(link, 36))
         store_be16(frame, 36, load_be16(link, 34))
         copy(offset(frame, LINK_BYTES), packet, PACKET_BYTES)
-        commit(place.far, _FRAME_BYTES)
-        place.down.first += 1
-    flush(place.far)
+        commit(worker.far, _FRAME_BYTES)
+        worker.down.first += 1
+    flush(worker.far)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,19 +354,23 @@ class Simulation:
         for number, (engine, target) in enumerate(zip(self._engines, targets, strict=True)):
             engine._begin(values, target, mean=False)
             engine._state.last_result_ns = engine._state.patient_from_ns = began
-            place = self._places[number]
-            place.finished_ns, place.starts_ns = 0, began + int(number * network.late_s * 1e9)
+            worker = self._places[number]
+            worker.finished_ns, worker.starts_ns = 0, began + int(number * network.late_s * 1e9)
         useless = world.repeated
-        gone = [(place.up.overflown, place.up.lost, place.down.overflown, place.down.lost) for place in self._places]
+        gone = [
+            (worker.up.overflown, worker.up.lost, worker.down.overflown, worker.down.lost) for worker in self._places
+        ]
         assert self._library.bind(simulate)(world)
         assert all(np.allclose(target, values, atol=1e-6) for target in targets)
         after = [engine.statistics for engine in self._engines]
-        now = [(place.up.overflown, place.up.lost, place.down.overflown, place.down.lost) for place in self._places]
+        now = [
+            (worker.up.overflown, worker.up.lost, worker.down.overflown, worker.down.lost) for worker in self._places
+        ]
         changes = [tuple(b - a for a, b in zip(x, y, strict=True)) for x, y in zip(gone, now, strict=True)]
         items = after[0].results - before[0].results
         late_ns = (self._workers - 1) * network.late_s * 1e9
         return Run(
-            time_s=(max(place.finished_ns for place in self._places) - began - late_ns) / 1e9,
+            time_s=(max(worker.finished_ns for worker in self._places) - began - late_ns) / 1e9,
             least_s=(items * world.packet_ns + 2 * world.delay_ns) / 1e9,
             sent=sum(b.sent - a.sent for a, b in zip(before, after, strict=True)),
             items=items,

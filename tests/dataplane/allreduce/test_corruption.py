@@ -71,10 +71,10 @@ def _reduce(engines: list[Engine], values: list[Floats]) -> list[Floats | AllRed
         return list(threads.map(one, engines, values))
 
 
-def _assert_right(found: list[Floats | AllReduceError], values: list[Floats]) -> None:
-    for one in found:
-        assert not isinstance(one, AllReduceError), one
-        assert np.array_equal(one, sum(values))
+def _assert_right(results: list[Floats | AllReduceError], values: list[Floats]) -> None:
+    for result in results:
+        assert not isinstance(result, AllReduceError), result
+        assert np.array_equal(result, sum(values))
 
 
 def test_any_bit_flipped_in_transit_is_detected_and_recovered() -> None:
@@ -134,20 +134,20 @@ CHANGES: dict[str, Change] = {
 def test_a_bit_that_changes_in_the_switch_is_in_no_sum(change: Change, item: int) -> None:
     """The next contribution finds the first one changed; the all-reduce ends, rather than with a wrong sum."""
     with _job() as (server, engines):
-        place = JOB, item
+        cell_key = JOB, item
 
         def before(packet: Aggregation) -> None:
-            cell = server.switch._cells.get(place)
+            cell = server.switch._cells.get(cell_key)
             if packet.item == item and cell is not None and cell.seen.bit_count() == 1:
                 server.before = lambda packet: None
-                server.switch._cells[place] = change(cell)
+                server.switch._cells[cell_key] = change(cell)
 
         server.before = before
-        found = _reduce(engines, _values(3))
-        assert all(isinstance(one, AllReduceError) for one in found), found
-        said = str(next(one for one in found if isinstance(one, CorruptedError)))
-        assert f"job 7, epoch 1: item {item} (" in said
-        assert "is not what the workers have sent: 3 results did not fit their check" in said
+        results = _reduce(engines, _values(3))
+        assert all(isinstance(result, AllReduceError) for result in results), results
+        message = str(next(result for result in results if isinstance(result, CorruptedError)))
+        assert f"job 7, epoch 1: item {item} (" in message
+        assert "is not what the workers have sent: 3 results did not fit their check" in message
 
 
 def test_exponents_too_small_for_one_worker_are_detected_by_it() -> None:
@@ -165,9 +165,9 @@ def test_exponents_too_small_for_one_worker_are_detected_by_it() -> None:
                 server.switch._cells[JOB, 0] = replace(cell, value=replace(cell.value, values=changed))
 
         server.before = before
-        found = _reduce(engines, [np.full(BLOCK, number, np.float32) for number in (2.0**20, 1.0, 1.0)])
-        is_last = isinstance(found[0], np.ndarray)  # then what it sent was never a cell's
-        assert is_last or all(isinstance(one, AllReduceError) for one in found)
+        results = _reduce(engines, [np.full(BLOCK, number, np.float32) for number in (2.0**20, 1.0, 1.0)])
+        is_last = isinstance(results[0], np.ndarray)  # then what it sent was never a cell's
+        assert is_last or all(isinstance(result, AllReduceError) for result in results)
 
 
 def test_a_sum_that_saturates_is_not_taken_for_a_changed_bit() -> None:
@@ -180,7 +180,7 @@ def test_a_sum_that_saturates_is_not_taken_for_a_changed_bit() -> None:
             return str(raised.value)
 
         with ThreadPoolExecutor(WORKERS) as threads:
-            assert all("left int32" in said for said in threads.map(one, engines, values))
+            assert all("left int32" in message for message in threads.map(one, engines, values))
 
 
 def test_sender_without_the_nonce_cannot_contribute_or_forge() -> None:

@@ -90,7 +90,7 @@ def test_what_only_some_have_is_added_up_once_more(lacking: range, weather: Weat
     server = Forgetful(weather, lacking)
     with server:
         for row in reduce(server, 15.0):
-            assert all(np.all(found == 6) for found in row)
+            assert all(np.all(values == 6) for values in row)
         assert server.has_forgotten
 
 

@@ -30,13 +30,13 @@ Life = Lifecycle[Settings]
 
 def run(path: Path, work: Callable[[Settings, Life], Awaitable[None]]) -> list[str]:
     """Run a daemon named test whose work is this; return the lines that it said."""
-    said: list[str] = []
+    lines: list[str] = []
 
     async def serve(settings: Settings, lifecycle: Life) -> None:
         await finish_within(work(settings, lifecycle), 20)
 
-    Daemon("test", Settings, serve).run(path, said.append)
-    return said
+    Daemon("test", Settings, serve).run(path, lines.append)
+    return lines
 
 
 @pytest.fixture

@@ -159,10 +159,10 @@ def test_a_wrong_plan_is_one_line(text: str, problem: str, tmp_path: Path, capsy
     file = tmp_path / "plan.yaml"
     file.write_text(text, encoding="utf-8")
     assert agent.main([str(file)]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"millrace agent: {file}")
-    assert problem in said
-    assert said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.startswith(f"millrace agent: {file}")
+    assert problem in stderr
+    assert stderr.count("\n") == 1
 
 
 def start(plan: AgentPlan, folder: Path) -> subprocess.Popen[str]:
@@ -196,11 +196,11 @@ def test_a_process_sends_nothing_before_it_is_given_a_start(tmp_path: Path) -> N
     assert {arrival.hop_limit for arrival in arrivals} == {64}
 
 
-@pytest.mark.parametrize(("said", "problem"), [("", "got no start time"), ("now\n", "'now' is not the time")])
-def test_a_process_without_a_start_ends_with_one_line(said: str, problem: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("line", "problem"), [("", "got no start time"), ("now\n", "'now' is not the time")])
+def test_a_process_without_a_start_ends_with_one_line(line: str, problem: str, tmp_path: Path) -> None:
     plan = plan_of(log=str(tmp_path / "log"), load=str(tmp_path / "load"))
     with start(plan, tmp_path) as process:
-        _, errors = process.communicate(said, timeout=HANG_S)
+        _, errors = process.communicate(line, timeout=HANG_S)
     assert process.returncode == 1
     assert errors.startswith("millrace agent: ")
     assert problem in errors

@@ -58,8 +58,8 @@ def test_threads_that_ask_first_get_the_same_library() -> None:
         return kernel_library(add)
 
     with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(ask, range(THREADS)))
-    assert all(library is found[0] for library in found)
+        answers = list(pool.map(ask, range(THREADS)))
+    assert all(library is answers[0] for library in answers)
     assert kernel_library(add).bind(add)(2, 3) == 5
 
 

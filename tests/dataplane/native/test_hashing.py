@@ -50,10 +50,10 @@ def longest_search(hashes: list[int], places: int) -> int:
     """Return how many places the longest search looks at, in slots with these hashes."""
     taken, longest = set[int](), 0
     for mixed in hashes:
-        place, looked = mixed % places, 1
-        while place in taken:
-            place, looked = (place + 1) % places, looked + 1
-        taken.add(place)
+        index, looked = mixed % places, 1
+        while index in taken:
+            index, looked = (index + 1) % places, looked + 1
+        taken.add(index)
         longest = max(longest, looked)
     return longest
 
@@ -77,8 +77,8 @@ def test_keys_that_collide_for_every_odd_factor_do_not_any_more() -> None:
 @pytest.mark.parametrize("words", [1, 2, 5])
 @pytest.mark.parametrize("shift", [0, 16, 32, 48, 52])
 def test_consecutive_keys_lengthen_no_search(words: int, shift: int) -> None:
-    for place in range(words):
-        keys = [[number << shift if word == place else 7 for word in range(words)] for number in range(4096)]
+    for index in range(words):
+        keys = [[number << shift if word == index else 7 for word in range(words)] for number in range(4096)]
         hashes = [hash_of(key) for key in keys]
         assert len(set(hashes)) == len(keys)
         assert longest_search(hashes, 16_384) <= 32

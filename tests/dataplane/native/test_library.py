@@ -235,8 +235,8 @@ def test_generated_code_calls_kernels_and_reaches_fields() -> None:
     builder = ir.IRBuilder(function.append_basic_block())
     index = [ir.IntType(32)(0), ir.IntType(32)(module.field_index(Flags, "seen"))]
     builder.store(WORD(8), builder.gep(function.args[0], index, source_etype=kind))
-    found = builder.call(module.function(find), [function.args[0], WORD(3)])
-    builder.ret(builder.ptrtoint(found, WORD))
+    result = builder.call(module.function(find), [function.args[0], WORD(3)])
+    builder.ret(builder.ptrtoint(result, WORD))
     library, flags = compile_module(module, cache_dir=None), Flags(ready=3)
     run = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(library.call_address("entry"))
     assert run(flags.address) == flags.address

@@ -270,14 +270,14 @@ def test_any_struct_is_laid_out_alike_on_both_sides(
     places = [f"{n}] = address(reference(s.f{n}))" for n, kind in enumerate(kinds) if not kind.startswith("Inline")]
     places += [f"{n}] = address(s.f{n})" for n, kind in enumerate(kinds) if kind.startswith("Inline")]
     text += "@kernel\ndef f(s: Whole, out: Array[u64], many: Array[Whole]) -> u64:\n"
-    text += "".join(f"    out[{place}\n" for place in places) + "    return address(many[1]) - address(many[0])\n"
+    text += "".join(f"    out[{line}\n" for line in places) + "    return address(many[1]) - address(many[0])\n"
     made = kernels_in(text, Literal=Literal)
     module = Module("layout")
     module.export(made["f"])
     whole, out = made["Whole"](), (ctypes.c_uint64 * len(kinds))()
     run: Callable[..., int] = compile_module(module, cache_dir=None, optimise=False).bind(made["f"])
     assert run(whole, out, 4096) == ctypes.sizeof(whole)
-    assert [place - whole.address for place in out] == [
+    assert [address - whole.address for address in out] == [
         getattr(made["Whole"], f"f{number}").offset for number in range(len(kinds))
     ]
 

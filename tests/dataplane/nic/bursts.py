@@ -82,24 +82,24 @@ def free_addresses(memory: Memory) -> list[int]:
     for number in range(memory.classes):
         reserve = memory.reserves[number]
         ring = reserve.returned[0]
-        free += [reserve.stack[place] for place in range(reserve.count)]
-        free += [ring.slots[place & ring.mask] for place in range(ring.head, ring.tail)]
+        free += [reserve.stack[index] for index in range(reserve.count)]
+        free += [ring.slots[position & ring.mask] for position in range(ring.head, ring.tail)]
     return free
 
 
 def chain(address: int) -> list[int]:
     """Return where a packet's buffers stand."""
-    found = []
+    addresses = []
     while address:
-        found.append(address)
+        addresses.append(address)
         address = Buffer.from_address(address).next
-    return found
+    return addresses
 
 
 def waiting_addresses(queue: ReceiveQueue) -> list[int]:
     """Return where the buffers of packets stand that have not been taken."""
     ring = queue.packets[0]
-    return [one for place in range(ring.head, queue.put) for one in chain(ring.slots[place & ring.mask])]
+    return [address for position in range(ring.head, queue.put) for address in chain(ring.slots[position & ring.mask])]
 
 
 def buffer_count(memory: Memory) -> int:

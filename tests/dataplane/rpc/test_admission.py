@@ -94,8 +94,8 @@ def test_who_waits_too_long_is_refused(tmp_path: Path) -> None:
                 await say(b"a")
             except grpc.aio.AioRpcError as error:
                 refusals.append((error.code(), error.details()))
-        said = f"requests of {MIB} bytes are being read or worked on, the most at a time"
-        assert refusals == [(grpc.StatusCode.RESOURCE_EXHAUSTED, said)]
+        problem = f"requests of {MIB} bytes are being read or worked on, the most at a time"
+        assert refusals == [(grpc.StatusCode.RESOURCE_EXHAUSTED, problem)]
         busy.set()
         assert len(await first) == MIB
         assert await say(b"a") == b"a"

@@ -34,7 +34,7 @@ async def nothing() -> AsyncIterator[str]:
 
 def test_who_does_not_begin_is_not_waited_for() -> None:
     async def all_of(messages: AsyncIterator[str]) -> list[str]:
-        return [one async for one in in_time(messages, 50_000_000)]
+        return [message async for message in in_time(messages, 50_000_000)]
 
     assert asyncio.run(all_of(said("a", "b"))) == ["a", "b"]
     assert asyncio.run(all_of(said())) == []

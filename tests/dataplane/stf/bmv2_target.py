@@ -53,7 +53,9 @@ def run_on_bmv2(
     program: Path, p4info: Path | None, statements: Sequence[Statement], file: str
 ) -> tuple[Difference, ...]:
     """Return in what a test fails on bmv2; raises SwitchError where bmv2 refuses the program or an entry."""
-    controls = [one for one in statements if not isinstance(one.command, (Packet, Expect, NoPacket, *SHOWS))]
+    controls = [
+        statement for statement in statements if not isinstance(statement.command, (Packet, Expect, NoPacket, *SHOWS))
+    ]
     ledger = Ledger(named_ports(statements, file))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stf-bmv2")))
@@ -150,8 +152,8 @@ class _Mirror:
             *(p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=meter.preamble.id)) for meter in info.meters),
         ]
         request = p4r.ReadRequest(device_id=DEVICE, entities=wanted)
-        found = [entity for answer in self._core.read(request) for entity in answer.entities]
-        return {_key(entity): entity for entity in found if not entity.table_entry.is_const}
+        entities = [entity for answer in self._core.read(request) for entity in answer.entities]
+        return {_key(entity): entity for entity in entities if not entity.table_entry.is_const}
 
 
 def _everything(kind: str) -> p4r.PacketReplicationEngineEntry:
@@ -198,8 +200,8 @@ def _messages() -> tuple[Any, Any]:
             message.field.add(name=field, number=number, type=kind, label=kinds.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = [pool.FindMessageTypeByName(f"p4.bm.{name}") for name in ("PacketStreamRequest", "PacketStreamResponse")]
-    return message_factory.GetMessageClass(found[0]), message_factory.GetMessageClass(found[1])
+    types = [pool.FindMessageTypeByName(f"p4.bm.{name}") for name in ("PacketStreamRequest", "PacketStreamResponse")]
+    return message_factory.GetMessageClass(types[0]), message_factory.GetMessageClass(types[1])
 
 
 _Request, _Response = _messages()

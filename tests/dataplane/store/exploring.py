@@ -63,7 +63,7 @@ class World:
 
     @property
     def applied(self) -> int:
-        return sum(one is not None for one in self.made)
+        return sum(version is not None for version in self.made)
 
 
 @dataclass
@@ -96,25 +96,25 @@ class Explorer:
         for write, made in enumerate(world.made):
             if made is None:
                 yield replace(world, made=_with(world.made, write, world.applied + 1))
-        for switch, place in enumerate(world.places):
-            if place.held:
-                yield replace(world, places=_with(world.places, switch, replace(place, held=False)))
-            elif place.insertions < self.case.insertions:
-                placed = replace(place, held=True, insertions=place.insertions + 1)
+        for switch, store in enumerate(world.places):
+            if store.held:
+                yield replace(world, places=_with(world.places, switch, replace(store, held=False)))
+            elif store.insertions < self.case.insertions:
+                placed = replace(store, held=True, insertions=store.insertions + 1)
                 yield replace(world, places=_with(world.places, switch, placed))
             for message in world.answered[switch]:
                 yield self.passing(world, switch, message)
 
     def passing(self, world: World, switch: int, message: Message) -> World:
         """Let an answer go by a switch, towards the clients."""
-        place = world.places[switch]
-        if place.held:
-            cell, _, _ = receive(self.held(world, switch), place.cell, PRODUCER, message, 0)
-            world = replace(world, places=_with(world.places, switch, replace(place, cell=cell)))
+        store = world.places[switch]
+        if store.held:
+            cell, _, _ = receive(self.held(world, switch), store.cell, PRODUCER, message, 0)
+            world = replace(world, places=_with(world.places, switch, replace(store, cell=cell)))
         if switch:
             further = world.answered[switch - 1] | {message}
             return replace(world, answered=_with(world.answered, switch - 1, further))
-        number = next(one for one in range(self.case.writes + 1) if self.case.version(one) == message.version)
+        number = next(write for write in range(self.case.writes + 1) if self.case.version(write) == message.version)
         return replace(world, known=max(world.known, number))
 
     def closed(self, world: World) -> World:
@@ -133,10 +133,10 @@ class Explorer:
 
     def sent(self, world: World, switch: int, message: Message) -> Sent:
         """Return what a switch makes of a client's message."""
-        place = world.places[switch]
-        if not place.held:
+        store = world.places[switch]
+        if not store.held:
             return On(message)
-        _, sent, _ = receive(self.held(world, switch), place.cell, CLIENT, message, 0)
+        _, sent, _ = receive(self.held(world, switch), store.cell, CLIENT, message, 0)
         return sent
 
     def questions(self) -> Iterator[Message]:

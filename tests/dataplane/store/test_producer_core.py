@@ -113,7 +113,7 @@ def test_versions_continue_and_writes_are_known_after_a_restart(tmp_path: Path) 
     shelf = opened(path)
     first = ProducerCore(shelf, ProducerSettings(), 0)
     writes = [tell(first, ALICE, put(b"%d" % number, number=number), S) for number in (1, 2)]
-    assert [one.version for one in writes] == [1, 2]
+    assert [write.version for write in writes] == [1, 2]
     first.publish("/long", LONG, S)
     shelf.commit()
     shelf.close()
@@ -148,46 +148,46 @@ def test_a_file_has_one_producer(tmp_path: Path) -> None:
 
 def test_writes_are_forgotten_when_nobody_repeats_them_any_more() -> None:
     shelf = opened()
-    one = ProducerCore(shelf, ProducerSettings(), 0)
-    tell(one, ALICE, put(b"1", number=1), S)
-    one.tidy(S + REMEMBERED_NS)
+    core = ProducerCore(shelf, ProducerSettings(), 0)
+    tell(core, ALICE, put(b"1", number=1), S)
+    core.tidy(S + REMEMBERED_NS)
     assert len(shelf.writes) == 1
-    one.tidy(S + REMEMBERED_NS + 1)
+    core.tidy(S + REMEMBERED_NS + 1)
     assert len(shelf.writes) == 0
 
 
 def test_versions_turn_over_without_zero() -> None:
     shelf = opened()
-    one = ProducerCore(shelf, ProducerSettings(), 0)
-    one.publish("/a", b"1", 0)
+    core = ProducerCore(shelf, ProducerSettings(), 0)
+    core.publish("/a", b"1", 0)
     key = key_of(digest("/a")), 0
     shelf.put(key, replace(shelf.items[key], version=2**32 - 1))
-    assert one.publish("/a", b"2", 0) == 1
+    assert core.publish("/a", b"2", 0) == 1
 
 
 def test_answer_gives_freshness_and_echoes_number_and_tag() -> None:
-    one = producer_core(settings=ProducerSettings(freshness_ms=77))
-    one.publish("/a", b"1", 0)
-    answer = one.receive(BOB, Message(Kind.INTEREST, digest("/a"), content=ROOM, number=8, tag=9), S)
+    core = producer_core(settings=ProducerSettings(freshness_ms=77))
+    core.publish("/a", b"1", 0)
+    answer = core.receive(BOB, Message(Kind.INTEREST, digest("/a"), content=ROOM, number=8, tag=9), S)
     assert answer is not None
     assert (answer.freshness_ms, answer.number, answer.tag, answer.size) == (77, 8, 9, 1)
-    short = one.receive(BOB, Message(Kind.INTEREST, digest("/a")), S)
+    short = core.receive(BOB, Message(Kind.INTEREST, digest("/a")), S)
     assert short is not None
     assert (short.kind, short.reason, short.size, short.version) == (Kind.NACK, Reason.TOO_SHORT, 1, 1)
 
 
 def test_name_settles_once_older_copies_are_no_longer_fresh() -> None:
-    one = producer_core()
+    core = producer_core()
     interest = Message(Kind.INTEREST, digest("/a"), content=ROOM)
-    one.publish("/a", b"1", 0)
-    assert one.settled_ns("/a") == 0
-    one.receive(BOB, interest, S)
-    one.publish("/a", b"2", 3 * S // 2)
-    assert one.settled_ns("/a") == 2 * S + 100 * MS
-    one.receive(BOB, interest, 4 * S)
-    assert one.settled_ns("/a") == 2 * S + 100 * MS
-    assert one.announcement("/a") == (BOB, Message(Kind.PUT_ACK, digest("/a"), version=2))
-    assert one.announcement("/b") is None
+    core.publish("/a", b"1", 0)
+    assert core.settled_ns("/a") == 0
+    core.receive(BOB, interest, S)
+    core.publish("/a", b"2", 3 * S // 2)
+    assert core.settled_ns("/a") == 2 * S + 100 * MS
+    core.receive(BOB, interest, 4 * S)
+    assert core.settled_ns("/a") == 2 * S + 100 * MS
+    assert core.announcement("/a") == (BOB, Message(Kind.PUT_ACK, digest("/a"), version=2))
+    assert core.announcement("/b") is None
 
 
 def test_who_may_not_write_is_told() -> None:
@@ -218,24 +218,24 @@ def test_first_segment_without_its_blocks_is_refused_at_once() -> None:
 
 def test_blocks_of_a_replaced_value_stay_for_readers_then_go() -> None:
     shelf = opened()
-    one = ProducerCore(shelf, ProducerSettings(), 0)
+    core = ProducerCore(shelf, ProducerSettings(), 0)
     interest = Message(Kind.INTEREST, layout.hash_of(LONG), 1, content=ROOM)
-    one.publish("/a", LONG, 0)
-    one.publish("/b", LONG, 0)
-    one.publish("/a", b"short", 0)
-    one.tidy(100 * S)
-    assert one.read("/b", 100 * S) == LONG
-    one.publish("/b", b"short", 100 * S)
-    one.tidy(129 * S)
-    still = one.receive(BOB, interest, 129 * S)
+    core.publish("/a", LONG, 0)
+    core.publish("/b", LONG, 0)
+    core.publish("/a", b"short", 0)
+    core.tidy(100 * S)
+    assert core.read("/b", 100 * S) == LONG
+    core.publish("/b", b"short", 100 * S)
+    core.tidy(129 * S)
+    still = core.receive(BOB, interest, 129 * S)
     assert still is not None
     assert still.kind is Kind.DATA
-    one.tidy(131 * S)
-    gone = one.receive(BOB, interest, 131 * S)
+    core.tidy(131 * S)
+    gone = core.receive(BOB, interest, 131 * S)
     assert gone is not None
     assert gone.kind is Kind.NACK
     assert len(shelf.items) == 2
-    network = Network(one, random.Random(1))
+    network = Network(core, random.Random(1))
     assert talked(network, Talk(network, ALICE, writing("/a", LONG))) == [3]
 
 
@@ -380,8 +380,8 @@ def test_recorded_junk_blocks_form_no_value() -> None:
     first = layout.padded(preamble.encode())
     forged = Message(Kind.PUT, digest("/x"), 0, version=1, content=first)
     assert tell(network.producer, BOB, forged).reason is Reason.FORBIDDEN
-    for place in range(1, len(blocks) + 1):
-        junk = Message(Kind.PUT, preamble.hash, place, version=9, content=ROOM)
+    for index in range(1, len(blocks) + 1):
+        junk = Message(Kind.PUT, preamble.hash, index, version=9, content=ROOM)
         assert tell(network.producer, BOB, junk).kind is Kind.PUT_ACK
     assert talked(network, Talk(network, ALICE, writing("/a", LONG))) == [1]
     assert network.producer.read("/a", network.now_ns) == LONG

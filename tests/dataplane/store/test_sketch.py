@@ -28,7 +28,7 @@ def test_counts_stop_at_their_bound() -> None:
     sketch = Sketch()
     told = [sketch.ask(SEGMENT, interval=1, threshold=65535) for _ in range(65540)]
     assert told.index(HotName(SEGMENT, 65535, interval=1)) == 65534
-    assert sum(one is not None for one in told) == 1
+    assert sum(answer is not None for answer in told) == 1
 
 
 def test_no_name_that_is_hot_is_missed_and_few_others_are_told() -> None:

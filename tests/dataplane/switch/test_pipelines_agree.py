@@ -86,15 +86,15 @@ def _without_zeros(counters: SwitchCounters) -> SwitchCounters:
 
 
 def _arrays(state: ForwardingState) -> dict[str, object]:
-    found: dict[str, object] = {name: used_cells(cells) for name, cells in state.registers.items()}
+    arrays: dict[str, object] = {name: used_cells(cells) for name, cells in state.registers.items()}
     for name, counter in state.counters.items():
-        found[f"counter {name}"] = [counter.read(index) for index in range(counter.spec.size)]
+        arrays[f"counter {name}"] = [counter.read(index) for index in range(counter.spec.size)]
     for name, table in state.tables.items():
-        found[f"table {name}"] = {
+        arrays[f"table {name}"] = {
             (entry.match, entry.priority): (entry.packets, entry.bytes, entry.last_hit_us) for entry in table
         }
-        found[f"default of {name}"] = (table.default_entry.packets, table.default_entry.bytes)
-    return found
+        arrays[f"default of {name}"] = (table.default_entry.packets, table.default_entry.bytes)
+    return arrays
 
 
 @pytest.mark.parametrize("pipeline", [name for name in PipelineName if name is not REFERENCE] or [REFERENCE])

@@ -49,9 +49,9 @@ class Bench:
         return [departure.port for departure in self.switch.advance(time_ns)]
 
     def news(self) -> list[str | None]:
-        found = [message.WhichOneof("update") for message in self.mail]
+        kinds = [message.WhichOneof("update") for message in self.mail]
         self.mail.clear()
-        return [str(kind) for kind in found]
+        return [str(kind) for kind in kinds]
 
 
 def number(items: object, alias: str) -> int:

@@ -94,12 +94,12 @@ def test_a_flipped_bit_is_refused_or_another_packet(packet: Aggregation) -> None
 @given(st.binary(max_size=SIZE + 600), st.integers(0, 40))
 def test_no_bytes_do_more_than_be_refused(data: bytes, offset: int) -> None:
     try:
-        found = decode(data, offset)
+        decoded = decode(data, offset)
     except WireError:
         return
-    end = offset + SIZE + len(found.values)
-    assert found.encode()[:14] == data[offset : offset + 14]
-    assert found.encode()[16:] == data[offset + 16 : end]
+    end = offset + SIZE + len(decoded.values)
+    assert decoded.encode()[:14] == data[offset : offset + 14]
+    assert decoded.encode()[16:] == data[offset + 16 : end]
 
 
 @pytest.mark.parametrize(

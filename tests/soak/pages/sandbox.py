@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.docs.shell_blocks import ROOT, File, ShellBlock, parts_of, shell_blocks_of
-from tests.soak.pages.place import LackingError, Place
 from tests.soak.pages.scenes import SCENES
 from tests.soak.pages.shell import Command, PageError, Shell, Terminals, commands_of
+from tests.soak.pages.workspace import LackingError, Workspace
 
 WAYS: Final = {"shell", "terminals"}
 LACKING: Final = 77
@@ -88,8 +88,8 @@ def _close_off() -> dict[str, str]:
 class _Reader:
     """Reader that goes through a page and does what its blocks say."""
 
-    def __init__(self, page: Path, place: Place) -> None:
-        self._page, self._place = page, place
+    def __init__(self, page: Path, workspace: Workspace) -> None:
+        self._page, self._place = page, workspace
         self._stands: set[str] = set()
         self._shell: Shell | None = None
         self.lacks: list[str] = []
@@ -150,11 +150,11 @@ def _inside(page: Path) -> list[str]:
     environment = _close_off()
     os.chdir(ROOT)  # as it is through the layer
     with ExitStack() as stack:
-        place = Place(Path.cwd(), environment, stack, page)
-        reader = _Reader(page, place)
+        workspace = Workspace(Path.cwd(), environment, stack, page)
+        reader = _Reader(page, workspace)
         for part in parts_of(page):
             if isinstance(part, File):
-                place.write(part.name, part.text)
+                workspace.write(part.name, part.text)
             elif part.way in WAYS:
                 reader.take(part)
     return reader.lacks

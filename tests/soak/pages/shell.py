@@ -60,25 +60,25 @@ def commands_of(block: ShellBlock) -> Iterator[Command]:
 
 
 def _of_console(block: ShellBlock) -> Iterator[Command]:
-    found: Command | None = None
+    command: Command | None = None
     is_open = False
     for number, line in enumerate(block.text.splitlines()):
         if line.startswith("$ "):
-            if found is not None:
-                yield found
-            found = Command(block.line + number, line[2:])
+            if command is not None:
+                yield command
+            command = Command(block.line + number, line[2:])
             is_open = line.endswith("\\")
-        elif found is None:
+        elif command is None:
             raise PageError(f"{block.page.name}:{block.line + number}: output of no command")
         elif is_open or line.startswith("> "):
-            found.text += "\n" + line.removeprefix("> ")
+            command.text += "\n" + line.removeprefix("> ")
             is_open = line.endswith("\\")
         elif (typed := _PROMPT.match(line)) is not None:
-            found.typed.append(typed["input"])
+            command.typed.append(typed["input"])
         else:
-            found.printed.append(line)
-    if found is not None:
-        yield found
+            command.printed.append(line)
+    if command is not None:
+        yield command
 
 
 def _is_whole(text: str) -> bool:
@@ -93,10 +93,10 @@ def shows(want: list[str], got: str) -> bool:
     return re.search(r".*?".join(map(re.escape, wanted)), text, re.DOTALL) is not None
 
 
-def _is_ready(command: str, said: str) -> bool:
+def _is_ready(command: str, output: str) -> bool:
     """Return whether a daemon has said that it is ready; True of all that is none."""
-    found = _DAEMON.search(command)
-    return found is None or re.search(rf"\b{found['name'] or found['served']}(?: \d+|:) ready", said) is not None
+    match = _DAEMON.search(command)
+    return match is None or re.search(rf"\b{match['name'] or match['served']}(?: \d+|:) ready", output) is not None
 
 
 class Shell:
@@ -137,13 +137,13 @@ class Shell:
         typed = "".join(f"{line}\n" for line in command.typed)
         into = f"<<'END_OF_{self._count}'\n{typed}END_OF_{self._count}\n" if typed else "</dev/null\n"
         self._type(f"{{\n{command.text}\n}} {into}printf '\\n%s%s\\n' '{mark}' $?\n")
-        said, status = self._until(mark, command, page)
+        output, status = self._until(mark, command, page)
         if status != "0":
-            raise PageError(f"{page}:{command.line}: {command.text!r} ended with {status}:\n{said}")
+            raise PageError(f"{page}:{command.line}: {command.text!r} ended with {status}:\n{output}")
         if command.text.rstrip().endswith("&"):
-            said = self._until_shown(command, said)
-        if command.printed and not shows(command.printed, said):
-            raise PageError(f"{page}:{command.line}: {command.text!r} says:\n{said}")
+            output = self._until_shown(command, output)
+        if command.printed and not shows(command.printed, output):
+            raise PageError(f"{page}:{command.line}: {command.text!r} says:\n{output}")
 
     def close(self) -> None:
         """End the shell and what it started."""
@@ -155,27 +155,27 @@ class Shell:
         self._process.stdin.write(text.encode())
 
     def _until(self, mark: str, command: Command, page: str) -> tuple[str, str]:
-        until_s, found = time.monotonic() + COMMAND_S, ""
-        while (at := found.find(mark)) < 0 or "\n" not in found[at:]:
+        until_s, output = time.monotonic() + COMMAND_S, ""
+        while (at := output.find(mark)) < 0 or "\n" not in output[at:]:
             more = self._read(until_s - time.monotonic())
             if not more:
-                raise PageError(f"{page}:{command.line}: {command.text!r} does not end:\n{found}")
-            found += more
-        before, _, after = found.partition(f"\n{mark}")
+                raise PageError(f"{page}:{command.line}: {command.text!r} does not end:\n{output}")
+            output += more
+        before, _, after = output.partition(f"\n{mark}")
         status, _, rest = after.partition("\n")
         return before + rest, status
 
-    def _until_shown(self, command: Command, found: str) -> str:
+    def _until_shown(self, command: Command, output: str) -> str:
         """Read on until all that a page has is there, a daemon is ready, and nothing comes any more."""
         until_s = time.monotonic() + 60.0
         while more := self._read(
             min(
                 until_s - time.monotonic(),
-                QUIET_S if shows(command.printed, found) and _is_ready(command.text, found) else 60.0,
+                QUIET_S if shows(command.printed, output) and _is_ready(command.text, output) else 60.0,
             )
         ):
-            found += more
-        return found
+            output += more
+        return output
 
     def _read(self, within_s: float) -> str:
         assert self._process.stdout is not None

@@ -73,7 +73,7 @@ class Switch:
 
     def _flip(self, result: Aggregation) -> Multicast:
         """Change a bit of a result in its cell, after which all get it."""
-        place = result.job, result.item % CELLS
+        cell = result.job, result.item % CELLS
         changed = replace(result, values=result.values[:5] + bytes([result.values[5] ^ 16]) + result.values[6:])
-        self._aggregator._cells[place] = replace(self._aggregator._cells[place], value=changed)
+        self._aggregator._cells[cell] = replace(self._aggregator._cells[cell], value=changed)
         return Multicast(changed)

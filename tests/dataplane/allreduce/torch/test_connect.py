@@ -63,9 +63,9 @@ def alone(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def member(monkeypatch: pytest.MonkeyPatch) -> Member:
-    found = Member()
-    monkeypatch.setattr(Membership, "join", lambda *_, **__: found)
-    return found
+    joined = Member()
+    monkeypatch.setattr(Membership, "join", lambda *_, **__: joined)
+    return joined
 
 
 def connect(**more: Any) -> MillraceState:

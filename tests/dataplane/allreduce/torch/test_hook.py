@@ -52,7 +52,7 @@ def test_backward_pass_begins_all_buckets_before_waiting() -> None:
         buckets.append(bucket.index())
         futures.append(future)
         if bucket.is_last():
-            assert not any(one.done() for one in futures)
+            assert not any(future.done() for future in futures)
             reducer.let_go()
         return future
 

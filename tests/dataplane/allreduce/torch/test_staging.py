@@ -80,9 +80,9 @@ def test_sparse_tensor_gives_a_new_one_with_the_nonzero_rows(kind: torch.dtype) 
     )  # not coalesced, and with a row of zeros
     dense[1] = 2
     with MillraceState(Doubling()) as state:
-        found = all_reduce(given, state).wait()
-    assert found.indices().tolist() == [[1, 4]]
-    assert torch.equal(found.to_dense(), dense * 2)
+        result = all_reduce(given, state).wait()
+    assert result.indices().tolist() == [[1, 4]]
+    assert torch.equal(result.to_dense(), dense * 2)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")

@@ -69,15 +69,15 @@ def fabric(topology: Topology, settings: KernelSettings) -> Iterator[KernelFabri
 def traces(fabric_id: str) -> list[str]:
     """Return what a fabric left behind: namespaces, and processes whose environment or arguments name it."""
     namespaces = [path.name for path in RUN_NETNS.glob(f"mr-{fabric_id}-*")]
-    found = []
+    lines = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
                 if fabric_id.encode() in (entry / "cmdline").read_bytes():
-                    found.append(entry.name)
+                    lines.append(entry.name)
             except OSError:
                 continue
-    return namespaces + found
+    return namespaces + lines
 
 
 def open_udp(fabric: KernelFabric, host: str, family: int = socket.AF_INET) -> socket.socket:

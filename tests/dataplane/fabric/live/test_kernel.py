@@ -45,8 +45,8 @@ def start(folder: Path) -> subprocess.Popen[str]:
     ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    said = next(process.stderr)
-    assert "ready: 2 switches" in said, said + process.stderr.read()
+    line = next(process.stderr)
+    assert "ready: 2 switches" in line, line + process.stderr.read()
     return process
 
 
@@ -80,12 +80,14 @@ def test_switches_and_the_fabric_itself_come_back(tmp_path: Path) -> None:
         first = start(tmp_path)
         try:
             assert answers(tmp_path, "leaf1")
-            until(tmp_path, lambda found: found.pid == first.pid and found.traffic.sent > 0)
+            until(tmp_path, lambda counters: counters.pid == first.pid and counters.traffic.sent > 0)
             (manifest,) = [
-                found for path in RUN_ROOT.iterdir() if (found := Manifest.load(path)) and found.owner.pid == first.pid
+                candidate
+                for path in RUN_ROOT.iterdir()
+                if (candidate := Manifest.load(path)) and candidate.owner.pid == first.pid
             ]
             manifest.processes[0].send(signal.SIGKILL)
-            until(tmp_path, lambda found: found.restarts == 1)
+            until(tmp_path, lambda counters: counters.restarts == 1)
         finally:
             first.kill()
             first.communicate()

@@ -106,18 +106,18 @@ def test_reports_are_relayed_and_refused_ones_counted() -> None:
 
 
 def test_reports_from_a_foreign_source_are_not_relayed() -> None:
-    one, other = TOPOLOGY.switches[:2]
+    switch, other = TOPOLOGY.switches[:2]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
         collector.bind(("127.0.0.1", 0))
         collector.settimeout(10)
         counters = ReportCounters()
         relay = ReportRelay(TOPOLOGY, f"127.0.0.1:{collector.getsockname()[1]}", counters)
-        report, unknown = (b"\x20\0\0\0" + number.to_bytes(4, "big") for number in (one.node_id, 0xFFFF_FFFF))
+        report, unknown = (b"\x20\0\0\0" + number.to_bytes(4, "big") for number in (switch.node_id, 0xFFFF_FFFF))
         for source in (report_source(other), TOPOLOGY.hosts[0].ipv4):
             relay.forward(report, source)
-        relay.forward(unknown, report_source(one))
-        relay.forward(report[:7], report_source(one))
-        relay.forward(report, report_source(one))
+        relay.forward(unknown, report_source(switch))
+        relay.forward(report[:7], report_source(switch))
+        relay.forward(report, report_source(switch))
         assert collector.recv(100) == report
         relay.close()
     assert (counters.forged, counters.forwarded) == (4, 1)

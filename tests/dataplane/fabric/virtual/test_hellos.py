@@ -47,8 +47,8 @@ class Story:
         """Return the port of `a` towards `b`."""
         return self.fabric.cables[LinkKey(a, b)].link.tail.port
 
-    def set_hello(self, a: str, b: str, said: HelloSettings | None) -> None:
-        self.fabric.switch(a).set_hello(self.port(a, b), said)
+    def set_hello(self, a: str, b: str, settings: HelloSettings | None) -> None:
+        self.fabric.switch(a).set_hello(self.port(a, b), settings)
 
     def state(self, a: str, b: str) -> PortState:
         return self.fabric.switch(a).port_states()[self.port(a, b)]

@@ -48,8 +48,8 @@ def flow_hash(frame: bytes) -> int:
 def guarded() -> Iterator[tuple[int, int]]:
     """Start and end of a readable page whose neighbours are inaccessible."""
     memory = mmap.mmap(-1, 3 * PAGE)
-    place = ctypes.c_char.from_buffer(memory)
-    start = ctypes.addressof(place)
+    address = ctypes.c_char.from_buffer(memory)
+    start = ctypes.addressof(address)
     mprotect = ctypes.CDLL(None, use_errno=True).mprotect
     mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     for page in (start, start + 2 * PAGE):
@@ -57,7 +57,7 @@ def guarded() -> Iterator[tuple[int, int]]:
     yield start + PAGE, start + 2 * PAGE
     for page in (start, start + 2 * PAGE):
         assert mprotect(page, PAGE, mmap.PROT_READ | mmap.PROT_WRITE) == 0
-    del place
+    del address
     memory.close()
 
 

@@ -67,7 +67,7 @@ def test_borrowed_frames_stay_until_they_are_released() -> None:
     assert take(queue, addresses, lengths, 2) == 2
     assert a.send([b"six"]) == 0
     assert take(queue, addresses, lengths, 4) == 2
-    assert [ctypes.string_at(*place) for place in zip(addresses[:2], lengths[:2], strict=True)] == [b"three", b"four"]
+    assert [ctypes.string_at(*span) for span in zip(addresses[:2], lengths[:2], strict=True)] == [b"three", b"four"]
     give_back(queue)
     assert not library.bind(is_readable)(queue)
     assert a.send([b"six"]) == 1
@@ -81,11 +81,11 @@ def test_a_reservation_may_be_forgotten_and_a_slot_is_bounded() -> None:
     ask, put = library.bind(reserve), library.bind(commit)
     a, b = memory_pair(slots=2, slot_bytes=64)
     queue = a.queues[0]
-    place = ask(queue, 64)
-    assert place
-    assert ask(queue, 10) == place
+    reservation = ask(queue, 64)
+    assert reservation
+    assert ask(queue, 10) == reservation
     assert ask(queue, 65) == 0
-    ctypes.memmove(place, b"frame", 5)
+    ctypes.memmove(reservation, b"frame", 5)
     assert not put(queue, 65)
     assert put(queue, 5)
     assert b.receive(1) == []
@@ -147,11 +147,11 @@ def test_wait_looks_at_every_port_that_a_switch_can_have() -> None:
     sleep = kernel_library(wait).bind(wait)
     pairs = [memory_pair(slots=1, slot_bytes=64) for _ in range(511)]
     queues = (ctypes.c_uint64 * len(pairs))(*(b.queues[0].address for _, b in pairs))
-    for place in (0, 254, 255, 510):
+    for position in (0, 254, 255, 510):
         assert sleep(queues, len(pairs), -1, 0) == 0
-        pairs[place][0].send([b"frame"])
+        pairs[position][0].send([b"frame"])
         assert sleep(queues, len(pairs), -1, 10_000_000_000) == 1
-        assert pairs[place][1].receive(1) == [b"frame"]
+        assert pairs[position][1].receive(1) == [b"frame"]
     for pair in pairs:
         for port in pair:
             port.close()

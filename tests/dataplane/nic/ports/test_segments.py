@@ -79,9 +79,9 @@ NEXT = replace(FIRST, sequence=1_100, identification=8)
 THIRD = replace(FIRST, sequence=1_200, identification=9)
 
 
-def changed(frame: bytes, place: int) -> bytes:
+def changed(frame: bytes, position: int) -> bytes:
     """Return a frame with one bit changed."""
-    return frame[:place] + bytes([frame[place] ^ 1]) + frame[place + 1 :]
+    return frame[:position] + bytes([frame[position] ^ 1]) + frame[position + 1 :]
 
 
 def of_ipv6(sequence: int) -> bytes:
@@ -113,9 +113,9 @@ def frames_of_messages(*frames: bytes, gate: JoinGate | None = None) -> list[int
     lengths = (ctypes.c_uint32 * len(frames))(*map(len, frames))
     kernel_library(line_up).bind(line_up)(queue, pointer_to(bytearray(b"".join(frames))), lengths, len(frames))
     messages = (MessageHeader * memory.line.messages).from_address(memory.line.vector.address)
-    found = [message.vector_count for message in messages]
+    counts = [message.vector_count for message in messages]
     memory.close()
-    return found
+    return counts
 
 
 @pytest.mark.parametrize(
@@ -156,14 +156,14 @@ def test_what_linux_would_join_is_one_message_and_nothing_else(frames: list[Segm
     assert frames_of_messages(*(frame.encode() for frame in frames)) == messages
 
 
-@pytest.mark.parametrize("place", [14 + 10, 14 + 20 + 16, 14 + 20 + 20 + 12, -1], ids=["ip", "tcp", "first", "last"])
-def test_wrong_checksums_stay_with_their_frames(place: int) -> None:
+@pytest.mark.parametrize("offset", [14 + 10, 14 + 20 + 16, 14 + 20 + 20 + 12, -1], ids=["ip", "tcp", "first", "last"])
+def test_wrong_checksums_stay_with_their_frames(offset: int) -> None:
     for size in (100, 101, 102, 103):
         first = replace(FIRST, payload=random.Random(size).randbytes(size))
         second = replace(first, sequence=1_000 + size, identification=8)
         frames = [first.encode(), second.encode()]
         assert frames_of_messages(*frames) == [2]
-        at = place % len(frames[0])
+        at = offset % len(frames[0])
         assert frames_of_messages(changed(frames[0], at), frames[1]) == [1, 1]
         assert frames_of_messages(frames[0], changed(frames[1], at)) == [1, 1]
 

@@ -42,7 +42,7 @@ def test_file_gives_const_flags_and_declared_priorities() -> None:
     assert said(without, RANKED) == [(4, False), (3, False), (2, False), (1, False)]
     assert said(program, RANKED) == [(50, False), (10, True), (9, False), (1, True)]
     for table in (FIXED, OPEN, ROUTES, RANKED, SMALLEST):
-        bare, full = (one.tables[table].presets for one in (without, program))
+        bare, full = (loaded.tables[table].presets for loaded in (without, program))
         assert [(entry.match, entry.call) for entry in bare] == [(entry.match, entry.call) for entry in full]
 
 

@@ -63,12 +63,12 @@ async def called(channel: grpc.aio.Channel, method: str) -> str:
     """Call a method of any kind once; return its answer's text."""
     path = f"/{ECHO}/{method}"
     if method == SAY:
-        found: Any = await channel.unary_unary(path, None, None)(WORD)
+        answer: Any = await channel.unary_unary(path, None, None)(WORD)
     elif method == REPEAT:
-        found = await channel.unary_stream(path, None, None)(WORD).read()
+        answer = await channel.unary_stream(path, None, None)(WORD).read()
     else:
         return await talked(channel.stream_stream(path, None, None))
-    return str(Word.FromString(found).text)
+    return str(Word.FromString(answer).text)
 
 
 async def talked(talk: Any) -> str:
@@ -110,8 +110,11 @@ def test_each_role_may_do_what_it_may_and_no_more(tmp_path: Path) -> None:
         }
         for tls, methods in allowed.items():
             for method in (SAY, REPEAT, TALK):
-                found = await ask(tls, method)
-                assert found == "a" if method in methods else found.startswith("PERMISSION_DENIED: "), (method, found)
+                answer = await ask(tls, method)
+                assert answer == "a" if method in methods else answer.startswith("PERMISSION_DENIED: "), (
+                    method,
+                    answer,
+                )
         text = "PERMISSION_DENIED: ann (user) may not call Talk: that needs the permission to operate"
         assert await ask(reader, TALK) == text
         text = "PERMISSION_DENIED: w1 (worker h1) may not call Say: that needs the permission to read"

@@ -62,8 +62,8 @@ class GuardedArrays:
 
     def _move(self, addresses: Array[Any], sizes: Iterable[int]) -> Array[Any]:
         moved = array("Q")
-        for place, size in enumerate(sizes):
-            present = addresses[place]
+        for index, size in enumerate(sizes):
+            present = addresses[index]
             memory = Guarded(size)
             self._memory.append(memory)
             moved.append(memory.put(ctypes.string_at(present, size), at_end=True) if present else 0)

@@ -58,16 +58,16 @@ def random_program(seed: int) -> Program:
 def frames_of_every_length(name: str, rng: random.Random, most: int = 1) -> list[bytes]:
     """Return for each length random bytes, `most` of the program's frames cut or filled up, and the same mangled."""
     own = templates(name) if name in PROGRAMS else ()
-    found: list[bytes] = []
+    frames: list[bytes] = []
     for length in SHORT_LENGTHS if name in SHORT else LENGTHS:
-        found.append(rng.randbytes(length))
+        frames.append(rng.randbytes(length))
         for template in rng.sample(own, min(most, len(own))):
             frame = bytearray((template + rng.randbytes(length))[:length])
-            found.append(bytes(frame))
+            frames.append(bytes(frame))
             for _ in range(min(3, length)):
                 frame[rng.randrange(min(length, 20))] = rng.choice((0, 1, 2, 3, 0x45, 0x4F, 0x7F, 0xFF))
-            found.append(bytes(frame))
-    return found
+            frames.append(bytes(frame))
+    return frames
 
 
 def run_lengths(name: str, program: Program, steps: Steps, bursts: Bursts, examples: int) -> None:

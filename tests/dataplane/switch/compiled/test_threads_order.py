@@ -103,7 +103,7 @@ def test_flows_stay_in_order_where_the_device_pushes_back(receiver: Receiver, th
         bench.switch.commit(own_program("copies"))
         for number in range(0, 4 * ROUNDS, 4):
             for flow in range(threads):
-                bench.send(1, flow, [frame_of(flow, number + place) for place in range(4)])
+                bench.send(1, flow, [frame_of(flow, number + index) for index in range(4)])
         bench.settle()
         bench.assert_accounted()
         wait_until(lambda: not any(queue.tx_pending for queue in out.queues), "frames are left lying in a queue")

@@ -46,9 +46,9 @@ def test_each_direction_has_its_file(tmp_path: Path, caplog: pytest.LogCaptureFi
         far.close()
     assert read(tmp_path / "a1_in.pcap") == [LONG, TAGGED, SHORT]
     assert read(tmp_path / "a1_out.pcap") == [SHORT, TAGGED]
-    said = [record.getMessage() for record in caplog.records]
-    assert f"Sending packet of length {len(SHORT)} on port 7: {SHORT[:16].hex()}" in said
-    assert f"Received packet of length {len(LONG)} on port 7: {LONG[:16].hex()}" in said
+    messages = [record.getMessage() for record in caplog.records]
+    assert f"Sending packet of length {len(SHORT)} on port 7: {SHORT[:16].hex()}" in messages
+    assert f"Received packet of length {len(LONG)} on port 7: {LONG[:16].hex()}" in messages
 
 
 @pytest.mark.root

@@ -32,8 +32,8 @@ def path(text: str) -> gnmi.Path:
 def scalar(value: gnmi.TypedValue) -> Any:
     kind = value.WhichOneof("value")
     assert kind is not None
-    found = getattr(value, kind)
-    return json.loads(found) if kind.startswith("json") else found
+    result = getattr(value, kind)
+    return json.loads(result) if kind.startswith("json") else result
 
 
 def values(notification: gnmi.Notification) -> Found:

@@ -115,8 +115,8 @@ def test_finsy_subscribes_once(served: Served) -> None:
         async with GNMIClient(served.address) as client:
             once = client.subscribe(prefix=GNMIPath("interfaces", target="s1"))
             once.once(GNMIPath("interface/state/oper-status"), GNMIPath("interface/state/id"))
-            found = [update async for update in once.synchronize()]
-            assert len(found) == 8
+            updates = [update async for update in once.synchronize()]
+            assert len(updates) == 8
 
     run(work)
 

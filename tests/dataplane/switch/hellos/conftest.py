@@ -63,9 +63,9 @@ class Rig:
                     self.traffic[port].append(frame)
             due_ns = None if neighbour is None else neighbour.due_ns()
             if neighbour is not None and due_ns is not None and due_ns <= now_ns:
-                said = neighbour.step(now_ns)
-                if said is not None:
-                    far.send([said])
+                reply = neighbour.step(now_ns)
+                if reply is not None:
+                    far.send([reply])
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Step until a condition holds."""

@@ -24,17 +24,17 @@ def hello_of(switch: NativeSwitch) -> HelloSession:
 def test_python_that_stands_still_is_no_dead_neighbour() -> None:
     near, far = memory_pair()
     lost: list[PortState] = []
-    with NativeSwitch(1, [PortSettings(1)], {1: near}) as one, NativeSwitch(2, [PortSettings(1)], {1: far}) as other:
-        for switch in (one, other):
+    with NativeSwitch(1, [PortSettings(1)], {1: near}) as first, NativeSwitch(2, [PortSettings(1)], {1: far}) as other:
+        for switch in (first, other):
             switch.add_port_listener(lambda state: lost.append(state) if not state.is_usable else None)
             switch.set_hello(1, SAID)
         wait_until(
-            lambda: hello_of(one).remote_state is hello_of(other).remote_state is HelloState.UP, "they did not meet"
+            lambda: hello_of(first).remote_state is hello_of(other).remote_state is HelloState.UP, "they did not meet"
         )
-        before = hello_of(one).received
+        before = hello_of(first).received
         ctypes.PyDLL(None).usleep(HELD_US)  # with the interpreter's lock in hand
-        assert hello_of(one).received >= before + SAID.multiplier
-        assert hello_of(one).state is hello_of(other).state is HelloState.UP
+        assert hello_of(first).received >= before + SAID.multiplier
+        assert hello_of(first).state is hello_of(other).state is HelloState.UP
     assert not lost
     near.close()
     far.close()

@@ -133,8 +133,8 @@ def test_discriminators_tell_ports_apart_and_are_never_zero() -> None:
 class Pair:
     """Two ends whose words are lost, late and repeated as the test wants: each word that was said may come any time."""
 
-    def __init__(self, one: HelloSettings, other: HelloSettings) -> None:
-        self.ends = [Session(OURS, one), Session(THEIRS, other)]
+    def __init__(self, settings: HelloSettings, other: HelloSettings) -> None:
+        self.ends = [Session(OURS, settings), Session(THEIRS, other)]
         self.said: list[list[Bfd]] = [[], []]
 
     def say(self, end: int) -> None:

@@ -39,15 +39,15 @@ class Controller:
 
     def news(self) -> list[tuple[Code, int | None]]:
         """Return (status, highest election id) of what came since the last call."""
-        found: list[tuple[Code, int | None]] = []
+        codes: list[tuple[Code, int | None]] = []
         for message in self.mail:
             update = message.arbitration
             assert update.device_id == DEVICE
             assert update.role.name == self.role
             highest = update.election_id.high << 64 | update.election_id.low if update.HasField("election_id") else None
-            found.append((Code(update.status.code), highest))
+            codes.append((Code(update.status.code), highest))
         self.mail.clear()
-        return found
+        return codes
 
 
 def may_write(core: P4RuntimeCore, election_id: int | None, role: str = "") -> Code:

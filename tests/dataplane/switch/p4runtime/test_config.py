@@ -90,10 +90,10 @@ def test_commit_and_read_back(bare: P4RuntimeCore, switch: FakeSwitch, cookie: p
 
 
 def test_command_line_program_is_read_back_without_cookie(shell: Shell) -> None:
-    found = get(shell.core)
-    assert found.p4info.tables
-    assert not found.HasField("cookie")
-    assert not found.p4_device_config
+    config = get(shell.core)
+    assert config.p4info.tables
+    assert not config.HasField("cookie")
+    assert not config.p4_device_config
 
 
 def test_verify_changes_nothing(bare: P4RuntimeCore, switch: FakeSwitch, config: p4r.ForwardingPipelineConfig) -> None:

@@ -142,9 +142,9 @@ def entry(shell: Shell, *config: int) -> p4r.Entity:
 
 
 def told(shell: Shell) -> list[p4r.DigestList]:
-    found = [message.digest for message in shell.received if message.WhichOneof("update") == "digest"]
+    lists = [message.digest for message in shell.received if message.WhichOneof("update") == "digest"]
     shell.received.clear()
-    return found
+    return lists
 
 
 def learned(address: int, port: int) -> p4d.P4Data:
@@ -191,8 +191,8 @@ def test_lists_reach_the_primary_and_are_acknowledged(shell: Shell, switch: Fake
     assert told(shell) == []
     switch.time_ns = 107
     assert shell.core.tick(107) is None
-    (found,) = told(shell)
-    assert found == p4r.DigestList(
+    (digest,) = told(shell)
+    assert digest == p4r.DigestList(
         digest_id=shell.id("digests", "learned_t"),
         list_id=1,
         data=[learned(0xAA00, 3), learned(0xBB00, 1)],
@@ -201,7 +201,7 @@ def test_lists_reach_the_primary_and_are_acknowledged(shell: Shell, switch: Fake
     switch.digests(message(0xBB00), message(0xCC00))
     shell.core.tick(300)
     assert [item.data for item in told(shell)] == [[learned(0xCC00, 1)]]
-    ack = p4r.DigestListAck(digest_id=found.digest_id, list_id=1)
+    ack = p4r.DigestListAck(digest_id=digest.digest_id, list_id=1)
     shell.session.handle(p4r.StreamMessageRequest(digest_ack=ack))
     switch.digests(message(0xBB00))
     shell.core.tick(500)

@@ -67,9 +67,9 @@ def test_members_groups_and_the_entries_over_them(shell: Shell, switch: FakeSwit
     assert shell.read(p4r.Entity(action_profile_group=p4r.ActionProfileGroup())) == [group]
     assert shell.read(shell.entry("selector_table")) == [entry]
     assert switch.state is not None
-    found = switch.state.tables["EntitiesIngress.selector_table"].lookup((0x0A1111111111,))
-    assert found is not None
-    call = switch.state.profiles["EntitiesIngress.ecmp"].resolve(found, 1)
+    hit = switch.state.tables["EntitiesIngress.selector_table"].lookup((0x0A1111111111,))
+    assert hit is not None
+    call = switch.state.profiles["EntitiesIngress.ecmp"].resolve(hit, 1)
     assert call is not None
     assert call.arguments == (2,)
     for entity in (shell.member("ecmp", 1), shell.group("ecmp", 1)):

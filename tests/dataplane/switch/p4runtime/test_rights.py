@@ -98,9 +98,9 @@ def allowed(server: P4RuntimeServer, tls: TlsSettings) -> set[str]:
     ends = asyncio.run(finish_within(ask(), BOUND_S))
     assert not any(end.startswith(("UNAVAILABLE", "UNAUTHENTICATED")) for end in ends.values()), ends
     denied = {method for method, end in ends.items() if MISSING in end}  # who is no primary is denied, too
-    found = {NEEDS[method] for method in ends.keys() - denied}
-    assert found.isdisjoint(NEEDS[method] for method in denied), ends
-    return found
+    rights = {NEEDS[method] for method in ends.keys() - denied}
+    assert rights.isdisjoint(NEEDS[method] for method in denied), ends
+    return rights
 
 
 def test_reading_writing_and_operating_are_three_rights(tmp_path: Path) -> None:

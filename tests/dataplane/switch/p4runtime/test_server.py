@@ -44,7 +44,7 @@ def run(job: Callable[[], Awaitable[None]]) -> None:
 
 async def read(sw: Any, wanted: Any) -> list[Any]:
     """Return what finsy reads."""
-    return [found async for found in sw.read([wanted])]
+    return [entity async for entity in sw.read([wanted])]
 
 
 @asynccontextmanager

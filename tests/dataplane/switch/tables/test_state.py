@@ -197,9 +197,9 @@ def test_entries_that_nothing_counts_have_no_tally_of_their_own() -> None:
     plain, counted = (ForwardingState(program).tables["direct"] for program in (Program(), metered()))
     for table in (plain, counted):
         table.insert(TableEntry((1,), call=SEND, idle_timeout_ns=5))
-    found = [table.lookup((1,)) for table in (plain, counted)]
-    assert [entry is not None and entry.tally is not None for entry in found] == [False, True]
-    entry = found[1]
+    entries = [table.lookup((1,)) for table in (plain, counted)]
+    assert [entry is not None and entry.tally is not None for entry in entries] == [False, True]
+    entry = entries[1]
     assert entry is not None
     assert entry.last_hit_us == 0
     entry.touch(12)

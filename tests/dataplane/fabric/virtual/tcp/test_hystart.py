@@ -25,8 +25,8 @@ def after(rtts_ns: list[int], gap_ns: int, *, window_bytes: int = WINDOW, start:
 
 @pytest.mark.parametrize(("least_ms", "growth_ms"), [(10, 4), (80, 10), (800, 16)])
 def test_delay_growth_by_an_eighth_ends_slow_start(least_ms: int, growth_ms: int) -> None:
-    known = after([least_ms * MS], 3 * MS)
-    before = Hystart(least_rtt_ns=known.least_rtt_ns)
+    expected = after([least_ms * MS], 3 * MS)
+    before = Hystart(least_rtt_ns=expected.least_rtt_ns)
     limit_ns = (least_ms + growth_ms) * MS
     assert not after([limit_ns] * 30, 3 * MS, start=before).is_found
     assert not after([limit_ns + 1] * 8, 3 * MS, start=before).is_found, "eight samples come before it"

@@ -155,13 +155,13 @@ class Wire:
 
     def _tamper(self, host: str, send: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
         def tampered(frame: bytes) -> bool:
-            found = decode_tcp_frame(frame)
-            assert found is not None
+            segment = decode_tcp_frame(frame)
+            assert segment is not None
             if host == "b":
                 return self.lose_answers or send(frame)
-            if not found.payload:
+            if not segment.payload:
                 return send(frame)
-            position = found.header.sequence - self.ends.client._first_sequence
+            position = segment.header.sequence - self.ends.client._first_sequence
             number = (position - self._first) // MSS
             before = sum(number == other for _, other in self.sent)
             self.sent.append((self.fabric.now_ns, number))
@@ -202,8 +202,8 @@ def test_of_a_burst_whose_last_two_are_lost_a_probe_finds_them(make_fabric: Make
     assert probe_ns == last_ns + 2 * smoothed_ns[0] + 2 * MS
     assert repair_ns == next(time_ns for time_ns, _ in wire.heard if time_ns > probe_ns)
     assert 20 * MS < repair_ns - probe_ns < 23 * MS
-    found = wire.ends.client.statistics
-    assert (found.probes, found.recoveries, found.retransmissions, found.timeouts) == (1, 1, 2, 0)
+    statistics = wire.ends.client.statistics
+    assert (statistics.probes, statistics.recoveries, statistics.retransmissions, statistics.timeouts) == (1, 1, 2, 0)
     assert len(wire.ends.got["b"]) == 20 * MSS
 
 
@@ -211,8 +211,8 @@ def test_without_probes_the_last_segments_wait_for_the_timeout(make_fabric: Make
     wire = Wire(make_fabric, tail_loss_probes=False)
     wire.lose = lambda number, before: number in {8, 9} and not before
     wire.burst()
-    found = wire.ends.client.statistics
-    assert (found.probes, found.timeouts) == (0, 1)
+    statistics = wire.ends.client.statistics
+    assert (statistics.probes, statistics.timeouts) == (0, 1)
     last_ns = max(time_ns for time_ns, number in wire.heard if number == 8 and time_ns < wire.again()[0][0])
     assert wire.again()[0][0] - last_ns > LEAST_RTO_NS
 
@@ -226,12 +226,12 @@ def test_lone_last_segment_is_probed_and_costs_one_reduction(
     wire.fabric.call_after(100 * MS, lambda: due_ns.append(wire.ends.client._retransmission.due_ns))
     wire.burst()
     assert [(time_ns, number) for time_ns, number in wire.again()] == [(due_ns[0], 9)]
-    found, sender = wire.ends.client.statistics, wire.ends.client.sender
-    assert (found.probes, found.probe_recoveries, found.timeouts) == (1, 0, 0)
+    statistics, sender = wire.ends.client.statistics, wire.ends.client.sender
+    assert (statistics.probes, statistics.probe_recoveries, statistics.timeouts) == (1, 0, 0)
     before_bytes = sender.control.window_bytes
     assert before_bytes >= 10 * MSS
     wire.burst()  # what is acknowledged beyond the probe shows that it repaired something
-    assert found.probe_recoveries == 1
+    assert statistics.probe_recoveries == 1
     assert sender.control.threshold_bytes < before_bytes
 
 
@@ -242,9 +242,9 @@ def test_a_probe_that_was_not_needed_costs_nothing(make_fabric: MakeFabric) -> N
     wire.fabric.call_after(50 * MS, lambda: setattr(wire, "lose_answers", False))
     wire.burst()
     wire.burst()
-    found = wire.ends.client.statistics
-    assert (found.probes, found.needless, found.probe_recoveries) == (1, 1, 0)
-    assert (found.recoveries, found.timeouts) == (0, 0)
+    statistics = wire.ends.client.statistics
+    assert (statistics.probes, statistics.needless, statistics.probe_recoveries) == (1, 1, 0)
+    assert (statistics.recoveries, statistics.timeouts) == (0, 0)
     assert wire.ends.client.sender.control.threshold_bytes > 1 << 40, "nothing was reduced"
     assert wire.ends.server.statistics.duplicate_segments == 1
 
@@ -275,8 +275,8 @@ def test_one_later_segment_reveals_loss_in_a_quarter_round_trip(
     least_ns = wire.ends.client.sender.board.rack.least_rtt_ns
     assert least_ns is not None
     assert (number, again_ns) == (8, selected_ns + least_ns // 4)
-    found = wire.ends.client.statistics
-    assert (found.recoveries, found.probes, found.timeouts) == (1, 0, 0)
+    statistics = wire.ends.client.statistics
+    assert (statistics.recoveries, statistics.probes, statistics.timeouts) == (1, 0, 0)
 
 
 def test_slightly_reordered_segments_are_not_resent(make_fabric: MakeFabric) -> None:
@@ -302,9 +302,9 @@ def test_slightly_reordered_segments_are_not_resent(make_fabric: MakeFabric) -> 
         count[0] = 0
         ends.client.write(bytes(segments * MSS))
         ends.run(SECOND)
-    found = ends.client.statistics
+    statistics = ends.client.statistics
     assert ends.server.statistics.out_of_order >= 11
-    assert (found.retransmissions, found.recoveries) == (0, 0)
+    assert (statistics.retransmissions, statistics.recoveries) == (0, 0)
 
 
 @pytest.mark.parametrize(("quick", "expected"), [(16, 16 + 12), (0, 20)])

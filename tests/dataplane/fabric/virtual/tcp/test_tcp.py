@@ -76,11 +76,11 @@ def test_both_ends_may_finish_at_once(make_fabric: MakeFabric) -> None:
 def test_both_ends_may_open_at_once(make_fabric: MakeFabric) -> None:
     fabric = make_fabric(dumbbell())
     a, b = fabric.host("a"), fabric.host("b")
-    one = a.tcp.connect(b.node.ipv4, 7, local_port=9)
+    connection = a.tcp.connect(b.node.ipv4, 7, local_port=9)
     other = b.tcp.connect(a.node.ipv4, 9, local_port=7)
-    one.write(b"hello")
+    connection.write(b"hello")
     fabric.run_until(SECOND)
-    assert one.state is other.state is State.ESTABLISHED
+    assert connection.state is other.state is State.ESTABLISHED
     assert other.read(10) == b"hello"
 
 
@@ -264,11 +264,11 @@ def test_receive_window_closes_and_opens_with_reading(make_fabric: MakeFabric) -
     ends.run(300 * SECOND)
     assert ends.server.statistics.received_bytes == 20_000
     assert ends.client.state is State.ESTABLISHED, "a closed window is probed, and is no failure"
-    found = b""
+    received = b""
     for _ in range(200):
-        found += ends.server.read(3_000)
+        received += ends.server.read(3_000)
         ends.run(20 * MS)
-    assert found == stream
+    assert received == stream
 
 
 def test_write_takes_what_fits_and_reports_new_room(make_fabric: MakeFabric) -> None:
@@ -347,9 +347,9 @@ def test_an_end_without_ecn_is_not_marked(make_fabric: MakeFabric) -> None:
     seen: list[int] = []
 
     def note(frame: bytes, _: int) -> None:
-        found = decode_tcp_frame(frame)
-        assert found is not None
-        seen.append(found.ip.ecn)
+        segment = decode_tcp_frame(frame)
+        assert segment is not None
+        seen.append(segment.ip.ecn)
 
     ends.fabric.host("b").on_frame(note)
     ends.client.write(b"x")

@@ -18,7 +18,7 @@ class LackingError(Exception):
 
 
 @dataclass(slots=True)
-class Place:
+class Workspace:
     """The place where a page's blocks run; scenes may change folder and environment before the page's first command."""
 
     folder: Path

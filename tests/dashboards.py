@@ -29,7 +29,7 @@ def expressions(dashboard: Dashboard) -> list[str]:
 
 
 def check_expressions(dashboard: Dashboard, served: Mapping[str, Set[str]]) -> None:
-    """Every metric is served, and has the labels that it is asked for by; every legend names a label that is left."""
+    """Every metric is served with the labels used; every legend names a remaining label."""
     for expression in expressions(dashboard):
         names = set(NAME.findall(expression))
         assert names <= served.keys(), expression

@@ -10,7 +10,7 @@ from tests.adversary.world import Outcome
 
 
 def effects(calm: Outcome, besieged: Outcome) -> dict[str, int]:
-    """Return how much of each kind the besieged run has more of, or has other than the calm one; not what is equal."""
+    """Return, by kind, how the besieged run differs from the calm one."""
     return _counted(calm, besieged, _more)
 
 

@@ -1,6 +1,6 @@
-"""An attacker in a namespace beside real daemons, real switches, real workers and readers of content.
+"""An attacker in a namespace next to real daemons, switches, workers and readers of content.
 
-The attacker sends from its own device, with whatever addresses it likes, and straight to the collector's socket.
+The attacker sends from its own device, with arbitrary addresses, and straight to the collector's socket.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tests.waiting import comes_true, finish_within
 
 BURST = 20
 PACE_S = 0.005
-"""Between bursts: an attacker that fills its own cable delays what shares it, and that is not what is looked at."""
+"""Between bursts: an attacker that fills its own cable delays other traffic on it, which is not under test."""
 NAME = "/weights"
 WORKERS = ("h1", "h2", "h3")
 TOTAL = 2 + 4 + 8
@@ -99,13 +99,13 @@ class Stream:
         self.flow = FlowKey(ip_address(ends[0]), ip_address(ends[1]), 17, _STREAM_PORT, _STREAM_PORT + 1)
 
     def send(self) -> None:
-        """Send the next one, and count those that have come."""
+        """Send the next datagram, and count those that have arrived."""
         self._out.sendto(b"%d" % self.sent, self._to)
         self.sent += 1
         self.receive()
 
     def receive(self) -> None:
-        """Count those that have come."""
+        """Count those that have arrived."""
         while True:
             try:
                 self._in.recv(64)
@@ -114,7 +114,7 @@ class Stream:
             self.received += 1
 
     def missing(self) -> int:
-        """Return how many have not come, in the time that those on the way may take."""
+        """Return how many are missing after a grace time for those on the way."""
 
         def have_come() -> bool:
             self.receive()

@@ -178,7 +178,7 @@ class World:
     def _add_up(self, working: dict[str, Rank], turn: int) -> None:
         values = np.random.default_rng(turn).normal(size=(len(working), 4 * BLOCK)).astype(np.float32)
         for index, (rank, mine) in enumerate(zip(working.values(), values, strict=True)):
-            # One waits for the other: what is forged has the time to come first.
+            # One waits for the other: forged frames have time to arrive first.
             self.fabric.call_after(1 + index * 4 * MS, partial(rank.reduce, mine, turn * 100))
         self.store.run(9 * MS)
         for _ in range(50):
@@ -199,7 +199,7 @@ class World:
         return {name: steady(session.read(), NAME) for name, session in self.store.sessions.items()}
 
     def _wait_for_copy(self, client: virtual_store.Client, server: virtual_store.Server) -> None:
-        """Read until the switch answers: what is forged is aimed at its copy."""
+        """Read until the switch answers: forged frames target its copy."""
         for _ in range(500):
             before = server.interests
             self._read(client)

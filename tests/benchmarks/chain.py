@@ -50,7 +50,7 @@ class Other:
     quick: tuple[str, ...]
 
     def run(self, *, quick: bool) -> dict[str, float | None]:
-        """Run it, and show what it prints; without a figure where it is not here, has failed, or did not measure it."""
+        """Run a part and show its output; no figure where it is missing, failed, or did not measure it."""
         module = f"tests.benchmarks.{self.module}"
         if importlib.util.find_spec(module) is None:
             sys.stderr.write(f"{module} is not here\n")
@@ -73,7 +73,7 @@ PARTS = ("reaction", *OTHERS)
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:
-    """Return the cases that the command line names: a list of ours, or all combinations of what is given."""
+    """Return the cases that the command line names: a list of ours, or all combinations of its arguments."""
     if options.switches or options.flows or options.rates or options.mix:
         mix = Mix(options.mix or Mix.UNIFORM)
         return [

@@ -95,7 +95,7 @@ def share_lost(trials: Sequence[Trial]) -> float:
 
 
 def best_without_loss(rates: Mapping[int, Sequence[Trial]]) -> float:
-    """Return the highest rate, as sent, of which nothing was lost; 0 if there is none."""
+    """Return the highest sent rate without loss; 0 if there is none."""
     return max((median(t.rate for t in trials) for trials in rates.values() if share_lost(trials) == 0), default=0.0)
 
 

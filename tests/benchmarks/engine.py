@@ -88,7 +88,7 @@ def reflect(fd: i32, received: Array[u8]) -> None:
 
 @contextmanager
 def cable() -> Iterator[str]:
-    """Return the worker's namespace, with somebody who reflects at the other end of its cable."""
+    """Return the worker's namespace, with a reflector at the other end of its cable."""
     run = kernel_library(reflect).bind(reflect)
     with ExitStack() as stack:
         names = stack.enter_context(cabled("mr-engine", {WORKER: 0x020000007800, SWITCH: 0x020000007801}))

@@ -95,7 +95,7 @@ class Chain:
             yield key, tuple(table.switches[node] for node in way)
 
     def report(self) -> None:
-        """Measure every link and every flow anew."""
+        """Report new measurements of every link and flow."""
         self.clock.advance_to(self.clock.now_ns() + INTERVAL_NS)
         now_ns = self.clock.now_ns()
         for key, link in self.topology.directed_links.items():

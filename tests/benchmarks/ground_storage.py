@@ -33,7 +33,7 @@ _CLIENTS = 16
 
 
 def figures(writes: int = WRITES) -> dict[str, float]:
-    """Return the figures, by name, from so many writes."""
+    """Return the figures, by name, of this many writes."""
     with tempfile.TemporaryDirectory(prefix="ground") as folder:
         results = asyncio.run(_storage(Path(folder), writes))
         return results | asyncio.run(_over_http(Path(folder), writes))

@@ -75,7 +75,7 @@ def sketches_of(links: int, random: Random) -> dict[LinkKey, Sketch]:
 
 
 def timed(call: Callable[..., T], *arguments: object) -> tuple[float, T]:
-    """Return how long a call takes, in ms, and what it returns."""
+    """Return the duration of a call, in ms, and its result."""
     began = time.perf_counter()
     result = call(*arguments)
     return (time.perf_counter() - began) * 1e3, result

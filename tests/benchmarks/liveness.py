@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def measure_round(linked: Linked) -> dict[str, float]:
-    """Return the times, in milliseconds, until the first and the second end knew what was done to them."""
+    """Return the milliseconds until the first and the second end detected the fault."""
     a, b = linked.a, linked.b
     linked.say_hello()
     figures: dict[str, float] = {}
@@ -87,19 +87,19 @@ def measure_end(linked: Linked) -> dict[str, float]:
 
 
 def after(do: Callable[[], None], linked: Linked) -> tuple[float, float]:
-    """Return how long after the beginning of a command each end said that its port is down."""
+    """Return how long after the start of a command each end logged that its port is down."""
     done = time.time()
     do()
     return until(linked.a, "is down", done), until(linked.b, "is down", done)
 
 
 def until(end: End, words: str, since_s: float) -> float:
-    """Return the milliseconds from a time to the line that says so."""
+    """Return the milliseconds from a time to the line with these words."""
     return (end.said(words) - since_s) * 1000
 
 
 def count_false_losses(busy_s: float, driver: tuple[str, ...]) -> int:
-    """Return how often one of two healthy neighbours was given up while every core was busy."""
+    """Return how often one of two healthy neighbours was declared lost while every core was busy."""
     with tempfile.TemporaryDirectory() as folder, Linked(Path(folder), driver) as linked:
         linked.say_hello()
         hogs = [

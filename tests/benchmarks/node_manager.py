@@ -116,7 +116,7 @@ async def _ready(client: ApiClient) -> None:
 
 
 async def _bare(runtime: Runtime, image: str, number: int) -> float:
-    """Return how long the runtime alone needs until a container runs."""
+    """Return the time until a container runs, without a manager."""
     begun = time.monotonic()
     pulled = await runtime.pull(image)
     labels = {"millrace.node": "none"}

@@ -32,7 +32,7 @@ class Part:
 
 
 class IncompleteError(MillraceError):
-    """A part of which something failed, with the figures that there are."""
+    """A part that failed partly, with the figures that exist."""
 
     def __init__(self, why: str, figures: Figures) -> None:
         super().__init__(why)

@@ -113,7 +113,7 @@ def apply(decider: Decider, change: Change) -> tuple[float, int]:
 
 
 def measure_scale(switches: int, rounds: int) -> Scale:
-    """Measure a fabric of so many switches."""
+    """Measure a fabric with this many switches."""
     decider = prepared(switches)
     gc.collect()
     took: dict[str, list[float]] = {}

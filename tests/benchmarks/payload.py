@@ -65,7 +65,7 @@ def carried(
 
 
 def without_time(options: argparse.Namespace) -> dict[str, Verdict]:
-    """Return what became of payloads in programs alone."""
+    """Return the outcome of payloads through the programs alone, without time."""
     chains = {name: Chain(compiled_pipeline, aggregating=name != PROGRAMS[0]) for name in PROGRAMS}
     return carried(chains, options, options.count, reports=options.reports)
 

@@ -172,7 +172,7 @@ def clocks_ms(topology: Topology) -> list[float]:
 
 
 def feed(fabric: Fabric) -> dict[str, float]:
-    """Return what it takes to make a snapshot's message, of a new one, and to read it."""
+    """Return the cost of encoding a new snapshot's message, and of reading it."""
     taken = [fabric.snapshot() for _ in range(3)]
     data = snapshot_message(taken[0]).SerializeToString()
     fresh = iter(taken[1:])

@@ -173,7 +173,7 @@ def main(argv: list[str]) -> None:
 
 
 def show_devices(console: Console, devices: dict[str, Found]) -> None:
-    """Print what was measured over veth."""
+    """Print the measurements over veth."""
     low, high = f"at {LOW_PPS:,} pps", "at 4/5 of the knee"
     table = Table(
         "over veth", "knee pps", "saturated: in", "out", f"p50 us {low}", "p99 us", f"p50 us {high}", "p99 us", "CPUs"

@@ -31,7 +31,7 @@ COUNTS = (1, 2, 4)
 
 
 def site(tasks: int, centres: int, types: int, seed: int = 1) -> TasksView:
-    """Return a view of so many tasks that wait and centres that are measured."""
+    """Return a view of this many pending tasks and measured centres."""
     view, rng = TasksView(), random.Random(seed)
     for number in range(types):
         view.take(probe(f"type-{number}"), 0)

@@ -63,7 +63,7 @@ class _Served:
 
 
 def figures(pods: int = PODS, seconds: float = SECONDS) -> dict[str, float]:
-    """Return the figures, by name, from so many pods and so long a flood."""
+    """Return the figures, by name, for this many pods and this flood duration."""
     with tempfile.TemporaryDirectory(prefix="tenants") as folder:
         return asyncio.run(_measured(Path(folder), pods, seconds))
 

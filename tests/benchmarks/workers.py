@@ -47,7 +47,7 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """Factor by which hosts alone are slower."""
+        """Factor by which hosts without the switch are slower."""
         return min(self.ring_us, self.doubling_us) / self.time_us
 
 

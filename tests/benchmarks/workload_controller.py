@@ -36,7 +36,7 @@ LEASE_S, MARGIN_S, TIMES, PODS_ON_IT = 1.0, 0.5, 7, 20
 
 
 def cluster_view() -> tuple[View, list[Node]]:
-    """Return what is known of a cluster of openb's size, each resource an object of its own."""
+    """Return the view of a cluster of openb's size, each resource its own object."""
     bound = PodGroupStatus(phase=GroupPhase.BOUND)
     groups = [
         replace(group_of(name, SIZE), metadata=Metadata(name=name, uid=name, revision=1), status=bound)

@@ -80,7 +80,7 @@ class Hop:
             buffer_id=None if self.buffer is None else 0,
             buffer_occupancy=self.buffer,
         )
-        # Only what is asked for: reading back what was encoded.
+        # Only the requested fields: decode what was encoded.
         return int_metadata.decode(fields.encode(bits), 0, bits, 4 * int_metadata.baseline_words(bits))
 
 

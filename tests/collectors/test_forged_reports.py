@@ -41,7 +41,7 @@ def payload_of(stamp_ns: int, sequence: int) -> bytes:
 
 
 class Bench:
-    """A switch that reports every 10 ms, and somebody who sends reports in its name."""
+    """A switch that reports every 10 ms, and a forger of its reports."""
 
     def __init__(self, core: Core, give: Give) -> None:
         self.clock = VirtualClock(1000 * MS)
@@ -49,7 +49,7 @@ class Bench:
         self._give = give
 
     def report(self, count: int, first: int = 0) -> None:
-        """Have the sink number its next reports from `first` on, and stamp them with the time that it is."""
+        """Have the sink number its next reports from `first` on, and stamp them with the current time."""
         for number in range(first, first + count):
             self._give(self.collector, [payload_of(self.clock.now_ns(), number % 2**22)])
             self.clock.advance_to(self.clock.now_ns() + 10 * MS)

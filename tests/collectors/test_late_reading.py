@@ -1,4 +1,4 @@
-"""Reports that waited in the socket while nobody read: they count as of when they came, by the kernel's stamps."""
+"""Reports that waited unread in the socket: they count as of their arrival, by the kernel's timestamps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINK = LinkKey("s1", "s2")
 
 
 class Socket:
-    """A source of reports on loopback, and clocks beside it that are set; what the kernel stamps is the real time."""
+    """A source of reports on loopback with manual clocks; the kernel stamps real time."""
 
     def __init__(self) -> None:
         self.clock, self.wall_ahead_ns = VirtualClock(1000 * S), 0

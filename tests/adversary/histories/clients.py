@@ -1,4 +1,4 @@
-"""Clients that read and write a few registers of the API at the same time, and note what they asked and were answered.
+"""Clients that read and write a few registers of the API concurrently, and record requests and answers.
 
 Registers are pods: a label is the value. A crew of other pods is bound and released in one transaction each time.
 """

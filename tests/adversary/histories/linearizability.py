@@ -33,7 +33,7 @@ class UndecidedError(Exception):
 class Operation(Generic[A]):
     """An action of a client, from `called` to `returned` by a clock that all clients share; None: the answer was lost.
 
-    The action has what was asked and, where it is known, what was answered.
+    The action has the request and, where known, the answer.
     """
 
     client: str
@@ -47,7 +47,7 @@ class Operation(Generic[A]):
 
 
 class Model(Protocol[S, A_contra]):
-    """An object as it behaves when it is used by one client at a time."""
+    """Behaviour of an object under sequential use."""
 
     @property
     def initial(self) -> S:
@@ -166,7 +166,7 @@ class _Search(Generic[S, A]):
         return self._frame(state, first, taken, lost_taken, number)
 
     def _candidates(self, state: S, first: int, taken: int, lost_taken: int) -> Iterator[int]:
-        """Yield what may come next: what was called before any other that has yet to take effect was answered.
+        """Yield the operations that may come next: those called before any other pending one was answered.
 
         Operations without an answer come last: most of them explain nothing.
         """

@@ -51,7 +51,7 @@ class Proxy:
         self._flowing.set()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on what both ends of a connection say, until one of them has gone."""
+        """Forward data both ways until one end closes."""
         task = asyncio.current_task()
         assert task is not None
         self._passing.add(task)
@@ -78,7 +78,7 @@ class Proxy:
         return self._cut(data)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cut: Cut) -> None:
-        """Pass on what one end says, until it has said everything or the connection is cut."""
+        """Forward one end's data until it closes or the connection is cut."""
         while data := await reader.read(_AT_ONCE):
             await self._flowing.wait()
             left = cut(data)

@@ -1,6 +1,6 @@
 """The API's resources as registers: get, create, put, compare-and-swap by revision, delete.
 
-Each value is written once, so that whoever reads one knows which write it is of. Revisions grow with each write.
+Each value is written once, so that a read identifies its write. Revisions grow with each write.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A request and its answer: `value` is what was written, or read, `revision` the answer's."""
+    """A request and its answer: `value` was written or read; `revision` is the answer's."""
 
     name: str
     verb: Verb
@@ -66,7 +66,7 @@ class Action:
 
 
 class Registers:
-    """A model of registers, none of which is there in the beginning."""
+    """A model of registers that are all absent at first."""
 
     initial = Version(None, 0)
 
@@ -123,7 +123,7 @@ class Observed:
     deletions: Mapping[tuple[str, int], int]
     """Time when a register was first seen deleted, by name and revision."""
     is_complete: bool
-    """True if a watch has delivered everything: a value that nobody has seen was never written."""
+    """True if a watch has delivered everything: a value never seen was never written."""
 
 
 def resolved(history: Iterable[Operation[Action]], observed: Observed) -> list[Operation[Action]]:

@@ -1,4 +1,4 @@
-"""The checker of histories: it agrees with brute force, and finds what was changed in a history that was right."""
+"""The checker of histories: it agrees with brute force, and detects changes to a correct history."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_each_object_is_checked_by_itself() -> None:
 
 
 def test_thousands_of_operations_are_checked() -> None:
-    """Eight clients at a time, one object; and what comes last is wrong."""
+    """Eight concurrent clients, one object; the last operation is wrong."""
     history = register_of(*(f"v{number}" for number in range(2000)))
     wide = [
         replace(operation, called=operation.called - 35, returned=(operation.returned or 0) + 35)

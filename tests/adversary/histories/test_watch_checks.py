@@ -1,4 +1,4 @@
-"""The checks of watches find what is lost, invented, out of order or told twice."""
+"""Checks of watches detect lost, invented, reordered and repeated events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def written(draw: st.DrawFn, least: int = 0) -> Written:
 
 
 def told_of(changes: Written, begun: int = 0) -> tuple[Stretch, Writes]:
-    """Return a watch from a revision on as it should be, and the writes that it is of."""
+    """Return a correct watch from a revision on, and the writes that it shows."""
     writes, before = Writes(), Stretch(0, {})
     for revision, (name, value) in enumerate(changes, start=1):
         writes.acknowledged[name, revision] = value

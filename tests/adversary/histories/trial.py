@@ -1,6 +1,6 @@
-"""A trial of the API: clients and watches through networks that break, a server that is killed, stopped and misdated.
+"""A trial of the API: clients and watches over failing networks, and a server that is killed, stopped and misdated.
 
-Afterwards the history of each register must be linearizable, and each watch must have told what was written.
+Afterwards the history of each register must be linearizable, and each watch must have shown all writes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Nemesis:
         self._faults: Mapping[str, Callable[[], Awaitable[None]]] = dict(zip(FAULTS, acts, strict=True))
 
     async def run(self, faults: Sequence[str]) -> None:
-        """Do one thing after the other, each once the last one is healed; the clock stays where it was set to."""
+        """Inject the faults in turn, each once the last is healed; the clock keeps its last setting."""
         for fault in faults:
             await self._calm()
             await self._faults[fault]()
@@ -138,7 +138,7 @@ class Trial:
         self._crew = [f"{prefix}-c{number}" for number in range(CREW)]
 
     async def run(self, faults: Sequence[str]) -> Report:
-        """Have clients at work while the faults happen, in any order; return what their notes say."""
+        """Run clients while faults happen in random order; return the evaluation of their records."""
         order = self._rng.sample(faults, len(faults))
         async with ApiClient(Place(self._server.socket)) as direct:
             await _create_node(direct)
@@ -157,7 +157,7 @@ class Trial:
     async def _work(
         self, direct: ApiClient, apis: Sequence[ApiClient], nemesis: Coroutine[Any, Any, None]
     ) -> tuple[Contents, Contents]:
-        """Return what there is in the end, and what is selected of it."""
+        """Return the final contents, and those that the selector matches."""
         stop, crew = asyncio.Event(), Crew(apis[0], self._record, self._crew)
         await Crew(direct, self._record, self._crew).create()
         watching = [asyncio.create_task(watch(f"w{number}", api, self._record)) for number, api in enumerate(apis)]
@@ -182,7 +182,7 @@ class Trial:
             await asyncio.gather(*working, *watching, return_exceptions=True)
 
     async def _caught_up(self, direct: ApiClient) -> tuple[Contents, Contents]:
-        """Return what there is once all watches have told that; after a time what there is then.
+        """Return the contents once all watches have caught up, or after a limit.
 
         Requests whose answers were lost may still arrive.
         """
@@ -219,7 +219,7 @@ class Trial:
 
 
 def _client(server: Place) -> ApiClient:
-    """Return a client that asks once, and does not wait long before a watch goes on."""
+    """Return a client without retries whose watches reconnect quickly."""
     return ApiClient(server, tries=1, sleep=lambda seconds: asyncio.sleep(min(seconds, _PAUSE_S)))
 
 
@@ -237,7 +237,7 @@ async def _is_misdated(api: ApiClient) -> bool:
 
 
 async def _clean(api: ApiClient) -> None:
-    """Remove all pods, and what they hold."""
+    """Remove all pods and release their nodes."""
     while pods := (await api.of(Pod).list()).items:
         for pod in pods:
             # What was on its way when the clients stopped may have been done since.

@@ -1,4 +1,4 @@
-"""Checks of watches: nothing is lost, invented, out of order or told twice, and what is replayed is what there is."""
+"""Checks of watches: nothing is lost, invented, reordered or repeated, and the replay equals the contents."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Writes:
     """Names with a deletion whose answer was lost."""
 
     def problem_of(self, event: Seen) -> str | None:
-        """Return what is wrong with an event that no write has led to."""
+        """Return the problem with an event that no write caused."""
         if (event.name, event.revision) in self.acknowledged:
             value = self.acknowledged[event.name, event.revision]
             return None if value == event.value else f"{value} was written at this revision"
@@ -84,9 +84,9 @@ class Writes:
 
 
 def problems_of(watch: str, stretches: Sequence[Stretch], writes: Writes | None, final: Contents | None) -> list[str]:
-    """Return what is wrong with a watch; `final` is the list that it ends with.
+    """Return the problems of a watch; `final` is the list that it should end with.
 
-    Without `writes` only the order of events is looked at: those of a watch that selects.
+    Without `writes` (a watch with a selector) only the order of events is checked.
     """
     problems = [problem for stretch in stretches for problem in _problems(stretch, writes)]
     if final is not None:

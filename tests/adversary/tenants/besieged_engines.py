@@ -34,9 +34,9 @@ _REMEMBERED_S: Final = 300
 def attack_words(
     siege: TenantSiege, centre: str, agent: int, *, outside: Path, folders: bool = True
 ) -> tuple[str, ...]:
-    """Return what the attack of a task at a centre is told; `agent` is the number of that one's process.
+    """Return the arguments of a task's attack at a centre; `agent` is the agent's process id.
 
-    Without `folders` it tries the agent's files alone: the local engine has empty folders in their place.
+    Without `folders` it tries only the agent's files: the local engine has empty folders in their place.
     """
     folder, own = siege.folder, siege.folder / centre
     private = [folder / "api.db", own / "token", *(path for path in (own / "state").rglob("*") if path.is_file())]

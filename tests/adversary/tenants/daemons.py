@@ -68,7 +68,7 @@ class Daemons:
     async def start(
         self, name: str, kind: str, settings: Mapping[str, Any], environment: Mapping[str, str] | None = None
     ) -> int:
-        """Start a daemon and wait until it says that it is ready; return the number of its process."""
+        """Start a daemon and wait for its ready line; return its process id."""
         running = daemon(self.folder, name, kind, settings, environment)
         number, _ = await self.stack.enter_async_context(running)
         return number
@@ -88,7 +88,7 @@ async def daemon(
     settings: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[tuple[int, str]]:
-    """Run `millrace KIND serve` until the end of the block; yield the number of its process and its ready line."""
+    """Run `millrace KIND serve` until the end of the block; yield its process id and its ready line."""
     file, log_file = folder / f"{name}.yaml", folder / f"{name}.log"
     file.write_text(yaml.safe_dump(dict(settings)))
     command = [sys.executable, "-m", "controller.apps.cli", kind, "serve", "--settings", str(file)]

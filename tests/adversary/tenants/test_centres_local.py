@@ -85,7 +85,7 @@ async def outcome(folder: Path, *orders: JobOrder, **settings: Any) -> list[JobS
 def attacked(folder: Path) -> list[dict[str, Any]]:
     """Return what two tasks could do, one after the other."""
     with agents_own(folder) as given:
-        # As a file of theirs: a checkout below /tmp is nothing that a task sees.
+        # As a file of the task: a task cannot see a checkout below /tmp.
         files = {"attack.py": ATTACK.read_bytes()}
         argv = (sys.executable, "attack.py", *given)
         orders = [order(folder, task, *argv, files=files) for task in ("first", "second")]
@@ -96,7 +96,7 @@ def attacked(folder: Path) -> list[dict[str, Any]]:
 
 
 def check(findings: dict[str, Any], name: str) -> None:
-    """Look that a task could do nothing but what it may."""
+    """Check that a task could do nothing beyond its rights."""
     assert {what for what, could in findings.items() if could is True} == COULD
     assert (findings["capabilities"], findings["no_new_privs"]) == ([0] * 5, "1")
     own = {kind: str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("mnt", "pid", "ipc")}

@@ -1,4 +1,4 @@
-"""Bundles whose owner swaps what was checked for a link, while a container is made of it."""
+"""Bundles whose owner replaces checked files by links while a container is created from them."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_a_layouts_parts_are_no_links(tmp_path: Path) -> None:
 
 
 def test_what_programs_write_is_held_to_the_limits(tmp_path: Path) -> None:
-    """Registries' images come by programs that do not ask us: they are ended as soon as there is too much."""
+    """Programs outside our control pull registries' images: they are killed once they exceed a limit."""
     ended = list[str]()
 
     async def bring() -> bytes:
@@ -255,7 +255,7 @@ def test_no_image_ends_or_freezes_a_manager(tmp_path: Path, podman_storage: Podm
 def test_an_archive_takes_no_name_of_a_registrys_image(
     tmp_path: Path, podman_storage: PodmanStorage, transport: str
 ) -> None:
-    """Whoever asks for the registry's image afterwards would get the archive's."""
+    """A later pull of the registry's image would return the archive's."""
     name = "docker.io/library/python:3"
     archive = tmp_path / "archive.tar"
     if transport == "oci-archive":

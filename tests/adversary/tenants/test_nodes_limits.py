@@ -1,4 +1,4 @@
-"""Pods that ask for nothing, or for too much, and what they leave on the disk: each node has bounds for it."""
+"""Pods that request nothing or too much, and files that they leave on disk: each node limits them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A switch and the largest requests that it takes, sixteen at a time: they do not cost it gigabytes."""
+"""A switch under sixteen concurrent requests of maximum size: they do not cost it gigabytes."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Case:
 
     @property
     def topology(self) -> Topology:
-        """The racks' switches hang on one more switch."""
+        """The racks' switches are joined by one more switch."""
         switches = [f"s{rack}" for rack in range(self.racks + 1)]
         hosts = [
             f"{{name: h{number + 1}, switch: s{number // self.hosts + 1}}}" for number in range(self.racks * self.hosts)

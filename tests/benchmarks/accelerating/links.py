@@ -21,7 +21,7 @@ GOODPUT: Final = 1448 / 1514
 
 
 class Links:
-    """So many machines, and one link more for whoever asks them, while the `with` block lasts; needs root."""
+    """A number of machines plus a link for the client, while the `with` block lasts; needs root."""
 
     def __init__(self, count: int) -> None:
         self._prefix = f"mr-ratio-{secrets.token_hex(3)}"

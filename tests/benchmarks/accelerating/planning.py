@@ -68,7 +68,7 @@ def measure(*, quick: bool) -> Mapping[str, float | None]:
 
 
 def timed(planner: SqlPlanner, name: str, repeats: int) -> Planned:
-    """Explain a statement so many times, after once that does not count."""
+    """Explain a statement this many times, after one warm-up."""
     totals, of_duckdb, of_cpu, operators = [], [], [], 0
     for at in range(repeats + 1):
         began_s, cpu_s = time.perf_counter(), time.process_time()

@@ -221,14 +221,14 @@ class _Bench:
 
 
 def tables_of(rows: int, seed: int = 1) -> dict[str, pa.Table]:
-    """Return so many rows, a tenth of which has a value below 100, in groups of which all shards have all."""
+    """Return rows, a tenth with a value below 100, in groups that all shards share."""
     generator = np.random.default_rng(seed)
     data = {
         "place": generator.integers(0, GROUPS, rows),
         "value": generator.integers(0, 1000, rows),
         "amount": generator.integers(0, 1 << 32, rows),
     }
-    # A quarter of the places: so many rows have a match.
+    # A quarter of the rows have a match.
     places = {"place": np.arange(0, GROUPS, 4), "region": np.arange(0, GROUPS, 4) % 7}
     return {"data": pa.table(data), "places": pa.table(places)}
 

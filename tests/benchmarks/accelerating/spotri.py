@@ -83,7 +83,7 @@ def _best(of_task: Mapping[DeviceKind, float]) -> float:
 
 
 def by_own_mean(history: History) -> dict[str, DeviceKind]:
-    """Decide by the mean of a task's own runs alone; the GPU where it never ran there, as nearly all are faster."""
+    """Decide by the mean of a task's own runs; the GPU where it never ran there, as nearly all are faster."""
     on_gpu = history[GPU]
     return {
         task: GPU if task in on_gpu and (not on_gpu[task] or fmean(on_gpu[task]) < fmean(runs)) else CPU
@@ -106,7 +106,7 @@ def regrets(times: Times, noise: Noise, histories: int) -> tuple[list[float], li
 
 
 def sweep() -> tuple[tuple[str, Noise], ...]:
-    """Return the levels of noise that are shown beside the one that counts."""
+    """Return the additional noise levels to show."""
     levels = [(f"{deviation:g}, {runs} runs", Noise(deviation, runs)) for runs in (1, 2, 3, 5) for deviation in LEVELS]
     odd = [
         ("0.3, 3 runs, 5 % stragglers", Noise(0.3, 3, stragglers=0.05)),

@@ -1,4 +1,4 @@
-"""A fabric with an attacker beside the same fabric without: what it has sent, changed and cost.
+"""A fabric with an attacker against the same fabric without: forged frames, effects and cost.
 
 `measure` plays one of three: in virtual time; there without the filter at the edge; in the kernel, with real daemons.
 """
@@ -22,7 +22,7 @@ EACH: Final = 10_000
 """Datagrams of each kind."""
 QUICK: Final = 1_000
 _NS_EACH: Final = 16_000
-"""Virtual time for each datagram: the attacker's cable takes what it sends, and its queue drops none."""
+"""Virtual time per datagram: the attacker's cable carries all of them; its queue drops none."""
 _SHOWN: Final = 20
 _SHOWING: Final = ("records", "known", "late", "repeated")
 """Figures that reports passing the edge do affect."""

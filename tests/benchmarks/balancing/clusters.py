@@ -38,7 +38,7 @@ QUEUE_S: Final = 0.2
 SENT: Final = 0.5
 """Share of an application's bytes that take less room at a lower precision, as plants have it."""
 NOISE: Final = 0.01
-"""Standard deviation of what is reported of bus and load."""
+"""Standard deviation of reported bus and load."""
 DELAY_S: Final = 5.0
 """Age of a report when it comes."""
 

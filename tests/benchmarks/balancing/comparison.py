@@ -37,7 +37,7 @@ Which = Callable[[Cluster], bool]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Runs of one driver, and those that it is compared with, cluster by cluster."""
+    """Runs of one driver and its baselines, by cluster."""
 
     clusters: tuple[Cluster, ...]
     outcomes: tuple[Outcome, ...]
@@ -105,12 +105,12 @@ def _energy(outcomes: Sequence[Outcome | Optimum]) -> float:
 
 
 def patterns() -> tuple[Pattern, ...]:
-    """Return what loads are like: recorded, where there is a file, beside steady ones; else the synthetic family."""
+    """Return the load patterns: recorded (if there is a file) and steady ones; else the synthetic family."""
     return SYNTHETIC if duty_cycles() is None else (*STEADY, Pattern.RECORDED)
 
 
 def counted(compared: Compared) -> Compared:
-    """Return the part that work and energy are summed over: recorded loads alone, where there are any."""
+    """Return the runs that work and energy are summed over: only recorded loads, if any."""
     return compared if duty_cycles() is None else compared.where(lambda cluster: cluster.pattern is Pattern.RECORDED)
 
 

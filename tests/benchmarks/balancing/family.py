@@ -66,7 +66,7 @@ def heavy(minutes: int, rng: np.random.Generator) -> Floats:
 
 
 def steps(minutes: int, rng: np.random.Generator) -> Floats:
-    """Return jobs one after another, and what is between them."""
+    """Return consecutive jobs with pauses between them."""
     parts: list[Floats] = []
     length = 0
     while length < minutes:

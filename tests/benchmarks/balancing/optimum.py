@@ -39,7 +39,7 @@ class Optimum:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A sub-unit at a clock and a precision: what it does, what that takes of the bus, and its power."""
+    """A sub-unit at a clock and a precision: its work, its bus load, and its power."""
 
     speed_tops: float
     bus_tops: float

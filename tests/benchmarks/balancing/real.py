@@ -32,7 +32,7 @@ def table_of(results: dict[str, tuple[Phase, ...]]) -> Table:
 
 
 def measure(*, quick: bool = False, console: Console | None = None) -> dict[str, float | None]:
-    """Run the loop, show what it did and return the mean |e| once settled, with the interval table; needs root."""
+    """Run the loop, print its course and return the mean |e| once settled, with the interval table; needs root."""
     rules = (HEADLINE,) if quick else tuple(sorted(RULES, key=lambda rule: rule != HEADLINE))
     results = {rule: measured(rule, hold_s=5.0 if quick else 30.0) for rule in rules}
     (console or Console(width=140)).print(table_of(results))

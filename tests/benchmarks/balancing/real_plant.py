@@ -121,5 +121,5 @@ def _shape(rate_bps: int) -> None:
 
 
 def _prefer(folder: Path, *, is_unified: bool) -> None:
-    """Have the unit get its quota whatever else the machine does: it is the quota that is to limit it."""
+    """Give the unit its full quota whatever else the machine does: only the quota may limit it."""
     (folder / ("cpu.weight" if is_unified else "cpu.shares")).write_text("10000" if is_unified else "100000")

@@ -51,7 +51,7 @@ def duty_cycles(file: Path = DATA / FILE) -> dict[str, Floats] | None:
 
 
 def levels_of(cycles: dict[str, Floats], minutes: int, seed: int, device: int) -> Floats:
-    """Return so many minutes of one recorded device as levels, from where the seed says, going round at the end."""
+    """Return minutes of one recorded device as levels, from a start drawn by the seed, wrapping around."""
     rng = np.random.default_rng((seed, 1_000, device))
     chosen = list(cycles.values())[int(rng.integers(len(cycles)))]
     duty = np.take(chosen, np.arange(minutes) + int(rng.integers(len(chosen))), mode="wrap")

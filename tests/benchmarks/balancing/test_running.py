@@ -1,4 +1,4 @@
-"""Clusters in virtual time, and the optimum over them: what must hold whatever the settings."""
+"""Clusters in virtual time, and their optimum: invariants for all settings."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def writes_ms(events: Iterable[Event], arrivals: Sequence[Arrival]) -> tuple[flo
 
 
 async def _settle(chain: Chain) -> None:
-    """Wait until rates are measured and a controller, if there is one, has filled the switches, or for long enough."""
+    """Wait until rates are measured and the controller, if any, has filled the switches, at most SETTLE_S."""
     deadline = time.monotonic() + SETTLE_S
     poll = chain.clients.controller
     while poll is not None and time.monotonic() < deadline:

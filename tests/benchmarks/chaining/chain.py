@@ -103,7 +103,7 @@ class SenderProcess:
         self.order(congested=[])
 
     async def sent(self) -> Sent:
-        """Return what it has sent so far."""
+        """Return its counts so far."""
         self._asked += 1
         self.order(ask=self._asked)
         return await asyncio.wait_for(self._sent.get(), _ANSWER_S)
@@ -160,9 +160,9 @@ class Chain:
         return {name: Usage.of(pid) for name, pid in pids.items()}
 
     async def settled_counters(self) -> tuple[Sent, dict[str, int]]:
-        """Stop sending; return what was sent, and the collector's counters once nothing is on its way any more.
+        """Stop sending; return the sender's counts, and the collector's counters once nothing is in flight.
 
-        Linux says how many datagrams a socket has lost beside the next that it delivers: a few more are sent slowly.
+        Linux reports a socket's lost datagrams with the next one that it delivers: send a few more slowly.
         """
         self.sender.order(rate=_TRICKLE_PER_S, bad=sender.Bad.NONE)
         counters: dict[str, int] = {}

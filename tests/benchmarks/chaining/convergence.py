@@ -1,6 +1,6 @@
 """Time for a controller to fill all switches of a topology, which are sinks (sinks.py) in a process of their own.
 
-From the start of `millrace controller` until it says of the last switch that it is reconciled, and until its status
+From the start of `millrace controller` until it logs the last switch as reconciled, and until its status
 says that all is settled: nothing left to write. CPU time and memory are the controller's.
 
     .venv/bin/python tests/benchmarks/chaining/convergence.py fat-tree:k=12
@@ -46,7 +46,7 @@ class Convergence:
     pipelines: int
     """Programs sent; as many as switches, unless some were sent again."""
     ready_s: float
-    """Until the controller says that it is there."""
+    """Until the controller's ready line."""
     reconciled_s: float
     settled_s: float
     cpu_s: float

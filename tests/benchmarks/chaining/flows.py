@@ -86,7 +86,7 @@ class Flows:
         self.links[flow] = _links_of(self.flows[flow], self.numbers)
 
     def schedule(self, rng: np.random.Generator, least: int = 1 << 16) -> NDArray[np.int32]:
-        """Return the order in which flows are reported, at least so many, to be repeated; each flow is in it.
+        """Return a cycle of at least this many reports by flow; each flow is in it.
 
         Where all are equal, each pass over the flows is a permutation of its own.
         """
@@ -99,7 +99,7 @@ class Flows:
 
 
 def make_flows(topology: Topology, count: int, mix: Mix, seed: int) -> Flows:
-    """Return so many flows, all of paths of the topology's usual greatest length; raise ValueError for too many."""
+    """Return flows whose paths all have the topology's usual maximum length; raise ValueError for too many."""
     rng = np.random.default_rng(seed)
     edges = {host: end.node for host, end in topology.attachment.items()}
     if topology.collector is not None:

@@ -1,4 +1,4 @@
-"""An API server and a scheduler as processes, as an operator starts them, and what they have used of the processor."""
+"""An API server and a scheduler as processes, as an operator starts them, and their CPU time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def api(folder: Path) -> AsyncIterator[tuple[Daemon, ApiClient]]:
 
 @asynccontextmanager
 async def scheduler(folder: Path, more: str = "") -> AsyncIterator[Daemon]:
-    """Run a scheduler with default settings, or with `more` lines of YAML, at that server."""
+    """Run a scheduler at that server with default settings plus `more` lines of YAML."""
     settings = f"api: 'unix:{folder}/api.sock'\n{more}"
     async with running(folder, "scheduler", "serve", settings=settings) as daemon:
         yield daemon

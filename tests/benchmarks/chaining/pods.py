@@ -150,7 +150,7 @@ def _request(number: int) -> Request:
 
 
 async def create_all(client: ApiClient, resources: Iterable[R]) -> None:
-    """Create resources by several clients at a time, one request each."""
+    """Create resources by several concurrent clients, one request each."""
     left = iter(resources)
 
     async def some() -> None:
@@ -161,11 +161,11 @@ async def create_all(client: ApiClient, resources: Iterable[R]) -> None:
 
 
 async def _until_bound(client: ApiClient, pods: int) -> None:
-    """Return once so many pods were seen to be bound, by a watch from the beginning."""
+    """Return once a watch from the beginning has shown this many pods bound."""
     seen = 0
     async with aclosing(client.lines(watching(POD, "", "", 0))) as lines:
         async for line in lines:
-            # Decoding each line would cost what is measured: this reads no more of it than whether a pod is bound.
+            # Decoding each line would cost what is measured: only look whether a pod is bound.
             seen += _BOUND in line
             if seen >= pods:
                 return

@@ -52,12 +52,12 @@ class Usage:
 
 
 def precede(pid: int) -> None:
-    """Let a session's leader and all of its session go before other sessions (root; autogroups of sched(7))."""
+    """Prefer a session over others, given its leader (root; autogroups of sched(7))."""
     Path(f"/proc/{pid}/autogroup").write_text("-10", encoding="utf-8")
 
 
 def precede_others() -> None:
-    """Let this process go before other sessions, in a session of its own, where Ctrl-C of a terminal is not heard."""
+    """Prefer this process over other sessions, in its own session, out of reach of a terminal's Ctrl-C."""
     if os.getpgrp() != os.getpid():
         os.setsid()
         precede(os.getpid())
@@ -82,11 +82,11 @@ class Daemon:
         return self._process.pid
 
     def said(self) -> str:
-        """Return what it has logged, of all its lives."""
+        """Return its log over all restarts."""
         return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
 
     def start(self) -> None:
-        """Start it, and return once it says that it is ready."""
+        """Start it, and return once its ready line is logged."""
         before = len(self.said())
         self._output = self.log.open("ab")
         self._process = subprocess.Popen(
@@ -153,7 +153,7 @@ def collector(topology: str, folder: Path, udp_port: int) -> Daemon:
 
 
 def path_server(topology: str, folder: Path, *, lasting: bool = False) -> Daemon:
-    """Return a path server at that collector; a lasting one keeps its routes in a file over its deaths."""
+    """Return a path server at that collector; a lasting one keeps its routes in a file across restarts."""
     settings: dict[str, Any] = {
         "topology": topology,
         "feed": f"unix:{folder}/collector.sock",

@@ -53,7 +53,7 @@ _IDLE_LOAD = 0.2, 0.4
 
 
 def report_bytes(hops: int) -> int:
-    """Return how long a report of a path of so many switches is."""
+    """Return the length of a report of a path with this many switches."""
     return _STACK_AT + (hops - 1) * HOP_BYTES
 
 
@@ -170,7 +170,7 @@ class Reports:
         return hit
 
     def renumber(self, count: int) -> None:
-        """Give the first `count` rows numbers of their own once more, so that they are not taken for repeated ones."""
+        """Renumber the first `count` rows, so that they are not taken for repetitions."""
         nodes = self._fields[:count]["reporter"]
         self._number(self._fields[:count], np.searchsorted(self._node_ids, nodes))
 

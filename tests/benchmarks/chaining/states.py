@@ -21,7 +21,7 @@ LOAD = 0.05
 """Tolerance, as a share of a link's rate: the load is the mean of a few readings, each drawn at random."""
 DELAY_SHARE, DELAY_NS = 0.2, 300
 SNAPSHOTS, INTERVAL_NS = 10, 1_000_000_000
-"""Figures are means over so many snapshots, each of another window."""
+"""Snapshots, each of another window, that figures are averaged over."""
 TOTAL_RATE_SHARE = 0.1
 """Tolerance, as a share of the sum of all flows' rates; a rate is over ten reports or so, one more or less."""
 FRESH_NS = 1_500_000_000
@@ -92,7 +92,7 @@ def _figures(states: Sequence[LinkState]) -> LinkFigures:
 
 
 def differences(disturbed: State, calm: State, truth: Mapping[Pair, flows.Path]) -> list[str]:
-    """Return what is not the same in two states beyond the tolerances above, a line each; both are to be the truth.
+    """Return the differences between two states beyond the tolerances above, a line each; both should be the truth.
 
     A flow's path in force is its explicit route, else the one that it is seen on: that is compared, since routes that
     answered old congestions stay, and the chain that was never disturbed has seen none of those. Links that no flow

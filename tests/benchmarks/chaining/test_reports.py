@@ -32,7 +32,7 @@ def flows_of(topology: str, count: int = 40, mix: Mix = Mix.UNIFORM) -> Flows:
 
 
 def feeding(flows: Flows, reports: Reports, congestion: Congestion, blocks: int) -> Iterator[Collector]:
-    """Yield a collector after each of so many blocks of 100 reports, 10 ms each."""
+    """Yield a collector after each block of 100 reports, 10 ms each."""
     clock = VirtualClock()
     collector = Collector(flows.topology, clock, CollectorSettings())
     size = reports.rows.shape[1]

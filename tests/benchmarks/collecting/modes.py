@@ -31,7 +31,7 @@ MODES: dict[str, Callable[[Reporter, list[Hop], bytes], list[bytes]]] = {
 
 
 def mode_rate(mode: str, core: Core = Core.NATIVE, *, hops: int = 4) -> float:
-    """Measure one mode: reports a second of a core's time, of packets of so many hops that come in order."""
+    """Measure one mode: reports per second of a core, of packets with this many hops in order."""
     sequences: dict[int, int] = {}
     payloads = []
     for number in range(PACKETS):
@@ -53,7 +53,7 @@ def item_rate(core: Core = Core.NATIVE) -> float:
 
 
 def line(hops: int) -> Topology:
-    """Return so many switches in a row, with a host at each end; each is entered by port 1 and left by port 2."""
+    """Return a row of switches with a host at each end; packets enter by port 1 and leave by port 2."""
     names = [*(f"s{n}" for n in range(1, hops + 1)), "h2"]
     cables = [(name, 2, after, 1 if after != "h2" else 0) for name, after in pairwise(names)]
     return Topology(

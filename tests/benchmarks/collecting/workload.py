@@ -37,7 +37,7 @@ HOP_BYTES = 28
 
 
 def stage_topology(hops: int) -> Topology:
-    """Return the fabric of paths of so many hops."""
+    """Return the fabric for paths with this many hops."""
     switches = tuple(SwitchNode(f"s{stage}-{n}", node_id(stage, n)) for stage in range(hops) for n in range(WIDTH))
     ends = [(name, stage, n) for name, stage in (("a", 0), ("b", hops - 1)) for n in range(WIDTH)]
     hosts = tuple(
@@ -94,7 +94,7 @@ def hop_at(hops: int, hop: int) -> int:
 
 
 def reports(hops: int, flows: int, count: int, seed: int = 1) -> Reports:
-    """Return so many reports of flows drawn at random."""
+    """Return reports of randomly drawn flows."""
     random = np.random.default_rng(seed)
     template = _template(hops)
     rows = np.zeros((count, -(-len(template) // 64) * 64), np.uint8)

@@ -84,7 +84,7 @@ def switched(path: TcpPath, side: str) -> Iterator[None]:
 
 
 def rates(length: int, sides: tuple[str, ...], rounds: int, seconds: int) -> Found:
-    """Return what each side carries through so many switches, the sides in turn in each round."""
+    """Return the goodput of each side through this many switches, the sides in turn in each round."""
     by_side: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(rounds):
         for side, figures in by_side.items():

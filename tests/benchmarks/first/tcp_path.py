@@ -49,7 +49,7 @@ class TcpPath:
 
 @contextmanager
 def tcp_path(length: int) -> Iterator[TcpPath]:
-    """Make hosts and the cables of so many switches while the `with` block lasts; needs root."""
+    """Set up hosts and cables for this many switches while the `with` block lasts; needs root."""
     client, middle, server = (f"tcp-{name}-{os.getpid()}" for name in ("client", "switches", "server"))
     places = tuple(Place(middle, {NEAR: f"s{number}-near", FAR: f"s{number}-far"}) for number in range(1, length + 1))
     between = [(middle, hop.ports[port]) for hop in places for port in (NEAR, FAR)]
@@ -64,7 +64,7 @@ def tcp_path(length: int) -> Iterator[TcpPath]:
             connect(near, far)
         for namespace, device in ends:
             bring_up(namespace, [device])
-        # The other host's own address: who bridges frames does not change it.
+        # The other host's own address: bridging does not change it.
         address_host(client, DEVICE, CLIENT, SERVER.mac)
         address_host(server, DEVICE, SERVER, CLIENT.mac)
         yield TcpPath(client, server, places)

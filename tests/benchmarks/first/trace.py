@@ -47,7 +47,7 @@ def state_of(program: Program) -> ForwardingState:
 
 
 def handlers(program: Program) -> dict[str, Handle]:
-    """Return what is done with a frame, by name, each over a state of its own."""
+    """Return the ways to handle a frame, by name, each over its own state."""
     plain = InterpretedPipeline(program, state_of(program), rng=SplitMix(1))
     explainer = Explainer(program, state_of(program))
 

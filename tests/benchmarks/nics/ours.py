@@ -115,7 +115,7 @@ def read_native(sheet: TallySheet, consumer: Consumer) -> None:
 
 
 def read_python(sheet: TallySheet, consumer: Consumer) -> None:
-    """Consume in Python, a burst at a time, with numpy; the same of each packet as `kernels.note`."""
+    """Consume in Python, burst by burst, with numpy; treat each packet as `kernels.note` does."""
     tally, latencies = sheet.tally, sheet.memory
     rows, lengths = np.zeros((_BURST, MOST_BYTES), np.uint8), np.zeros(_BURST, np.uint32)
     while not tally.stop:

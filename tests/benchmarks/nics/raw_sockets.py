@@ -18,7 +18,7 @@ from tests.benchmarks.nics.kernels import MAGIC, MOST_BYTES, STAMP_BYTES, read_s
 from tests.benchmarks.nics.receivers import Consumers, Receiver, TallySheet, Wakes
 
 BUFFER_BYTES = 8 << 20
-"""As much as our rings hold, so that nobody loses frames because of a small buffer."""
+"""As much as our rings hold, so that no side loses frames because of a small buffer."""
 _SOL_PACKET, _FANOUT, _FANOUT_UNIQUE_ID, _ETH_P_ALL = 263, 18, 0x2000, 3
 _STAMP = struct.Struct(">QQ")
 _STOP_LIMIT_S = 10.0

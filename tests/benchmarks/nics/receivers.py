@@ -64,7 +64,7 @@ class TallySheet:
 
 
 class Open(Protocol):
-    """Opens a receiver at the cable's end, with so many queues; the generator is there to nudge it with."""
+    """Opens a receiver at the cable's end with this many queues; the generator can wake it."""
 
     def __call__(self, cable: Cable, queues: int, generator: Generator) -> AbstractContextManager[Receiver]:
         """Receive while the `with` block lasts."""

@@ -90,7 +90,7 @@ class _Cluster:
             self._changed.set()
 
     async def refill(self) -> None:
-        """Have pods wait of all who are to have some."""
+        """Create pending pods for every project that should have some."""
         there, waiting = Counter[str](), Counter[str]()
         for pod in self._pods.values():
             there[pod.metadata.project] += pod.status.node is not None
@@ -102,13 +102,13 @@ class _Cluster:
                 await self._create(project, f"{project}-{self._made[project]}")
 
     async def until_full(self) -> None:
-        """Wait until nothing more fits: less than the largest pod is free."""
+        """Wait until nothing more fits: less is free than the largest pod needs."""
         while sum(self.held().values()) < _NODES * _CPU_MILLI - _SIZE_MILLI + 1:
             await self.refill()
             await self._next()
 
     async def end_one(self, rng: random.Random) -> None:
-        """Have a pod end by chance, and wait until what it held is given away."""
+        """End a random pod, and wait until its share is reassigned."""
         running = sorted(name for name, pod in self._pods.items() if pod.status.node is not None)
         name = rng.choice(running)
         before = self._pods[name].status.epoch

@@ -70,13 +70,13 @@ def loaded(arity: int, seed: int, heat: float) -> CostMap:
 
 
 def nodes_of(costs: CostMap, cores: int) -> Cluster:
-    """Return the hosts as nodes of so many cores."""
+    """Return the hosts as nodes with this many cores."""
     memory = (MemoryMedium(MediumKind.DRAM, 64 * _GIB),)
     return Cluster.of(Node(host, cores * WHOLE, memory) for host in costs.hosts)
 
 
 def delay_case(arity: int, seed: int) -> Case:
-    """Return a loaded fat tree of which one host a switch is storage, and pods that read there or from earlier pods."""
+    """Return a loaded fat tree with one storage host per switch, and pods that read there or from earlier pods."""
     rng, costs = random.Random(seed), loaded(arity, seed, 0.9)
     storage = list(costs.hosts[:: arity // 2])
     cluster = nodes_of(costs, 8)
@@ -194,9 +194,9 @@ def group_case(seed: int, *, size: int = 5) -> Case:
 
 
 def exact(case: Case) -> dict[str, str] | None:
-    """Return where all pods of a group can be with all bounds kept, None where nowhere: a mixed integer programme.
+    """Return a placement of a group that keeps all bounds, None if there is none: a mixed integer programme.
 
-    x[p, n] says that pod p is on node n, y[p, n, q, m] >= x[p, n] + x[q, m] - 1 that a pair that talks is so.
+    x[p, n]: pod p is on node n; y[p, n, q, m] >= x[p, n] + x[q, m] - 1: so is a communicating pair.
     """
     nodes, pods = list(case.cluster.nodes), case.pods
     numbers = {pod.name: number for number, pod in enumerate(pods)}
@@ -255,7 +255,7 @@ def bounds_of(case: Case) -> int:
 
 
 def kept(case: Case, where: Mapping[str, str]) -> int:
-    """Return how many bounds are kept: those whose rate is there on every link, beside the load and all others."""
+    """Return how many bounds are kept: their rate is free on every link, given the load and all others."""
     added = np.zeros(len(case.costs.links.rate_bps), np.int64)
     flows = [
         (where[pod.name], other, rate_bps)

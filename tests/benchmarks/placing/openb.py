@@ -45,7 +45,7 @@ class Trace:
         return tuple(node for node in self.nodes if node.devices)
 
     def snapshot(self, nodes: tuple[Node, ...]) -> Snapshot:
-        """Return nodes of which nothing is held."""
+        """Return nodes with everything free."""
         return replace(Snapshot.of(Cluster.of(nodes)), workload=self.workload)
 
     def arrivals(self, capacity_milli: int, seed: int) -> list[PendingPod]:

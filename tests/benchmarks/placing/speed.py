@@ -25,7 +25,7 @@ _WARM: Final = 2000
 
 
 def figures(quick: bool, data: Path) -> Mapping[str, float]:
-    """Return decisions a second: the median of rounds of which each fills the cluster further."""
+    """Return decisions per second: the median of rounds, each of which fills the cluster further."""
     trace = Trace.of(data)
     if trace is None:
         print(f"speed: skipped: the trace openb is not in {data}")

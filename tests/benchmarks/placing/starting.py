@@ -50,7 +50,7 @@ _SCRIPT: Final = 'pod: {{name: "{name}", image: "{image}", command: [sleep, "100
 
 
 def figures(quick: bool, data: Path) -> Mapping[str, float]:
-    """Return medians in milliseconds: what is added, what the runtime takes alone, and from apply to the binding."""
+    """Return medians in milliseconds: the overhead, the runtime alone, and from apply to the binding."""
     missing = [name for name in _PROGRAMS if shutil.which(name) is None] + ([] if BUSYBOX.exists() else ["busybox"])
     if missing:
         print(f"starting: skipped: needs {', '.join(missing)}")
@@ -129,7 +129,7 @@ async def _ready(client: ApiClient) -> None:
 
 
 async def _applied(client: ApiClient, image: str, name: str) -> tuple[float, float]:
-    """Return seconds from the creation of what a script asks for until it is bound, and until it runs."""
+    """Return the seconds from the creation of a manifest's pod until it is bound, and until it runs."""
     async with aclosing(client.of(Pod).watch(fields=f"name={name}")) as events:
         await anext(events)  # the watch is there
         begun, bound = time.monotonic(), 0.0
@@ -151,7 +151,7 @@ async def _applied(client: ApiClient, image: str, name: str) -> tuple[float, flo
 
 
 async def _bare(runtime: Runtime, image: str, number: int) -> float:
-    """Return how long the runtime alone needs until a container runs."""
+    """Return the time until a container runs, by the runtime alone."""
     begun = time.monotonic()
     pulled = await runtime.pull(image)
     order = ContainerOrder(

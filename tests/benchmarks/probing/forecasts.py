@@ -87,7 +87,7 @@ def errors_on(samples: Sequence[Sample]) -> Errors:
 
 
 def runs(data: Path) -> Series | None:
-    """Return what was measured on each machine; None where the file is not there."""
+    """Return the measurements of each machine; None without the file."""
     if not (data / RUNS).exists():
         return None
     series: dict[str, list[Sample]] = {}

@@ -53,7 +53,7 @@ class Measured:
         return abs(self.estimate(centre).times[1] / fmean(self.real[centre]) - 1)
 
     def plain_error(self, centre: str) -> float:
-        """Return the same of a prediction by the probe's run alone, without what was measured when it was built."""
+        """Return the error of a prediction from the probe's run alone, without the measurements of its build."""
         estimate = predicted(replace(self.built.probe, reference=None), self.probe[centre].runs)
         return abs(estimate.times[1] / fmean(self.real[centre]) - 1) if estimate.is_known else math.nan
 
@@ -84,7 +84,7 @@ class Outcome:
 
     @property
     def mean_plain_error(self) -> float:
-        """The mean over all targets and centres, by probes' runs at the centres alone."""
+        """The mean over all targets and centres, from probes' runs at the centres alone."""
         return fmean(measured.plain_error(centre) for measured in self.measured for centre in measured.real)
 
     @property
@@ -122,7 +122,7 @@ class Measuring:
         self._number = 0
 
     def run(self) -> Outcome:
-        """Run all, and again what is too near to be ranked."""
+        """Run all, and repeat results too close to rank."""
         for probe in (*(measured.built.probe for measured in self.measured), self._fixed):
             spec = files.to_spec(probe)
             self._places.client.of(ProbeTaskResource).create(

@@ -80,14 +80,14 @@ _PEER_HOST: Final = "h4"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A task that has run: how long, from its processes' start to their end, and, of a probe, what it measured."""
+    """A finished task: its run time, from its processes' start to their end, and a probe's measurements."""
 
     run_time_s: float
     runs: tuple[ProbeRun, ...] = ()
 
 
 class Places:
-    """Fabric, API server and what runs beside them, while the `with` block lasts; needs root."""
+    """Fabric, API server and other processes while the `with` block lasts; needs root."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -128,7 +128,7 @@ class Places:
         _remove_groups(limits.name)
 
     def run(self, limits: Limits, name: str, program: Program, *, repetitions: int = 1) -> Ran:
-        """Run a task at a centre that is there, on its one unit; raise MillraceError if it fails."""
+        """Run a task at a running centre, on its one unit; raise MillraceError if it fails."""
         is_probe = program.kind is ProgramKind.PROBE
         spec = TaskSpec(program=program, is_probe=is_probe, repetitions=repetitions, limit_s=_TASK_S)
         self.client.of(Task).create(Task(metadata=Metadata(name=name), spec=spec))
@@ -142,7 +142,7 @@ class Places:
         return Ran(status.run_time_s, runs)
 
     def _ended(self, name: str, patience_s: float, first_s: float) -> Task:
-        """Return a task once it has ended; asking takes the processor from what is measured, so it is done seldom."""
+        """Return a task once it has ended; polling disturbs the measurement, so it is rare."""
         end_s = time.monotonic() + patience_s
         time.sleep(first_s)
         while (task := self.client.of(Task).get(name)).status.phase not in TASK_ENDED:
@@ -258,7 +258,7 @@ def _add_tbf(device: str, rate_bps: int) -> None:
 
 
 def _remove_groups(centre: str) -> None:
-    """Remove what an agent keeps for the one after it, which does not come: control groups without processes."""
+    """Remove what an agent leaves for its successor, as there is none: control groups without processes."""
     for top in set(group_of().tops.values()):
         for group in top.glob(f"millrace/centres/{centre}-*"):
             for folder, _, _ in os.walk(group, topdown=False):

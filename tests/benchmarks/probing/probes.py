@@ -78,7 +78,7 @@ class Built:
 
 
 def built(target: Target, steps: int, folder: Path) -> Built:
-    """Return the probe task of a target of so many steps; raise MillraceError if it cannot be built."""
+    """Return the probe task of a target with this many steps; raise MillraceError if it cannot be built."""
     out = folder / f"{target.name}.json"
     command = [sys.executable, "-m", __spec__.name, target.name, str(steps), str(out)]
     environment = os.environ | _SINGLE | {"PYTHONPATH": str(ROOT)}
@@ -122,7 +122,7 @@ def _planned(target: Target, steps: int) -> Extrapolated:
 
 
 def _cpu_time_s(target: Target, steps: int) -> float:
-    """Return the CPU time of so many steps, of unwatched runs of few; what a target imports is of its start."""
+    """Return the CPU time of this many steps, extrapolated from short plain runs; imports count as start-up."""
     function: Callable[[int], float] = getattr(targets, target.name)
     few, more = target.traced // 2, 4 * target.traced
     function(2)

@@ -54,7 +54,7 @@ _CODE: Final = Implementation(DeviceKind.CPU, Library.NUMPY, "m:f")
 _NS: Final = 1_000_000_000
 
 Curve = Callable[[int], float]
-"""Seconds on so many units, of a second on one."""
+"""Seconds on this many units of work that takes a second on one."""
 
 
 def amdahl(serial: float) -> Curve:
@@ -68,7 +68,7 @@ def universal(contention: float, coherence: float) -> Curve:
 
 
 def limited(most: int) -> Curve:
-    """Return a curve that scales up to so many units."""
+    """Return a curve that scales up to this many units."""
     return lambda units: 1 / min(units, most)
 
 
@@ -136,7 +136,7 @@ def probed(kind: Kind, counts: tuple[int, ...], random: np.random.Generator) -> 
 def simulate(
     profile: TaskProfile, tasks: list[Kind], known: Mapping[str, Known], units: int, random: np.random.Generator
 ) -> Outcome:
-    """Run tasks on a centre of so many units in virtual time, each where and when the decider says."""
+    """Run tasks on a centre with this many units in virtual time, as the decider decides."""
     offer = Offer("c", "u", units, frozenset({_KERNEL}))
     options = {
         name: Options.of(options_of(known_type.known, offer, known_type.evidence, 2, 1e9), {offer.key: 0})

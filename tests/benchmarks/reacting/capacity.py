@@ -13,7 +13,7 @@ ENOUGH = 0.9
 
 
 def least_utilisation(scenario: Scenario) -> float:
-    """Return the busiest link's share of its rate with surge, were every demand split as well as can be."""
+    """Return the busiest link's utilisation under the surge with optimally split demands."""
     topology = scenario.topology
     graph = SwitchGraph.of(topology)
     demands = np.zeros((len(graph.switches), len(graph.switches)))

@@ -37,7 +37,7 @@ WITHIN_NS = 1_000_000_000
 TWICE_NS = 5_000_000_000
 """A flow that moves twice within this time swings."""
 _FRAMES = 4
-"""A flow is slower that waits for so many more frames than without any moves, and a quarter longer."""
+"""A flow counts as slower if it waits for this many more frames than without moves, and a quarter longer."""
 _SLOWER = 1.25
 
 

@@ -105,7 +105,7 @@ def idle_states(topology: Topology, factor: Callable[[], float] = lambda: 1.0) -
 
 
 def link_state(topology: Topology, key: LinkKey, factor: float, *, dead: bool = False) -> LinkState:
-    """Return the state of a link that takes so many times its configured delay."""
+    """Return the state of a link at a multiple of its configured delay."""
     link = topology.directed_links[key]
     delay_ns = round(link.delay_ns * factor) + 200
     figures = (link.rate_bps, delay_ns, delay_ns, delay_ns, 0.0, 0.1, link.rate_bps * 9 // 10)
@@ -133,5 +133,5 @@ def changes(topology: Topology, rounds: int, seed: int) -> Iterator[Change]:
 
 
 def snapshot(states: dict[LinkKey, LinkState]) -> Snapshot:
-    """Return a snapshot of links alone."""
+    """Return a snapshot with links only."""
     return Snapshot(0, states, {}, {})

@@ -105,7 +105,7 @@ def line_of(tried: Tried) -> str:
 
 
 def jobs_of(case: Case, seeds: Sequence[int], *, quick: bool) -> list[Job]:
-    """Return what is to be run, our agents first."""
+    """Return the jobs to run, our agents first."""
     return [Job(case.name, form, seed, quick) for form in (FORMS[0], None, *FORMS[1:]) for seed in seeds]
 
 

@@ -106,7 +106,7 @@ class Job:
 
 
 def run(job: Job) -> tuple[Job, dict[str, Figures]]:
-    """Do a job, and return figures by who decided."""
+    """Run a job, and return figures by decider."""
     given = given_of(job.seed, quick=job.quick, network_features=bool(job.network_features))
     if job.network_features is None:
         return job, {name: evaluate(given, rule, job.seed) for name, rule in given.rules(job.seed).items()}
@@ -139,7 +139,7 @@ def measure(*, quick: bool = False) -> dict[str, float]:
 
 
 def table_of(by_arm: Mapping[str, Sequence[Figures]]) -> Table:
-    """Return a line for each who decides: the mean of the seeds, and from the least to the most of them."""
+    """Return a row for each decider: mean, minimum and maximum over the seeds."""
     columns = ("mean wait, us", "mean response, us", "p99 latency, us")
     table = Table("decider", *columns, title="Where congestion moves: tokens with features of the network and without")
     for name in sorted(by_arm, key=lambda name: fmean(figure.mean_response_ns for figure in by_arm[name])):

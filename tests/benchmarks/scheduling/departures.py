@@ -111,7 +111,7 @@ def measure(case: str, departures: Sequence[Departure], seeds: Sequence[int], *,
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Measure the requested departures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=list(CASES), default="bursty")
     parser.add_argument("--only", default="", help="departures whose names contain it, beside none")

@@ -40,7 +40,7 @@ PERIOD_NS: Final = 1_000_000
 ROUNDS: Final = 4
 DECISIONS: Final = 2_000
 FIRST: Final = 1_200
-"""Decisions before what is timed: the buffer is full then, and training is at work."""
+"""Warm-up decisions: afterwards the buffer is full and training runs."""
 _PRIORITY, _TRAINING = -15, -10
 Form = Literal["tokens", "flat"]
 FORMS: Final[tuple[Form, ...]] = ("tokens", "flat")
@@ -72,7 +72,7 @@ class _Play:
         return self._environment.view
 
     def step(self, action: int) -> Experience:
-        """Act, and begin anew at the end."""
+        """Act; restart at the end of the input."""
         step = self._environment.step(action)
         experience = Experience(self.seen, action, step.reward, step.observation, step.elapsed_ns)
         if step.observation is None:

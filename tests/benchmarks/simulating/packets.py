@@ -37,7 +37,7 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(slots=True)
 class _Sender:
-    """A transfer: what is sent, what has arrived, and when the last byte did."""
+    """A transfer: bytes sent, bytes arrived, and the time of the last one."""
 
     number: int
     transfer: Transfer

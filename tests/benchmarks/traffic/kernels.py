@@ -64,7 +64,7 @@ class Source(Struct):
 
 
 class Sink(Struct):
-    """A TPACKET_V2 receive ring, and what was found in it: latencies in ns of frames that carry the magic number."""
+    """A TPACKET_V2 receive ring, and the latencies in ns of its frames that carry the magic number."""
 
     ring: Array[u8]
     slots: u64
@@ -80,7 +80,7 @@ class Sink(Struct):
 
 @kernel
 def generate(source: Source) -> None:
-    """Send frames at `rate_pps` for `duration_ns`; where the device takes no more, the rate is what it takes."""
+    """Send frames at `rate_pps` for `duration_ns`; at most at the device's own rate."""
     began = real_time_ns()
     source.began_ns = began
     elapsed: u64 = 0

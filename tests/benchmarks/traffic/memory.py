@@ -44,7 +44,7 @@ def run_memory_to_memory(
     words: Array[u64],
     bursts: u64,
 ) -> u64:
-    """Take BURST frames at a time, `bursts` times, all the way; return how many frames were sent.
+    """Run `bursts` bursts of BURST frames all the way through; return the number of frames sent.
 
     `words` has room for what bursts.py writes: placed, dequeued, sent.
     """

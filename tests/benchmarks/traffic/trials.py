@@ -25,7 +25,7 @@ from tests.benchmarks.traffic.kernels import Sink, Source, drain, generate
 
 NS_PER_S = 1_000_000_000
 SATURATED_PPS = 10_000_000
-"""More than any generator reaches: what is sent then is what the cable takes."""
+"""More than any generator reaches: the cable then sets the rate."""
 
 _SLOT_BYTES = 256
 _SLOTS = 1 << 17
@@ -132,7 +132,7 @@ def tester(cables: Cables, frames: Sequence[bytes], stamp_offset: int) -> Iterat
 
 
 def find_knee(run: Callable[[float], Trial], highest_pps: float, steps: int) -> float:
-    """Return the highest rate sent of which every frame arrived, looked for by bisection; 0 if none was found.
+    """Return the highest rate without a lost frame, by bisection; 0 if there is none.
 
     Of two trials at a rate one is enough: other work on the machine is not the switch's fault. Where the generator
     falls short of a rate, what it did send counts.

@@ -29,7 +29,7 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """One observation: half the difference at a time, twice to stay whole; `excess_ns` bounds its error."""
+    """One observation: half the difference at a time, doubled to stay an integer; `excess_ns` bounds its error."""
 
     time_ns: int
     twice_offset_ns: int
@@ -129,7 +129,7 @@ class Cable:
         self._excess2 += weight * point.excess_ns**2
 
     def _move_to(self, time_ns: int) -> None:
-        """Count times from `time_ns`, and let what is older fade."""
+        """Rebase times to `time_ns`, and discount older observations."""
         by = (time_ns - self._time_ns) / _SECOND
         if not by:
             return
@@ -180,7 +180,7 @@ def solve(edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
 
 
 def tree(edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
-    """Return every node's reading along the surest path to the least node that it is tied to."""
+    """Return every node's reading along the most certain path to the lowest node that it reaches."""
     neighbours: dict[int, list[tuple[int, Offset, int]]] = {}
     for (a, b), offset in edges.items():
         neighbours.setdefault(a, []).append((b, offset, 1))
@@ -209,7 +209,7 @@ def _tree(root: int, neighbours: Mapping[int, list[tuple[int, Offset, int]]]) ->
 
 
 def _refined(tree: Mapping[int, NodeReading], edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
-    """Return the least squares readings: the tree's, and what numpy finds for what they leave."""
+    """Return the least squares readings: the tree's plus numpy's solution for the residuals."""
     position = {node: index for index, node in enumerate(tree)}
     inside = {edge: offset for edge, offset in edges.items() if edge[0] in tree}
     matrix, left = np.zeros((len(inside), len(tree))), np.zeros((len(inside), 2))

@@ -1,4 +1,4 @@
-"""Switches whose clocks nobody synchronises, through the whole collector: corrected delays, sources, clocks."""
+"""Switches with unsynchronised clocks, through the whole collector: corrected delays, sources, clocks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def way_back(start_ns: int) -> list[Hop]:
 
 
 class Bench:
-    """h1 and h2 send to each other, a packet every 10 ms; s2 holds up those to h2."""
+    """h1 and h2 send to each other, a packet every 10 ms; s2 delays those to h2."""
 
     def __init__(self, core: Core, mode: str, synchronised: bool = False, state: StateSettings | None = None) -> None:
         self.clock = VirtualClock()

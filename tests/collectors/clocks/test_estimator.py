@@ -23,7 +23,7 @@ from tests.collectors.clocks.world import DELAY_NS, MS, SECOND, WallClock, World
 
 
 def one_cable() -> Cables:
-    """Return the ring's first cable alone."""
+    """Return the ring's first cable."""
     return Cables(np.array([0]), np.array([1]), np.array([DELAY_NS]), ClockSettings())
 
 
@@ -282,7 +282,7 @@ intervals = st.lists(
 def test_cables_side_by_side_are_as_one_by_one(
     there: list[tuple[int, int | None]], back: list[int | None], delay_ns: int
 ) -> None:
-    """The first cable shows what is drawn, the second the same both ways, the third nothing at all."""
+    """The first cable has the drawn values, the second the same both ways, the third none."""
     settings = ClockSettings()
     places = np.array([0, 2, 4])
     cables = Cables(places, places + 1, np.array([delay_ns, DELAY_NS, DELAY_NS]), settings)

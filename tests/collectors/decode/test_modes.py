@@ -28,7 +28,7 @@ FLOW = Reporter().flow
 
 
 class Bench:
-    """A collector on a clock that stands still until it is told to move; keeps what it hands out."""
+    """A collector on a manual clock; keeps its output."""
 
     def __init__(self, state: StateSettings | None = None, *, synchronised: bool = True) -> None:
         self.clock = VirtualClock()

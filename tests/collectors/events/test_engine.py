@@ -1,4 +1,4 @@
-"""Rules over snapshots: limits, hold times, hysteresis, growth, who is judged, rules that come and go."""
+"""Rules over snapshots: limits, hold times, hysteresis, growth, subjects, rules that come and go."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_event_says_what_crossed_which_limit_with_evidence() -> None:
     assert events == list(engine.open_events())
     (event,) = events
     assert event == Event(200 * MS, "busy", LINK, "utilisation", 0.9, 0.8, Phase.RAISED, event.evidence)
-    # The observation before, those of the hold time, then what stood beside it.
+    # The observation before, those of the hold time, then the evidence.
     assert event.evidence[:3] == (
         Evidence(0, "utilisation", 0.5),
         Evidence(100 * MS, "utilisation", 0.85),

@@ -1,4 +1,4 @@
-"""Rules over all subjects at once say what they say subject by subject: same events, same evidence, same order."""
+"""Rules over all subjects at once give the same as subject by subject: events, evidence, order."""
 
 from __future__ import annotations
 

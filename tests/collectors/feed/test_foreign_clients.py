@@ -1,4 +1,4 @@
-"""Clients that know nothing of ours: one by the .proto files alone, one that asks the server what it serves."""
+"""Clients without our code: one from the .proto files, one that asks the server by reflection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of jobs reach a collector, also one that began anew, and one that is away does not stop them."""
+"""Job names reach a collector, also after its restart; an absent one does not stop the reports."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ def full() -> list[Message]:
 
 
 def look(message: type[Message], data: bytes) -> bool:
-    """Read bytes as whoever gets them does, and look at every value; return whether they can be read."""
+    """Read bytes as a client does, every value included; return whether they can be read."""
     reason = ""
     try:
         value = READERS[message](parse(message, data))

@@ -61,7 +61,7 @@ def path(
 
 
 def job(reported: int = 100, *, number: int = 3, last: int = 30, note: bool = True) -> JobState:
-    """Return a job at s2 that h1 and h2 contribute to, the second of whom is late."""
+    """Return a job at s2 with contributions from h1 and, late, h2."""
     key = JobKey(number, "s2")
     children = (
         ChildState(ChildKey(number, "s2", 1, "h2"), last, 0.75, 4_000, 9_000, 3_000, 40),

@@ -50,7 +50,7 @@ def key_of(table: Table) -> Any:
 
 
 def reference(table: Table, rows: Rows, interval_ns: int) -> Rows:
-    """Merge rows as `Merge` says it, one at a time."""
+    """Merge rows as `Merge` specifies, one at a time."""
 
     def bucket(row: Mapping[str, Any]) -> datetime:
         passed_us = round((row["time"] - EPOCH).total_seconds() * 1e6)
@@ -221,7 +221,7 @@ def test_figures_without_samples_do_not_count_beside_those_with() -> None:
 
 
 def test_no_percentile_is_greater_than_the_greatest_delay() -> None:
-    # 2,976 begins a bucket, the middle of which is 2,992.
+    # 2,976 begins a bucket with its middle at 2,992.
     observed = [(0, link(992, 5)), (1, link(10**6, 0, 0.0, DelaySource.NOMINAL))]
     (row,) = merged(LINKS, rows_at(LINKS, observed), 10 * S_NS)
     assert (row["delay_p99_ns"], row["delay_max_ns"]) == (2976, 2976)

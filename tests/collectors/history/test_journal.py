@@ -1,4 +1,4 @@
-"""Journals: whole batches come back, whatever was cut or spoilt behind them."""
+"""Journals: whole batches are recovered, whatever was cut or damaged after them."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_damaged_frames_are_what_the_wire_module_says(
     payloads, malformed = read([damaged])
     expected, refused = plainly(damaged)
     assert payloads == expected
-    # The wire module refuses what is to other ports, too.
+    # The wire module refuses other ports, too.
     assert malformed <= refused
 
 

@@ -1,4 +1,4 @@
-"""Reports over a device's polled queues: reports arrive, other frames stay out, what is wrong is counted."""
+"""Reports over a device's polled queues: reports arrive, other frames are ignored, malformed ones counted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def frame(payload: bytes, udp_port: int = PORT, dst: str = "10.9.9.9", src: str 
 
 
 def read_some(source: NicSource, count: int) -> list[bytes]:
-    """Return datagrams, waiting for as many as there have to be."""
+    """Return datagrams; wait for at least this many."""
     datagrams: list[bytes] = []
 
     def are_all_read() -> bool:

@@ -1,4 +1,4 @@
-"""Captures through a collector: the capture's time, everything regular at its time, whatever is not a report left."""
+"""Captures through a collector: the capture's time, periodic work at its time, other frames ignored."""
 
 from __future__ import annotations
 

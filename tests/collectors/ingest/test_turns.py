@@ -80,7 +80,7 @@ class Bench:
             self.reception.state.behind_since_ns = since_ns
 
     def take(self, reports: int) -> None:
-        """Take turns until so many reports were taken in all."""
+        """Take turns until this many reports were taken in total."""
 
         def has_come() -> bool:
             self.turns.take(waits=False)

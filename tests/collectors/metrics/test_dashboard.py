@@ -1,4 +1,4 @@
-"""The Grafana dashboard: a whole dashboard, every expression of which asks for metrics that a collector serves."""
+"""The Grafana dashboard: valid, and all its expressions use metrics that a collector serves."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Gives native code what ends where memory ends: one byte read too far, and the process is gone (SIGSEGV).
+"""Gives native code inputs that end where memory ends: reading one byte too far kills the process (SIGSEGV).
 
-python -m tests.collectors.native.guarded_run reports|frames LONGER: each report, or Ethernet frame with one, is said to
+python -m tests.collectors.native.guarded_run reports|frames LONGER: each report, or Ethernet frame with one, claims to
 be so many bytes longer than it is. Prints how many native code took itself, as proof that it got anywhere.
 """
 

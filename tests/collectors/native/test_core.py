@@ -152,7 +152,7 @@ def test_ways_longer_than_any_that_is_kept(hops: int) -> None:
 
 
 def ways(start_ns: int) -> list[list[Hop]]:
-    """Return ways of which some are the same but for a port, a node, or a link that leads elsewhere."""
+    """Return ways, some of which differ only in a port, a node, or a link."""
     first, second, third = long_way(start_ns)
     return [
         [first, second, third],

@@ -177,7 +177,7 @@ def test_reports_leave_no_records_while_reading_is_behind(core: Core) -> None:
     waiting = [reporter.stacked(long_way(n * MICRO)) for n in range(5)]
     collector.receive_many(replace(payloads_of(waiting), age_ns=S, is_behind=True))
     assert (len(heard), collector.counters[Count.RECORDS_SHED]) == (0, 5)
-    assert collector.counters[Count.RECORDS] == 15  # of which the state is made
+    assert collector.counters[Count.RECORDS] == 15  # the basis of the state
     receive_together(collector, [reporter.stacked(long_way(n * MICRO)) for n in range(5)])
     assert len(heard) == 5
 

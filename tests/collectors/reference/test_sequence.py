@@ -53,7 +53,7 @@ def figures(tracker: SequenceTracker) -> tuple[int, int, int, int, int]:
         ([50, 70, 78, 79], (3, 27, 1, 0, 0)),
         ([50, 70, 51, 71], (2, 0, 2, 0, 0)),
         ([50, 70, 70, 71], (3, 19, 1, 0, 0)),
-        ([50, 70, 71, 60], (3, 19, 1, 0, 0)),  # 60 is behind the window: late or repeated, nobody can tell
+        ([50, 70, 71, 60], (3, 19, 1, 0, 0)),  # 60 is behind the window: late or repeated, indistinguishable
     ],
 )
 def test_gaps_late_reports_and_repeats(numbers: list[int], expected: tuple[int, int, int, int, int]) -> None:

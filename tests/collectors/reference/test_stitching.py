@@ -26,7 +26,7 @@ SINGLE = [RecordKind.MX, RecordKind.XD, RecordKind.HOP_BY_HOP]
 
 
 def mesh(size: int) -> Topology:
-    """Return switches s0, s1, ... all linked with each other, sJ at port J + 1; h1 hangs on s0, h2 on the last."""
+    """Return switches s0, s1, ... all linked with each other, sJ at port J + 1; h1 is at s0, h2 at the last."""
     names = [f"s{n}" for n in range(size)]
     cables = [
         Link(Endpoint(names[i], j + 1), Endpoint(names[j], i + 1), rate_bps=10**9, delay_ns=CABLE_NS, queue_frames=10)

@@ -1,6 +1,6 @@
 """Engines around one switch in virtual time, natively: links with rate, delay, bounded queues, marks and loss.
 
-What the switch does with values is left out: all workers have the same ones, so any contribution will do as the result.
+Values are not added up: all workers have the same ones, so any contribution serves as the result.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class World(Struct):
 
 @kernel
 def simulate(world: World) -> bool:
-    """Let time pass until all engines are done; return whether they are."""
+    """Advance time until all engines are done; return whether they are."""
     while world.now_ns < world.until_ns:
         left: u32 = 0
         for at in range(as_u64(world.count)):
@@ -128,7 +128,7 @@ def simulate(world: World) -> bool:
 
 @kernel
 def next_event(world: World) -> u64:
-    """Return when something happens next."""
+    """Return the time of the next event."""
     soonest: u64 = _NEVER
     for at in range(as_u64(world.count)):
         worker = world.places[at]
@@ -147,7 +147,7 @@ def head_of(direction: Direction) -> u64:
 
 @kernel
 def run(world: World, worker: LinkedWorker) -> None:
-    """Let an engine do what it can do now, and take what it sends."""
+    """Let an engine do what it can, and take the packets that it sends."""
     engine = worker.engine
     engine.now_ns = world.now_ns
     engine.status = Status.RUNNING
@@ -200,7 +200,7 @@ def swap(first: Array[u8], other: Array[u8]) -> None:
 
 @kernel
 def bring_up(world: World, worker: LinkedWorker, child: u32) -> None:
-    """Have the switch take what has arrived."""
+    """Let the switch take the packets that have arrived."""
     while head_of(worker.up) <= world.now_ns:
         packet: Array[u8] = offset(worker.up.packets, (worker.up.first & (_PLACES - 1)) * _STRIDE)
         take(world, worker, child, packet)
@@ -209,7 +209,7 @@ def bring_up(world: World, worker: LinkedWorker, child: u32) -> None:
 
 @kernel
 def take(world: World, worker: LinkedWorker, child: u32, packet: Array[u8]) -> None:
-    """Do what dataplane/allreduce/reference/aggregator.py says, less the values."""
+    """Follow dataplane/allreduce/reference/aggregator.py, without values."""
     item: u32 = load_be32(packet, 4)
     cell = world.cells[item & world.mask]
     values: Array[u8] = offset(world.values, as_u64(item & world.mask) * _STRIDE)
@@ -243,7 +243,7 @@ def take(world: World, worker: LinkedWorker, child: u32, packet: Array[u8]) -> N
 
 @kernel
 def bring_down(world: World, worker: LinkedWorker) -> None:
-    """Hand a worker what has arrived."""
+    """Hand a worker the packets that have arrived."""
     while head_of(worker.down) <= world.now_ns:
         packet: Array[u8] = offset(worker.down.packets, (worker.down.first & (_PLACES - 1)) * _STRIDE)
         frame: Array[u8] = reserve(worker.far, _FRAME_BYTES)
@@ -274,7 +274,7 @@ class Network:
     """Chance of each packet to change places with the eighth before it, if that has not arrived."""
     seed: int = 1
     late_s: float = 0.0
-    """Worker n begins n times so late."""
+    """Worker n begins n times this late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ class Run:
     """Results that each worker needs."""
     repeated: int
     useless: int
-    """Repetitions of what the switch had, and was not to answer."""
+    """Repetitions that the switch already had and need not answer."""
     cuts: int
     undone: int
     """Cuts that were taken back."""
@@ -311,7 +311,7 @@ class Run:
 
 
 class Simulation:
-    """Workers that stay the same from one all-reduce to the next."""
+    """Workers that persist from one all-reduce to the next."""
 
     def __init__(self, workers: int, window: int, network: Network, *, first_window: int = 16) -> None:
         self._network, self._workers = network, workers
@@ -329,7 +329,7 @@ class Simulation:
             self._engines.append(engine)
             self._ports.append(here)
             kept = LinkedWorker(engine=engine._state, far=here.queues[0], up=_direction(), down=_direction())
-            self._kept.append(kept)  # an element of an array keeps nothing of what it points to
+            self._kept.append(kept)  # an element of an array keeps no reference to its targets
             places[number] = kept
         self._world = World(places=places, count=workers, cells=(Cell * (2 * window))(), mask=2 * window - 1)
         self._world.values = zeros(2 * window * _STRIDE)
@@ -338,7 +338,7 @@ class Simulation:
         self._places = places
 
     def all_reduce(self, blocks: int) -> Run:
-        """Carry out one all-reduce of so many blocks."""
+        """Run one all-reduce of this many blocks."""
         network, world = self._network, self._world
         wire_bytes = 24 + LINK_BYTES + PACKET_BYTES
         world.packet_ns = int(wire_bytes * 8e9 / network.rate_bps)
@@ -385,7 +385,7 @@ class Simulation:
         )
 
     def close(self) -> None:
-        """Let the memory go."""
+        """Free the memory."""
         for engine, port in zip(self._engines, self._ports, strict=True):
             engine.close()
             port.close()

@@ -1,4 +1,4 @@
-"""Workers who are held between two all-reduces while another joins, or the job moves."""
+"""Workers held between two all-reduces while another joins, or the job moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of items: what changes in one or two bits does not fit, in Python and in machine code alike."""
+"""Checks of items: changes of one or two bits are detected, in Python and in machine code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All-reduces that nobody waits for: order, formats, and what is said when they fail."""
+"""Asynchronous all-reduces: order, formats, and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEAR_HALVES = st.builds(
     st.sampled_from([0, 1, 0x1000, 0x0FFF, 0x1001, 0x3000, 0xF000, 0xEFFF, 0xFFFF]),
     st.integers(0, 1),
 )
-"""About what a float16 can be: the least, those without a hidden bit, the greatest; ties, and what is beside them."""
+"""A range of float16 values: the least, subnormal ones, the greatest; ties and their neighbours."""
 
 
 @contextmanager

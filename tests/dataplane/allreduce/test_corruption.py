@@ -1,4 +1,4 @@
-"""Forged packets, and bits that change in the switch or on the way: none of it is ever in a sum."""
+"""Forged packets, and bits that flip in the switch or in transit: none is ever in a sum."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _values(blocks: int, seed: int = 1) -> list[Floats]:
 
 
 def _reduce(engines: list[Engine], values: list[Floats]) -> list[Floats | AllReduceError]:
-    """Return each worker's sums, or what it failed with; who fails has the others stop, as one who calls them does."""
+    """Return each worker's sums or error; a failing worker stops the others, as a caller would."""
 
     def one(engine: Engine, mine: Floats) -> Floats | AllReduceError:
         target = np.full_like(mine, 7)
@@ -78,7 +78,7 @@ def _assert_right(results: list[Floats | AllReduceError], values: list[Floats]) 
 
 
 def test_any_bit_flipped_in_transit_is_detected_and_recovered() -> None:
-    """Each time the first copy of a result is changed in one bit; what comes when it is asked for again is right."""
+    """Each time the first copy of a result is changed in one bit; the repetition is correct."""
     chance = random.Random(1)
     bits = [*range(8 * SIZE), *(8 * SIZE + chance.randrange(8192) for _ in range(128))]
     with _job() as (server, engines):
@@ -151,7 +151,7 @@ def test_a_bit_that_changes_in_the_switch_is_in_no_sum(change: Change, item: int
 
 
 def test_exponents_too_small_for_one_worker_are_detected_by_it() -> None:
-    """The bit changes in what that worker has sent, and what another one sends covers it: a number as it should be."""
+    """The bit changes in that worker's contribution, and another one's covers it: a valid number."""
     great, little = CODE * 221, CODE * 201  # 2^20 and 1
     bit = next(bit for bit in range(15, 0, -1) if great >> bit & 1 and great ^ 1 << bit < little)
     with _job(patience_s=1.0) as (server, engines):
@@ -166,7 +166,7 @@ def test_exponents_too_small_for_one_worker_are_detected_by_it() -> None:
 
         server.before = before
         results = _reduce(engines, [np.full(BLOCK, number, np.float32) for number in (2.0**20, 1.0, 1.0)])
-        is_last = isinstance(results[0], np.ndarray)  # then what it sent was never a cell's
+        is_last = isinstance(results[0], np.ndarray)  # then its contribution never reached a cell
         assert is_last or all(isinstance(result, AllReduceError) for result in results)
 
 

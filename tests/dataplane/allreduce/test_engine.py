@@ -1,4 +1,4 @@
-"""The packet engine against the reference aggregator over UDP, and to the bit what reference workers make of it."""
+"""The packet engine against the reference aggregator over UDP, bit for bit as reference workers do."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_means_divide_by_those_who_contributed() -> None:
 
 
 def _of_as_many(workers: int, data: bytes) -> bytes:
-    """Return a result of three workers as one of so many whose check fits, as who knows the nonce can make it."""
+    """Return a result of three workers as one of another number with a valid check, as forged with the nonce."""
     result = decode(data)
     lanes = weighted(np.frombuffer(result.values, ">i4")) if result.operation is Operation.SUM else 0
     of_one = (result.check - lanes) * pow(3, -1, 2**64)
@@ -174,7 +174,7 @@ def test_infinite_values_and_nan_come_through_in_any_order(in_place: bool, seed:
     numbers = np.random.default_rng(seed)
     values = _random(2, 40 * BLOCK + 3, seed=5)
     for mine in values:
-        mine[:BLOCK] = 0  # nothing but what is not finite in the first block
+        mine[:BLOCK] = 0  # only non-finite values in the first block
         places = numbers.integers(0, mine.size, 60)
         mine[places] = numbers.choice(np.array([np.inf, -np.inf, np.nan], np.float32), 60)
     values[0][5] = np.nan
@@ -279,7 +279,7 @@ def test_epoch_change_midway_goes_on_without_the_lost_worker(by: str) -> None:
         values = _random(2, 20_000, seed=8)
         lost: list[Aggregation] = []
 
-        def change(packet: Aggregation) -> None:  # the third never comes: what waits for it is finished without it
+        def change(packet: Aggregation) -> None:  # the third never comes: pending items finish without it
             lost.append(packet)
             if len(lost) == 20:
                 server.switch.jobs[JOB] = Job(epoch=2, children=3, cells=2 * WINDOW)

@@ -1,4 +1,4 @@
-"""Machine code and numpy say the same of blocks of floats, to the bit."""
+"""Machine code and numpy agree on blocks of floats, to the bit."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_sums_become_the_same_floats(lanes: Lanes, agreed: int, capacity: int, d
 def test_means_are_the_same_for_all_divisors_that_there_are() -> None:
     numbers = np.random.default_rng(1)
     for divisor in range(1, 2**16, 7):
-        near = numbers.integers(-(2**31) // divisor, 2**31 // divisor, 8) * divisor  # ties and what is close to them
+        near = numbers.integers(-(2**31) // divisor, 2**31 // divisor, 8) * divisor  # ties and their neighbours
         lanes = np.concatenate([near + more for more in (-1, 0, 1, divisor // 2)]).clip(-(2**31), 2**31 - 1)
         sent, output = lanes.astype(">i4"), np.zeros(lanes.size, np.float32)
         _FROM(sent.ctypes.data, lanes.size, -26, divisor, output.ctypes.data)

@@ -1,4 +1,4 @@
-"""Floats through integer sums: within the stated bound, whatever they are."""
+"""Floats through integer sums: always within the stated bound."""
 
 from __future__ import annotations
 

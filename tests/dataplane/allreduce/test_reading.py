@@ -1,4 +1,4 @@
-"""The main server: it takes final results, which come of themselves, and asks for those that do not."""
+"""The main server: it receives final results, and asks for missing ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WINDOW = 64
 
 @dataclass
 class Job:
-    """Two workers and who reads."""
+    """Two workers and a reader."""
 
     server: Server
     workers: list[Engine]
@@ -62,7 +62,7 @@ def test_final_results_come_to_who_listens(loss: float) -> None:
         reading.result(20)
         assert np.array_equal(target, sums)
         assert job.reader.next_item == job.workers[0].next_item
-        assert job.server.pulled < 300  # of 395: on a busy machine it asks for some that are on their way
+        assert job.server.pulled < 300  # of 395: on a busy machine it asks for some still in flight
         assert job.server.switch.counts.get("mismatch", 0) == 0
 
 

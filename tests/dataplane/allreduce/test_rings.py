@@ -1,4 +1,4 @@
-"""Packets by rings of our own on a device, whose way the kernel knows, and frames that are not for a worker."""
+"""Packets by our own rings on a device, routed as the kernel knows, and frames not for a worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MACS = {WORKER: 0x020000007701, SWITCH: 0x020000007702}
 
 @pytest.fixture(scope="module")
 def cable() -> Iterator[dict[str, str]]:
-    """Two namespaces by the address that a device `eth0` has in each; nobody's neighbour is known."""
+    """Two namespaces by the address that a device `eth0` has in each; no neighbour is known."""
     with cabled("mr-rings", MACS) as names:
         yield names
 

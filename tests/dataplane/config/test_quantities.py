@@ -1,4 +1,4 @@
-"""Numbers with units: in names, in settings files, and what is refused."""
+"""Numbers with units: in names, in settings files, and refusals."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_settings_take_units_wherever_a_key_has_one() -> None:
     assert settings.queues == (_Queue(wait_ns=5_000_000, rate_bps=2.5e9), _Queue(wait_ns=7))
     assert settings.by_name == {"a": _Queue(wait_ns=1_000_000_000)}
     assert (settings.waits_ns, settings.pet, settings.lease) == ((1000, 2), _Cat(purr_s=0.1), 120)
-    assert settings.hold_s == "5 s"  # what takes text gets text
+    assert settings.hold_s == "5 s"  # text fields get text
     assert loads("pet: {kind: dog, purr_s: 100ms}", _Settings).pet == _Dog(purr_s="100ms")
     assert loads('waits_ns = ["1us"]', _Settings, toml=True).waits_ns == (1000,)
 

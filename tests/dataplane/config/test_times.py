@@ -28,7 +28,7 @@ class Feed(Settings, frozen=True):
     """A section."""
 
     interval_ns: Annotated[int, msgspec.Meta(ge=1_000)] = 1_000_000
-    """Time between two."""
+    """Interval."""
     hold_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Hold time."""
     waits_ns: tuple[int, ...] = ()
@@ -45,11 +45,11 @@ class Daemon(Settings, frozen=True):
     feeds: tuple[Feed, ...] = ()
     """Sections."""
     kept: int = 3
-    """Most that are kept."""
+    """Maximum number kept."""
     kept_s: float = msgspec.field(default=60.0, name="kept_age")
-    """Age up to which they are kept."""
+    """Maximum age."""
     per_s: float = 1.0
-    """A rate, whose name ends like a time's."""
+    """A rate with a name that ends like a time's."""
 
 
 def test_times_have_units_and_keys_none() -> None:

@@ -29,7 +29,7 @@ Life = Lifecycle[Settings]
 
 
 def run(path: Path, work: Callable[[Settings, Life], Awaitable[None]]) -> list[str]:
-    """Run a daemon named test whose work is this; return the lines that it said."""
+    """Run a daemon named test with this work; return its lines."""
     lines: list[str] = []
 
     async def serve(settings: Settings, lifecycle: Life) -> None:

@@ -1,4 +1,4 @@
-"""The topologies that come with Millrace: facts, restated right."""
+"""The bundled topologies: published facts, correctly stated."""
 
 from __future__ import annotations
 

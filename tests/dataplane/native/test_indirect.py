@@ -1,4 +1,4 @@
-"""Functions of which only the address is known while the code runs."""
+"""Functions called through addresses known only at run time."""
 
 from __future__ import annotations
 

@@ -172,19 +172,19 @@ def both(a: u64) -> u64:
 
 @external
 def getpid() -> i32:
-    """Return the process's number (POSIX)."""
+    """Return the process id (POSIX)."""
     raise NotImplementedError
 
 
 @external(symbol="strlen")
 def length_of(text: Array[u8]) -> u64:
-    """Return how many bytes stand before the first zero (C)."""
+    """Return the number of bytes before the first zero (C)."""
     raise NotImplementedError
 
 
 @external
 def generated(number: u64) -> u64:
-    """Return what generated code makes of a number."""
+    """Return generated code's result for a number."""
     raise NotImplementedError
 
 

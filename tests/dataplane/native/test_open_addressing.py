@@ -1,4 +1,4 @@
-"""The shared index kernels against a dictionary: whatever collides, is removed and moves up."""
+"""The shared index kernels against a dictionary: collisions, removals and shifts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def empty(index: Array[u64], mask: u64, start: u64) -> u64:
 
 
 LIBRARY = kernel_library(put, remove, alike, tagged, tagged_shared, empty)
-# Few homes and tags, some at the end of the index: nearly all collide and some go round.
+# Few homes and tags, some at the end of the index: nearly all collide, and some wrap around.
 hashes = st.integers(0, 3).flatmap(lambda tag: st.sampled_from([0, 1, 29, 30, 31]).map(lambda home: tag << 5 | home))
 changes = st.lists(st.tuples(hashes, st.integers(1, PLACES - 1)), max_size=100)
 

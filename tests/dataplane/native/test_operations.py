@@ -1,4 +1,4 @@
-"""Operations on bytes and on memory that threads share."""
+"""Operations on bytes and on shared memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def blank(data: Array[u8], start: u64, byte: u8, nbytes: u64) -> None:
 
 @kernel
 def back(data: Array[u8], position: u64) -> u8:
-    """Return the byte before a place."""
+    """Return the byte before a position."""
     return offset(data, position)[0 - as_one(position)]
 
 

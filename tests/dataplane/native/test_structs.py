@@ -326,7 +326,7 @@ def test_python_reads_structs_at_an_address() -> None:
 
 
 def test_what_the_machine_passes_in_registers(kernels_in: Callable[..., dict[str, Any]]) -> None:
-    """Narrow numbers arrive cut to their width, whatever the caller's register holds above it."""
+    """Narrow numbers are truncated to their width, whatever the caller's register holds above it."""
     text = "".join(
         f"@kernel\ndef f_{t}(a: {t}, b: {t}) -> u64:\n    return as_u64(a) + as_u64(b)\n" for t in (U8, U16, I32, U64)
     )

@@ -1,4 +1,4 @@
-"""A driver thread as tests play it: hands frames out in bursts and sends what producers have put in line."""
+"""A driver thread played by tests: hands out frames in bursts and sends producers' queued packets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Driver:
             return [self.hand(frame, group=group, flow=flow) for frame in frames]
 
     def transmit(self, queue: PortQueue, limit: int = 64) -> int:
-        """Send, in the burst that is going on or in one of its own."""
+        """Send, in the current burst or a new one."""
         if self.epoch % 2 == 1:
             return kernels().transmit(self.thread, queue, limit)
         with self.burst():
@@ -77,7 +77,7 @@ class Driver:
 
 
 def free_addresses(memory: Memory) -> list[int]:
-    """Return where the buffers stand that nobody has."""
+    """Return the addresses of the free buffers."""
     free = []
     for number in range(memory.classes):
         reserve = memory.reserves[number]
@@ -88,7 +88,7 @@ def free_addresses(memory: Memory) -> list[int]:
 
 
 def chain(address: int) -> list[int]:
-    """Return where a packet's buffers stand."""
+    """Return the addresses of a packet's buffers."""
     addresses = []
     while address:
         addresses.append(address)
@@ -97,7 +97,7 @@ def chain(address: int) -> list[int]:
 
 
 def waiting_addresses(queue: ReceiveQueue) -> list[int]:
-    """Return where the buffers of packets stand that have not been taken."""
+    """Return the addresses of the buffers of packets not yet taken."""
     ring = queue.packets[0]
     return [address for position in range(ring.head, queue.put) for address in chain(ring.slots[position & ring.mask])]
 

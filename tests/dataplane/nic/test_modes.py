@@ -26,7 +26,7 @@ def make_pacer(mode: Mode = Mode.HYBRID, target_batch: int = 40) -> Pacer:
 
 
 class Arrivals:
-    """Frames that come at a steady rate, and a driver that takes what is there, in virtual time."""
+    """Frames at a steady rate, and a driver that takes the waiting ones, in virtual time."""
 
     def __init__(self, pacer: Pacer, gap_ns: int) -> None:
         self.pacer, self.gap_ns = pacer, gap_ns
@@ -35,7 +35,7 @@ class Arrivals:
         self.batches: list[int] = []
 
     def turn(self) -> int:
-        """Take a burst and pause as told; return the pause."""
+        """Take a burst and pause as the pacer says; return the pause."""
         asked = self.pacer.batch
         moved = min(self.now_ns // self.gap_ns - self.taken, asked)
         self.taken += moved

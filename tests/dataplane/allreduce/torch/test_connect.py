@@ -1,4 +1,4 @@
-"""States of workers of a job that a service looks after: refused, removed, left alone, ended in a hurry."""
+"""Worker states of a managed job: refused, removed, last one left, ended abruptly."""
 
 from __future__ import annotations
 

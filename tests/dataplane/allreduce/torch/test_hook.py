@@ -1,4 +1,4 @@
-"""One process: the hook does not wait, order, formats, layouts, and what the caller is told when there is no way on."""
+"""One process: the hook does not block; order, formats, layouts, and final errors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_backward_pass_begins_all_buckets_before_waiting() -> None:
     images = torch.ones(1, 20)
     with MillraceState(reducer, deadline_s=5) as state:
         model.register_comm_hook(state, hook)
-        for _ in range(2):  # in the second step buckets are as small as they should be
+        for _ in range(2):  # buckets have their final size from the second step on
             buckets.clear()
             futures.clear()
             net.zero_grad()

@@ -1,4 +1,4 @@
-"""Tensors that are not in the host's memory are copied there and back; where there is no GPU, as if they were not."""
+"""Tensors outside the host's memory are copied there and back; simulated where there is no GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.dataplane.allreduce.torch.reducers import Doubling, failing
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let all tensors be elsewhere than where the reducer works."""
+    """Treat all tensors as being on another device than the reducer."""
     monkeypatch.setattr(staging, "_is_on_host", lambda _: False)
     monkeypatch.setattr(staging, "_empty_on_host", lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
 

@@ -1,4 +1,4 @@
-"""Four workers train with DistributedDataParallel over the reference switch, whose packets get lost, and which dies."""
+"""Four workers train with DistributedDataParallel over the reference switch, which loses packets and dies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Found = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Train in every way, in one run of each process, as PyTorch takes long to start."""
+    """Train in every way within one run per process, as PyTorch starts slowly."""
     path = tmp_path_factory.mktemp("training")
     plans = {job: Plan(loss) for job, loss in LOSSES.items()}
     plans |= {SINGLE: Plan(), DYING: Plan(0.01, dies_after=75), SHORT: Plan(dies_after=6)}

@@ -58,7 +58,7 @@ def parameters(net: torch.nn.Module) -> np.ndarray:
 
 
 def train_sparse(rank: int, state: MillraceState | None) -> np.ndarray:
-    """Return the parameters after three steps that touch few rows of a table, each of which is a block."""
+    """Return the parameters after three steps that touch few rows of a table, each row a block."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.EmbeddingBag(ROWS, 256, sparse=True), torch.nn.Linear(256, 1))
     model = DistributedDataParallel(net)
@@ -107,7 +107,7 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
         results["sparse"] = train_sparse(rank, switch)
         assert isinstance(switch._reducer, JobEngine)
         statistics = switch._reducer.statistics
-        results["sparse_sent"] = statistics.sent - statistics.repeated  # what was in doubt went twice
+        results["sparse_sent"] = statistics.sent - statistics.repeated  # doubtful items went twice
     with MillraceState(None) as ring:
         results["sparse_by_ring"] = train_sparse(rank, ring)
     with state(SHORT, 0.5) as switch:
@@ -136,7 +136,7 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
         results["deserted_mean"] = all_reduce(torch.ones(3), deserted, mean=True).wait().numpy()
     np.savez(folder / f"{rank}.npz", **results)
     logging.shutdown()
-    os._exit(0)  # a group whose members have gone cannot be left in an orderly way
+    os._exit(0)  # a group whose members are gone cannot be left cleanly
 
 
 def main(world: int, folder: Path, port: int) -> int:

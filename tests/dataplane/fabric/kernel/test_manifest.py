@@ -44,7 +44,7 @@ def test_a_process_is_its_number_and_its_start() -> None:
     assert not ProcessId(own.pid, own.start_time + 1).is_alive()
     process, process_id = start("/bin/sleep", "60")
     process.kill()
-    # Not reaped yet, and dead all the same.
+    # Dead, though not yet reaped.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert not process_id.is_alive()
     process.wait()

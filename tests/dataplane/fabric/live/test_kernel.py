@@ -1,4 +1,4 @@
-"""A fabric in the kernel that stays up: a switch that dies is started again, so is the fabric after kill -9."""
+"""A long-running kernel fabric: a dead switch is restarted, and so is the fabric after kill -9."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def answers(folder: Path, switch: str) -> bool:
 
 
 def until(folder: Path, holds: Callable[[FabricCounters], bool]) -> FabricCounters:
-    """Return the first statistics of which something holds."""
+    """Return the first statistics that satisfy a condition."""
     last: list[FabricCounters] = []
 
     def look() -> bool:

@@ -1,4 +1,4 @@
-"""A virtual fabric that stays up: its switches answer over gRPC, reports go to a socket, a restart finds all free."""
+"""A long-running virtual fabric: gRPC services, reports to a socket, restarts on the same sockets."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_reports_are_relayed_and_refused_ones_counted() -> None:
         for _ in range(3):
             relay.forward(report, report_source(node))
         relay.close()
-    # Linux says that nobody listens at the call after.
+    # Linux reports the missing listener at the next call.
     assert counters.forwarded + counters.refused == 4
     assert counters.refused >= 1
 

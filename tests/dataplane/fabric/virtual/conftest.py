@@ -26,7 +26,7 @@ class EmptyProgram:
 
 
 class StaticPipeline:
-    """Sends frames by their IPv4 destination; anything else is dropped as `no_route`."""
+    """Forwards by IPv4 destination; anything else is dropped as `no_route`."""
 
     def __init__(self, ports: dict[bytes, int]) -> None:
         self.ports = ports

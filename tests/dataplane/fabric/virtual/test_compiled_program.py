@@ -117,7 +117,7 @@ def fabric() -> VirtualFabric:
 
 
 def path_delay_ns(frame_bytes: int, *nodes: str) -> int:
-    """Return what an idle path takes: each link serialises the whole frame and then carries it."""
+    """Return the delay of an idle path: each link serialises the whole frame and then carries it."""
     links = [ABILENE.directed_links[LinkKey(a, b)] for a, b in pairwise(nodes)]
     return sum((frame_bytes + 24) * 8 * SECOND // link.rate_bps + link.delay_ns for link in links)
 
@@ -242,7 +242,7 @@ def add_telemetry(client: Client, topology: Topology, switch: str) -> None:
 
 
 def reported_hops(frame: bytes) -> list[tuple[int, int | None, int | None, int | None]]:
-    """Return (node, ingress time, egress time, hop latency) of every hop that a sink's report speaks of."""
+    """Return (node, ingress time, egress time, hop latency) of every hop in a sink's reports."""
     datagram = decode_udp_frame(frame)
     assert datagram is not None
     packet = report.decode(datagram.payload)
@@ -280,4 +280,4 @@ def test_telemetry_tells_the_truth_to_the_microsecond() -> None:
         assert abs(latency_ns - hop.residence_ns) < 1000
         waited = max(waited, hop.residence_ns)
     assert not truth
-    assert waited > 5_000_000  # INT makes frames longer than the link has room for: there was a queue to measure
+    assert waited > 5_000_000  # INT makes frames longer than the link's budget: there was a queue to measure

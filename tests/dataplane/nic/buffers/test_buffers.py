@@ -1,4 +1,4 @@
-"""Buffers: the smallest that holds a frame, else several; no byte goes outside of them, none is given back twice."""
+"""Buffers: the smallest that holds a frame, else several; no byte is written outside of them, none is freed twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anything that driver threads, consumers and producers do in any order, against a plain model of it."""
+"""Operations of driver threads, consumers and producers in any order, against a plain model."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ModelQueue:
 
 @dataclass
 class ModelConsumer:
-    """A consumer and what it should have."""
+    """A consumer and its expected packets."""
 
     consumer: Consumer
     group: int
@@ -269,7 +269,7 @@ class SoftwareQueueMachine(RuleBasedStateMachine):
         self.flow_of(thread, model.group, sent.flow)[model.consumer.name] -= 1
 
     def settle_leaving(self) -> None:
-        """Discard what waits for consumers that left once every thread has moved on; forget those that hold nothing."""
+        """Discard packets for consumers that left once every thread has moved on; forget those without packets."""
         self.manager.collect()
         for model in tuple(self.leaving):
             now = [driver.epoch for driver in self.drivers]

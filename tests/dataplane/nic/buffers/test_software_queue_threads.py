@@ -1,4 +1,4 @@
-"""Real threads on software queues: flows stay in order, everything adds up, whoever sleeps is woken."""
+"""Real threads on software queues: flows stay in order, all packets are accounted for, sleepers are woken."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Pourer(Struct):
 
 
 class Drinker(Struct):
-    """A native consumer of one software queue, which checks what it gets."""
+    """A native consumer of one software queue that checks its packets."""
 
     queue: ReceiveQueue
     bell: Bell
@@ -75,12 +75,12 @@ class Drinker(Struct):
     taken: u64
     wrong_order: u64
     wrong_bytes: u64
-    seen: Array[u64]  # of each flow of the software queue's driver thread, the last sequence number that anyone took
+    seen: Array[u64]  # for each flow of the software queue's driver thread, the last sequence number taken
 
 
 @kernel
 def pour(state: Pourer) -> None:
-    """Hand out `count` packets: flow, sequence, length, then bytes that follow from them."""
+    """Hand out `count` packets: flow, sequence, length, then bytes derived from them."""
     frame = stack_array(u8, 2048)
     verdict = view(Verdict, address(stack_array(u64, 16)))
     stamp = view(Stamp, address(stack_array(u64, 4)))
@@ -136,7 +136,7 @@ def as_length(number: u64) -> u32:
 
 @kernel
 def drink(state: Drinker) -> None:
-    """Take packets, give them back in another order, sleep when there are none, until told to stop."""
+    """Take packets, return them in another order, sleep when there are none, until stopped."""
     packets = stack_array(u64, 16)
     queues = stack_array(u64, 1)
     queues[0] = address(state.queue)
@@ -162,7 +162,7 @@ def drink(state: Drinker) -> None:
 
 @kernel
 def check(state: Drinker, packet: Buffer) -> None:
-    """Compare a packet with what was poured, and its number with the flow's last one."""
+    """Compare a packet with the poured one, and its number with the flow's last."""
     head = stack_array(u8, 2048)
     offset: u64 = 0
     segment = packet
@@ -189,7 +189,7 @@ def check(state: Drinker, packet: Buffer) -> None:
 
 @kernel
 def serve(manager: ManagerThread, queue: PortQueue, stop: Array[u64]) -> u64:
-    """Send what producers put in line, sleeping on the bell between, until told to stop and nothing is in line."""
+    """Send queued packets of producers, sleeping on the bell between, until stopped and nothing is queued."""
     taken: u64 = 0
     while True:
         stopping: u64 = load_acquire(stop[0])
@@ -210,7 +210,7 @@ def serve(manager: ManagerThread, queue: PortQueue, stop: Array[u64]) -> u64:
 
 @kernel
 def swallow(queue: PortQueue, wanted: u64, line: Array[u64], stop: Array[u64]) -> u64:
-    """Receive so many frames of 16 bytes; write their words one behind the other."""
+    """Receive this many frames of 16 bytes; write their words in sequence."""
     frames = stack_array(u64, 64)
     lengths = stack_array(u32, 64)
     got: u64 = 0
@@ -315,7 +315,7 @@ def check_sums(manager: PacketManager, pourers: list[Pourer]) -> None:
 
 
 def padding(pourers: list[Pourer]) -> int:
-    """Return how many packets more than asked for the last bursts had."""
+    """Return by how many packets the last bursts exceeded the request."""
     return sum(-state.count % BURST for state in pourers)
 
 

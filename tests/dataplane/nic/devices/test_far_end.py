@@ -1,4 +1,4 @@
-"""Readers at the other end of a cable: each kind is detected; a host's stack alone does not count as one."""
+"""Readers at the other end of a cable: each kind is detected; a plain host stack does not count as one."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def stacked(kind: str) -> Act:
 
 
 def attached(device: str, kind: int) -> Act:
-    """Attach a program by tcx, which no discipline shows."""
+    """Attach a program by tcx, which no queueing discipline shows."""
 
     def act(stack: ExitStack) -> None:
         code = bpf.instruction(bpf.SET, 0, immediate=-1 & 0x7FFF_FFFF) + bpf.instruction(bpf.EXIT)
@@ -129,7 +129,7 @@ THERE_ACTS: dict[str, tuple[Act, str]] = {
     "clsact": (queueing("clsact", THERE), far_end.FILTERED_THERE),
     "ingress": (queueing("ingress", THERE), far_end.FILTERED_THERE),
     "tcx": (attached(THERE, _TCX_INGRESS), far_end.FILTERED_THERE),
-    # What does not read frames of TCP is not in the way.
+    # Readers of other frames than TCP do not matter.
     "ARP": (listen(*PACKET, ARP, THERE), PLAIN_STACK),
     "sends only": (listen(*PACKET, 0, THERE), PLAIN_STACK),
     "ping": (listen(*RAW, socket.IPPROTO_ICMP), PLAIN_STACK),
@@ -194,7 +194,7 @@ def test_a_namespace_to_which_no_path_leads(cable: LongCable, observer: FarEnd) 
         assert ctypes.CDLL(None).unshare(_CLONE_NEWNET) == 0
         return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
-    held = cable.there(nameless)  # by this descriptor alone, once the thread has ended
+    held = cable.there(nameless)  # only by this descriptor, once the thread has ended
     cable.there(lambda: change(THERE, net_ns_fd=held)(ExitStack()))
     assert look(cable, observer) == far_end.NOT_VISIBLE
     os.close(held)

@@ -1,4 +1,4 @@
-"""Frames for the flow classifier: few values, so that rules match and flows meet again, then cut and mangled."""
+"""Frames for the flow classifier: few values, so that rules match and flows recur, then cut and mangled."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ FRAME, OTHER = frame_to(32766), frame_to(53)
 
 
 class Model:
-    """A classifier beside the plain list of rules that it should be like."""
+    """A classifier and the plain list of rules that it should behave like."""
 
     def __init__(self) -> None:
         self.classifier = make()
@@ -63,7 +63,7 @@ class Model:
         self.rules = [existing for existing in self.rules if existing.name != rule.name]
 
     def put(self, rule: FlowRule, seen: Seen) -> None:
-        """Insert, replace or remove; what is refused matches none of the frames."""
+        """Insert, replace or remove; refused rules match none of the frames."""
         names = [existing.name for existing in self.rules]
         try:
             if rule.name not in names:
@@ -76,7 +76,7 @@ class Model:
             assert not any(matches(rule, fields) for fields in seen.fields)
 
     def check(self, frame: bytes) -> None:
-        """Compare what is said of a frame, and count it."""
+        """Compare the verdicts of a frame, and count it."""
         verdict = self.classifier.classify(frame)
         wanted = find_rule(self.rules, frame)
         assert self.classifier.name_of(verdict.rule) == (wanted.name if wanted else None)

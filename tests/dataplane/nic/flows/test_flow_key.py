@@ -76,7 +76,7 @@ def test_a_frame_cut_anywhere_is_read_no_further_than_its_end(guarded: tuple[int
         assert read(end - length, length)[0] == wanted  # the next byte would be a fault
         ctypes.memmove(first, frame, length)
         ctypes.memset(first + length, 0xFF, PAGE - length)
-        assert read(first, length)[0] == wanted  # nor does what stands behind make a difference
+        assert read(first, length)[0] == wanted  # nor do the bytes behind make a difference
 
 
 def fields_of(packet: Packet) -> dict[str, object]:

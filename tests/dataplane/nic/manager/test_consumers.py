@@ -1,4 +1,4 @@
-"""Consumers in Python: packets in place or copied, sleeping and waking, and packets that nobody wants any more."""
+"""Consumers in Python: packets in place or copied, sleeping and waking, and abandoned packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The packet manager: who gets which packet, what is dropped and by what name, and members that come and go."""
+"""The packet manager: assignment of packets, named drops, and members that come and go."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def join(manager: PacketManager, count: int, **settings: int) -> list[Consumer]:
 
 
 def flows_of(consumer: Consumer) -> list[int]:
-    """Return the flows of the packets that wait, and give them back."""
+    """Return the flows of the waiting packets, and release them."""
     flows = []
     for packet in consumer.receive(1000):
         flows.append(packet.data[0])

@@ -1,4 +1,4 @@
-"""Cables in memory: what goes in comes out, in order; a full ring counts; a sleeping receiver is woken."""
+"""Cables in memory: frames arrive in order; a full ring counts drops; a sleeping receiver is woken."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_the_descriptor_wakes_a_receiver_that_has_found_nothing() -> None:
 
 
 def test_descriptor_stays_readable_for_frames_before_arming() -> None:
-    """Whoever then takes some of them, and not all, is to come back for the others."""
+    """A consumer that takes only some of them must return for the others."""
     asked_to_be_woken = kernel_library(arm).bind(arm)
     a, b = memory_pair()
     a.send([b"one", b"two", b"three"])
@@ -143,7 +143,7 @@ def test_wait_sleeps_until_a_frame_comes() -> None:
 
 
 def test_wait_looks_at_every_port_that_a_switch_can_have() -> None:
-    """None of the 511 port numbers may be left out: nobody else would notice its frames."""
+    """None of the 511 port numbers may be missed: its frames would go unnoticed."""
     sleep = kernel_library(wait).bind(wait)
     pairs = [memory_pair(slots=1, slot_bytes=64) for _ in range(511)]
     queues = (ctypes.c_uint64 * len(pairs))(*(b.queues[0].address for _, b in pairs))

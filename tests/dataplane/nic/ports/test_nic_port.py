@@ -45,7 +45,7 @@ def open_port(name: str, device: str, rx_frames: int = 512) -> NicPort:
 
 
 def receive(port: NicPort, count: int) -> list[bytes]:
-    """Wait, two seconds at most, for so many frames."""
+    """Wait, two seconds at most, for this many frames."""
     frames: list[bytes] = []
     while len(frames) < count and select.select([port], [], [], 2.0)[0]:
         frames += port.receive(8)

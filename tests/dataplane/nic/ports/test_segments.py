@@ -1,4 +1,4 @@
-"""TCP segments that leave as one packet: which are joined, and that cut apart they are what they were, to the bit."""
+"""TCP segments that leave as one packet: which ones are joined, and that splitting restores them, to the bit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _HOUR_NS = 3_600_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One frame of a stream, as far as these tests change it."""
+    """One frame of a stream, with the fields that these tests vary."""
 
     sequence: int
     payload: bytes = bytes(range(100))
@@ -97,7 +97,7 @@ def of_ipv6(sequence: int) -> bytes:
 
 @kernel
 def line_up(queue: PacketQueue, data: Array[u8], lengths: Array[u32], count: u32) -> None:
-    """Put frames that stand one behind the other in line, and send none."""
+    """Queue consecutive frames without sending any."""
     start: u64 = 0
     for index in range(count):
         copy(reserve_segment(queue, lengths[index]), offset(data, start), as_u64(lengths[index]))
@@ -106,7 +106,7 @@ def line_up(queue: PacketQueue, data: Array[u8], lengths: Array[u32], count: u32
 
 
 def frames_of_messages(*frames: bytes, gate: JoinGate | None = None) -> list[int]:
-    """Return how many frames each message has once these are in line."""
+    """Return the number of frames of each message once these are queued."""
     memory = LineMemory(-1, MTU, gate or open_gate())
     queue = PacketQueue(kind=PortKind.PACKET_V2, transmit_room=memory.room, shortest_frame=14, longest_frame=MTU)
     queue.segments, queue.device_fd = memory.line, -1
@@ -224,7 +224,7 @@ def test_a_shut_gate_with_nobody_to_ask() -> None:
 
 
 def drawn_frames(seed: int) -> list[bytes]:
-    """Return frames of two streams, mixed with what breaks trains."""
+    """Return frames of two streams, mixed with frames that break trains."""
     rng = random.Random(seed)
     streams = [replace(FIRST, port=port, identification=rng.randrange(2**16)) for port in (80, 81)]
     frames: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Ports on UNIX sockets: one frame a message, whole or not at all; peers that go."""
+"""Ports on UNIX sockets: one frame a message, whole or not at all; vanishing peers."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_what_is_under_way_is_what_is_neither_there_nor_lost(steps: list[tuple[i
 
 
 def test_recovery_sends_half_of_arrivals_until_half_in_flight() -> None:
-    """RFC 9937: of twenty segments under way ten are left, and one is sent for each two that arrive."""
+    """RFC 9937: of twenty segments in flight ten remain, and one is sent for every two that arrive."""
     rate = ProportionalRate(MSS, 10 * MSS, 20 * MSS)
     under_way, sent = 19 * MSS, 0
     for _ in range(18):

@@ -45,7 +45,7 @@ def test_resent_segment_is_lost_again_by_its_own_send_time() -> None:
 
 
 def test_too_early_ack_is_for_the_first_transmission() -> None:
-    """Step 2: sent again 39 ms ago, where no round trip took less than 40."""
+    """Step 2: retransmitted 39 ms ago, with a minimum round trip of 40 ms."""
     rack = rack_with(Sent(100, 200, 60 * MS))
     rack.note(Sent(200, 300, 71 * MS, is_repeated=True), 110 * MS)
     assert rack.sent_ns == 60 * MS
@@ -125,7 +125,7 @@ def test_a_first_block_that_is_known_says_what_arrived_twice(
 
 
 class Wire:
-    """A connection on which ten segments at a time are sent; what is sent, with its time, and what of it gets lost.
+    """A connection that sends bursts of ten segments; records transmissions with their times, and loses some.
 
     `lose` gets the number of a segment of the burst, and how often it was sent before.
     """
@@ -136,11 +136,11 @@ class Wire:
         self.sent: list[tuple[int, int]] = []
         """Time and number."""
         self.heard: list[tuple[int, int]] = []
-        """Time and what is acknowledged of the burst, in segments."""
+        """Time, and segments of the burst acknowledged."""
         self.lose: Callable[[int, int], bool] = lambda _number, _before: False
         self.lose_answers = False
         self.ends.run(SECOND)
-        self._burst(10)  # the round trip is known, and the first acknowledgments have not waited
+        self._burst(10)  # the round trip is known, and the first acknowledgments were not delayed
         self._first = self.ends.client.sender.next
         for host in ("a", "b"):
             stack = self.fabric.host(host).tcp
@@ -174,13 +174,13 @@ class Wire:
         self.ends.run(SECOND)
 
     def burst(self, segments: int = 10) -> int:
-        """Send a burst, run a second, and return when it was sent."""
+        """Send a burst, run for a second, and return the time of sending."""
         began_ns = self.fabric.now_ns
         self._burst(segments)
         return began_ns
 
     def again(self) -> list[tuple[int, int]]:
-        """Return what was sent again."""
+        """Return the retransmissions."""
         return [entry for index, entry in enumerate(self.sent) if entry[1] in {other for _, other in self.sent[:index]}]
 
 
@@ -230,13 +230,13 @@ def test_lone_last_segment_is_probed_and_costs_one_reduction(
     assert (statistics.probes, statistics.probe_recoveries, statistics.timeouts) == (1, 0, 0)
     before_bytes = sender.control.window_bytes
     assert before_bytes >= 10 * MSS
-    wire.burst()  # what is acknowledged beyond the probe shows that it repaired something
+    wire.burst()  # acknowledgments beyond the probe show that it repaired a loss
     assert statistics.probe_recoveries == 1
     assert sender.control.threshold_bytes < before_bytes
 
 
 def test_a_probe_that_was_not_needed_costs_nothing(make_fabric: MakeFabric) -> None:
-    """The answers get lost, not the burst; the receiver says that it had the last segment twice (DSACK)."""
+    """Answers are lost, not the burst; the receiver reports the last segment as a duplicate (DSACK)."""
     wire = Wire(make_fabric)
     wire.lose_answers = True
     wire.fabric.call_after(50 * MS, lambda: setattr(wire, "lose_answers", False))
@@ -266,7 +266,7 @@ def test_probe_sends_new_data_beyond_the_window_if_any(make_fabric: MakeFabric) 
 def test_one_later_segment_reveals_loss_in_a_quarter_round_trip(
     make_fabric: MakeFabric,
 ) -> None:
-    """Not three: the last but one is lost, and sent again when the last could not have overtaken it any more."""
+    """Not three: the last but one is lost, and retransmitted once the last cannot have overtaken it."""
     wire = Wire(make_fabric)
     wire.lose = lambda number, before: number == 8 and not before
     wire.burst()
@@ -280,7 +280,7 @@ def test_one_later_segment_reveals_loss_in_a_quarter_round_trip(
 
 
 def test_slightly_reordered_segments_are_not_resent(make_fabric: MakeFabric) -> None:
-    """However many overtake: the first is 4 ms late, once before two others, then, as that is known, before nine."""
+    """However many overtake: the first is 4 ms late, first behind two others, then, once learned, behind nine."""
     fabric = make_fabric(dumbbell("100 Mbit/s"))
     ends = Ends(fabric)
     ends.run(SECOND)

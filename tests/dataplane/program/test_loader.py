@@ -1,4 +1,4 @@
-"""Programs that load, and what they are then."""
+"""Programs that load, and their contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are large, many and slow: a server reads no more of them at a time than it has room for."""
+"""Large, numerous and slow requests: a server reads only as many at once as it has room for."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_budget_is_given_in_order() -> None:
 
 
 def test_requests_beyond_the_budget_wait_unread(tmp_path: Path) -> None:
-    """Two requests that are worked on have the budget; the third is read once one of them has ended."""
+    """Two running requests hold the budget; the third is read once one has ended."""
     echo, word = Echo(), Word(text="wait", more=[Word(text="x" * (MIB - 64))])
 
     async def run() -> None:
@@ -68,7 +68,7 @@ def test_requests_beyond_the_budget_wait_unread(tmp_path: Path) -> None:
 
 
 async def asked(folder: Path, act: Callable[[Any], Awaitable[None]], busy: asyncio.Event) -> None:
-    """Run a function on a channel of a server with room for one request, whose work lasts until `busy` is set."""
+    """Run a function on a channel of a server with room for one request, which runs until `busy` is set."""
 
     async def answer(data: bytes, context: object) -> bytes:
         if len(data) == MIB:
@@ -89,7 +89,7 @@ def test_who_waits_too_long_is_refused(tmp_path: Path) -> None:
     async def act(channel: Any) -> None:
         say, refusals = channel.unary_unary(SAY), list[tuple[object, object]]()
         first = say(bytes(MIB))
-        while not refusals:  # until the first one is being worked on
+        while not refusals:  # until the first one is running
             try:
                 await say(b"a")
             except grpc.aio.AioRpcError as error:

@@ -1,4 +1,4 @@
-"""Limits on what a client may take of our servers: one line beyond each bound, and the other clients go on."""
+"""Limits on a client's use of our servers: one line beyond each bound; other clients go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of ours: what it takes and refuses, its limits, its socket's rights, its health and its end."""
+"""A server of ours: requests, refusals, limits, its socket's rights, its health and its end."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def served(
 
 
 async def refusal(call: Awaitable[object]) -> tuple[grpc.StatusCode, str | None]:
-    """Return the code and the words with which a call is refused."""
+    """Return the code and the details of a refused call."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return caught.value.code(), caught.value.details()
 
 
 async def is_let_in(stream: Any) -> bool:
-    """Return whether a stream begins, False where there are too many."""
+    """Return whether a stream is accepted, False if there are too many."""
     try:
         return bool(await stream.read())
     except grpc.aio.AioRpcError as error:
@@ -71,7 +71,7 @@ async def is_let_in(stream: Any) -> bool:
 
 
 def talking(channel: grpc.aio.Channel) -> Any:
-    """Return a stream both ways, to write to and read from."""
+    """Return a bidirectional stream."""
     call: Any = channel.stream_stream(f"/{ECHO}/Talk", None, None)
     return call()
 

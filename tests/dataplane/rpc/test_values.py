@@ -1,4 +1,4 @@
-"""Values as messages: what goes in comes out, what is missing or cannot be is named, what does not fit is refused."""
+"""Values as messages: round trips; missing and impossible values are named, those that do not fit are refused."""
 
 from __future__ import annotations
 

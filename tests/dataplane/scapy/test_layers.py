@@ -42,7 +42,7 @@ CAMPAIGN = Path(__file__).with_name("int_telemetry.uts")
 
 @pytest.fixture(autouse=True)
 def default_marks() -> Iterator[None]:
-    """Put back what marks INT packets, and how Scapy treats malformed ones."""
+    """Restore the marking of INT packets, and Scapy's treatment of malformed ones."""
     marks, debug = dict(conf.contribs["INT"]), conf.debug_dissector
     yield
     conf.contribs["INT"] = marks
@@ -174,7 +174,7 @@ ASKED_BY = {
 
 
 def asked(bits: int, hop: HopMetadata, *, in_report: bool = False) -> dict[str, Any]:
-    """Return the Scapy fields of what a bitmap asks for; a field that the hop lacks is left to its default."""
+    """Return the Scapy fields that a bitmap asks for; fields that the hop lacks keep their defaults."""
     asked_for = {name: getattr(hop, SPELLED.get(name, name)) for name, bit in ASKED_BY.items() if bits & bit}
     asked_for |= {f"reserved{9 + index}": hop.reserved[index] for index in range(6) if bits & 0x40 >> index}
     if bits & 1 and in_report:
@@ -185,7 +185,7 @@ def asked(bits: int, hop: HopMetadata, *, in_report: bool = False) -> dict[str, 
 
 
 def trimmed(bits: int, hop: HopMetadata) -> HopMetadata:
-    """Return a hop with those reserved words alone that a bitmap asks for."""
+    """Return a hop with only the reserved words that a bitmap asks for."""
     return replace(hop, reserved=tuple(word for index, word in enumerate(hop.reserved) if bits & 0x40 >> index))
 
 

@@ -52,7 +52,7 @@ SHOWS = (CounterRead, MeterGet, MirrorGet, RegisterRead, Wait)
 def run_on_bmv2(
     program: Path, p4info: Path | None, statements: Sequence[Statement], file: str
 ) -> tuple[Difference, ...]:
-    """Return in what a test fails on bmv2; raises SwitchError where bmv2 refuses the program or an entry."""
+    """Return a test's differences on bmv2; raise SwitchError if bmv2 refuses the program or an entry."""
     controls = [
         statement for statement in statements if not isinstance(statement.command, (Packet, Expect, NoPacket, *SHOWS))
     ]
@@ -163,7 +163,7 @@ def _everything(kind: str) -> p4r.PacketReplicationEngineEntry:
 
 
 def _key(entity: p4r.Entity) -> bytes:
-    """Return what says which entity this is, without what it does."""
+    """Return an entity's key, without its action and data."""
     key = p4r.Entity()
     key.CopyFrom(entity)
     for field in ("action", "idle_timeout_ns"):
@@ -208,7 +208,7 @@ _Request, _Response = _messages()
 
 
 def _send(folder: Path, packets: Sequence[tuple[int, Packet]], ledger: Ledger) -> None:
-    """Send packets in order and take what leaves until bmv2 has nothing more to do."""
+    """Send packets in order and collect the output until bmv2 is idle."""
     if not packets:
         return
     with grpc.insecure_channel(f"unix:{folder}/packets") as channel:

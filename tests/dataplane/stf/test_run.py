@@ -1,4 +1,4 @@
-"""Test files on real programs: those that pass, and every way in which one can differ."""
+"""Test files on real programs: passing ones, and every kind of difference."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_unexpected_frame_differs_only_on_named_ports() -> None:
     assert [(fault.line, fault.port, fault.problem) for fault in faults] == [
         (1, 2, "sent a frame that is not expected")
     ]
-    # Nothing looks at a port that the test does not name.
+    # Ports that the test does not name are ignored.
     assert differences("packet 1 00 00 00") == ()
 
 

@@ -32,7 +32,7 @@ class Case:
     switches: int = 1
 
     def version(self, writes: int) -> int:
-        """Return the version after so many writes; 0 is none."""
+        """Return the version after this many writes; 0 means none."""
         number = self.first + writes
         return number if number < 2**32 else number - 2**32 + 1
 
@@ -68,14 +68,14 @@ class World:
 
 @dataclass
 class Explorer:
-    """Worlds that a case can come to; `problems` are of those that must not be, `hits` counts answers of switches."""
+    """Worlds that a case can reach; `problems` are those of forbidden ones, `hits` counts answers of switches."""
 
     case: Case
     problems: list[str] = field(default_factory=list)
     hits: int = 0
 
     def explore(self, most: int) -> int:
-        """Visit every world, at most so many; return how many there were."""
+        """Visit every world, up to a limit; return their number."""
         case, none = self.case, frozenset[Message]()
         nothing = (none,) * case.switches
         start = World((None,) * case.writes, (SwitchEntry(),) * case.switches, (*nothing, none), nothing)
@@ -106,7 +106,7 @@ class Explorer:
                 yield self.passing(world, switch, message)
 
     def passing(self, world: World, switch: int, message: Message) -> World:
-        """Let an answer go by a switch, towards the clients."""
+        """Pass an answer through a switch, towards the clients."""
         store = world.places[switch]
         if store.held:
             cell, _, _ = receive(self.held(world, switch), store.cell, PRODUCER, message, 0)
@@ -118,7 +118,7 @@ class Explorer:
         return replace(world, known=max(world.known, number))
 
     def closed(self, world: World) -> World:
-        """Return the world with everything under way that clients, switches and the producer may send in it."""
+        """Return the world with all packets in flight that clients, switches and the producer may send."""
         asked, answered = [set(there) for there in world.asked], [set(there) for there in world.answered]
         asked[0] = set(self.questions())
         for switch in range(self.case.switches):
@@ -132,7 +132,7 @@ class Explorer:
         return replace(world, asked=tuple(map(frozenset, asked)), answered=tuple(map(frozenset, answered)))
 
     def sent(self, world: World, switch: int, message: Message) -> Sent:
-        """Return what a switch makes of a client's message."""
+        """Return a switch's handling of a client's message."""
         store = world.places[switch]
         if not store.held:
             return On(message)
@@ -154,7 +154,7 @@ class Explorer:
             yield Message(Kind.PUT_ACK, NAME, version=version, freshness_ms=FRESH_MS, content=content, tag=message.tag)
 
     def check(self, world: World) -> None:
-        """No switch gives out anything older than what is known, and asking leads to what there is being given out."""
+        """No switch answers with anything older than known versions, and repeated requests get the content."""
         interest, copies = next(self.questions()), False
         for switch in range(self.case.switches):
             sent = self.sent(world, switch, interest)
@@ -172,7 +172,7 @@ class Explorer:
             self.problems.append(f"requests leads to version {sent.message.version}: {world}")
 
     def through(self, world: World, message: Message) -> World:
-        """Let a question go as far as it goes, and its answer come back."""
+        """Forward a request as far as it goes, and return its answer."""
         switch = 0
         sent = self.sent(world, switch, message)
         while isinstance(sent, On) and switch + 1 < self.case.switches:

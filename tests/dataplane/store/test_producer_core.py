@@ -1,4 +1,4 @@
-"""A producer's answers, what it remembers across restarts, and what it forgets."""
+"""A producer's answers, its memory across restarts, and forgetting."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shelves_are_closed() -> Iterator[None]:
 
 
 def opened(path: str = ":memory:") -> ContentDatabase:
-    """Return a shelf that is closed after the test."""
+    """Open a shelf until the end of the test."""
     _opened.append(ContentDatabase(path))
     return _opened[-1]
 
@@ -57,7 +57,7 @@ def put(value: bytes, *, number: int = 1, name: str = "/a") -> Message:
 
 
 def tell(core: ProducerCore, source: Source, message: Message, now_ns: int = 0, *, writable: bool = True) -> Message:
-    """Send a write as a client does, with the proof that it is told; return the answer."""
+    """Send a write as a client does, with the proof from the challenge; return the answer."""
     told = core.receive(source, message, now_ns)
     assert told is not None
     assert (told.kind, told.reason, told.version, told.content) == (Kind.NACK, Reason.UNPROVEN, 0, b"")
@@ -270,7 +270,7 @@ def test_write_from_an_unreachable_address_is_never_kept() -> None:
     first = layout.padded(Preamble(Form.BY_HASH, 1024, 7).encode())
     kinds = [put(b"forged"), Message(Kind.PUT, 7, 1, content=ROOM), Message(Kind.PUT, 8, 1, 9, content=ROOM)]
     kinds.append(Message(Kind.PUT, digest("/b"), content=first))
-    # Of another host, another port, another time, and 5,000 that are guessed: none but the one that was told.
+    # Of another host, port or time, and 5,000 guesses: only the issued one is accepted.
     for source, now_ns in ((BOB, 0), ((ALICE[0], 1), 0), (ALICE, 2 * SLOT_NS), (ALICE, -1)):
         for message in kinds:
             answer = core.receive(source, replace(message, tag=told.tag), now_ns)
@@ -302,12 +302,12 @@ def test_a_write_beyond_a_quota_is_refused_and_those_before_stay(quotas: Quotas,
     assert {answer.reason for answer in answers[fitting:]} == {Reason.FULL}
     assert (len(shelf.items), len(shelf.writes)) == (fitting, fitting)
     assert core.read("/0", 0) == b"1"
-    # A repetition is known, whatever is full.
+    # Repetitions are recognised, whatever is full.
     assert tell(core, ALICE, put(b"1", number=0, name="/0")).kind is Kind.PUT_ACK
 
 
 def test_names_that_are_one_to_pythons_hash_lie_apart_in_memory() -> None:
-    """The hash of an integer is its remainder by a number that everybody knows: all in one place, a search is long."""
+    """Python's hash of an integer is its remainder by a well-known number: collisions would make searches long."""
     names = [7 + number * sys.hash_info.modulus for number in range(200)]
     assert len({hash(name) for name in names}) == 1
     shelf = opened()
@@ -363,7 +363,7 @@ def test_a_value_that_was_checked_is_not_hashed_again(monkeypatch: pytest.Monkey
     again = Message(Kind.PUT, digest("/a"), content=first)
     for number in range(2, 30):
         assert tell(network.producer, ALICE, replace(again, number=number)).version == number
-    # Nor when it was replaced and comes back while its blocks wait for their readers.
+    # Nor when it was replaced and returns while its blocks still have readers.
     assert tell(network.producer, ALICE, put(b"", number=30)).version == 30
     assert tell(network.producer, ALICE, replace(again, number=31)).version == 31
     assert len(LONG) not in hashed
@@ -404,7 +404,7 @@ def test_without_a_disk_nothing_is_written_and_all_is_as_before() -> None:
     assert tell(core, ALICE, put(b"1", number=1, name="/b"), writable=False).version == 1  # known again
     assert tell(core, ALICE, put(b"3", number=3, name="/b"), writable=False).reason is Reason.FULL
     assert tell(core, ALICE, Message(Kind.PUT, 7, 0, version=1, content=ROOM), writable=False).reason is Reason.FULL
-    # Of a value whose blocks went with the transaction, too: asking for them again would never end.
+    # Also for a value whose blocks were lost with the transaction: requests for them would never end.
     first = Message(Kind.PUT, digest("/c"), content=layout.padded(layout.by_hash(LONG[::-1])[0].encode()))
     assert tell(core, ALICE, first, writable=False).reason is Reason.FULL
     assert core.read("/a", 0) == LONG

@@ -1,4 +1,4 @@
-"""Files beside a program's JSON are found by their names."""
+"""Files next to a program's JSON are found by their names."""
 
 from __future__ import annotations
 

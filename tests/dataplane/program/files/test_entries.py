@@ -1,4 +1,4 @@
-"""p4c's entries file: what it adds to the JSON's entries, in each of its forms, and what it must not say."""
+"""p4c's entries file: its additions to the JSON's entries, in each form, and its refusals."""
 
 from __future__ import annotations
 

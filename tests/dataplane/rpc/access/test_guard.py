@@ -37,7 +37,7 @@ Ask = Callable[[TlsSettings | None, str], Awaitable[str]]
 def serving(
     tls: TlsSettings | None, scene: Callable[[Ask, str], Awaitable[None]], address: str = "127.0.0.1:0"
 ) -> None:
-    """Run a scene with what calls a server: settings and a method in, what came of it out."""
+    """Run a scene with a function that calls a server: settings and a method in, the outcome out."""
 
     async def run() -> None:
         server = RpcServer(address, [Echo().service], purpose="cannot serve", error=SwitchError, tls=tls)
@@ -72,9 +72,9 @@ async def called(channel: grpc.aio.Channel, method: str) -> str:
 
 
 async def talked(talk: Any) -> str:
-    """Return what a stream both ways answers, or is refused with.
+    """Return the answers of a bidirectional stream, or its refusal.
 
-    Where the refusal comes while the first message is being written, gRPC's client knows of an internal error only.
+    If the refusal arrives while the first message is written, gRPC's client reports only an internal error.
     """
     while True:
         stream = talk()
@@ -211,7 +211,7 @@ def test_tokens_in_place_of_certificates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", [SAY, REPEAT])
 def test_strangers_are_refused_before_they_have_said_anything(tmp_path: Path, method: str) -> None:
-    """Else each could keep a place among the calls, and have a request read and parsed as large as it may be."""
+    """Otherwise each could occupy a call, and have a request of maximum size read and parsed."""
     authority, records = Authority(tmp_path), tmp_path / "tokens"
     append_record(records, new_token("ann", Role.USER, None, now_ns=0, expires_ns=None, rights=())[1])
     served = msgspec.structs.replace(authority.settings("service"), tokens=str(records))
@@ -251,7 +251,7 @@ def test_renewed_files_are_used_without_a_restart(tmp_path: Path) -> None:
         assert "no certificate of our authority" in await ask(ann, SAY)
         assert await ask(msgspec.structs.replace(ann, ca=str(new.file)), SAY) == "a"
         Path(str(served.certificate)).write_text("garbage")
-        assert await ask(msgspec.structs.replace(ann, ca=str(new.file)), SAY) == "a"  # what was in use stays
+        assert await ask(msgspec.structs.replace(ann, ca=str(new.file)), SAY) == "a"  # the settings in use stay
 
     serving(served, scene)
 
@@ -291,12 +291,12 @@ def test_plaintext_beyond_loopback_needs_an_explicit_address(address: str, tmp_p
     async def never(_: Ask, __: str) -> None:
         raise AssertionError
 
-    # An address that is no one's here is said to be that; the others are refused for what they are.
+    # An address of no interface is reported as such; the others are refused for their kind.
     with pytest.raises(SwitchError, match=r"not loopback, and there is no tls.*plain:|not known|[Nn]ame|assign"):
         serving(None, never, address)
     needs = Authority(tmp_path)
     with pytest.raises(MillraceError, match="needs certificate and private_key"):
-        serving(TlsSettings(ca=str(needs.file)), never, "0.0.0.0:0")  # half of what is needed
+        serving(TlsSettings(ca=str(needs.file)), never, "0.0.0.0:0")  # half of the needed settings
 
 
 def test_plain_is_served_where_it_is_said() -> None:

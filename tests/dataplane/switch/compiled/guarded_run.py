@@ -1,4 +1,4 @@
-"""Runs programs over guarded memory until a byte too many ends the process: python -m ... NOTE EXAMPLES NAME...
+"""Runs programs over guarded memory, which kills the process at a byte too many: python -m ... NOTE EXAMPLES NAME...
 
 Prints how many frames each of them deparsed, as proof that it got anywhere.
 """
@@ -44,7 +44,7 @@ OBJECTS: dict[str, Any] = {
 OPTIMISED_FROM = 10
 """Examples. Code that is not optimised compiles in a tenth of the time, and makes accesses that others leave out."""
 LIE = "lie"
-"""In place of a number of examples: tell the program that frames are a byte longer than they are."""
+"""Instead of a number of examples: claim that frames are a byte longer than they are."""
 
 
 def random_program(seed: int) -> Program:
@@ -82,7 +82,7 @@ def run_lengths(name: str, program: Program, steps: Steps, bursts: Bursts, examp
 
 
 def run_scenarios(name: str, program: Program, steps: Steps, bursts: Bursts, examples: int) -> None:
-    """Send frames, valid and mangled, through a program whose tables lead them everywhere."""
+    """Send frames, valid and mangled, through a program with tables that reach all its parts."""
 
     def play(events: Sequence[Event]) -> None:
         state = ForwardingState(program)

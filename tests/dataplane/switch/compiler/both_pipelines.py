@@ -1,4 +1,4 @@
-"""One program twice: interpreted and compiled, each with a state of its own; packets must come to the same everywhere.
+"""One program twice: interpreted and compiled, each with a state of its own; packets must have the same outcome.
 
 What is compared is all that a packet holds after the parser, ingress and egress (every field of every header, valid
 bits, stacks' next indices, requests), the bytes that leave, faults, and what packets leave behind in the state. The
@@ -36,7 +36,7 @@ SEED = 77
 RING_WORDS = 1 << 10
 GUARD_BYTES = 64
 FILL = 0xA5
-"""Content of the memory around a frame and behind written data, which nobody may touch."""
+"""Content of the memory around a frame and behind written data, which must not change."""
 
 State = dict[str, object]
 
@@ -51,7 +51,7 @@ class Outcome:
 
 
 class LastPage:
-    """Memory behind which there is none: reading a byte too many ends the process."""
+    """Memory with nothing behind it: reading a byte too many kills the process."""
 
     def __init__(self) -> None:
         self._size = 1 << 16
@@ -80,7 +80,7 @@ class CompiledProgram:
         self.library: Library = compile_module(module, cache_dir=None)
 
     def unseen(self, state: State) -> Set[str]:
-        """Return what has no meaning: fields that are only written, and those of invalid headers nobody reads."""
+        """Return the meaningless fields: those only written, and those of invalid headers never read."""
         names: set[str] = set()
         for name, location in self.region.headers.items():
             for spec in location.header.type.fields:
@@ -174,7 +174,7 @@ class Compiled:
         steps.append({"emitted": headers})
         return Outcome(tuple(steps), bytes(out[: min(length, self.packet.truncate)]), None)
 
-    # ---- reading what a packet holds
+    # ---- reading a packet's contents
 
     def read(self) -> State:
         """Return all that a packet holds."""
@@ -279,7 +279,7 @@ class Interpreted:
 
 
 def _compare(wanted: Outcome, actual: Outcome, unseen: Callable[[State], Set[str]] = lambda _: set()) -> None:
-    """Fail unless both are the same, but for what `unseen` names of each step."""
+    """Fail unless both are the same, except for the fields that `unseen` names for each step."""
     assert actual.fault == wanted.fault
     for wanted_step, found_step in zip(wanted.steps, actual.steps, strict=True):
         differing = {key: (value, found_step[key]) for key, value in wanted_step.items() if found_step[key] != value}
@@ -298,7 +298,7 @@ class Twin:
         self.reused = Compiled(compiled, self.states[2], leftovers=FILL)
 
     def send(self, data: bytes, port: int = 1) -> Outcome:
-        """Send a packet through all sides; return what became of it, which has to be the same."""
+        """Send a packet through all sides; return its outcome, which must be the same."""
         wanted, actual = self.interpreted.send(port, data), self.compiled.send(port, data)
         _compare(wanted, actual)
         reused = self.reused.send(port, data)
@@ -306,7 +306,7 @@ class Twin:
         return actual
 
     def check_states(self) -> None:
-        """Compare what packets have left behind."""
+        """Compare the states after the packets."""
         for other in self.states[1:]:
             self._check_state(self.states[0], other)
 

@@ -1,4 +1,4 @@
-"""Every packet comes to the same in compiled code as in the interpreter, whatever its bytes and the tables' entries."""
+"""Every packet has the same outcome in compiled code and in the interpreter, for any bytes and table entries."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def entries(draw: st.DrawFn, program: Program) -> list[tuple[str, TableEntry]]:
     kept = []
     for (name, _, priority), entry in by_key.items():
         if priority and (name, priority) in priorities:
-            continue  # two entries of one priority may both match: which one wins is nobody's business
+            continue  # two entries of one priority may both match: either may win
         priorities.add((name, priority))
         kept.append((name, entry))
     return kept

@@ -1,4 +1,4 @@
-"""The traffic manager's kernels do what `TrafficManager` does, packet by packet, over random schedules."""
+"""The traffic manager's kernels behave like `TrafficManager`, packet by packet, over random schedules."""
 
 from __future__ import annotations
 

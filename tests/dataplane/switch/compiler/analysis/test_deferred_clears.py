@@ -1,4 +1,4 @@
-"""Late or omitted clears never show: programs in which they would, and the mistakes that these programs find."""
+"""Late or omitted clears are never visible: programs that would show them, and the mistakes that they catch."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _with_spare() -> Any:
 
 
 def send_some(program: Program) -> None:
-    """Send packets whose ways differ, of which each finds the memory full of what is not zero."""
+    """Send packets on different paths, each over memory filled with non-zero bytes."""
     twin = Twin(CompiledProgram(program))
     for byte in (0, 1, 2, 3, 255):
         twin.send(bytes([byte]) * 150)
@@ -133,7 +133,7 @@ def test_no_packet_sees_what_another_left(name: str) -> None:
     send_some(PROGRAMS[name]())
 
 
-# ---- mistakes, each of which a program above finds
+# ---- mistakes, each caught by a program above
 
 
 def _on_either_side(condition: object, _: bool, bits: Any) -> int:
@@ -160,7 +160,7 @@ def _only_first_edges(effects: Any, edges: Any, first: Any) -> Effects:
 
 
 def _known_for_ever(effects: Any, edges: Any, first: Any) -> Effects:
-    """As if what is known on one way through a vertex were written there."""
+    """As if facts from one path through a vertex held for all."""
     written = {vertex: sum(way.known for way in edges[vertex]) for vertex in edges}
     return in_graph(
         {vertex: Effects(effect.exposed, effect.written | written[vertex]) for vertex, effect in effects.items()},
@@ -196,13 +196,13 @@ def _a_field(self: Any, item: Any) -> int:
 
 
 def _last(following: Any, first: Any) -> Any:
-    """As if a field belonged to the last place that mentions it."""
+    """As if a field belonged to its last mention."""
     order = flow.reverse_postorder(following, first)
     return lambda vertex, other: max(vertex, other, key=order.index)
 
 
 def _each_for_itself(program: Program, candidates: Any) -> Any:
-    """As if one control never saw what another has written."""
+    """As if a control never saw another's writes."""
     nothing = Pipeline("nothing", None, {})
     alone = (replace(program, egress=nothing), replace(program, ingress=nothing))
     fields: dict[str, Any] = {}
@@ -237,7 +237,7 @@ def test_each_mistake_shows(where: Any, what: str, mistake: Any, program: str, m
         send_some(PROGRAMS[program]())
 
 
-# ---- what is found
+# ---- results of the analysis
 
 
 @pytest.mark.parametrize(

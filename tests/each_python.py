@@ -30,7 +30,7 @@ scenario: {hops_per_s: 1000, warm_up: 500ms, before: 1s, during: 2400ms, after: 
 
 
 def import_all() -> tuple[list[ModuleType], set[str]]:
-    """Import every module of the three packages; return them, and which optional packages others would have needed."""
+    """Import every module of the three packages; return them, and the optional packages that others lacked."""
     modules, lacking = list[ModuleType](), set[str]()
     for package in (dataplane, collectors, controller):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -48,7 +48,7 @@ def import_all() -> tuple[list[ModuleType], set[str]]:
 def compile_all(modules: Iterable[ModuleType]) -> int:
     """Compile every kernel that a module defines, not optimised; return how many there are.
 
-    They are not linked: some call what a P4 program is compiled to. The demo links and runs those.
+    They are not linked: some call compiled P4 programs. The demo links and runs those.
     """
     kernels = {
         value
@@ -75,7 +75,7 @@ def run_demo(folder: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Do all three, and say so in a line."""
+    """Run all three checks, and print a line."""
     began_s = time.monotonic()
     modules, lacking = import_all()
     kernels = compile_all(modules)

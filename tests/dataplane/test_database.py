@@ -1,4 +1,4 @@
-"""SQLite files: who may read them, what survives, and that every failure names the file."""
+"""SQLite files: permissions, durability, and failures that name the file."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_transaction_that_fails_leaves_nothing(opened: Open) -> None:
 
 
 def fill(database: Database) -> None:
-    """Have the disk be full: the file may take a few pages more, then SQLite says what it says of a full disk."""
+    """Simulate a full disk: the file may grow by a few pages, then SQLite reports a full disk."""
     [(pages,)] = database.query("PRAGMA page_count")
     database.query(f"PRAGMA max_page_count = {pages + 2}")
 

@@ -1,4 +1,4 @@
-"""Metrics over HTTP: scraped as Prometheus would, by many, and by those who never finish."""
+"""Metrics over HTTP: scraped like Prometheus does, by many clients, and by clients that never finish."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def connected(server: MetricsServer) -> socket.socket:
 
 
 def received(connection: socket.socket) -> bytes:
-    """Return all that comes until the other side closes; a reset is an end, too."""
+    """Return all data until the other side closes or resets."""
     whole = b""
     while True:
         try:
@@ -100,7 +100,7 @@ def test_a_connection_too_many_is_told_so_and_the_others_go_on(two: MetricsServe
 
 
 def ends_while_it_trickles(connection: socket.socket) -> bool:
-    """Send a request byte by byte, without an end; return whether the other side ends it."""
+    """Send an endless request byte by byte; return whether the other side closes."""
     connection.settimeout(0.05)
     for _ in range(600):
         try:

@@ -1,4 +1,4 @@
-"""Decoders of what jobs, sessions, clusters, agents and path servers leave or say, and of what is kept between them."""
+"""Decoders of files and messages of jobs, sessions, clusters, agents and path servers, and of kept state."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _lived() -> bytes:
 
 
 def _experiences_again(data: bytes) -> bytes:
-    """Return experiences read and written: what they hold are arrays, and numbers that are none."""
+    """Return experiences decoded and encoded again: they hold arrays and NaNs."""
     experiences = records.experiences_from_bytes(data)
     return records.experiences_to_bytes([records.experience_to_bytes(experience) for experience in experiences])
 
@@ -129,7 +129,7 @@ def _checkpoint(content: bytes) -> bytes:
 
 
 def _of_a_file(read: Callable[[Path], T]) -> Callable[[bytes], T]:
-    """Return a function of bytes for one that opens a file, and follows no links."""
+    """Return a function of bytes from one that opens a file without following links."""
 
     def read_bytes(data: bytes) -> T:
         with tempfile.NamedTemporaryFile() as file:

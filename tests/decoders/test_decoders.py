@@ -44,14 +44,14 @@ ELSEWHERE = {
     "dataplane.switch.p4runtime.strings.StringMap.decode": "dataplane/switch/p4runtime/test_strings.py",
     "dataplane.switch.runtime_api.values.from_bytes": "dataplane/switch/runtime_api/test_fuzz.py",
 }
-"""Those that take any bytes, are behind one that is here, or have a suite with their protocol: their tests."""
+"""Functions that take any bytes, are called by a decoder here, or have their protocol's suite: their tests."""
 ALL_BITS = range(8) if "MILLRACE_EXAMPLES" in os.environ else None
 
 every_decoder = pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
 
 
 def reads_as_written(decoder: Decoder, data: bytes) -> bool:
-    """Return whether bytes are refused, or say what they say once more when what they say is written."""
+    """Return whether bytes are refused, or their value survives encoding and decoding."""
     value = decoder.outcome(data)
     if value is None or decoder.write is None:
         return True
@@ -114,7 +114,7 @@ def test_every_function_that_reads_bytes_is_here() -> None:
 
 
 def _readers(package: Path) -> Iterator[str]:
-    """Yield the functions below a package that are called as what reads is, and whose first argument are bytes."""
+    """Yield the functions of a package that are named like readers and take bytes first."""
     for path in package.rglob("*.py"):
         owner = ""
         module = ".".join((package.name, *path.relative_to(package).with_suffix("").parts))

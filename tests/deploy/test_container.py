@@ -1,4 +1,4 @@
-"""deploy/container and deploy/prometheus: files that are there, settings that are right, metrics that are served."""
+"""deploy/container and deploy/prometheus: existing files, valid settings, served metrics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CONFIG: dict[str, Any] = yaml.safe_load((CONTAINER / "prometheus.yml").read_text
 
 
 def labels_of(families: Iterable[Metric]) -> dict[str, set[str]]:
-    """Return the names of samples with their labels, and those of where they are scraped from."""
+    """Return the names of samples with their labels and those of their scrape targets."""
     labels: dict[str, set[str]] = {}
     for family in families:
         for sample in family.samples:
@@ -66,7 +66,7 @@ LOAD = DaemonLoad(
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """Return what collector, controller, job service, path server, switch, scheduler and placement serve."""
+    """Return the metrics of collector, controller, job service, path server, switch, scheduler and placement."""
     scheduler, placement, process = SchedulerMetrics(time.time_ns), PlacementMetrics(), CollectorRegistry()
     scheduler.decisions.labels("bound").inc()
     placement.actions.labels("create").inc()

@@ -1,4 +1,4 @@
-"""Units of systemd: they come back however often they end, and the node's may do no more than containers need."""
+"""Systemd units: they always restart, and the node's has only the rights that containers need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DANGEROUS = {"CAP_SYS_MODULE", "CAP_SYS_RAWIO", "CAP_SYS_BOOT", "CAP_SYS_TIME", 
 
 
 def sections(unit: Path) -> dict[str, list[tuple[str, str]]]:
-    """Return keys and values of each section; keys may come several times."""
+    """Return keys and values of each section; keys may repeat."""
     by_name: dict[str, list[tuple[str, str]]] = {}
     section = ""
     for line in unit.read_text(encoding="utf-8").splitlines():

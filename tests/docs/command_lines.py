@@ -1,4 +1,4 @@
-"""Command lines in pages, and whether the command tree takes them."""
+"""Command lines in pages, checked against the command tree."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Line:
     number: int
     words: tuple[str, ...]
     is_whole: bool
-    """Is it a line of a block, to be typed as it is, and not words of a sentence?"""
+    """True for a line of a block, to be typed as is; False for words of a sentence."""
 
 
 def lines_of(page: Path) -> Iterator[Line]:
@@ -50,12 +50,12 @@ def lines_of(page: Path) -> Iterator[Line]:
                 yield from (Line(first + number, words, is_whole=True) for words in commands_in(line))
     for span in _SPAN.finditer(_BLOCK.sub(lambda match: "\n" * match[0].count("\n"), text)):
         number = text.count("\n", 0, text.find(span[0])) + 1
-        if ": " not in span["text"]:  # a message of ours, which begins with what speaks
+        if ": " not in span["text"]:  # a message of ours, which begins with the program's name
             yield from (Line(number, words, is_whole=False) for words in commands_in(span["text"]))
 
 
 def _joined(text: str, *, is_console: bool) -> Iterator[tuple[int, str]]:
-    """Yield lines with those that follow a backslash; of a console those behind `$`."""
+    """Yield lines joined at backslashes; of a console, those after `$`."""
     begin, held = 0, ""
     for number, line in enumerate(text.splitlines()):
         begin = number if not held else begin
@@ -68,7 +68,7 @@ def _joined(text: str, *, is_console: bool) -> Iterator[tuple[int, str]]:
 
 
 def commands_in(line: str) -> Iterator[tuple[str, ...]]:
-    """Yield what stands behind each `millrace` that a shell would run in a line."""
+    """Yield the arguments of each `millrace` command in a shell line."""
     words: list[str] = []
     for word in [*_words(line), ";"]:
         if word in _ENDS or _OPERATOR.match(word):
@@ -85,7 +85,7 @@ def _words(line: str) -> list[str]:
     lexer.whitespace_split = True
     try:
         return list(lexer)
-    except ValueError:  # a quotation that ends in another line
+    except ValueError:  # a quotation that ends on another line
         return []
 
 
@@ -95,7 +95,7 @@ def _is_before(word: str) -> bool:
 
 
 def problem_of(line: Line) -> str | None:
-    """Return why the command tree does not take a line; None if it does, or if a part of it stands for something."""
+    """Return why the command tree rejects a line; None if it accepts it, or if the line has placeholders."""
     return _strict(list(line.words)) if line.is_whole else _lax(line.words)
 
 
@@ -139,7 +139,7 @@ def _switch(words: list[str], *, is_open: bool) -> str | None:
 
 
 def _lax(words: tuple[str, ...], command: Any = TREE) -> str | None:
-    """Look for the commands and options that a line names, of any that `a|b` names; what else stands there is open."""
+    """Look up the commands and options that a line names, `a|b` as alternatives; ignore the rest."""
     commands = [(command, set(_options(command)))]
     for word in words:
         if word.startswith("-") and word.strip("-[]"):
@@ -155,7 +155,7 @@ def _lax(words: tuple[str, ...], command: Any = TREE) -> str | None:
 
 
 def _descended(commands: list[tuple[Any, set[str]]], word: str) -> list[tuple[Any, set[str]]]:
-    """Return the commands that a word leads to; those without commands below them take any word."""
+    """Return the commands that a word leads to; leaf commands take any word."""
     following: list[tuple[Any, set[str]]] = []
     for command, options in commands:
         below = getattr(command, "commands", None)
@@ -200,7 +200,7 @@ def scripts_of(page: Path) -> Iterator[Script]:
 
 
 def problem_of_script(script: Script, root: Path) -> str | None:
-    """Return which file is not there, or which option none of its files names."""
+    """Return the missing file, or the option that none of its files names."""
     path = root / script.file
     files = [path] if path.suffix == ".py" else [path.with_suffix(".py"), *path.glob("*.py")]
     folder = path if path.is_dir() else path.parent
@@ -213,7 +213,7 @@ def problem_of_script(script: Script, root: Path) -> str | None:
 
 
 def imports_of(page: Path) -> Iterator[tuple[str, str]]:
-    """Yield (module, name) of what a page's Python, run or not, imports from the packages; it must compile, too."""
+    """Yield (module, name) of all imports from the packages in a page's Python, run or not; it must compile, too."""
     for block in _BLOCK.finditer(page.read_text(encoding="utf-8")):
         if block["language"] == "python":
             tree = ast.parse(block["text"])

@@ -1,11 +1,11 @@
-"""The blocks of pages that are for a shell, and what their marks say of how they are run.
+"""Shell blocks of pages, and their marks, which say how they are run.
 
-A line before a block says who runs it:
+A line before a block says what runs it:
 - `<!-- run -->`: tests/docs/test_examples.py, in every run of the tests.
 - `<!-- shell -->`: tests/soak/test_pages.py, as it is written, in a shell that a page's blocks share.
 - `<!-- terminals -->`: the same, but each command is in a terminal of its own, where it may go on while the next ones
   run; Ctrl-C ends it. `<!-- terminals, in turn -->`: each but the last one ends by itself before the next one begins.
-- `<!-- not run: REASON -->`: nobody here.
+- `<!-- not run: REASON -->`: not run here.
 `<!-- shell: NAME, NAME -->` wants scenes of tests/soak/pages first: what stands when a reader comes to that block. With
 `online` the page has the machine's network; with `quick` each command of the block is run with --quick;
 `without COMMAND` leaves those out that begin so.

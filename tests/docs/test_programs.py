@@ -1,4 +1,4 @@
-"""Runs docs/examples/*.py as their docstrings say, and compares what they print with what stands there.
+"""Runs docs/examples/*.py as their docstrings say, and compares their output with the one shown.
 
 What a program prints is the last indented block of its docstring; `...` stands for anything, as doctest's ELLIPSIS.
 """

@@ -1,4 +1,4 @@
-"""The page on security has every place of the code at which something listens, and says of it what settings say."""
+"""The security page lists every listening socket of the code, with the addresses and limits of the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the inputs that fuzzing begins with: python -m tests.fuzzing.seeds. What was found later stays beside them."""
+"""Writes the initial fuzzing inputs: python -m tests.fuzzing.seeds. Inputs found later stay next to them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _programs() -> dict[str, bytes]:
 
 
 def _set(match: Any, kind: int, width: int) -> None:
-    """Give a match of a field one value, as each kind says it."""
+    """Set a field's match to one value, in the form of its kind."""
     match kind:
         case p4i.MatchField.EXACT:
             match.exact.value = b"\x01"

@@ -27,12 +27,12 @@ WAIT_S = 300.0
 
 
 def values_of(seed: int, size: int) -> NDArray[np.float32]:
-    """Return what a worker contributes."""
+    """Return a worker's contribution."""
     return np.random.default_rng(seed).standard_normal(size, dtype=np.float32)
 
 
 class Agent:
-    """Groups that this process has joined, and what it has prepared."""
+    """Groups that this process has joined, and its prepared values."""
 
     def __init__(self) -> None:
         self._reducer: AllReducer | None = None
@@ -41,7 +41,7 @@ class Agent:
         self._result = np.empty(0, np.float32)
 
     def handle(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Do what a line says; return what to answer."""
+        """Execute a line; return the answer."""
         if "engine" in order:
             self._join(order["engine"])
         elif "gloo" in order:
@@ -94,7 +94,7 @@ class Agent:
 
 
 def wait_until(at_ns: int) -> None:
-    """Return at a time of the monotonic clock, or at once if that is over."""
+    """Return at a time of the monotonic clock, at once if it has passed."""
     time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
 
 

@@ -68,7 +68,7 @@ class JobFabric:
         self._workers: list[WorkerProcess] = []
 
     def __enter__(self) -> Self:
-        # Here, where it may take as long as it takes on a busy machine; the switch finds it in the cache.
+        # Compiled here, without a time limit; the switch finds it in the cache.
         compile_program(load_program(*reversed(fabric_program(FABRIC_AGGREGATION))), Purpose.FORWARDING)
         with ExitStack() as stack:
             stack.enter_context(self.fabric)
@@ -117,7 +117,7 @@ class JobFabric:
         until(lambda: "ready" in (folder / "collector.log").read_text(encoding="utf-8"), "a collector that is ready")
 
     def _start_daemon(self, stack: ExitStack) -> None:
-        """Start the controller, and wait until its switch is right."""
+        """Start the controller, and wait until its switch is reconciled."""
         folder = self.fabric.run_dir
         settings = DaemonSettings(
             topology=str(folder / "star.yaml"),
@@ -152,7 +152,7 @@ class JobFabric:
 
 @dataclass(frozen=True, slots=True)
 class WorkerProcess:
-    """A worker, and where it writes its lines."""
+    """A worker, and its output file."""
 
     pid: int
     out: Path
@@ -174,7 +174,7 @@ class WorkerProcess:
         return next((line["error"] for line in self.lines if "error" in line), None)
 
     def wait_for_sum(self, total: int, after: int = -1) -> int:
-        """Return the number of the first all-reduce after one that has a sum."""
+        """Return the number of the first all-reduce after `after` with this sum."""
 
         def first() -> int | None:
             return next((count for count, value in self.sums.items() if count > after and value == total), None)
@@ -185,7 +185,7 @@ class WorkerProcess:
         return count
 
     def kill(self) -> None:
-        """End it as the kernel does."""
+        """Kill it (SIGKILL)."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
@@ -202,7 +202,7 @@ def _process(
     log: IO[str] | None = None,
     start: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a module as a process until the block ends; what it says on stderr goes to `log`."""
+    """Run a module as a process until the block ends; its stderr goes to `log`."""
     process = start(
         [sys.executable, "-m", module, *arguments],
         stdin=subprocess.PIPE,

@@ -124,17 +124,17 @@ class Circle:
             )
 
     def kill(self, name: str) -> None:
-        """End a daemon as the kernel would, out of memory: SIGKILL."""
+        """Kill a daemon like the kernel out of memory: SIGKILL."""
         process = self._daemons.pop(name)
         process.send_signal(signal.SIGKILL)
         process.wait(WAIT_S)
 
     def log(self, name: str) -> Path:
-        """Return where a daemon's words go."""
+        """Return a daemon's log file."""
         return self.folder / f"{name}.log"
 
     def said(self, text: str) -> int:
-        """Return how often the controller has said something."""
+        """Return how often a text is in the controller's log."""
         log = self.log("controller")
         return log.read_text(encoding="utf-8").count(text) if log.exists() else 0
 
@@ -151,7 +151,7 @@ class Circle:
 
         wait_until(holds, failure, limit_s=WAIT_S, poll_s=0.05)
 
-    # what they know
+    # their state
 
     def snapshot(self) -> Snapshot:
         """Return the collector's view of the network."""
@@ -188,7 +188,7 @@ class Circle:
         return _wait(self._read_tables)
 
     def wanted(self) -> dict[str, Entities]:
-        """Return what every switch should hold by topology, watch rule and the path server's word."""
+        """Return the expected tables of every switch by topology, watch rule and the path server's routes."""
         base, paths = (
             base_entities(self.fabric.topology, (WATCH,)),
             flow_path_entities(self.fabric.topology, self.routes()),
@@ -200,7 +200,7 @@ class Circle:
         return contents(self.tables()) == contents(self.wanted())
 
     def congest(self) -> None:
-        """See to it that the managed flow is on its way around, by congesting its own unless that was done before."""
+        """Make the managed flow take the way around by congesting its own, unless it already does."""
         if not self.is_around():
             with self.traffic(managed(), surge()):
                 self.until(self.is_around, "a way around")
@@ -211,7 +211,7 @@ class Circle:
         return Route(MANAGED, AROUND) in self.routes().routes
 
     def traffic(self, *flows: Flow) -> Traffic:
-        """Return what sends these flows while its `with` block lasts."""
+        """Return a sender of these flows while its `with` block lasts."""
         return Traffic(self.fabric, self.folder, flows)
 
     # inside
@@ -276,12 +276,12 @@ def contents(tables: dict[str, Entities]) -> dict[str, dict[object, object]]:
 
 
 def managed(number: int = 1) -> Flow:
-    """Return the flow that the path server looks after: 50 packets a second."""
+    """Return the managed flow of the path server: 50 packets a second."""
     return flow(number, MANAGED.src_host, MANAGED.dst_host, 400_000)
 
 
 def surge(number: int = 2) -> Flow:
-    """Return what congests the link from b to d together with the managed flow."""
+    """Return a flow that congests the link from b to d together with the managed flow."""
     return flow(number, "hb", "hd", SURGE_BPS)
 
 
@@ -315,7 +315,7 @@ class Traffic:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop("send")
-        # What has been sent last is on its way for less than a second, full queues included; some may be lost.
+        # The last packets are in flight for less than a second, full queues included; some may be lost.
         comes_true(lambda: all(self.received(n) >= self.sent(n) for n in self._flows), limit_s=1.0)
         self._stop("receive")
         self._stack.close()
@@ -326,7 +326,7 @@ class Traffic:
 
     def received(self, number: int) -> int:
         """Return how many packets of a flow have arrived."""
-        # Not by its buffer: while somebody holds on to that, the agent's thread cannot write.
+        # Not by its buffer: while that is exported, the agent's thread cannot write.
         return self._logs[number].tell() // 32
 
     def now_ns(self) -> int:
@@ -347,7 +347,7 @@ class Traffic:
         return self._replay(number).longest_gap_ns(number, start_ns, end_ns)
 
     def measure(self, number: int, start_ns: int = 0, end_ns: int = FLOW_END_NS) -> FlowMeasurement:
-        """Return what arrived of a flow, after the end of the `with` block."""
+        """Return the measurement of a flow, after the end of the `with` block."""
         return self._replay(number).measure(number, start_ns, end_ns)
 
     def _replay(self, number: int) -> Receiver:
@@ -385,7 +385,7 @@ class Traffic:
 
 
 def _wait(ask: Callable[[], Awaitable[T]]) -> T:
-    """Return the answer to a question, which must come in bounded time."""
+    """Return the answer to a request within bounded time."""
 
     async def asking() -> T:
         async with local_timeout(WAIT_S, "a test"):

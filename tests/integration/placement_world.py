@@ -189,7 +189,7 @@ class PlacementWorld:
         self.until(lambda: ready() >= set(nodes), f"{', '.join(nodes)} ready")
 
     def log(self, node: str) -> str:
-        """Return what a manager that is a process has said."""
+        """Return the log of a manager process."""
         return (self.folder / f"{node}.log").read_text(encoding="utf-8")
 
     def run(self, line: str, script: str = "") -> Said:
@@ -221,7 +221,7 @@ class PlacementWorld:
         return self.client.of(Pod).get(name)
 
     def wait_for(self, name: str, holds: Callable[[Pod], object], what: str) -> Pod:
-        """Return a pod as soon as something holds of it."""
+        """Return a pod once it satisfies a condition."""
         last: list[Pod] = []
 
         def look() -> bool:
@@ -242,7 +242,7 @@ class PlacementWorld:
         return sorted((label["millrace.node"], label["millrace.pod"], state) for label, state in labels)
 
     def podman(self, *words: str) -> str:
-        """Have podman do something behind its manager's back; return what it says."""
+        """Run podman behind its manager's back; return its output."""
         environment = {**os.environ, **self.storage.environment}
         command = ["podman", *words]
         return subprocess.run(
@@ -252,7 +252,7 @@ class PlacementWorld:
 
 @contextmanager
 def fabric_of(file: Path, folder: Path) -> Iterator[KernelFabric]:
-    """Have a topology in the kernel with switches that forward, while the block lasts."""
+    """Set up a topology in the kernel with forwarding switches while the block lasts."""
     topology = load_topology(str(file))
     with KernelFabric(topology) as fabric:
         settings = DaemonSettings(

@@ -31,7 +31,7 @@ class Job:
     server: Engine
 
     def add_up(self, values: list[Floats], *, final: bool) -> list[Floats]:
-        """Have the workers do an all-reduce."""
+        """Run an all-reduce of the workers."""
         targets = [np.zeros_like(mine) for mine in values]
         with ThreadPoolExecutor(2) as threads:
             list(threads.map(partial(Engine.all_reduce, final=final), self.workers, values, targets))

@@ -1,4 +1,4 @@
-"""Every service of ours to a client that knows nothing of Millrace: what it asks for comes by gRPC's reflection."""
+"""Every service of ours to a client that knows nothing of Millrace: it discovers all by gRPC reflection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOPOLOGY = leaf_spine(2, 2, 1)
 
 
 class Stranger:
-    """A client without a line of Millrace: it learns services and messages from the server."""
+    """A client without Millrace code: it learns services and messages from the server."""
 
     def __init__(self, address: str) -> None:
         self.channel = grpc.insecure_channel(address)
@@ -65,7 +65,7 @@ class Stranger:
 
 
 def told(address: str, service: str, scene: Callable[[Stranger], None]) -> None:
-    """Have a stranger query a service, and whatever else is served there."""
+    """Let a foreign client query a service, and all others served there."""
     stranger = Stranger(address)
     with stranger.channel:
         assert {service, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"} <= stranger.services()

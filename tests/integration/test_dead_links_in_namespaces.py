@@ -93,6 +93,6 @@ def dead(snapshot: Snapshot) -> set[LinkKey]:
 
 
 def ways_to_hd(circle: Circle) -> set[tuple[str, ...]]:
-    """Return by which switches packets to hd were last seen to come."""
+    """Return the last seen ways of packets to hd."""
     host = TOPOLOGY.host["hd"].ipv4
     return {path.switches for key, path in circle.snapshot().paths.items() if key.dst == host}

@@ -45,7 +45,7 @@ flows: [{{src: h1, dst: h2}}]
 
 
 class Daemon:
-    """A daemon of ours whose log is kept."""
+    """A daemon that keeps its log."""
 
     def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "controller.apps.cli", *arguments]
@@ -71,7 +71,7 @@ class Daemon:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for what real processes do; on a busy machine one may take a while to answer."""
+    """Wait for a condition of real processes, which may answer slowly on a busy machine."""
     wait_until(lambda: _holds(condition), limit_s=BOUND_S, poll_s=0.05)
 
 

@@ -1,4 +1,4 @@
-"""The circle with real packets and real daemons: bytes cross intact, traffic moves, and what is killed comes back."""
+"""The circle with real packets and real daemons: bytes cross intact, traffic moves, and killed daemons recover."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def circle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Circle]:
     if os.geteuid() != 0:
         pytest.skip("needs root")
     folder = tmp_path_factory.mktemp("circle")
-    # Where every fabric looks for leftovers: should this very process be killed, the next start removes what it left.
+    # In the default folder: should this process be killed, the next fabric removes its leftovers.
     with KernelFabric(TOPOLOGY) as fabric:
         running = Circle(fabric, folder)
         for name in ("collector", "paths", "controller"):
@@ -107,7 +107,7 @@ def test_a_tcp_transfer_arrives_intact_with_telemetry_in_it(circle: Circle, fami
         assert answer == hashlib.sha256(data).digest()
 
     def ways() -> set[tuple[str, ...]]:
-        """Return the ways of transfers that telemetry told of lately: on a busy machine not always of the last one."""
+        """Return the ways of transfers in recent telemetry: on a busy machine not always of the last one."""
         transfer()
         ends = address("hd", family), address("hb", family), socket.IPPROTO_TCP
         paths = circle.snapshot().paths.items()
@@ -161,7 +161,7 @@ def test_restarted_controller_leaves_correct_tables_alone(circle: Circle) -> Non
         traffic.pass_packets(4, 10)
     for number in (8, 3, 4):
         traffic.assert_whole(number)
-    # On a busy machine the path server may lead the flow elsewhere meanwhile: that alone changes then.
+    # On a busy machine the path server may reroute the flow meanwhile: only that may change.
     if circle.routes() == routes:
         assert circle.said(": reconciled, 0 updates written") == untouched + len(TOPOLOGY.switches)
         assert contents(circle.tables()) == before
@@ -179,7 +179,7 @@ def test_a_killed_switch_is_filled_again(circle: Circle) -> None:
         circle.until(lambda: circle.said("switch c: reconciled, ") == right + 1, "switch c")
         traffic.pass_packets(5, 20)
         circle.until(lambda: "c" in _reporting(circle), "reports of c")
-    # Only what was on its way by c has suffered, and it has found its way again.
+    # Only traffic through c was affected, and it has recovered.
     traffic.assert_whole(3)
     traffic.assert_whole(4)
     assert traffic.measure(5).lost > 0
@@ -187,12 +187,12 @@ def test_a_killed_switch_is_filled_again(circle: Circle) -> None:
     after = contents(circle.tables())
     if circle.routes() == routes:
         assert after == before
-    # Who starts a switch slowly lets its links die meanwhile, and the flow is led around it: that alone has changed.
+    # A slow restart lets the switch's links die, and the flow is led around it: only that may change.
     assert _standing(after) == _standing(before)
 
 
 def _standing(tables: dict[str, dict[object, object]]) -> dict[str, dict[object, object]]:
-    """Return what tables hold besides paths of single flows."""
+    """Return the tables without paths of single flows."""
     return {
         switch: {key: held for key, held in entries.items() if not _is_of_a_flow(key)}
         for switch, entries in tables.items()
@@ -277,7 +277,7 @@ def manifest_of(owner: int) -> Manifest | None:
 
 
 def remains(manifest: Manifest) -> list[str]:
-    """Return what is left of a fabric: processes, namespaces, its folder."""
+    """Return the leftovers of a fabric: processes, namespaces, its folder."""
     processes = [str(process.pid) for process in manifest.processes if process.is_alive()]
     namespaces = [path.name for path in RUN_NETNS.glob(f"mr-{manifest.fabric_id}-*")]
     return processes + namespaces + [str(path) for path in RUN_ROOT.glob(manifest.fabric_id)]

@@ -68,7 +68,7 @@ def frames(bed: Bed) -> Iterator[Frames]:
 
 @pytest.fixture(scope="module")
 def talk(bed: Bed) -> Iterator[Talk]:
-    """Return every line of sockets that this kernel has."""
+    """Return all kinds of socket lines that this kernel supports."""
     with ExitStack() as stack:
         yield Talk(bed, stack, (*plain_lines(), *add_tunnels(bed)[0]))
 
@@ -86,7 +86,7 @@ def test_what_hosts_send_arrives(bed: Bed, frames: Frames, talk: Talk, program: 
     before = talk.counts.tcp_requests, talk.counts.datagrams
 
     def have_talked() -> bool:
-        # On a busy machine the time is over before a kind of packet has had its turn.
+        # On a busy machine time may run out before each kind of packet had its turn.
         talk.run(rng, headers_of(domain), TALK_S, RATE, FRAGMENTED_BYTES)
         assert talk.counts.faults == (0, 0, 0, 0)
         return talk.counts.tcp_requests > before[0] and talk.counts.datagrams > before[1]
@@ -132,7 +132,7 @@ FULL_PAYLOAD = bytes(FRAME_BYTES - 42)
 
 
 def full_frames(count: int) -> tuple[list[bytes], bytes]:
-    """Return frames that fill the MTU, and what each is to arrive as."""
+    """Return frames that fill the MTU, and their expected form on arrival."""
     src, dst = (TOPOLOGY.host[name] for name in ACROSS)
     sent = frame(TOPOLOGY, src, dst, FULL, FULL_PAYLOAD)
     assert len(sent) == FRAME_BYTES
@@ -148,7 +148,7 @@ def test_full_frames_arrive_with_all_that_int_can_ask_for(bed: Bed, frames: Fram
 
 
 def test_what_int_makes_too_long_for_a_link_is_counted(bed: Bed, frames: Frames) -> None:
-    """Links between switches take 1,500 bytes, unknown to the controller: their kernel refuses, we count."""
+    """Links between switches take 1,500 bytes, unknown to the controller: their kernel refuses, we count drops."""
     bed.configure(PLAIN)
     sent, _ = full_frames(8)
     with short_links(bed):
@@ -166,7 +166,7 @@ def test_int_leaves_out_what_has_no_room_for_it(bed: Bed, frames: Frames) -> Non
 
 @contextmanager
 def short_links(bed: Bed) -> Iterator[None]:
-    """Give the devices between switches the MTU that hosts have."""
+    """Give the devices between switches the hosts' MTU."""
     ends = [(link.tail.node, link.tail.port) for link in TOPOLOGY.directed_links.values() if link.tail.node in SWITCHES]
     ends = [(node, port) for node, port in ends if TOPOLOGY.neighbours[node][port].node in SWITCHES]
     _set_mtu(bed, ends, 1500)

@@ -1,4 +1,4 @@
-"""Scripts to containers, for real: podman and runc, in hosts' namespaces, over switches; and a user's mistakes."""
+"""From manifests to real containers: podman and runc, in hosts' namespaces, over switches; and user errors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodmanStorage]
 
 @pytest.fixture
 def service(storage: PodmanStorage, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A podman service that a test may hold up; asked for before the world, whose managers need it to their end."""
+    """A podman service that a test may pause; created before the world, whose managers need it to their end."""
     command = ["podman", "system", "service", "--time", "0", f"unix://{tmp_path}/podman.sock"]
     process = subprocess.Popen(command, env={**os.environ, **storage.environment}, stderr=subprocess.DEVNULL)
     try:
@@ -78,7 +78,7 @@ def service(storage: PodmanStorage, tmp_path: Path) -> Iterator[subprocess.Popen
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A storage of podman's for which there is less room than an image takes; asked for before the world, too."""
+    """A podman storage too small for an image; created before the world, too."""
     folder = tmp_path / "full"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)], check=True)
@@ -162,7 +162,7 @@ def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(
         world.wait_for(
             "full", lambda pod: "no space left on device" in str(pod.status.reasons), "the full disk is told"
         )
-        # It tries again and again, and each try is work for a machine that has others to do.
+        # It retries, and each attempt costs time of a busy machine.
         assert world.run("pod delete full --wait").code == 0
         service.send_signal(signal.SIGSTOP)
         world.until(lambda: not world.client.of(Node).get("h4").status.ready, "a node whose runtime hangs is not ready")
@@ -222,7 +222,7 @@ pod:
 def _survives_its_managers_death(
     world: PlacementWorld, manager: subprocess.Popen[bytes], settings: NodeSettings
 ) -> None:
-    """Kill the manager, then the container under another manager: it is left alone, then recreated."""
+    """Kill the manager, then the container under another manager: it survives, then is recreated."""
     before = _id(world.pod("server"))
     assert before is not None
     manager.kill()
@@ -233,7 +233,7 @@ def _survives_its_managers_death(
         assert _id(world.pod("server")) == before
         world.podman("kill", before)
         made = world.wait_for("server", lambda pod: _id(pod) not in (None, before), "made again")
-        # A machine that is so busy that the lease ends kills it once more.
+        # On a machine so busy that the lease ends it is killed once more.
         assert made.status.containers[0].restarts >= 1
         answers = world.run("pod logs reader").out.count("hello")
         world.until(lambda: world.run("pod logs reader").out.count("hello") > answers, "an answer again")

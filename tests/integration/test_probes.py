@@ -1,4 +1,4 @@
-"""Probes that go wrong, with a real service, scheduler and agents: an error that names the cause, or a weaker basis."""
+"""Failing probes, with a real service, scheduler and agents: an error that names the cause, or a weaker basis."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class World(Site):
 
     @asynccontextmanager
     async def agent(self, name: str, engine: Engine | None = None) -> AsyncIterator[None]:
-        """Have a centre's agent in this loop."""
+        """Run a centre's agent in this loop."""
         stop = asyncio.Event()
         task = asyncio.create_task(serve_centre(await self.settings(name), stop, engine=engine))
         try:
@@ -106,7 +106,7 @@ class World(Site):
 
     @asynccontextmanager
     async def agent_process(self, name: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Have a centre's agent as a process."""
+        """Run a centre's agent as a process."""
         file = self.folder / f"{name}.yaml"
         settings = document_of(await self.settings(name))
         file.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -250,9 +250,9 @@ def test_late_completions_lower_trust_but_keep_the_figures(
     play: Callable[[Act], None],
 ) -> None:
     async def scheduled(world: World, name: str, late: TrustSettings) -> tuple[Task, str]:
-        """Return a real task that has run, and why it was sent there.
+        """Return a finished real task, and the reason for its centre.
 
-        No scheduler runs but then: it would see to probes that the test is about to dispatch itself.
+        The scheduler runs only then: it would dispatch probes that the test dispatches itself.
         """
         async with world.scheduling(TaskSettings(trust=late)):
             await world.submit(name, task_type="products")
@@ -260,7 +260,7 @@ def test_late_completions_lower_trust_but_keep_the_figures(
             return task, [decision.spec.reason for decision in await world.decisions_about(name)][-1]
 
     async def believed(world: World, late: TrustSettings) -> tuple[Estimate, Estimate]:
-        """Return what the results say of the probe's run time, and what it is when the centre is asked about."""
+        """Return the results' estimate of the probe's run time at full trust, and at the centre's trust."""
         results = (await world.client.of(ProbeResult).list()).items
         tasks = (await world.client.of(Task).list(fields="centre=slow")).items
         now_ns = time.time_ns()
@@ -273,7 +273,7 @@ def test_late_completions_lower_trust_but_keep_the_figures(
             probe = await world.probe("steady")
             first, why = await scheduled(world, "first", TrustSettings())
             assert "measured" in why
-            # Late is what takes three times as long as the first probe did, however loaded this machine is.
+            # Late means three times as long as the first probe took, however loaded this machine is.
             probes = [task for task in (await world.client.of(Task).list()).items if task.spec.is_probe]
             late = TrustSettings(late_s=max(3.0, 3 * max(_told_after_s(probe) for probe in probes)))
             sound, now = await believed(world, late)

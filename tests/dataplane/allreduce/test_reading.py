@@ -27,7 +27,7 @@ class Job:
     reader: Engine
 
     def add_up(self, values: list[NDArray[np.float32]], *, final: bool) -> NDArray[np.float32]:
-        """Have the workers do an all-reduce."""
+        """Run an all-reduce of the workers."""
         targets = [np.zeros_like(mine) for mine in values]
         with ThreadPoolExecutor(2) as threads:
             list(threads.map(lambda e, v, t: e.all_reduce(v, t, final=final), self.workers, values, targets))

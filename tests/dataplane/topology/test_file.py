@@ -174,7 +174,7 @@ def test_aliases_that_multiply_are_read_once() -> None:
 
 
 def check(text: str) -> None:
-    """Text is refused with a ConfigError, or its topology is whole and survives its own text."""
+    """Text is refused with a ConfigError, or its topology is valid and round-trips."""
     try:
         topology = loads(text)
     except ConfigError:

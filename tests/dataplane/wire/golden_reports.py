@@ -15,7 +15,7 @@ from tests.dataplane.wire.golden_frames import Golden, bytes_of
 
 @dataclass(frozen=True)
 class GoldenReport:
-    """Group header and individual reports as text; each individual report ends with so many bytes of a frame."""
+    """Group header and individual reports as text; each individual report ends with this many bytes of a frame."""
 
     title: str
     group: str

@@ -82,7 +82,7 @@ def test_what_is_unknown_is_refused(at: int, byte: int, problem: str) -> None:
 
 @pytest.mark.parametrize("packet", [RESULT, REFUSAL], ids=["result", "refusal"])
 def test_a_flipped_bit_is_refused_or_another_packet(packet: Aggregation) -> None:
-    """Only the header's reserved bits carry nothing; the check of a result does not cover them either."""
+    """Only the header's reserved bits carry nothing; a result's check does not cover them."""
     encoded = packet.encode()
     reserved = range(14 * 8, 16 * 8)
     for bit in range(8 * len(encoded)):

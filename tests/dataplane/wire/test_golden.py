@@ -1,4 +1,4 @@
-"""Golden packets and reports against the codecs: values both ways, checksums computed anew, truncation, mangling."""
+"""Golden packets and reports against the codecs: values both ways, recomputed checksums, truncation, mangling."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_truncated_golden_frame_has_no_hops_or_is_a_wire_error(name: str) -> Non
         except WireError:
             assert not complete
             continue
-        # What can be read at all is either not known to be INT yet (a cut tunnel or marker), or all of it.
+        # Readable prefixes are either not recognised as INT yet (a cut tunnel or marker), or complete.
         complete = complete or decoded.shim is not None
         assert (decoded.hops, decoded.int_mx) == ((whole.hops, whole.int_mx) if complete else ((), None))
     assert complete

@@ -1,4 +1,4 @@
-"""INT inside packets, whatever marks and carries it: the original flow, packet id and size, and the hops."""
+"""INT inside packets, under every mark and encapsulation: the original flow, packet id and size, and the hops."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def decode(packet: bytes, marking: Marking) -> InnerPacket:
 
 @dataclass(frozen=True)
 class Sent:
-    """A packet of TCP or UDP as its source sends it, and as it is with INT in it, checksums computed anew."""
+    """A TCP or UDP packet as sent, and with INT and recomputed checksums."""
 
     addresses: tuple[IpAddress, IpAddress]
     over_tcp: bool

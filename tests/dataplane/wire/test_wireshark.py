@@ -58,7 +58,7 @@ pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="needs ts
 
 @dataclass(frozen=True)
 class Dissected:
-    """tshark's view of a frame: the values of each requested field, and its expert notes."""
+    """A frame as seen by tshark: the values of each requested field, and its expert notes."""
 
     values: dict[str, list[str]]
     notes: str
@@ -134,7 +134,7 @@ def inner(packet: bytes, marking: Marking) -> InnerPacket:
 
 
 def values_of(hops: Sequence[HopMetadata], name: str, bits: int, *, in_report: bool = False) -> list[int]:
-    """Return what the wire has of a value, all ones where a hop lacks it, nothing where nobody asked."""
+    """Return a value on the wire: all ones where a hop lacks it, nothing where it was not requested."""
     values = []
     asked = _asked(bits, in_report=in_report)
     for hop in hops:
@@ -291,7 +291,7 @@ def test_the_aggregation_header_is_what_our_decoder_finds(tmp_path: Path) -> Non
 
 
 def test_what_is_cut_is_told_and_never_an_error_of_the_script(tmp_path: Path) -> None:
-    """Cut wherever it can be: of a packet, what a capture kept; of a report, its UDP payload."""
+    """Cut at every length: packets by the capture, reports in their UDP payload."""
     packets = [FRAMES[name] for name in ("MD_TCP", "MX_UDP_PORT", "MD_GRE", "MX_VXLAN", "MD_PROBE_MARKER")]
     frames = [framed(golden.packet)[:size] for golden in packets for size in range(14, 14 + len(golden.packet))]
     payloads = [REPORTS[name].payload for name in ("sink", "group", "intermediate")]

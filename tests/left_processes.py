@@ -1,4 +1,4 @@
-"""Processes that a test has left running, such as jobs that outlive whoever started them."""
+"""Processes that a test has left running, such as jobs that outlive their parents."""
 
 from __future__ import annotations
 

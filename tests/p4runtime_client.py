@@ -45,7 +45,7 @@ class Client:
         self._call("the program", self.stub.SetForwardingPipelineConfig, commit_request(config, self.device_id))
 
     def write(self, updates: Iterable[p4r.Update], where: str = "a write") -> None:
-        """Write a batch, in whatever order the switch likes."""
+        """Write a batch, in any order."""
         request = p4r.WriteRequest(device_id=self.device_id, election_id=ELECTION, updates=updates)
         self._call(where, self.stub.Write, request)
 
@@ -76,7 +76,7 @@ def connect(address: str, device_id: int) -> Iterator[Client]:
 
 
 def pipeline_config(program: Path, p4info: Path) -> p4r.ForwardingPipelineConfig:
-    """Return what P4Runtime wants of a compiled program."""
+    """Return a compiled program's pipeline config for P4Runtime."""
     config = p4r.ForwardingPipelineConfig(p4_device_config=program.read_bytes())
     config.p4info.CopyFrom(read_p4info(p4info.read_bytes(), str(p4info)))
     return config

@@ -1,4 +1,4 @@
-"""Files that users name are read by dataplane/given.py alone: with limits, and waiting for no pipe for ever."""
+"""Files named by users are read only by dataplane/given.py: with limits, and never waiting forever for a pipe."""
 
 from __future__ import annotations
 

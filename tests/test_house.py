@@ -24,7 +24,7 @@ PAGES = sorted(
     ]
 )
 HISTORY = {"CHANGELOG.md": "tells of files that were"}
-"""Pages that may name what is no more, with the reason."""
+"""Pages that may name former things, with the reason."""
 
 MOST_MODULES = 16
 WIDE = {
@@ -83,7 +83,7 @@ RACE_FREE = {
     "controller/apps/up/state.py:StateFolder.write_settings": "the command line of whoever runs this",
     "controller/apps/up/state.py:default_run": "the command line of whoever runs this",
 }
-"""Functions that use paths after checking them, and why nobody else can change what is there."""
+"""Functions that use paths after checking them, and why no one else can change those paths."""
 
 _TOP = "|".join((*PACKAGES, "tests", "topologies", "docs", "p4", "requirements"))
 _PATH = re.compile(rf"(?<![\w./-])(?:{_TOP})(?:/[\w.-]*\w)+/?")
@@ -99,7 +99,7 @@ def files_named_in(text: str) -> set[str]:
 
 
 def names_used_in(text: str) -> set[str]:
-    """Return the dotted names of ours in a page's text, modules and what is in them; its code is run elsewhere."""
+    """Return our dotted names in a page's text, modules and their members; its code is run elsewhere."""
     return {match[0] for match in _DOTTED.finditer(_BLOCK.sub("", text)) if not match[0].endswith(_ENDINGS)}
 
 
@@ -154,7 +154,7 @@ def test_docstrings_and_settings_refer_to_nothing_outside() -> None:
 
 
 def test_no_module_climbs_out_of_the_repository() -> None:
-    """By `parents[N]` of its own file, or a folder beside the checkout; tests may, and skip where it is not there."""
+    """By `parents[N]` of its own file, or a folder next to the checkout; tests may, and skip if it is missing."""
     for path in modules():
         depth = len(path.relative_to(ROOT).parts) - 1
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

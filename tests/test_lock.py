@@ -19,7 +19,7 @@ EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 
 
 def extra(name: str) -> list[str]:
-    """Return all that an extra asks for, with what it has of other extras."""
+    """Return all requirements of an extra, including those of other extras."""
     named = list(map(Requirement, EXTRAS[name]))
     own = [str(requirement) for requirement in named if requirement.name != PROJECT["project"]["name"]]
     return own + [

@@ -1,6 +1,6 @@
-"""Virtual time where only Linux's own is lacking, as on macOS: run as a script, which hides it and then sends a packet.
+"""Virtual time without Linux features, as on macOS: run as a script, which hides them and then sends a packet.
 
-What is hidden: modules that only Linux has a use for, and names that Python has on Linux alone. It prints what arrived.
+Hidden are modules used only on Linux, and names that Python has only on Linux. Prints the arrivals.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class _Absent(MetaPathFinder):
 
 
 def hide() -> None:
-    """Hide all of it from whatever is imported from now on."""
+    """Hide all of it from later imports."""
     sys.meta_path.insert(0, _Absent())
     for module, patterns in NAMES.items():
         for name in [name for name in vars(module) if any(fnmatchcase(name, pattern) for pattern in patterns)]:

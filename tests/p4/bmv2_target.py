@@ -39,7 +39,7 @@ _ELECTION = p4r.Uint128(low=1)
 _TIMEOUT_S = 5.0
 _SETTLE_S = 0.03
 _BETWEEN_FRAMES_S = 0.001
-"""bmv2 receives through libpcap, whose ring holds 32 frames and loses more without a word."""
+"""bmv2 receives through libpcap, whose ring holds 32 frames and silently loses more."""
 
 Entity: TypeAlias = (
     finsy.P4TableEntry

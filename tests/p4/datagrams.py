@@ -26,7 +26,7 @@ def datagram(src: Ends, dst: Ends, payload: bytes, *, ecn: int = 0, checksum: in
 
 
 def arrivals(sent: Sent, decode: Callable[[bytes, int], Content]) -> list[tuple[int, str, str, int, int, Content]]:
-    """Return port, addresses, UDP ports and content of what left; lengths and checksums must be right."""
+    """Return port, addresses, UDP ports and content of sent datagrams; check lengths and checksums."""
     packets = []
     for port, data in sent:
         got = Ether(data)

@@ -1,4 +1,4 @@
-"""Telemetry of items that are complete: who came last, after how long, and what was sent twice."""
+"""Telemetry of completed items: the last child, its delay, and repetitions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def contribute(target: Target, job: Hosted, child: int, item: int, expect: int) 
 
 
 def told(sent: Sent) -> list[Completion]:
-    """Return what the reports among frames say; the rest must be right, too."""
+    """Return the completions reported among frames; check the other fields."""
     completions = []
     for _, data in sent:
         if Ether(data)[IP].dport == REPORT_TARGET[-1]:

@@ -20,7 +20,7 @@ MANY = (*FEW, "port-gre", "vxlan-no-checksum")
 
 
 def marking_of(marker: Marker) -> Marking:
-    """Return a mark as the collector's settings have it."""
+    """Return a mark as collector settings."""
     match marker:
         case ByDscp():
             return Marking(dscp=marker.dscp, dscp_mask=marker.mask)
@@ -35,7 +35,7 @@ def marking_of(marker: Marker) -> Marking:
 
 
 def packets_of(target: Target, marker: Marker, watch: Watch, original: bytes) -> list[MeasuredPacket]:
-    """Return what the collector makes of every report about a packet over three switches."""
+    """Return the collector's view of every report about a packet over three switches."""
     packets: list[MeasuredPacket] = []
     for _, reports in walk(target, marker, watch, original):
         for frame in reports:

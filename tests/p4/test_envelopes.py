@@ -1,4 +1,4 @@
-"""Frames of kinds that switches do not look into, through a source, a switch between and a sink, on every target."""
+"""Frames of kinds that switches do not parse, through a source, a transit switch and a sink, on every target."""
 
 from __future__ import annotations
 

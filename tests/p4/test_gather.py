@@ -1,4 +1,4 @@
-"""Several individual reports in one packet: what waits, what it looks like, and when it leaves."""
+"""Several individual reports in one packet: which wait, their form, and when they leave."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_report_of_a_stack_comes_last(target: Target) -> None:
 
 @pytest.fixture(params=["builtin", "compiled"])
 def timed(request: pytest.FixtureRequest) -> BuiltinTarget:
-    """Return a switch with a clock of ours, a millisecond later at each send."""
+    """Return a switch with a manual clock, a millisecond later at each send."""
     switch: BuiltinTarget = request.getfixturevalue(request.param)
     switch.reset()
     return switch

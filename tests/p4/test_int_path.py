@@ -31,7 +31,7 @@ def after_hops(frame: bytes, hops: int) -> bytes:
 
 
 def assert_hop(metadata: dict[int, int], *, node_id: int | None, in_port: int, out_port: int) -> None:
-    """Everything but the times and loads of a hop is known."""
+    """Check everything of a hop except times and loads."""
     if node_id is not None:
         assert metadata[0] == node_id
     assert metadata[1] == in_port << 16 | out_port

@@ -118,7 +118,7 @@ CASES: dict[str, tuple[Marker, bytes]] = {
 
 
 def after_hops(frame: bytes, hops: int) -> bytes:
-    """Return a frame behind so many routers."""
+    """Return a frame after this many routers."""
     at = 22 if frame[12:14] != b"\x81\x00" else 26
     data = bytearray(NEXT_HOP_MAC.to_bytes(6, "big") + SWITCH_MAC.to_bytes(6, "big") + frame[12:])
     data[at - (frame[at - 8] >> 4 == 6)] -= hops
@@ -126,7 +126,7 @@ def after_hops(frame: bytes, hops: int) -> bytes:
 
 
 def walk(target: Target, marker: Marker, watch: Watch, original: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Send a packet over source, transit and sink; yield what goes on, and the reports, of each."""
+    """Send a packet over source, transit and sink; yield each one's forwarded frame and reports."""
     roles: list[tuple[Role, int, int]] = [
         (source(watch), HOST_PORT, DOWN_PORT),
         (transit(), UP_PORT, DOWN_PORT),
@@ -208,7 +208,7 @@ WITH_CHECKSUMS = ("dscp-udp", "dscp-other-value", *FEW, "gre-checksum", "probe-u
 
 @pytest.mark.parametrize(("marker", "original"), [CASES[name] for name in WITH_CHECKSUMS], ids=WITH_CHECKSUMS)
 def test_a_checksum_complement_leaves_the_checksum_alone(target: Target, marker: Marker, original: bytes) -> None:
-    """It is right with what the hops pushed, and the one that the host sent."""
+    """It is valid with the pushed words, and unchanged from the host's."""
     steps = list(walk(target, marker, Watch(0x8001), original))
     before = cut(original)
     at = {6: 16, 17: 6, 47: 4}.get(before.protocol, 0)
@@ -285,7 +285,7 @@ LOOKALIKES = {
 @pytest.mark.parametrize("marker", [ByDscp(), ByProbe(), ByUdpPort(), ByUdpPort(always_new_udp=True)])
 @pytest.mark.parametrize("shape", LOOKALIKES.values(), ids=LOOKALIKES.keys())
 def test_a_payload_that_looks_like_int_is_payload(target: Target, marker: Marker, shape: Shape) -> None:
-    """It is carried through, and INT goes in before it; a watch does not know the difference."""
+    """It is carried unchanged, with INT inserted before it; a watch cannot tell the difference."""
     original = build(shape)
     steps = list(walk(target, marker, Watch(0x8000), original))
     decoded = read(marker, steps[1][0])
@@ -308,7 +308,7 @@ FORGED = {
 
 @pytest.mark.parametrize(("marker", "frame"), FORGED.values(), ids=FORGED.keys())
 def test_hosts_cannot_forge_the_mark(target: Target, marker: Marker, frame: bytes) -> None:
-    """Probe markers are left out, since what they mark is payload: test_payloads.py."""
+    """Except probe markers, which mark payload: test_payloads.py."""
     role = replace(source(Watch()), extra=marker.items)
     assert pass_through(target, role, HOST_PORT, frame, expect=0) == []
     assert target.count("drop_int_at_edge") == 1

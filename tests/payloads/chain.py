@@ -31,18 +31,18 @@ CHANGE_NS = 10_000_000_000
 ABOUT_REPORTS = ("without_target", "about_report", "not_watched", "over_quota")
 
 Change = Callable[[Program], Program]
-"""Makes another program of the committed one."""
+"""Derives a program from the committed one."""
 
 
 class Fabric(Protocol):
     """Takes frames from host to host."""
 
     def configure(self, domain: IntDomain = ..., watches: Sequence[Watch] = ...) -> None:
-        """Have switches begin and end INT so."""
+        """Configure the switches' INT."""
         ...
 
     def carry(self, src: str, frames: Sequence[bytes], *, reports: bool = True) -> Carried:
-        """Send a burst from a host, and tell what became of it."""
+        """Send a burst from a host; return its outcome."""
         ...
 
 
@@ -68,7 +68,7 @@ class Chain:
         self._now_us = 0
 
     def configure(self, domain: IntDomain = DEFAULT_DOMAIN, watches: Sequence[Watch] = (Watch(),)) -> None:
-        """Have the controller bring other marks and watches into the switches."""
+        """Let the controller write other marks and watches to the switches."""
         self._controller.configure(watches=watches, domain=domain)
         self._fabric.run_until(self._fabric.now_ns + CHANGE_NS)
         assert self._controller.features.telemetry.is_settled
@@ -119,7 +119,7 @@ class Chain:
 
 
 def program_drops(fabric: VirtualFabric) -> Mapping[str, int]:
-    """Return the packets that each drop counter counts, over all switches, but those that are about reports."""
+    """Return the packets of each drop counter over all switches, except those about reports."""
     counts: dict[str, int] = defaultdict(int)
     for node in TOPOLOGY.switches:
         state = fabric.switch(node.name).state

@@ -47,7 +47,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Bed:
-    """A fabric whose switches the daemon has filled; `configure` and `program` change what they do."""
+    """A fabric whose switches the daemon has filled; `configure` and `program` change its behaviour."""
 
     def __init__(self, fabric: KernelFabric) -> None:
         self.fabric = fabric
@@ -81,14 +81,14 @@ class Bed:
         self._await(lambda log: log.count("reconciled, ") >= len(TOPOLOGY.switches))
 
     def stop(self) -> None:
-        """End the daemon; the switches keep what they have."""
+        """Stop the daemon; the switches keep their entries."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(_READY_S)
             self._process = None
 
     def configure(self, domain: IntDomain = DEFAULT_DOMAIN, watches: tuple[Watch, ...] = (Watch(),)) -> None:
-        """Have the running daemon change telemetry, and wait until every switch has confirmed that it is in force."""
+        """Change the running daemon's telemetry, and wait until every switch has confirmed it."""
         assert self._process is not None
         self._change(int_domain=domain, watches=watches)
         before = self._log.stat().st_size

@@ -11,7 +11,7 @@ from dataplane.program.loader import load_program
 from dataplane.program.model import Program
 
 Patch = Callable[[dict[str, Any]], None]
-"""Changes a program's JSON in place; asserts that it found what it changes."""
+"""Changes a program's JSON in place; asserts that there is something to change."""
 
 
 def marker_before_check(program: dict[str, Any]) -> None:
@@ -26,7 +26,7 @@ def marker_before_check(program: dict[str, Any]) -> None:
 
 
 def payload_marker_forgotten(program: dict[str, Any]) -> None:
-    """Leave the marker out of what goes back into a payload that only looks like INT."""
+    """Omit the marker when restoring a payload that only looks like INT."""
     (action,) = (candidate for candidate in program["actions"] if candidate["name"].endswith("int_is_payload"))
     kept = [primitive for primitive in action["primitives"] if "payload_probe_marker" not in json.dumps(primitive)]
     assert len(kept) == len(action["primitives"]) - 1

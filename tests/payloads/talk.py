@@ -1,6 +1,6 @@
 """Clients that ask and servers that echo, each in its host's namespace, all on one event loop.
 
-Each side sends what it gets back to where it came from, so that a payload crosses the fabric twice. TCP sends every
+Each side echoes its input, so that a payload crosses the fabric twice. TCP sends every
 request in a segment of its own; one that is not answered in time is a stall, whatever the kernel would still try.
 """
 
@@ -26,7 +26,7 @@ Draw = Callable[[int], bytes]
 Opening = Callable[[], socket.socket]
 
 STALL_S = 30.0
-"""Retransmissions have met the same fate seven times by then; a busy machine alone is not so late."""
+"""By then seven retransmissions have failed; a busy machine alone is not so late."""
 LOST_S = 10.0
 _PIECE_BYTES = 1480
 _AT_ONCE = 1 << 16
@@ -136,7 +136,7 @@ class Talk:
         connection.close()
 
     async def _send_datagrams(self, line: Line, draw: Draw, rate: float, end: float) -> None:
-        """Send datagrams and wait for each one's echo; what comes later than that goes to a port that is closed."""
+        """Send datagrams and wait for each echo; late echoes reach a closed port."""
         counts, loop = self.counts, asyncio.get_running_loop()
         client = await self._connect(line)
         async for _ in _paced(rate, end):

@@ -19,7 +19,7 @@ FRAME_BYTES = 1514
 """Largest frame of a device with an MTU of 1,500."""
 BURST = 64
 LATE_S = 10.0
-"""A frame that has not come by then is lost, however busy the machine is."""
+"""A frame not received by then is lost, however busy the machine is."""
 _QUIET_S = 0.05
 _ALL_PROTOCOLS, _OUTGOING = 0x0003, 4
 _SOL_PACKET, _AUXDATA, _VLAN_VALID = 263, 8, 1 << 4
@@ -34,7 +34,7 @@ class Frames:
         self._bed, self._sockets = bed, sockets
 
     def exchange(self, domain: IntDomain, rng: random.Random, count: int) -> Verdict:
-        """Send so many frames, half of them to the same leaf; return what became of them."""
+        """Send this many frames, half of them to the same leaf; return the verdict."""
         headers, verdict = headers_of(domain), Verdict()
         for way in (SAME_LEAF, ACROSS):
             payloads = [shapes.draw(rng, headers, shapes.LARGE_BYTES) for _ in range(count // 2)]
@@ -52,7 +52,7 @@ class Frames:
         return self._send(way, cases)[0]
 
     def _send(self, way: tuple[str, str], cases: Sequence[Case]) -> tuple[list[bytes], int]:
-        """Return what arrived, and how many frames others saw; wait for all without an excuse, and a little longer."""
+        """Return the arrivals, and how many frames others saw; wait for all that must arrive, and a little longer."""
         src, dst = way
         for case in cases:
             self._sockets[src].send(case.sent)
@@ -65,7 +65,7 @@ class Frames:
         return arrived, strays
 
     def _take(self, host: str, quiet_s: float) -> list[bytes]:
-        """Return the frames that have come to a host, once none has for a while."""
+        """Return the frames received by a host, once none arrives for a while."""
         return _taken(self._sockets[host], quiet_s)
 
 

@@ -15,7 +15,7 @@ from controller.network.paths.engineering.trees import cheapest_trees
 from controller.network.paths.engineering.values import FloatArray, SwitchGraph
 
 _SOFT = (40.0, 100.0)
-"""Sharpness of stand-ins whose prices give trees as well: those of the program alone lead back and forth."""
+"""Sharpness of substitute prices that give trees as well: the program's own lead back and forth."""
 
 
 def optimum_between(

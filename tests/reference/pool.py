@@ -37,7 +37,7 @@ class PlainSaved:
 
 
 class PlainPool:
-    """See `Pool`, of which this is the twin."""
+    """Plain twin of `Pool`."""
 
     def __init__(self, system: System, workload: Workload, settings: PoolSettings | None = None) -> None:
         self.model = Model.of(system, workload, settings or PoolSettings())
@@ -118,7 +118,7 @@ class PlainPool:
         return PlainSaved(deepcopy({name: value for name, value in vars(self).items() if name != "model"}))
 
     def restore(self, saved: PlainSaved) -> Observation | None:
-        """Go back to a moment that was saved, and return what is seen there; None at the end."""
+        """Restore a saved moment, and return its observation; None at the end."""
         vars(self).update(deepcopy(saved.attributes))
         return None if self.task < 0 else self._observed()
 
@@ -165,7 +165,7 @@ class PlainPool:
         self._engine_of.pop(task).assigned -= 1
         for follower in self._followers(task):
             self._missing[follower] -= 1
-            # One of which a task before it is refused is never ready: that task does not end.
+            # A task after a refused one is never ready: that one does not end.
             if self._missing[follower] == 0:
                 heappush(self._ready, (max(end_ns, int(self.model.workload.submitted_ns[follower])), follower))
 
@@ -179,9 +179,9 @@ class PlainPool:
                     waiting.append(follower)
 
     def _change(self) -> None:
-        """Let nodes vanish and join.
+        """Remove and add nodes.
 
-        What a vanished node's fast memory kept is at its home, as it was there; what a task created is nobody's again.
+        What a vanished node's fast memory kept is at its home, as it was there; objects created by a task are lost.
         """
         while self._changes and self._changes[0].time_ns <= self.now_ns:
             change = self._changes.pop(0)
@@ -234,7 +234,7 @@ class PlainPool:
     def _plan(self, action: int, task: int) -> Plan:
         """Return how a task would run: its data begins to move at once, while it waits for a slot of an engine.
 
-        Of what a node's ports let in, and of what it gives out, one transfer is served after another.
+        A node's incoming and outgoing transfers are each served one after another.
         """
         node, fast = self._nodes[action], self._fast(action)
         fetched_ns, access_ns, moves = self.now_ns, 0, dict[int, Move]()
@@ -261,7 +261,7 @@ class PlainPool:
         return Plan(forecast, fetched_ns, engine, slot, in_free_ns, free_ns, moves)
 
     def _sources(self, number: int, action: int) -> list[tuple[int, int]]:
-        """Return which stores have an object, and from when on: what is under way is where it comes from, too."""
+        """Return the stores of an object, and from when on: one in transit is still at its source, too."""
         move = self._moves[number]
         sources = [(self._place[number], move.arrives_ns)]
         is_source = move.arrives_ns > self.now_ns and move.source != NOWHERE
@@ -352,7 +352,7 @@ class PlainPool:
         return plan.forecast.end_ns - self.now_ns + (waits >> PRICE_BITS)
 
     def _keep(self, action: int, accessed: list[int]) -> tuple[int, int]:
-        """Have all that a task uses in a node's fast memory, and evict what was not used for longest until it fits."""
+        """Load all objects of a task into a node's fast memory, evicting the least recently used until they fit."""
         node = self._nodes[action]
         for number in accessed:
             if number in node.kept:
@@ -393,7 +393,7 @@ class PlainPool:
         return takes_ns
 
     def _drop(self, number: int) -> None:
-        """Take an object out of the fast memory that it is in, if it is in one."""
+        """Remove an object from the fast memory that holds it, if any."""
         store = self._place[number]
         if store != NOWHERE and self.model.stores[store].is_fast:
             node = self._nodes[self.model.stores[store].node]

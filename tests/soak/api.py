@@ -42,7 +42,7 @@ class Report:
     created: int = 0
     bound: int = 0
     unacknowledged: int = 0
-    """Pods that were made, and whose writer did not hear of it."""
+    """Pods created whose writer got no acknowledgement."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -138,7 +138,7 @@ async def _check(client: ApiClient, record: Said, report: Report, *, first: bool
 
 
 async def _follow(client: ApiClient, record: Said) -> None:
-    """Note which pods a watch sees, over all deaths of the server, and how often each was new."""
+    """Record the pods that a watch sees, over all deaths of the server, and their revisions."""
     async for update in client.of(Pod).follow():
         if isinstance(update, Listing):
             for pod in update.items:
@@ -148,7 +148,7 @@ async def _follow(client: ApiClient, record: Said) -> None:
 
 
 async def _check_seen(client: ApiClient, record: Said, report: Report) -> None:
-    """Wait until the watch has caught up; what it has not seen by then is lost."""
+    """Wait until the watch has caught up; unseen pods count as lost."""
     pods = {pod.metadata.name: pod.metadata.revision for pod in (await client.of(Pod).list()).items}
     try:
         async with asyncio.timeout(_SETTLE_S):

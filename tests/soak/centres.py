@@ -134,7 +134,7 @@ class Soak:
         for name in CENTRES:
             self.until(partial(self._is_ready, name))
             centre = self.client.of(Centre).get(name)
-            # No scheduler looks for silent centres here, and none is to be refused for its silence.
+            # No scheduler detects silent centres here, and none may be refused for its silence.
             self.client.of(Centre).replace(
                 Centre(metadata=Metadata(name=name, labels=centre.metadata.labels), spec=CentreSpec(lease_s=600.0))
             )
@@ -158,14 +158,14 @@ class Soak:
         return comes_true(holds, limit_s=settle_s, poll_s=0.1)
 
     def dispatch_for_ever(self) -> None:
-        """Keep some tasks alive; dispatch pending ones to a centre that has room."""
+        """Keep some tasks alive; dispatch pending ones to centres with room."""
         while not self.stop.is_set():
             with suppress(ApiError):
                 self.dispatch_once(more=True)
             time.sleep(0.05)
 
     def dispatch_once(self, *, more: bool) -> int:
-        """Dispatch what is pending; return how many tasks have not ended."""
+        """Dispatch pending tasks; return how many have not ended."""
         alive = [task for task in self.client.of(Task).list().items if task.status.phase not in TASK_ENDED]
         if more and len(alive) < AT_ONCE:
             self.numbers += 1
@@ -185,7 +185,7 @@ class Soak:
         return TaskSpec(program=Program(kind=ProgramKind.PYTHON, text=_WORK, arguments=arguments))
 
     def kill_something(self) -> None:
-        """Kill the API, an agent, a keeper, or all of a job but its keeper."""
+        """Kill the API, an agent, a keeper, or a job's processes except its keeper."""
         kind = self.rng.choices(("api", "agent", "keeper", "job"), (2, 4, 2, 2))[0]
         keepers = self._keepers() if kind in ("keeper", "job") else []
         if keepers:
@@ -208,7 +208,7 @@ class Soak:
         return [keeper for keeper in pids if b"keeper.py" in _bytes(Path(f"/proc/{keeper}/cmdline"))]
 
     def run(self, kills: int, pause_s: float) -> Report:
-        """Kill so often, let everything settle, and look."""
+        """Kill this many times, let everything settle, and check."""
         try:
             self.prepare()
             dispatcher = threading.Thread(target=self.dispatch_for_ever)
@@ -231,7 +231,7 @@ class Soak:
         return self.report
 
     def look(self) -> None:
-        """Compare what jobs have told with what the API says."""
+        """Compare the jobs' records with the API's."""
         report, problems = self.report, self.report.problems
         told = [json.loads(line) for file in self.told.iterdir() for line in file.read_text().splitlines()]
         begun, ended = ({job: (cores, at) for job, w, cores, at in told if w == what} for what in ("begin", "end"))

@@ -1,4 +1,4 @@
-"""Containers: what takes too long for every change: a real registry, logs of 10 MiB, a runc that hangs anywhere.
+"""Container tests too slow for every change: a real registry, logs of 10 MiB, a runc that hangs anywhere.
 
 python -m pytest tests/soak/containers.py
 """
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow]
 
 @pytest.fixture(params=list(RuntimeKind))
 def kind(request: pytest.FixtureRequest) -> RuntimeKind:
-    """Return the runtime that is tested."""
+    """Return the runtime under test."""
     return RuntimeKind(request.param)
 
 

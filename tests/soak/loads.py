@@ -1,4 +1,4 @@
-"""Load of a switch soak: two programs, their frames, and random changes that the switch has no reason to refuse."""
+"""Load of a switch soak: two programs, their frames, and random valid changes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Load(Protocol):
         ...
 
     def read(self) -> str | None:
-        """Read entries back; return what is wrong."""
+        """Read entries back; return the problem."""
         ...
 
 
 class Routes:
-    """Random changes to the forwarding program's entries, none of which the switch has a reason to refuse."""
+    """Random valid changes to the forwarding program's entries."""
 
     def __init__(self, client: Client, rng: random.Random) -> None:
         self._client, self._rng = client, rng
@@ -65,7 +65,7 @@ class Routes:
         return len(updates)
 
     def read(self) -> str | None:
-        """Read all routes with their counters; return what is wrong."""
+        """Read all routes with their counters; return the problem."""
         entry = p4r.TableEntry(table_id=self._names.table_entry("Inbound.routes", [], None).table_entry.table_id)
         entry.counter_data.SetInParent()
         count = len(self._client.read(p4r.Entity(table_entry=entry)))
@@ -128,7 +128,7 @@ class Copies:
         return len(updates)
 
     def read(self) -> str | None:
-        """Read all sessions and groups; return what is wrong."""
+        """Read all sessions and groups; return the problem."""
         everything = (
             p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry()),
             p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry()),

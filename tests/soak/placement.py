@@ -1,7 +1,7 @@
 """API server, scheduler, workload controller and managers are killed while scripts are applied and deleted.
 
 Each is killed by SIGKILL at random moments, and started again. Meanwhile pods come and go, groups too, and a watcher
-looks at the control groups of all nodes again and again: never may two containers of one pod's name run at a time.
+polls the control groups of all nodes: two containers of one pod's name must never run at the same time.
 Afterwards every pod that was acknowledged runs, in one container, and, once all are deleted, no container is left.
 
 Usage: python -m tests.soak.placement [--kills N] [--seed N] [--pause-s S]
@@ -69,11 +69,11 @@ class Report:
     applied: int = 0
     deleted: int = 0
     unacknowledged: int = 0
-    """Writes whose fate was not known: done or not, either is right."""
+    """Writes with an unknown outcome: done or not, both are valid."""
     looks: int = 0
     most_running: int = 0
     ended: list[str] = field(default_factory=list)
-    """Daemons that ended by themselves, and were started again."""
+    """Daemons that ended by themselves, and were restarted."""
     settled_s: float = 0.0
     emptied_s: float = 0.0
     problems: list[str] = field(default_factory=list)
@@ -103,7 +103,7 @@ class Daemons:
         self._run(name)
 
     def revive(self) -> list[str]:
-        """Start those again that have ended by themselves, as a supervisor does; return what they said."""
+        """Restart daemons that ended by themselves, like a supervisor; return their last lines."""
         ended = [name for name, process in self._running.items() if process.poll() is not None]
         lines = [f"{name}: {self.last_words(name)}" for name in ended]
         for name in ended:
@@ -114,7 +114,7 @@ class Daemons:
         return (self._folder / f"{name}.log").read_text(encoding="utf-8").splitlines()[-1][:300]
 
     def stop(self) -> None:
-        """End all; managers first, so that they can give back what they hold."""
+        """Stop all; managers first, so that they can release their resources."""
         for name in sorted(self._running, key=lambda name: not name.startswith("node")):
             self._running[name].send_signal(signal.SIGTERM)
             try:
@@ -156,7 +156,7 @@ def running() -> dict[str, set[str]]:
     """Return the containers with processes of each pod of this soak, by their control groups."""
     containers: dict[str, set[str]] = {}
     base = next((path for path in (_GROUPS / "pids/millrace", _GROUPS / "millrace") if path.is_dir()), None)
-    for folder, _, files in os.walk(base or _GROUPS / "millrace"):  # what goes meanwhile is left out
+    for folder, _, files in os.walk(base or _GROUPS / "millrace"):  # processes that end meanwhile are left out
         parts = Path(folder).relative_to(base or _GROUPS / "millrace").parts
         if len(parts) < 3 or not parts[1].startswith("pod-soak-") or not _is_container(parts[2]):
             continue
@@ -174,7 +174,7 @@ def _is_container(group: str) -> bool:
 
 
 def _lives(process: str) -> bool:
-    """Return whether a process is not a dead one that waits for its parent."""
+    """Return whether a process is no zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -182,7 +182,7 @@ def _lives(process: str) -> bool:
 
 
 class User(threading.Thread):
-    """Applies and deletes scripts, over all deaths of the server; remembers what was acknowledged."""
+    """Applies and deletes manifests, over all deaths of the server; records acknowledgements."""
 
     def __init__(self, server: Place, image: str, seed: int, report: Report) -> None:
         super().__init__(daemon=True)
@@ -213,7 +213,7 @@ class User(threading.Thread):
             )
             try:
                 client.of(kind).create(read_text(text)[0].resource)
-            except StaleError:  # it goes still, or its creation, or its deletion, was not acknowledged
+            except StaleError:  # it is still ending, or its creation or deletion was not acknowledged
                 self.wanted[name] = True if client.of(kind).get(name).metadata.deleting_ns is None else None
                 return
             self.wanted[name] = True
@@ -302,7 +302,7 @@ def _daemons(
 
 
 def _settle(client: SyncApiClient, user: User, report: Report, environment: dict[str, str]) -> None:
-    """Wait until all that is wanted runs, once; then delete all, and wait until nothing is left."""
+    """Wait until all desired pods run, once each; then delete all, and wait until nothing is left."""
     started = time.monotonic()
     expected = {name: 3 if int(name.rpartition("-")[2]) >= PODS else 1 for name, it in user.wanted.items() if it}
     unknown = {name for name, it in user.wanted.items() if it is None}
@@ -340,7 +340,7 @@ def _settle(client: SyncApiClient, user: User, report: Report, environment: dict
 
 
 def _end_services(folder: Path) -> None:
-    """Kill the podman services of managers that were killed: they would look into their storage for 30 s more."""
+    """Kill the podman services of killed managers: they would use their storage for 30 s more."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (process / "cmdline").read_bytes().split(b"\0")
@@ -367,7 +367,7 @@ def _until(condition: Callable[[], bool], limit_s: float, what: str) -> None:
 
 
 def main() -> None:
-    """Run it, and print what came of it."""
+    """Run it, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

@@ -36,7 +36,7 @@ class Report:
     kills: int = 0
     acknowledged: int = 0
     unacknowledged: int = 0
-    """Writes that were made, and whose writer died before it could say so."""
+    """Writes made whose writer died before it could report them."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -57,7 +57,7 @@ def soak(kills: int, seed: int) -> Report:
 
 
 def _live(path: str, life: int, seconds: float) -> set[str]:
-    """Let a process write, kill it once it has written for so long, and return what it has said."""
+    """Let a process write, kill it after this long, and return its output."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -75,7 +75,7 @@ def _live(path: str, life: int, seconds: float) -> set[str]:
         os.waitpid(child, 0)
     with os.fdopen(reading, "rb") as rest:
         lines = (output + rest.read()).decode().split("\n")
-    return set(lines[:-1])  # what comes after the last end of line was not said whole
+    return set(lines[:-1])  # anything after the last newline is incomplete
 
 
 async def _write(path: str, life: int, writing: int) -> None:

@@ -36,7 +36,7 @@ LENGTHS = (10, 900, 1000, 1000, 1001)
 
 @dataclass
 class Soak:
-    """Soak of the store; `known` is the newest version of each name that any client was told of."""
+    """Soak of the store; `known` is the newest version of each name that any client knows."""
 
     seed: int
     counts: Counter[str] = field(default_factory=Counter)
@@ -54,7 +54,7 @@ class Soak:
             self._publish(name)
 
     def step(self) -> None:
-        """Let something begin, some time pass, and look at what has ended."""
+        """Start an action, let time pass, and check finished ones."""
         if len(self.talks) < 4:
             self._begin()
         self.world.run(self.chance.randrange(1, 100) * US)
@@ -73,7 +73,7 @@ class Soak:
             self.world.connect("s1")
             self.counts["controller restarts"] += 1
         elif chance < 3 * RESTARTS:
-            # All that is committed is there again; what was on its way to or from him is lost.
+            # All committed content is back; packets to and from the producer are lost.
             self.server.start_again()
             self.counts["producer restarts"] += 1
 
@@ -119,7 +119,7 @@ class Soak:
 
 
 def main() -> None:
-    """Soak, and say how much happened."""
+    """Soak, and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)

@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 SYSTEMD: Final = Path("/lib/systemd/systemd")
 PYTHON: Final = Path("/usr/bin/python3")
-"""Units see no homes, so no Python that is installed in one."""
+"""Units see no home folders, so no Python installed in one."""
 _GROUPS: Final = (("systemd", "cgroup", "none,name=systemd"), ("unified", "cgroup2", ""))
 _IN_MEMORY: Final = ("run", "tmp", "var/tmp", "var/lib/containers", "sys/fs/cgroup")
 """Containers' layers cannot be in one of this kind."""
@@ -26,7 +26,7 @@ _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 def lacking() -> str | None:
-    """Return what this machine lacks for it."""
+    """Return the missing prerequisites of this machine."""
     if os.geteuid() != 0:
         return "root"
     if not SYSTEMD.exists():
@@ -63,7 +63,7 @@ class SystemdMachine:
         self._stack.close()
 
     def run(self, *command: str, as_user: str = "root", is_checked: bool = True) -> str:
-        """Run a command on the machine, in the checkout; return what it says, AssertionError if it fails."""
+        """Run a command on the machine, in the checkout; return its output; raise AssertionError if it fails."""
         process = self._process
         assert process is not None
         inside = ["nsenter", f"--target={self._first()}", "--all", "--root", f"--wd={self._root}{ROOT}"]
@@ -111,11 +111,11 @@ class SystemdMachine:
         _mount(stack, self._root, "overlay", f"lowerdir=/,upperdir={memory}/upper,workdir={memory}/work")
 
     def _install(self, wheel: Path) -> None:
-        """Make /opt/millrace; the machine still has this one's network."""
+        """Create /opt/millrace; the machine still has this host's network."""
         there = Path("/opt") / wheel.name
         shutil.copy(wheel, f"{self._root}{there}")
         uv = f"{ROOT}/.ci/uv"
-        # Bytecode as pip writes it: a unit's user cannot write there.
+        # Bytecode like pip's: a unit's user cannot write there.
         options = f"--compile-bytecode --python /opt/millrace --constraint {ROOT}/requirements/base.txt"
         lines = [
             *(f"mount --rbind /{name} {self._root}/{name}" for name in ("proc", "dev")),
@@ -172,21 +172,21 @@ class SystemdMachine:
         return "\n".join(lines)
 
     def _first(self) -> int:
-        """Return the number that process 1 has here."""
+        """Return the id of its process 1 on this host."""
         assert self._process is not None
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         wait_until(lambda: children.read_text().split() != [], "process 1 does not start")
         return int(children.read_text().split()[0])
 
     def _power_off(self) -> None:
-        """End process 1, and by it all others of the machine."""
+        """Kill process 1, and with it all others of the machine."""
         assert self._process is not None
         os.kill(self._first(), signal.SIGKILL)
         self._process.wait()
 
 
 def _remove(group: Path) -> None:
-    """Remove a control group with those in it, once the last of its processes has gone."""
+    """Remove a control group and its children, once the last of its processes has gone."""
 
     def is_removed(path: Path) -> bool:
         with suppress(OSError):

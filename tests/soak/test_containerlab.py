@@ -1,4 +1,4 @@
-"""deploy/containerlab without Containerlab: its nodes are namespaces, and run what the file has them run."""
+"""deploy/containerlab without Containerlab: its nodes are namespaces that run the file's commands."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def millrace(state: Path) -> dict[str, str]:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Path]:
-    """Run the lab in the order that Containerlab has: containers, then cables, then what `exec` says."""
+    """Run the lab in Containerlab's order: containers, then cables, then `exec`."""
     with ExitStack() as stack:
         ip("link", "add", BRIDGE, "type", "bridge")
         stack.callback(ip, "link", "del", BRIDGE)
@@ -147,7 +147,7 @@ for number in range(200):
 
 
 def paths_measured(lab: Path) -> set[tuple[str, ...]]:
-    """Return which ways packets have gone, as the collector sees it."""
+    """Return the packets' ways as seen by the collector."""
     command = (sys.executable, "-m", "controller.apps.cli", "telemetry", "paths", "--format", "json")
     return {tuple(path["switches"]) for path in json.loads(eventually("control", *command, state=lab))}
 

@@ -1,4 +1,4 @@
-"""Thousands of calls of every command with values that nobody would give: one line, a status of the page, no trace."""
+"""Thousands of calls of all commands with absurd values: one line, a documented status, no trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live scheduler that learns: to which centres tasks are to go; and what of it stays when its training is killed."""
+"""A live scheduler that learns where to dispatch tasks, and its state after its training is killed."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_experiences_are_whole_once_both_sides_are_known(tmp_path: Path) -> None
         network.close()
     saved = load_checkpoint(file)
     assert saved.learner is not None
-    # That of "d" waits for the next decision.
+    # The experience of "d" waits for the next decision.
     assert saved.learner.decisions == len(saved.learner.held) == 2
 
 

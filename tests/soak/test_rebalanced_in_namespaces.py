@@ -1,4 +1,4 @@
-"""Small flows that the hash has spread unevenly are spread again, with real packets and real daemons."""
+"""Small flows spread unevenly by the hash are rebalanced, with real packets and real daemons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAIRS = (("h1", "h3"), ("h2", "h4"))
 
 
 def small_flows() -> list[Flow]:
-    """Return flows from leaf1 to leaf2, so many of which equal weights lead by each spine."""
+    """Return flows from leaf1 to leaf2; equal weights lead the given number over each spine."""
     flows, left, number = [], dict(SIDES), 0
     while any(left.values()):
         number += 1

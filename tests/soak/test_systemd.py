@@ -1,4 +1,4 @@
-"""deploy/systemd under systemd: units start as their page says, find one another, come back, and can do no more."""
+"""deploy/systemd under systemd: units start as documented, find one another, restart, and have no further rights."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemdMachine
 
 @pytest.fixture(scope="module")
 def started(machine: SystemdMachine) -> SystemdMachine:
-    """Return the machine after what the page has one type, with settings where it says that they go."""
+    """Return the machine after the page's commands, with settings in the documented folders."""
     for command in commands_of(shell_blocks_of(PAGE)[0]):
         if "enable" in command.text:
             for name, text in SETTINGS.items():
@@ -70,7 +70,7 @@ def active(machine: SystemdMachine, unit: str) -> bool:
 
 
 def millrace(machine: SystemdMachine, *words: str) -> str:
-    """Return what a command says to user millrace, with nothing in the environment."""
+    """Return the output of a command as user millrace, with an empty environment."""
     return machine.run("/opt/millrace/bin/millrace", *words, as_user="millrace")
 
 
@@ -105,7 +105,7 @@ def test_a_nodes_manager_reports(started: SystemdMachine) -> None:
 
 
 def test_a_centres_agent_runs_jobs_in_sandboxes(started: SystemdMachine) -> None:
-    """It tries a kernel by a job, which has none of the agent's rights, under all that the unit forbids."""
+    """It tries a kernel by a job without the agent's rights, under all of the unit's restrictions."""
     start(started, "millrace-api")
     start(started, "millrace-centre")
     get = ("/opt/millrace/bin/millrace", "get", "centres", "east", "--format", "json")

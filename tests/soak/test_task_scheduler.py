@@ -1,4 +1,4 @@
-"""A task scheduler that is killed (SIGKILL) at any moment, again and again: each task and each probe goes once."""
+"""A task scheduler that is killed (SIGKILL) repeatedly at random: each task and probe is dispatched once."""
 
 from __future__ import annotations
 

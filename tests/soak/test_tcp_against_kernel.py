@@ -1,4 +1,4 @@
-"""Our TCP in virtual time beside that of this machine's kernel, over one topology file.
+"""Our TCP in virtual time against this machine's kernel, over one topology file.
 
 The kernel's runs between namespaces, through two switches that hold rate, delay and queue, and over links that lose
 frames; its windows are read from TCP_INFO. Timing on a busy machine is rough, so the tolerances are:
@@ -53,7 +53,7 @@ _OPEN = 0
 MS: Final = 1_000_000
 SEGMENT: Final = 1448
 BURST: Final = 10
-"""Segments, as many as go at once."""
+"""Segments of a burst."""
 LOSING_NS: Final = 70 * MS
 """Duration of losses of marked segments: longer than the path's delay, shorter than the time until a probe."""
 MARK: Final = b"L"
@@ -72,7 +72,7 @@ links: [{{a: s1, b: s2, rate: 10 Mbit/s, delay: {delay_ms} ms, queue_frames: {qu
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A sender's windows in segments, ssthresh None while there is none, and what was acknowledged."""
+    """A sender's windows in segments, ssthresh None while unset, and the acknowledged segments."""
 
     cwnd: float
     ssthresh: float | None
@@ -169,12 +169,12 @@ def _connected(fabric: KernelFabric, congestion: Congestion) -> Iterator[tuple[s
 
 
 def _marked_filter() -> bytes:
-    """Return a filter of a TCP socket, whose packets begin with their TCP header: what begins with the mark is lost."""
+    """Return a filter of a TCP socket, whose packets begin with TCP: data that begins with the mark is lost."""
     return b"".join(
         struct.pack("=HBBI", *instruction)
         for instruction in (
             (0x80, 0, 0, 0),  # the packet's length
-            (0x35, 0, 6, 1_000),  # what is short has no mark
+            (0x35, 0, 6, 1_000),  # short packets have no mark
             (0x30, 0, 0, 12),  # the header's length
             (0x54, 0, 0, 0xF0),
             (0x74, 0, 0, 2),
@@ -192,7 +192,7 @@ def burst(lost: int) -> bytes:
 
 
 def tail_in_kernel(fabric: KernelFabric, lost: int) -> float:
-    """Send three bursts with the kernel's TCP, of the third of which the end gets lost; return how long that takes."""
+    """Send three bursts with the kernel's TCP, the third with its end lost; return the duration of that one."""
     with _connected(fabric, Congestion.CUBIC) as (client, taken):
         for _ in range(2):
             client.sendall(burst(0))

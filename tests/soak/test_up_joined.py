@@ -72,13 +72,13 @@ def fabric(folder: Path, reports: int) -> Iterator[None]:
 
 
 def health(up: Running, daemon: str) -> str:
-    """Return what a daemon says of itself; empty where a busy machine keeps the supervisor from answering in time."""
+    """Return a daemon's health text; empty if the supervisor of a busy machine does not answer in time."""
     state = up.status()
     return "" if state is None else next(entry.health.text for entry in state.daemons if entry.name == daemon)
 
 
 def until_joined(up: Running) -> UpState:
-    """Return how all is once both switches are reconciled and links are measured by what they report."""
+    """Return the state once both switches are reconciled and links are measured."""
     state = up.until_green(START_S)
     wait_until(lambda: "2 of 2 switches reconciled" in health(up, "controller"), "the switches are not reconciled")
     measured = re.compile(r", [1-9]\d* of \d+ links measured")

@@ -39,7 +39,7 @@ SEED = 5
 
 @dataclass(slots=True)
 class Manager:
-    """A node: it reports, runs what is bound to it, and stops everything when its lease is over."""
+    """A node: it reports, runs the pods bound to it, and stops everything when its lease ends."""
 
     name: str
     cluster: Cluster
@@ -70,7 +70,7 @@ class Manager:
         self.lease_until_s = begun_s + LEASE_S
         mine = (await self.cluster.client.of(Pod).list(fields=f"node={self.name}")).items
         if time.monotonic() >= self.lease_until_s:
-            return  # what was asked for is as old as the lease
+            return  # the list is as old as the lease
         self.running = {pod.metadata.name: pod.status.epoch for pod in mine if pod.metadata.deleting_ns is None}
         for pod in mine:
             release = Release(pod=pod.metadata.name, epoch=pod.status.epoch)
@@ -111,7 +111,7 @@ async def scheduling(cluster: Cluster) -> AsyncIterator[None]:
 
 
 async def change_something(cluster: Cluster, managers: list[Manager], rng: random.Random) -> None:
-    """Do what users and machines do."""
+    """Make a random change, like users and machines."""
     groups = cluster.client.of(PodGroup)
     existing = (await groups.list()).items
     with suppress(ApiError):  # others were faster

@@ -52,7 +52,7 @@ def one_round(fabric: TrainingFabric, name: str, chance: random.Random) -> tuple
 
 
 def problems(answers: Answers, by_gloo: Answers, steps: int) -> list[str]:
-    """Return what is not as it should be."""
+    """Return the problems."""
     wrong = [] if len({answer["parameters"] for answer in answers.values()}) == 1 else ["parameters differ"]
     for rank, answer in answers.items():
         losses = np.array(answer["losses"][:steps])

@@ -22,7 +22,7 @@ START_S, COMMAND_S = 180.0, 120.0
 
 
 class TutorialError(Exception):
-    """Something of the tutorials did not do what it does; the message has its output."""
+    """A tutorial misbehaved; the message has its output."""
 
 
 class Network:
@@ -92,7 +92,7 @@ class Network:
 
     @contextmanager
     def controller(self, log: str) -> Iterator[None]:
-        """Have the exercise's own controller run while the `with` block lasts."""
+        """Run the exercise's own controller while the `with` block lasts."""
         with (self.folder / log).open("wb") as out:
             process = subprocess.Popen(
                 ["python3", "mycontroller.py"],
@@ -108,7 +108,7 @@ class Network:
             process.wait()
 
     def close(self) -> None:
-        """Leave the prompt, wait until all of the network is gone."""
+        """Leave the prompt, and wait until the whole network is gone."""
         try:
             self._write("exit\n")
             self._process.wait(COMMAND_S)
@@ -120,7 +120,7 @@ class Network:
         self._remove_leftovers()
 
     def _remove_leftovers(self) -> None:
-        """End what runs in this copy of the exercise, and remove its links: a start that fails leaves them."""
+        """Kill processes in this copy of the exercise, and remove its links: a failed start leaves them."""
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # it has ended, or is a thread of the kernel
                 if (process / "cwd").resolve() == self.folder:

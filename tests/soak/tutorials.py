@@ -1,4 +1,4 @@
-"""p4lang's tutorials under Mininet, as people run them, with our switch and with bmv2: what each exercise shows.
+"""p4lang's tutorials under Mininet, as people run them, with our switch and with bmv2: output of each exercise.
 
     MILLRACE_TUTORIALS=~/tutorials python -m tests.soak.tutorials --switch millrace --switch bmv2 basic calc
 
@@ -192,10 +192,10 @@ def multicast(network: Network) -> Result:
 
 
 def flowcache(network: Network) -> Result:
-    """The controller hears of each new flow by a packet-in, sends the packet on and writes an entry."""
+    """The controller gets each new flow by a packet-in, forwards the packet and writes an entry."""
     with network.controller("logs/controller.txt"):
         network.wait(lambda: "on s3" in network.read("logs/controller.txt"), "the program is not pushed")
-        time.sleep(2)  # it writes clone sessions then, and says nothing
+        time.sleep(2)  # it then writes clone sessions without any output
         pinged = network.run("h1 ping -c 6 -i 0.5 10.0.2.2")
         network.wait(lambda: network.read("logs/controller.txt").count("added table entry") >= 4, "entries are missing")
         time.sleep(1)
@@ -280,7 +280,7 @@ class Bench:
 
 
 def lacking(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return what is missing for the tutorials to run here, None if nothing is."""
+    """Return the missing prerequisite of the tutorials, None if there is none."""
     root = environ.get("MILLRACE_TUTORIALS")
     if os.geteuid() != 0:
         return "root"
@@ -333,7 +333,7 @@ def _forget_thrift(path: Path, real: str) -> None:
 
 def _solve(exercise: Path) -> None:
     for solution in (exercise / "solution").glob("*"):
-        # multicast's table is beside its topology.
+        # multicast's table is next to its topology.
         places = [*exercise.glob(f"*-topo/{solution.name}"), exercise / solution.name]
         shutil.copy(solution, places[0])
 

@@ -37,7 +37,7 @@ ADDS = {host: 2 << index for index, host in enumerate(HOSTS)}
 
 
 def soak(rounds: int, seed: int) -> list[str]:
-    """Return what was wrong."""
+    """Return the problems."""
     chance, problems = random.Random(seed), []
     topology = leaf_spine(2, 3, 2)
     with JobFabric(len(HOSTS), topology=topology, aggregation=AGGREGATION, watches=(Watch(),)) as fabric:

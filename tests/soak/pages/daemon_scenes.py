@@ -1,4 +1,4 @@
-"""Daemons that a page's commands ask: of `millrace up`, of a fabric in the kernel, or one alone."""
+"""Daemons that a page's commands ask: of `millrace up`, of a fabric in the kernel, or single ones."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def _cables(workspace: Workspace) -> None:
 
 
 def _eth0(workspace: Workspace) -> None:
-    """A device as on a real machine, with incoming traffic."""
+    """A device like a real machine's, with incoming traffic."""
     workspace.call(
         "ip netns add peer && ip link add eth0 type veth peer name eth0 netns peer "
         "&& ip address add 192.0.2.1/24 dev eth0 && ip link set eth0 up "
@@ -25,7 +25,7 @@ def _eth0(workspace: Workspace) -> None:
 
 
 def _two_addresses(workspace: Workspace) -> None:
-    """This machine is a producer's, 10.0.3.2, and a writer's, 10.0.0.2, who is at that address when it calls."""
+    """This machine has a producer's address, 10.0.3.2, and a writer's, 10.0.0.2, which its calls come from."""
     workspace.call(
         "ip link add hosts type veth peer name peer && ip link set hosts up && ip link set peer up "
         "&& ip address add 10.0.3.2/32 dev hosts && ip address add 10.0.0.2/32 dev hosts "

@@ -1,4 +1,4 @@
-"""Networks that stand when a reader comes to a block: fabrics, switches, devices, p4lang's tutorials."""
+"""Networks that exist when a reader reaches a block: fabrics, switches, devices, p4lang's tutorials."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def _killed_fabric(workspace: Workspace) -> None:
 
 
 def _device_eth0(workspace: Workspace) -> None:
-    """A network device of the name that most machines have."""
+    """A network device with the most common name."""
     workspace.call("ip link add eth0 type veth peer name lan && ip link set eth0 up && ip link set lan up")
 
 
 def _virtual_machine(workspace: Workspace) -> None:
-    """A machine without what most virtual ones have not."""
+    """A machine without the features that most virtual ones lack."""
     del workspace
     for what in ("/sys/devices/system/cpu/cpufreq/policy0", "/proc/driver/nvidia"):
         if Path(what).exists():
@@ -70,7 +70,7 @@ def _virtual_machine(workspace: Workspace) -> None:
 
 
 def _cubic_and_bbr(workspace: Workspace) -> None:
-    """Namespaces in which TCP may have these congestion controls; those of the machine's own are for it to allow."""
+    """Namespaces in which TCP may use these congestion controls; the machine's own namespace decides for itself."""
     allowed = workspace.call("cat /proc/sys/net/ipv4/tcp_allowed_congestion_control").split()
     missing = sorted({"cubic", "bbr"} - set(allowed))
     if missing:

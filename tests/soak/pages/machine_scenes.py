@@ -1,4 +1,4 @@
-"""A machine on which a page may install what it wants: its folders under a layer in memory."""
+"""A machine on which a page may install anything: its folders are under a layer in memory."""
 
 from __future__ import annotations
 

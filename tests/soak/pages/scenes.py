@@ -18,7 +18,7 @@ from tests.soak.pages.workspace import Workspace
 
 
 def _as_it_is(workspace: Workspace) -> None:
-    """Nothing is needed but what every page has."""
+    """Nothing is needed."""
     del workspace
 
 

@@ -29,12 +29,12 @@ _DRAWN = re.compile(r"[\s│┃┏┓┗┛┡┩├┤└┘┌┐─━┳╇�
 
 
 class PageError(AssertionError):
-    """A page says what is not so."""
+    """A page is wrong."""
 
 
 @dataclass(slots=True)
 class Command:
-    """A command of a block: what is typed, what is typed into it, and what the page says that it prints."""
+    """A command of a block: its text, its input, and its output on the page."""
 
     line: int
     text: str
@@ -87,20 +87,20 @@ def _is_whole(text: str) -> bool:
 
 
 def shows(want: list[str], got: str) -> bool:
-    """Return whether an output is that of a page, but for its numbers, lines drawn around them, and `...`."""
+    """Return whether an output equals a page's, except for numbers, lines drawn around them, and `...`."""
     wanted = [_NUMBER.sub("#", _DRAWN.sub(" ", part)).strip() for part in re.split(r"\.\.\.", "\n".join(want))]
     text = _NUMBER.sub("#", _DRAWN.sub(" ", got)).strip()
     return re.search(r".*?".join(map(re.escape, wanted)), text, re.DOTALL) is not None
 
 
 def _is_ready(command: str, output: str) -> bool:
-    """Return whether a daemon has said that it is ready; True of all that is none."""
+    """Return whether a daemon has printed its ready line; True for other commands."""
     match = _DAEMON.search(command)
     return match is None or re.search(rf"\b{match['name'] or match['served']}(?: \d+|:) ready", output) is not None
 
 
 class Shell:
-    """One bash, fed as a terminal is; what it and its children print comes back in the order in which they did."""
+    """One bash, fed like a terminal; it returns its own and its children's output in order."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -118,7 +118,7 @@ class Shell:
         self.said = ""
 
     def run(self, command: Command, page: str) -> None:
-        """Type a command and what goes into it; raise PageError if it fails, or prints something else."""
+        """Type a command and its input; raise PageError if it fails, or its output differs."""
         while True:
             try:
                 self._try(command, page)
@@ -146,7 +146,7 @@ class Shell:
             raise PageError(f"{page}:{command.line}: {command.text!r} says:\n{output}")
 
     def close(self) -> None:
-        """End the shell and what it started."""
+        """End the shell and its processes."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
@@ -166,7 +166,7 @@ class Shell:
         return before + rest, status
 
     def _until_shown(self, command: Command, output: str) -> str:
-        """Read on until all that a page has is there, a daemon is ready, and nothing comes any more."""
+        """Read until the page's output is complete, a daemon is ready, and output stops."""
         until_s = time.monotonic() + 60.0
         while more := self._read(
             min(
@@ -187,7 +187,7 @@ class Shell:
 
 
 class Terminals:
-    """Commands side by side, each in a terminal; those that go on end by Ctrl-C."""
+    """Concurrent commands, each in a terminal; those still running are ended by Ctrl-C."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._folder, self._environment = folder, environment
@@ -195,7 +195,7 @@ class Terminals:
         self.said = ""
 
     def run(self, command: Command, page: str, *, ends: bool = False) -> None:
-        """Begin a command, and look at it until it ends or, if it need not, says nothing more."""
+        """Start a command, and watch it until it ends or, if it need not end, is silent."""
         began_s = time.monotonic()
         while True:
             try:
@@ -229,7 +229,7 @@ class Terminals:
             time.sleep(0.05)
             if (size := path.stat().st_size) != seen:
                 seen, quiet_s = size, time.monotonic()
-            # What has said nothing yet is still at work, and a daemon until it says that it is ready.
+            # Without output it is still working, as is a daemon before its ready line.
             if ends or not seen or not _is_ready(command.text, path.read_text(errors="replace")):
                 continue
             if time.monotonic() - quiet_s > QUIET_S or time.monotonic() - begin_s > STAYS_S:
@@ -241,7 +241,7 @@ class Terminals:
             raise PageError(f"{page}:{command.line}: {command.text!r} does not end:\n{text}")
 
     def close(self, page: str) -> None:
-        """Press Ctrl-C wherever something goes on; raise PageError for what does not end well by it, or says else."""
+        """Press Ctrl-C in all terminals; raise PageError for unclean ends or other output."""
         for command, process, path, output in reversed(self._running):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""The place where a page's blocks run, and the actions of scenes there."""
+"""The workspace of a page's blocks, and the actions of scenes there."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.waiting import comes_true
 
 
 class LackingError(Exception):
-    """This machine has not what a scene is made of; the message says what."""
+    """This machine lacks a prerequisite of a scene, which the message names."""
 
 
 @dataclass(slots=True)
 class Workspace:
-    """The place where a page's blocks run; scenes may change folder and environment before the page's first command."""
+    """Folder and environment of a page's blocks; scenes may change both before the page's first command."""
 
     folder: Path
     environment: dict[str, str]
@@ -45,7 +45,7 @@ class Workspace:
             raise LackingError(", ".join(missing))
 
     def call(self, command: str) -> str:
-        """Run a command that a scene needs; it has to succeed."""
+        """Run a command for a scene; it must succeed."""
         done = subprocess.run(
             ["bash", "-ec", command],
             cwd=self.folder,

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 DEADLINE_S = 30.0
 HANG_S = 300.0
-"""For waits that cannot be stretched: what takes so long hangs, on a busy machine, too."""
+"""For waits that cannot be stretched: anything this slow hangs, even on a busy machine."""
 _POLL_S = 0.002
 
 

@@ -141,7 +141,7 @@ class Attacker:
                 yield Datagram(Kind.REPORT, f"{what}, IPv{src.version}", src, dst, ports, payload)
 
     def report_payloads(self) -> Iterator[tuple[str, bytes]]:
-        """Yield forged reports of each switch, as a collector gets them, with what they try."""
+        """Yield forged reports of each switch, as a collector gets them, with their kind of attack."""
         for node in self.target.topology.switches:
             ports = sorted(self.target.topology.neighbours[node.name])
             yield from self._payloads_of(node.node_id, ports[0], ports[-1])

@@ -1,4 +1,4 @@
-"""All-reduces by the switch beside gloo's, over the same cables, shaped to one rate; by 1,024 workers in virtual time.
+"""All-reduces by the switch against gloo's, over the same cables, shaped to one rate; by 1,024 workers in virtual time.
 
 Workers are processes in network namespaces around the built-in switch with fabric_aggregation. TBF shapes both
 directions of every worker's cable to the same rate, for all sides, and the switch knows it as the rate of its ports.
@@ -9,7 +9,7 @@ what a worker's device has sent, from the Ethernet header on and with all repeti
 time and rate, and "rate used" those bytes over time and rate: near 1 where a side is as quick as its bytes let it.
 
 The rate is low so that the machine is not what is measured: "busy" is the share of all processors' time in which they
-did not idle, whoever had it. Where it nears 1, a case says nothing of the network: take a lower rate.
+did not idle, by any process. Where it nears 1, a case says nothing about the network: take a lower rate.
 
 Usage: python tests/benchmarks/allreduce.py [--rounds N] [--rate MBIT/S] [--quick] [--no-devices]
 """
@@ -139,7 +139,7 @@ def processor_time() -> tuple[int, int]:
 def measure_cases(
     workers: int, megabytes: Sequence[int], sides: Sequence[str], rounds: int, rate_bps: int, rings: str | None = None
 ) -> dict[Case, dict[str, list[Trial]]]:
-    """Return the trials of so many workers; a first all-reduce of each side is not counted."""
+    """Return the trials of this many workers; a first all-reduce of each side is not counted."""
     trials: dict[Case, dict[str, list[Trial]]] = {}
     with AggregationFabric(workers, rate_bps) as fabric:
         running = Workers(fabric, sides, rings)
@@ -200,7 +200,7 @@ def time_ratio(few: tuple[int, int] = FEW, many: tuple[int, int] = MANY, values:
 
 
 def summary(found: Found, rate_bps: int, ratio: float | None) -> dict[str, float | None]:
-    """Return the figures of the last line; None for what was not measured."""
+    """Return the figures of the last line; None if not measured."""
 
     def of(workers: int, what: str = "time_s") -> float | None:
         trials = found.get(Case(workers, LARGE))

@@ -1,7 +1,7 @@
 """The chain that runs: sender, `millrace collector`, `paths serve` and `controller`, and switches, as processes.
 
 All daemons have default settings; only topology, ports, addresses and folders are set. Reports are Telemetry Reports
-v2.0 with INT-MD stacks of seven words a hop, each hop's delay drawn anew, one report a datagram over loopback. An event
+v2.0 with INT-MD stacks of seven words a hop, a new random delay per hop, one report a datagram over loopback. An event
 is a congestion: a link's queue is full (400 frames, 99 % load) from one report on, for four seconds. Its reaction is
 the time until a route set that takes a flow off that link reaches a client of the path server; later than four seconds
 is never. A fabric does at once as route sets say, so flows that were moved are reported from their new path.

@@ -10,7 +10,7 @@ Every value varies from report to report, flows are drawn at random, sequence nu
 - Modes: reports of one hop each, of packets of four hops, joined to packets and paths (queues' need no joining); the
   other side is `Core.REFERENCE` again. Reports of items that a switch has added up belong to no packet.
 - veth: a sender on another thread offers rates step by step; a collector of its own for each trial receives through
-  `ReportReceiver`, with a kernel buffer of 32 MiB. What counts is the highest rate of which nothing was lost, as it was
+  `ReportReceiver`, with a kernel buffer of 32 MiB. What counts is the highest rate without loss, as it was
   sent, the median of the rounds. Reports that the kernel did not take from the sender were never sent.
 
 Usage: python tests/benchmarks/collector.py [--rounds N] [--quick] [--no-devices]
@@ -105,7 +105,7 @@ def summary(
     flow_bytes: float | None,
     veth: Mapping[Side, Mapping[int, Sequence[Trial]]],
 ) -> dict[str, float | None]:
-    """Return the figures of the last line; None for what was not measured."""
+    """Return the figures of the last line; None if not measured."""
     ours = memory_rates.get(CASE)
     best = {side: best_without_loss(rates) for side, rates in veth.items()}
     side = max(best, key=lambda candidate: best[candidate], default=None)

@@ -221,7 +221,7 @@ def _gaps(optimum: Optimum, usual: Convergence, pressed: Convergence) -> tuple[f
 def _worsen(
     keys: dict[str, float | None], kind: str, optimum: Optimum, usual: Convergence, pressed: Convergence
 ) -> None:
-    """Put the worse of what is known and of one more network into the keys."""
+    """Merge one more network into the figures, keeping the worse value of each."""
     usual_gap, pressed_gap = _gaps(optimum, usual, pressed)
     figures = {
         f"te_gap_{kind}": usual_gap,

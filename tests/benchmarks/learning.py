@@ -1,4 +1,4 @@
-"""A scheduler that learns: what it is worth on four inputs, against rules, a fully connected network and an oracle.
+"""Value of a learning scheduler on four inputs, against rules, a fully connected network and an oracle.
 
 - For cloudphysics (cloudPhysicsIO, 100 times as fast), bursty (drawn by seeds), spotri (hetero_spotri) and lublin
   (lublin_256, exact estimates), three seeds each: NAME_best_heuristic_over_ours (mean response), NAME_oracle_share,

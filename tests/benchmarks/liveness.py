@@ -79,7 +79,7 @@ def measure_round(linked: Linked) -> dict[str, float]:
 
 
 def measure_end(linked: Linked) -> dict[str, float]:
-    """Return the time, in milliseconds, until an end knew that the other one was told to end."""
+    """Return the time, in milliseconds, until an end knew that the other one was stopping."""
     linked.say_hello()
     done = time.time()
     linked.b.signal(signal.SIGTERM)

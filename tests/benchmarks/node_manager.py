@@ -135,7 +135,7 @@ async def _managed(client: ApiClient, image: str, name: str) -> float:
     spec = PodSpec(containers=(container,), restart=Restart.NEVER, stop_grace_s=0)
     made = await client.of(Pod).create(Pod(metadata=Metadata(name=name), spec=spec))
     async with aclosing(client.of(Pod).watch(made.metadata.revision, fields=f"name={name}")) as events:
-        await anext(events)  # the watch is there
+        await anext(events)  # the watch is open
         begun = time.monotonic()
         await client.bind(BindingRequest(bindings=(Binding(pod=name, node="h1"),)))
         async for event in events:

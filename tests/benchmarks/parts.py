@@ -22,7 +22,7 @@ class Part:
     """A module below tests.benchmarks, whose `measure(quick=...)` returns figures, and the names of these.
 
     `root` is what needs root, if something does.
-    `of` is what `measure` is told first, where a module has several parts.
+    `of` is the first argument of `measure`, if a module has several parts.
     """
 
     module: str

@@ -1,4 +1,4 @@
-"""Check that payloads arrive unchanged, whatever they look like: in virtual time and in the kernel.
+"""Check that payloads of any content arrive unchanged: in virtual time and in the kernel.
 
 Payloads are drawn by a grammar of INT shapes (tests/payloads/shapes.py) into envelopes of every kind, and go from host
 to host on the same leaf and over three switches, with both programs and in every mode and mark. Every byte that comes

@@ -182,7 +182,7 @@ def feed(fabric: Fabric) -> dict[str, float]:
 
 
 def summary(figures: Mapping[str, float]) -> dict[str, float | None]:
-    """Return the figures of the last line, None for what was not measured."""
+    """Return the figures of the last line, None if not measured."""
     return {name: round(figures[name], 3) if name in figures else None for name in NAMES}
 
 

@@ -1,6 +1,6 @@
 """Time of one all-reduce against the number of workers, in virtual time: what the network needs, hosts need nothing.
 
-Workers hang on 10 Gbit/s links, 64 at most on a leaf, leaves on one spine, 1 us of propagation a link; above 64 workers
+Workers have 10 Gbit/s links, 64 at most on a leaf, leaves on one spine, 1 us of propagation a link; above 64 workers
 switches add up in two levels. Each has as many values as are asked for; all begin at once, nothing is lost. Beside it
 what hosts would need at the least, computed, if they all hung on one switch that takes no time: by a ring (2 (n - 1)
 steps), which is best for long vectors, and by recursive halving and doubling (Thakur and others, 2005; 2 log2 n steps).

@@ -62,7 +62,7 @@ class Bench:
         self.collector.subscribe_drops(self.drops.extend)
 
     def report(self, count: int, forged: Callable[[int], list[Sent]] | None = None) -> None:
-        """Let time pass with a genuine report every 10 ms, and what somebody else sends before each."""
+        """Advance time with a genuine report every 10 ms, and a forged one before each."""
         for number in range(count):
             hops = long_way(self.clock.now_ns())
             drop = self._genuine.dropped(hops[2:], DropReason.QUEUE_FULL)

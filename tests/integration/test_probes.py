@@ -290,7 +290,7 @@ def test_late_completions_lower_trust_but_keep_the_figures(
             assert result is not None
             assert any(line.startswith(f"{result.metadata.name} came ") for line in now.reasons)
             assert sum(result.status.runs[0].run_times_s) < 1.0, "the wait is in no figure"
-            # What it is expected to take is what the first one took, told firmly or not.
+            # The expected time is the first one's, at high or low trust.
             second, why = await scheduled(world, "second", late)
             assert "history" in why
             assert second.status.expected_s == first.status.run_time_s

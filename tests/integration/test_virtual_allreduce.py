@@ -257,7 +257,7 @@ def test_a_switch_that_has_restarted_adds_up_again(racks: World) -> None:
 
 
 def test_a_worker_joins_between_two_reductions(racks: World) -> None:
-    """A worker that hears of another epoch on the way takes it: nobody else has to do anything."""
+    """A worker that learns of another epoch in transit adopts it: no other action is needed."""
     job = racks.start(hosts(1, 2, 3, 4, 5, 6), capacity=8)
     working = ranks(racks, job)
     values = numbers(6, 2 * BLOCK)

@@ -1,4 +1,4 @@
-"""A host that sends in others' names, in a fabric as the controller fills it: what it forges ends at its own port."""
+"""A spoofing host in a fabric filled by the controller: its forged frames end at its own port."""
 
 from __future__ import annotations
 

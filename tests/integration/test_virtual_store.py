@@ -40,7 +40,7 @@ def rack() -> Topology:
 
 
 class Rack(World):
-    """One switch with four hosts, of which h4 serves."""
+    """One switch with four hosts; h4 is the producer."""
 
     def __init__(self, copies: int, *recorded: RecordedSettings) -> None:
         settings = StoreSettings(producers=("h4",), recorded=recorded, interval_ns=INTERVAL_NS, copies=copies)

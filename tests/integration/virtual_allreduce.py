@@ -123,7 +123,7 @@ class World:
 
 @dataclass(slots=True)
 class Rank:
-    """A host that runs a reference worker: it sends what it may once, and all that has no result again and again."""
+    """A host that runs a reference worker: it sends allowed items once, and repeats those without a result."""
 
     world: World
     job: int

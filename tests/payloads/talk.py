@@ -1,7 +1,7 @@
 """Clients that ask and servers that echo, each in its host's namespace, all on one event loop.
 
 Each side echoes its input, so that a payload crosses the fabric twice. TCP sends every
-request in a segment of its own; one that is not answered in time is a stall, whatever the kernel would still try.
+request in a segment of its own; one not answered in time is a stall, whatever the kernel would still try.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.payloads.lines import CLIENT, FRAGMENTED_BYTES, Line
 from tests.payloads.shapes import Header
 
 Draw = Callable[[int], bytes]
-"""Makes a payload of so many bytes."""
+"""Makes a payload of this many bytes."""
 Opening = Callable[[], socket.socket]
 
 STALL_S = 30.0

@@ -2,7 +2,7 @@
 
 Collector, path server and controller, with default settings but for addresses, folders and the path server's file, are
 killed (SIGKILL) and started again; the collector is paused (SIGSTOP) and released; the load is doubled and halved;
-somebody floods the collector, reports in the name of a switch that nobody configured, and sends 100,000 flows of one
+an attacker floods the collector, reports in the name of an unknown switch, and sends 100,000 flows of one
 packet each. Subscribers that never read hold on to snapshots, records, routes and decisions all the time. After each
 disturbance everything has to recover, a congestion has to be answered, and every report has to be counted. In the end a
 chain that was never disturbed carries the same flows on the same paths: both have to know the same (`chaining/states`).

@@ -6,7 +6,7 @@ frames; its windows are read from TCP_INFO. Timing on a busy machine is rough, s
 - slow start: the window is the initial one and a segment for each that was acknowledged, to two segments, in both;
 - what a loss leaves of the window in congestion avoidance: 0.5 and 0.7 to 0.06, in both;
 - data acknowledged in a round trip, where a hundredth of the frames is lost each way: within a tenth of the kernel's,
-  each the mean of three minutes, of which one varies by a tenth; by round trips, as those in the kernel grow with all
+  each the mean of three minutes, as one varies by a tenth; by round trips, as those in the kernel grow with all
   else that the machine does;
 - where CUBIC's slow start ends in a queue that does not end: within a third of the kernel's window, the median of five;
 - how long a burst takes whose last segment or two get lost: within 50 ms of the kernel's least of five.

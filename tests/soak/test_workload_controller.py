@@ -1,7 +1,7 @@
 """The workload controller as a process that is killed (SIGKILL) at random moments, over a real API server.
 
 Nodes are played in the test's loop, and keep to their leases; the scheduler is the real one. Groups come, grow, shrink
-and go, nodes fall silent and return; whenever somebody looks, no pod runs on two nodes, and in the end all run.
+and go, nodes fall silent and return; at no time does a pod run on two nodes, and in the end all run.
 """
 
 from __future__ import annotations

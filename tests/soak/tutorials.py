@@ -2,7 +2,7 @@
 
     MILLRACE_TUTORIALS=~/tutorials python -m tests.soak.tutorials --switch millrace --switch bmv2 basic calc
 
-MILLRACE_TUTORIALS is a checkout of github.com/p4lang/tutorials, of which nothing is changed: exercises run in a copy.
+MILLRACE_TUTORIALS is a checkout of github.com/p4lang/tutorials, which stays unchanged: exercises run in a copy.
 Its programs want Mininet, P4Runtime (with p4.tmp, as p4lang's PI installs it), p4runtime-shell, psutil and Scapy of
 `python3`, which is that of MILLRACE_TUTORIALS_BIN, a folder of an environment, or else of the PATH. p4c-bm2-ss, root.
 """

@@ -1,6 +1,6 @@
 """All that `millrace up` runs is killed at random moments: `millrace status` is green again, and nothing is lost.
 
-Each daemon is killed by SIGKILL so many times, in random order, after random pauses. After each death the time until
+Each daemon is killed by SIGKILL several times, in random order, after random pauses. After each death the time until
 every daemon is green is measured, and that: the controller says that all switches hold what they should; the history's
 rows of before are there, and new ones come; counters of reports go on; what the API acknowledged is there, once.
 

@@ -29,7 +29,7 @@ from tests.adversary.histories.watching import Seen, Stretch, Writes
 
 NODE: Final = "h1"
 PATIENCE_S: Final = 1.5
-"""A client waits for an answer so long; then it is lost, and may still be on its way."""
+"""Maximum wait for an answer; after it the request is lost, and may still take effect."""
 VALUE: Final = "value"
 PARITY: Final = "parity"
 _SPEC: Final = PodSpec(containers=(Container(name="main", image="x"),))

@@ -13,7 +13,7 @@ _AT_ONCE: Final = 1 << 16
 _TEARS_ONE_OF: Final = 6
 
 Cut = Callable[[bytes], bytes | None]
-"""Returns what is passed on of a server's data before its connection ends; None: everything, and it goes on."""
+"""Returns the part of a server's data to forward before its connection ends; None forwards everything."""
 
 
 class Proxy:

@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     DONE = "done"
     ABSENT = "absent"
     STALE = "stale"
-    """It is there already, or of another revision than expected."""
+    """It exists already, or has another revision than expected."""
     LOST = "lost"
 
 
@@ -103,7 +103,7 @@ class Registers:
 
 
 def _is_done(state: Version, action: Action) -> bool:
-    """Return whether a register does what is asked, with the answer that is known."""
+    """Return whether a register can do an operation with its known answer."""
     is_later = action.revision is None or state.revision < action.revision
     match action.verb:
         case Verb.GET:
@@ -127,9 +127,9 @@ class Observed:
 
 
 def resolved(history: Iterable[Operation[Action]], observed: Observed) -> list[Operation[Action]]:
-    """Return a history in which writes whose answers were lost have taken effect before somebody has seen that.
+    """Return a history in which writes with lost answers took effect before they were observed.
 
-    Those that a complete watch has not told of are left out.
+    Those missing in a complete watch are left out.
     """
     answered, lost = list[Operation[Action]](), list[Operation[Action]]()
     for operation in history:

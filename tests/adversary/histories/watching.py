@@ -22,9 +22,9 @@ class Seen:
 
 @dataclass(slots=True)
 class Stretch:
-    """A list, and the events that a watch has told since then, over as many connections as it took.
+    """A list, and a watch's events since then, over as many connections as it took.
 
-    `known` is the revision up to which a watch has said that everything was told: of the list, an event or a bookmark.
+    `known` is the revision up to which a watch is complete: of the list, an event or a bookmark.
     """
 
     begun: int
@@ -49,7 +49,7 @@ class Stretch:
         return contents
 
     def bookmark(self, revision: int) -> None:
-        """Note that everything up to a revision was told."""
+        """Note that the watch is complete up to a revision."""
         self.known = max(self.known, revision)
 
 
@@ -100,7 +100,7 @@ def problems_of(watch: str, stretches: Sequence[Stretch], writes: Writes | None,
 
 
 def replayed_of(stretches: Sequence[Stretch]) -> Contents:
-    """Return what there is in the end by what a watch has told."""
+    """Return the final contents by replaying a watch."""
     return stretches[-1].replayed if stretches else {}
 
 

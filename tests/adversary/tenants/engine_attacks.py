@@ -75,7 +75,7 @@ _POLL_S: Final = 0.1
 
 @dataclass
 class TaskAttack:
-    """Tasks of Eve's at a centre; `may` is all that they are to be able to do, `words` what their attack is told."""
+    """Tasks of Eve's at a centre; `may` is all that they may do, `words` their attack's arguments."""
 
     siege: TenantSiege
     centre: str
@@ -100,7 +100,7 @@ class TaskAttack:
         return await self.siege.create(_task(self._attacker, program))
 
     async def _judge(self) -> None:
-        """Run the task of Eve's, and check what it achieved."""
+        """Run Eve's task, and check what it achieved."""
         task = await self._outcome(self._attacker)
         self.siege.forged[self.counted] += 1
         if task is not None and task.status.phase is not TaskPhase.SUCCEEDED:

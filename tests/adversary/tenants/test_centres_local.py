@@ -103,7 +103,7 @@ def check(findings: dict[str, Any], name: str) -> None:
     assert all(findings["namespaces"][kind] != own[kind] for kind in own)
     assert findings["processes"] == [1, 2]
     assert findings["beside"] == [name]
-    # Of /tmp nothing but the way to its own folder, and to the interpreter, which are there in tests.
+    # Of /tmp only the paths to its own folder and to the interpreter, which are there in tests.
     assert findings["scratch"][1:3] == [[], []]
     interpreter = {path.parts[2] for path in (Path(sys.prefix), ATTACK) if path.is_relative_to("/tmp")}
     assert set(findings["scratch"][0]) <= {

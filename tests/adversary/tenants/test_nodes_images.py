@@ -1,4 +1,4 @@
-"""Image files that never end, belong to somebody else, or fill the disk: each is refused in one line."""
+"""Image files that are endless, belong to another user, or fill the disk: each is refused in one line."""
 
 from __future__ import annotations
 

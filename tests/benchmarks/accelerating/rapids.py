@@ -1,4 +1,4 @@
-"""The order of our model's ratios beside the RAPIDS qualification tool's speed-ups on an A100.
+"""The order of our model's ratios compared with the RAPIDS qualification tool's speed-ups on an A100.
 
 Of the file only operators that were measured count: *Exec rows whose score is neither the default of 3.0 nor one of the
 constants for expressions (4, 1.5) and Python functions (1.2). Six are left. Ours: the model's ratio of each operator by

@@ -63,7 +63,7 @@ _NAMES: Final = {MATCHES: "matches", SUMMARY: "summary", TOTAL: "total"}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A statement or operator by an engine, over so many rows a machine; n, k, and the rate of links."""
+    """A statement or operator by an engine, over this many rows a machine; n, k, and the rate of links."""
 
     operator: Operator | str
     engine: Engine

@@ -94,7 +94,7 @@ def by_own_mean(history: History) -> dict[str, DeviceKind]:
 def regrets(times: Times, noise: Noise, histories: int) -> tuple[list[float], list[float]]:
     """Return the regrets of ours and of the own means, over histories drawn by their numbers."""
     ours, own = [], []
-    # Of one run nothing tells how much runs scatter: it is told.
+    # One run does not show the spread of runs, so it is passed in.
     told = noise.deviation if noise.runs == 1 else None
     for seed in range(histories):
         history = drawn(times, noise, seed)

@@ -1,7 +1,7 @@
 """Open loop, autoscaler, controllers and optimum over the family of duty cycles, on both clusters.
 
 Figures of a driver are sums over patterns and clusters of one seed, work over work and energy per unit of work over
-energy per unit of work; each seed gives one, of which mean and spread are shown. The training seeds are others.
+energy per unit of work; each seed gives one; mean and spread are shown. The training seeds are others.
 
     .venv/bin/python -m tests.benchmarks.balancing.comparison   # --quick; --sent 0: bytes of one size throughout
 """

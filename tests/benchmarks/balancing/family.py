@@ -1,6 +1,6 @@
 """A synthetic family of GPU duty cycles: how much work comes, minute by minute, as a share of what can be done.
 
-Where no file of recorded duty cycles is there (recorded.py), they are drawn. A level of 1 is what a device does with
+Without a file of recorded duty cycles (recorded.py), they are drawn. A level of 1 is what a device does with
 the share of units that it starts with and no lever moved, whichever of bus or cores limits it. Five patterns, each with
 its reason:
 
@@ -14,7 +14,7 @@ its reason:
 
 Idle shares and pauses within jobs are those of the Philly trace (ATC'19), where utilisation is recorded by the minute:
 devices of training jobs are idle for 25 to 51 % of minutes, by the jobs' length, most of it inside jobs. Clusters with
-idle devices beside jobs that wait, so levels above 1, are what the Alibaba 2023 trace shows (ATC'23). A recorded cycle
+idle devices while jobs wait, so levels above 1, are what the Alibaba 2023 trace shows (ATC'23). A recorded cycle
 cannot say how far above 1 the demand is: 2 stands for work that always waits, as more than 1.65 is never served.
 """
 

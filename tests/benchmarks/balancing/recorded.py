@@ -1,4 +1,4 @@
-"""Recorded GPU duty cycles in place of the synthetic family, where a file of them is beside the checkout.
+"""Recorded GPU duty cycles in place of the synthetic family, if a file of them is next to the checkout.
 
 The file has a line for each minute of each device: `device,minute,duty`, the duty 0 to 1 (what a card calls its
 utilisation). A duty is taken as the share of what the device does with no lever moved. A minute that was busy

@@ -3,7 +3,7 @@
 Each step of 5 s every device's plant advances and reports, and its controller steps. Each round the rules say what is
 wanted, `controller.balance.allocation` says who is to have what, what the pool does not give is handed on to clock and
 precision, and units that a device is asked for reach another one a round later, when it has promised to stop using
-them. Units that nobody holds draw nothing. A job starts at its own precision; clock and units stay where they are.
+them. Free units draw no power. A job starts at its own precision; clock and units stay where they are.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _Seat:
         return done.change
 
     def claimant(self, change: Change, step: int) -> Claimant:
-        """Return what the allocator is told."""
+        """Return the allocator's input."""
         units, load = self.unit.sub_units, self.sample.load
         busy = busy_units(units, load) if self.driver.reclaims else None
         wanted = units + change.sub_units

@@ -41,7 +41,7 @@ def saturated() -> Cluster:
 
 def test_the_optimum_of_the_example_is_what_paper_and_pencil_say() -> None:
     # Four buses carry half of what 25 units compute; with overclocking these take 25 / 2 / 1.1 units each. The rest of
-    # the 200 compute for the others, whose bus carries twice what they started with.
+    # the 200 compute for the others, whose bus carries twice their initial load.
     bus_bound = UNITS * UNIT_TOPS / 2
     left = (UNITS * DEVICES - 4 * (UNITS / 2) / (HIGH_MHZ / NOMINAL_MHZ)) / 4
     cores_bound = left * UNIT_TOPS * HIGH_MHZ / NOMINAL_MHZ

@@ -213,7 +213,7 @@ def _milliseconds(value: float) -> str:
 
 
 def figures(outcomes: Mapping[Case, Outcome]) -> dict[str, float | None]:
-    """Return the figures of the last line; None for what was not measured, or never came."""
+    """Return the figures of the last line; None if not measured, or never reached."""
     ten, fifty = outcomes.get(GOAL_10K), outcomes.get(GOAL_50K)
     many = outcomes.get(MANY_FLOWS)
     all_of: Sequence[Outcome] = list(outcomes.values())

@@ -137,7 +137,7 @@ class Chain:
                 self.sender.order(routes=[(flow, self.flows.flows[flow].path) for flow in followed])
 
     async def event(self, rng: np.random.Generator, deadline_s: float | None = None) -> Event:
-        """Have one congestion, and the quiet after it; with a deadline it lasts until it is seen, or so long.
+        """Cause one congestion, and the quiet after it; with a deadline it lasts until seen, at most that long.
 
         Such a deadline is stretched on a busy machine, and the time of an event without one is not.
         """

@@ -1,7 +1,7 @@
 """Flows over a fabric: pairs of hosts whose paths are equally long, how often each is reported, and which link is full.
 
 A flow is one UDP 5-tuple between two hosts that no other flow has, so that flows and host pairs are the same. Its path
-is one of the shortest, drawn at random, until the fabric is told to route it elsewhere.
+is one of the shortest, drawn at random, until the fabric routes it elsewhere.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ async def _until_bound(client: ApiClient, pods: int) -> None:
     seen = 0
     async with aclosing(client.lines(watching(POD, "", "", 0))) as lines:
         async for line in lines:
-            # Decoding each line would cost what is measured: only look whether a pod is bound.
+            # Decoding each line would distort the measurement: only look whether a pod is bound.
             seen += _BOUND in line
             if seen >= pods:
                 return

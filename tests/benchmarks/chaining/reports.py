@@ -1,8 +1,8 @@
-"""Reports of flows: rows of bytes by the project's encoders, of which only numbers and measurements change afterwards.
+"""Reports of flows: rows of bytes by the project's encoders, with only numbers and measurements changed afterwards.
 
 A report is a Telemetry Report v2.0 of a UDP/IPv4 packet with an INT-MD stack of seven words a hop: node id, interfaces,
 hop latency, queue, ingress time stamp, TX utilisation. The last switch of a path reports; its own words stand in the
-report. Every hop's delay is drawn anew in every report, and time stamps agree with the delays.
+report. Every report draws every hop's delay, and time stamps agree with the delays.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Outlet:
 
 
 class Sender:
-    """Keeps to a rate, and does as it is told."""
+    """Keeps to a rate, and follows orders."""
 
     def __init__(self, flows: Flows, settings: SenderSettings, answers: IO[str]) -> None:
         self._flows, self._answers = flows, answers
@@ -187,7 +187,7 @@ class Sender:
         self._sent_bad += self._outlet.send(0, count)
 
     def _obey(self, orders: Orders) -> bool:
-        """Do as the orders that are there say; return whether there may be more."""
+        """Execute the waiting orders; return whether there may be more."""
         for line in orders.read():
             self._follow(json.loads(line))
         return not orders.ended

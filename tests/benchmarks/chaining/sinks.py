@@ -238,7 +238,7 @@ def _number(election_id: p4r.Uint128) -> int:
 
 
 def _shared(value: _T) -> _T:
-    """Return an equal value that is there already, else this one."""
+    """Return an equal existing value, else this one."""
     return cast("_T", _SHARED.setdefault(value, value))
 
 

@@ -81,7 +81,7 @@ def measure(readers: int) -> dict[str, list[Seen]]:
 
 @contextmanager
 def _transfer(path: TcpPath, seconds: int) -> Iterator[None]:
-    """Have iperf3 run from client to server while the `with` block lasts, so long at most."""
+    """Run iperf3 from client to server while the `with` block lasts, at most this long."""
     with namespaces.start(path.server, ["iperf3", "--server"], stdout=subprocess.DEVNULL) as server:
         time.sleep(_START_S)
         command = ["iperf3", "--client", str(SERVER.ipv4), "--time", str(seconds)]

@@ -51,7 +51,7 @@ class Generator:
         self._generate = kernel_library(generate).bind(generate)
 
     def run(self, rate_pps: float, duration_s: float) -> Sent:
-        """Send for so long."""
+        """Send for this long."""
         source = Source(
             queue=self._port.queues[0],
             frames=self._data,

@@ -1,7 +1,7 @@
 """Native loops of the NIC benchmark: frames out at an even pace, and the plain socket that reads them one by one.
 
 A frame carries a magic number and, one in `stamp_every`, the CLOCK_MONOTONIC time just before it was handed to the
-kernel; whoever consumes it reads both, and the clock only where there is a time, so that reading clocks costs no side
+kernel; its consumer reads both, and the clock only where there is a time, so that reading clocks costs no side
 much. The generator spins between frames: a sleep on a virtual machine is far longer than the gap between two of them.
 """
 

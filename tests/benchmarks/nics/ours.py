@@ -37,7 +37,7 @@ Read = Callable[[TallySheet, Consumer], None]
 
 @kernel
 def consume(tally: Tally, bell: Bell, queues: Array[u64], count: u32) -> None:
-    """Take packets from queues (addresses) and give them back, asleep while there are none, until told to stop."""
+    """Take packets from queues (addresses) and return them, asleep while there are none, until stopped."""
     packets = stack_array(u64, _BURST)
     while load_acquire(tally.stop) == 0:
         total: u32 = 0

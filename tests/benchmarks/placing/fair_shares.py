@@ -1,4 +1,4 @@
-"""Shares of a full cluster that projects come to, beside their weights, through `millrace api` and `scheduler`.
+"""Projects' shares of a full cluster, compared with their weights, through `millrace api` and `scheduler`.
 
 Three projects of weights 1, 2 and 1 always have pods that wait, all of one size; a fourth asks for little. Pods end
 at random, one after the other, and room goes to whoever's turn it is. What the fourth leaves is to be the others', in

@@ -8,7 +8,7 @@ peers with all pods' traffic added, without the network over with it.
 
 `bounds_kept` is of small cases: groups of pods that state bandwidth, placed by `place_group`; bounds that are kept by
 ours over those that an exact solution keeps (a mixed integer programme by HiGHS), which places as many pods as can be.
-A bound is kept where its rate is free on every link that the hash may put the flow on, beside the load and all others.
+A bound is kept where its rate is free on every link that the hash may put the flow on, given the load and all others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cluster trace openb as its own simulator replays it: all its pods, and more drawn until enough is asked for.
 
 That simulator (hkust-adsl/kubernetes-scheduler-simulator) shuffles the pods of the list and adds some that it draws
-with replacement until 130 % of the GPUs are asked for; nobody leaves. Its typical pods are told apart without memory.
+with replacement until 130 % of the GPUs are requested; none ends. Its typical pods are told apart without memory.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ async def _ready(client: ApiClient) -> None:
 async def _applied(client: ApiClient, image: str, name: str) -> tuple[float, float]:
     """Return the seconds from the creation of a manifest's pod until it is bound, and until it runs."""
     async with aclosing(client.of(Pod).watch(fields=f"name={name}")) as events:
-        await anext(events)  # the watch is there
+        await anext(events)  # the watch is open
         begun, bound = time.monotonic(), 0.0
         (manifest,) = read_text(_SCRIPT.format(name=name, image=image))
         assert isinstance(manifest.resource, Pod)

@@ -1,4 +1,4 @@
-"""One surge after the other, on several fabrics: who moved when, and what that did to whom.
+"""Successive surges on several fabrics: moves over time, and their effect on flows.
 
 Each run has a twin with the same seed in which the path server moves nothing. That twin tells what the surge does to
 its victims, and how all other flows would have fared: the faster a surge is answered, the less of it the run itself

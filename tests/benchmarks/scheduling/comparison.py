@@ -1,4 +1,4 @@
-"""Rules, agents and an oracle on one input: tables, and figures of who is better by how much.
+"""Rules, agents and an oracle on one input: tables, and ratios.
 
 - NAME_best_heuristic_over_ours: mean response of the best rule over that of `tokens`, both means over the seeds. The
   best rule is that of the least mean over the seeds. Two are shown and are not among them: `earliest-finish`, which

@@ -1,4 +1,4 @@
-"""Windows begin alike for all who decide in them, whatever making a decider does to the environment."""
+"""Windows begin alike for all deciders, whatever creating one does to the environment."""
 
 from __future__ import annotations
 

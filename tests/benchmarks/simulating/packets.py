@@ -27,7 +27,7 @@ from tests.benchmarks.simulating.flows import PAYLOAD_BYTES
 from tests.reference.sharing import max_min_rates
 
 WINDOW = 6
-"""Packets: more than a link and its delay hold here (3), and few beside those of a transfer (100 and more)."""
+"""Packets: more than a link and its delay hold here (3), and few compared with a transfer (100 and more)."""
 PORT = 30_000
 _ACK = b"acknowledged"
 _SETTLED_NS = 20_000_000

@@ -135,7 +135,7 @@ def find_knee(run: Callable[[float], Trial], highest_pps: float, steps: int) -> 
     """Return the highest rate without a lost frame, by bisection; 0 if there is none.
 
     Of two trials at a rate one is enough: other work on the machine is not the switch's fault. Where the generator
-    falls short of a rate, what it did send counts.
+    falls short of a rate, its actual rate counts.
     """
     low, high, best = 0.0, highest_pps, 0.0
     for _ in range(steps):

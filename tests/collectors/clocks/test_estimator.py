@@ -1,4 +1,4 @@
-"""Clocks told from packets: offsets, drifts, jumps, rings, one-way links; every bound of an error holds."""
+"""Clocks estimated from packets: offsets, drifts, jumps, rings, one-way links; every bound of an error holds."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def ring() -> Topology:
 
 
 def columns(seen: Iterable[StampDifference], topology: Topology | None = None) -> FlightColumns:
-    """Return what links have shown, those of the ring unless told otherwise, as the estimator takes it."""
+    """Return the observations of links, by default the ring's, in the estimator's form."""
     flights = Flights()
     for flight in seen:
         flights.add(flight)

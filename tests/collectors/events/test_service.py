@@ -1,4 +1,4 @@
-"""Events from a collector: stepped, kept, told, over the feed; rules that others set while it runs."""
+"""Events from a collector: steps, history, subscriptions over the feed; rules set at run time."""
 
 from __future__ import annotations
 

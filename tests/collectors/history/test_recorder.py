@@ -26,7 +26,7 @@ from tests.waiting import finish_within, until, wait_until
 
 
 class Wall:
-    """UNIX time that goes on by a second whenever somebody looks."""
+    """UNIX time that advances by a second at each reading."""
 
     def __init__(self) -> None:
         self.now_ns = NOON_S * S_NS

@@ -1,7 +1,7 @@
 """Gives native code inputs that end where memory ends: reading one byte too far kills the process (SIGSEGV).
 
 python -m tests.collectors.native.guarded_run reports|frames LONGER: each report, or Ethernet frame with one, claims to
-be so many bytes longer than it is. Prints how many native code took itself, as proof that it got anywhere.
+be LONGER bytes longer than it is. Prints how many native code handled, as proof that it ran.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def state_builder(
 
 
 class Bench:
-    """A builder on a clock that stands still until it is told to move; of the store that a test runs over."""
+    """A builder on a manual clock; with the store that a test runs over."""
 
     make_store: ClassVar[StoreFactory] = plain_store
 

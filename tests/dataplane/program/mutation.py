@@ -20,7 +20,7 @@ OWN_PROGRAMS = (
     "choices",
     "algorithms",
 )
-"""The programs that exercise the language; p4rt_entities is there for P4Runtime."""
+"""The programs that exercise the language; p4rt_entities is for P4Runtime."""
 
 JsonPath = tuple[str | int, ...]
 DELETE = object()

@@ -2,7 +2,7 @@
 
 The network is the set of all packets ever sent; any of them may come at any time, any number of times, or never. What
 readers and writers send changes no cell, so it is taken to be under way at every moment, and all that can be told from
-an answer is taken to be known to everybody as soon as it has left the switch: nothing worse can happen.
+an answer counts as known to all once it has left the switch: nothing worse can happen.
 """
 
 from __future__ import annotations

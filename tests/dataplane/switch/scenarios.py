@@ -1,4 +1,4 @@
-"""Strategies for what a switch may meet: table writes of every kind, frames valid and mangled, time, port changes."""
+"""Strategies for a switch's events: table writes of every kind, frames valid and mangled, time, port changes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _general() -> tuple[bytes, ...]:
     whole = flows[0]
     lldp = whole[:12] + bytes.fromhex("88cc") + b"beacon"
     tagged = whole[:12] + bytes.fromhex("81000005") + whole[12:]
-    # Twice, because most programs have most to do with these.
+    # Twice, because these exercise most programs most.
     return *flows, *flows, tagged, lldp, b"\0\1" + lldp, whole[:50]
 
 
@@ -125,7 +125,7 @@ def mangled(draw: st.DrawFn, name: str) -> bytes:
 
 
 def frames(name: str) -> st.SearchStrategy[bytes]:
-    """Return frames for a program: mostly what it understands, some that it cannot."""
+    """Return frames for a program: mostly ones that it parses, some that it cannot."""
     whole = st.sampled_from(templates(name))
     return st.one_of(whole, whole, mangled(name), mangled(name), st.binary(max_size=90))
 
@@ -135,7 +135,7 @@ def frames(name: str) -> st.SearchStrategy[bytes]:
 
 @cache
 def _slices(name: str, width: int) -> tuple[int, ...]:
-    """Return values of `width` bits that stand somewhere in the program's frames, so that keys hit."""
+    """Return values of `width` bits that occur in the program's frames, so that keys hit."""
     nbytes, values = (width + 7) // 8, dict.fromkeys((0, 1, 4, 6, all_ones(width)))
     for frame in templates(name):
         for start in range(max(0, len(frame) - nbytes)):
@@ -188,7 +188,7 @@ _looked_up: dict[str, Mapping[str, tuple[Key, ...]]] = {}
 
 
 def keys_looked_up(program: Program, name: str) -> Mapping[str, tuple[Key, ...]]:
-    """Return what the program looks up in its tables for its frames, found by filling the tables with just that."""
+    """Return the keys that the program looks up for its frames, discovered by filling the tables with them."""
     if name not in _looked_up:
         by_table: dict[str, dict[Key, None]] = {}
         for seed in range(DISCOVERY_ROUNDS):
@@ -350,7 +350,7 @@ def _any_of(draw: st.DrawFn, *strategies: st.SearchStrategy[Event]) -> Event:
 
 @st.composite
 def scenarios(draw: st.DrawFn, name: str) -> list[Event]:
-    """Return what happens to a switch that runs a program: its tables are filled, then frames come and all changes."""
+    """Return the events of a switch that runs a program: its tables are filled, then frames and changes follow."""
     program = load(name)
     one_shot = draw(st.booleans())
     profiles = [] if one_shot else _profile_writes(program)

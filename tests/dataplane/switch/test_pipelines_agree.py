@@ -35,12 +35,12 @@ LAST_NS = 60_000_000_000
 QUICKLY_REACHED = ("fabric", "forwarding")
 """Programs whose scenarios are checked every time; those of the others with MILLRACE_EXAMPLES, in `make deep`."""
 REACHED_ELSEWHERE = {"fabric_aggregation"}
-"""Scenarios are fabric's; tests/p4 draws packets that hit what it has besides, jobs and names."""
+"""Scenarios are fabric's; tests/p4 draws packets for its other parts, jobs and names."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """All that shows of a switch."""
+    """Observable behaviour of a switch."""
 
     departures: list[Departure]
     packets_in: list[bytes]
@@ -52,7 +52,7 @@ class Seen:
 
 
 def run(name: str, factory: PipelineFactory, events: Sequence[Event]) -> Seen:
-    """Run a scenario on a fresh switch; return all that shows of it."""
+    """Run a scenario on a fresh switch; return its observable behaviour."""
     clock = VirtualClock()
     ports = [PortSettings(port, rate_bps=10_000_000 * port, queue_frames=3) for port in PORTS]
     switch = Switch(7, ports, clock, cpu_port=CPU_PORT, seed=3, deflect_session=1, pipeline_factory=factory)
@@ -128,7 +128,7 @@ def test_traced_pipeline_behaves_the_same_and_reports_every_drop(name: str, data
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - REACHED_ELSEWHERE) if IS_DEEP else QUICKLY_REACHED)
 def test_scenarios_reach_the_program(name: str) -> None:
-    """Without frames that go through and entries that are hit, agreement would say little.
+    """Without forwarded frames and hit entries, agreement would mean little.
 
     What a seed draws depends on the modules that are loaded: where some do not do, others have to.
     """

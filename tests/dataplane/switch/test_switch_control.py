@@ -1,4 +1,4 @@
-"""A switch that runs a program and its P4Runtime service together: what packets do is what the controller is told."""
+"""A switch that runs a program and its P4Runtime service together: packets notify the controller."""
 
 from __future__ import annotations
 

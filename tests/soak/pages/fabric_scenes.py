@@ -25,7 +25,7 @@ def _abilene_up(workspace: Workspace) -> None:
 
 
 def _racks_up(workspace: Workspace) -> None:
-    """Everything on the page's racks between namespaces, none slowed down: the cable's first figures are there."""
+    """Everything on the page's racks between namespaces, unshaped: the cable's first figures exist."""
     _all_on(workspace, "racks.yaml", "time: kernel\nfabric: {rate_divisor: 1, peak_utilisation: 0.1}\n")
     workspace.call("until millrace telemetry links --format csv | grep -q '^s2,s1,.*stamps'; do sleep 1; done")
 

@@ -1,6 +1,6 @@
 """A program's compiled functions over guarded memory: frame, region, output, counters, registers, meters.
 
-`Steps` calls one `p4_*` function after the other, with every buffer exactly as long as it is said to be. `Bursts` calls
+`Steps` calls one `p4_*` function after the other, with every buffer exactly as long as declared. `Bursts` calls
 the kernels around them, with regions and buffers of packets in guarded memory, for what only those do: clones,
 replicas, resubmission, recirculation.
 """

@@ -1,4 +1,4 @@
-"""Paths: read, refused, and what they select."""
+"""Paths: reading, refusals, and selected leaves."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ async def drain(stream: Any) -> None:
 
 
 async def status(stream: Any) -> tuple[grpc.StatusCode, str]:
-    """Return how a stream ends, reading whatever comes before."""
+    """Return a stream's final status, discarding its messages."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await drain(stream)
     return caught.value.code(), caught.value.details() or ""

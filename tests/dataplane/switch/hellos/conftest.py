@@ -26,7 +26,7 @@ DRIVERS = ("python", "native", "native of two workers")
 
 
 class Rig:
-    """The switch and the far ends of its cables; nothing of it moves by itself but a native switch."""
+    """The switch and the far ends of its cables; only a native switch runs by itself."""
 
     def __init__(self, driver: str) -> None:
         self.clock = MonotonicClock()
@@ -50,7 +50,7 @@ class Rig:
         return self.neighbours[port]
 
     def step(self) -> None:
-        """Let the switch and the neighbours do what is due."""
+        """Let the switch and the neighbours do their due work."""
         if self._forwarder is not None:
             self._forwarder.step(self._near)
         now_ns = self.clock.now_ns()
@@ -77,7 +77,7 @@ class Rig:
         wait_until(lambda: condition() or step(), lambda: f"{what}: {self.switch.port_states()}", poll_s=0)
 
     def hello(self, port: int) -> HelloSession:
-        """Return what a port's hellos say."""
+        """Return a port's hello session."""
         session = self.switch.port_states()[port].hello
         assert session is not None
         return session

@@ -1,4 +1,4 @@
-"""Two `millrace switch` processes on the two ends of a veth cable, told by gNMI to say hello, and what befalls it."""
+"""Two `millrace switch` processes on the two ends of a veth cable, with hellos set by gNMI, and faults of the cable."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LINE = re.compile(r"^(\S+ \S+),(\d+) \w+ \S+: (.*)$")
 
 
 class DropEverything(bpf.SocketProgram):
-    """Drops every frame that comes in at a device before anybody sees it, until it is closed."""
+    """Drops every incoming frame of a device before any socket sees it, until closed."""
 
     def _load(self) -> int:
         code = instruction(SET, immediate=DROP) + instruction(EXIT)
@@ -153,7 +153,7 @@ class Linked:
         self.met()
 
     def met(self) -> None:
-        """Wait until both ends say that they hear each other."""
+        """Wait until both ends report each other."""
         for end in (self.a, self.b):
             end.said("hello from neighbour")
 
@@ -163,7 +163,7 @@ class Linked:
 
     @contextmanager
     def dropping(self, device: str) -> Iterator[None]:
-        """Drop what comes in at a device meanwhile."""
+        """Drop all incoming frames of a device while the block lasts."""
 
         def attach() -> DropEverything:
             program = DropEverything(find_device(device), 1)

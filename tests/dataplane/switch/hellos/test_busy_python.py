@@ -1,4 +1,4 @@
-"""Two native switches whose Python stands still: they go on saying and hearing hello."""
+"""Two native switches with blocked Python: they keep exchanging hellos."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 
 SAID = HelloSettings(interval_ns=50_000_000, multiplier=6)
 HELD_US = 900_000
-"""Three times as long as a silence that kills."""
+"""Three times the detection time."""
 
 
 def hello_of(switch: NativeSwitch) -> HelloSession:
@@ -32,7 +32,7 @@ def test_python_that_stands_still_is_no_dead_neighbour() -> None:
             lambda: hello_of(first).remote_state is hello_of(other).remote_state is HelloState.UP, "they did not meet"
         )
         before = hello_of(first).received
-        ctypes.PyDLL(None).usleep(HELD_US)  # with the interpreter's lock in hand
+        ctypes.PyDLL(None).usleep(HELD_US)  # while holding the interpreter's lock
         assert hello_of(first).received >= before + SAID.multiplier
         assert hello_of(first).state is hello_of(other).state is HelloState.UP
     assert not lost

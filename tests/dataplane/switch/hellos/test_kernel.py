@@ -1,4 +1,4 @@
-"""A cable between two switch processes: whatever befalls it or one of them, both ends know, and meet again."""
+"""A cable between two switch processes: after any fault of it or of one of them both ends notice, and meet again."""
 
 from __future__ import annotations
 

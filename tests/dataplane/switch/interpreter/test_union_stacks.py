@@ -28,7 +28,7 @@ def options(*kinds: tuple[int, str]) -> tuple[int, str]:
 
 
 def run(bench: Bench, what: int, *kinds: tuple[int, str]) -> tuple[int, str]:
-    """Return what was found, and the hex behind the order."""
+    """Return the valid headers, and the hex behind the order."""
     first, text = options(*kinds)
     data = bench.send_one(1, bytes([first, what, 0]) + bytes.fromhex(text) + b"\xee")
     assert data[:2] == bytes([first, what])

@@ -1,4 +1,4 @@
-"""A switch without packets, and a controller's short hand for the messages of p4rt_entities.p4."""
+"""A switch without packets, and a controller's shorthand for the messages of p4rt_entities.p4."""
 
 from __future__ import annotations
 

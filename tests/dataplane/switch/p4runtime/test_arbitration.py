@@ -1,4 +1,4 @@
-"""Sections 5 and 11: who is primary, who is told, who may write."""
+"""Sections 5 and 11: primaries, notifications, and the right to write."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Controller:
         self.session.handle(hello(election_id, self.role))
 
     def news(self) -> list[tuple[Code, int | None]]:
-        """Return (status, highest election id) of what came since the last call."""
+        """Return (status, highest election id) of the messages since the last call."""
         codes: list[tuple[Code, int | None]] = []
         for message in self.mail:
             update = message.arbitration
@@ -207,7 +207,7 @@ def test_streams_and_roles_are_bounded(core: P4RuntimeCore) -> None:
     assert caught.value.code is Code.RESOURCE_EXHAUSTED
     for number in (3, 1):
         controllers[number].session.close()
-    Controller(core, 1, "another")  # in the place of the role that was left first, whose ids it knows no more
+    Controller(core, 1, "another")  # in place of the role abandoned first, whose ids are forgotten
     core._arbitration.check_role("role 1")
     with pytest.raises(P4RuntimeError) as caught:
         core._arbitration.check_role("role 3")

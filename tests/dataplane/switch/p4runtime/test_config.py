@@ -159,7 +159,7 @@ def test_save_then_write_then_commit(shell: Shell, switch: FakeSwitch, cookie: p
     assert push(shell.core, Request.VERIFY_AND_SAVE, cookie) is Code.OK
     assert switch.state is running
     assert get(shell.core).cookie.cookie == 99
-    assert not shell.read(shell.entry("lpm_table"))  # reads and writes refer to what is saved
+    assert not shell.read(shell.entry("lpm_table"))  # reads and writes refer to the saved program
     shell.insert(entry(shell, 2))
     assert len(running.tables["EntitiesIngress.lpm_table"]) == 1
     assert push(shell.core, Request.COMMIT) is Code.OK

@@ -332,7 +332,7 @@ def test_wide_registers(shell: Shell, switch: FakeSwitch) -> None:
 def test_packets_wait_while_a_register_is_written(
     shell: Shell, switch: FakeSwitch, atomicity: p4r.WriteRequest.Atomicity.ValueType
 ) -> None:
-    """One that has read the cell, and writes it after the controller, would undo what the controller wrote."""
+    """A packet that reads the cell before the controller's write, and writes after it, would undo it."""
     assert switch.state is not None
     cells = switch.state.registers["EntitiesIngress.cells"]
     seen: list[tuple[str, list[int]]] = []

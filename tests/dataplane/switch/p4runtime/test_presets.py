@@ -112,7 +112,7 @@ def test_reconciling_with_a_changed_program_keeps_every_entry(presets: Shell) ->
     before = {table: of(presets, table) for table in ("open", "ranked", "routes", "fixed")}
     presets.delete(writable(before["routes"][1]))
     changed = read_config("presets")
-    changed.p4_device_config += b"\n"  # nothing says of this one which entries are const
+    changed.p4_device_config += b"\n"  # nothing marks this one's const entries
     presets.core.set_pipeline(push(changed, Request.RECONCILE_AND_COMMIT))
     for table in ("open", "ranked"):
         kept = [p4r.Entity(table_entry=entry) for entry in of(presets, table)]

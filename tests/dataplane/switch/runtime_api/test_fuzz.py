@@ -1,4 +1,4 @@
-"""Whatever bytes come, a call is answered or its connection ends, as is foreseen; nothing else is raised."""
+"""For any bytes a call is answered or its connection ends, as designed; nothing else is raised."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_the_smallest_priority_wins(client: Client, switch: Switch) -> None:
     read = client.bm_mt_get_entries(0, MIXED)
     assert [entry.options.priority for entry in read] == [10, 0]
     assert read[0].match_key[2] == ternary(b"\x00\x00", b"\x00\x00")
-    assert read[0].match_key[3] == lpm(b"\x0a\x00\x00\x00\x00\x00", 8)  # what no mask looks at is cleared
+    assert read[0].match_key[3] == lpm(b"\x0a\x00\x00\x00\x00\x00", 8)  # bits outside the mask are cleared
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ ANSWERS = (
 
 @pytest.fixture(scope="session")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of bmv2's shell: its sources beside its executable, and what thrift makes of its declarations."""
+    """The environment of bmv2's shell: its sources next to its executable, and thrift's output for its declarations."""
     switch, compiler = shutil.which("simple_switch_grpc"), shutil.which("thrift")
     if switch is None or compiler is None:
         pytest.skip("simple_switch_grpc and thrift (thrift-compiler) are not on the PATH")

@@ -265,7 +265,7 @@ def test_ports_that_are_down_take_their_members_out() -> None:
     assert answers() == [SEND, OTHER, OTHER]
     state.set_port_status(1, up=False)
     assert answers() == [OTHER, OTHER, OTHER]
-    profile.modify_member(6, SEND)  # a choice made anew leaves it out still
+    profile.modify_member(6, SEND)  # a new selection still leaves it out
     assert answers() == [SEND, SEND, SEND]
     state.set_port_status(2, up=False)
     assert answers() == [None, None, None]

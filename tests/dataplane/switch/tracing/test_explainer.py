@@ -1,4 +1,4 @@
-"""Explanations of a packet: golden texts of a small program, and that the shadow of a state changes nothing."""
+"""Explanations of a packet: golden texts of a small program, and shadow states without side effects."""
 
 from __future__ import annotations
 

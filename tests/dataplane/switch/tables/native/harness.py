@@ -115,7 +115,7 @@ class NativeBench:
         self.table.insert(TableEntry(match, priority, call=send(port)))
 
     def release(self) -> None:
-        """Let go of everything; nothing may stay allocated."""
+        """Release everything; nothing may stay allocated."""
         self.native.release()
         assert self.native.blocks == 0
 

@@ -1,4 +1,4 @@
-"""Prefilters on raw bytes: they miss no frame that the filter is meant for, and check headers at known places."""
+"""Prefilters on raw bytes: they miss no matching frame, and check headers at known offsets."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_stack_has_its_elements_one_behind_the_other() -> None:
 
 
 def test_headers_behind_options_are_sought_only_with_options() -> None:
-    """The port's place is known in packets whose IPv4 header has a fixed length; in others nothing is."""
+    """The port's offset is known in packets with an IPv4 header of fixed length; in others it is not."""
     plain, options = (14, 0x0F, 5, True), (14, 0x0F, 5, False)
     choices = [choice for choice in alternatives("udp.dst_port==2000", "fabric") if choice.checks >= IPV4]
     assert {plain in choice.checks for choice in choices} == {True, False}

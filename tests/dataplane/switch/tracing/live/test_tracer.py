@@ -1,4 +1,4 @@
-"""Packets explained beside the traffic: the switch does what it does without, and no more are told than asked for."""
+"""Packets explained alongside the traffic: the switch behaves as without, and the limit holds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Clock:
 
 
 def lines(path: Path) -> list[dict[str, object]]:
-    """Return what is written so far; a line that has no end yet is not."""
+    """Return the complete lines written so far."""
     return [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
 
 
@@ -71,7 +71,7 @@ def traced_switch(tracer: LiveTracer, clock: Clock) -> Switch:
 def test_tracing_switch_behaves_as_without_tracing(
     tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
 ) -> None:
-    """Also what is counted: departures, digests, counters, registers and meters are the same."""
+    """Also the accounting: departures, digests, counters, registers and meters are the same."""
     events: list[Event] = data.draw(scenarios(name))
     path = tmp_path_factory.mktemp("traces") / "t.jsonl"
     clock = Clock()
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         LiveTracer(TraceSettings(file=tmp_path / "none" / "t.txt"), exact=True)
 
 
-# ---- beside machine code
+# ---- alongside machine code
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ class Trial:
     error: float = 0.0
 
 
-Found = Mapping[Case, Mapping[str, Sequence[Trial]]]
+Trials = Mapping[Case, Mapping[str, Sequence[Trial]]]
 
 
 class Workers:
@@ -171,7 +171,7 @@ def goodput_share(case: Case, trials: Sequence[Trial], rate_bps: int) -> float:
     return 32 * case.values / median(trial.time_s for trial in trials) / rate_bps
 
 
-def results_table(found: Found, rate_bps: int) -> Table:
+def results_table(found: Trials, rate_bps: int) -> Table:
     """Return all cases and sides."""
     columns = ("workers", "MB", "side", "time, ms", "goodput", "sent, MB", "rate used", "time/ours", "error", "busy")
     table = Table(*columns, title=f"All cables {rate_bps / 1e6:g} Mbit/s each way")
@@ -199,7 +199,7 @@ def time_ratio(few: tuple[int, int] = FEW, many: tuple[int, int] = MANY, values:
     return measure(*many, values).time_us / measure(*few, values).time_us
 
 
-def summary(found: Found, rate_bps: int, ratio: float | None) -> dict[str, float | None]:
+def summary(found: Trials, rate_bps: int, ratio: float | None) -> dict[str, float | None]:
     """Return the figures of the last line; None if not measured."""
 
     def of(workers: int, what: str = "time_s") -> float | None:

@@ -64,7 +64,7 @@ def measure_round(linked: Linked) -> dict[str, float]:
     linked.met()
     figures["link_down_own"], figures["link_down_other"] = after(lambda: linked.set_up("a1", is_up=False), linked)
     for end in (a, b):
-        end.said(LOST)
+        end.wait_for_line(LOST)
     linked.set_up("a1", is_up=True)
     linked.met()
     done = time.time()
@@ -95,7 +95,7 @@ def after(do: Callable[[], None], linked: Linked) -> tuple[float, float]:
 
 def until(end: End, words: str, since_s: float) -> float:
     """Return the milliseconds from a time to the line with these words."""
-    return (end.said(words) - since_s) * 1000
+    return (end.wait_for_line(words) - since_s) * 1000
 
 
 def count_false_losses(busy_s: float, driver: tuple[str, ...]) -> int:

@@ -75,7 +75,7 @@ CASE = CASES[0]
 
 
 @dataclass(slots=True)
-class Found:
+class Result:
     """A side's trials in one case, of every round."""
 
     loads: dict[int, list[Trial]] = field(default_factory=lambda: {load: [] for load in LOADS_PPS})
@@ -89,10 +89,10 @@ class Found:
         return median(values) if values else None
 
 
-Results = Mapping[Case, Mapping[str, Found]]
+Results = Mapping[Case, Mapping[str, Result]]
 
 
-def measure_side(receiver: Receiver, traffic: Generator, trial_s: float, result: Found) -> None:
+def measure_side(receiver: Receiver, traffic: Generator, trial_s: float, result: Result) -> None:
     """Run all trials with one receiver."""
     run_trial(receiver, traffic, LOAD_PPS, _WARM_UP_S)
     for load, trials in result.loads.items():
@@ -102,9 +102,9 @@ def measure_side(receiver: Receiver, traffic: Generator, trial_s: float, result:
     result.at_80_percent.append(run_steadily(receiver, traffic, 0.8 * full.received_pps, 2 * trial_s))
 
 
-def measure_case(case: Case, sides: Mapping[str, Open], rounds: int, trial_s: float) -> dict[str, Found]:
+def measure_case(case: Case, sides: Mapping[str, Open], rounds: int, trial_s: float) -> dict[str, Result]:
     """Return the trials of all sides on one cable, every side once in each round."""
-    results = {name: Found() for name in sides}
+    results = {name: Result() for name in sides}
     with cable(case.queues) as net, generator(net, case.frame_bytes) as traffic:
         for number in range(rounds):
             for name, open_side in sides.items():
@@ -142,7 +142,7 @@ def main(argv: list[str]) -> None:
     print(json.dumps(summary(results.get(CASE, {}))))
 
 
-def cost_table(case: Case, results: Mapping[str, Found]) -> Table:
+def cost_table(case: Case, results: Mapping[str, Result]) -> Table:
     """Return CPU seconds per million packets in one case, and in brackets the native socket's over them."""
     loads = [f"at {load // 1000}k" for load in LOADS_PPS]
     table = Table(_title(case), "ceiling pps", *loads, "at 4/5", "idle CPU")
@@ -158,7 +158,7 @@ def cost_table(case: Case, results: Mapping[str, Found]) -> Table:
     return table
 
 
-def delay_table(case: Case, results: Mapping[str, Found]) -> Table:
+def delay_table(case: Case, results: Mapping[str, Result]) -> Table:
     """Return latencies, wake-ups and losses of one case."""
     quiet = f"at {LOAD_PPS // 1000}k: p50 us", "p99", "p99.9"
     high = "at 4/5: p50 us", "p99", "p99.9", "interrupts/packet", "wake-ups/packet", "sleeps/packet", "lost"
@@ -195,7 +195,7 @@ def ratio(plain: Sequence[Trial], ours: Sequence[Trial]) -> float:
     return median(trial.cpu_s_per_million for trial in plain) / median(trial.cpu_s_per_million for trial in ours)
 
 
-def summary(results: Mapping[str, Found]) -> dict[str, float | None]:
+def summary(results: Mapping[str, Result]) -> dict[str, float | None]:
     """Return the figures of the last line; None where a side was not measured."""
     plain, hybrid = results.get(SOCKET), results.get(HYBRID)
 
@@ -205,7 +205,7 @@ def summary(results: Mapping[str, Found]) -> dict[str, float | None]:
             None if plain is None or result is None else round(ratio(plain.loads[LOAD_PPS], result.loads[LOAD_PPS]), 2)
         )
 
-    def p99_us(result: Found | None) -> float | None:
+    def p99_us(result: Result | None) -> float | None:
         return None if result is None else round(median(trial.latencies_us[1] for trial in result.loads[LOAD_PPS]), 1)
 
     high = [] if hybrid is None else hybrid.at_80_percent

@@ -151,7 +151,7 @@ def clocks_ms(topology: Topology) -> list[float]:
         delays = ((key, topology.directed_links[key].delay_ns + chance.randrange(5000)) for key in inner)
         return {key: StampDifference(key, now_ns, flight_ns, now_ns, 1) for key, flight_ns in delays}
 
-    def alone(now_ns: int, shown: Mapping[LinkKey, StampDifference]) -> None:
+    def update_singly(now_ns: int, shown: Mapping[LinkKey, StampDifference]) -> None:
         offsets = {}
         for pair, cable in cables.items():
             cable.observe(shown[ends[pair]], shown[LinkKey(ends[pair].dst, ends[pair].src)])
@@ -166,7 +166,7 @@ def clocks_ms(topology: Topology) -> list[float]:
         for flight in shown.values():
             flights.add(flight)
         columns = flights.take(places)
-        took = ms(lambda: estimator.update(now_ns, columns), lambda: alone(now_ns, shown), rounds=1)  # noqa: B023
+        took = ms(lambda: estimator.update(now_ns, columns), lambda: update_singly(now_ns, shown), rounds=1)  # noqa: B023
         best = list(map(min, best, took))
     return best
 

@@ -56,7 +56,7 @@ print(time.perf_counter() - began)
 
 
 @dataclass(slots=True)
-class Found:
+class Result:
     """A switch's figures of every round."""
 
     knee_pps: list[float] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Found:
     full_cpu: list[float] = field(default_factory=list)
 
 
-def measure_round(target: str, net: Cables, traffic: Tester, result: Found) -> None:
+def measure_round(target: str, net: Cables, traffic: Tester, result: Result) -> None:
     """Start a switch on the cables and measure it once."""
     with running(target, net) as switch:
         forwarding.install(switch.client)
@@ -95,9 +95,9 @@ def measure_round(target: str, net: Cables, traffic: Tester, result: Found) -> N
         p99.append(trial.p99_us)
 
 
-def measure_devices(rounds: int) -> dict[str, Found]:
+def measure_devices(rounds: int) -> dict[str, Result]:
     """Return the figures over veth of each switch that can run here."""
-    results = {target: Found() for target in (COMPILED, COMPILED_XDP, BMV2) if is_available(target)}
+    results = {target: Result() for target in (COMPILED, COMPILED_XDP, BMV2) if is_available(target)}
     with cables() as net, tester(net, forwarding.make_frames(), forwarding.STAMP_OFFSET) as traffic:
         for _ in range(rounds):
             for target, figures in results.items():
@@ -172,7 +172,7 @@ def main(argv: list[str]) -> None:
     print(json.dumps(summary(devices, compiled_pps, interpreted_pps, cold_s, cached_s, writes[COMPILED])))
 
 
-def show_devices(console: Console, devices: dict[str, Found]) -> None:
+def show_devices(console: Console, devices: dict[str, Result]) -> None:
     """Print the measurements over veth."""
     low, high = f"at {LOW_PPS:,} pps", "at 4/5 of the knee"
     table = Table(
@@ -188,7 +188,7 @@ def show_devices(console: Console, devices: dict[str, Found]) -> None:
 
 
 def summary(
-    devices: dict[str, Found],
+    devices: dict[str, Result],
     compiled_pps: float,
     interpreted_pps: float,
     cold_s: float,
@@ -213,7 +213,7 @@ def summary(
     }
 
 
-def _mode(ours: Found | None, theirs: Found | None, suffix: str) -> dict[str, float | None]:
+def _mode(ours: Result | None, theirs: Result | None, suffix: str) -> dict[str, float | None]:
     """Return the figures of one I/O mode, under names that end in the suffix."""
     both = None if ours is None or theirs is None else (ours, theirs)
     figures = {

@@ -133,7 +133,7 @@ class Circle:
         """Return a daemon's log file."""
         return self.folder / f"{name}.log"
 
-    def said(self, text: str) -> int:
+    def log_count(self, text: str) -> int:
         """Return how often a text is in the controller's log."""
         log = self.log("controller")
         return log.read_text(encoding="utf-8").count(text) if log.exists() else 0

@@ -64,7 +64,7 @@ links: [{{a: s1, b: s2, rate: 100 Mbit/s, delay: 5 us}}]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandResult:
     """Output and exit status of a command."""
 
     out: str
@@ -192,14 +192,14 @@ class PlacementWorld:
         """Return the log of a manager process."""
         return (self.folder / f"{node}.log").read_text(encoding="utf-8")
 
-    def run(self, line: str, script: str = "") -> Said:
+    def run(self, line: str, script: str = "") -> CommandResult:
         """Run a command of the user's."""
         result = CliRunner().invoke(app, line.split(), input=script, env={"MILLRACE_API": self.place.address})
         error = result.exception
         if error is not None and not isinstance(error, SystemExit | MillraceError):
             raise error
         err = f"millrace: {error}\n" if isinstance(error, MillraceError) else ""
-        return Said(result.stdout, result.stderr + err, result.exit_code)
+        return CommandResult(result.stdout, result.stderr + err, result.exit_code)
 
     def type(self, line: str, data: bytes) -> tuple[bytes, int]:
         """Run a command as a separate process, with an input; return its output and its exit status."""
@@ -211,7 +211,7 @@ class PlacementWorld:
         assert not completed.stderr, completed.stderr
         return completed.stdout, completed.returncode
 
-    def apply(self, script: str, *options: str) -> Said:
+    def apply(self, script: str, *options: str) -> CommandResult:
         """Apply a script; `IMAGE` in it is the storage's image."""
         result = self.run(f"pod apply -f - {' '.join(options)}", script.replace("IMAGE", self.storage.image))
         assert result.code == 0, result

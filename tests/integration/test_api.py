@@ -64,7 +64,7 @@ class Stranger:
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def told(address: str, service: str, scene: Callable[[Stranger], None]) -> None:
+def query_all(address: str, service: str, scene: Callable[[Stranger], None]) -> None:
     """Let a foreign client query a service, and all others served there."""
     stranger = Stranger(address)
     with stranger.channel:
@@ -93,7 +93,7 @@ def test_a_stranger_reads_the_collector(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with collecting(tmp_path) as feed:
-            await asyncio.to_thread(told, feed.address, "millrace.collectors.v2.Feed", scene)
+            await asyncio.to_thread(query_all, feed.address, "millrace.collectors.v2.Feed", scene)
 
     asyncio.run(finish_within(run(), BOUND_S))
 
@@ -130,7 +130,7 @@ def test_foreign_client_reads_paths_and_is_refused_in_words(tmp_path: Path) -> N
             task = asyncio.create_task(serving)
             await ready.wait()
             try:
-                await asyncio.to_thread(told, settings.listen, service, scene)
+                await asyncio.to_thread(query_all, settings.listen, service, scene)
             finally:
                 stop.set()
                 await task
@@ -150,7 +150,7 @@ def test_a_stranger_sees_jobs(tmp_path: Path) -> None:
 
     with place(tmp_path) as here:
         here.together("h1", "h2", job="resnet")
-        told(here.address, "millrace.jobs.v1.Jobs", scene)
+        query_all(here.address, "millrace.jobs.v1.Jobs", scene)
 
 
 def test_a_stranger_finds_p4runtime_and_gnmi(tmp_path: Path) -> None:
@@ -162,4 +162,4 @@ def test_a_stranger_finds_p4runtime_and_gnmi(tmp_path: Path) -> None:
     switch = Switch(1, [PortSettings(1)], VirtualClock())
     address = f"unix:{tmp_path}/switch.sock"
     with P4RuntimeServer(P4RuntimeCore(switch), [address], beside=[GnmiService(GnmiCore(switch))]):
-        told(address, "p4.v1.P4Runtime", scene)
+        query_all(address, "p4.v1.P4Runtime", scene)

@@ -35,7 +35,7 @@ def circle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Circle]:
         for name in ("collector", "paths", "controller"):
             running.start(name)
         fabric.wait_ready()
-        running.until(lambda: running.said(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
+        running.until(lambda: running.log_count(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
         yield running
 
 

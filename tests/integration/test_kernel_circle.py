@@ -51,7 +51,7 @@ def circle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Circle]:
         for name in ("collector", "paths", "controller"):
             running.start(name)
         fabric.wait_ready()
-        running.until(lambda: running.said(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
+        running.until(lambda: running.log_count(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
         yield running
 
 
@@ -151,32 +151,32 @@ def test_a_flow_leaves_the_congested_link(circle: Circle) -> None:
 
 def test_restarted_controller_leaves_correct_tables_alone(circle: Circle) -> None:
     circle.congest()
-    before, routes, right = contents(circle.tables()), circle.routes(), circle.said(": reconciled, ")
-    untouched = circle.said(": reconciled, 0 updates written")
+    before, routes, right = contents(circle.tables()), circle.routes(), circle.log_count(": reconciled, ")
+    untouched = circle.log_count(": reconciled, 0 updates written")
     with circle.traffic(managed(8), flow(3, "ha", "hb", 200_000), flow(4, "hd", "ha", 200_000)) as traffic:
         circle.kill("controller")
         traffic.pass_packets(3, 20)
         circle.start("controller")
-        circle.until(lambda: circle.said(": reconciled, ") == right + len(TOPOLOGY.switches), "the controller")
+        circle.until(lambda: circle.log_count(": reconciled, ") == right + len(TOPOLOGY.switches), "the controller")
         traffic.pass_packets(4, 10)
     for number in (8, 3, 4):
         traffic.assert_whole(number)
     # On a busy machine the path server may reroute the flow meanwhile: only that may change.
     if circle.routes() == routes:
-        assert circle.said(": reconciled, 0 updates written") == untouched + len(TOPOLOGY.switches)
+        assert circle.log_count(": reconciled, 0 updates written") == untouched + len(TOPOLOGY.switches)
         assert contents(circle.tables()) == before
     assert _standing(contents(circle.tables())) == _standing(before)
 
 
 def test_a_killed_switch_is_filled_again(circle: Circle) -> None:
     circle.congest()
-    before, routes, right = contents(circle.tables()), circle.routes(), circle.said("switch c: reconciled, ")
+    before, routes, right = contents(circle.tables()), circle.routes(), circle.log_count("switch c: reconciled, ")
     with circle.traffic(managed(5), flow(3, "hb", "hd", 200_000), flow(4, "hd", "ha", 200_000)) as traffic:
         traffic.pass_packets(5, 10)
         circle.fabric.stop_switch("c", kill=True)
         traffic.pass_packets(3, 10)
         circle.fabric.start_switch("c")
-        circle.until(lambda: circle.said("switch c: reconciled, ") == right + 1, "switch c")
+        circle.until(lambda: circle.log_count("switch c: reconciled, ") == right + 1, "switch c")
         traffic.pass_packets(5, 20)
         circle.until(lambda: "c" in _reporting(circle), "reports of c")
     # Only traffic through c was affected, and it has recovered.

@@ -24,7 +24,7 @@ from tests.controller.workloads.nodes.busybox_image import (
     write_layout,
 )
 from tests.controller.workloads.nodes.conftest import PodmanStorage
-from tests.integration.placement_world import PlacementWorld, Said, fabric_of
+from tests.integration.placement_world import CommandResult, PlacementWorld, fabric_of
 from tests.waiting import HANG_S, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow]
@@ -123,7 +123,7 @@ def test_pod_script_runs_is_killed_restarts_and_is_deleted(world: PlacementWorld
         assert "network figures were nominal" in why
         world.until(lambda: "hello" in world.run("pod logs reader").out, "an answer over the switches")
         assert world.run("pod exec server false").code == 1
-        assert world.run("pod exec server cat /tmp/index.html") == Said("hello\n", "", 0)
+        assert world.run("pod exec server cat /tmp/index.html") == CommandResult("hello\n", "", 0)
         assert world.type("pod exec -i server cat", b"typed") == (b"typed", 0)
         assert world.run("pod exec server ls /nowhere").code == 1
         _survives_its_managers_death(world, manager, settings)

@@ -44,7 +44,7 @@ def contribute(target: Target, job: Hosted, child: int, item: int, expect: int) 
     return target.send(*from_child(child, packet), expect=expect)
 
 
-def told(sent: Sent) -> list[Completion]:
+def completions_of(sent: Sent) -> list[Completion]:
     """Return the completions reported among frames; check the other fields."""
     completions = []
     for _, data in sent:
@@ -77,7 +77,7 @@ def test_a_complete_item_is_reported(aggregating: Target, leaf: bool) -> None:
     contribute(aggregating, job, 1, 4, 0)
     sent = contribute(aggregating, job, 0, 4, 2 if leaf else 3)
     assert len(sent) == (2 if leaf else 3)
-    (reported,) = told(sent)
+    (reported,) = completions_of(sent)
     assert (reported.job, reported.item, reported.last_child, reported.repeated, reported.ahead, reported.leaf) == (
         30 + leaf,
         4,
@@ -87,8 +87,8 @@ def test_a_complete_item_is_reported(aggregating: Target, leaf: bool) -> None:
         leaf,
     )
     assert reported.wait_us >= 4_000 if aggregating.name != "bmv2" else reported.wait_us > 0
-    assert told(contribute(aggregating, job, 0, 4, 1)) == [], "an answer is no completion"
-    (reported,) = told(contribute(aggregating, job, 0, 6, 2 if leaf else 3))
+    assert completions_of(contribute(aggregating, job, 0, 4, 1)) == [], "an answer is no completion"
+    (reported,) = completions_of(contribute(aggregating, job, 0, 6, 2 if leaf else 3))
     assert (reported.item, reported.repeated, reported.ahead) == (6, 0, 0)
 
 
@@ -102,7 +102,7 @@ def test_items_are_chosen_by_their_number_or_for_being_slow(aggregating: Target)
             aggregating.send(port_of(0), bytes(60), expect=0)
             aggregating.send(port_of(0), bytes(60), expect=0)
         sent = contribute(aggregating, job, 1, item, 2 + (item % 4 == 0))
-        items += [completion.item for completion in told(sent)]
+        items += [completion.item for completion in completions_of(sent)]
     assert items == ([4, 8] if aggregating.name == "bmv2" else [4, 6, 8])
     assert aggregating.count("completions_reported") == len(items)
 

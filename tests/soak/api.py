@@ -47,7 +47,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Said:
+class Acknowledged:
     """Acknowledged writes, and those seen by a watch."""
 
     created: set[str] = field(default_factory=set)
@@ -57,7 +57,7 @@ class Said:
 
 async def soak(kills: int, seed: int) -> Report:
     """Kill the process this many times, after up to half a second each."""
-    rng, report, record = random.Random(seed), Report(), Said()
+    rng, report, record = random.Random(seed), Report(), Acknowledged()
     with tempfile.TemporaryDirectory(prefix="api") as name:
         folder = Path(name)
         (folder / "settings.yaml").write_text(
@@ -103,7 +103,7 @@ async def _server(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
         await process.communicate()
 
 
-async def _write(server: Place, name: str, record: Said) -> None:
+async def _write(server: Place, name: str, record: Acknowledged) -> None:
     """Create and bind pods until the server is gone."""
     async with ApiClient(server, tries=1) as client:
         number = 0
@@ -121,7 +121,7 @@ async def _write(server: Place, name: str, record: Said) -> None:
             number += 1
 
 
-async def _check(client: ApiClient, record: Said, report: Report, *, first: bool) -> None:
+async def _check(client: ApiClient, record: Acknowledged, report: Report, *, first: bool) -> None:
     if first:
         hardware = Hardware(cpu_milli=1_000_000)
         await client.of(Node).create(Node(metadata=Metadata(name=_NODE), spec=NodeSpec(hardware=hardware)))
@@ -137,7 +137,7 @@ async def _check(client: ApiClient, record: Said, report: Report, *, first: bool
     report.unacknowledged = len(pods.keys() - record.created)
 
 
-async def _follow(client: ApiClient, record: Said) -> None:
+async def _follow(client: ApiClient, record: Acknowledged) -> None:
     """Record the pods that a watch sees, over all deaths of the server, and their revisions."""
     async for update in client.of(Pod).follow():
         if isinstance(update, Listing):
@@ -147,7 +147,7 @@ async def _follow(client: ApiClient, record: Said) -> None:
             record.seen[update.name] = update.revision
 
 
-async def _check_seen(client: ApiClient, record: Said, report: Report) -> None:
+async def _check_seen(client: ApiClient, record: Acknowledged, report: Report) -> None:
     """Wait until the watch has caught up; unseen pods count as lost."""
     pods = {pod.metadata.name: pod.metadata.revision for pod in (await client.of(Pod).list()).items}
     try:

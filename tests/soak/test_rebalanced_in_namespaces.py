@@ -49,7 +49,7 @@ def test_a_full_uplink_is_relieved_by_weights(tmp_path: Path) -> None:
         for name in ("collector", "controller"):
             circle.start(name)
         fabric.wait_ready()
-        circle.until(lambda: circle.said(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
+        circle.until(lambda: circle.log_count(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
         with circle.traffic(*flows) as traffic:
             circle.until(lambda: all(traffic.received(flow.flow_id) for flow in flows), "packets of every flow")
             circle.start("paths")

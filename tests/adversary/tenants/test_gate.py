@@ -93,7 +93,7 @@ async def ended(readers: list[asyncio.StreamReader], least: int) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def a_node(served: Served, name: str = "h1") -> ApiClient:
+async def make_node(served: Served, name: str = "h1") -> ApiClient:
     await served.client.of(Node).create(Node(metadata=Metadata(name=name)))
     return await served.client_of(Role.NODE, name)
 
@@ -106,7 +106,7 @@ async def report(node: ApiClient, name: str = "h1") -> None:
 
 def test_half_requests_keep_no_node_out(tmp_path: Path) -> None:
     async def act(served: Served) -> None:
-        async with half_requests(served, MANY) as readers, await a_node(served) as node:
+        async with half_requests(served, MANY) as readers, await make_node(served) as node:
             await report(node)
             await ended(readers, MANY - 8)
 
@@ -177,7 +177,7 @@ def test_connections_of_users_leave_room(tmp_path: Path) -> None:
             connections = [await stack.enter_async_context(idle_connections(served, token, 6)) for token in tokens]
             assert [statuses.count(200) for statuses in connections] == [4, 4, 1]
             assert {status for statuses in connections for status in statuses} == {200, 503}
-            async with await a_node(served) as node:
+            async with await make_node(served) as node:
                 await report(node)
 
     attacked(tmp_path, act, connections=12, connections_of_one=4)
@@ -198,7 +198,7 @@ def test_watches_of_users_leave_room(tmp_path: Path) -> None:
             watches_of(served, "ann", 4) as of_ann,
             watches_of(served, "bob", 4) as of_bob,
             watches_of(served, "cid", 1) as of_cid,
-            await a_node(served) as node,
+            await make_node(served) as node,
             aclosing(node.of(Pod).watch(fields="node=h1")) as mine,
         ):
             assert (of_ann, of_bob, of_cid) == ([200, 200, 200, 429], [200, 200, 200, 429], [503])

@@ -78,16 +78,16 @@ class Daemon:
     def pid(self) -> int:
         """The process's number; ProcessError when it does not run."""
         if self._process is None or self._process.poll() is not None:
-            raise ProcessError(f"{self.name} does not run: {self.said()[-500:]}")
+            raise ProcessError(f"{self.name} does not run: {self.log_text()[-500:]}")
         return self._process.pid
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """Return its log over all restarts."""
         return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
 
     def start(self) -> None:
         """Start it, and return once its ready line is logged."""
-        before = len(self.said())
+        before = len(self.log_text())
         self._output = self.log.open("ab")
         self._process = subprocess.Popen(
             self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=self._output, start_new_session=True
@@ -97,11 +97,11 @@ class Daemon:
         process = self._process
 
         def is_ready() -> bool:
-            return ": ready: " in self.said()[before:]
+            return ": ready: " in self.log_text()[before:]
 
         comes_true(lambda: is_ready() or process.poll() is not None, limit_s=START_S, poll_s=_POLL_S)
         if not is_ready():
-            raise ProcessError(f"{self.name} did not start: {self.said()[before:][-500:]}")
+            raise ProcessError(f"{self.name} did not start: {self.log_text()[before:][-500:]}")
 
     def kill(self) -> None:
         """End it by SIGKILL."""

@@ -50,7 +50,7 @@ NAMES: Final = tuple(
 )
 _PROGRAM = Path(__file__).parents[1] / "programs" / "router.json"
 
-Found = Mapping[str, list[float]]
+ByLength = Mapping[str, list[float]]
 """Bits a second of each round, by side."""
 
 
@@ -83,7 +83,7 @@ def switched(path: TcpPath, side: str) -> Iterator[None]:
         yield
 
 
-def rates(length: int, sides: tuple[str, ...], rounds: int, seconds: int) -> Found:
+def rates(length: int, sides: tuple[str, ...], rounds: int, seconds: int) -> ByLength:
     """Return the goodput of each side through this many switches, the sides in turn in each round."""
     by_side: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(rounds):
@@ -116,7 +116,7 @@ def measure(*, quick: bool, rounds: int = ROUNDS, seconds: int = SECONDS) -> dic
     return summary(by_length[1])
 
 
-def summary(by_length: Found) -> dict[str, float | None]:
+def summary(by_length: ByLength) -> dict[str, float | None]:
     """Return the figures of one switch; None where the other side was not measured."""
     return {
         f"iperf_{figure}{mode}": _ratio(by_length, side, other)
@@ -125,7 +125,7 @@ def summary(by_length: Found) -> dict[str, float | None]:
     }
 
 
-def _ratio(by_length: Found, side: str, other: str) -> float | None:
+def _ratio(by_length: ByLength, side: str, other: str) -> float | None:
     """Return the median of the rounds' ratios."""
     if not {side, other} <= by_length.keys():
         return None

@@ -33,7 +33,7 @@ OWN: Final = ("foretold-local", "rollout")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Comparison:
     """Results of a case: figures of each decider by seed, windows' sums by seed and decider, seconds of training."""
 
     case: Case
@@ -86,7 +86,7 @@ def measure(name: str, *, quick: bool) -> dict[str, float | None]:
     for tried in in_processes(run, jobs_of(case, SEEDS[:1] if quick else SEEDS, quick=quick)):
         done.append(tried)
         sys.stderr.write(f"{line_of(tried)}\n")
-    comparison = found_of(case, done)
+    comparison = comparison_of(case, done)
     console.print(table_of(comparison), *lines_of(comparison), sep="\n")
     own = [comparison.over_ours(rule) for rule in OWN if rule in comparison.figures]
     return {
@@ -109,7 +109,7 @@ def jobs_of(case: Case, seeds: Sequence[int], *, quick: bool) -> list[Job]:
     return [Job(case.name, form, seed, quick) for form in (FORMS[0], None, *FORMS[1:]) for seed in seeds]
 
 
-def found_of(case: Case, all_: Sequence[Tried]) -> Found:
+def comparison_of(case: Case, all_: Sequence[Tried]) -> Comparison:
     """Put what came of the jobs of a case together."""
     ordered = sorted(all_, key=lambda tried: tried.job.seed)
     names = dict.fromkeys(name for tried in ordered for name in tried.figures)
@@ -122,10 +122,10 @@ def found_of(case: Case, all_: Sequence[Tried]) -> Found:
     seconds: dict[str, list[float]] = {
         form: [tried.seconds["trained"] for tried in forms if tried.job.form == form] for form in FORMS
     }
-    return Found(case, figures, list(sums.values()), seconds)
+    return Comparison(case, figures, list(sums.values()), seconds)
 
 
-def table_of(comparison: Found) -> Table:
+def table_of(comparison: Comparison) -> Table:
     """Return a line for each decider: means over the seeds, and from the least to the most of them.
 
     Waits are of tasks, also where responses are of graphs.
@@ -153,7 +153,7 @@ def table_of(comparison: Found) -> Table:
     return table
 
 
-def lines_of(comparison: Found) -> list[str]:
+def lines_of(comparison: Comparison) -> list[str]:
     """Return what the table does not say."""
     lines = [f"best rule: {comparison.best_rule}; agents learned {comparison.case.episodes} episodes"]
     lines += [f"{form}: {spread(comparison.seconds[form], '{:.0f}')} s of a processor to learn" for form in FORMS]
@@ -166,7 +166,7 @@ def lines_of(comparison: Found) -> list[str]:
     return lines
 
 
-def _tasks(comparison: Found) -> int:
+def _tasks(comparison: Comparison) -> int:
     windows = comparison.case.windows
     return len(comparison.windows_ns) * (windows.tasks if isinstance(windows, Windows) else 1)
 

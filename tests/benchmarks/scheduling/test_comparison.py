@@ -6,7 +6,7 @@ from controller.learning.training.figures import Figures
 from tests.benchmarks.learning import PARTS
 from tests.benchmarks.parts import names_of
 from tests.benchmarks.scheduling.cases import CASES
-from tests.benchmarks.scheduling.comparison import found_of
+from tests.benchmarks.scheduling.comparison import comparison_of
 from tests.benchmarks.scheduling.trials import Job, Tried
 from tests.benchmarks.scheduling.windows import ORACLE, Cost
 
@@ -43,7 +43,7 @@ def test_heuristics_exclude_our_rules_and_predictive_ones() -> None:
         )
         for seed in (0, 1)
     ]
-    comparison = found_of(case, [*ours, *tried])
+    comparison = comparison_of(case, [*ours, *tried])
     assert (comparison.best_rule, comparison.best_in_windows) == ("round-robin", "data-local")
     assert comparison.over_ours(comparison.best_rule) == 40.5 / 10.5
     assert comparison.over_ours("foretold-local") == 9.5 / 10.5

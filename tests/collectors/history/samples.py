@@ -109,7 +109,7 @@ def links_at(rows: RowMaker, second: int, *states: LinkState) -> tuple[dict[str,
     return rows.batches(Observation(wall_ns, snapshot(states or (link(),)))), wall_ns
 
 
-def asked(folder: Path, statement: str, problems: list[str] | None = None) -> list[tuple[Any, ...]]:
+def query_rows(folder: Path, statement: str, problems: list[str] | None = None) -> list[tuple[Any, ...]]:
     """Return a query's rows."""
     answer = query(folder, statement, (problems if problems is not None else []).append)
     return [tuple(row.values()) for batch in answer.batches for row in batch.to_pylist()]

@@ -150,7 +150,7 @@ def test_counters_by_name() -> None:
     assert counts == {label(counter="reports"): 50, label(counter="malformed"): 1}
 
 
-def a_service(settings: MetricsSettings, nic_statistics: Callable[[], NicStatistics] | None = None) -> MetricsService:
+def new_service(settings: MetricsSettings, nic_statistics: Callable[[], NicStatistics] | None = None) -> MetricsService:
     collector = Collector(build_topology(), VirtualClock())
     collector.receive(Reporter().stacked(long_way()))
     rules = RuleSettings(rules=(Rule(name="slow", figure="delay_p99_ns", above=1.0),))
@@ -166,7 +166,7 @@ def fetch(port: int) -> dict[str, dict[Labels, float]]:
 
 def test_metrics_are_served_until_cancelled() -> None:
     async def scenario(nic: Nic) -> None:
-        service = a_service(MetricsSettings(port=0), nic.read_statistics)
+        service = new_service(MetricsSettings(port=0), nic.read_statistics)
         assert str(service) == f"metrics on TCP port {service.port}"
         serving = asyncio.create_task(service.run())
         samples = await asyncio.to_thread(fetch, service.port)
@@ -190,7 +190,7 @@ def test_metrics_are_served_until_cancelled() -> None:
 def test_a_tcp_port_in_use_is_one_line() -> None:
     async def scenario(port: int) -> None:
         with pytest.raises(CollectorError, match=rf"^metrics cannot be served at 127.0.0.1:{port}: Address already"):
-            a_service(MetricsSettings(port=port))
+            new_service(MetricsSettings(port=port))
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -22,7 +22,7 @@ JOB_AS_IT_WAS = Job(epoch=1, children=0b111, cells=2 * WINDOW)
 JOB_OF_TWO = Job(epoch=2, children=0b011, cells=2 * WINDOW)
 
 
-Found = list[NDArray[np.float32] | AllReduceError]
+Outcomes = list[NDArray[np.float32] | AllReduceError]
 
 
 class Forgetful(Server):
@@ -64,7 +64,7 @@ class Changing(Forgetful):
             self._forget(JOB_OF_TWO)
 
 
-def reduce(server: Server, patience_s: float) -> list[Found]:
+def reduce(server: Server, patience_s: float) -> list[Outcomes]:
     """Return what each worker, in the order of children, gets for three all-reduces of as many ones as its number."""
     settings = EngineSettings(
         "127.0.0.1", JOB, WINDOW, WORKERS, 1, port=server.port, patience_s=patience_s, longest_timeout_s=0.02

@@ -67,7 +67,7 @@ def test_requests_beyond_the_budget_wait_unread(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-async def asked(folder: Path, act: Callable[[Any], Awaitable[None]], busy: asyncio.Event) -> None:
+async def run_with_server(folder: Path, act: Callable[[Any], Awaitable[None]], busy: asyncio.Event) -> None:
     """Run a function on a channel of a server with room for one request, which runs until `busy` is set."""
 
     async def answer(data: bytes, context: object) -> bytes:
@@ -101,7 +101,7 @@ def test_who_waits_too_long_is_refused(tmp_path: Path) -> None:
         assert await say(b"a") == b"a"
 
     busy = asyncio.Event()
-    asyncio.run(asked(tmp_path, act, busy))
+    asyncio.run(run_with_server(tmp_path, act, busy))
 
 
 def test_who_stops_halfway_keeps_no_room(tmp_path: Path) -> None:
@@ -111,4 +111,4 @@ def test_who_stops_halfway_keeps_no_room(tmp_path: Path) -> None:
             await half
         assert await channel.unary_unary(SAY)(b"a") == b"a"
 
-    asyncio.run(asked(tmp_path, act, asyncio.Event()))
+    asyncio.run(run_with_server(tmp_path, act, asyncio.Event()))

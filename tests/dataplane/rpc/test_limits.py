@@ -22,7 +22,7 @@ from tests.collectors.reports import build_topology
 from tests.waiting import finish_within
 
 
-async def said(*messages: str) -> AsyncIterator[str]:
+async def stream_of(*messages: str) -> AsyncIterator[str]:
     for message in messages:
         yield message
 
@@ -36,8 +36,8 @@ def test_who_does_not_begin_is_not_waited_for() -> None:
     async def all_of(messages: AsyncIterator[str]) -> list[str]:
         return [message async for message in in_time(messages, 50_000_000)]
 
-    assert asyncio.run(all_of(said("a", "b"))) == ["a", "b"]
-    assert asyncio.run(all_of(said())) == []
+    assert asyncio.run(all_of(stream_of("a", "b"))) == ["a", "b"]
+    assert asyncio.run(all_of(stream_of())) == []
     with pytest.raises(CallError, match=r"^no message within 0\.05 s of the stream's beginning$") as caught:
         asyncio.run(all_of(nothing()))
     assert caught.value.code is grpc.StatusCode.DEADLINE_EXCEEDED

@@ -173,7 +173,7 @@ ASKED_BY = {
 }
 
 
-def asked(bits: int, hop: HopMetadata, *, in_report: bool = False) -> dict[str, Any]:
+def requested_fields(bits: int, hop: HopMetadata, *, in_report: bool = False) -> dict[str, Any]:
     """Return the Scapy fields that a bitmap asks for; fields that the hop lacks keep their defaults."""
     asked_for = {name: getattr(hop, SPELLED.get(name, name)) for name, bit in ASKED_BY.items() if bits & bit}
     asked_for |= {f"reserved{9 + index}": hop.reserved[index] for index in range(6) if bits & 0x40 >> index}
@@ -194,7 +194,7 @@ def trimmed(bits: int, hop: HopMetadata) -> HopMetadata:
 def test_md_headers_match_our_codec_both_ways(bits: int, hops: list[HopMetadata], remaining: int) -> None:
     header = IntMd(int_metadata.baseline_words(bits), remaining, bits)
     ours = header.encode() + encode_stack(header, tuple(trimmed(bits, hop) for hop in hops))
-    stack = [INTHop(**asked(bits, hop)) for hop in hops]
+    stack = [INTHop(**requested_fields(bits, hop)) for hop in hops]
     crafted = INTShim() / INTMD(remaining_hops=remaining, instructions=bits, stack=stack) / Raw(b"payload")
     assert bytes(crafted)[4:] == ours + b"payload"
     dissected = INTShim(bytes(crafted))[INTMD]
@@ -224,7 +224,7 @@ def test_reports_are_built_as_our_codec_has_them(bits: int, hop: HopMetadata, do
         domain=words,
         data=IP(inner),
         **flag_fields,
-        **asked(bits, hop, in_report=True),
+        **requested_fields(bits, hop, in_report=True),
     )
     assert bytes(TelemetryReport(hw_id=5, sequence=6, node_id=7, reports=[individual])) == ours
     assert TelemetryReport(ours).reports[0].domain == words

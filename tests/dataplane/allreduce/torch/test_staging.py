@@ -30,7 +30,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[None]:
+def single_worker(tmp_path: Path) -> Iterator[None]:
     """A group of one worker."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     yield
@@ -50,7 +50,7 @@ def test_a_tensor_of_any_layout_is_copied_and_filled(kind: torch.dtype) -> None:
     assert not np.shares_memory(reducer.asked[0], whole.view(torch.int8).numpy())
 
 
-@pytest.mark.usefixtures("elsewhere", "alone")
+@pytest.mark.usefixtures("elsewhere", "single_worker")
 def test_the_ring_has_the_values_as_they_were_given() -> None:
     tensors = [torch.full((3,), float(at)) for at in range(4)]
     with MillraceState(failing(2), deadline_s=5) as state:
@@ -93,7 +93,7 @@ def test_other_layouts_are_refused() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_gpu_gradients_are_read_and_written_in_stream_order() -> None:
     net = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(8)]).cuda()
     model = DistributedDataParallel(net, bucket_cap_mb=1)

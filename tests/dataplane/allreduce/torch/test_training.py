@@ -36,7 +36,7 @@ from tests.dataplane.allreduce.torch.training import (
 
 WORKERS = 4
 ROOT = Path(__file__).parents[4]
-Found = list[dict[str, Any]]
+Results = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +64,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(folder: Path) -> Found:
+def results(folder: Path) -> Results:
     return [dict(np.load(folder / f"{rank}.npz")) for rank in range(WORKERS)]
 
 
 @pytest.mark.parametrize("job", LOSSES)
-def test_training_by_the_switch_is_that_by_gloo_whatever_is_lost(results: Found, job: int) -> None:
+def test_training_by_the_switch_is_that_by_gloo_whatever_is_lost(results: Results, job: int) -> None:
     for mine in results:
         assert not mine[f"job{job}_by_ring"]
         assert np.abs(mine[f"job{job}_parameters"] - mine["gloo_parameters"]).max() < 1e-6
@@ -79,13 +79,13 @@ def test_training_by_the_switch_is_that_by_gloo_whatever_is_lost(results: Found,
 @pytest.mark.parametrize(
     "what", [*(f"job{job}_parameters" for job in LOSSES), "dying_parameters", "flipped_parameters", *FORMATS]
 )
-def test_all_workers_have_the_same_to_the_bit(results: Found, what: str) -> None:
+def test_all_workers_have_the_same_to_the_bit(results: Results, what: str) -> None:
     for mine in results[1:]:
         assert np.array_equal(mine[what], results[0][what])
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_mean_error_is_within_the_bound_and_format_rounding(results: Found, kind: str) -> None:
+def test_mean_error_is_within_the_bound_and_format_rounding(results: Results, kind: str) -> None:
     values = np.array([single(rank, kind).float().numpy() for rank in range(WORKERS)], np.float64)
     exact = values.mean(axis=0)
     bound = 2.0 ** (np.frexp(np.abs(values).max())[1] + 2 - 31)
@@ -94,24 +94,24 @@ def test_mean_error_is_within_the_bound_and_format_rounding(results: Found, kind
 
 
 @pytest.mark.parametrize("what", ["sparse", "sparse_by_ring"])
-def test_sparse_gradients_train_as_by_gloo(results: Found, what: str) -> None:
+def test_sparse_gradients_train_as_by_gloo(results: Results, what: str) -> None:
     for mine in results:
         assert np.abs(mine[what] - mine["sparse_by_gloo"]).max() < 1e-6
         assert np.array_equal(mine[what], results[0][what])
 
 
-def test_rows_that_nobody_has_are_not_sent(results: Found) -> None:
+def test_rows_that_nobody_has_are_not_sent(results: Results) -> None:
     rows, exponents, dense = WORKERS * 6, ROWS // 256, 4
     for mine in results:
         assert 0 < mine["sparse_sent"] <= SPARSE_STEPS * (rows + exponents + dense)
         assert mine["sparse_sent"] < SPARSE_STEPS * ROWS / 4
 
 
-def test_an_empty_tensor_is_at_once_done(results: Found) -> None:
+def test_an_empty_tensor_is_at_once_done(results: Results) -> None:
     assert results[0]["empty"].size == 0
 
 
-def test_training_continues_by_ring_when_the_switch_dies(folder: Path, results: Found) -> None:
+def test_training_continues_by_ring_when_the_switch_dies(folder: Path, results: Results) -> None:
     for rank, mine in enumerate(results):
         assert np.abs(mine["dying_losses"] - mine["gloo_losses"]).max() < 1e-6
         lines = [
@@ -121,7 +121,7 @@ def test_training_continues_by_ring_when_the_switch_dies(folder: Path, results: 
         assert "gloo's ring of workers 0, 1, 2, 3 is used, not the switch: worker" in lines[0]
 
 
-def test_bit_flip_in_the_switch_never_reaches_the_weights(folder: Path, results: Found) -> None:
+def test_bit_flip_in_the_switch_never_reaches_the_weights(folder: Path, results: Results) -> None:
     assert sum(mine["flipped_corrupt"] for mine in results) > 0
     for rank, mine in enumerate(results):
         assert np.abs(mine["flipped_losses"] - mine["gloo_losses"]).max() < 1e-6
@@ -133,25 +133,25 @@ def test_bit_flip_in_the_switch_never_reaches_the_weights(folder: Path, results:
         assert "gloo's ring of workers 0, 1, 2, 3 is used, not the switch: worker" in lines[0]
 
 
-def test_a_result_that_only_one_worker_has_becomes_that_of_all(results: Found) -> None:
+def test_a_result_that_only_one_worker_has_becomes_that_of_all(results: Results) -> None:
     expected = np.repeat([[6.0 + 4 * at] for at in range(8)], 256, axis=1)
     for mine in results:
         assert np.array_equal(mine["short"], expected)
 
 
-def test_the_ring_tells_a_sum_that_leaves_int32(results: Found) -> None:
+def test_the_ring_tells_a_sum_that_leaves_int32(results: Results) -> None:
     for mine in results:
         assert "all-reduce 0 left int32" in str(mine["beyond"])
         assert mine["integers"].tolist() == [2**31 - 4] * 2
 
 
-def test_a_job_without_cells_goes_by_the_ring_from_the_beginning(folder: Path, results: Found) -> None:
+def test_a_job_without_cells_goes_by_the_ring_from_the_beginning(folder: Path, results: Results) -> None:
     assert np.array_equal(results[0]["ring_losses"], results[0]["gloo_losses"])
     assert "from all-reduce 0 on gloo's ring of workers" in (folder / "0.log").read_text()
     assert "the job has no cells" in (folder / "0.log").read_text()
 
 
-def test_those_who_are_left_go_on_without_a_worker_that_died(folder: Path, results: Found) -> None:
+def test_those_who_are_left_go_on_without_a_worker_that_died(folder: Path, results: Results) -> None:
     assert "deserted_parameters" not in results[3]
     for mine in results[:3]:
         assert np.array_equal(mine["deserted_parameters"], results[0]["deserted_parameters"])

@@ -43,7 +43,7 @@ class DropEverything(bpf.SocketProgram):
 
 
 class End:
-    """One switch process; `said` waits for a line of its log."""
+    """One switch process; `wait_for_line` waits for a line of its log."""
 
     def __init__(self, namespace: str, folder: Path, device: str, number: int, driver: tuple[str, ...]) -> None:
         self.device, self._namespace = device, namespace
@@ -82,7 +82,7 @@ class End:
 
         asyncio.run(work())
 
-    def said(self, *words: str) -> float:
+    def wait_for_line(self, *words: str) -> float:
         """Wait for the next line that has one of these words; return when it was written (time.time())."""
 
         def lines() -> list[str]:
@@ -155,7 +155,7 @@ class Linked:
     def met(self) -> None:
         """Wait until both ends report each other."""
         for end in (self.a, self.b):
-            end.said("hello from neighbour")
+            end.wait_for_line("hello from neighbour")
 
     def set_up(self, device: str, *, is_up: bool) -> None:
         """Set a device up or down."""

@@ -1,4 +1,4 @@
-"""A switch over TLS: rights of readers, writers and operators in P4Runtime and gNMI, and of administrators."""
+"""A switch over TLS: rights of readers, writers, operators and the controller in P4Runtime and gNMI."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from tests.dataplane.switch.gnmi.asking import (
     put,
     refusal,
     sample,
-    told,
     values,
+    values_of,
 )
 from tests.dataplane.switch.gnmi.boards import EPOCH_NS, Board
 
@@ -88,7 +88,7 @@ def test_updates_only_begins_with_the_end(core: GnmiCore) -> None:
 def test_a_poll_tells_everything_again(core: GnmiCore) -> None:
     reader = Reader(core, gnmi.Subscription(path=path(_OPER)), mode=POLL)
     first = reader.initial()
-    assert [told(message) for message in reader.subscription.poll()] == first
+    assert [values_of(message) for message in reader.subscription.poll()] == first
     stream = Reader(core, *on_change(_OPER))
     refusal(grpc.StatusCode.INVALID_ARGUMENT, lambda: next(stream.subscription.poll()))
 

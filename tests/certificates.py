@@ -29,7 +29,7 @@ class Authority:
         principal: Principal | None = None,
         addresses: tuple[str, ...] = LOCAL,
     ) -> tuple[Path, Path]:
-        """Write a certificate that lasts so long from now on, below 0: that has ended; return it and its key."""
+        """Write a certificate valid for this long, already expired if negative; return it and its key."""
         pair = issued(self._pair, name, principal, addresses, now=datetime.now(UTC), lasts=lasts)
         return write_pair(self.folder, f"{self._name}-{name}", pair, replaces=True)
 

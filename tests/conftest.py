@@ -14,7 +14,7 @@ import typer.main
 import typer.testing
 from hypothesis import settings
 
-# A busy machine is no failure: what is slow shows in --durations, not in a deadline.
+# A busy machine is no failure: slowness shows in --durations, not in a deadline.
 settings.register_profile("millrace", deadline=None, max_examples=50)
 settings.load_profile("millrace")
 
@@ -62,7 +62,7 @@ _RARE_MARKS = ("root", "bmv2")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not load files, and what they import, that have no test of a mark that is asked for.
+    """Do not load files without a test of a selected mark, nor their imports.
 
     Several processes load all that they are to choose from, which takes longer than most of the tests.
     """
@@ -87,7 +87,7 @@ def _wanted(expression: str) -> frozenset[str]:
 
 @cache
 def _marks_in(path: Path) -> frozenset[str]:
-    """Return the rare marks that a file or the conftest.py beside it names."""
+    """Return the rare marks that a file or its folder's conftest.py names."""
     texts = [each.read_text() for each in (path, path.parent / "conftest.py") if each.is_file()]
     return frozenset(re.findall(rf"pytest\.mark\.({'|'.join(_RARE_MARKS)})\b", "\n".join(texts)))
 

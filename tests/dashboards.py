@@ -29,7 +29,7 @@ def expressions(dashboard: Dashboard) -> list[str]:
 
 
 def check_expressions(dashboard: Dashboard, served: Mapping[str, Set[str]]) -> None:
-    """Every metric is served, and has the labels that it is asked for by; every legend names a label that is left."""
+    """Every metric is served with the labels used; every legend names a remaining label."""
     for expression in expressions(dashboard):
         names = set(NAME.findall(expression))
         assert names <= served.keys(), expression
@@ -61,11 +61,11 @@ def check_form(dashboard: Dashboard) -> None:
     declared = {variable["name"] for variable in dashboard["templating"]["list"]} | {"__rate_interval"}
     used = {name for _, target in targets(dashboard) for name in re.findall(r"\$(\w+)", target["expr"])}
     assert used <= declared
-    for one, other in combinations(dashboard["panels"], 2):
-        assert not _cells(one) & _cells(other), (one["title"], other["title"])
+    for first, other in combinations(dashboard["panels"], 2):
+        assert not _cells(first) & _cells(other), (first["title"], other["title"])
 
 
 def _cells(panel: Panel) -> set[tuple[int, int]]:
-    place = panel["gridPos"]
-    assert place["x"] + place["w"] <= 24
-    return {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+    grid = panel["gridPos"]
+    assert grid["x"] + grid["w"] <= 24
+    return {(grid["x"] + x, grid["y"] + y) for x in range(grid["w"]) for y in range(grid["h"])}

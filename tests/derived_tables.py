@@ -36,10 +36,10 @@ class DerivedTable:
 
     def updated(self, content: str) -> str:
         """Return the file's content with the table replaced; raise ValueError where it has no such table, or two."""
-        found = list(re.finditer(self.pattern, content, re.MULTILINE))
-        if len(found) != 1:
-            raise ValueError(f"{self.path}: {len(found)} places match {self.pattern}, not 1")
-        start, end = found[0].span("table")
+        matches = list(re.finditer(self.pattern, content, re.MULTILINE))
+        if len(matches) != 1:
+            raise ValueError(f"{self.path}: {len(matches)} places match {self.pattern}, not 1")
+        start, end = matches[0].span("table")
         return content[:start] + self.text() + content[end:]
 
 

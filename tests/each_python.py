@@ -30,25 +30,25 @@ scenario: {hops_per_s: 1000, warm_up: 500ms, before: 1s, during: 2400ms, after: 
 
 
 def import_all() -> tuple[list[ModuleType], set[str]]:
-    """Import every module of the three packages; return them, and which optional packages others would have needed."""
-    found, lacking = list[ModuleType](), set[str]()
+    """Import every module of the three packages; return them, and the optional packages that others lacked."""
+    modules, lacking = list[ModuleType](), set[str]()
     for package in (dataplane, collectors, controller):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if module.name.endswith(".__main__"):
                 continue
             try:
-                found.append(importlib.import_module(module.name))
+                modules.append(importlib.import_module(module.name))
             except ModuleNotFoundError as error:
                 if error.name not in OPTIONAL:
                     raise
                 lacking.add(error.name)
-    return found, lacking
+    return modules, lacking
 
 
 def compile_all(modules: Iterable[ModuleType]) -> int:
     """Compile every kernel that a module defines, not optimised; return how many there are.
 
-    They are not linked: some call what a P4 program is compiled to. The demo links and runs those.
+    They are not linked: some call compiled P4 programs. The demo links and runs those.
     """
     kernels = {
         value
@@ -75,7 +75,7 @@ def run_demo(folder: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Do all three, and say so in a line."""
+    """Run all three checks, and print a line."""
     began_s = time.monotonic()
     modules, lacking = import_all()
     kernels = compile_all(modules)

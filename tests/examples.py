@@ -1,4 +1,4 @@
-"""Number of examples that tests draw: few in CI, as many as MILLRACE_EXAMPLES says in `make deep`."""
+"""Number of examples that tests draw: few in CI, MILLRACE_EXAMPLES in `make deep`."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ IS_DEEP: Final = "MILLRACE_EXAMPLES" in os.environ
 
 
 def examples(count: int) -> int:
-    """Return how many examples to draw where nothing else is asked for."""
+    """Return the default number of examples to draw."""
     return int(os.environ.get("MILLRACE_EXAMPLES", count))

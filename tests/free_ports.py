@@ -1,4 +1,4 @@
-"""Ports of loopback that nobody has."""
+"""Free ports of loopback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that are free now, all of them held until the last is found, so that none is returned twice."""
+    """Return ports that are free now; all are held until the last is found, so that none repeats."""
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:

@@ -8,7 +8,7 @@ _POLLER = "Exception in callback PollerCompletionQueue._handle_events"
 
 
 def stacks(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what was logged with a stack of calls.
+    """Return the log records with a stack trace.
 
     gRPC's poller is the whole process's: what it finds for an event loop that an earlier test has closed, it has the
     loop of a later one log.

@@ -45,14 +45,14 @@ class Client:
         self._call("the program", self.stub.SetForwardingPipelineConfig, commit_request(config, self.device_id))
 
     def write(self, updates: Iterable[p4r.Update], where: str = "a write") -> None:
-        """Write a batch, in whatever order the switch likes."""
+        """Write a batch, in any order."""
         request = p4r.WriteRequest(device_id=self.device_id, election_id=ELECTION, updates=updates)
         self._call(where, self.stub.Write, request)
 
     def read(self, entity: p4r.Entity) -> list[p4r.Entity]:
         """Return what an entity selects."""
         request = p4r.ReadRequest(device_id=self.device_id, entities=[entity])
-        return [found for answer in self.stub.Read(request, timeout=LIMIT_S) for found in answer.entities]
+        return [entity for answer in self.stub.Read(request, timeout=LIMIT_S) for entity in answer.entities]
 
     def _call(self, where: str, method: Callable[..., Any], request: object) -> None:
         try:
@@ -76,7 +76,7 @@ def connect(address: str, device_id: int) -> Iterator[Client]:
 
 
 def pipeline_config(program: Path, p4info: Path) -> p4r.ForwardingPipelineConfig:
-    """Return what P4Runtime wants of a compiled program."""
+    """Return a compiled program's pipeline config for P4Runtime."""
     config = p4r.ForwardingPipelineConfig(p4_device_config=program.read_bytes())
     config.p4info.CopyFrom(read_p4info(p4info.read_bytes(), str(p4info)))
     return config
@@ -149,7 +149,7 @@ def insert(entity: p4r.Entity) -> p4r.Update:
 
 
 def _find(objects: Iterable[Any], name: str) -> Any:
-    for found in objects:
-        if name in (found.preamble.name, found.preamble.alias):
-            return found
+    for candidate in objects:
+        if name in (candidate.preamble.name, candidate.preamble.alias):
+            return candidate
     raise SwitchError(f"the P4Info has no {name}")

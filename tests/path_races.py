@@ -1,6 +1,6 @@
-"""Finds in source code what a stranger can race who may write to a folder: a path that is checked and then used.
+"""Finds races in source code open to anyone who may write to a folder: a path that is checked and then used.
 
-Between the check and the use somebody puts a link there, and the use goes elsewhere with the program's rights. A folder
+Between check and use an attacker puts a link there, and the use goes elsewhere with the program's rights. A folder
 that others may write is opened once, without following links, and from then on known by its descriptor.
 """
 
@@ -22,7 +22,7 @@ USES = (
     | {"symlink", "link", "copy", "copy2", "copyfile", "copytree", "move", "iterdir", "scandir", "listdir"}
 )
 ALWAYS = frozenset({"write_bytes", "write_text", "chown", "lchown", "resolve", "realpath"})
-"""Follow links, or change whose a file is, whatever was checked; a path that was resolved is to be used somewhere."""
+"""Calls that follow links or change ownership, whatever was checked; a resolved path will be used somewhere."""
 _ITSELF = "Path(__file__)"
 _WRITING = frozenset({"w", "wb", "a", "ab", "w+", "w+b", "r+", "r+b", "wt"})
 _OF_MODULES = frozenset({"os", "os.path", "shutil"})
@@ -40,18 +40,18 @@ class Race:
     check: str | None = None
 
     def __str__(self) -> str:
-        """Return it as a line to be read."""
+        """Return it as a readable line."""
         after = f" after {self.check}" if self.check else ""
         return f"{self.function}:{self.line}: {self.use} of {self.path}{after}"
 
 
 def races_in(source: str) -> list[Race]:
-    """Return what a module does by path after a check of the same path, and what is always to be done otherwise."""
+    """Return a module's uses of a path after a check of it, and calls that should always be avoided."""
     return [race for name, function in _functions(ast.parse(source), "") for race in _races(name, function)]
 
 
 def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
-    """Yield functions that are in no other one, and the module's own statements."""
+    """Yield top-level functions, and the module's own statements."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{prefix}{child.name}", child
@@ -68,10 +68,10 @@ def _races(name: str, function: ast.AST) -> Iterator[Race]:
             checked |= _resolved(node)
         if not isinstance(node, ast.Call) or any(word.arg in _BY_DESCRIPTOR for word in node.keywords):
             continue
-        said = _word_and_path(node)
-        if said is None:
+        word_and_path = _word_and_path(node)
+        if word_and_path is None:
             continue
-        word, path = said
+        word, path = word_and_path
         is_refused = word in ALWAYS or (word == "open" and _writes(node))
         if (is_refused and path != _ITSELF) or (word in USES and path in checked):
             yield Race(name, node.lineno, path, word, checked.get(path))
@@ -80,21 +80,21 @@ def _races(name: str, function: ast.AST) -> Iterator[Race]:
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what is below a node as it is written, innermost calls first."""
+    """Yield a node's descendants in source order, innermost calls first."""
     for child in ast.iter_child_nodes(node):
         yield from _in_order(child)
     yield node
 
 
 def _resolved(node: ast.Assign | ast.NamedExpr) -> dict[str, str]:
-    """Return the names of a path that was resolved: links are followed then, and again when it is used."""
+    """Return the names of a resolved path: links are followed then, and again at its use."""
     if not isinstance(node.value, ast.Call):
         return {}
-    said = _word_and_path(node.value)
-    if said is None or said[0] not in ("resolve", "realpath"):
+    word_and_path = _word_and_path(node.value)
+    if word_and_path is None or word_and_path[0] not in ("resolve", "realpath"):
         return {}
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {ast.unparse(target): said[0] for target in targets}
+    return {ast.unparse(target): word_and_path[0] for target in targets}
 
 
 def _writes(call: ast.Call) -> bool:
@@ -105,7 +105,7 @@ def _writes(call: ast.Call) -> bool:
 
 
 def _word_and_path(call: ast.Call) -> tuple[str, str] | None:
-    """Return what a call does, and to which path: `path.open()`, `os.open(path)` and `open(path)` are the same."""
+    """Return a call's action and path: `path.open()`, `os.open(path)` and `open(path)` are the same."""
     function = call.func
     if isinstance(function, ast.Name) and function.id in ("open", "rmtree") and call.args:
         return function.id, ast.unparse(call.args[0])

@@ -22,9 +22,13 @@ def docstrings_in(source: str) -> Iterator[tuple[int, str]]:
         candidates = [after for before, after in itertools.pairwise(body) if _is_attribute(before)]
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             candidates.insert(0, body[0])
-        for one in candidates:
-            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
-                yield one.lineno, one.value.value.strip()
+        for candidate in candidates:
+            if (
+                isinstance(candidate, ast.Expr)
+                and isinstance(candidate.value, ast.Constant)
+                and isinstance(candidate.value.value, str)
+            ):
+                yield candidate.lineno, candidate.value.value.strip()
 
 
 def headless_in(source: str) -> list[int]:
@@ -37,7 +41,7 @@ def comments_in(source: str) -> int:
     if "#" not in source:
         return 0  # tokenizing a file takes far longer
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return sum(one.type == tokenize.COMMENT and not _FOR_TOOLS.match(one.string) for one in tokens)
+    return sum(token.type == tokenize.COMMENT and not _FOR_TOOLS.match(token.string) for token in tokens)
 
 
 def comments_per_1000_lines(sources: Iterable[str]) -> float:
@@ -52,7 +56,7 @@ def comments_per_1000_lines(sources: Iterable[str]) -> float:
 def long_test_names_in(source: str, most: int = 60) -> list[str]:
     """Return the names of tests that are longer than `most`."""
     functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
-    return [one.name for one in functions if one.name.startswith("test_") and len(one.name) > most]
+    return [function.name for function in functions if function.name.startswith("test_") and len(function.name) > most]
 
 
 def _is_attribute(node: ast.stmt) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_tree(folder: Path, files: Mapping[str, str], links: Mapping[str, str] | None = None) -> Path:
-    """Write files and symbolic links below a folder, over what is there; return the folder."""
+    """Write files and symbolic links below a folder, overwriting existing ones; return the folder."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Files that users name are read by dataplane/given.py alone: with limits, and waiting for no pipe for ever."""
+"""Files named by users are read only by dataplane/given.py: with limits, and never waiting forever for a pipe."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def reads_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def _opens_for_reading(node: ast.Call, name: str) -> bool:
     if name != "open":
         return True
-    place = 1 if isinstance(node.func, ast.Name) else 0
-    words = [argument.value for argument in node.args[place:] if isinstance(argument, ast.Constant)]
+    index = 1 if isinstance(node.func, ast.Name) else 0
+    words = [argument.value for argument in node.args[index:] if isinstance(argument, ast.Constant)]
     words += [keyword.value.value for keyword in node.keywords if isinstance(keyword.value, ast.Constant)]
     modes = [word for word in words if isinstance(word, str) and set(word) <= set("rwaxbt+")]
     is_file = isinstance(node.func, ast.Name) or bool(modes) or any(k.arg == "encoding" for k in node.keywords)
@@ -72,7 +72,7 @@ def _opens_for_reading(node: ast.Call, name: str) -> bool:
 
 @pytest.mark.parametrize("package", ["collectors", "controller", "dataplane"])
 def test_what_users_name_is_read_by_one_reader(package: str) -> None:
-    found = {}
+    faults = {}
     for path in modules():
         name = path.relative_to(ROOT).as_posix()
         if not name.startswith(package) or any(name.startswith(own) for own in OWN):
@@ -80,14 +80,14 @@ def test_what_users_name_is_read_by_one_reader(package: str) -> None:
         text = path.read_text(encoding="utf-8")
         lines = list(reads_of(ast.parse(text))) if any(f"{word}(" in text for word in READS) else []
         if lines:
-            found[name] = lines
-    assert found == {}
+            faults[name] = lines
+    assert faults == {}
 
 
 @pytest.mark.parametrize("own", OWN)
 def test_the_exceptions_are_there_and_open_files(own: str) -> None:
-    place = ROOT / own
-    texts = [file.read_text(encoding="utf-8") for file in (place.rglob("*.py") if place.is_dir() else [place])]
+    path = ROOT / own
+    texts = [file.read_text(encoding="utf-8") for file in (path.rglob("*.py") if path.is_dir() else [path])]
     assert any(f"{word}(" in text for text in texts for word in READS)
 
 

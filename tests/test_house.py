@@ -24,7 +24,7 @@ PAGES = sorted(
     ]
 )
 HISTORY = {"CHANGELOG.md": "tells of files that were"}
-"""Pages that may name what is no more, with the reason."""
+"""Pages that may name former things, with the reason."""
 
 MOST_MODULES = 16
 WIDE = {
@@ -83,7 +83,7 @@ RACE_FREE = {
     "controller/apps/up/state.py:StateFolder.write_settings": "the command line of whoever runs this",
     "controller/apps/up/state.py:default_run": "the command line of whoever runs this",
 }
-"""Functions that use paths after checking them, and why nobody else can change what is there."""
+"""Functions that use paths after checking them, and why no one else can change those paths."""
 
 _TOP = "|".join((*PACKAGES, "tests", "topologies", "docs", "p4", "requirements"))
 _PATH = re.compile(rf"(?<![\w./-])(?:{_TOP})(?:/[\w.-]*\w)+/?")
@@ -95,28 +95,26 @@ _PLACEHOLDER = "NAME"
 
 def files_named_in(text: str) -> set[str]:
     """Return the paths of files and folders of ours in a page; `NAME` in one stands for any."""
-    return {found[0].rstrip("/") for found in _PATH.finditer(text) if _PLACEHOLDER not in found[0]}
+    return {match[0].rstrip("/") for match in _PATH.finditer(text) if _PLACEHOLDER not in match[0]}
 
 
 def names_used_in(text: str) -> set[str]:
-    """Return the dotted names of ours in a page's text, modules and what is in them; its code is run elsewhere."""
-    return {found[0] for found in _DOTTED.finditer(_BLOCK.sub("", text)) if not found[0].endswith(_ENDINGS)}
+    """Return our dotted names in a page's text, modules and their members; its code is run elsewhere."""
+    return {match[0] for match in _DOTTED.finditer(_BLOCK.sub("", text)) if not match[0].endswith(_ENDINGS)}
 
 
 def is_there(name: str) -> bool:
     """Return whether a dotted name leads to a module or package, and the rest of it stands there."""
-    place, parts = ROOT, name.split(".")
-    while parts and (place / parts[0]).is_dir():
-        place /= parts.pop(0)
-    if parts and (place / f"{parts[0]}.py").is_file():
-        place /= f"{parts.pop(0)}.py"
+    path, parts = ROOT, name.split(".")
+    while parts and (path / parts[0]).is_dir():
+        path /= parts.pop(0)
+    if parts and (path / f"{parts[0]}.py").is_file():
+        path /= f"{parts.pop(0)}.py"
     else:
-        place /= "__init__.py"
+        path /= "__init__.py"
     if parts and parts[0] == "__file__":
-        return place.is_file()
-    return place.is_file() and (
-        not parts or re.search(rf"\b{parts[0]}\b", place.read_text(encoding="utf-8")) is not None
-    )
+        return path.is_file()
+    return path.is_file() and (not parts or re.search(rf"\b{parts[0]}\b", path.read_text(encoding="utf-8")) is not None)
 
 
 def modules() -> Iterator[Path]:
@@ -151,12 +149,12 @@ def test_no_folder_has_more_modules_than_one_can_take_in() -> None:
 def test_docstrings_and_settings_refer_to_nothing_outside() -> None:
     outside = re.compile(r"(?<![\w/.])(?:spec|facts|\.\./shared)/|shared/data")
     pages = [page for page in PAGES if page.name not in HISTORY]
-    found = {path for path in [*modules(), *pages] if outside.search(path.read_text(encoding="utf-8"))}
-    assert found == set()
+    faults = {path for path in [*modules(), *pages] if outside.search(path.read_text(encoding="utf-8"))}
+    assert faults == set()
 
 
 def test_no_module_climbs_out_of_the_repository() -> None:
-    """By `parents[N]` of its own file, or a folder beside the checkout; tests may, and skip where it is not there."""
+    """By `parents[N]` of its own file, or a folder next to the checkout; tests may, and skip if it is missing."""
     for path in modules():
         depth = len(path.relative_to(ROOT).parts) - 1
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -180,14 +178,14 @@ def test_the_picture_is_made_of_its_source() -> None:
 
 def test_no_path_is_checked_and_then_used() -> None:
     """A link may take its place between: open it once, without following links, and keep to the descriptor."""
-    found = {
+    faults = {
         f"{path.relative_to(ROOT)}:{race.function}": f"{path.relative_to(ROOT)}: {race}"
         for package in RACED
         for path in sorted((ROOT / package).rglob("*.py"))
         for race in races_in(path.read_text(encoding="utf-8"))
     }
-    assert [text for name, text in found.items() if name not in RACE_FREE] == []
-    assert RACE_FREE.keys() <= found.keys(), "what is no more needs no reason"
+    assert [text for name, text in faults.items() if name not in RACE_FREE] == []
+    assert RACE_FREE.keys() <= faults.keys(), "what is no more needs no reason"
 
 
 JOB_FOLDER = """
@@ -242,9 +240,9 @@ _TIME_UNIT = re.compile(
 
 
 def test_units_of_time_are_stated_once() -> None:
-    found = {
+    faults = {
         path.relative_to(ROOT).as_posix(): _TIME_UNIT.findall(path.read_text(encoding="utf-8"))
         for path in modules()
         if path.suffix == ".py"
     }
-    assert [name for name, constants in found.items() if constants] == ["dataplane/clock.py"]
+    assert [name for name, constants in faults.items() if constants] == ["dataplane/clock.py"]

@@ -19,11 +19,15 @@ EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 
 
 def extra(name: str) -> list[str]:
-    """Return all that an extra asks for, with what it has of other extras."""
+    """Return all requirements of an extra, including those of other extras."""
     named = list(map(Requirement, EXTRAS[name]))
-    own = [str(one) for one in named if one.name != PROJECT["project"]["name"]]
+    own = [str(requirement) for requirement in named if requirement.name != PROJECT["project"]["name"]]
     return own + [
-        line for one in named if one.name == PROJECT["project"]["name"] for e in one.extras for line in extra(e)
+        line
+        for requirement in named
+        if requirement.name == PROJECT["project"]["name"]
+        for e in requirement.extras
+        for line in extra(e)
     ]
 
 
@@ -64,10 +68,10 @@ def environment(python: str) -> dict[str, str]:
 
 def pins(lock: str, python: str) -> dict[str, str]:
     """Return the versions that a lock has for a Python on x86-64 Linux; there is one of each package at most."""
-    chosen = [one for one, _ in entries(lock) if one.marker is None or one.marker.evaluate(environment(python))]
-    twice = [name for name, count in Counter(one.name for one in chosen).items() if count > 1]
+    chosen = [entry for entry, _ in entries(lock) if entry.marker is None or entry.marker.evaluate(environment(python))]
+    twice = [name for name, count in Counter(entry.name for entry in chosen).items() if count > 1]
     assert twice == []
-    return {canonicalize_name(one.name): str(one.specifier).removeprefix("==") for one in chosen}
+    return {canonicalize_name(entry.name): str(entry.specifier).removeprefix("==") for entry in chosen}
 
 
 def test_every_lock_is_known() -> None:
@@ -80,9 +84,11 @@ def test_the_lock_has_what_the_project_asks_for(lock: str, python: str) -> None:
     """If not: `make lock`."""
     have = pins(lock, python)
     wanted = [
-        one for one in map(Requirement, WANTED[lock]) if one.marker is None or one.marker.evaluate(environment(python))
+        requirement
+        for requirement in map(Requirement, WANTED[lock])
+        if requirement.marker is None or requirement.marker.evaluate(environment(python))
     ]
-    lacking = [one for one in wanted if not _has(have, one)]
+    lacking = [requirement for requirement in wanted if not _has(have, requirement)]
     assert lacking == []
 
 
@@ -109,9 +115,9 @@ def test_no_part_but_its_own_extra_brings_what_is_under_the_gpl() -> None:
 @pytest.mark.parametrize("lock", WANTED)
 def test_each_pin_is_exact_and_has_hashes(lock: str) -> None:
     for entry, hashes in entries(lock):
-        assert [one.operator for one in entry.specifier] == ["=="]
+        assert [clause.operator for clause in entry.specifier] == ["=="]
         assert hashes
-        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes)
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in hashes)
 
 
 @pytest.mark.parametrize("lock", WANTED)

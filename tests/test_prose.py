@@ -37,8 +37,8 @@ def test_whoever_has_asked_for_more_than_there_is_gets_what_there_is() -> None:
 
 def test_docstrings_open_with_a_noun_or_a_verb() -> None:
     files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in files for line in headless_in(path.read_text("utf-8"))]
-    assert found == []
+    faults = [f"{path.relative_to(ROOT)}:{line}" for path in files for line in headless_in(path.read_text("utf-8"))]
+    assert faults == []
 
 
 def test_prose_of_tests_does_not_get_worse() -> None:

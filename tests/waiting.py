@@ -13,13 +13,24 @@ T = TypeVar("T")
 
 DEADLINE_S = 30.0
 HANG_S = 300.0
-"""For waits that cannot be stretched: what takes so long hangs, on a busy machine, too."""
+"""For waits that cannot be stretched: anything this slow hangs, even on a busy machine."""
 _POLL_S = 0.002
 
 
-def wait_until(condition: Callable[[], bool], what: str = "it never comes true") -> None:
-    """Return once a condition holds; fail with `what` if it does not in half a minute, or longer on a busy machine."""
-    assert deadline.wait_until(condition, DEADLINE_S, f"waiting to fail with {what!r}", poll_s=_POLL_S), what
+def comes_true(condition: Callable[[], bool], *, limit_s: float = DEADLINE_S, poll_s: float = _POLL_S) -> bool:
+    """Return whether a condition holds within half a minute, or longer on a busy machine."""
+    return deadline.wait_until(condition, limit_s, "a test waits", poll_s=poll_s)
+
+
+def wait_until(
+    condition: Callable[[], bool],
+    what: str | Callable[[], object] = "it never comes true",
+    *,
+    limit_s: float = DEADLINE_S,
+    poll_s: float = _POLL_S,
+) -> None:
+    """Return once a condition holds; fail with `what` otherwise, which may be a function that shows the last state."""
+    assert comes_true(condition, limit_s=limit_s, poll_s=poll_s), what() if callable(what) else what
 
 
 async def until(
@@ -31,7 +42,7 @@ async def until(
 ) -> None:
     """Return once a condition, or one that is awaited, holds; fail with `what` as `wait_until` does.
 
-    The event loop runs in between. A callable `what` is called when the wait has failed: it can show the last state.
+    The event loop runs in between.
     """
     limit = deadline.LocalDeadline(limit_s, "a test waits")
     while True:

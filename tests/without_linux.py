@@ -1,6 +1,6 @@
-"""Virtual time where only Linux's own is lacking, as on macOS: run as a script, which hides it and then sends a packet.
+"""Virtual time without Linux features, as on macOS: run as a script, which hides them and then sends a packet.
 
-What is hidden: modules that only Linux has a use for, and names that Python has on Linux alone. It prints what arrived.
+Hidden are modules used only on Linux, and names that Python has only on Linux. Prints the arrivals.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class _Absent(MetaPathFinder):
 
 
 def hide() -> None:
-    """Hide all of it from whatever is imported from now on."""
+    """Hide all of it from later imports."""
     sys.meta_path.insert(0, _Absent())
     for module, patterns in NAMES.items():
         for name in [name for name in vars(module) if any(fnmatchcase(name, pattern) for pattern in patterns)]:
@@ -134,7 +134,7 @@ def send_a_packet() -> list[str]:
     send = partial(udp_frame, src_port=1000, dst_port=2000, payload=b"gradients")
     fabric = VirtualFabric(topology)
     VirtualController.over(fabric, watches=(Watch(),)).start()
-    collector, said = Collector(topology, fabric.clock), list[str]()
+    collector, messages = Collector(topology, fabric.clock), list[str]()
 
     def arrives(frame: bytes, now_ns: int) -> None:
         del now_ns
@@ -144,7 +144,7 @@ def send_a_packet() -> list[str]:
         if packet.dst_port == collector.report_udp_port and isinstance(source, IPv4Address):
             collector.receive(packet.payload, address=source)
         else:
-            said.append(packet.payload.decode())
+            messages.append(packet.payload.decode())
 
     for host in (dst.name, at):
         fabric.host(host).on_frame(arrives)
@@ -152,7 +152,7 @@ def send_a_packet() -> list[str]:
     frame = send(src=src.ipv4, dst=dst.ipv4, src_mac=src.mac, dst_mac=gateway_mac(topology, src.name))
     fabric.host(src.name).send(frame)
     fabric.run_until(100_000_000)
-    return said + [" ".join(path.switches) for path in collector.snapshot().paths.values()]
+    return messages + [" ".join(path.switches) for path in collector.snapshot().paths.values()]
 
 
 def main() -> None:

@@ -106,10 +106,12 @@ class Attacker:
 
     def datagrams(self, count: int) -> Iterator[Datagram]:
         """Yield `count` datagrams: all kinds in turn, of each an aimed one, then the same with damage."""
-        aimed = {kind: cycle(self._chance.sample(found := list(self.aimed(kind)), len(found))) for kind in Kind}
+        aimed = {
+            kind: cycle(self._chance.sample(candidates := list(self.aimed(kind)), len(candidates))) for kind in Kind
+        }
         for number in range(count):
-            one = next(aimed[list(Kind)[number % len(Kind)]])
-            yield one if number // len(Kind) % 2 else self._damaged(one)
+            datagram = next(aimed[list(Kind)[number % len(Kind)]])
+            yield datagram if number // len(Kind) % 2 else self._damaged(datagram)
 
     def aimed(self, kind: Kind) -> Iterator[Datagram]:
         """Yield each attack of a kind that did harm once, under each address that it may claim."""
@@ -139,7 +141,7 @@ class Attacker:
                 yield Datagram(Kind.REPORT, f"{what}, IPv{src.version}", src, dst, ports, payload)
 
     def report_payloads(self) -> Iterator[tuple[str, bytes]]:
-        """Yield forged reports of each switch, as a collector gets them, with what they try."""
+        """Yield forged reports of each switch, as a collector gets them, with their kind of attack."""
         for node in self.target.topology.switches:
             ports = sorted(self.target.topology.neighbours[node.name])
             yield from self._payloads_of(node.node_id, ports[0], ports[-1])
@@ -164,7 +166,7 @@ class Attacker:
         yield "a congested queue", self._reporter.congested(hops(now_ns)[0])
 
     def _losses(self, node_id: int, came: int, left: int, size: int) -> bytes:
-        said = HopMetadata(
+        metadata = HopMetadata(
             ingress_interface=came,
             egress_interface=left,
             ingress_timestamp=self._now_ns(),
@@ -172,8 +174,10 @@ class Attacker:
             drop_reason=DropReason.QUEUE_FULL,
         )
         inner = self._reporter.plain()
-        one = Report(ReportType.INT, InnerType.IPV4, IntReport(_DROP_BITS, said), inner, True, False, True, False)
-        return ReportPacket(ReportGroup(0, 9, node_id), (one,) * (size // len(one.encode()))).encode()
+        report = Report(
+            ReportType.INT, InnerType.IPV4, IntReport(_DROP_BITS, metadata), inner, True, False, True, False
+        )
+        return ReportPacket(ReportGroup(0, 9, node_id), (report,) * (size // len(report.encode()))).encode()
 
     # packets with INT
 
@@ -264,8 +268,8 @@ class Attacker:
             for port in (1, 2, 3):
                 for state in State:
                     yours = 0 if state in (State.ADMIN_DOWN, State.DOWN) else hellos.discriminator(node_id, port)
-                    said = Bfd(state, 3, hellos.discriminator(node_id, port), yours, 10_000, 10_000)
-                    frame = hellos.encode(node_id, port, said)
+                    hello = Bfd(state, 3, hellos.discriminator(node_id, port), yours, 10_000, 10_000)
+                    frame = hellos.encode(node_id, port, hello)
                     what = f"hello, {state.name.lower()}"
                     yield Datagram(Kind.HELLO, what, own, own, (0, 0), frame[hellos.PACKET_OFFSET :], frame=frame)
 
@@ -275,8 +279,8 @@ class Attacker:
         """Return the addresses that a datagram may come from: another's, and its own."""
         return self.target.ipv4(host), self.target.ipv4(self.target.attacker)
 
-    def _damaged(self, one: Datagram) -> Datagram:
-        data, chance = bytearray(one.frame or one.payload), self._chance
+    def _damaged(self, datagram: Datagram) -> Datagram:
+        data, chance = bytearray(datagram.frame or datagram.payload), self._chance
         for _ in range(chance.randint(1, 6)):
             at = chance.randrange(len(data)) if data else 0
             match chance.randrange(4):
@@ -287,7 +291,12 @@ class Attacker:
                 case _ if data:
                     data[at] ^= 1 << chance.randrange(8)
         changed = bytes(data)
-        return replace(one, what=f"damaged {one.what}", payload=changed, frame=None if one.frame is None else changed)
+        return replace(
+            datagram,
+            what=f"damaged {datagram.what}",
+            payload=changed,
+            frame=None if datagram.frame is None else changed,
+        )
 
 
 def _mapped(address: IPv4Address) -> IPv6Address:
@@ -295,16 +304,16 @@ def _mapped(address: IPv4Address) -> IPv6Address:
     return IPv6Address(0xFFFF << 32 | int(address))
 
 
-def frame_of(target: Target, one: Datagram) -> bytes:
+def frame_of(target: Target, datagram: Datagram) -> bytes:
     """Return the attacker's frame around a datagram, from its own device; sums and names have no UDP checksum."""
     frame = udp_frame(
         src_mac=target.topology.host[target.attacker].mac,
         dst_mac=gateway_mac(target.topology, target.attacker),
-        src=one.src,
-        dst=one.dst,
-        src_port=one.ports[0],
-        dst_port=one.ports[1],
-        payload=one.payload,
-        dscp=one.dscp,
+        src=datagram.src,
+        dst=datagram.dst,
+        src_port=datagram.ports[0],
+        dst_port=datagram.ports[1],
+        payload=datagram.payload,
+        dscp=datagram.dscp,
     )
-    return frame if one.kind in (Kind.REPORT, Kind.INT) else frame[:40] + b"\0\0" + frame[42:]
+    return frame if datagram.kind in (Kind.REPORT, Kind.INT) else frame[:40] + b"\0\0" + frame[42:]

@@ -10,7 +10,7 @@ from tests.adversary.world import Outcome
 
 
 def effects(calm: Outcome, besieged: Outcome) -> dict[str, int]:
-    """Return how much of each kind the besieged run has more of, or has other than the calm one; not what is equal."""
+    """Return, by kind, how the besieged run differs from the calm one."""
     return _counted(calm, besieged, _more)
 
 
@@ -20,8 +20,8 @@ def lost(calm: Outcome, besieged: Outcome) -> dict[str, int]:
 
 
 def _counted(calm: Outcome, besieged: Outcome, count: Callable[[object, object], int]) -> dict[str, int]:
-    found = {one.name: count(getattr(calm, one.name), getattr(besieged, one.name)) for one in fields(Outcome)}
-    return {name: number for name, number in found.items() if number}
+    counts = {field.name: count(getattr(calm, field.name), getattr(besieged, field.name)) for field in fields(Outcome)}
+    return {name: number for name, number in counts.items() if number}
 
 
 def _more(calm: object, besieged: object) -> int:
@@ -31,7 +31,7 @@ def _more(calm: object, besieged: object) -> int:
         case Mapping(), Mapping():
             return sum((Counter(besieged) - Counter(calm)).values())
         case list(), list():
-            changed = [one != other for one, other in zip(calm, besieged, strict=False)]
+            changed = [value != other for value, other in zip(calm, besieged, strict=False)]
             return changed.count(True) + max(len(besieged) - len(calm), 0)
         case set() | frozenset(), set() | frozenset():
             return len(besieged - calm)

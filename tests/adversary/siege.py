@@ -1,6 +1,6 @@
-"""An attacker in a namespace beside real daemons, real switches, real workers and readers of content.
+"""An attacker in a namespace next to real daemons, switches, workers and readers of content.
 
-The attacker sends from its own device, with whatever addresses it likes, and straight to the collector's socket.
+The attacker sends from its own device, with arbitrary addresses, and straight to the collector's socket.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from dataplane.topology.file import loads
 from tests.adversary.attacks import Attacker, Kind, Target, frame_of
 from tests.adversary.tables import differences, steady
 from tests.integration.job_fabric import ROOT, WAIT_S, JobFabric, WorkerProcess, until
-from tests.waiting import finish_within
+from tests.waiting import comes_true, finish_within
 
 BURST = 20
 PACE_S = 0.005
-"""Between bursts: an attacker that fills its own cable delays what shares it, and that is not what is looked at."""
+"""Between bursts: an attacker that fills its own cable delays other traffic on it, which is not under test."""
 NAME = "/weights"
 WORKERS = ("h1", "h2", "h3")
 TOTAL = 2 + 4 + 8
@@ -99,13 +99,13 @@ class Stream:
         self.flow = FlowKey(ip_address(ends[0]), ip_address(ends[1]), 17, _STREAM_PORT, _STREAM_PORT + 1)
 
     def send(self) -> None:
-        """Send the next one, and count those that have come."""
+        """Send the next datagram, and count those that have arrived."""
         self._out.sendto(b"%d" % self.sent, self._to)
         self.sent += 1
         self.receive()
 
     def receive(self) -> None:
-        """Count those that have come."""
+        """Count those that have arrived."""
         while True:
             try:
                 self._in.recv(64)
@@ -114,11 +114,13 @@ class Stream:
             self.received += 1
 
     def missing(self) -> int:
-        """Return how many have not come, in the time that those on the way may take."""
-        ends_s = time.monotonic() + _ON_THE_WAY_S
-        while self.received < self.sent and time.monotonic() < ends_s:
-            time.sleep(0.01)
+        """Return how many are missing after a grace time for those on the way."""
+
+        def have_come() -> bool:
             self.receive()
+            return self.received >= self.sent
+
+        comes_true(have_come, limit_s=_ON_THE_WAY_S)
         return self.sent - self.received
 
     def close(self) -> None:
@@ -179,9 +181,9 @@ class Siege:
             turns += 1
             value = self.write()
             for _ in range(_READS):
-                found = self.client.get(NAME)
-                if found != value:
-                    damage.effects.append(f"{found} was read, not {value}")
+                content = self.client.get(NAME)
+                if content != value:
+                    damage.effects.append(f"{content} was read, not {value}")
                 for stream in self.streams:
                     stream.send()
         attack.result()
@@ -209,8 +211,8 @@ class Siege:
     def _judge(self, damage: Damage, before: _State) -> None:
         after = self._state()
         for name, held in after.tables.items():
-            damage.effects += [f"{name}: {one}" for one in differences(before.tables[name], held)]
-        damage.effects += [f"known no more, or new: {one}" for one in before.known ^ after.known]
+            damage.effects += [f"{name}: {difference}" for difference in differences(before.tables[name], held)]
+        damage.effects += [f"known no more, or new: {key}" for key in before.known ^ after.known]
         now, then = ((routes.version, routes.explicit_routes) for routes in (after.routes, before.routes))
         if now != then:
             damage.effects.append(f"routes: version and explicit ones are {now}, not {then}")
@@ -253,7 +255,7 @@ class Siege:
         return self.runner.run(self._read())
 
     async def _read(self) -> dict[str, dict[EntityKey, object]]:
-        found: dict[str, dict[EntityKey, object]] = {}
+        tables: dict[str, dict[EntityKey, object]] = {}
         schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
         for node in TOPOLOGY.switches:
             target = Switch(node.name, self.jobs.fabric.p4runtime_address(node.name), node.node_id)
@@ -263,24 +265,24 @@ class Siege:
                 entities = await session.read()
             finally:
                 await session.close()
-            found[node.name] = steady(entities, NAME)
-        return found
+            tables[node.name] = steady(entities, NAME)
+        return tables
 
     def memory(self) -> dict[str, int]:
         """Return the resident memory of each daemon, switch and worker that is alive, bytes."""
         manifest = Manifest.load(self.jobs.fabric.run_dir)
         assert manifest is not None
-        pids = {one.pid for one in self.jobs.processes} | {one.pid for one in self.workers}
-        pids |= {one.pid for one in manifest.processes}
-        found = {}
+        pids = {worker.pid for worker in self.jobs.processes} | {worker.pid for worker in self.workers}
+        pids |= {process.pid for process in manifest.processes}
+        sizes = {}
         for pid in pids:
             with suppress(FileNotFoundError, ProcessLookupError):
                 status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
                 resident = status.partition("VmRSS:")[2].split()
                 command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
                 if resident:  # else it is dead, and waits to be looked at
-                    found[f"{pid}: {command[-60:].strip()}"] = int(resident[0]) << 10
-        return found
+                    sizes[f"{pid}: {command[-60:].strip()}"] = int(resident[0]) << 10
+        return sizes
 
     def target(self) -> Target:
         """Return what the attacker knows."""
@@ -296,12 +298,12 @@ class Siege:
         collector = str(target.ipv4("c1")), TOPOLOGY.collector.udp_port
         with sending, direct:
             sending.bind((HOST_DEVICE, 0))
-            for number, one in enumerate(attacker.datagrams(count)):
+            for number, datagram in enumerate(attacker.datagrams(count)):
                 attacker.item = number
-                sending.send((one.frame or frame_of(target, one))[:1514].ljust(14, b"\0"))
-                self.forged[one.kind] += 1
-                if one.kind is Kind.REPORT:
-                    direct.sendto(one.payload[:65_000], collector)
+                sending.send((datagram.frame or frame_of(target, datagram))[:1514].ljust(14, b"\0"))
+                self.forged[datagram.kind] += 1
+                if datagram.kind is Kind.REPORT:
+                    direct.sendto(datagram.payload[:65_000], collector)
                 if number % BURST == 0:
                     time.sleep(PACE_S)
 

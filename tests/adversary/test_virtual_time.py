@@ -13,7 +13,7 @@ from tests.examples import examples
 
 FORGED = examples(700)
 DURATION_NS = max(240_000_000, FORGED * 16_000)
-"""The attacker's cable takes what it sends, and its queue drops none."""
+"""The attacker's cable carries all it sends; its queue drops none."""
 
 
 @pytest.fixture(scope="module")

@@ -177,9 +177,9 @@ class World:
 
     def _add_up(self, working: dict[str, Rank], turn: int) -> None:
         values = np.random.default_rng(turn).normal(size=(len(working), 4 * BLOCK)).astype(np.float32)
-        for place, (rank, mine) in enumerate(zip(working.values(), values, strict=True)):
-            # One waits for the other: what is forged has the time to come first.
-            self.fabric.call_after(1 + place * 4 * MS, partial(rank.reduce, mine, turn * 100))
+        for index, (rank, mine) in enumerate(zip(working.values(), values, strict=True)):
+            # One waits for the other: forged frames have time to arrive first.
+            self.fabric.call_after(1 + index * 4 * MS, partial(rank.reduce, mine, turn * 100))
         self.store.run(9 * MS)
         for _ in range(50):
             if all(rank.done_ns for rank in working.values()):
@@ -199,7 +199,7 @@ class World:
         return {name: steady(session.read(), NAME) for name, session in self.store.sessions.items()}
 
     def _wait_for_copy(self, client: virtual_store.Client, server: virtual_store.Server) -> None:
-        """Read until the switch answers: what is forged is aimed at its copy."""
+        """Read until the switch answers: forged frames target its copy."""
         for _ in range(500):
             before = server.interests
             self._read(client)
@@ -209,12 +209,12 @@ class World:
         raise AssertionError("no copy in the switch")
 
     def _attack(self, attacker: Attacker, forged: int, duration_ns: int) -> None:
-        for number, one in enumerate(attacker.datagrams(forged)):
-            self.fabric.call_after(1 + number * duration_ns // forged, partial(self._send, attacker, one))
+        for number, datagram in enumerate(attacker.datagrams(forged)):
+            self.fabric.call_after(1 + number * duration_ns // forged, partial(self._send, attacker, datagram))
 
-    def _send(self, attacker: Attacker, one: Datagram) -> None:
-        if self.fabric.host("evil").send((one.frame or frame_of(attacker.target, one))[:1514]):
-            self.forged[one.kind] += 1
+    def _send(self, attacker: Attacker, datagram: Datagram) -> None:
+        if self.fabric.host("evil").send((datagram.frame or frame_of(attacker.target, datagram))[:1514]):
+            self.forged[datagram.kind] += 1
 
     # what runs
 
@@ -243,13 +243,17 @@ class World:
             self.store.controller.submit(result.routes)
 
     def _end(self, before: Tables) -> Outcome:
-        found, snapshot = self.outcome, self.collector.snapshot()
+        outcome, snapshot = self.outcome, self.collector.snapshot()
         counters = self.collector.status().counters
-        found.late, found.repeated = counters.get("late samples", 0), counters.get("repeated", 0)
+        outcome.late, outcome.repeated = counters.get("late samples", 0), counters.get("repeated", 0)
         genuine = (flow for flow in snapshot.paths if flow.src != TOPOLOGY.host["evil"].ipv4)
-        found.known = {*genuine, *snapshot.reporters, *snapshot.clocks, *snapshot.links, *snapshot.jobs}
+        outcome.known = {*genuine, *snapshot.reporters, *snapshot.clocks, *snapshot.links, *snapshot.jobs}
         after = self._tables()
-        found.tables = [f"{switch}: {one}" for switch in after for one in differences(before[switch], after[switch])]
-        found.down = frozenset(link for link, status in snapshot.statuses.items() if status.age_ns)
-        found.received = {number: self._receivers[dst].received_frames(number) for number, (_, dst) in enumerate(FLOWS)}
-        return found
+        outcome.tables = [
+            f"{switch}: {difference}" for switch in after for difference in differences(before[switch], after[switch])
+        ]
+        outcome.down = frozenset(link for link, status in snapshot.statuses.items() if status.age_ns)
+        outcome.received = {
+            number: self._receivers[dst].received_frames(number) for number, (_, dst) in enumerate(FLOWS)
+        }
+        return outcome

@@ -34,11 +34,11 @@ PARTS: Final = {
 
 def together(figures: Mapping[str, float | None]) -> dict[str, float | None]:
     """Return what all runs that were made say together."""
-    found: dict[str, float | None] = {}
+    merged: dict[str, float | None] = {}
     for count in COUNTS:
         values = [value for name in RUNS if (value := figures[f"{name}_{count}"]) is not None]
-        found[count] = sum(values) if values else None
-    return found
+        merged[count] = sum(values) if values else None
+    return merged
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""All-reduces by the switch beside gloo's, over the same cables, shaped to one rate; by 1,024 workers in virtual time.
+"""All-reduces by the switch against gloo's, over the same cables, shaped to one rate; by 1,024 workers in virtual time.
 
 Workers are processes in network namespaces around the built-in switch with fabric_aggregation. TBF shapes both
 directions of every worker's cable to the same rate, for all sides, and the switch knows it as the rate of its ports.
@@ -9,7 +9,7 @@ what a worker's device has sent, from the Ethernet header on and with all repeti
 time and rate, and "rate used" those bytes over time and rate: near 1 where a side is as quick as its bytes let it.
 
 The rate is low so that the machine is not what is measured: "busy" is the share of all processors' time in which they
-did not idle, whoever had it. Where it nears 1, a case says nothing of the network: take a lower rate.
+did not idle, by any process. Where it nears 1, a case says nothing about the network: take a lower rate.
 
 Usage: python tests/benchmarks/allreduce.py [--rounds N] [--rate MBIT/S] [--quick] [--no-devices]
 """
@@ -72,7 +72,7 @@ class Trial:
     error: float = 0.0
 
 
-Found = Mapping[Case, Mapping[str, Sequence[Trial]]]
+Trials = Mapping[Case, Mapping[str, Sequence[Trial]]]
 
 
 class Workers:
@@ -139,8 +139,8 @@ def processor_time() -> tuple[int, int]:
 def measure_cases(
     workers: int, megabytes: Sequence[int], sides: Sequence[str], rounds: int, rate_bps: int, rings: str | None = None
 ) -> dict[Case, dict[str, list[Trial]]]:
-    """Return the trials of so many workers; a first all-reduce of each side is not counted."""
-    found: dict[Case, dict[str, list[Trial]]] = {}
+    """Return the trials of this many workers; a first all-reduce of each side is not counted."""
+    trials: dict[Case, dict[str, list[Trial]]] = {}
     with AggregationFabric(workers, rate_bps) as fabric:
         running = Workers(fabric, sides, rings)
         running.prepare(Case(workers, 1))
@@ -148,12 +148,12 @@ def measure_cases(
             running.run(side, check=False)
         for size in megabytes:
             case = Case(workers, size)
-            found[case] = {side: [] for side in sides}
+            trials[case] = {side: [] for side in sides}
             running.prepare(case)
             for number in range(rounds):
                 for side in sides[:: -1 if number % 2 else 1]:
-                    found[case][side].append(running.run(side, check=number == 0))
-    return found
+                    trials[case][side].append(running.run(side, check=number == 0))
+    return trials
 
 
 def speedup(trials: Mapping[str, Sequence[Trial]], of: str = "time_s") -> float | None:
@@ -162,7 +162,7 @@ def speedup(trials: Mapping[str, Sequence[Trial]], of: str = "time_s") -> float 
     if not gloo:
         return None
     rounds = zip(trials[ENGINE], *gloo, strict=True)
-    ratios: list[float] = [min(getattr(one, of) for one in others) / getattr(ours, of) for ours, *others in rounds]
+    ratios: list[float] = [min(getattr(trial, of) for trial in others) / getattr(ours, of) for ours, *others in rounds]
     return median(ratios)
 
 
@@ -171,7 +171,7 @@ def goodput_share(case: Case, trials: Sequence[Trial], rate_bps: int) -> float:
     return 32 * case.values / median(trial.time_s for trial in trials) / rate_bps
 
 
-def results_table(found: Found, rate_bps: int) -> Table:
+def results_table(found: Trials, rate_bps: int) -> Table:
     """Return all cases and sides."""
     columns = ("workers", "MB", "side", "time, ms", "goodput", "sent, MB", "rate used", "time/ours", "error", "busy")
     table = Table(*columns, title=f"All cables {rate_bps / 1e6:g} Mbit/s each way")
@@ -199,8 +199,8 @@ def time_ratio(few: tuple[int, int] = FEW, many: tuple[int, int] = MANY, values:
     return measure(*many, values).time_us / measure(*few, values).time_us
 
 
-def summary(found: Found, rate_bps: int, ratio: float | None) -> dict[str, float | None]:
-    """Return the figures of the last line; None for what was not measured."""
+def summary(found: Trials, rate_bps: int, ratio: float | None) -> dict[str, float | None]:
+    """Return the figures of the last line; None if not measured."""
 
     def of(workers: int, what: str = "time_s") -> float | None:
         trials = found.get(Case(workers, LARGE))
@@ -247,15 +247,15 @@ def run(options: argparse.Namespace) -> None:
     """Measure what the options say, and print it."""
     sides = (ENGINE, *(GLOO if importlib.util.find_spec("torch") else ()))
     rate_bps = round(options.rate * 1e6)
-    found: dict[Case, dict[str, list[Trial]]] = {}
+    trials: dict[Case, dict[str, list[Trial]]] = {}
     if not options.no_devices:
         for workers in (4,) if options.quick else options.workers:
             sizes = (1,) if options.quick else options.megabytes
             cases = measure_cases(workers, sizes, sides, options.rounds, rate_bps, options.rings)
             Console(width=120).print(results_table(cases, rate_bps))
-            found |= cases
+            trials |= cases
     ratio = None if options.quick or options.no_virtual else time_ratio()
-    print(json.dumps(summary(found, rate_bps, ratio)))
+    print(json.dumps(summary(trials, rate_bps, ratio)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The chain that runs: sender, `millrace collector`, `paths serve` and `controller`, and switches, as processes.
 
 All daemons have default settings; only topology, ports, addresses and folders are set. Reports are Telemetry Reports
-v2.0 with INT-MD stacks of seven words a hop, each hop's delay drawn anew, one report a datagram over loopback. An event
+v2.0 with INT-MD stacks of seven words a hop, a new random delay per hop, one report a datagram over loopback. An event
 is a congestion: a link's queue is full (400 frames, 99 % load) from one report on, for four seconds. Its reaction is
 the time until a route set that takes a flow off that link reaches a client of the path server; later than four seconds
 is never. A fabric does at once as route sets say, so flows that were moved are reported from their new path.
@@ -50,7 +50,7 @@ class Other:
     quick: tuple[str, ...]
 
     def run(self, *, quick: bool) -> dict[str, float | None]:
-        """Run it, and show what it prints; without a figure where it is not here, has failed, or did not measure it."""
+        """Run a part and show its output; no figure where it is missing, failed, or did not measure it."""
         module = f"tests.benchmarks.{self.module}"
         if importlib.util.find_spec(module) is None:
             sys.stderr.write(f"{module} is not here\n")
@@ -73,7 +73,7 @@ PARTS = ("reaction", *OTHERS)
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:
-    """Return the cases that the command line names: a list of ours, or all combinations of what is given."""
+    """Return the cases that the command line names: a list of ours, or all combinations of its arguments."""
     if options.switches or options.flows or options.rates or options.mix:
         mix = Mix(options.mix or Mix.UNIFORM)
         return [

@@ -10,7 +10,7 @@ Every value varies from report to report, flows are drawn at random, sequence nu
 - Modes: reports of one hop each, of packets of four hops, joined to packets and paths (queues' need no joining); the
   other side is `Core.REFERENCE` again. Reports of items that a switch has added up belong to no packet.
 - veth: a sender on another thread offers rates step by step; a collector of its own for each trial receives through
-  `ReportReceiver`, with a kernel buffer of 32 MiB. What counts is the highest rate of which nothing was lost, as it was
+  `ReportReceiver`, with a kernel buffer of 32 MiB. What counts is the highest rate without loss, as it was
   sent, the median of the rounds. Reports that the kernel did not take from the sender were never sent.
 
 Usage: python tests/benchmarks/collector.py [--rounds N] [--quick] [--no-devices]
@@ -50,14 +50,14 @@ def memory(console: Console, passes: int, *, quick: bool) -> dict[MemoryCase, fl
     """Measure memory to state; return reports a second by case."""
     flows = FLOWS[:3] if quick else FLOWS
     cases = [*(MemoryCase(hops, CASE.flows) for hops in HOPS), *(MemoryCase(CASE.hops, count) for count in flows)]
-    found = {case: median(native_rate(case, passes)) for case in cases}
+    rates = {case: median(native_rate(case, passes)) for case in cases}
     table = Table("hops", "flows", "M reports/s", "ns a report", "M hops/s", title="Memory to state, one core")
-    for case, rate in found.items():
+    for case, rate in rates.items():
         table.add_row(
             f"{case.hops}", f"{case.flows:,}", f"{rate / 1e6:.2f}", f"{1e9 / rate:.0f}", f"{rate * case.hops / 1e6:.1f}"
         )
     console.print(table)
-    return found
+    return rates
 
 
 def modes(console: Console) -> None:
@@ -71,22 +71,22 @@ def modes(console: Console) -> None:
 
 def over_veth(console: Console, rounds: int, trial_s: float) -> dict[Side, dict[int, list[Trial]]]:
     """Measure every side at every rate up to the one that the sender cannot reach; return the trials."""
-    found: dict[Side, dict[int, list[Trial]]] = {side: {} for side in SIDES}
+    by_side: dict[Side, dict[int, list[Trial]]] = {side: {} for side in SIDES}
     with bench() as made:
         for _ in range(rounds):
             for side in SIDES:
                 for rate in RATES:
                     trial = made.run(side, rate, trial_s)
-                    found[side].setdefault(rate, []).append(trial)
+                    by_side[side].setdefault(rate, []).append(trial)
                     if trial.rate < 0.7 * rate:
                         break
     table = Table("source", "offered", "sent, reports/s", "lost", title="Over a veth pair")
-    for side, rates in found.items():
+    for side, rates in by_side.items():
         for rate, trials in rates.items():
             sent = median(trial.rate for trial in trials)
             table.add_row(side.name, f"{rate:,}", f"{sent:,.0f}", f"{share_lost(trials):.3%}")
     console.print(table)
-    return found
+    return by_side
 
 
 def share_lost(trials: Sequence[Trial]) -> float:
@@ -95,7 +95,7 @@ def share_lost(trials: Sequence[Trial]) -> float:
 
 
 def best_without_loss(rates: Mapping[int, Sequence[Trial]]) -> float:
-    """Return the highest rate, as sent, of which nothing was lost; 0 if there is none."""
+    """Return the highest sent rate without loss; 0 if there is none."""
     return max((median(t.rate for t in trials) for trials in rates.values() if share_lost(trials) == 0), default=0.0)
 
 
@@ -105,10 +105,10 @@ def summary(
     flow_bytes: float | None,
     veth: Mapping[Side, Mapping[int, Sequence[Trial]]],
 ) -> dict[str, float | None]:
-    """Return the figures of the last line; None for what was not measured."""
+    """Return the figures of the last line; None if not measured."""
     ours = memory_rates.get(CASE)
     best = {side: best_without_loss(rates) for side, rates in veth.items()}
-    side = max(best, key=lambda one: best[one], default=None)
+    side = max(best, key=lambda candidate: best[candidate], default=None)
     # At the goal, or as near to it as the sender came.
     at_goal = [] if side is None else veth[side][min(veth[side], key=lambda rate: abs(rate - GOAL))]
     return {

@@ -96,7 +96,7 @@ async def run_ours(runtime: Runtime, digest: str, number: int) -> float:
 
 
 def run_runc(folder: Path, digest: str, number: int) -> float:
-    """Run a bundle of the same image by runc alone."""
+    """Run a bundle of the same image directly by runc."""
     bundle, name = folder / "bare", f"bare-{number}"
     if not bundle.exists():
         bundle.mkdir()
@@ -157,7 +157,7 @@ def ask(path: Path, method: str, what: str, body: object = None) -> Any:
 
 def run(*command: str) -> None:
     """Run a command, which is to succeed."""
-    # Containers keep what they inherit open: no pipe is to wait for them.
+    # Containers keep inherited descriptors open: no pipe may wait for them.
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: {done.returncode}")

@@ -63,14 +63,14 @@ _RESULT = 2 << 24
 
 def shares() -> dict[tuple[int, int, float], tuple[float, float]]:
     """Return the share of the least time, and repetitions for each contribution, by workers, window and loss."""
-    found = {}
+    outcomes = {}
     for workers, window, loss in CASES:
         simulation = Simulation(workers, window, Network(loss=loss))
         simulation.all_reduce(BLOCKS)
         run = simulation.all_reduce(BLOCKS)
         simulation.close()
-        found[workers, window, loss] = run.share, run.more
-    return found
+        outcomes[workers, window, loss] = run.share, run.more
+    return outcomes
 
 
 @kernel
@@ -88,7 +88,7 @@ def reflect(fd: i32, received: Array[u8]) -> None:
 
 @contextmanager
 def cable() -> Iterator[str]:
-    """Return the worker's namespace, with somebody who reflects at the other end of its cable."""
+    """Return the worker's namespace, with a reflector at the other end of its cable."""
     run = kernel_library(reflect).bind(reflect)
     with ExitStack() as stack:
         names = stack.enter_context(cabled("mr-engine", {WORKER: 0x020000007800, SWITCH: 0x020000007801}))
@@ -129,16 +129,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-devices", action="store_true", help="virtual time alone")
     options = parser.parse_args()
-    found = shares()
+    result = shares()
     table = Table("workers", "window", "loss", "share of the rate", "sent again")
-    for (workers, window, loss), (share, more) in found.items():
+    for (workers, window, loss), (share, more) in result.items():
         table.add_row(f"{workers}", f"{window}", f"{loss:.0%}", f"{share:.2f}", f"{more:.1%}")
     console = Console(width=100)
     console.print(table)
     figures: dict[str, float | None] = {
-        "share_without_loss": round(found[4, 64, 0.0][0], 3),
-        "share_with_1_percent": round(found[4, 64, 0.01][0], 3),
-        "share_with_5_percent": round(found[4, 64, 0.05][0], 3),
+        "share_without_loss": round(result[4, 64, 0.0][0], 3),
+        "share_with_1_percent": round(result[4, 64, 0.01][0], 3),
+        "share_with_5_percent": round(result[4, 64, 0.05][0], 3),
     }
     table = Table("packets by", "us a block", "blocks/s")
     for kind in KINDS:

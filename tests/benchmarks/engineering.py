@@ -85,8 +85,8 @@ def scaled(graph: SwitchGraph, matrices: Sequence[FloatArray]) -> list[FloatArra
 
 def optimal(graph: SwitchGraph, demand: FloatArray) -> Splits:
     """Return the whole linear program's splits."""
-    found = solve(graph, demand, range(len(graph.switches)))
-    return by_flows(graph, found.flows_bps, found.destinations, shortest(graph, graph.delay_ns))
+    splits = solve(graph, demand, range(len(graph.switches)))
+    return by_flows(graph, splits.flows_bps, splits.destinations, shortest(graph, graph.delay_ns))
 
 
 def engineered(graph: SwitchGraph, demand: FloatArray) -> Splits:
@@ -107,22 +107,22 @@ def compare(graph: SwitchGraph, matrices: Sequence[FloatArray]) -> tuple[dict[st
     start_s = time.process_time()
     weighted = [engineered(graph, matrix) for matrix in matrices]
     solve_s = (time.process_time() - start_s) / len(matrices)
-    found: dict[str, list[Figures]] = {
+    results: dict[str, list[Figures]] = {
         name: [figures(splits, matrix) for matrix in matrices] for name, splits in fixed.items()
     }
-    found["optimum"] = [figures(*pair) for pair in zip(optima, matrices, strict=True)]
-    found["optimum, rounded"] = [
+    results["optimum"] = [figures(*pair) for pair in zip(optima, matrices, strict=True)]
+    results["optimum, rounded"] = [
         figures(rounded(splits), matrix) for splits, matrix in zip(optima, matrices, strict=True)
     ]
-    found["TE"] = [figures(*pair) for pair in zip(weighted, matrices, strict=True)]
+    results["TE"] = [figures(*pair) for pair in zip(weighted, matrices, strict=True)]
     if len(matrices) > 1:
-        found["TE, an hour old"] = [figures(*pair) for pair in zip(weighted[:-1], matrices[1:], strict=True)]
-    return {name: _row(each) for name, each in found.items()}, solve_s
+        results["TE, an hour old"] = [figures(*pair) for pair in zip(weighted[:-1], matrices[1:], strict=True)]
+    return {name: _row(each) for name, each in results.items()}, solve_s
 
 
 def _row(each: Sequence[Figures]) -> Row:
-    utilisation = [found.max_utilisation for found in each]
-    delay_ns = float(np.mean([found.mean_delay_ns for found in each]))
+    utilisation = [figures.max_utilisation for figures in each]
+    delay_ns = float(np.mean([figures.mean_delay_ns for figures in each]))
     return Row(float(np.mean(utilisation)), max(utilisation), delay_ns / NS_PER_MS)
 
 
@@ -133,15 +133,15 @@ def measure(limit: int | None = None) -> tuple[Table, dict[str, float | None]]:
     for name in ("abilene", "geant"):
         topology = load_topology(name)
         graph = SwitchGraph.of(topology)
-        found = abilene_matrices(graph, limit) if name == "abilene" else [graph.demand_matrix(gravity(topology))]
-        if not found:
+        demands = abilene_matrices(graph, limit) if name == "abilene" else [graph.demand_matrix(gravity(topology))]
+        if not demands:
             table.add_row(f"abilene: {MATRICES} is absent")
             continue
-        rows, solve_s = compare(graph, scaled(graph, found))
+        rows, solve_s = compare(graph, scaled(graph, demands))
         for way, row in rows.items():
             cells = (row.mean_max_utilisation, row.worst_max_utilisation, row.mean_delay_ms)
             solved = f"{1000 * solve_s:.1f}" if way == "TE" else ""
-            table.add_row(f"{name}: {way}", str(len(found)), *(f"{cell:.3f}" for cell in cells), solved)
+            table.add_row(f"{name}: {way}", str(len(demands)), *(f"{cell:.3f}" for cell in cells), solved)
         keys |= _keys(rows, "" if name == "abilene" else f"_{name}")
     return table, keys
 
@@ -221,7 +221,7 @@ def _gaps(optimum: Optimum, usual: Convergence, pressed: Convergence) -> tuple[f
 def _worsen(
     keys: dict[str, float | None], kind: str, optimum: Optimum, usual: Convergence, pressed: Convergence
 ) -> None:
-    """Put the worse of what is known and of one more network into the keys."""
+    """Merge one more network into the figures, keeping the worse value of each."""
     usual_gap, pressed_gap = _gaps(optimum, usual, pressed)
     figures = {
         f"te_gap_{kind}": usual_gap,

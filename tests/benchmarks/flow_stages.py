@@ -95,7 +95,7 @@ class Chain:
             yield key, tuple(table.switches[node] for node in way)
 
     def report(self) -> None:
-        """Measure every link and every flow anew."""
+        """Report new measurements of every link and flow."""
         self.clock.advance_to(self.clock.now_ns() + INTERVAL_NS)
         now_ns = self.clock.now_ns()
         for key, link in self.topology.directed_links.items():
@@ -139,12 +139,12 @@ def measure(switches: int, flows: int, rounds: int) -> Case:
 
 def summary(cases: list[Case]) -> dict[str, float]:
     """Return the figures of the last line."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for case in cases:
         name = f"{case.switches}_switches_{case.flows}_flows"
-        found |= {f"{stage}_ms_{name}": round(float(np.median(took)), 2) for stage, took in case.took_ms.items()}
-        found[f"bytes_{name}"] = case.nbytes
-    return found
+        figures |= {f"{stage}_ms_{name}": round(float(np.median(took)), 2) for stage, took in case.took_ms.items()}
+        figures[f"bytes_{name}"] = case.nbytes
+    return figures
 
 
 def main(argv: list[str]) -> None:

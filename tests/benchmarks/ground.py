@@ -63,7 +63,7 @@ class Measured:
 
     @classmethod
     def of(cls, fabric: str) -> Measured:
-        """Return a fabric of which every link that leaves a switch is measured."""
+        """Return a fabric with all links from switches measured."""
         rng, model = random.Random(1), CostModel(from_text(fabric))
         topology = model.topology
         leaving = [key for key in topology.directed_links if key.src in topology.switch]
@@ -122,7 +122,7 @@ def change_ms(costs: CostMap, snapshot: Snapshot) -> float:
 
 
 def follow_ms(measured: Measured) -> float:
-    """Return what each snapshot of a feed costs who follows it: from its bytes to the map, without arrays of hosts."""
+    """Return the cost of each snapshot to a feed's subscriber: from its bytes to the map, without host arrays."""
     keeper = CostMapKeeper(measured.model, wants_routes=True)
     keeper.take_routes(measured.routes)
     return best_ms(lambda number: keeper.observe(measured.snapshot(number % 2), number))
@@ -156,11 +156,11 @@ def main(argv: list[str]) -> None:
         "storage": lambda: ground_storage.figures(2_000 if quick else ground_storage.WRITES),
         "simulation": lambda: ground_simulation.figures(5_000 if quick else ground_simulation.TASKS),
     }
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     for name, run in parts.items():
         if arguments.only in (None, name):
-            found |= run()
-    figures = {name: round(found[name], 5) if name in found else None for name in NAMES}
+            results |= run()
+    figures = {name: round(results[name], 5) if name in results else None for name in NAMES}
     table = Table("figure", "value")
     for name, value in figures.items():
         table.add_row(name, "" if value is None else f"{value:,.3f}")

@@ -64,7 +64,7 @@ def graphs(tasks: int) -> Replay:
 
 
 def openb(data: Path) -> Replay:
-    """Replay the pods of openb of which it says how long they ran, on its 1,523 nodes."""
+    """Replay openb's pods with known run times on its 1,523 nodes."""
     cluster = Cluster.of(openb_nodes(data / "openb_node_list_all_node.csv"))
     return _replay("openb", cluster, Workload(tuple(openb_pods(data / "openb_pod_list_default.csv"))), None)
 

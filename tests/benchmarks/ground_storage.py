@@ -33,10 +33,10 @@ _CLIENTS = 16
 
 
 def figures(writes: int = WRITES) -> dict[str, float]:
-    """Return the figures, by name, from so many writes."""
+    """Return the figures, by name, of this many writes."""
     with tempfile.TemporaryDirectory(prefix="ground") as folder:
-        found = asyncio.run(_storage(Path(folder), writes))
-        return found | asyncio.run(_over_http(Path(folder), writes))
+        results = asyncio.run(_storage(Path(folder), writes))
+        return results | asyncio.run(_over_http(Path(folder), writes))
 
 
 async def _storage(folder: Path, count: int) -> dict[str, float]:
@@ -87,17 +87,17 @@ async def _over_http(folder: Path, writes: int) -> dict[str, float]:
     server = asyncio.create_task(serve(settings, stop, lambda _: ready.set()))
     await ready.wait()
     try:
-        place = Place(f"unix:{folder}/api.sock")
-        creates = await _creates_per_s(place, max(writes // 13, 100))
-        return {"api_creates_per_s": creates, "api_watch_p99_ms": await _http_watch_p99_ms(place)}
+        api = Place(f"unix:{folder}/api.sock")
+        creates = await _creates_per_s(api, max(writes // 13, 100))
+        return {"api_creates_per_s": creates, "api_watch_p99_ms": await _http_watch_p99_ms(api)}
     finally:
         stop.set()
         await server
 
 
-async def _creates_per_s(place: Place, count: int) -> float:
+async def _creates_per_s(server: Place, count: int) -> float:
     async def create(number: int) -> None:
-        async with ApiClient(place) as client:
+        async with ApiClient(server) as client:
             for name in range(number, count, _CLIENTS):
                 await client.of(Pod).create(_pod(f"p{name}"))
 
@@ -106,7 +106,7 @@ async def _creates_per_s(place: Place, count: int) -> float:
     return count / (time.perf_counter() - started)
 
 
-async def _http_watch_p99_ms(place: Place) -> float:
+async def _http_watch_p99_ms(server: Place) -> float:
     waits_s, sent, count = list[float](), dict[str, float](), 100
 
     async def listen(client: ApiClient, begun: asyncio.Semaphore) -> None:
@@ -123,11 +123,11 @@ async def _http_watch_p99_ms(place: Place) -> float:
         await events.aclose()
 
     begun = asyncio.Semaphore(0)
-    clients = [ApiClient(place) for _ in range(LISTENERS)]
+    clients = [ApiClient(server) for _ in range(LISTENERS)]
     listeners = [asyncio.create_task(listen(client, begun)) for client in clients]
     for _ in range(LISTENERS):
         await begun.acquire()
-    async with ApiClient(place) as writer:
+    async with ApiClient(server) as writer:
         for number in range(count):
             sent[f"w{number}"] = time.perf_counter()
             await writer.of(Pod).create(_pod(f"w{number}"))
@@ -148,10 +148,10 @@ def _p99_ms(waits_s: list[float]) -> float:
 
 def main() -> None:
     """Print the figures for people, and as JSON."""
-    found = figures()
-    for name, value in found.items():
+    results = figures()
+    for name, value in results.items():
         print(f"{name:20} {value:12,.1f}")
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -66,16 +66,16 @@ def snapshot_of(links: int, random: Random) -> Snapshot:
 
 def sketches_of(links: int, random: Random) -> dict[LinkKey, Sketch]:
     """Return a sketch a link, of 200 delays that vary as measured ones do: about 100 buckets."""
-    found = {}
+    sketches = {}
     for number in range(links):
-        sketch = found[LinkKey(f"s{number}", f"s{number + 1}")] = Sketch()
+        sketch = sketches[LinkKey(f"s{number}", f"s{number + 1}")] = Sketch()
         for _ in range(200):
             sketch.add(int(random.lognormvariate(10, 0.4)))
-    return found
+    return sketches
 
 
 def timed(call: Callable[..., T], *arguments: object) -> tuple[float, T]:
-    """Return how long a call takes, in ms, and what it returns."""
+    """Return the duration of a call, in ms, and its result."""
     began = time.perf_counter()
     result = call(*arguments)
     return (time.perf_counter() - began) * 1e3, result
@@ -96,11 +96,11 @@ def main() -> None:
     for with_sketches in (False, True):
         links = options.links // 20 if with_sketches else options.links
         with TemporaryDirectory(prefix="millrace-history") as name:
-            found = measure(Path(name), links, options.minutes, with_sketches=with_sketches)
+            results = measure(Path(name), links, options.minutes, with_sketches=with_sketches)
         suffix = f" ({links} links, with sketches)" if with_sketches else f" ({links} links)"
-        for key, value in found.items():
+        for key, value in results.items():
             print(f"{key + suffix:64} {value:14.3f}")
-        figures |= {key + ("_with_sketches" if with_sketches else ""): value for key, value in found.items()}
+        figures |= {key + ("_with_sketches" if with_sketches else ""): value for key, value in results.items()}
     print(json.dumps({key: round(value, 4) for key, value in figures.items()}))
 
 

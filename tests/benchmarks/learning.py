@@ -1,4 +1,4 @@
-"""A scheduler that learns: what it is worth on four inputs, against rules, a fully connected network and an oracle.
+"""Value of a learning scheduler on four inputs, against rules, a fully connected network and an oracle.
 
 - For cloudphysics (cloudPhysicsIO, 100 times as fast), bursty (drawn by seeds), spotri (hetero_spotri) and lublin
   (lublin_256, exact estimates), three seeds each: NAME_best_heuristic_over_ours (mean response), NAME_oracle_share,
@@ -48,7 +48,7 @@ PARTS: Final = {
 
 def together(figures: Mapping[str, float | None]) -> dict[str, float | None]:
     """Return what all inputs that were measured say together."""
-    ratios = [found for name in INPUTS if (found := figures[f"{name}_transformer_over_dense"])]
+    ratios = [ratio for name in INPUTS if (ratio := figures[f"{name}_transformer_over_dense"])]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
     return {"transformer_over_dense": mean}
 

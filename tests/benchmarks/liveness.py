@@ -53,33 +53,33 @@ def main(argv: Sequence[str]) -> None:
 
 
 def measure_round(linked: Linked) -> dict[str, float]:
-    """Return the times, in milliseconds, until the first and the second end knew what was done to them."""
+    """Return the milliseconds until the first and the second end detected the fault."""
     a, b = linked.a, linked.b
     linked.say_hello()
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     done = time.time()
     with linked.dropping("b1"):
-        found["one_way_receiver"] = until(b, LOST, done)
-        found["one_way_sender"] = until(a, LOST, done)
+        figures["one_way_receiver"] = until(b, LOST, done)
+        figures["one_way_sender"] = until(a, LOST, done)
     linked.met()
-    found["link_down_own"], found["link_down_other"] = after(lambda: linked.set_up("a1", is_up=False), linked)
+    figures["link_down_own"], figures["link_down_other"] = after(lambda: linked.set_up("a1", is_up=False), linked)
     for end in (a, b):
-        end.said(LOST)
+        end.wait_for_line(LOST)
     linked.set_up("a1", is_up=True)
     linked.met()
     done = time.time()
     b.signal(signal.SIGSTOP)
-    found["stopped"] = until(a, LOST, done)
+    figures["stopped"] = until(a, LOST, done)
     b.signal(signal.SIGCONT)
     linked.met()
     done = time.time()
     b.signal(signal.SIGKILL)
-    found["killed"] = until(a, LOST, done)
-    return found
+    figures["killed"] = until(a, LOST, done)
+    return figures
 
 
 def measure_end(linked: Linked) -> dict[str, float]:
-    """Return the time, in milliseconds, until an end knew that the other one was told to end."""
+    """Return the time, in milliseconds, until an end knew that the other one was stopping."""
     linked.say_hello()
     done = time.time()
     linked.b.signal(signal.SIGTERM)
@@ -87,19 +87,19 @@ def measure_end(linked: Linked) -> dict[str, float]:
 
 
 def after(do: Callable[[], None], linked: Linked) -> tuple[float, float]:
-    """Return how long after the beginning of a command each end said that its port is down."""
+    """Return how long after the start of a command each end logged that its port is down."""
     done = time.time()
     do()
     return until(linked.a, "is down", done), until(linked.b, "is down", done)
 
 
 def until(end: End, words: str, since_s: float) -> float:
-    """Return the milliseconds from a time to the line that says so."""
-    return (end.said(words) - since_s) * 1000
+    """Return the milliseconds from a time to the line with these words."""
+    return (end.wait_for_line(words) - since_s) * 1000
 
 
 def count_false_losses(busy_s: float, driver: tuple[str, ...]) -> int:
-    """Return how often one of two healthy neighbours was given up while every core was busy."""
+    """Return how often one of two healthy neighbours was declared lost while every core was busy."""
     with tempfile.TemporaryDirectory() as folder, Linked(Path(folder), driver) as linked:
         linked.say_hello()
         hogs = [

@@ -75,7 +75,7 @@ CASE = CASES[0]
 
 
 @dataclass(slots=True)
-class Found:
+class Result:
     """A side's trials in one case, of every round."""
 
     loads: dict[int, list[Trial]] = field(default_factory=lambda: {load: [] for load in LOADS_PPS})
@@ -89,30 +89,30 @@ class Found:
         return median(values) if values else None
 
 
-Results = Mapping[Case, Mapping[str, Found]]
+Results = Mapping[Case, Mapping[str, Result]]
 
 
-def measure_side(receiver: Receiver, traffic: Generator, trial_s: float, found: Found) -> None:
+def measure_side(receiver: Receiver, traffic: Generator, trial_s: float, result: Result) -> None:
     """Run all trials with one receiver."""
     run_trial(receiver, traffic, LOAD_PPS, _WARM_UP_S)
-    for load, trials in found.loads.items():
+    for load, trials in result.loads.items():
         trials.append(run_steadily(receiver, traffic, load, trial_s))
     full = run_saturated(receiver, traffic, trial_s)
-    found.saturated.append(full)
-    found.at_80_percent.append(run_steadily(receiver, traffic, 0.8 * full.received_pps, 2 * trial_s))
+    result.saturated.append(full)
+    result.at_80_percent.append(run_steadily(receiver, traffic, 0.8 * full.received_pps, 2 * trial_s))
 
 
-def measure_case(case: Case, sides: Mapping[str, Open], rounds: int, trial_s: float) -> dict[str, Found]:
+def measure_case(case: Case, sides: Mapping[str, Open], rounds: int, trial_s: float) -> dict[str, Result]:
     """Return the trials of all sides on one cable, every side once in each round."""
-    found = {name: Found() for name in sides}
+    results = {name: Result() for name in sides}
     with cable(case.queues) as net, generator(net, case.frame_bytes) as traffic:
         for number in range(rounds):
             for name, open_side in sides.items():
                 with open_side(net, case.queues, traffic) as receiver:
                     if case == CASE and number == 0:
-                        found[name].idle_cpu_shares.append(idle_cpu_share(receiver, _IDLE_S))
-                    measure_side(receiver, traffic, trial_s, found[name])
-    return found
+                        results[name].idle_cpu_shares.append(idle_cpu_share(receiver, _IDLE_S))
+                    measure_side(receiver, traffic, trial_s, results[name])
+    return results
 
 
 def main(argv: list[str]) -> None:
@@ -142,36 +142,36 @@ def main(argv: list[str]) -> None:
     print(json.dumps(summary(results.get(CASE, {}))))
 
 
-def cost_table(case: Case, found: Mapping[str, Found]) -> Table:
+def cost_table(case: Case, results: Mapping[str, Result]) -> Table:
     """Return CPU seconds per million packets in one case, and in brackets the native socket's over them."""
     loads = [f"at {load // 1000}k" for load in LOADS_PPS]
     table = Table(_title(case), "ceiling pps", *loads, "at 4/5", "idle CPU")
-    plain = found.get(SOCKET)
-    for name, one in found.items():
+    plain = results.get(SOCKET)
+    for name, result in results.items():
         table.add_row(
             name,
-            f"{median(trial.received_pps for trial in one.saturated):,.0f}",
-            *(_cost(one.loads[load], None if plain is None else plain.loads[load]) for load in LOADS_PPS),
-            _cost(one.at_80_percent, None if plain is None else plain.at_80_percent),
-            f"{100 * median(one.idle_cpu_shares):.2f} %" if one.idle_cpu_shares else "",
+            f"{median(trial.received_pps for trial in result.saturated):,.0f}",
+            *(_cost(result.loads[load], None if plain is None else plain.loads[load]) for load in LOADS_PPS),
+            _cost(result.at_80_percent, None if plain is None else plain.at_80_percent),
+            f"{100 * median(result.idle_cpu_shares):.2f} %" if result.idle_cpu_shares else "",
         )
     return table
 
 
-def delay_table(case: Case, found: Mapping[str, Found]) -> Table:
+def delay_table(case: Case, results: Mapping[str, Result]) -> Table:
     """Return latencies, wake-ups and losses of one case."""
     quiet = f"at {LOAD_PPS // 1000}k: p50 us", "p99", "p99.9"
     high = "at 4/5: p50 us", "p99", "p99.9", "interrupts/packet", "wake-ups/packet", "sleeps/packet", "lost"
     table = Table(_title(case), *quiet, *high)
-    for name, one in found.items():
-        trials = one.at_80_percent
+    for name, result in results.items():
+        trials = result.at_80_percent
         table.add_row(
             name,
-            *(f"{median(trial.latencies_us[place] for trial in one.loads[LOAD_PPS]):,.1f}" for place in range(3)),
-            *(f"{median(trial.latencies_us[place] for trial in trials):,.1f}" for place in range(3)),
-            _number(one.figure(trials, lambda trial: trial.interrupts_per_packet)),
-            _number(one.figure(trials, lambda trial: trial.wakeups_per_packet)),
-            _number(one.figure(trials, lambda trial: trial.sleeps_per_packet)),
+            *(f"{median(trial.latencies_us[index] for trial in result.loads[LOAD_PPS]):,.1f}" for index in range(3)),
+            *(f"{median(trial.latencies_us[index] for trial in trials):,.1f}" for index in range(3)),
+            _number(result.figure(trials, lambda trial: trial.interrupts_per_packet)),
+            _number(result.figure(trials, lambda trial: trial.wakeups_per_packet)),
+            _number(result.figure(trials, lambda trial: trial.sleeps_per_packet)),
             f"{sum(trial.lost for trial in trials):,} of {sum(trial.sent for trial in trials):,}",
         )
     return table
@@ -192,19 +192,21 @@ def _number(value: float | None) -> str:
 
 def ratio(plain: Sequence[Trial], ours: Sequence[Trial]) -> float:
     """Return the socket's CPU seconds per million packets over ours."""
-    return median(one.cpu_s_per_million for one in plain) / median(one.cpu_s_per_million for one in ours)
+    return median(trial.cpu_s_per_million for trial in plain) / median(trial.cpu_s_per_million for trial in ours)
 
 
-def summary(found: Mapping[str, Found]) -> dict[str, float | None]:
+def summary(results: Mapping[str, Result]) -> dict[str, float | None]:
     """Return the figures of the last line; None where a side was not measured."""
-    plain, hybrid = found.get(SOCKET), found.get(HYBRID)
+    plain, hybrid = results.get(SOCKET), results.get(HYBRID)
 
     def cpu_ratio(name: str) -> float | None:
-        one = found.get(name)
-        return None if plain is None or one is None else round(ratio(plain.loads[LOAD_PPS], one.loads[LOAD_PPS]), 2)
+        result = results.get(name)
+        return (
+            None if plain is None or result is None else round(ratio(plain.loads[LOAD_PPS], result.loads[LOAD_PPS]), 2)
+        )
 
-    def p99_us(one: Found | None) -> float | None:
-        return None if one is None else round(median(trial.latencies_us[1] for trial in one.loads[LOAD_PPS]), 1)
+    def p99_us(result: Result | None) -> float | None:
+        return None if result is None else round(median(trial.latencies_us[1] for trial in result.loads[LOAD_PPS]), 1)
 
     high = [] if hybrid is None else hybrid.at_80_percent
     woken = None if hybrid is None else hybrid.figure(high, lambda trial: trial.wakeups_per_packet)
@@ -213,7 +215,7 @@ def summary(found: Mapping[str, Found]) -> dict[str, float | None]:
         "cpu_ratio_polling": cpu_ratio(POLLING),
         "cpu_ratio_throughput": cpu_ratio(THROUGHPUT),
         "wakeups_per_packet": None if woken is None else round(woken, 5),
-        "loss_at_80_percent": sum(one.lost for one in high) / sum(one.sent for one in high) if high else None,
+        "loss_at_80_percent": sum(trial.lost for trial in high) / sum(trial.sent for trial in high) if high else None,
         "latency_p99_us_socket": p99_us(plain),
         "latency_p99_us_hybrid": p99_us(hybrid),
         "idle_cpu_share": None if hybrid is None else round(median(hybrid.idle_cpu_shares), 5),

@@ -53,13 +53,13 @@ def main() -> None:
         variables = environment if kind is RuntimeKind.PODMAN else {}
         settings = RuntimeSettings(kind=kind, environment=variables, image_folders=(folder,))
         try:
-            found = asyncio.run(measure(folder, settings, wanted.rounds))
+            figures = asyncio.run(measure(folder, settings, wanted.rounds))
         finally:
             remove_podman_storage(folder / "podman", environment)
     print(f"a node's manager, {wanted.runtime}, {wanted.rounds} rounds")
-    for name, value in found.items():
+    for name, value in figures.items():
         print(f"{name:16} {value:10.1f}")
-    print(json.dumps(found))
+    print(json.dumps(figures))
 
 
 async def measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> dict[str, float]:
@@ -94,7 +94,8 @@ async def measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> dict[s
                 "guard_start_ms": _guard_start_ms(folder),
                 "runtime_ms": statistics.median(bare) * 1e3,
                 "managed_ms": statistics.median(managed) * 1e3,
-                "overhead_ms": statistics.median(one - other for one, other in zip(managed, bare, strict=True)) * 1e3,
+                "overhead_ms": statistics.median(total - other for total, other in zip(managed, bare, strict=True))
+                * 1e3,
             }
         finally:
             await alone.close()
@@ -115,7 +116,7 @@ async def _ready(client: ApiClient) -> None:
 
 
 async def _bare(runtime: Runtime, image: str, number: int) -> float:
-    """Return how long the runtime alone needs until a container runs."""
+    """Return the time until a container runs, without a manager."""
     begun = time.monotonic()
     pulled = await runtime.pull(image)
     labels = {"millrace.node": "none"}
@@ -134,7 +135,7 @@ async def _managed(client: ApiClient, image: str, name: str) -> float:
     spec = PodSpec(containers=(container,), restart=Restart.NEVER, stop_grace_s=0)
     made = await client.of(Pod).create(Pod(metadata=Metadata(name=name), spec=spec))
     async with aclosing(client.of(Pod).watch(made.metadata.revision, fields=f"name={name}")) as events:
-        await anext(events)  # the watch is there
+        await anext(events)  # the watch is open
         begun = time.monotonic()
         await client.bind(BindingRequest(bindings=(Binding(pod=name, node="h1"),)))
         async for event in events:

@@ -53,22 +53,22 @@ def page_text(page: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def rendered(found: Section) -> Iterator[str]:
+def rendered(section: Section) -> Iterator[str]:
     """Yield a section's paragraphs and blocks."""
-    yield f"## {found['title']}" + (_command(found) if "command" in found else "")
-    yield from map(_filled, found["method"])
-    if "machine" in found:
-        yield _filled(f"Measured {found['machine']}.")
-    if "figures" in found:
-        yield from _figures(found["figures"])
-    if "example" in found:
-        yield from _example(found["example"])
-    for table in found.get("tables", ()):
+    yield f"## {section['title']}" + (_command(section) if "command" in section else "")
+    yield from map(_filled, section["method"])
+    if "machine" in section:
+        yield _filled(f"Measured {section['machine']}.")
+    if "figures" in section:
+        yield from _figures(section["figures"])
+    if "example" in section:
+        yield from _example(section["example"])
+    for table in section.get("tables", ()):
         if "caption" in table:
             yield _filled(table["caption"])
         yield _table(table["columns"], table["rows"])
-    if "limits" in found:
-        yield "\n".join(_filled(f"- {limit}", "  ") for limit in found["limits"])
+    if "limits" in section:
+        yield "\n".join(_filled(f"- {limit}", "  ") for limit in section["limits"])
 
 
 def value_of(figure: dict[str, Any]) -> str:
@@ -80,13 +80,13 @@ def value_of(figure: dict[str, Any]) -> str:
 def record(name: str, output: str, machine: str) -> list[str]:
     """Write the values that a benchmark's last line has into results/NAME.json; return the keys of those written."""
     measured = json.loads(output.strip().splitlines()[-1])
-    found = section(name)
-    taken = [one for one in found["figures"] if measured.get(one["key"]) is not None]
-    for one in taken:
-        one["value"] = measured[one["key"]]
-    found["machine"] = machine
-    (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return [one["key"] for one in taken]
+    entry = section(name)
+    taken = [figure for figure in entry["figures"] if measured.get(figure["key"]) is not None]
+    for figure in taken:
+        figure["value"] = measured[figure["key"]]
+    entry["machine"] = machine
+    (RESULTS / f"{name}.json").write_text(json.dumps(entry, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return [figure["key"] for figure in taken]
 
 
 def write() -> None:
@@ -95,17 +95,19 @@ def write() -> None:
         (ROOT / path).write_text(page_text(page), encoding="utf-8")
 
 
-def _command(found: Section) -> str:
-    options = f"    # {found['options']}" if "options" in found else ""
+def _command(section: Section) -> str:
+    options = f"    # {section['options']}" if "options" in section else ""
     # The mark stands on the line before its block: tests/docs/shell_blocks.py.
-    return f"\n<!-- {found['mark']} -->\n```sh\n{found['command']}{options}\n```"
+    return f"\n<!-- {section['mark']} -->\n```sh\n{section['command']}{options}\n```"
 
 
 def _figures(figures: list[dict[str, Any]]) -> Iterator[str]:
-    known = [one for one in figures if one["value"] is not None]
-    if known:
-        yield "\n".join(_filled(f"- `{one['key']}` **{value_of(one)}**: {one['measures']}", "  ") for one in known)
-    if missing := [f"`{one['key']}`" for one in figures if one["value"] is None]:
+    measured = [figure for figure in figures if figure["value"] is not None]
+    if measured:
+        yield "\n".join(
+            _filled(f"- `{figure['key']}` **{value_of(figure)}**: {figure['measures']}", "  ") for figure in measured
+        )
+    if missing := [f"`{figure['key']}`" for figure in figures if figure["value"] is None]:
         yield _filled(f"Also printed: {', '.join(missing)}.")
 
 

@@ -22,7 +22,7 @@ class Part:
     """A module below tests.benchmarks, whose `measure(quick=...)` returns figures, and the names of these.
 
     `root` is what needs root, if something does.
-    `of` is what `measure` is told first, where a module has several parts.
+    `of` is the first argument of `measure`, if a module has several parts.
     """
 
     module: str
@@ -32,7 +32,7 @@ class Part:
 
 
 class IncompleteError(MillraceError):
-    """A part of which something failed, with the figures that there are."""
+    """A part that failed partly, with the figures that exist."""
 
     def __init__(self, why: str, figures: Figures) -> None:
         super().__init__(why)
@@ -54,8 +54,8 @@ def figures_of(name: str, part: Part, *, quick: bool) -> Figures:
         sys.stderr.write(f"{name}: {part.root} need root\n")
         return dict.fromkeys(part.names)
     told = (part.of,) if part.of else ()
-    found: Figures = importlib.import_module(module).measure(*told, quick=quick)
-    return {key: found.get(key) for key in part.names}
+    figures: Figures = importlib.import_module(module).measure(*told, quick=quick)
+    return {key: figures.get(key) for key in part.names}
 
 
 def run(

@@ -83,12 +83,12 @@ class Scale:
 
 def timed_ms(call: Callable[[], object], rounds: int = 1) -> float:
     """Return the median time of a call."""
-    found = []
+    times_ms = []
     for _ in range(rounds):
         start = time.perf_counter()
         call()
-        found.append(time.perf_counter() - start)
-    return float(np.median(found)) * _MS
+        times_ms.append(time.perf_counter() - start)
+    return float(np.median(times_ms)) * _MS
 
 
 def prepared(switches: int) -> Decider:
@@ -113,7 +113,7 @@ def apply(decider: Decider, change: Change) -> tuple[float, int]:
 
 
 def measure_scale(switches: int, rounds: int) -> Scale:
-    """Measure a fabric of so many switches."""
+    """Measure a fabric with this many switches."""
     decider = prepared(switches)
     gc.collect()
     took: dict[str, list[float]] = {}
@@ -169,7 +169,7 @@ def ask(switches: int, pairs: int) -> list[Question]:
     width_bps = np.array([chance.randrange(1, 100) for _ in table.links])
     sides = Ours(table, costs, width_bps), Networkx(table, costs, width_bps)
     ends = [chance.sample(range(switches), 2) for _ in range(pairs)]
-    found = []
+    questions = []
     for name, question in QUESTIONS.items():
         times: tuple[list[float], list[float]] = ([], [])
         for src, dst in ends:
@@ -179,8 +179,8 @@ def ask(switches: int, pairs: int) -> list[Question]:
                 answers.append(getattr(side, question)(src, dst))
                 took.append((time.perf_counter() - start) * _MS)
             assert answers[0] == answers[1], f"{name}, {src} to {dst}: {answers}"
-        found.append(Question(name, *(float(np.median(took)) for took in times)))
-    return found
+        questions.append(Question(name, *(float(np.median(took)) for took in times)))
+    return questions
 
 
 def show(scale: Scale, questions: Sequence[Question], switches: int) -> list[Table]:

@@ -1,4 +1,4 @@
-"""Check that payloads arrive unchanged, whatever they look like: in virtual time and in the kernel.
+"""Check that payloads of any content arrive unchanged: in virtual time and in the kernel.
 
 Payloads are drawn by a grammar of INT shapes (tests/payloads/shapes.py) into envelopes of every kind, and go from host
 to host on the same leaf and over three switches, with both programs and in every mode and mark. Every byte that comes
@@ -54,9 +54,9 @@ def carried(
                 seed = f"{options.seed}/{turn}/{program}/{name}"
                 most = min(options.round, max(2, (count - sent) // 2 * 2))
                 systematic = turn == 0 and not options.only_drawn
-                found = try_payloads(fabric, domain, seed, most, systematic=systematic, reports=reports)
-                verdicts.setdefault(f"{program}: {name}", Verdict()).add(found)
-                sent += found.sent
+                outcome = try_payloads(fabric, domain, seed, most, systematic=systematic, reports=reports)
+                verdicts.setdefault(f"{program}: {name}", Verdict()).add(outcome)
+                sent += outcome.sent
             print(f"{sent} payloads: {name}", file=sys.stderr)
             if sent >= count or time.monotonic() >= end:
                 break
@@ -65,7 +65,7 @@ def carried(
 
 
 def without_time(options: argparse.Namespace) -> dict[str, Verdict]:
-    """Return what became of payloads in programs alone."""
+    """Return the outcome of payloads through the programs alone, without time."""
     chains = {name: Chain(compiled_pipeline, aggregating=name != PROGRAMS[0]) for name in PROGRAMS}
     return carried(chains, options, options.count, reports=options.reports)
 
@@ -125,9 +125,9 @@ def main(argv: list[str]) -> None:
     console, total = Console(width=140), Verdict()
     for title, part in (("without time", without_time), ("in virtual time", in_virtual_time)):
         began = time.monotonic()
-        found = show(console, title, part(options))
-        console.print(f"{found.sent} payloads {title} in {time.monotonic() - began:.0f} s", highlight=False)
-        total.add(found)
+        results = show(console, title, part(options))
+        console.print(f"{results.sent} payloads {title} in {time.monotonic() - began:.0f} s", highlight=False)
+        total.add(results)
     figures: dict[str, int | None] = {
         "payloads_sent": total.sent,
         "payloads_changed": total.changed,

@@ -47,11 +47,11 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--only", choices=tuple(PARTS), help="one part alone")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of published traces")
     arguments = parser.parse_args(argv)
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     for name, run in PARTS.items():
         if arguments.only in {None, name}:
-            found |= run(arguments.quick, arguments.data)
-    figures = {name: round(found[name], 5) if name in found else None for name in NAMES}
+            results |= run(arguments.quick, arguments.data)
+    figures = {name: round(results[name], 5) if name in results else None for name in NAMES}
     table = Table("figure", "value")
     for name, value in figures.items():
         table.add_row(name, "" if value is None else f"{value:,.3f}")

@@ -56,7 +56,7 @@ NS_PER_US = 1_000
 
 
 def quiet_view(prepared: Prepared) -> LiveView:
-    """Return a view that nobody sees."""
+    """Return a view without output."""
     return LiveView(prepared.scenario.topology, Console(file=io.StringIO()))
 
 
@@ -88,7 +88,7 @@ def delays_ms(outcome: Outcome) -> list[float | None]:
 
 
 def surges(console: Console, topologies: Sequence[str], seeds: int) -> list[Reaction]:
-    """Run every surge and print what it showed; return the runs with spare capacity."""
+    """Run every surge and print its results; return the runs with spare capacity."""
     reactions: list[Reaction] = []
     least: dict[str, float] = {}
     for topology in topologies:
@@ -150,7 +150,7 @@ def dead_links(console: Console, *, kernel: bool) -> dict[str, float | int | Non
 
 
 def abilene(console: Console, *, kernel: bool) -> dict[str, float | int | None]:
-    """Run the demo's scenario on Abilene and print what it showed; return its figures."""
+    """Run the demo's scenario on Abilene and print its results; return its figures."""
     settings = DemoSettings()
     demands = topologies_folder() / "abilene-demands.csv"
     plan = prepare("abilene", demands, settings.scenario)

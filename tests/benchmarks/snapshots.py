@@ -116,10 +116,10 @@ def ms(*sides: Callable[[], object], rounds: int = 3) -> list[float]:
     """Return how long each side takes, taken in turns, in the best round."""
     best = [float("inf")] * len(sides)
     for _ in range(rounds):
-        for place, side in enumerate(sides):
+        for index, side in enumerate(sides):
             begun = time.perf_counter()
             side()
-            best[place] = min(best[place], (time.perf_counter() - begun) * 1e3)
+            best[index] = min(best[index], (time.perf_counter() - begun) * 1e3)
     return best
 
 
@@ -141,7 +141,7 @@ def rules_ms(fabric: Fabric, rules: Sequence[Rule]) -> list[float]:
 def clocks_ms(topology: Topology) -> list[float]:
     """Return what an update of all clocks costs, side by side and cable by cable."""
     chance, settings = random.Random(1), ClockSettings()
-    places = {key: place for place, key in enumerate(topology.directed_links)}
+    places = {key: index for index, key in enumerate(topology.directed_links)}
     inner = [key for key in places if key.src in topology.switch and key.dst in topology.switch]
     ends = {(int(key.src[1:]), int(key.dst[1:])): key for key in inner if int(key.src[1:]) < int(key.dst[1:])}
     estimator = ClockEstimator(topology, settings)
@@ -151,28 +151,28 @@ def clocks_ms(topology: Topology) -> list[float]:
         delays = ((key, topology.directed_links[key].delay_ns + chance.randrange(5000)) for key in inner)
         return {key: StampDifference(key, now_ns, flight_ns, now_ns, 1) for key, flight_ns in delays}
 
-    def alone(now_ns: int, shown: Mapping[LinkKey, StampDifference]) -> None:
+    def update_singly(now_ns: int, shown: Mapping[LinkKey, StampDifference]) -> None:
         offsets = {}
         for pair, cable in cables.items():
             cable.observe(shown[ends[pair]], shown[LinkKey(ends[pair].dst, ends[pair].src)])
-            found = cable.offset(now_ns)
-            if found is not None:
-                offsets[pair] = found
+            offset = cable.offset(now_ns)
+            if offset is not None:
+                offsets[pair] = offset
         plain_clocks.tree(offsets)
 
     best = [float("inf")] * 2
     for now_ns in range(NOW_NS, NOW_NS + 6 * INTERVAL_NS, INTERVAL_NS):
         shown, flights = seen(now_ns), Flights()
-        for one in shown.values():
-            flights.add(one)
+        for flight in shown.values():
+            flights.add(flight)
         columns = flights.take(places)
-        took = ms(lambda: estimator.update(now_ns, columns), lambda: alone(now_ns, shown), rounds=1)  # noqa: B023
+        took = ms(lambda: estimator.update(now_ns, columns), lambda: update_singly(now_ns, shown), rounds=1)  # noqa: B023
         best = list(map(min, best, took))
     return best
 
 
 def feed(fabric: Fabric) -> dict[str, float]:
-    """Return what it takes to make a snapshot's message, of a new one, and to read it."""
+    """Return the cost of encoding a new snapshot's message, and of reading it."""
     taken = [fabric.snapshot() for _ in range(3)]
     data = snapshot_message(taken[0]).SerializeToString()
     fresh = iter(taken[1:])
@@ -182,7 +182,7 @@ def feed(fabric: Fabric) -> dict[str, float]:
 
 
 def summary(figures: Mapping[str, float]) -> dict[str, float | None]:
-    """Return the figures of the last line, None for what was not measured."""
+    """Return the figures of the last line, None if not measured."""
     return {name: round(figures[name], 3) if name in figures else None for name in NAMES}
 
 
@@ -194,7 +194,7 @@ def measure(switches: int, flows: int) -> dict[str, float]:
         taken = fabric.snapshot()
         list(taken.links.values()), list(taken.paths.values())
 
-    limits = [Rule(name=f"{figure} {place}", figure=figure, above=1e15) for place in range(2) for figure in FIGURES]
+    limits = [Rule(name=f"{figure} {number}", figure=figure, above=1e15) for number in range(2) for figure in FIGURES]
     change = [Rule(name="change", figure="delay_p99_ns", change=ChangeSettings(learn=2))]
     figures: dict[str, float] = {}
     for name, (ours, other) in {
@@ -213,12 +213,12 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="100 switches, 1,000 flows")
     quick = parser.parse_args(argv).quick
-    found = summary(measure(*((100, 1000) if quick else (1000, 100_000))))
+    figures = summary(measure(*((100, 1000) if quick else (1000, 100_000))))
     table = Table("figure", "value")
-    for name, value in found.items():
+    for name, value in figures.items():
         table.add_row(name, f"{value:.2f}")
     Console(width=120).print(table)
-    print(json.dumps(found))
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def world() -> tuple[World, Server, Client]:
     settings = StoreSettings(producers=("h4",), interval_ns=10 * MS)
     there = World(leaf_spine(1, 2, 2), settings)
     server, client = Server(there, "h4"), Client(there, "h1", "h4")
-    names = [f"/{place}" for place in range(8)]
+    names = [f"/{number}" for number in range(8)]
     for name in names:
         server.producer_core.publish(name, VALUE, 0)
     while not all(hits(there, server, client, name) for name in names):
@@ -88,24 +88,24 @@ def hits(there: World, server: Server, client: Client, name: str) -> bool:
 
 def latencies_us(there: World, server: Server, client: Client, reads: int) -> tuple[float, float]:
     """Return the medians of reads that the switch answers, and that the producer does."""
-    found: dict[bool, list[float]] = {True: [], False: []}
-    for place in range(reads):
-        server.producer_core.publish(f"/other/{place}", VALUE, 0)
-        for name in (f"/{place % 8}", f"/other/{place}"):
+    latencies: dict[bool, list[float]] = {True: [], False: []}
+    for number in range(reads):
+        server.producer_core.publish(f"/other/{number}", VALUE, 0)
+        for name in (f"/{number % 8}", f"/other/{number}"):
             before, began_ns = server.interests, there.fabric.now_ns
             talk = client.begin(reading(name))
             while not talk.is_over:
                 there.run(STEP_NS)
-            found[server.interests == before].append((there.fabric.now_ns - began_ns) / 1000)
+            latencies[server.interests == before].append((there.fabric.now_ns - began_ns) / 1000)
             there.run(MS)
-    return statistics.median(found[True]), statistics.median(found[False])
+    return statistics.median(latencies[True]), statistics.median(latencies[False])
 
 
 def rates() -> dict[str, float]:
     """Return packets a second that the compiled program takes: answered, counted in the sketch, plain."""
     recorded = tuple(
-        RecordedSettings(name=f"/{place}", bytes=1000, writers=("h1",), server="h4", forward=False)
-        for place in range(RECORDED)
+        RecordedSettings(name=f"/{number}", bytes=1000, writers=("h1",), server="h4", forward=False)
+        for number in range(RECORDED)
     )
     # Nobody would read what the switch tells, so it is to tell nothing.
     there = World(rack(), StoreSettings(producers=("h4",), recorded=recorded, threshold=MAX_THRESHOLD))
@@ -119,10 +119,10 @@ def rates() -> dict[str, float]:
     memory = CompiledMemory(program)
     frames = {
         "answered by the switch": [_interest(there, digest(name.name)) for name in recorded],
-        "counted in the sketch": [_interest(there, place << 90 | place << 40) for place in range(1, 4097)],
-        "without a name": [_interest(there, place << 40, named=False) for place in range(1, 65)],
+        "counted in the sketch": [_interest(there, number << 90 | number << 40) for number in range(1, 4097)],
+        "without a name": [_interest(there, number << 40, named=False) for number in range(1, 65)],
     }
-    return {name: memory.measure(state, found, port).pps for name, found in frames.items()}
+    return {name: memory.measure(state, frame, port).pps for name, frame in frames.items()}
 
 
 def _interest(there: World, name: int, *, named: bool = True) -> bytes:
@@ -160,8 +160,8 @@ def main() -> None:
     with closing(server):
         hit_us, miss_us = latencies_us(there, server, client, 10 if quick else 50)
     console.print(table("latency, us", [(f"{hit_us:.1f}", f"{miss_us:.1f}")], "hit", "miss"))
-    found = rates()
-    console.print(table("million a second", [(name, f"{pps / 1e6:.2f}") for name, pps in found.items()], "", "rate"))
+    results = rates()
+    console.print(table("million a second", [(name, f"{pps / 1e6:.2f}") for name, pps in results.items()], "", "rate"))
     figures = {
         "hit_rate": round(steady["controller"], 4),
         "hit_rate_over_best_static": round(steady["controller"] / steady["best static"], 4),
@@ -169,8 +169,8 @@ def main() -> None:
         "shifting_hit_rate_over_best_static": round(shifting["controller"] / shifting["best static"], 4),
         "shifting_hit_rate_over_lru": round(shifting["controller"] / shifting["LRU"], 4),
         "miss_over_hit_latency": round(miss_us / hit_us, 3),
-        "answers_per_s": round(found["answered by the switch"]),
-        "answers_over_forwarding": round(found["answered by the switch"] / found["without a name"], 4),
+        "answers_per_s": round(results["answered by the switch"]),
+        "answers_over_forwarding": round(results["answered by the switch"] / results["without a name"], 4),
     }
     print(json.dumps(figures))
 

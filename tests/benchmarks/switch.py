@@ -56,7 +56,7 @@ print(time.perf_counter() - began)
 
 
 @dataclass(slots=True)
-class Found:
+class Result:
     """A switch's figures of every round."""
 
     knee_pps: list[float] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Found:
     full_cpu: list[float] = field(default_factory=list)
 
 
-def measure_round(target: str, net: Cables, traffic: Tester, found: Found) -> None:
+def measure_round(target: str, net: Cables, traffic: Tester, result: Result) -> None:
     """Start a switch on the cables and measure it once."""
     with running(target, net) as switch:
         forwarding.install(switch.client)
@@ -82,27 +82,27 @@ def measure_round(target: str, net: Cables, traffic: Tester, found: Found) -> No
         low, full = run(LOW_PPS), run(SATURATED_PPS)
         knee = find_knee(run, 1.5 * full.received_pps, KNEE_STEPS)
         high = run(max(1.0, 0.8 * knee))
-    found.offered_pps.append(full.sent_pps)
-    found.saturated_pps.append(full.received_pps)
-    found.knee_pps.append(knee)
-    found.low_cpu.append(low.cpu)
-    found.full_cpu.append(full.cpu)
+    result.offered_pps.append(full.sent_pps)
+    result.saturated_pps.append(full.received_pps)
+    result.knee_pps.append(knee)
+    result.low_cpu.append(low.cpu)
+    result.full_cpu.append(full.cpu)
     for trial, p50, p99 in (
-        (low, found.low_p50_us, found.low_p99_us),
-        (high, found.high_p50_us, found.high_p99_us),
+        (low, result.low_p50_us, result.low_p99_us),
+        (high, result.high_p50_us, result.high_p99_us),
     ):
         p50.append(trial.p50_us)
         p99.append(trial.p99_us)
 
 
-def measure_devices(rounds: int) -> dict[str, Found]:
+def measure_devices(rounds: int) -> dict[str, Result]:
     """Return the figures over veth of each switch that can run here."""
-    found = {target: Found() for target in (COMPILED, COMPILED_XDP, BMV2) if is_available(target)}
+    results = {target: Result() for target in (COMPILED, COMPILED_XDP, BMV2) if is_available(target)}
     with cables() as net, tester(net, forwarding.make_frames(), forwarding.STAMP_OFFSET) as traffic:
         for _ in range(rounds):
-            for target, figures in found.items():
+            for target, figures in results.items():
                 measure_round(target, net, traffic, figures)
-    return found
+    return results
 
 
 def forwarding_state(program: Program) -> ForwardingState:
@@ -131,11 +131,11 @@ def compile_times_s() -> tuple[float, float]:
         root = str(Path(__file__).parents[2])
         environment = {**os.environ, "MILLRACE_CACHE_DIR": cache, "PYTHONPATH": root}
         command = [sys.executable, "-c", COMPILE, str(BUILD / "fabric.json"), str(BUILD / "fabric.p4info.txtpb")]
-        found = [
+        times_s = [
             float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
             for _ in range(2)
         ]
-    return found[0], found[1]
+    return times_s[0], times_s[1]
 
 
 def writes_per_s(target: str) -> float:
@@ -172,23 +172,23 @@ def main(argv: list[str]) -> None:
     print(json.dumps(summary(devices, compiled_pps, interpreted_pps, cold_s, cached_s, writes[COMPILED])))
 
 
-def show_devices(console: Console, devices: dict[str, Found]) -> None:
-    """Print what was measured over veth."""
+def show_devices(console: Console, devices: dict[str, Result]) -> None:
+    """Print the measurements over veth."""
     low, high = f"at {LOW_PPS:,} pps", "at 4/5 of the knee"
     table = Table(
         "over veth", "knee pps", "saturated: in", "out", f"p50 us {low}", "p99 us", f"p50 us {high}", "p99 us", "CPUs"
     )
-    for name, found in devices.items():
-        latencies = (found.low_p50_us, found.low_p99_us, found.high_p50_us, found.high_p99_us)
-        rates = [f"{median(figures):,.0f}" for figures in (found.knee_pps, found.offered_pps, found.saturated_pps)]
-        cpu = f"{median(found.low_cpu):.2f} / {median(found.full_cpu):.2f}"
+    for name, result in devices.items():
+        latencies = (result.low_p50_us, result.low_p99_us, result.high_p50_us, result.high_p99_us)
+        rates = [f"{median(figures):,.0f}" for figures in (result.knee_pps, result.offered_pps, result.saturated_pps)]
+        cpu = f"{median(result.low_cpu):.2f} / {median(result.full_cpu):.2f}"
         table.add_row(name, *rates, *(f"{median(figures):.1f}" for figures in latencies), cpu)
     console.print(table if devices else "over veth: needs root")
     console.print(f"{os.cpu_count()} processors for switch, generator and sink; CPUs: at the low rate / saturated")
 
 
 def summary(
-    devices: dict[str, Found],
+    devices: dict[str, Result],
     compiled_pps: float,
     interpreted_pps: float,
     cold_s: float,
@@ -213,7 +213,7 @@ def summary(
     }
 
 
-def _mode(ours: Found | None, theirs: Found | None, suffix: str) -> dict[str, float | None]:
+def _mode(ours: Result | None, theirs: Result | None, suffix: str) -> dict[str, float | None]:
     """Return the figures of one I/O mode, under names that end in the suffix."""
     both = None if ours is None or theirs is None else (ours, theirs)
     figures = {

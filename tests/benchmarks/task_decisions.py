@@ -31,7 +31,7 @@ COUNTS = (1, 2, 4)
 
 
 def site(tasks: int, centres: int, types: int, seed: int = 1) -> TasksView:
-    """Return a view of so many tasks that wait and centres that are measured."""
+    """Return a view of this many pending tasks and measured centres."""
     view, rng = TasksView(), random.Random(seed)
     for number in range(types):
         view.take(probe(f"type-{number}"), 0)
@@ -105,8 +105,8 @@ def main() -> None:
         for number in range(3)
     }
     states = knowledge.centres_view(0, NOW_NS, None, ()).centres
-    needs, known = knowledge.needs(waiting), knowledge.probes_known()
-    probes_due(needs, knowledge.places(), states, known, settings=settings.probing, now_ns=NOW_NS)
+    needs, probes = knowledge.needs(waiting), knowledge.probes_known()
+    probes_due(needs, knowledge.places(), states, probes, settings=settings.probing, now_ns=NOW_NS)
     figures["probes_s"] = round(time.perf_counter() - begun, 2)
     for name, value in figures.items():
         print(f"{name:>14} {value}")
@@ -117,12 +117,12 @@ def _round(view: TasksView, knowledge: Knowledge, profile: TaskProfile) -> int:
     pending = order_of(
         pending_of(task, view.type_of(task), knowledge.kernels_of(view.type_of(task))) for task in view.waiting()
     )
-    plan, found = Plan(knowledge.centres_view(0, NOW_NS, None, pending)), 0
-    for one in pending:
-        options = knowledge.options(profile, knowledge.known_type(one.task_type, one.units), NOW_NS)
-        verdict = plan.decide(profile, one, options)
-        found += verdict.option is not None and verdict.start_s <= 0
-    return found
+    plan, dispatched = Plan(knowledge.centres_view(0, NOW_NS, None, pending)), 0
+    for waiting in pending:
+        options = knowledge.options(profile, knowledge.known_type(waiting.task_type, waiting.units), NOW_NS)
+        verdict = plan.decide(profile, waiting, options)
+        dispatched += verdict.option is not None and verdict.start_s <= 0
+    return dispatched
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ class _Served:
 
 
 def figures(pods: int = PODS, seconds: float = SECONDS) -> dict[str, float]:
-    """Return the figures, by name, from so many pods and so long a flood."""
+    """Return the figures, by name, for this many pods and this flood duration."""
     with tempfile.TemporaryDirectory(prefix="tenants") as folder:
         return asyncio.run(_measured(Path(folder), pods, seconds))
 
@@ -142,10 +142,10 @@ def _flood(served: _Served, user: int, seconds: float) -> None:
                 try:
                     while time.monotonic() < until_s:
                         writer.write(head)
-                        said = (await reader.readuntil(b"\r\n\r\n")).lower()
-                        size = said.partition(b"content-length: ")[2].partition(b"\r\n")[0]
+                        answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+                        size = answer.partition(b"content-length: ")[2].partition(b"\r\n")[0]
                         await reader.readexactly(int(size))
-                        if b"connection: close" in said:
+                        if b"connection: close" in answer:
                             break
                 finally:
                     writer.close()
@@ -187,10 +187,10 @@ async def _looked_at(served: _Served, seconds: float) -> dict[str, float]:
 
     async def report(number: int) -> None:
         async with ApiClient(Place(served.url, served.nodes[number]), tries=1) as client:
-            found = await client.of(Node).get(f"h{number}")
+            node = await client.of(Node).get(f"h{number}")
             while time.monotonic() < until_s:
-                found = replace(found, metadata=replace(found.metadata, revision=0), status=NodeStatus(ready=True))
-                reports.append(await _timed(client.of(Node).replace_status(found), seconds))
+                node = replace(node, metadata=replace(node.metadata, revision=0), status=NodeStatus(ready=True))
+                reports.append(await _timed(client.of(Node).replace_status(node), seconds))
                 await asyncio.sleep(_INTERVAL_S)
 
     async def look() -> None:

@@ -34,7 +34,7 @@ def test_every_file_of_results_is_on_one_page() -> None:
     ],
 )
 def test_printed_figures_are_on_the_page(name: str, printed: dict[str, object]) -> None:
-    assert set(printed) <= {one["key"] for one in pages.section(name)["figures"]}
+    assert set(printed) <= {figure["key"] for figure in pages.section(name)["figures"]}
 
 
 def test_run_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,12 +42,12 @@ def test_run_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(pages, "RESULTS", tmp_path)
     output = 'a table\n{"controller_takeover_s": 9.5, "controller_takeover_by_newer_id_s": null, "other": 1}\n'
     assert pages.record("takeover", output, "on a quiet machine") == ["controller_takeover_s"]
-    found = pages.section("takeover")
-    assert (found["machine"], found["figures"][0]["value"]) == ("on a quiet machine", 9.5)
-    assert found["figures"][1]["value"] == 0.045
-    assert "- `controller_takeover_s` **9.5 s**: until" in "\n".join(pages.rendered(found))
+    section = pages.section("takeover")
+    assert (section["machine"], section["figures"][0]["value"]) == ("on a quiet machine", 9.5)
+    assert section["figures"][1]["value"] == 0.045
+    assert "- `controller_takeover_s` **9.5 s**: until" in "\n".join(pages.rendered(section))
 
 
 def test_switch_summary_without_devices() -> None:
-    found = switch.summary({}, compiled_pps=1e7, interpreted_pps=2e4, cold_s=1.0, cached_s=0.1, writes=20_000)
-    assert (found["pps_compiled"], found["mpps_memory"]) == (None, 10.0)
+    summary = switch.summary({}, compiled_pps=1e7, interpreted_pps=2e4, cold_s=1.0, cached_s=0.1, writes=20_000)
+    assert (summary["pps_compiled"], summary["mpps_memory"]) == (None, 10.0)

@@ -1,4 +1,4 @@
-"""Parts of benchmarks: which run, what is null, and how a part that fails is told."""
+"""Parts of benchmarks: selection, null figures, and reports of failed parts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Time of one all-reduce against the number of workers, in virtual time: what the network needs, hosts need nothing.
 
-Workers hang on 10 Gbit/s links, 64 at most on a leaf, leaves on one spine, 1 us of propagation a link; above 64 workers
+Workers have 10 Gbit/s links, 64 at most on a leaf, leaves on one spine, 1 us of propagation a link; above 64 workers
 switches add up in two levels. Each has as many values as are asked for; all begin at once, nothing is lost. Beside it
 what hosts would need at the least, computed, if they all hung on one switch that takes no time: by a ring (2 (n - 1)
 steps), which is best for long vectors, and by recursive halving and doubling (Thakur and others, 2005; 2 log2 n steps).
@@ -47,7 +47,7 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """Factor by which hosts alone are slower."""
+        """Factor by which hosts without the switch are slower."""
         return min(self.ring_us, self.doubling_us) / self.time_us
 
 
@@ -95,18 +95,18 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args(argv)
     table = Table("workers", "levels", "all-reduce, us", "ring, us", "halving and doubling, us", "ratio")
-    found = []
+    results = []
     for leaves, hosts in SIZES:
         if not arguments.quick or leaves * hosts <= 64:
-            one = measure(leaves, hosts, arguments.values)
-            found.append(one)
-            times = (f"{time:.1f}" for time in (one.time_us, one.ring_us, one.doubling_us))
-            table.add_row(str(one.workers), str(one.levels), *times, f"{one.ratio:.1f}")
+            result = measure(leaves, hosts, arguments.values)
+            results.append(result)
+            times = (f"{time:.1f}" for time in (result.time_us, result.ring_us, result.doubling_us))
+            table.add_row(str(result.workers), str(result.levels), *times, f"{result.ratio:.1f}")
     Console().print(table)
     figures: dict[str, float] = {"values": arguments.values}
-    for one in found:
-        figures[f"allreduce_{one.workers}_workers_{one.levels}_levels_us"] = round(one.time_us, 1)
-        figures[f"ratio_{one.workers}_workers_{one.levels}_levels"] = round(one.ratio, 2)
+    for result in results:
+        figures[f"allreduce_{result.workers}_workers_{result.levels}_levels_us"] = round(result.time_us, 1)
+        figures[f"ratio_{result.workers}_workers_{result.levels}_levels"] = round(result.ratio, 2)
     print(json.dumps(figures))
     return 0
 

@@ -36,7 +36,7 @@ LEASE_S, MARGIN_S, TIMES, PODS_ON_IT = 1.0, 0.5, 7, 20
 
 
 def cluster_view() -> tuple[View, list[Node]]:
-    """Return what is known of a cluster of openb's size, each resource an object of its own."""
+    """Return the view of a cluster of openb's size, each resource its own object."""
     bound = PodGroupStatus(phase=GroupPhase.BOUND)
     groups = [
         replace(group_of(name, SIZE), metadata=Metadata(name=name, uid=name, revision=1), status=bound)
@@ -49,10 +49,10 @@ def cluster_view() -> tuple[View, list[Node]]:
     ]
     pods += [pod(f"p{number}", f"h{number % NODES}") for number in range(PODS - len(pods))]
     shares: defaultdict[str | None, list[Share]] = defaultdict(list)
-    for one in pods:
-        shares[one.status.node].append(share_of(one))
+    for each_pod in pods:
+        shares[each_pod.status.node].append(share_of(each_pod))
     nodes = [replace(node(f"h{at}"), shares=tuple(shares[f"h{at}"])) for at in range(NODES)]
-    everything: list[Resource] = [own(one) for one in (*nodes, *pods, *groups)]
+    everything: list[Resource] = [own(resource) for resource in (*nodes, *pods, *groups)]
     return view_of(*everything), nodes
 
 
@@ -80,19 +80,19 @@ def load_figures() -> dict[str, float]:
     """Return times of rounds, of a report, and the memory that is needed."""
     before = resident_bytes()
     view, nodes = cluster_view()
-    found = {"view_mb": (resident_bytes() - before) / 1e6, "round_ms": median_ms(view, 1)}
+    figures = {"view_mb": (resident_bytes() - before) / 1e6, "round_ms": median_ms(view, 1)}
     begun = time.process_time()
-    for one in nodes[100:]:
-        status, metadata = replace(one.status, heartbeat_ns=2), replace(one.metadata, revision=2)
-        view.take(replace(one, status=status, metadata=metadata), 40 * S)
-    found["report_us"] = 1e6 * (time.process_time() - begun) / len(nodes[100:])
-    found["round_100_silent_ms"] = median_ms(view, 46)
-    return found
+    for reporter in nodes[100:]:
+        status, metadata = replace(reporter.status, heartbeat_ns=2), replace(reporter.metadata, revision=2)
+        view.take(replace(reporter, status=status, metadata=metadata), 40 * S)
+    figures["report_us"] = 1e6 * (time.process_time() - begun) / len(nodes[100:])
+    figures["round_100_silent_ms"] = median_ms(view, 46)
+    return figures
 
 
 async def recovery_s(cluster: Cluster) -> list[float]:
     """Return, for each node that fell silent, how long after lease and margin its pods were bound elsewhere."""
-    found, spare = [], "spare"
+    times_s, spare = [], "spare"
     await cluster.add_node(spare)
     for number in range(TIMES):
         name, names = f"lost{number}", {f"p{number}-{at}" for at in range(PODS_ON_IT)}
@@ -106,24 +106,24 @@ async def recovery_s(cluster: Cluster) -> list[float]:
         await cluster.report(name)
         await cluster.report(spare)
         await cluster.pods_when(all_on(names, spare))
-        found.append(time.monotonic() - begun - LEASE_S - MARGIN_S)
-    return found
+        times_s.append(time.monotonic() - begun - LEASE_S - MARGIN_S)
+    return times_s
 
 
 def all_on(names: set[str], where: str) -> Callable[[dict[str, Pod]], bool]:
     """Return whether all of these pods are bound to a node, as `pods_when` asks."""
-    return lambda pods: {pods[one].status.node if one in pods else None for one in names} == {where}
+    return lambda pods: {pods[name].status.node if name in pods else None for name in names} == {where}
 
 
 async def close(cluster: Cluster, name: str, *, closed: bool) -> None:
     """Have a node take no pods, or take them again."""
-    found = await cluster.client.of(Node).get(name)
-    await cluster.client.of(Node).replace(replace(found, spec=replace(found.spec, unschedulable=closed)))
+    node = await cluster.client.of(Node).get(name)
+    await cluster.client.of(Node).replace(replace(node, spec=replace(node.spec, unschedulable=closed)))
 
 
 def recovery_figures() -> dict[str, float]:
     """Return how long pods of a silent node are nowhere, beyond lease and margin."""
-    found: list[float] = []
+    times_s: list[float] = []
 
     async def act(cluster: Cluster) -> None:
         stop = asyncio.Event()
@@ -131,21 +131,21 @@ def recovery_figures() -> dict[str, float]:
         scheduler = asyncio.create_task(serve_scheduler(SchedulerSettings(api=cluster.socket, queue=queue), stop))
         silence = SilenceSettings(margin_s=MARGIN_S, partition_share=1.0)
         async with cluster.controlled(PlacementSettings(silence=silence)):
-            found.extend(await recovery_s(cluster))
+            times_s.extend(await recovery_s(cluster))
         stop.set()
         await scheduler
 
     with tempfile.TemporaryDirectory() as folder:
         play(act, Path(folder))
-    return {"rebound_ms": 1e3 * statistics.median(found), "rebound_longest_ms": 1e3 * max(found)}
+    return {"rebound_ms": 1e3 * statistics.median(times_s), "rebound_longest_ms": 1e3 * max(times_s)}
 
 
 def main() -> None:
     """Print a table, and all figures as JSON in the last line."""
-    found = load_figures() | recovery_figures()
-    for name, value in found.items():
+    figures = load_figures() | recovery_figures()
+    for name, value in figures.items():
         print(f"{name:22} {value:10.2f}")
-    print(json.dumps({name: round(value, 2) for name, value in found.items()}))
+    print(json.dumps({name: round(value, 2) for name, value in figures.items()}))
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class Hop:
     buffer: int | None = None
 
     def metadata(self, bits: int) -> HopMetadata:
-        said = HopMetadata(
+        fields = HopMetadata(
             self.node_id,
             self.ingress_port,
             self.egress_port,
@@ -80,8 +80,8 @@ class Hop:
             buffer_id=None if self.buffer is None else 0,
             buffer_occupancy=self.buffer,
         )
-        # Only what is asked for: reading back what was encoded.
-        return int_metadata.decode(said.encode(bits), 0, bits, 4 * int_metadata.baseline_words(bits))
+        # Only the requested fields: decode what was encoded.
+        return int_metadata.decode(fields.encode(bits), 0, bits, 4 * int_metadata.baseline_words(bits))
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,10 @@ class Reporter:
         flags: Flags = Flags(),
     ) -> bytes:
         inner_type = InnerType.IPV6 if ":" in self.src else InnerType.IPV4
-        one = Report(
+        individual = Report(
             ReportType.INT, inner_type, main, inner, flags.dropped, flags.congested, flags.tracked, flags.intermediate
         )
-        return ReportPacket(self.group(node_id, sequence), (one,)).encode()
+        return ReportPacket(self.group(node_id, sequence), (individual,)).encode()
 
     def _main(self, hop: Hop) -> IntReport:
         return IntReport(self.bits & 0x7FFF, hop.metadata(self.bits & 0x7FFF))
@@ -187,7 +187,7 @@ class Reporter:
         """Return the drop report of the last hop, for a packet that carries the stack of those before it."""
         last = hops[-1]
         bits = int_metadata.LEVEL1_INTERFACES | int_metadata.INGRESS_TIMESTAMP | int_metadata.LAST
-        said = HopMetadata(
+        fields = HopMetadata(
             ingress_interface=last.ingress_port,
             egress_interface=last.egress_port,
             ingress_timestamp=last.arrived_ns,
@@ -195,16 +195,16 @@ class Reporter:
             drop_reason=reason,
         )
         inner = self._stack(hops[:-1], self.bits)
-        return self._packet(last.node_id, IntReport(bits, said), inner, None, Flags(dropped=True, tracked=tracked))
+        return self._packet(last.node_id, IntReport(bits, fields), inner, None, Flags(dropped=True, tracked=tracked))
 
     def congested(self, hop: Hop, *, tracked: bool = False) -> bytes:
         """Return a congested queue's report about a packet without INT."""
         return self._packet(hop.node_id, self._main(hop), self.plain(), None, Flags(congested=True, tracked=tracked))
 
-    def item(self, node_id: int, said: Completion, **main: int) -> bytes:
+    def item(self, node_id: int, completion: Completion, **main: int) -> bytes:
         """Return a switch's report of an item whose last contribution came from this host."""
         bits = int_metadata.LEVEL1_INTERFACES | int_metadata.INGRESS_TIMESTAMP
-        own = HopMetadata(ingress_interface=2, ingress_timestamp=12_345, domain=said.encode())
+        own = HopMetadata(ingress_interface=2, ingress_timestamp=12_345, domain=completion.encode())
         fields = {"domain_id": 0x4D52, "domain_bits": 0x2000, **main}
         return self._packet(node_id, IntReport(bits, own, **fields), self.plain(), None)
 

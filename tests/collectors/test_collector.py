@@ -98,10 +98,12 @@ def test_both_modes_say_the_same_of_the_same_packet() -> None:
 
 def test_level_2_interfaces_stand_in_for_level_1() -> None:
     bench, reporter = Bench(), Reporter()
-    one = report.decode(reporter.stacked(short_way())).reports[0]
-    assert one.main is not None
+    individual = report.decode(reporter.stacked(short_way())).reports[0]
+    assert individual.main is not None
     level2 = HopMetadata(level2_ingress_interface=3, level2_egress_interface=2)
-    payload = ReportPacket(reporter.group(13), (replace(one, main=replace(one.main, bits=0x0200, metadata=level2)),))
+    payload = ReportPacket(
+        reporter.group(13), (replace(individual, main=replace(individual.main, bits=0x0200, metadata=level2)),)
+    )
     bench.collector.receive(payload.encode())
     assert (bench.batches[0][-1].ingress_port, bench.batches[0][-1].egress_port) == (3, 2)
 

@@ -41,7 +41,7 @@ def payload_of(stamp_ns: int, sequence: int) -> bytes:
 
 
 class Bench:
-    """A switch that reports every 10 ms, and somebody who sends reports in its name."""
+    """A switch that reports every 10 ms, and a forger of its reports."""
 
     def __init__(self, core: Core, give: Give) -> None:
         self.clock = VirtualClock(1000 * MS)
@@ -49,7 +49,7 @@ class Bench:
         self._give = give
 
     def report(self, count: int, first: int = 0) -> None:
-        """Have the sink number its next reports from `first` on, and stamp them with the time that it is."""
+        """Have the sink number its next reports from `first` on, and stamp them with the current time."""
         for number in range(first, first + count):
             self._give(self.collector, [payload_of(self.clock.now_ns(), number % 2**22)])
             self.clock.advance_to(self.clock.now_ns() + 10 * MS)
@@ -67,14 +67,14 @@ class Bench:
 @pytest.mark.parametrize("ahead", [1024, 65_537, 2**21 - 1])
 def test_one_number_far_ahead_silences_no_switch(core: Core, give: Give, ahead: int) -> None:
     bench, calm = Bench(core, give), Bench(core, give)
-    for one in (bench, calm):
-        one.report(20, first=5000)
+    for side in (bench, calm):
+        side.report(20, first=5000)
     bench.forge(5020 + ahead)
-    for one in (bench, calm):
-        one.report(60, first=5020)
-    said, truth = (one.collector.snapshot().reporters[REPORTER] for one in (bench, calm))
-    assert replace(said, late=0) == truth
-    assert said.late <= 1
+    for side in (bench, calm):
+        side.report(60, first=5020)
+    observed, truth = (side.collector.snapshot().reporters[REPORTER] for side in (bench, calm))
+    assert replace(observed, late=0) == truth
+    assert observed.late <= 1
     assert (bench.link().samples, bench.link().age_ns) == (calm.link().samples, calm.link().age_ns)
     assert bench.collector.status().counters["records"] == calm.collector.status().counters["records"] + 3
 
@@ -84,18 +84,18 @@ def test_one_number_far_ahead_silences_no_switch(core: Core, give: Give, ahead: 
 @pytest.mark.parametrize("ahead", [0, 1, 40, 1023])
 def test_a_number_that_was_forged_throws_away_no_measurement(core: Core, give: Give, ahead: int) -> None:
     bench, calm = Bench(core, give), Bench(core, give)
-    for one in (bench, calm):
-        one.report(20, first=5000)
+    for side in (bench, calm):
+        side.report(20, first=5000)
     bench.forge(5019 + ahead, ahead_ns=3 * MS)
-    for one in (bench, calm):
-        one.report(ahead + 10, first=5020)
+    for side in (bench, calm):
+        side.report(ahead + 10, first=5020)
     counters, truth = bench.collector.status().counters, calm.collector.status().counters
     assert counters["records"] == truth["records"] + 3
     assert "repeated" not in counters
     assert counters["contested"] == 1
-    said, right = (one.collector.snapshot().reporters[REPORTER] for one in (bench, calm))
-    assert replace(said, late=0, contested=0) == right
-    assert said.contested == 1
+    observed, right = (side.collector.snapshot().reporters[REPORTER] for side in (bench, calm))
+    assert replace(observed, late=0, contested=0) == right
+    assert observed.contested == 1
 
 
 @every_core
@@ -108,8 +108,8 @@ def test_what_the_network_doubles_is_measured_once(core: Core, give: Give) -> No
         give(calm.collector, [payload])
     assert bench.collector.status().counters["repeated"] == 200
     assert bench.collector.status().counters["records"] == calm.collector.status().counters["records"]
-    said, right = (one.collector.snapshot().reporters[REPORTER] for one in (bench, calm))
-    assert said == replace(right, duplicate=200)
+    observed, right = (side.collector.snapshot().reporters[REPORTER] for side in (bench, calm))
+    assert observed == replace(right, duplicate=200)
 
 
 @every_core
@@ -129,11 +129,11 @@ def test_a_pair_of_numbers_far_ahead_costs_no_measurement(core: Core, give: Give
 @pytest.mark.parametrize("ahead_ms", [260, 600, 2900, 3100, 3_600_000])
 def test_one_stamp_far_ahead_makes_no_sample_late(core: Core, give: Give, ahead_ms: int) -> None:
     bench, calm = Bench(core, give), Bench(core, give)
-    for one in (bench, calm):
-        one.report(20)
+    for side in (bench, calm):
+        side.report(20)
     bench.forge(20, ahead_ms * MS)
-    for one in (bench, calm):
-        one.report(60, first=21 if one is bench else 20)
+    for side in (bench, calm):
+        side.report(60, first=21 if side is bench else 20)
     assert "late samples" not in bench.collector.status().counters
     assert (bench.link().samples, bench.link().age_ns) == (calm.link().samples, calm.link().age_ns)
     assert [path.age_ns for path in bench.collector.snapshot().paths.values()] == [
@@ -172,13 +172,13 @@ def test_many_stamps_ahead_do_not_outweigh_those_that_are_right(core: Core, give
 def test_early_forged_stamps_make_no_sample_late(core: Core, give: Give, ahead_ms: int) -> None:
     """The first says how the clock stands, and one every 400 ms keeps that alive: it made all genuine ones late."""
     bench, calm = Bench(core, give), Bench(core, give)
-    for one in (bench, calm):
-        one.clock.advance_to(10_000 * MS)
+    for side in (bench, calm):
+        side.clock.advance_to(10_000 * MS)
     for number in range(60):
         if number % 40 == 0:
             bench.forge(5000 + number, ahead_ms * MS)
-        for one in (bench, calm):
-            one.report(1, first=number)
+        for side in (bench, calm):
+            side.report(1, first=number)
     forged = 6 if ahead_ms < 0 else 0  # which may be late themselves
     assert bench.collector.counters["late samples"] <= forged
     assert bench.link().age_ns == calm.link().age_ns
@@ -190,8 +190,8 @@ def test_early_forged_stamps_make_no_sample_late(core: Core, give: Give, ahead_m
 def test_many_stamps_of_one_datagram_are_one_opinion(core: Core, give: Give) -> None:
     """Hundreds of hops of every switch, all as far ahead, are no more than one report."""
     bench, calm = Bench(core, give), Bench(core, give)
-    one = decode(payload_of(bench.clock.now_ns() + 1000 * MS, 7000))
-    give(bench.collector, [replace(one, reports=one.reports * 84).encode()])
+    packet = decode(payload_of(bench.clock.now_ns() + 1000 * MS, 7000))
+    give(bench.collector, [replace(packet, reports=packet.reports * 84).encode()])
     for each in (bench, calm):
         each.report(60)
     assert "late samples" not in bench.collector.status().counters
@@ -204,13 +204,13 @@ def test_many_stamps_of_one_datagram_are_one_opinion(core: Core, give: Give) -> 
 def test_the_tallest_stack_blinds_nobody(core: Core, give: Give, bits: int, hops: int) -> None:
     """As many hops of all switches as a shim can say, each stamped as far ahead as it may be."""
     bench, calm = Bench(core, give), Bench(core, give)
-    for one in (bench, calm):
-        one.report(20)
+    for side in (bench, calm):
+        side.report(20)
     for number in range(3):
         ahead = long_way(bench.clock.now_ns() + 2900 * MS) * 100
         give(bench.collector, [Reporter(bits=bits).stacked(ahead[: hops - 1] + ahead[2:3], sequence=7000 + number)])
-    for one in (bench, calm):
-        one.report(60, first=20)
+    for side in (bench, calm):
+        side.report(60, first=20)
     assert "late samples" not in bench.collector.status().counters
     assert (bench.link().samples, bench.link().age_ns) == (calm.link().samples, calm.link().age_ns)
 
@@ -285,6 +285,6 @@ def test_stamps_that_jump_do_the_same_to_both_cores(events: list[tuple[int, int,
         one_by_one(plain, sent)
         receive_together(native, sent)
         assert native.status().counters == plain.status().counters
-        said, truth = native.snapshot(), plain.snapshot()
-        assert dict(said.links.items()) == dict(truth.links.items())
-        assert dict(said.paths.items()) == dict(truth.paths.items())
+        observed, truth = native.snapshot(), plain.snapshot()
+        assert dict(observed.links.items()) == dict(truth.links.items())
+        assert dict(observed.paths.items()) == dict(truth.paths.items())

@@ -1,4 +1,4 @@
-"""Reports that waited in the socket while nobody read: they count as of when they came, by the kernel's stamps."""
+"""Reports that waited unread in the socket: they count as of their arrival, by the kernel's timestamps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINK = LinkKey("s1", "s2")
 
 
 class Socket:
-    """A source of reports on loopback, and clocks beside it that are set; what the kernel stamps is the real time."""
+    """A source of reports on loopback with manual clocks; the kernel stamps real time."""
 
     def __init__(self) -> None:
         self.clock, self.wall_ahead_ns = VirtualClock(1000 * S), 0
@@ -70,10 +70,10 @@ def test_what_is_read_at_once_has_no_age_and_comes_in_one_piece(late: Socket) ->
 def test_what_waited_is_as_old_as_the_kernel_says(late: Socket) -> None:
     late.send(300)
     late.stand_still(12 * S)
-    found = late.read()
-    assert sum(count for count, _ in found) == 300
-    assert all(12 * S <= age < 13 * S for _, age in found)
-    assert len(found) < 20  # those of one moment are soon read together
+    ages = late.read()
+    assert sum(count for count, _ in ages) == 300
+    assert all(12 * S <= age < 13 * S for _, age in ages)
+    assert len(ages) < 20  # those of one moment are soon read together
     late.send(5)
     assert late.read() == [(5, 0)]
 

@@ -23,9 +23,9 @@ LOG = logging.getLogger("millrace.test_collector")
 @pytest.fixture
 def receiver() -> Iterator[tuple[Collector, ReportReceiver]]:
     collector = Collector(build_topology(), MonotonicClock(), CollectorSettings())
-    found = ReportReceiver(collector, ReceiverSettings(address="127.0.0.1", udp_port=0))
-    yield collector, found
-    found.close()
+    listener = ReportReceiver(collector, ReceiverSettings(address="127.0.0.1", udp_port=0))
+    yield collector, listener
+    listener.close()
 
 
 @pytest.mark.parametrize("count", SHED, ids=str)

@@ -51,15 +51,15 @@ def test_a_settings_file_is_read_strictly(tmp_path: Path) -> None:
 def test_it_receives_serves_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
     async def scenario() -> None:
         stop, ready = asyncio.Event(), asyncio.Event()
-        said: list[str] = []
+        messages: list[str] = []
 
         def on_ready(line: str) -> None:
-            said.append(line)
+            messages.append(line)
             ready.set()
 
         process = asyncio.create_task(serve(SETTINGS, build_topology(), VirtualClock(), stop, on_ready))
         await ready.wait()
-        port, address = said[0].removeprefix("reports on UDP port ").split(", feed at ")
+        port, address = messages[0].removeprefix("reports on UDP port ").split(", feed at ")
         async with FeedClient(FeedClientSettings(address=address)) as client:
             records = client.records()
             assert await anext(records) == ()

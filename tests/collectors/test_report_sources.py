@@ -62,7 +62,7 @@ class Bench:
         self.collector.subscribe_drops(self.drops.extend)
 
     def report(self, count: int, forged: Callable[[int], list[Sent]] | None = None) -> None:
-        """Let time pass with a genuine report every 10 ms, and what somebody else sends before each."""
+        """Advance time with a genuine report every 10 ms, and a forged one before each."""
         for number in range(count):
             hops = long_way(self.clock.now_ns())
             drop = self._genuine.dropped(hops[2:], DropReason.QUEUE_FULL)
@@ -74,9 +74,9 @@ class Bench:
 
     def state(self) -> tuple[object, ...]:
         """Return all that forged reports must not change."""
-        found = self.collector.snapshot()
-        links, paths = dict(found.links.items()), dict(found.paths.items())
-        return links, paths, dict(found.reporters), dict(found.jobs), tuple(self.records), tuple(self.drops)
+        snapshot = self.collector.snapshot()
+        links, paths = dict(snapshot.links.items()), dict(snapshot.paths.items())
+        return links, paths, dict(snapshot.reporters), dict(snapshot.jobs), tuple(self.records), tuple(self.drops)
 
 
 class Attacker:
@@ -114,9 +114,9 @@ class Attacker:
 def test_what_comes_from_elsewhere_changes_nothing(core: Core, give: Give, *, subscribed: bool) -> None:
     bench, calm = Bench(core, give), Bench(core, give)
     attacker = Attacker(1, ("10.0.0.1", "10.0.0.2", "127.0.0.1", "0.0.0.0"))
-    for one in (bench, calm):
+    for side in (bench, calm):
         if subscribed:
-            one.subscribe()
+            side.subscribe()
     bench.report(40, attacker)
     calm.report(40)
     assert bench.state() == calm.state()
@@ -142,8 +142,8 @@ def test_a_switch_cannot_speak_in_another_ones_name(core: Core, give: Give) -> N
 @every_way
 def test_node_missing_from_the_topology_has_no_account(core: Core, give: Give) -> None:
     bench, calm = Bench(core, give), Bench(core, give)
-    for one in (bench, calm):
-        one.subscribe()
+    for side in (bench, calm):
+        side.subscribe()
     stranger = Reporter()
     bench.report(20, lambda now_ns: [(stranger.item(99, Completion(3, 1, 1, 5, 0, 0)), switch_ipv4(99))])
     calm.report(20)

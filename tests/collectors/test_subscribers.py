@@ -64,7 +64,7 @@ def test_failed_snapshot_fails_all_waiters_and_is_retried() -> None:
     async def scenario() -> None:
         snapshots, now_s = SharedSnapshots(make), asyncio.get_running_loop().time()
         asked = [snapshots.since(now_s) for _ in range(2)]
-        assert [str(one) for one in await asyncio.gather(*asked, return_exceptions=True)] == ["no memory"] * 2
+        assert [str(outcome) for outcome in await asyncio.gather(*asked, return_exceptions=True)] == ["no memory"] * 2
         assert await snapshots.since(now_s) == b"whole"
 
     asyncio.run(scenario())

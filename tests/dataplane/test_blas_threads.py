@@ -1,4 +1,4 @@
-"""Libraries of linear algebra that are loaded take the number of threads that they are told."""
+"""Loaded linear algebra libraries use the configured number of threads."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ for name in sorted(names):
 
 
 def test_numpy_and_scipy_are_told() -> None:
-    """Each has a library of its own; scipy's has a call of Fortran's beside that of C."""
+    """Each has its own library; scipy's has a Fortran call in addition to the C one."""
     pytest.importorskip("scipy")
-    found = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=HANG_S, check=False)
-    assert found.returncode == 0, found.stderr
-    if not found.stdout:
+    completed = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=HANG_S, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
+    if not completed.stdout:
         pytest.skip("numpy and scipy here compute without OpenBLAS")
-    assert set(found.stdout.split()) == {"1"}
+    assert set(completed.stdout.split()) == {"1"}

@@ -121,7 +121,7 @@ def test_a_group_of_a_path_and_its_oom_kills(tmp_path: Path) -> None:
 
 
 def test_what_is_no_path_of_a_group_is_never_all_groups(tmp_path: Path) -> None:
-    """Whoever kills in a group must not get the top: of a container that sees its own part of the hierarchies only."""
+    """Killing in a group must not reach the top: of a container that sees only its own part of the hierarchies."""
     inside = {"proc/self/mountinfo": "30 23 0:26 /docker/c1 /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"}
     there = {"sys/fs/cgroup/cgroup.procs": "1\n2\n", "sys/fs/cgroup/millrace/n1/cgroup.procs": "77\n"}
     root = write_tree(tmp_path, V2 | inside | there)
@@ -133,7 +133,7 @@ def test_what_is_no_path_of_a_group_is_never_all_groups(tmp_path: Path) -> None:
 
 
 def test_another_process_is_found_where_this_one_sees_it(tmp_path: Path) -> None:
-    """A container has mounts of its own, of which this process knows nothing."""
+    """A container has its own mounts, unknown to this process."""
     other = {
         "proc/77/cgroup": "4:memory:/a/b\n",
         "proc/77/mountinfo": "33 31 0:30 /a/b /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",

@@ -1,4 +1,4 @@
-"""SQLite files: who may read them, what survives, and that every failure names the file."""
+"""SQLite files: permissions, durability, and failures that name the file."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def test_a_transaction_that_fails_leaves_nothing(opened: Open) -> None:
     database = opened()
     with (
         pytest.raises(BrokenError, match=r"pantry\.db: cannot write the pantry: UNIQUE"),
-        database.transaction() as one,
+        database.transaction() as transaction,
     ):
-        one.executemany(INSERT, [("quince",), ("quince",)])
+        transaction.executemany(INSERT, [("quince",), ("quince",)])
     assert jars(database) == []
 
 
 def fill(database: Database) -> None:
-    """Have the disk be full: the file may take a few pages more, then SQLite says what it says of a full disk."""
+    """Simulate a full disk: the file may grow by a few pages, then SQLite reports a full disk."""
     [(pages,)] = database.query("PRAGMA page_count")
     database.query(f"PRAGMA max_page_count = {pages + 2}")
 
@@ -94,11 +94,11 @@ FULL = r"pantry\.db: cannot write the pantry: database or disk is full"
 def test_a_full_disk_is_told_as_that_in_a_transaction(opened: Open) -> None:
     database = opened()
     fill(database)
-    with pytest.raises(BrokenError, match=FULL), database.transaction() as one:
-        one.executemany(INSERT, [("quince",), ("plum" * 10_000,)])
+    with pytest.raises(BrokenError, match=FULL), database.transaction() as transaction:
+        transaction.executemany(INSERT, [("quince",), ("plum" * 10_000,)])
     assert jars(database) == []
-    with database.transaction() as one:
-        one.execute(INSERT, ("sloe",))
+    with database.transaction() as transaction:
+        transaction.execute(INSERT, ("sloe",))
     assert jars(database) == ["sloe"]
 
 

@@ -28,7 +28,7 @@ IMPORTED_AS = {
     "pyyaml": {"yaml"},
 }
 _BESIDE = {"killing", "lease_file", "beneath", "copying", "measuring", "renaming"}
-"""Beside the guard of containers and the reader of images, which start as files."""
+"""Besides the guard of containers and the reader of images, which start as files."""
 OWN = {"dataplane", "collectors", "controller", *_BESIDE}
 BROUGHT = {"h11": "uvicorn's", "_typeshed": "for type checkers", "typing_extensions": "for type checkers, and gRPC's"}
 _IMPORT = re.compile(r"^ *(?:import (\w+)(?:\.\w+)*(?: as \w+)?(?:  #.*)?$|from (\w+)[\w.]* import )", re.MULTILINE)
@@ -43,18 +43,18 @@ sys.meta_path.insert(0, Hide())
 
 
 def extra(name: str) -> set[str]:
-    """Return the names by which what an extra brings is imported."""
-    found = set[str]()
-    for one in map(Requirement, PROJECT["optional-dependencies"][name]):
-        if one.name == PROJECT["name"]:
-            found |= {module for inner in one.extras for module in extra(inner)}
+    """Return the import names of an extra's packages."""
+    modules = set[str]()
+    for requirement in map(Requirement, PROJECT["optional-dependencies"][name]):
+        if requirement.name == PROJECT["name"]:
+            modules |= {module for inner in requirement.extras for module in extra(inner)}
         else:
-            found |= IMPORTED_AS.get(one.name, {one.name})
-    return found
+            modules |= IMPORTED_AS.get(requirement.name, {requirement.name})
+    return modules
 
 
 def run_without(hidden: set[str], code: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a Python to which packages are not there."""
+    """Run code in a Python without some packages."""
     command = [sys.executable, "-c", HIDING.format(hidden=hidden) + code]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 

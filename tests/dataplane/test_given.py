@@ -75,7 +75,7 @@ def test_text_is_what_path_reads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("read", [read_given, read_opened], ids=["read", "open"])
 def test_a_pipe_is_read_however_slowly_it_is_written(folder: Path, read: Callable[[str], bytes]) -> None:
-    """Whoever writes waits for a reader first, and then fills the pipe more than once."""
+    """The writer waits for a reader first, and then fills the pipe more than once."""
     parts = [b"a" * 100_000, b"b", b"c" * 70_000]
 
     def write() -> None:

@@ -1,4 +1,4 @@
-"""Metrics over HTTP: scraped as Prometheus would, by many, and by those who never finish."""
+"""Metrics over HTTP: scraped like Prometheus does, by many clients, and by clients that never finish."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def connected(server: MetricsServer) -> socket.socket:
 
 
 def received(connection: socket.socket) -> bytes:
-    """Return all that comes until the other side closes; a reset is an end, too."""
+    """Return all data until the other side closes or resets."""
     whole = b""
     while True:
         try:
@@ -58,9 +58,12 @@ def two() -> Iterator[MetricsServer]:
 def test_it_is_scraped() -> None:
     with MetricsServer(registry(), HOST, 0) as server:
         assert "packets_total 7.0" in scraped(server)
-    with MetricsServer(registry(), "::1", 0) as server, closing(socket.create_connection(("::1", server.port))) as one:
-        one.sendall(REQUEST)
-        assert b"packets_total 7.0" in received(one)
+    with (
+        MetricsServer(registry(), "::1", 0) as server,
+        closing(socket.create_connection(("::1", server.port))) as connection,
+    ):
+        connection.sendall(REQUEST)
+        assert b"packets_total 7.0" in received(connection)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "somewhere.example"])
@@ -90,14 +93,14 @@ def test_a_connection_too_many_is_told_so_and_the_others_go_on(two: MetricsServe
             assert answer.startswith(b"HTTP/1.0 503 Service Unavailable\r\n")
             assert answer.endswith(b"\r\n\r\n2 connections are open, the most at a time\n")
         assert len(set(threading.enumerate()) - before) <= 2
-        for one in open_:
-            one.sendall(REQUEST)
-            assert b"packets_total 7.0" in received(one)
+        for connection in open_:
+            connection.sendall(REQUEST)
+            assert b"packets_total 7.0" in received(connection)
     assert "packets_total 7.0" in scraped(two)
 
 
 def ends_while_it_trickles(connection: socket.socket) -> bool:
-    """Send a request byte by byte, without an end; return whether the other side ends it."""
+    """Send an endless request byte by byte; return whether the other side closes."""
     connection.settimeout(0.05)
     for _ in range(600):
         try:
@@ -129,9 +132,9 @@ class Broken(Collector):
 def test_a_failure_is_a_line_not_a_trace(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     made = CollectorRegistry(auto_describe=False)
     made.register(Broken())
-    with MetricsServer(made, HOST, 0) as server, connected(server) as one:
-        one.sendall(REQUEST)
-        assert received(one).startswith(b"HTTP/1.0 500")
+    with MetricsServer(made, HOST, 0) as server, connected(server) as connection:
+        connection.sendall(REQUEST)
+        assert received(connection).startswith(b"HTTP/1.0 500")
     assert "Traceback" not in capfd.readouterr().err
     assert [record.getMessage() for record in caplog.records] == [
         "a scrape failed: ValueError: invalid literal for int() with base 10: 'no figure'"

@@ -15,9 +15,9 @@ T = TypeVar("T")
 DEEP = b"[" * 4_000
 DEEP_KEY = b'{"x": ' + DEEP
 NO_TEXT = b'"\xff"'
-"""JSON that nests too deep, by itself and where nobody looks, and text that is not UTF-8."""
+"""JSON that nests too deep, at the top and in an unused field, and text that is not UTF-8."""
 _MOST_PLACES = 160
-"""A golden that is longer is cut and changed at so many places, all over it."""
+"""Number of places, spread evenly, at which a longer golden is cut and changed."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Decoder:
     harmful: tuple[bytes, ...] = ()
 
     def outcome(self, data: bytes) -> Any:
-        """Return what the bytes say, None if they are refused in one line; whatever else is raised is a failure."""
+        """Return the decoded value, None if the bytes are refused in one line; any other exception is a failure."""
         try:
             return self.read(data)
         except self.refuses as error:
@@ -48,19 +48,19 @@ class Decoder:
 
 
 def places(size: int) -> range:
-    """Return where bytes of so many are cut or changed."""
+    """Return the positions at which this many bytes are cut or changed."""
     return range(0, size, max(1, size // _MOST_PLACES))
 
 
 def with_one_byte_changed(data: bytes, bits: range | None = None) -> Iterator[bytes]:
-    """Yield data with a bit of one byte changed, byte after byte, and with the whole byte turned round."""
+    """Yield data with a bit of one byte changed, byte after byte, and with the whole byte inverted."""
     for at in places(len(data)):
         for mask in (*(1 << bit for bit in bits or (at * 5 % 8,)), 0xFF):
             yield data[:at] + bytes([data[at] ^ mask]) + data[at + 1 :]
 
 
 def in_file(read: Callable[[Path], T]) -> Callable[[bytes], T]:
-    """Return a function of bytes for one of a file, which it is given in memory."""
+    """Return a function of bytes from one of files, by a file in memory."""
 
     def read_bytes(data: bytes) -> T:
         descriptor = os.memfd_create("damaged")

@@ -63,14 +63,14 @@ def _encoded(value: Any) -> bytes:
 
 
 def _known(value: Any) -> bytes:
-    """Return what is known of reports, encoded; those of reserved types are passed over and never written."""
+    """Return the known reports, encoded; those of reserved types are skipped and never written."""
     if isinstance(value, report_individual.ReservedHeader) or getattr(value, "reserved", False):
         raise WireError(report_individual.HEADER, "of a reserved type")
     return _encoded(value)
 
 
 def _header(name: str, decode: Callable[[bytes, int], Any], *texts: str, may_be_cut: bool = False) -> Decoder:
-    """Return the decoder of a header that encodes itself; it stands behind a byte of something else."""
+    """Return the decoder of a header that encodes itself, placed after one unrelated byte."""
     return Decoder(
         f"dataplane.wire.{name}.decode",
         lambda data: decode(b"\xee" + data, 1),
@@ -91,7 +91,7 @@ def _reports(
 
 
 def _inner(name: str, decode: Callable[[bytes, Marking], Any], version: int) -> Decoder:
-    """Return a decoder of the packets within reports, told as all golden ones are: by DSCP, port or neither."""
+    """Return a decoder of the packets within reports, marked like all golden ones: by DSCP, port or neither."""
     frames = [golden for golden in FRAMES.values() if golden.packet[0] >> 4 == version]
     marking = Marking(dscp=0x17, udp_port=0x5678)
     link = bytes.fromhex(_LINK) if version == 4 else bytes.fromhex(_LINK)[:12] + b"\x86\xdd"

@@ -61,7 +61,7 @@ _EVENT = Event(7, "slow", LinkKey("s1", "s2"), "delay_p99_ns", 2e6, 1e6, Phase.R
 
 
 def _collector() -> Collector:
-    """Return a collector that a path of three switches was reported to."""
+    """Return a collector that knows a path of three switches."""
     collector = Collector(build_topology(), VirtualClock(1_000_000), CollectorSettings(core=Core.REFERENCE))
     for at_ns in range(0, 50_000, 10_000):
         collector.receive(Reporter().stacked(long_way(at_ns, queue=3), sequence=at_ns // 10_000))
@@ -91,11 +91,11 @@ MESSAGES = (
         "dataplane.allreduce.jobs.codec.decode_downward",
         decode_downward,
         tuple(
-            DOWNWARD.message(said).SerializeToString()
-            for said in (_ADMITTED, _VIEW, Waiting(("h1",), 4), Refused("no"), Ended("left", False))
+            DOWNWARD.message(message).SerializeToString()
+            for message in (_ADMITTED, _VIEW, Waiting(("h1",), 4), Refused("no"), Ended("left", False))
         ),
         refuses=(AllReduceError,),
-        write=lambda said: DOWNWARD.message(said).SerializeToString(),
+        write=lambda message: DOWNWARD.message(message).SerializeToString(),
     ),
     _feed(snapshot_of, feed_pb2.Snapshot, snapshot_message(_collector().snapshot())),
     _feed(status_of, feed_pb2.CollectorStatus, status_message(CollectorStatus(7, {"reports": 3}, "none"))),

@@ -1,4 +1,4 @@
-"""Decoders of what jobs, sessions, clusters, agents and path servers leave or say, and of what is kept between them."""
+"""Decoders of files and messages of jobs, sessions, clusters, agents and path servers, and of kept state."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ _ENDED = Ended(1, "exit code 1", 17, 18, 0.5, 4096)
 
 
 def _sketch() -> sketch.Sketch:
-    found = sketch.Sketch()
+    filled = sketch.Sketch()
     for number in (3, 3, 200, 70_000, 1 << 40):
-        found.add(number)
-    return found
+        filled.add(number)
+    return filled
 
 
 def _routes() -> bytes:
@@ -118,9 +118,9 @@ def _lived() -> bytes:
 
 
 def _experiences_again(data: bytes) -> bytes:
-    """Return experiences read and written: what they hold are arrays, and numbers that are none."""
-    found = records.experiences_from_bytes(data)
-    return records.experiences_to_bytes([records.experience_to_bytes(one) for one in found])
+    """Return experiences decoded and encoded again: they hold arrays and NaNs."""
+    experiences = records.experiences_from_bytes(data)
+    return records.experiences_to_bytes([records.experience_to_bytes(experience) for experience in experiences])
 
 
 def _checkpoint(content: bytes) -> bytes:
@@ -129,7 +129,7 @@ def _checkpoint(content: bytes) -> bytes:
 
 
 def _of_a_file(read: Callable[[Path], T]) -> Callable[[bytes], T]:
-    """Return a function of bytes for one that opens a file, and follows no links."""
+    """Return a function of bytes from one that opens a file without following links."""
 
     def read_bytes(data: bytes) -> T:
         with tempfile.NamedTemporaryFile() as file:

@@ -44,14 +44,14 @@ ELSEWHERE = {
     "dataplane.switch.p4runtime.strings.StringMap.decode": "dataplane/switch/p4runtime/test_strings.py",
     "dataplane.switch.runtime_api.values.from_bytes": "dataplane/switch/runtime_api/test_fuzz.py",
 }
-"""Those that take any bytes, are behind one that is here, or have a suite with their protocol: their tests."""
+"""Functions that take any bytes, are called by a decoder here, or have their protocol's suite: their tests."""
 ALL_BITS = range(8) if "MILLRACE_EXAMPLES" in os.environ else None
 
 every_decoder = pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
 
 
 def reads_as_written(decoder: Decoder, data: bytes) -> bool:
-    """Return whether bytes are refused, or say what they say once more when what they say is written."""
+    """Return whether bytes are refused, or their value survives encoding and decoding."""
     value = decoder.outcome(data)
     if value is None or decoder.write is None:
         return True
@@ -75,8 +75,8 @@ def test_golden_bytes_are_taken_and_written_as_they_were(decoder: Decoder) -> No
 def test_of_cut_bytes_nothing_is_made_up(decoder: Decoder) -> None:
     for golden in decoder.goldens:
         for size in places(len(golden)):
-            said = decoder.outcome(golden[:size])
-            assert said is None or decoder.may_be_cut, f"{decoder.name}: {size} of {len(golden)} bytes"
+            outcome = decoder.outcome(golden[:size])
+            assert outcome is None or decoder.may_be_cut, f"{decoder.name}: {size} of {len(golden)} bytes"
 
 
 @every_decoder
@@ -105,16 +105,16 @@ def test_any_bytes_are_read_or_refused(decoder: Decoder, data: st.DataObject) ->
 
 
 def test_every_function_that_reads_bytes_is_here() -> None:
-    found = {name for package in (dataplane, collectors, controller) for name in _readers(Path(package.__path__[0]))}
-    assert {name for name in found if name.startswith("dataplane.wire.")} >= {"dataplane.wire.geneve.decode"}
+    readers = {name for package in (dataplane, collectors, controller) for name in _readers(Path(package.__path__[0]))}
+    assert {name for name in readers if name.startswith("dataplane.wire.")} >= {"dataplane.wire.geneve.decode"}
     named = {decoder.name for decoder in DECODERS}
-    assert found - named == ELSEWHERE.keys()
+    assert readers - named == ELSEWHERE.keys()
     for tests in ELSEWHERE.values():
         assert (Path(__file__).parents[1] / tests).is_file(), tests
 
 
 def _readers(package: Path) -> Iterator[str]:
-    """Yield the functions below a package that are called as what reads is, and whose first argument are bytes."""
+    """Yield the functions of a package that are named like readers and take bytes first."""
     for path in package.rglob("*.py"):
         owner = ""
         module = ".".join((package.name, *path.relative_to(package).with_suffix("").parts))

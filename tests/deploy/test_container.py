@@ -1,4 +1,4 @@
-"""deploy/container and deploy/prometheus: files that are there, settings that are right, metrics that are served."""
+"""deploy/container and deploy/prometheus: existing files, valid settings, served metrics."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ CONFIG: dict[str, Any] = yaml.safe_load((CONTAINER / "prometheus.yml").read_text
 
 
 def labels_of(families: Iterable[Metric]) -> dict[str, set[str]]:
-    """Return the names of samples with their labels, and those of where they are scraped from."""
-    found: dict[str, set[str]] = {}
+    """Return the names of samples with their labels and those of their scrape targets."""
+    labels: dict[str, set[str]] = {}
     for family in families:
         for sample in family.samples:
-            found.setdefault(sample.name, {"instance", "job"}).update(sample.labels)
-    return found
+            labels.setdefault(sample.name, {"instance", "job"}).update(sample.labels)
+    return labels
 
 
 LOAD = DaemonLoad(
@@ -66,7 +66,7 @@ LOAD = DaemonLoad(
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """Return what collector, controller, job service, path server, switch, scheduler and placement serve."""
+    """Return the metrics of collector, controller, job service, path server, switch, scheduler and placement."""
     scheduler, placement, process = SchedulerMetrics(time.time_ns), PlacementMetrics(), CollectorRegistry()
     scheduler.decisions.labels("bound").inc()
     placement.actions.labels("create").inc()
@@ -101,7 +101,12 @@ def test_a_dashboard_asks_for_what_is_served(file: Path, served: dict[str, set[s
 
 def test_a_dashboard_that_asks_for_something_else_is_told(served: dict[str, set[str]]) -> None:
     dashboard: Dashboard = json.loads(DASHBOARDS[0].read_text())
-    target = next(one for panel in dashboard["panels"] for one in panel.get("targets", ()) if NAME.search(one["expr"]))
+    target = next(
+        candidate
+        for panel in dashboard["panels"]
+        for candidate in panel.get("targets", ())
+        if NAME.search(candidate["expr"])
+    )
     target["expr"] = "millrace_controller_switches_that_are_not"
     with pytest.raises(AssertionError, match="switches_that_are_not"):
         check_expressions(dashboard, served)
@@ -126,7 +131,7 @@ def test_prometheus_asks_each_daemon_where_it_serves_metrics(tmp_path: Path) -> 
         for static in job["static_configs"]
         for target in static["targets"]
     }
-    assert asked == {name: f"http://{place.address}:{place.port}/metrics" for name, place in places.items()}
+    assert asked == {name: f"http://{endpoint.address}:{endpoint.port}/metrics" for name, endpoint in places.items()}
     assert make_plan(settings, StateFolder(tmp_path)).daemons
 
 
@@ -182,7 +187,10 @@ def test_promtool_takes_the_configuration_and_every_expression(tmp_path: Path) -
     for file in (CONTAINER / "prometheus.yml", DEPLOY / "prometheus/alerts.yaml"):
         shutil.copy(file, tmp_path)
     asked = [
-        one for file in DASHBOARDS for one in expressions(json.loads(file.read_text())) if "label_values" not in one
+        expression
+        for file in DASHBOARDS
+        for expression in expressions(json.loads(file.read_text()))
+        if "label_values" not in expression
     ]
     as_rules = [
         {"record": f"shown:{number}", "expr": expression.replace("$__rate_interval", "1m")}

@@ -1,4 +1,4 @@
-"""Units of systemd: they come back however often they end, and the node's may do no more than containers need."""
+"""Systemd units: they always restart, and the node's has only the rights that containers need."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ DANGEROUS = {"CAP_SYS_MODULE", "CAP_SYS_RAWIO", "CAP_SYS_BOOT", "CAP_SYS_TIME", 
 
 
 def sections(unit: Path) -> dict[str, list[tuple[str, str]]]:
-    """Return keys and values of each section; keys may come several times."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    """Return keys and values of each section; keys may repeat."""
+    by_name: dict[str, list[tuple[str, str]]] = {}
     section = ""
     for line in unit.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             section = line.strip("[]")
         elif "=" in line and not line.startswith("#"):
             key, _, value = line.partition("=")
-            found.setdefault(section, []).append((key, value))
-    return found
+            by_name.setdefault(section, []).append((key, value))
+    return by_name
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_a_unit_comes_back_however_often_it_ends(unit: Path) -> None:
-    found = sections(unit)
-    assert ("StartLimitIntervalSec", "0") in found["Unit"]
-    assert ("Restart", "always") in found["Service"]
+    parsed = sections(unit)
+    assert ("StartLimitIntervalSec", "0") in parsed["Unit"]
+    assert ("Restart", "always") in parsed["Service"]
 
 
 def test_the_nodes_unit_is_watched_and_narrow() -> None:

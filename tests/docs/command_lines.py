@@ -1,4 +1,4 @@
-"""Command lines in pages, and whether the command tree takes them."""
+"""Command lines in pages, checked against the command tree."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Line:
     number: int
     words: tuple[str, ...]
     is_whole: bool
-    """Is it a line of a block, to be typed as it is, and not words of a sentence?"""
+    """True for a line of a block, to be typed as is; False for words of a sentence."""
 
 
 def lines_of(page: Path) -> Iterator[Line]:
@@ -48,14 +48,14 @@ def lines_of(page: Path) -> Iterator[Line]:
             first = text.count("\n", 0, block.start("text")) + 1
             for number, line in _joined(block["text"], is_console=block["language"] == "console"):
                 yield from (Line(first + number, words, is_whole=True) for words in commands_in(line))
-    for span in _SPAN.finditer(_BLOCK.sub(lambda found: "\n" * found[0].count("\n"), text)):
+    for span in _SPAN.finditer(_BLOCK.sub(lambda match: "\n" * match[0].count("\n"), text)):
         number = text.count("\n", 0, text.find(span[0])) + 1
-        if ": " not in span["text"]:  # a message of ours, which begins with what speaks
+        if ": " not in span["text"]:  # a message of ours, which begins with the program's name
             yield from (Line(number, words, is_whole=False) for words in commands_in(span["text"]))
 
 
 def _joined(text: str, *, is_console: bool) -> Iterator[tuple[int, str]]:
-    """Yield lines with those that follow a backslash; of a console those behind `$`."""
+    """Yield lines joined at backslashes; of a console, those after `$`."""
     begin, held = 0, ""
     for number, line in enumerate(text.splitlines()):
         begin = number if not held else begin
@@ -68,13 +68,13 @@ def _joined(text: str, *, is_console: bool) -> Iterator[tuple[int, str]]:
 
 
 def commands_in(line: str) -> Iterator[tuple[str, ...]]:
-    """Yield what stands behind each `millrace` that a shell would run in a line."""
+    """Yield the arguments of each `millrace` command in a shell line."""
     words: list[str] = []
     for word in [*_words(line), ";"]:
         if word in _ENDS or _OPERATOR.match(word):
-            place = next((at for at, one in enumerate(words) if one.rpartition("/")[2] == OWN), None)
-            if place is not None and all(map(_is_before, words[:place])):
-                yield tuple(words[place + 1 :])
+            index = next((at for at, word in enumerate(words) if word.rpartition("/")[2] == OWN), None)
+            if index is not None and all(map(_is_before, words[:index])):
+                yield tuple(words[index + 1 :])
             words = []
         else:
             words.append(word)
@@ -85,7 +85,7 @@ def _words(line: str) -> list[str]:
     lexer.whitespace_split = True
     try:
         return list(lexer)
-    except ValueError:  # a quotation that ends in another line
+    except ValueError:  # a quotation that ends on another line
         return []
 
 
@@ -95,7 +95,7 @@ def _is_before(word: str) -> bool:
 
 
 def problem_of(line: Line) -> str | None:
-    """Return why the command tree does not take a line; None if it does, or if a part of it stands for something."""
+    """Return why the command tree rejects a line; None if it accepts it, or if the line has placeholders."""
     return _strict(list(line.words)) if line.is_whole else _lax(line.words)
 
 
@@ -119,45 +119,45 @@ def _strict(words: list[str]) -> str | None:
         except SystemExit:
             return None
         except Exception as error:  # noqa: BLE001 - of a library that is a part of another one
-            said = f"{type(error).__name__}: {getattr(error, 'message', '') or error}"
-            if type(error).__name__ == "Exit" or any(absent in said for absent in _ABSENT):
+            problem = f"{type(error).__name__}: {getattr(error, 'message', '') or error}"
+            if type(error).__name__ == "Exit" or any(absent in problem for absent in _ABSENT):
                 return None
-            if is_open and ("BadParameter" in said or "MissingParameter" in said):
+            if is_open and ("BadParameter" in problem or "MissingParameter" in problem):
                 return _lax(tuple(before), command)
-            return said
+            return problem
 
 
 def _switch(words: list[str], *, is_open: bool) -> str | None:
     try:
         parse_arguments(words)
     except ConfigError as error:
-        said = str(error)
-        return None if is_open or any(absent in said for absent in _ABSENT) else said
+        problem = str(error)
+        return None if is_open or any(absent in problem for absent in _ABSENT) else problem
     except SystemExit:  # --help
         pass
     return None
 
 
 def _lax(words: tuple[str, ...], command: Any = TREE) -> str | None:
-    """Look for the commands and options that a line names, of any that `a|b` names; what else stands there is open."""
-    found = [(command, set(_options(command)))]
+    """Look up the commands and options that a line names, `a|b` as alternatives; ignore the rest."""
+    commands = [(command, set(_options(command)))]
     for word in words:
         if word.startswith("-") and word.strip("-[]"):
             option = re.match(r"--?[\w-]+", word)
-            known = {name for _, options in found for name in options} | {"--help"}
-            if option is not None and option[0] not in known and "switch" not in words[:2]:
+            names = {name for _, options in commands for name in options} | {"--help"}
+            if option is not None and option[0] not in names and "switch" not in words[:2]:
                 return f"there is no option {option[0]}"
         else:
-            found = _descended(found, word)
-            if not found:
+            commands = _descended(commands, word)
+            if not commands:
                 return f"there is no command {word}"
     return None
 
 
-def _descended(found: list[tuple[Any, set[str]]], word: str) -> list[tuple[Any, set[str]]]:
-    """Return the commands that a word leads to; those without commands below them take any word."""
+def _descended(commands: list[tuple[Any, set[str]]], word: str) -> list[tuple[Any, set[str]]]:
+    """Return the commands that a word leads to; leaf commands take any word."""
     following: list[tuple[Any, set[str]]] = []
-    for command, options in found:
+    for command, options in commands:
         below = getattr(command, "commands", None)
         if below is None or _PLACEHOLDER.match(word) or word in {"...", "COMMAND"}:
             following.append((command, options))
@@ -189,21 +189,21 @@ def scripts_of(page: Path) -> Iterator[Script]:
         if block["language"] not in SHELL:
             continue
         for _, line in _joined(block["text"], is_console=block["language"] == "console"):
-            found = re.search(
+            match = re.search(
                 r"python3? (?:-m (?P<module>(?:tests|dataplane|collectors|controller)[\w.]*)|(?P<file>\w+/\S+\.py))",
                 line,
             )
-            if found is not None:
-                words = line[found.end() :].partition("#")[0].split()
-                file = found["file"] or found["module"].replace(".", "/")
+            if match is not None:
+                words = line[match.end() :].partition("#")[0].split()
+                file = match["file"] or match["module"].replace(".", "/")
                 yield Script(file, tuple(word.partition("=")[0] for word in words if word.startswith("--")))
 
 
 def problem_of_script(script: Script, root: Path) -> str | None:
-    """Return which file is not there, or which option none of its files names."""
-    place = root / script.file
-    files = [place] if place.suffix == ".py" else [place.with_suffix(".py"), *place.glob("*.py")]
-    folder = place if place.is_dir() else place.parent
+    """Return the missing file, or the option that none of its files names."""
+    path = root / script.file
+    files = [path] if path.suffix == ".py" else [path.with_suffix(".py"), *path.glob("*.py")]
+    folder = path if path.is_dir() else path.parent
     texts = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
     if not texts:
         return f"there is no {script.file}"
@@ -213,7 +213,7 @@ def problem_of_script(script: Script, root: Path) -> str | None:
 
 
 def imports_of(page: Path) -> Iterator[tuple[str, str]]:
-    """Yield (module, name) of what a page's Python, run or not, imports from the packages; it must compile, too."""
+    """Yield (module, name) of all imports from the packages in a page's Python, run or not; it must compile, too."""
     for block in _BLOCK.finditer(page.read_text(encoding="utf-8")):
         if block["language"] == "python":
             tree = ast.parse(block["text"])

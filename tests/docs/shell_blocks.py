@@ -1,11 +1,11 @@
-"""The blocks of pages that are for a shell, and what their marks say of how they are run.
+"""Shell blocks of pages, and their marks, which say how they are run.
 
-A line before a block says who runs it:
+A line before a block says what runs it:
 - `<!-- run -->`: tests/docs/test_examples.py, in every run of the tests.
 - `<!-- shell -->`: tests/soak/test_pages.py, as it is written, in a shell that a page's blocks share.
 - `<!-- terminals -->`: the same, but each command is in a terminal of its own, where it may go on while the next ones
   run; Ctrl-C ends it. `<!-- terminals, in turn -->`: each but the last one ends by itself before the next one begins.
-- `<!-- not run: REASON -->`: nobody here.
+- `<!-- not run: REASON -->`: not run here.
 `<!-- shell: NAME, NAME -->` wants scenes of tests/soak/pages first: what stands when a reader comes to that block. With
 `online` the page has the machine's network; with `quick` each command of the block is run with --quick;
 `without COMMAND` leaves those out that begin so.
@@ -74,20 +74,20 @@ class ShellBlock:
 def parts_of(page: Path) -> Iterator[File | ShellBlock]:
     """Yield a page's blocks for a shell and for files, in order."""
     text, count = page.read_text(encoding="utf-8"), 0
-    for found in _BLOCK.finditer(text):
-        if (found["mark"] or "").startswith("file: "):
-            yield File(found["mark"].removeprefix("file: "), found["text"])
-        elif found["language"] in LANGUAGES:
+    for match in _BLOCK.finditer(text):
+        if (match["mark"] or "").startswith("file: "):
+            yield File(match["mark"].removeprefix("file: "), match["text"])
+        elif match["language"] in LANGUAGES:
             count += 1
-            mark = found["mark"] or IN_SHORT_PAGES.get((str(page.relative_to(ROOT)), count), "")
+            mark = match["mark"] or IN_SHORT_PAGES.get((str(page.relative_to(ROOT)), count), "")
             way, _, rest = mark.partition(": ")
-            line = text.count("\n", 0, found.start("text")) + 1
+            line = text.count("\n", 0, match.start("text")) + 1
             names = [] if way == "not run" else [name.strip() for name in rest.split(",") if name]
             yield ShellBlock(
                 page=page,
                 line=line,
-                language=found["language"],
-                text=found["text"],
+                language=match["language"],
+                text=match["text"],
                 way=way.partition(",")[0],
                 scenes=tuple(name for name in names if not name.startswith(_WITHOUT)),
                 reason=rest if way == "not run" else "",

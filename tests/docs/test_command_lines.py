@@ -1,4 +1,4 @@
-"""No page has a command line that the commands do not take: each is parsed, whether its block is run or not."""
+"""All command lines in pages are valid: each is parsed, whether its block is run or not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.docs.shell_blocks import ROOT, shell_blocks_of
 from tests.soak.pages.scenes import SCENES
 from tests.test_house import is_there
 
-PAGES = [page for page in shell_blocks.PAGES if page != ROOT / "CHANGELOG.md"]  # which tells of what was
+PAGES = [page for page in shell_blocks.PAGES if page != ROOT / "CHANGELOG.md"]  # which is history
 
 
 OF_OTHERS = {"run": "of p4lang's tutorials"}
@@ -73,7 +73,7 @@ def test_a_script_or_an_option_that_is_gone_is_told() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_pages_python_imports_is_there(page: Path) -> None:
-    """Also in blocks that need root, a card or a cluster and are run by nobody."""
+    """Also in blocks that need root, a card or a cluster and are never run."""
     gone = [f"{module}.{name}" for module, name in imports_of(page) if not is_there(f"{module}.{name}")]
     assert gone == []
 
@@ -106,9 +106,9 @@ def test_commands_are_found_in_lines(text: str, words: list[tuple[str, ...]]) ->
     ],
 )
 def test_what_is_gone_is_told(text: str, problem: str) -> None:
-    said = problem_of(Line(1, tuple(text.split()), is_whole=True))
-    assert said is not None
-    assert problem in said
+    complaint = problem_of(Line(1, tuple(text.split()), is_whole=True))
+    assert complaint is not None
+    assert problem in complaint
 
 
 @pytest.mark.parametrize(

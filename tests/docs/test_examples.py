@@ -1,4 +1,4 @@
-"""Runs the examples of docs/*.md, so that a page cannot say what is not so.
+"""Runs the examples of docs/*.md, so that no page is wrong.
 
 A fenced block is run when the line before it is `<!-- run -->`:
 - python: the blocks of a page share one namespace and run in order; what they print is the ```text block that follows.
@@ -44,9 +44,9 @@ WITHOUT_EXAMPLES = {
     "glossary.md": "words",
     "architecture.md": "a map of the code; tests/test_house.py looks for every file that it names",
 }
-"""Pages that show nothing that could be run, with the reason."""
+"""Pages without anything to run, with the reason."""
 OTHERS = ("README.md", "CONTRIBUTING.md", "topologies/README.md", "docs/examples/README.md")
-"""Pages elsewhere whose links are looked at."""
+"""Pages elsewhere whose links are checked."""
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>run(?:, status (?P<status>\d))?|file: (?P<file>[\w.-]+)) -->\n)?"
@@ -74,19 +74,19 @@ class Example:
 
 
 def examples_of(text: str) -> Iterator[Example]:
-    for found in _BLOCK.finditer(text):
-        if found["mark"]:
-            line = text.count("\n", 0, found.start("text")) + 1
-            yield Example(line, found["language"], found["text"], found["output"] or "", found["file"], _status(found))
+    for match in _BLOCK.finditer(text):
+        if match["mark"]:
+            line = text.count("\n", 0, match.start("text")) + 1
+            yield Example(line, match["language"], match["text"], match["output"] or "", match["file"], _status(match))
 
 
-def _status(found: re.Match[str]) -> int | None:
-    return None if found["status"] is None else int(found["status"])
+def _status(match: re.Match[str]) -> int | None:
+    return None if match["status"] is None else int(match["status"])
 
 
 def links_of(page: Path) -> set[str]:
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    return {found["target"] for found in _LINK.finditer(text)}
+    return {match["target"] for match in _LINK.finditer(text)}
 
 
 def matches(want: str, got: str) -> bool:
@@ -108,10 +108,10 @@ def run_console(example: Example, page: Path, monkeypatch: pytest.MonkeyPatch) -
         words = shlex.split(command)
         assert words[0] == "millrace", f"{page.name}:{example.line}: only millrace is run, not {words[0]}"
         monkeypatch.setattr(sys, "argv", words)
-        said, complained = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+        stdout, complained = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(complained):
             status = exit_status_of(main)
-        got = said.getvalue() + complained.getvalue()
+        got = stdout.getvalue() + complained.getvalue()
         assert matches(want, got), f"{page.name}:{example.line}: {command!r} says:\n{got}"
         if example.status is None:
             assert bool(status) == bool(complained.getvalue()), f"{command!r} ended with {status}"
@@ -154,11 +154,11 @@ def test_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.
     if "import finsy" in page.read_text(encoding="utf-8"):
         compile_fabric()
     monkeypatch.chdir(tmp_path)
-    # What an example starts must find the packages from here, and fold its lines as a page does.
+    # Processes of an example must find the packages from here, and wrap lines like a page.
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("COLUMNS", "140")
     namespace: dict[str, Any] = {"__name__": f"docs.{page.stem}"}
-    # What a page says in its environment is none of the next one's.
+    # A page's environment must not leak into the next page's.
     with patch.dict(os.environ), nothing_left_behind(namespace):
         for example in examples_of(page.read_text(encoding="utf-8")):
             if example.file is not None:
@@ -203,7 +203,7 @@ def test_readme_is_short_and_leads_to_the_index() -> None:
     lines = readme.read_text(encoding="utf-8").splitlines()
     assert "docs/index.md" in links_of(readme)
     assert len(lines) <= 120
-    # What one sees first: a picture, and the command that draws it.
+    # The first impression: a picture, and the command that draws it.
     assert any(line.startswith("![") for line in lines[:12])
     assert any(line.startswith("make demo") for line in lines[:16])
 

@@ -1,4 +1,4 @@
-"""Runs docs/examples/*.py as their docstrings say, and compares what they print with what stands there.
+"""Runs docs/examples/*.py as their docstrings say, and compares their output with the one shown.
 
 What a program prints is the last indented block of its docstring; `...` stands for anything, as doctest's ELLIPSIS.
 """
@@ -79,10 +79,10 @@ def test_wrong_output_is_told() -> None:
 
 def test_the_forwarder_is_what_was_compiled() -> None:
     recorded = dict(line.split()[::-1] for line in DIGESTS.read_text(encoding="utf-8").splitlines())
-    found = {
+    entries = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in OWN.iterdir() if path.name != DIGESTS.name
     }
-    assert found == recorded, (
+    assert entries == recorded, (
         f"compile again, as {OWN.name}/forwarder.p4 says, then: sha256sum forwarder.[jp]* > {DIGESTS.name}"
     )
 

@@ -1,4 +1,4 @@
-"""The page on security has every place of the code at which something listens, and says of it what settings say."""
+"""The security page lists every listening socket of the code, with the addresses and limits of the settings."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ NOT_FOR_OTHERS = {
 
 def test_whatever_listens_has_its_row() -> None:
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-    found = {str(path.relative_to(ROOT)) for path in files if LISTENS.search(path.read_text(encoding="utf-8"))}
-    assert found == ROWS.keys() | NOT_FOR_OTHERS.keys()
+    listeners = {str(path.relative_to(ROOT)) for path in files if LISTENS.search(path.read_text(encoding="utf-8"))}
+    assert listeners == ROWS.keys() | NOT_FOR_OTHERS.keys()
     assert [row for row in ROWS.values() if f"\n| {row} |" not in PAGE] == []
 
 
-def row_of(begins: str, place: int = 0) -> str:
+def row_of(begins: str, index: int = 0) -> str:
     """Return the row of a socket: in the table of addresses, or, with 1, in that of limits."""
-    return [line for line in PAGE.splitlines() if line.startswith(f"| {begins}")][place]
+    return [line for line in PAGE.splitlines() if line.startswith(f"| {begins}")][index]
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def row_of(begins: str, place: int = 0) -> str:
     ],
 )
 def test_a_row_has_the_address_that_is_the_default(begins: str, address: str) -> None:
-    said = re.sub(r"^unix:.*/", "unix:RUN/", address)
-    assert said in row_of(begins).split("|")[2]
+    shown = re.sub(r"^unix:.*/", "unix:RUN/", address)
+    assert shown in row_of(begins).split("|")[2]
 
 
 ADDRESSES, LIMITS_TABLE = 0, 1
@@ -169,7 +169,7 @@ def test_a_collector_checks_sources_unless_it_is_told_not_to() -> None:
 
 def _said(text: str, limits: object) -> str:
     """Return a text with the fields of some limits, as the page writes numbers."""
-    return re.sub(r"\{(\w+)\}", lambda found: _number(found[1], getattr(limits, found[1])), text)
+    return re.sub(r"\{(\w+)\}", lambda match: _number(match[1], getattr(limits, match[1])), text)
 
 
 def _number(name: str, value: float) -> str:

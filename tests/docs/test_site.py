@@ -26,7 +26,7 @@ def test_every_page_is_in_the_navigation_once(site: ModuleType) -> None:
     sections = site.navigation((ROOT / "docs/index.md").read_text(encoding="utf-8"))
     shown = [page for section in sections for places in section.values() for page in places if len(page) > 1]
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")} - {"index.md"}
-    outside = {place for place, path in site.linked_outside().items() if path.suffix == ".md"}
+    outside = {page for page, path in site.linked_outside().items() if path.suffix == ".md"}
     assert len(set(shown)) == len(shown)
     assert set(shown) == pages | outside | {"api/dataplane.md", "api/collectors.md", "api/controller.md"}
 
@@ -34,12 +34,12 @@ def test_every_page_is_in_the_navigation_once(site: ModuleType) -> None:
 def test_links_lead_to_places_of_the_site(site: ModuleType) -> None:
     outside = site.linked_outside()
     pages = {site.place_of(page): page for page in (ROOT / "docs").rglob("*.md")}
-    pages |= {place: path for place, path in outside.items() if path.suffix == ".md"}
+    pages |= {page: path for page, path in outside.items() if path.suffix == ".md"}
     pictures = {site.place_of(picture) for picture in (ROOT / "docs").rglob("*.svg")}
-    for place, source in pages.items():
-        text = site.rewritten(source.read_text(encoding="utf-8"), source, place)
-        led = {posixpath.normpath(posixpath.join(posixpath.dirname(place), link)) for link in site.links_of(text)}
-        assert led <= pages.keys() | outside.keys() | pictures, place
+    for address, source in pages.items():
+        text = site.rewritten(source.read_text(encoding="utf-8"), source, address)
+        led = {posixpath.normpath(posixpath.join(posixpath.dirname(address), link)) for link in site.links_of(text)}
+        assert led <= pages.keys() | outside.keys() | pictures, address
 
 
 def test_what_stands_outside_is_listed(site: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""Changes to inputs: to their bytes, and to what they say where they are JSON."""
+"""Mutations of inputs: of their bytes, and of values in JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_STEPS = 4
 
 
 def mutated(target: Target, data: bytes, rng: Random) -> bytes:
-    """Return an input like one that is given."""
+    """Return a mutated input."""
     for _ in range(rng.randint(1, _MOST_STEPS)):
         is_json = target.is_json and rng.random() < 0.7
         changed = _in_json(data, rng) if is_json else None
@@ -39,8 +39,8 @@ def _in_bytes(data: bytes, rng: Random) -> bytes:
         case 4:
             return data[:start]
         case _:
-            place = rng.randint(0, len(data))
-            return data[:start] + data[place : place + rng.randint(1, 40)] + data[start:]
+            position = rng.randint(0, len(data))
+            return data[:start] + data[position : position + rng.randint(1, 40)] + data[start:]
 
 
 def _in_json(data: bytes, rng: Random) -> bytes | None:

@@ -28,13 +28,13 @@ COVERED = {
     "reports": ["collectors.decode", "collectors.reference", "collectors.state", "dataplane.wire"],
     "captures": ["collectors.ingest", "dataplane.nic.capture", "dataplane.wire"],
 }
-"""By target the modules whose coverage guides: to instrument all takes a minute."""
+"""Modules whose coverage guides each target: instrumenting all takes a minute."""
 NAMES = tuple(COVERED)
 SLOWEST_S, MOST_MEMORY_MIB, LONGEST_BYTES = 30, 4096, 1 << 16
 
 
 def fuzz(name: str, seconds: int) -> None:
-    """Fuzz one target in this process, which ends with it."""
+    """Fuzz one target in this process, which then ends."""
     import atheris  # type: ignore[import-untyped,import-not-found,unused-ignore]  # noqa: PLC0415 - `make test` has none
 
     with atheris.instrument_imports(include=COVERED[name]):
@@ -68,7 +68,7 @@ def fuzz(name: str, seconds: int) -> None:
 
 
 def fuzz_apart(name: str, seconds: int) -> int:
-    """Fuzz one target in a process of its own; return how that ended."""
+    """Fuzz one target in its own process; return the exit status."""
     log = FOUND / name / "log"
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "tests.fuzzing.run", name, "--seconds", str(seconds)]
@@ -84,7 +84,7 @@ def fuzz_apart(name: str, seconds: int) -> int:
 
 
 def main() -> int:
-    """Fuzz what the command line names."""
+    """Fuzz the targets of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzzing.run")
     parser.add_argument("targets", nargs="*", choices=[*NAMES, []], metavar="TARGET", help=", ".join(NAMES))
     parser.add_argument("--seconds", type=int, default=3600, help="for each target")

@@ -1,4 +1,4 @@
-"""Writes the inputs that fuzzing begins with: python -m tests.fuzzing.seeds. What was found later stays beside them."""
+"""Writes the initial fuzzing inputs: python -m tests.fuzzing.seeds. Inputs found later stay next to them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _images() -> dict[str, bytes]:
         "gzip": gzip.compress(_tar({"a": b"a"}), mtime=0),
         "empty": b"",
     }
-    one = {
+    image = {
         name: SEPARATOR.join((_json({"manifests": [part]}), manifest, b"{}", layer)) for name, layer in layers.items()
     }
     several = [
@@ -60,7 +60,7 @@ def _images() -> dict[str, bytes]:
         _json({"manifests": [part | {"digest": "@2"} | machine]}),
     ]
     nested = manifest.replace(b"@3", b"@4").replace(b"@2", b"@3")
-    return {**one, "several": SEPARATOR.join((*several, nested, b"{}", layers["plain"]))}
+    return {**image, "several": SEPARATOR.join((*several, nested, b"{}", layers["plain"]))}
 
 
 def _archives() -> dict[str, bytes]:
@@ -103,7 +103,7 @@ def _programs() -> dict[str, bytes]:
 
 
 def _set(match: Any, kind: int, width: int) -> None:
-    """Give a match of a field one value, as each kind says it."""
+    """Set a field's match to one value, in the form of its kind."""
     match kind:
         case p4i.MatchField.EXACT:
             match.exact.value = b"\x01"
@@ -139,10 +139,10 @@ def _entry(info: p4i.P4Info, table: p4i.Table) -> p4r.Update:
 
 def _entries() -> dict[str, bytes]:
     info = entities().p4info
-    found = {}
+    seeds = {}
     for table in info.tables:
         request = p4r.WriteRequest(updates=[_entry(info, table)])
-        found[f"table_{table.preamble.alias}"] = request.SerializeToString()
+        seeds[f"table_{table.preamble.alias}"] = request.SerializeToString()
     others = p4r.WriteRequest(atomicity=p4r.WriteRequest.ROLLBACK_ON_ERROR)
     kinds: tuple[tuple[str, Any, str], ...] = (
         ("counter_entry", info.counters, "counter_id"),
@@ -163,19 +163,19 @@ def _entries() -> dict[str, bytes]:
     clone = others.updates.add(type=p4r.Update.INSERT).entity.packet_replication_engine_entry.clone_session_entry
     clone.session_id, clone.packet_length_bytes = 1, 64
     clone.replicas.add(port=b"\x02", instance=1)
-    return {**found, "others": others.SerializeToString()}
+    return {**seeds, "others": others.SerializeToString()}
 
 
 def _reports() -> dict[str, bytes]:
-    found = {}
+    seeds = {}
     for family, addresses in (("ipv4", ("10.0.0.1", "10.0.0.2")), ("ipv6", ("2001:db8::1", "2001:db8::2"))):
         reporter = Reporter(*addresses, bits=ALL)
-        found[f"stack_{family}"] = joined([reporter.stacked(long_way()) for _ in range(2)])
-        found[f"hops_{family}"] = joined(list(reporter.hop_by_hop(long_way())))
-        found[f"cards_{family}"] = joined(list(reporter.postcards(long_way(), mx=True)))
+        seeds[f"stack_{family}"] = joined([reporter.stacked(long_way()) for _ in range(2)])
+        seeds[f"hops_{family}"] = joined(list(reporter.hop_by_hop(long_way())))
+        seeds[f"cards_{family}"] = joined(list(reporter.postcards(long_way(), mx=True)))
     reporter = Reporter()
-    found["mx"] = joined(list(reporter.postcards(long_way(), mx=False)))
-    found["events"] = joined(
+    seeds["mx"] = joined(list(reporter.postcards(long_way(), mx=False)))
+    seeds["events"] = joined(
         [
             reporter.congested(long_way()[1]),
             reporter.dropped(long_way(), DropReason.NO_ROUTE),
@@ -183,15 +183,15 @@ def _reports() -> dict[str, bytes]:
             reporter.item(12, Completion(3, 7, 1, 2000, 1, 4, leaf=True)),
         ]
     )
-    return found
+    return seeds
 
 
 def _captures() -> dict[str, bytes]:
-    found = {}
+    seeds = {}
     for decoder in FILES:
         if ".capture." in decoder.name:
             for number, golden in enumerate(decoder.goldens):
-                found[f"{decoder.name.split('.')[3]}_{number}"] = golden
+                seeds[f"{decoder.name.split('.')[3]}_{number}"] = golden
     frame = udp_frame(
         src_mac=1,
         dst_mac=2,
@@ -205,8 +205,8 @@ def _captures() -> dict[str, bytes]:
         with PcapWriter(file.name) as writer:
             for time_ns in (1_000, 2_000_000, 3_000_000):
                 writer.write(frame, time_ns)
-        found["reports"] = Path(file.name).read_bytes()
-    return found
+        seeds["reports"] = Path(file.name).read_bytes()
+    return seeds
 
 
 def main() -> None:

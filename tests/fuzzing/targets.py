@@ -75,10 +75,10 @@ class Target:
     read: Callable[[bytes], object]
     refuses: tuple[type[Exception], ...]
     is_json: bool = False
-    """Inputs are JSON, or have parts that are, and are changed as such, too."""
+    """True if inputs are or contain JSON, which is mutated as such, too."""
 
     def run(self, data: bytes) -> None:
-        """Give an input to the target; raise what is a crash."""
+        """Run the target on an input; raise crashes."""
         try:
             self.read(data)
         except self.refuses as error:
@@ -93,7 +93,7 @@ class Target:
 
 @cache
 def _reader() -> ModuleType:
-    """Return the program that reads what users name, as a module: the real one is a process for each request."""
+    """Return the reader of user files as a module: the real one is a process per request."""
     spec = importlib.util.spec_from_file_location("fuzzed_reader", _READER)
     assert spec is not None
     assert spec.loader is not None
@@ -103,7 +103,7 @@ def _reader() -> ModuleType:
 
 
 def _asked(request: dict[str, object]) -> bytes:
-    """Return what the reader's process would answer; it turns these errors into a line."""
+    """Return the answer of the reader's process, which turns these errors into a line."""
     reader = _reader()
     try:
         answer: bytes = reader.main(json.loads(json.dumps(request)))
@@ -116,7 +116,7 @@ def _asked(request: dict[str, object]) -> bytes:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    # In memory, where there is that: thousands are made a minute.
+    # In memory where possible: thousands are made per minute.
     with tempfile.TemporaryDirectory(prefix="fuzzing-", dir=_MEMORY if _MEMORY.is_dir() else None) as path:
         yield Path(path)
 
@@ -141,7 +141,7 @@ def _lay_out(data: bytes, folder: Path) -> None:
 
 
 def _read_image(data: bytes) -> None:
-    """Do all that is done with an OCI layout before skopeo, umoci or podman get it."""
+    """Check an OCI layout as before passing it to skopeo, umoci or podman."""
     with _folder() as folder:
         source, copy, linked = folder / "source", folder / "copy", folder / "linked"
         copy.mkdir()
@@ -160,7 +160,7 @@ def _read_image(data: bytes) -> None:
 
 
 def _read_archive(data: bytes) -> None:
-    """Measure an archive of images, and write it anew without its names."""
+    """Measure an archive of images, and rewrite it without its names."""
     with _folder() as folder:
         source = folder / "archive"
         source.write_bytes(data)
@@ -175,10 +175,10 @@ async def _answered(_doing: str, _deadline_s: float, request: dict[str, object],
 async def _make_config(folder: Path, *, allowed: Path) -> bytes:
     folders = HostFolders(mounts=(allowed,), bundles=(allowed,))
     with ExitStack() as stack:
-        found = await bundle.read_bundle(folder, folders, stack, 60.0)
+        spec = await bundle.read_bundle(folder, folders, stack, 60.0)
         order = ContainerOrder(name="c", bundle=folder)
         return json.dumps(
-            bundle.config_of(order, found.process, (), cgroup="/c", seccomp=None, hostname=found.hostname)
+            bundle.config_of(order, spec.process, (), cgroup="/c", seccomp=None, hostname=spec.hostname)
         ).encode()
 
 
@@ -194,7 +194,7 @@ def _read_bundle(data: bytes) -> None:
 
 
 def _read_result(data: bytes) -> None:
-    """Read a probe's result, and say it to the API, which would refuse it together with others' ends."""
+    """Read a probe's result, and report it to the API, which must not refuse it."""
     run = results.to_probe_run(results.decode(data), unit="cpu")
     msgspec.json.decode(msgspec.json.encode(run), type=ProbeRun)
 
@@ -238,13 +238,13 @@ def _write_entries(data: bytes) -> None:
 
 
 def parts_of(data: bytes) -> list[bytes]:
-    """Return the reports of an input: each has its length before it, in two bytes."""
-    found = list[bytes]()
-    while len(data) > _LENGTH and len(found) < MOST_REPORTS:
+    """Return the reports of an input: each is preceded by its length in two bytes."""
+    parts = list[bytes]()
+    while len(data) > _LENGTH and len(parts) < MOST_REPORTS:
         size = int.from_bytes(data[:_LENGTH], "big")
-        found.append(data[_LENGTH : _LENGTH + size])
+        parts.append(data[_LENGTH : _LENGTH + size])
         data = data[_LENGTH + size :]
-    return found
+    return parts
 
 
 def joined(reports: list[bytes]) -> bytes:
@@ -253,15 +253,17 @@ def joined(reports: list[bytes]) -> bytes:
 
 
 def _receive_reports(data: bytes) -> None:
-    """Give reports to the reference and to native code, which are to say the same of them."""
-    payloads, said = parts_of(data), list[object]()
+    """Feed reports to the reference and to native code, which must agree."""
+    payloads, problems = parts_of(data), list[object]()
     for core in (Core.REFERENCE, Core.NATIVE):
         settings = CollectorSettings(core=core, state=_SMALL_TABLES)
         collector = Collector(build_topology(), VirtualClock(1000), settings)
         collector.receive_many(payloads_of(payloads))
-        found = collector.snapshot()
-        said.append((collector.status().counters, found.links, found.paths, found.reporters, found.jobs))
-    assert said[0] == said[1], "the reference and native code differ"
+        snapshot = collector.snapshot()
+        problems.append(
+            (collector.status().counters, snapshot.links, snapshot.paths, snapshot.reporters, snapshot.jobs)
+        )
+    assert problems[0] == problems[1], "the reference and native code differ"
 
 
 def _read_capture(data: bytes) -> None:

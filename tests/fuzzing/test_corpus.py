@@ -1,4 +1,4 @@
-"""Every committed input, and inputs made of them, are taken or refused in one line; `make deep` fuzzes for hours."""
+"""Every committed input and its mutations are accepted or refused in one line; `make deep` fuzzes for hours."""
 
 from __future__ import annotations
 

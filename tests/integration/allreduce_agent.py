@@ -27,12 +27,12 @@ WAIT_S = 300.0
 
 
 def values_of(seed: int, size: int) -> NDArray[np.float32]:
-    """Return what a worker contributes."""
+    """Return a worker's contribution."""
     return np.random.default_rng(seed).standard_normal(size, dtype=np.float32)
 
 
 class Agent:
-    """Groups that this process has joined, and what it has prepared."""
+    """Groups that this process has joined, and its prepared values."""
 
     def __init__(self) -> None:
         self._reducer: AllReducer | None = None
@@ -41,7 +41,7 @@ class Agent:
         self._result = np.empty(0, np.float32)
 
     def handle(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Do what a line says; return what to answer."""
+        """Execute a line; return the answer."""
         if "engine" in order:
             self._join(order["engine"])
         elif "gloo" in order:
@@ -73,9 +73,9 @@ class Agent:
         import torch.distributed as dist  # noqa: PLC0415 - most tests need no torch, which takes seconds to load
 
         if not self._groups:
-            found = dist.FileStore(store, workers)
+            file_store = dist.FileStore(store, workers)
             timeout = timedelta(seconds=WAIT_S)
-            dist.init_process_group("gloo", store=found, rank=rank, world_size=workers, timeout=timeout)
+            dist.init_process_group("gloo", store=file_store, rank=rank, world_size=workers, timeout=timeout)
         self._groups[name] = dist.new_group(backend="gloo")
 
     def _reduce(self, side: str, at_ns: int) -> dict[str, Any]:
@@ -94,16 +94,16 @@ class Agent:
 
 
 def wait_until(at_ns: int) -> None:
-    """Return at a time of the monotonic clock, or at once if that is over."""
+    """Return at a time of the monotonic clock, at once if it has passed."""
     time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
 
 
-def relative_error(found: NDArray[np.float32], seeds: list[int]) -> float:
+def relative_error(result: NDArray[np.float32], seeds: list[int]) -> float:
     """Return the largest error of a sum over the largest sum, computed with 64 bits."""
-    exact = np.zeros(found.size)
+    exact = np.zeros(result.size)
     for seed in seeds:
-        exact += values_of(seed, found.size)
-    return float(np.abs(found - exact).max() / np.abs(exact).max())
+        exact += values_of(seed, result.size)
+    return float(np.abs(result - exact).max() / np.abs(exact).max())
 
 
 def main() -> int:

@@ -75,7 +75,7 @@ class AggregationFabric:
 
     def __init__(self, workers: int, rate_bps: int, *, queue_frames: int = 256, shaped: bool = True) -> None:
         self.topology = star(workers, rate_bps, queue_frames=queue_frames)
-        self.hosts = tuple(f"h{place + 1}" for place in range(workers))
+        self.hosts = tuple(f"h{index + 1}" for index in range(workers))
         self.rate_bps = rate_bps
         self.fabric = KernelFabric(self.topology)
         self._shaped = shaped
@@ -90,7 +90,7 @@ class AggregationFabric:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        # Here, where it may take as long as it takes on a busy machine; the switch finds it in the cache.
+        # Compiled here, without a time limit; the switch finds it in the cache.
         compile_program(load_program(*reversed(fabric_program(FABRIC_AGGREGATION))), Purpose.FORWARDING)
         with ExitStack() as stack:
             stack.enter_context(self._runner)
@@ -119,7 +119,7 @@ class AggregationFabric:
         capacity: int | None = None,
         server: str | None = None,
     ) -> RunningJob:
-        """Have a job over some hosts, or all of them, in the switch; `server` is the main server's host."""
+        """Set up a job over some or all hosts in the switch; `server` is the main server's host."""
         members = hosts or self.hosts
         workers = [Worker(host, self.port(host)) for host in members]
         most = len(members) if capacity is None else capacity
@@ -129,24 +129,24 @@ class AggregationFabric:
         return job
 
     def leave(self, job: RunningJob, host: str) -> RunningJob:
-        """Do without a worker from the next epoch on."""
+        """Remove a worker from the next epoch on."""
         changed = self._tables.jobs.leave(job.number, host)
         self.write()
         return changed
 
     def join(self, job: RunningJob, host: str) -> RunningJob:
-        """Have a worker more from the next epoch on."""
+        """Add a worker from the next epoch on."""
         changed = self._tables.jobs.join(job.number, Worker(host, self.port(host)))
         self.write()
         return changed
 
     def end_job(self, job: RunningJob) -> None:
-        """Take a job out of the switch."""
+        """Remove a job from the switch."""
         self._tables.jobs.end(job.number)
         self.write()
 
     def engine_settings(self, job: RunningJob, host: str) -> EngineSettings:
-        """Return what a worker of a job has to know; its addresses are those of its namespace."""
+        """Return the settings of a job's worker; its addresses are those of its namespace."""
         placed = job.placed
         root = self.topology.switch[parent_of(placed.tree, host)]
         return EngineSettings(
@@ -161,7 +161,7 @@ class AggregationFabric:
         )
 
     def write(self) -> None:
-        """Bring the switch to what the jobs want; returns when it has acknowledged."""
+        """Reconcile the switch with the jobs; return once it has acknowledged."""
         self._runner.run(self._write())
 
     def restart_switch(self, *, refill: bool = True, without: RunningJob | None = None) -> None:
@@ -217,7 +217,7 @@ class AggregationFabric:
         return agent
 
     def set_congestion_control(self, name: str) -> None:
-        """Have connections that are made from now on, in all hosts, follow this algorithm of TCP; raise FabricError."""
+        """Set the congestion control of new TCP connections in all hosts; raise FabricError."""
         for host in self.hosts:
             try:
                 self.fabric.call_in(host, partial(_CONGESTION_CONTROL.write_text, name, encoding="ascii"))
@@ -233,7 +233,7 @@ class AggregationFabric:
         return self.fabric.call_in(host, _read_wire)
 
     def shaped_rate_bps(self, node: str, device: str) -> int | None:
-        """Return the rate that a node's device sends at, None if it is not shaped."""
+        """Return the shaped rate of a node's device, None if it is not shaped."""
         return self.fabric.call_in(node, partial(_tbf_rate_bps, device))
 
     def _shape(self) -> None:

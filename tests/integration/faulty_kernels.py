@@ -1,4 +1,4 @@
-"""Kernels that go wrong: one that crashes, one that hangs, one that is wrong; and one that is right."""
+"""Faulty kernels: one crashes, one hangs, one is wrong; and a correct one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 
 class Kernel:
-    """A kernel that is right."""
+    """A correct kernel."""
 
     def run(self, inputs: tuple[object, ...]) -> float:
         return 1.0
@@ -21,7 +21,7 @@ class Kernel:
 
 
 class Steady(Kernel):
-    """A kernel that takes 20 ms, long against the machine's other work."""
+    """A kernel that takes 20 ms, long compared with the machine's other work."""
 
     def run(self, inputs: tuple[object, ...]) -> float:
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A finsy program as a user would write it: a controller that routes, answers LLDP frames, and tells what it saw.
+"""A finsy program as a user would write it: a controller that routes, answers LLDP frames, and prints what it saw.
 
 Arguments: address, P4Info file, bmv2 JSON file, and "packets" to wait for frames. What it reads comes out as JSON.
 """
@@ -98,7 +98,7 @@ async def main(address: str, p4info: str, program: str, *words: str) -> None:
     async def on_ready(switch: fy.Switch) -> None:
         await fill(switch)
         answering = asyncio.create_task(answer_lldp(switch))
-        # The task's first step opens the queue of packets; what comes earlier is nobody's.
+        # The task's first step opens the queue of packets; earlier ones are lost.
         await asyncio.sleep(0)
         print("filled", flush=True)
         ports = await answering if "packets" in words else []

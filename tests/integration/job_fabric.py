@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -32,11 +31,11 @@ from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_prog
 from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.config import document_of
 from dataplane.fabric.kernel import KernelFabric
-from dataplane.local.deadline import LocalDeadline
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.topology.file import dumps
 from dataplane.topology.values import Topology
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 MS = 1_000_000
@@ -69,7 +68,7 @@ class JobFabric:
         self._workers: list[WorkerProcess] = []
 
     def __enter__(self) -> Self:
-        # Here, where it may take as long as it takes on a busy machine; the switch finds it in the cache.
+        # Compiled here, without a time limit; the switch finds it in the cache.
         compile_program(load_program(*reversed(fabric_program(FABRIC_AGGREGATION))), Purpose.FORWARDING)
         with ExitStack() as stack:
             stack.enter_context(self.fabric)
@@ -118,7 +117,7 @@ class JobFabric:
         until(lambda: "ready" in (folder / "collector.log").read_text(encoding="utf-8"), "a collector that is ready")
 
     def _start_daemon(self, stack: ExitStack) -> None:
-        """Start the controller, and wait until its switch is right."""
+        """Start the controller, and wait until its switch is reconciled."""
         folder = self.fabric.run_dir
         settings = DaemonSettings(
             topology=str(folder / "star.yaml"),
@@ -153,7 +152,7 @@ class JobFabric:
 
 @dataclass(frozen=True, slots=True)
 class WorkerProcess:
-    """A worker, and where it writes its lines."""
+    """A worker, and its output file."""
 
     pid: int
     out: Path
@@ -175,28 +174,25 @@ class WorkerProcess:
         return next((line["error"] for line in self.lines if "error" in line), None)
 
     def wait_for_sum(self, total: int, after: int = -1) -> int:
-        """Return the number of the first all-reduce after one that has a sum."""
+        """Return the number of the first all-reduce after `after` with this sum."""
 
-        def found() -> int | None:
+        def first() -> int | None:
             return next((count for count, value in self.sums.items() if count > after and value == total), None)
 
-        until(lambda: found() is not None or self.error is not None, f"a sum of {total} in {self.out.name}")
-        count = found()
+        until(lambda: first() is not None or self.error is not None, f"a sum of {total} in {self.out.name}")
+        count = first()
         assert count is not None, self.error
         return count
 
     def kill(self) -> None:
-        """End it as the kernel does."""
+        """Kill it (SIGKILL)."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until something is so."""
-    end = LocalDeadline(WAIT_S, "a test")
-    while not condition():
-        assert not end.has_passed(), f"never: {what}"
-        time.sleep(0.02)
+    """Wait until a condition holds, for longer than other tests: daemons and namespaces are started."""
+    wait_until(condition, f"never: {what}", limit_s=WAIT_S)
 
 
 @contextmanager
@@ -206,7 +202,7 @@ def _process(
     log: IO[str] | None = None,
     start: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a module as a process until the block ends; what it says on stderr goes to `log`."""
+    """Run a module as a process until the block ends; its stderr goes to `log`."""
     process = start(
         [sys.executable, "-m", module, *arguments],
         stdin=subprocess.PIPE,

@@ -1,7 +1,7 @@
 """Workers of a job, a process and a namespace each: all-reduces until there is no job, a line of JSON for each.
 
 This process imports what they need, then starts one for each line that it is told, and answers with the process's id.
-Worker number n gives 2^n, so that a sum says whose values are in it.
+Worker number n gives 2^n, so that a sum shows which values are in it.
 """
 
 from __future__ import annotations

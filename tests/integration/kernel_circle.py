@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from pathlib import Path
@@ -43,6 +42,7 @@ from dataplane.fabric.kernel.fabric import HOST_DEVICE
 from dataplane.local.deadline import local_timeout
 from dataplane.topology.file import dumps, loads
 from tests.controller.network.base_tables import base_entities
+from tests.waiting import comes_true, wait_until
 
 T = TypeVar("T")
 
@@ -124,31 +124,34 @@ class Circle:
             )
 
     def kill(self, name: str) -> None:
-        """End a daemon as the kernel would, out of memory: SIGKILL."""
+        """Kill a daemon like the kernel out of memory: SIGKILL."""
         process = self._daemons.pop(name)
         process.send_signal(signal.SIGKILL)
         process.wait(WAIT_S)
 
     def log(self, name: str) -> Path:
-        """Return where a daemon's words go."""
+        """Return a daemon's log file."""
         return self.folder / f"{name}.log"
 
-    def said(self, text: str) -> int:
-        """Return how often the controller has said something."""
+    def log_count(self, text: str) -> int:
+        """Return how often a text is in the controller's log."""
         log = self.log("controller")
         return log.read_text(encoding="utf-8").count(text) if log.exists() else 0
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until something is so; fail, with what the daemons said last, if it does not come."""
-        deadline = time.monotonic() + WAIT_S
-        while not condition():
+        """Wait until a condition holds; fail with the ends of the daemons' logs."""
+
+        def holds() -> bool:
             for name, process in self._daemons.items():
                 assert process.poll() is None, f"{name} ended: {self.log(name).read_text()[-2000:]}"
-            words = "\n".join(self.log(name).read_text()[-1000:] for name in self._daemons)
-            assert time.monotonic() < deadline, f"{what} does not come: {words}"
-            time.sleep(0.05)
+            return condition()
 
-    # what they know
+        def failure() -> str:
+            return f"never: {what}: " + "\n".join(self.log(name).read_text()[-1000:] for name in self._daemons)
+
+        wait_until(holds, failure, limit_s=WAIT_S, poll_s=0.05)
+
+    # their state
 
     def snapshot(self) -> Snapshot:
         """Return the collector's view of the network."""
@@ -185,7 +188,7 @@ class Circle:
         return _wait(self._read_tables)
 
     def wanted(self) -> dict[str, Entities]:
-        """Return what every switch should hold by topology, watch rule and the path server's word."""
+        """Return the expected tables of every switch by topology, watch rule and the path server's routes."""
         base, paths = (
             base_entities(self.fabric.topology, (WATCH,)),
             flow_path_entities(self.fabric.topology, self.routes()),
@@ -197,7 +200,7 @@ class Circle:
         return contents(self.tables()) == contents(self.wanted())
 
     def congest(self) -> None:
-        """See to it that the managed flow is on its way around, by congesting its own unless that was done before."""
+        """Make the managed flow take the way around by congesting its own, unless it already does."""
         if not self.is_around():
             with self.traffic(managed(), surge()):
                 self.until(self.is_around, "a way around")
@@ -208,7 +211,7 @@ class Circle:
         return Route(MANAGED, AROUND) in self.routes().routes
 
     def traffic(self, *flows: Flow) -> Traffic:
-        """Return what sends these flows while its `with` block lasts."""
+        """Return a sender of these flows while its `with` block lasts."""
         return Traffic(self.fabric, self.folder, flows)
 
     # inside
@@ -254,7 +257,7 @@ class Circle:
         return _wait(asking)
 
     async def _read_tables(self) -> dict[str, Entities]:
-        found: dict[str, Entities] = {}
+        tables: dict[str, Entities] = {}
         for node in self.fabric.topology.switches:
             schema = load_schema(*fabric_program())
             client = P4Client(self.fabric.p4runtime_address(node.name), None)
@@ -263,8 +266,8 @@ class Circle:
                 answers = [answer async for answer in client.request_iter(read_request(schema, node.node_id))]
             finally:
                 await client.close()
-            found[node.name] = read_answer(schema, node.name, answers)
-        return found
+            tables[node.name] = read_answer(schema, node.name, answers)
+        return tables
 
 
 def contents(tables: dict[str, Entities]) -> dict[str, dict[object, object]]:
@@ -273,12 +276,12 @@ def contents(tables: dict[str, Entities]) -> dict[str, dict[object, object]]:
 
 
 def managed(number: int = 1) -> Flow:
-    """Return the flow that the path server looks after: 50 packets a second."""
+    """Return the managed flow of the path server: 50 packets a second."""
     return flow(number, MANAGED.src_host, MANAGED.dst_host, 400_000)
 
 
 def surge(number: int = 2) -> Flow:
-    """Return what congests the link from b to d together with the managed flow."""
+    """Return a flow that congests the link from b to d together with the managed flow."""
     return flow(number, "hb", "hd", SURGE_BPS)
 
 
@@ -312,10 +315,8 @@ class Traffic:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop("send")
-        # What has been sent last is on its way for less than a second, full queues included.
-        deadline = time.monotonic() + 1.0
-        while time.monotonic() < deadline and any(self.received(n) < self.sent(n) for n in self._flows):
-            time.sleep(0.02)
+        # The last packets are in flight for less than a second, full queues included; some may be lost.
+        comes_true(lambda: all(self.received(n) >= self.sent(n) for n in self._flows), limit_s=1.0)
         self._stop("receive")
         self._stack.close()
 
@@ -325,7 +326,7 @@ class Traffic:
 
     def received(self, number: int) -> int:
         """Return how many packets of a flow have arrived."""
-        # Not by its buffer: while somebody holds on to that, the agent's thread cannot write.
+        # Not by its buffer: while that is exported, the agent's thread cannot write.
         return self._logs[number].tell() // 32
 
     def now_ns(self) -> int:
@@ -334,17 +335,19 @@ class Traffic:
 
     def pass_packets(self, number: int, packets: int) -> None:
         """Wait until this many more packets of a flow have arrived."""
-        end, deadline = self.received(number) + packets, time.monotonic() + WAIT_S
-        while self.received(number) < end:
-            assert time.monotonic() < deadline, f"flow {number} is stuck: {self.received(number)} of {end} packets"
-            time.sleep(0.02)
+        end = self.received(number) + packets
+        wait_until(
+            lambda: self.received(number) >= end,
+            lambda: f"flow {number} is stuck: {self.received(number)} of {end} packets",
+            limit_s=WAIT_S,
+        )
 
     def longest_gap_ns(self, number: int, start_ns: int, end_ns: int) -> int:
         """Return the longest time without a packet of a flow, after the end of the `with` block."""
         return self._replay(number).longest_gap_ns(number, start_ns, end_ns)
 
     def measure(self, number: int, start_ns: int = 0, end_ns: int = FLOW_END_NS) -> FlowMeasurement:
-        """Return what arrived of a flow, after the end of the `with` block."""
+        """Return the measurement of a flow, after the end of the `with` block."""
         return self._replay(number).measure(number, start_ns, end_ns)
 
     def _replay(self, number: int) -> Receiver:
@@ -355,8 +358,8 @@ class Traffic:
     def assert_whole(self, number: int) -> None:
         """Check that every packet of a flow arrived, once and in order."""
         whole = self.measure(number)
-        found = (whole.packets, whole.lost, whole.late, whole.duplicates)
-        assert found == (self.sent(number), 0, 0, 0), f"flow {number}: {found} of {self.sent(number)} sent"
+        counts = (whole.packets, whole.lost, whole.late, whole.duplicates)
+        assert counts == (self.sent(number), 0, 0, 0), f"flow {number}: {counts} of {self.sent(number)} sent"
 
     def _run(self, role: str, host: str, planned: Flow, log: io.BytesIO) -> Agent:
         plan = AgentPlan(
@@ -382,7 +385,7 @@ class Traffic:
 
 
 def _wait(ask: Callable[[], Awaitable[T]]) -> T:
-    """Return the answer to a question, which must come in bounded time."""
+    """Return the answer to a request within bounded time."""
 
     async def asking() -> T:
         async with local_timeout(WAIT_S, "a test"):

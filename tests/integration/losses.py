@@ -74,7 +74,7 @@ def _attach(program: int, device: str, direction: int) -> int:
 
 def _call(command: int, kept: _Kept, what: str) -> int:
     number = _SYSCALL[os.uname().machine]
-    found: int = _libc.syscall(number, command, kept.memory, len(kept.memory))
-    if found < 0:
+    status: int = _libc.syscall(number, command, kept.memory, len(kept.memory))
+    if status < 0:
         raise FabricError(f"{what}: {os.strerror(ctypes.get_errno())}")
-    return found
+    return status

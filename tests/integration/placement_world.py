@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -41,6 +40,7 @@ from dataplane.fabric.kernel import KernelFabric
 from dataplane.rpc.access import Role
 from dataplane.topology.file import load_topology
 from tests.controller.workloads.nodes.conftest import PodmanStorage
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ links: [{{a: s1, b: s2, rate: 100 Mbit/s, delay: 5 us}}]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandResult:
     """Output and exit status of a command."""
 
     out: str
@@ -184,66 +184,65 @@ class PlacementWorld:
         """Wait until nodes have reported that they are ready."""
 
         def ready() -> set[str]:
-            return {one.metadata.name for one in self.client.of(Node).list().items if one.status.ready}
+            return {node.metadata.name for node in self.client.of(Node).list().items if node.status.ready}
 
         self.until(lambda: ready() >= set(nodes), f"{', '.join(nodes)} ready")
 
     def log(self, node: str) -> str:
-        """Return what a manager that is a process has said."""
+        """Return the log of a manager process."""
         return (self.folder / f"{node}.log").read_text(encoding="utf-8")
 
-    def run(self, line: str, script: str = "") -> Said:
+    def run(self, line: str, script: str = "") -> CommandResult:
         """Run a command of the user's."""
-        found = CliRunner().invoke(app, line.split(), input=script, env={"MILLRACE_API": self.place.address})
-        error = found.exception
+        result = CliRunner().invoke(app, line.split(), input=script, env={"MILLRACE_API": self.place.address})
+        error = result.exception
         if error is not None and not isinstance(error, SystemExit | MillraceError):
             raise error
         err = f"millrace: {error}\n" if isinstance(error, MillraceError) else ""
-        return Said(found.stdout, found.stderr + err, found.exit_code)
+        return CommandResult(result.stdout, result.stderr + err, result.exit_code)
 
     def type(self, line: str, data: bytes) -> tuple[bytes, int]:
         """Run a command as a separate process, with an input; return its output and its exit status."""
         environment = {**os.environ, "MILLRACE_API": self.place.address}
         command = [sys.executable, "-m", "controller.apps.cli", *line.split()]
-        found = subprocess.run(command, input=data, env=environment, capture_output=True, check=False, timeout=WAIT_S)
-        assert not found.stderr, found.stderr
-        return found.stdout, found.returncode
+        completed = subprocess.run(
+            command, input=data, env=environment, capture_output=True, check=False, timeout=WAIT_S
+        )
+        assert not completed.stderr, completed.stderr
+        return completed.stdout, completed.returncode
 
-    def apply(self, script: str, *options: str) -> Said:
+    def apply(self, script: str, *options: str) -> CommandResult:
         """Apply a script; `IMAGE` in it is the storage's image."""
-        said = self.run(f"pod apply -f - {' '.join(options)}", script.replace("IMAGE", self.storage.image))
-        assert said.code == 0, said
-        return said
+        result = self.run(f"pod apply -f - {' '.join(options)}", script.replace("IMAGE", self.storage.image))
+        assert result.code == 0, result
+        return result
 
     def pod(self, name: str) -> Pod:
         return self.client.of(Pod).get(name)
 
     def wait_for(self, name: str, holds: Callable[[Pod], object], what: str) -> Pod:
-        """Return a pod as soon as something holds of it."""
-        found: list[Pod] = []
+        """Return a pod once it satisfies a condition."""
+        last: list[Pod] = []
 
         def look() -> bool:
-            found[:] = [self.pod(name)]
-            return bool(holds(found[0]))
+            last[:] = [self.pod(name)]
+            return bool(holds(last[0]))
 
-        self.until(look, lambda: f"{name}: {what}: {found and found[0].status}")
-        return found[0]
+        self.until(look, lambda: f"{name}: {what}: {last and last[0].status}")
+        return last[0]
 
     def until(self, condition: Callable[[], bool], what: str | Callable[[], str], within_s: float = WAIT_S) -> None:
-        """Wait until something is so."""
-        end = time.monotonic() + within_s
-        while not condition():
-            assert time.monotonic() < end, f"never: {what if isinstance(what, str) else what()}"
-            time.sleep(0.02)
+        """Wait until a condition holds."""
+        wait_until(condition, lambda: f"never: {what() if callable(what) else what}", limit_s=within_s, poll_s=0.02)
 
     def containers(self) -> list[tuple[str, str, str]]:
         """Return node, pod and state of all containers that podman has."""
-        found = self.podman("ps", "-a", "--format", "json")
-        labels = [(one["Labels"] or {}, one["State"]) for one in json.loads(found)]
-        return sorted((one["millrace.node"], one["millrace.pod"], state) for one, state in labels)
+        text = self.podman("ps", "-a", "--format", "json")
+        labels = [(container["Labels"] or {}, container["State"]) for container in json.loads(text)]
+        return sorted((label["millrace.node"], label["millrace.pod"], state) for label, state in labels)
 
     def podman(self, *words: str) -> str:
-        """Have podman do something behind its manager's back; return what it says."""
+        """Run podman behind its manager's back; return its output."""
         environment = {**os.environ, **self.storage.environment}
         command = ["podman", *words]
         return subprocess.run(
@@ -253,7 +252,7 @@ class PlacementWorld:
 
 @contextmanager
 def fabric_of(file: Path, folder: Path) -> Iterator[KernelFabric]:
-    """Have a topology in the kernel with switches that forward, while the block lasts."""
+    """Set up a topology in the kernel with forwarding switches while the block lasts."""
     topology = load_topology(str(file))
     with KernelFabric(topology) as fabric:
         settings = DaemonSettings(
@@ -268,11 +267,12 @@ def fabric_of(file: Path, folder: Path) -> Iterator[KernelFabric]:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         try:
             fabric.wait_ready(WAIT_S)
-            end = time.monotonic() + WAIT_S
-            while log.read_text(encoding="utf-8").count("reconciled, ") < len(settings.switches):
+
+            def are_reconciled() -> bool:
                 assert process.poll() is None, log.read_text(encoding="utf-8")
-                assert time.monotonic() < end, log.read_text(encoding="utf-8")
-                time.sleep(0.02)
+                return log.read_text(encoding="utf-8").count("reconciled, ") >= len(settings.switches)
+
+            wait_until(are_reconciled, lambda: log.read_text(encoding="utf-8"), limit_s=WAIT_S)
             yield fabric
         finally:
             process.kill()

@@ -1,4 +1,4 @@
-"""A p4runtime-shell session, run by the Python of .venv-shell: drives one switch and prints what it saw as JSON.
+"""A p4runtime-shell session, run by the Python of .venv-shell: drives one switch and prints its observations as JSON.
 
 Arguments: address, P4Info file, bmv2 JSON file.
 """

@@ -31,7 +31,7 @@ class Job:
     server: Engine
 
     def add_up(self, values: list[Floats], *, final: bool) -> list[Floats]:
-        """Have the workers do an all-reduce."""
+        """Run an all-reduce of the workers."""
         targets = [np.zeros_like(mine) for mine in values]
         with ThreadPoolExecutor(2) as threads:
             list(threads.map(partial(Engine.all_reduce, final=final), self.workers, values, targets))
@@ -65,11 +65,11 @@ def test_final_sums_come_to_the_main_server_as_well(job: Job) -> None:
     read = np.zeros_like(values[0])
     with ThreadPoolExecutor(1) as thread:
         reading = thread.submit(job.server.read, read)
-        one, other = job.add_up(values, final=True)
+        first, other = job.add_up(values, final=True)
         reading.result(30)
-    assert np.allclose(one, values[0] + values[1], atol=1e-6)
-    assert np.array_equal(one, other)
-    assert np.array_equal(one, read)
+    assert np.allclose(first, values[0] + values[1], atol=1e-6)
+    assert np.array_equal(first, other)
+    assert np.array_equal(first, read)
     assert job.server.statistics.sent < job.server.statistics.results // 2
 
 

@@ -34,7 +34,7 @@ def agents(fabric: AggregationFabric) -> list[Agent]:
 
 
 def reduce(agents: list[Agent], side: str) -> tuple[float, list[float]]:
-    """Return how long it took and each worker's error."""
+    """Return the duration and each worker's error."""
     seeds = list(range(len(agents)))
     for seed, agent in enumerate(agents):
         agent.ask(values=VALUES, seed=seed)
@@ -53,9 +53,9 @@ def assert_shaped(fabric: AggregationFabric, agents: list[Agent], side: str) -> 
     for host in fabric.hosts:
         wire = fabric.wire(host) - before[host]
         for nbytes in (wire.sent_bytes, wire.received_bytes):
-            # Of two workers each sends all of it once and gets it once, by the ring as well.
+            # With two workers each sends and receives everything once, by the ring as well.
             assert 4 * VALUES < nbytes < 2 * 4 * VALUES
-        # A burst of TBF goes at once.
+        # TBF passes a burst at once.
         assert took_s > 0.8 * 8 * wire.sent_bytes / RATE_BPS
 
 

@@ -1,4 +1,4 @@
-"""Every service of ours to a client that knows nothing of Millrace: what it asks for comes by gRPC's reflection."""
+"""Every service of ours to a client that knows nothing of Millrace: it discovers all by gRPC reflection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOPOLOGY = leaf_spine(2, 2, 1)
 
 
 class Stranger:
-    """A client without a line of Millrace: it learns services and messages from the server."""
+    """A client without Millrace code: it learns services and messages from the server."""
 
     def __init__(self, address: str) -> None:
         self.channel = grpc.insecure_channel(address)
@@ -64,8 +64,8 @@ class Stranger:
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def told(address: str, service: str, scene: Callable[[Stranger], None]) -> None:
-    """Have a stranger query a service, and whatever else is served there."""
+def query_all(address: str, service: str, scene: Callable[[Stranger], None]) -> None:
+    """Let a foreign client query a service, and all others served there."""
     stranger = Stranger(address)
     with stranger.channel:
         assert {service, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"} <= stranger.services()
@@ -93,7 +93,7 @@ def test_a_stranger_reads_the_collector(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with collecting(tmp_path) as feed:
-            await asyncio.to_thread(told, feed.address, "millrace.collectors.v2.Feed", scene)
+            await asyncio.to_thread(query_all, feed.address, "millrace.collectors.v2.Feed", scene)
 
     asyncio.run(finish_within(run(), BOUND_S))
 
@@ -130,7 +130,7 @@ def test_foreign_client_reads_paths_and_is_refused_in_words(tmp_path: Path) -> N
             task = asyncio.create_task(serving)
             await ready.wait()
             try:
-                await asyncio.to_thread(told, settings.listen, service, scene)
+                await asyncio.to_thread(query_all, settings.listen, service, scene)
             finally:
                 stop.set()
                 await task
@@ -150,7 +150,7 @@ def test_a_stranger_sees_jobs(tmp_path: Path) -> None:
 
     with place(tmp_path) as here:
         here.together("h1", "h2", job="resnet")
-        told(here.address, "millrace.jobs.v1.Jobs", scene)
+        query_all(here.address, "millrace.jobs.v1.Jobs", scene)
 
 
 def test_a_stranger_finds_p4runtime_and_gnmi(tmp_path: Path) -> None:
@@ -162,4 +162,4 @@ def test_a_stranger_finds_p4runtime_and_gnmi(tmp_path: Path) -> None:
     switch = Switch(1, [PortSettings(1)], VirtualClock())
     address = f"unix:{tmp_path}/switch.sock"
     with P4RuntimeServer(P4RuntimeCore(switch), [address], beside=[GnmiService(GnmiCore(switch))]):
-        told(address, "p4.v1.P4Runtime", scene)
+        query_all(address, "p4.v1.P4Runtime", scene)

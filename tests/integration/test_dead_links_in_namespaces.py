@@ -35,7 +35,7 @@ def circle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Circle]:
         for name in ("collector", "paths", "controller"):
             running.start(name)
         fabric.wait_ready()
-        running.until(lambda: running.said(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
+        running.until(lambda: running.log_count(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
         yield running
 
 
@@ -93,6 +93,6 @@ def dead(snapshot: Snapshot) -> set[LinkKey]:
 
 
 def ways_to_hd(circle: Circle) -> set[tuple[str, ...]]:
-    """Return by which switches packets to hd were last seen to come."""
+    """Return the last seen ways of packets to hd."""
     host = TOPOLOGY.host["hd"].ipv4
     return {path.switches for key, path in circle.snapshot().paths.items() if key.dst == host}

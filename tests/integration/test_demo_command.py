@@ -1,4 +1,4 @@
-"""`millrace demo` as a user types it: what it prints, what it leaves, and what it says where it cannot."""
+"""`millrace demo` as a user runs it: its output, its leftovers, and its refusals."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def folder() -> Iterator[Path]:
     (made / "demo.yaml").write_text(SETTINGS, encoding="utf-8")
     fonts = made / "out" / ".matplotlib"
     fonts.mkdir(parents=True)
-    # Each demo would look for all fonts of the machine, and say so where that takes long.
+    # Otherwise each demo would scan the machine's fonts, and log it if that takes long.
     font_manager.json_dump(font_manager.fontManager, fonts / f"fontlist-v{font_manager.FontManager.__version__}.json")
     if os.geteuid() == 0:
         for each in (fonts.parent, fonts):
@@ -62,11 +62,11 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def not_root() -> list[str]:
-    """Return what goes before a command so that it does not run as root: nothing, where we do not."""
+    """Return a command prefix that drops root; empty without root."""
     if os.geteuid() != 0:
         return []
     plain = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    # An interpreter below /root is out of nobody's reach; to read files is no right to make namespaces.
+    # `nobody` cannot reach an interpreter below /root; a right to read files does not allow namespaces.
     reading = [*plain, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
     for prefix in (plain, reading):
         check = subprocess.run([*prefix, sys.executable, "-c", "import rich"], capture_output=True, check=False)
@@ -113,7 +113,7 @@ def demo(folder: Path, not_root: list[str], compiled: Path) -> Demo:
 
 def test_demo_shows_the_loop_and_writes_pictures_and_records(folder: Path, demo: Demo) -> None:
     out = folder / "out" / "demo"
-    # Not where it is: below /root a user whose rights only read files cannot ask whether it is readable.
+    # Not in place: below /root a user with only a right to read files cannot test for readability.
     demands = shutil.copy(ROOT / "topologies" / "abilene-demands.csv", folder)
     done = demo("--topology", "abilene", "--demands", str(demands), "--out", str(out), "--seed", "3")
     assert done.returncode == 0, done.stderr
@@ -211,7 +211,7 @@ def test_the_same_demo_runs_with_real_packets(folder: Path) -> None:
     load = figures["load"]
     assert load["planned"] == load["sent"] + load["left_out"] + load["refused"]
     assert len(load["hosts"]) == 12
-    # Hosts began when all of them could receive; a busy machine makes them late, and the demo says so.
+    # Hosts start once all can receive; a busy machine delays them, and the demo reports it.
     assert load["refused"] == 0
     assert ("Load as planned" in done.stdout) == load["as_planned"]
     with closing(sqlite3.connect(out / "records.sqlite")) as database:

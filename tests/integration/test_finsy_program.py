@@ -46,7 +46,7 @@ def start_here(argv: list[str], *descriptors: int) -> subprocess.Popen[str]:
 
 
 def start_switch(stack: ExitStack, start: Start, address: str, *interfaces: str) -> None:
-    """Start `millrace switch` and wait for its word that it is ready; it ends with the stack, or with this process."""
+    """Start `millrace switch` and wait for its ready line; it ends with the stack, or with this process."""
     compile_fabric()
     argv = ["-m", "controller.apps.cli", "switch", *interfaces, "--no-p4", "--device-id", "1"]
     lifeline, ours = os.pipe()
@@ -56,12 +56,12 @@ def start_switch(stack: ExitStack, start: Start, address: str, *interfaces: str)
     os.close(lifeline)
     stack.callback(_end, process)
     assert process.stderr is not None
-    said = []
+    lines = []
     for line in process.stderr:
-        said.append(line)
+        lines.append(line)
         if "ready" in line:
             return
-    pytest.fail(f"the switch ended before it was ready: {''.join(said)}")
+    pytest.fail(f"the switch ended before it was ready: {''.join(lines)}")
 
 
 def start_program(stack: ExitStack, start: Start, address: str, *words: str) -> subprocess.Popen[str]:
@@ -75,7 +75,7 @@ def start_program(stack: ExitStack, start: Start, address: str, *words: str) -> 
 
 
 def result(process: subprocess.Popen[str]) -> dict[str, object]:
-    """Wait for the program's end and return what it says that it saw."""
+    """Wait for the program's end and return its observations."""
     output, errors = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, errors
     seen: dict[str, object] = json.loads(output.splitlines()[-1])

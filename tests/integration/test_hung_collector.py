@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +19,7 @@ from controller.apps.cli.app import app
 from controller.common.errors import PathError
 from controller.network.paths.records.values import PathServerStatus
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
-from dataplane.local.deadline import LocalDeadline
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 BOUND_S = 60.0
 TOPOLOGY = """
@@ -47,7 +45,7 @@ flows: [{{src: h1, dst: h2}}]
 
 
 class Daemon:
-    """A daemon of ours whose log is kept."""
+    """A daemon that keeps its log."""
 
     def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "controller.apps.cli", *arguments]
@@ -73,11 +71,8 @@ class Daemon:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for what real processes do; on a busy machine one may take a while to answer."""
-    deadline = LocalDeadline(BOUND_S, "a test")
-    while not _holds(condition):
-        assert not deadline.has_passed()
-        time.sleep(0.05)
+    """Wait for a condition of real processes, which may answer slowly on a busy machine."""
+    wait_until(lambda: _holds(condition), limit_s=BOUND_S, poll_s=0.05)
 
 
 def _holds(condition: Callable[[], bool]) -> bool:

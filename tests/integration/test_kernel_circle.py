@@ -1,4 +1,4 @@
-"""The circle with real packets and real daemons: bytes cross intact, traffic moves, and what is killed comes back."""
+"""The circle with real packets and real daemons: bytes cross intact, traffic moves, and killed daemons recover."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -21,7 +20,6 @@ from controller.network.tables.entities import EntityKey
 from dataplane.fabric.kernel import KernelFabric, remove_leftovers
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
 from dataplane.fabric.kernel.namespaces import RUN_NETNS
-from dataplane.local.deadline import LocalDeadline
 from tests.integration.kernel_circle import (
     AROUND,
     MS,
@@ -34,6 +32,7 @@ from tests.integration.kernel_circle import (
     managed,
     surge,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -46,20 +45,20 @@ def circle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Circle]:
     if os.geteuid() != 0:
         pytest.skip("needs root")
     folder = tmp_path_factory.mktemp("circle")
-    # Where every fabric looks for leftovers: should this very process be killed, the next start removes what it left.
+    # In the default folder: should this process be killed, the next fabric removes its leftovers.
     with KernelFabric(TOPOLOGY) as fabric:
         running = Circle(fabric, folder)
         for name in ("collector", "paths", "controller"):
             running.start(name)
         fabric.wait_ready()
-        running.until(lambda: running.said(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
+        running.until(lambda: running.log_count(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
         yield running
 
 
 def address(host: str, family: int) -> str:
     node = TOPOLOGY.host[host]
-    found: IPv4Address | IPv6Address | None = node.ipv6 if family == socket.AF_INET6 else node.ipv4
-    return str(found)
+    ip: IPv4Address | IPv6Address | None = node.ipv6 if family == socket.AF_INET6 else node.ipv4
+    return str(ip)
 
 
 FAMILIES = pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["ipv4", "ipv6"])
@@ -100,15 +99,15 @@ def test_a_tcp_transfer_arrives_intact_with_telemetry_in_it(circle: Circle, fami
         server.start()
         with circle.fabric.call_in(
             "hd", lambda: socket.create_connection((address("hb", family), 7000), WAIT_S)
-        ) as one:
-            one.sendall(data)
-            one.shutdown(socket.SHUT_WR)
-            answer = one.recv(64)
+        ) as client:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+            answer = client.recv(64)
         server.join(WAIT_S)
         assert answer == hashlib.sha256(data).digest()
 
     def ways() -> set[tuple[str, ...]]:
-        """Return the ways of transfers that telemetry told of lately: on a busy machine not always of the last one."""
+        """Return the ways of transfers in recent telemetry: on a busy machine not always of the last one."""
         transfer()
         ends = address("hd", family), address("hb", family), socket.IPPROTO_TCP
         paths = circle.snapshot().paths.items()
@@ -152,35 +151,35 @@ def test_a_flow_leaves_the_congested_link(circle: Circle) -> None:
 
 def test_restarted_controller_leaves_correct_tables_alone(circle: Circle) -> None:
     circle.congest()
-    before, routes, right = contents(circle.tables()), circle.routes(), circle.said(": reconciled, ")
-    untouched = circle.said(": reconciled, 0 updates written")
+    before, routes, right = contents(circle.tables()), circle.routes(), circle.log_count(": reconciled, ")
+    untouched = circle.log_count(": reconciled, 0 updates written")
     with circle.traffic(managed(8), flow(3, "ha", "hb", 200_000), flow(4, "hd", "ha", 200_000)) as traffic:
         circle.kill("controller")
         traffic.pass_packets(3, 20)
         circle.start("controller")
-        circle.until(lambda: circle.said(": reconciled, ") == right + len(TOPOLOGY.switches), "the controller")
+        circle.until(lambda: circle.log_count(": reconciled, ") == right + len(TOPOLOGY.switches), "the controller")
         traffic.pass_packets(4, 10)
     for number in (8, 3, 4):
         traffic.assert_whole(number)
-    # On a busy machine the path server may lead the flow elsewhere meanwhile: that alone changes then.
+    # On a busy machine the path server may reroute the flow meanwhile: only that may change.
     if circle.routes() == routes:
-        assert circle.said(": reconciled, 0 updates written") == untouched + len(TOPOLOGY.switches)
+        assert circle.log_count(": reconciled, 0 updates written") == untouched + len(TOPOLOGY.switches)
         assert contents(circle.tables()) == before
     assert _standing(contents(circle.tables())) == _standing(before)
 
 
 def test_a_killed_switch_is_filled_again(circle: Circle) -> None:
     circle.congest()
-    before, routes, right = contents(circle.tables()), circle.routes(), circle.said("switch c: reconciled, ")
+    before, routes, right = contents(circle.tables()), circle.routes(), circle.log_count("switch c: reconciled, ")
     with circle.traffic(managed(5), flow(3, "hb", "hd", 200_000), flow(4, "hd", "ha", 200_000)) as traffic:
         traffic.pass_packets(5, 10)
         circle.fabric.stop_switch("c", kill=True)
         traffic.pass_packets(3, 10)
         circle.fabric.start_switch("c")
-        circle.until(lambda: circle.said("switch c: reconciled, ") == right + 1, "switch c")
+        circle.until(lambda: circle.log_count("switch c: reconciled, ") == right + 1, "switch c")
         traffic.pass_packets(5, 20)
         circle.until(lambda: "c" in _reporting(circle), "reports of c")
-    # Only what was on its way by c has suffered, and it has found its way again.
+    # Only traffic through c was affected, and it has recovered.
     traffic.assert_whole(3)
     traffic.assert_whole(4)
     assert traffic.measure(5).lost > 0
@@ -188,12 +187,12 @@ def test_a_killed_switch_is_filled_again(circle: Circle) -> None:
     after = contents(circle.tables())
     if circle.routes() == routes:
         assert after == before
-    # Who starts a switch slowly lets its links die meanwhile, and the flow is led around it: that alone has changed.
+    # A slow restart lets the switch's links die, and the flow is led around it: only that may change.
     assert _standing(after) == _standing(before)
 
 
 def _standing(tables: dict[str, dict[object, object]]) -> dict[str, dict[object, object]]:
-    """Return what tables hold besides paths of single flows."""
+    """Return the tables without paths of single flows."""
     return {
         switch: {key: held for key, held in entries.items() if not _is_of_a_flow(key)}
         for switch, entries in tables.items()
@@ -265,23 +264,20 @@ links: [{a: a, b: b}, {a: b, b: c}, {a: a, b: c}]
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = LocalDeadline(WAIT_S, "a test")
-    while not condition():
-        assert not deadline.has_passed(), what
-        time.sleep(0.05)
+    wait_until(condition, f"never: {what}", limit_s=WAIT_S, poll_s=0.05)
 
 
 def manifest_of(owner: int) -> Manifest | None:
     """Return the manifest of the fabric that a process owns."""
     for run_dir in RUN_ROOT.glob("*"):
-        found = Manifest.load(run_dir)
-        if found is not None and found.owner.pid == owner:
-            return found
+        manifest = Manifest.load(run_dir)
+        if manifest is not None and manifest.owner.pid == owner:
+            return manifest
     return None
 
 
 def remains(manifest: Manifest) -> list[str]:
-    """Return what is left of a fabric: processes, namespaces, its folder."""
+    """Return the leftovers of a fabric: processes, namespaces, its folder."""
     processes = [str(process.pid) for process in manifest.processes if process.is_alive()]
     namespaces = [path.name for path in RUN_NETNS.glob(f"mr-{manifest.fabric_id}-*")]
     return processes + namespaces + [str(path) for path in RUN_ROOT.glob(manifest.fabric_id)]

@@ -32,8 +32,8 @@ def test_statement_runs_on_fabric_hosts_over_a_reduction_tree() -> None:
             with Cluster(workers.addresses, workers.secret, plan, connecting=connecting) as cluster:
                 cluster.load(tables)
                 before = world.wire(hosts[0])
-                found = cluster.run(2)
+                outcome = cluster.run(2)
                 received = world.wire(hosts[0]) - before
                 result = cluster.result()
     assert rows_of(result, is_ordered=False) == rows_of(of_one_duckdb(SQL, tables), is_ordered=False)
-    assert received.received_bytes >= sum(one.sent_bytes for one in found.workers[1:3])
+    assert received.received_bytes >= sum(worker.sent_bytes for worker in outcome.workers[1:3])

@@ -1,4 +1,4 @@
-"""Payloads arrive unchanged, whatever they look like: every mode, mark and program, and known faults."""
+"""Payloads of any content arrive unchanged: every mode, mark and program, and known faults."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def reference(request: pytest.FixtureRequest) -> Chain:
 
 
 def check(verdict: Verdict, count: int) -> None:
-    """Check that nothing was changed, or dropped for what it carried, and that most payloads arrived."""
+    """Check that nothing was changed, or dropped for its content, and that most payloads arrived."""
     assert verdict.sent >= count
     assert verdict.changed == 0, "\n".join(verdict.examples)
     assert sum(verdict.dropped.values()) < verdict.sent / 2
@@ -152,7 +152,7 @@ def _datagram(src: str, dst: IPv4Address, dst_port: int, payload: bytes) -> byte
 
 @pytest.mark.parametrize(("pipeline", "src"), [(compiled_pipeline, "h1"), (interpreted, "h4")], ids=["h1", "h4"])
 def test_a_host_cannot_report(pipeline: PipelineFactory, src: str) -> None:
-    """Reports that it has seen, or made up, never reach the collector, also where drops are reported; others do."""
+    """Its replayed or forged reports never reach the collector, even where drops are reported; real ones do."""
     assert TOPOLOGY.collector is not None
     fabric = VirtualFabric(TOPOLOGY, pipeline_factory=pipeline)
     reporting = Reporting(drops=(DropWatch(),))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -69,7 +68,7 @@ def frames(bed: Bed) -> Iterator[Frames]:
 
 @pytest.fixture(scope="module")
 def talk(bed: Bed) -> Iterator[Talk]:
-    """Return every line of sockets that this kernel has."""
+    """Return all kinds of socket lines that this kernel supports."""
     with ExitStack() as stack:
         yield Talk(bed, stack, (*plain_lines(), *add_tunnels(bed)[0]))
 
@@ -87,7 +86,7 @@ def test_what_hosts_send_arrives(bed: Bed, frames: Frames, talk: Talk, program: 
     before = talk.counts.tcp_requests, talk.counts.datagrams
 
     def have_talked() -> bool:
-        # On a busy machine the time is over before a kind of packet has had its turn.
+        # On a busy machine time may run out before each kind of packet had its turn.
         talk.run(rng, headers_of(domain), TALK_S, RATE, FRAGMENTED_BYTES)
         assert talk.counts.faults == (0, 0, 0, 0)
         return talk.counts.tcp_requests > before[0] and talk.counts.datagrams > before[1]
@@ -110,8 +109,8 @@ def test_the_kernels_own_packets_were_on_the_wire(bed: Bed, talk: Talk) -> None:
     for family in (IP, IPv6):
         datagrams = [packet.payload.payload for packet in packets if isinstance(packet.payload, family)]
         datagrams = [datagram for datagram in datagrams if isinstance(datagram, UDP)]
-        assert {bool(one.chksum) for one in datagrams if one.dport != VXLAN_PORT} == {False, True}
-        assert {bool(one.chksum) for one in datagrams if one.dport == VXLAN_PORT} == {family is IPv6}
+        assert {bool(datagram.chksum) for datagram in datagrams if datagram.dport != VXLAN_PORT} == {False, True}
+        assert {bool(datagram.chksum) for datagram in datagrams if datagram.dport == VXLAN_PORT} == {family is IPv6}
     assert any(packet.haslayer(IP) and packet[IP].frag > 0 for packet in packets)
     assert any(packet.haslayer(IPv6ExtHdrFragment) for packet in packets)
     assert any(len(frame) == FRAME_BYTES for frame in frames)
@@ -119,10 +118,13 @@ def test_the_kernels_own_packets_were_on_the_wire(bed: Bed, talk: Talk) -> None:
 
 def test_tcp_repairs_losses_by_selective_acknowledgments(bed: Bed) -> None:
     bed.configure(PLAIN)
-    data, deadline = random.Random(2).randbytes(1 << 20), time.monotonic() + LATE_S
-    while sack_recoveries(bed) == 0:
-        assert time.monotonic() < deadline
+    data = random.Random(2).randbytes(1 << 20)
+
+    def has_repaired() -> bool:
         assert transfer(bed, data) == data
+        return sack_recoveries(bed) > 0
+
+    wait_until(has_repaired, "TCP never repaired a loss by selective acknowledgments", limit_s=LATE_S)
 
 
 FULL = Envelope()
@@ -130,7 +132,7 @@ FULL_PAYLOAD = bytes(FRAME_BYTES - 42)
 
 
 def full_frames(count: int) -> tuple[list[bytes], bytes]:
-    """Return frames that fill the MTU, and what each is to arrive as."""
+    """Return frames that fill the MTU, and their expected form on arrival."""
     src, dst = (TOPOLOGY.host[name] for name in ACROSS)
     sent = frame(TOPOLOGY, src, dst, FULL, FULL_PAYLOAD)
     assert len(sent) == FRAME_BYTES
@@ -146,16 +148,13 @@ def test_full_frames_arrive_with_all_that_int_can_ask_for(bed: Bed, frames: Fram
 
 
 def test_what_int_makes_too_long_for_a_link_is_counted(bed: Bed, frames: Frames) -> None:
-    """Links between switches take 1,500 bytes, unknown to the controller: their kernel refuses, we count."""
+    """Links between switches take 1,500 bytes, unknown to the controller: their kernel refuses, we count drops."""
     bed.configure(PLAIN)
     sent, _ = full_frames(8)
     with short_links(bed):
         before = bed.refused()[TOO_LONG]
         assert frames.send(ACROSS, sent, expect=0) == []
-        deadline = time.monotonic() + LATE_S
-        while bed.refused()[TOO_LONG] < before + len(sent):
-            assert time.monotonic() < deadline, bed.refused()
-            time.sleep(0.1)
+        wait_until(lambda: bed.refused()[TOO_LONG] >= before + len(sent), bed.refused, limit_s=LATE_S)
 
 
 def test_int_leaves_out_what_has_no_room_for_it(bed: Bed, frames: Frames) -> None:
@@ -167,7 +166,7 @@ def test_int_leaves_out_what_has_no_room_for_it(bed: Bed, frames: Frames) -> Non
 
 @contextmanager
 def short_links(bed: Bed) -> Iterator[None]:
-    """Give the devices between switches the MTU that hosts have."""
+    """Give the devices between switches the hosts' MTU."""
     ends = [(link.tail.node, link.tail.port) for link in TOPOLOGY.directed_links.values() if link.tail.node in SWITCHES]
     ends = [(node, port) for node, port in ends if TOPOLOGY.neighbours[node][port].node in SWITCHES]
     _set_mtu(bed, ends, 1500)

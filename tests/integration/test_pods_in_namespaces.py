@@ -1,4 +1,4 @@
-"""Scripts to containers, for real: podman and runc, in hosts' namespaces, over switches; and a user's mistakes."""
+"""From manifests to real containers: podman and runc, in hosts' namespaces, over switches; and user errors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.controller.workloads.nodes.busybox_image import (
     write_layout,
 )
 from tests.controller.workloads.nodes.conftest import PodmanStorage
-from tests.integration.placement_world import PlacementWorld, Said, fabric_of
-from tests.waiting import HANG_S
+from tests.integration.placement_world import CommandResult, PlacementWorld, fabric_of
+from tests.waiting import HANG_S, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow]
 
@@ -64,14 +64,11 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodmanStorage]
 
 @pytest.fixture
 def service(storage: PodmanStorage, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A podman service that a test may hold up; asked for before the world, whose managers need it to their end."""
+    """A podman service that a test may pause; created before the world, whose managers need it to their end."""
     command = ["podman", "system", "service", "--time", "0", f"unix://{tmp_path}/podman.sock"]
     process = subprocess.Popen(command, env={**os.environ, **storage.environment}, stderr=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 30
-        while not (tmp_path / "podman.sock").exists():
-            assert time.monotonic() < end, "podman's service does not come"
-            time.sleep(0.02)
+        wait_until((tmp_path / "podman.sock").exists, "podman's service has no socket")
         yield process
     finally:
         process.send_signal(signal.SIGCONT)
@@ -81,29 +78,29 @@ def service(storage: PodmanStorage, tmp_path: Path) -> Iterator[subprocess.Popen
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A storage of podman's for which there is less room than an image takes; asked for before the world, too."""
-    place = tmp_path / "full"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], check=True)
-    environment = podman_environment(place / "podman")
+    """A podman storage too small for an image; created before the world, too."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)], check=True)
+    environment = podman_environment(folder / "podman")
     try:
         yield environment
     finally:
-        remove_podman_storage(place / "podman", environment)
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+        remove_podman_storage(folder / "podman", environment)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture
 def world(storage: PodmanStorage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementWorld]:
-    with PlacementWorld(tmp_path_factory.mktemp("w"), storage) as found:
-        yield found
-    assert found.containers() == []
+    with PlacementWorld(tmp_path_factory.mktemp("w"), storage) as running:
+        yield running
+    assert running.containers() == []
 
 
 @pytest.fixture
 def fabric(world: PlacementWorld) -> Iterator[KernelFabric]:
-    with fabric_of(world.topology, world.folder) as found:
-        yield found
+    with fabric_of(world.topology, world.folder) as running:
+        yield running
 
 
 def test_pod_script_runs_is_killed_restarts_and_is_deleted(world: PlacementWorld, fabric: KernelFabric) -> None:
@@ -126,7 +123,7 @@ def test_pod_script_runs_is_killed_restarts_and_is_deleted(world: PlacementWorld
         assert "network figures were nominal" in why
         world.until(lambda: "hello" in world.run("pod logs reader").out, "an answer over the switches")
         assert world.run("pod exec server false").code == 1
-        assert world.run("pod exec server cat /tmp/index.html") == Said("hello\n", "", 0)
+        assert world.run("pod exec server cat /tmp/index.html") == CommandResult("hello\n", "", 0)
         assert world.type("pod exec -i server cat", b"typed") == (b"typed", 0)
         assert world.run("pod exec server ls /nowhere").code == 1
         _survives_its_managers_death(world, manager, settings)
@@ -165,7 +162,7 @@ def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(
         world.wait_for(
             "full", lambda pod: "no space left on device" in str(pod.status.reasons), "the full disk is told"
         )
-        # It tries again and again, and each try is work for a machine that has others to do.
+        # It retries, and each attempt costs time of a busy machine.
         assert world.run("pod delete full --wait").code == 0
         service.send_signal(signal.SIGSTOP)
         world.until(lambda: not world.client.of(Node).get("h4").status.ready, "a node whose runtime hangs is not ready")
@@ -173,7 +170,7 @@ def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(
         service.send_signal(signal.SIGCONT)
         world.until_ready("h4")
         assert "may not" in world.log("h2")
-        assert "h2" not in {one.metadata.name for one in world.client.of(Node).list().items if one.status.ready}
+        assert "h2" not in {node.metadata.name for node in world.client.of(Node).list().items if node.status.ready}
         beat_ns = world.client.of(Node).get("h3").status.heartbeat_ns
         assert beat_ns is not None
         assert abs(time.time_ns() - beat_ns) < 60 * 10**9  # the server's time, not that machine's
@@ -187,20 +184,20 @@ def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(
 
 
 def _mistakes_in_scripts(world: PlacementWorld) -> None:
-    said = world.run("pod apply -f -", "pod: {name: x, image: y, memroy: 5 MiB}")
-    assert said.err.startswith("millrace: <stdin>:1: pod.memroy: unknown key; did you mean `memory`? (known: ")
-    assert (said.out, said.err.count("\n"), said.code) == ("", 1, 1)
+    result = world.run("pod apply -f -", "pod: {name: x, image: y, memroy: 5 MiB}")
+    assert result.err.startswith("millrace: <stdin>:1: pod.memroy: unknown key; did you mean `memory`? (known: ")
+    assert (result.out, result.err.count("\n"), result.code) == ("", 1, 1)
     world.apply("pod: {name: huge, image: IMAGE, cpu: 1000}")
     wanted = "cpu: 1000000 thousandths of cores wanted"
     world.until(lambda: wanted in world.run("pod explain huge").out, lambda: world.run("pod explain huge").out)
     for name, restart, phase in (("nowhere", "always", Phase.STARTING), ("once", "never", Phase.FAILED)):
         world.apply(f"pod: {{name: {name}, image: 'oci:/nowhere:latest', location: {{node: h1}}, restart: {restart}}}")
-        found = world.wait_for(
+        refused = world.wait_for(
             name,
             lambda pod, phase=phase: pod.status.phase is phase and pod.status.reasons,  # type: ignore[misc]
             "its image is told",
         )
-        assert "/nowhere" in str(found.status.reasons)
+        assert "/nowhere" in str(refused.status.reasons)
 
 
 _A_DAY_SLOW = """
@@ -225,7 +222,7 @@ pod:
 def _survives_its_managers_death(
     world: PlacementWorld, manager: subprocess.Popen[bytes], settings: NodeSettings
 ) -> None:
-    """Kill the manager, then the container under another manager: it is left alone, then recreated."""
+    """Kill the manager, then the container under another manager: it survives, then is recreated."""
     before = _id(world.pod("server"))
     assert before is not None
     manager.kill()
@@ -236,7 +233,7 @@ def _survives_its_managers_death(
         assert _id(world.pod("server")) == before
         world.podman("kill", before)
         made = world.wait_for("server", lambda pod: _id(pod) not in (None, before), "made again")
-        # A machine that is so busy that the lease ends kills it once more.
+        # On a machine so busy that the lease ends it is killed once more.
         assert made.status.containers[0].restarts >= 1
         answers = world.run("pod logs reader").out.count("hello")
         world.until(lambda: world.run("pod logs reader").out.count("hello") > answers, "an answer again")
@@ -244,4 +241,4 @@ def _survives_its_managers_death(
 
 
 def _id(pod: Pod) -> str | None:
-    return next((one.runtime_id for one in pod.status.containers if one.state == "running"), None)
+    return next((container.runtime_id for container in pod.status.containers if container.state == "running"), None)

@@ -1,4 +1,4 @@
-"""Probes that go wrong, with a real service, scheduler and agents: an error that names the cause, or a weaker basis."""
+"""Failing probes, with a real service, scheduler and agents: an error that names the cause, or a weaker basis."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ from dataplane.topology.values import DeviceKind
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.scheduling.serving.tasks.conftest import DGEMMS, Site
 from tests.sandboxes import local_settings
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0
@@ -93,7 +94,7 @@ class World(Site):
 
     @asynccontextmanager
     async def agent(self, name: str, engine: Engine | None = None) -> AsyncIterator[None]:
-        """Have a centre's agent in this loop."""
+        """Run a centre's agent in this loop."""
         stop = asyncio.Event()
         task = asyncio.create_task(serve_centre(await self.settings(name), stop, engine=engine))
         try:
@@ -105,7 +106,7 @@ class World(Site):
 
     @asynccontextmanager
     async def agent_process(self, name: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Have a centre's agent as a process."""
+        """Run a centre's agent as a process."""
         file = self.folder / f"{name}.yaml"
         settings = document_of(await self.settings(name))
         file.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -123,8 +124,12 @@ class World(Site):
     async def ready(self, name: str) -> None:
         """Wait until a centre is ready and its kernels are tried."""
         async for _ in self.client.of(Centre).follow():
-            found = {one.metadata.name: one for one in (await self.client.of(Centre).list()).items}
-            if name in found and found[name].status.ready and any(unit.operators for unit in found[name].status.units):
+            centres = {centre.metadata.name: centre for centre in (await self.client.of(Centre).list()).items}
+            if (
+                name in centres
+                and centres[name].status.ready
+                and any(unit.operators for unit in centres[name].status.units)
+            ):
                 return
 
     async def probe(self, kernel: str, task_type: str = "products") -> Probe:
@@ -182,7 +187,7 @@ WRONGS = (
 def test_faulty_kernel_is_named_and_gives_no_estimate(play: Callable[[Act], None]) -> None:
     async def act(world: World) -> None:
         async with world.agent("here"):
-            for kernel, outcome, said in WRONGS:
+            for kernel, outcome, expected in WRONGS:
                 probe = await world.probe(kernel)
                 task, result = await world.run_probe(probe, "here")
                 assert task.status.phase is TaskPhase.FAILED
@@ -191,10 +196,10 @@ def test_faulty_kernel_is_named_and_gives_no_estimate(play: Callable[[Act], None
                 (run,) = result.status.runs
                 assert run.outcome == outcome
                 assert "product" in run.problem or "dgemm" in run.problem
-                assert said in run.problem
+                assert expected in run.problem
                 estimate = predicted(probe, result.status.runs)
                 assert not estimate.is_known
-                assert any(said in reason for reason in estimate.reasons)
+                assert any(expected in reason for reason in estimate.reasons)
 
     play(act)
 
@@ -205,7 +210,9 @@ def test_task_with_failing_probes_everywhere_is_not_dispatched(play: Callable[[A
             await world.probe("wrong")
             await world.submit("real", task_type="products")
             tasks = await world.tasks_when(
-                lambda tasks: any(one.spec.is_probe and one.status.phase is TaskPhase.FAILED for one in tasks.values())
+                lambda tasks: any(
+                    task.spec.is_probe and task.status.phase is TaskPhase.FAILED for task in tasks.values()
+                )
             )
             assert tasks["real"].status.centre is None
             async for outcome in _decisions(world, "real", 1):
@@ -217,10 +224,13 @@ def test_task_with_failing_probes_everywhere_is_not_dispatched(play: Callable[[A
 
 async def _decisions(world: World, task: str, number: int) -> AsyncIterator[str]:
     """Yield the outcomes of the first decisions about a task."""
-    while len(found := await world.decisions_about(task)) < number:
-        await asyncio.sleep(0.05)
-    for one in found:
-        yield one.spec.outcome.value
+
+    async def are_recorded() -> bool:
+        return len(await world.decisions_about(task)) >= number
+
+    await until(are_recorded)
+    for decision in await world.decisions_about(task):
+        yield decision.spec.outcome.value
 
 
 def test_centre_with_impossible_figures_gets_no_real_task(play: Callable[[Act], None]) -> None:
@@ -240,22 +250,22 @@ def test_late_completions_lower_trust_but_keep_the_figures(
     play: Callable[[Act], None],
 ) -> None:
     async def scheduled(world: World, name: str, late: TrustSettings) -> tuple[Task, str]:
-        """Return a real task that has run, and why it was sent there.
+        """Return a finished real task, and the reason for its centre.
 
-        No scheduler runs but then: it would see to probes that the test is about to dispatch itself.
+        The scheduler runs only then: it would dispatch probes that the test dispatches itself.
         """
         async with world.scheduling(TaskSettings(trust=late)):
             await world.submit(name, task_type="products")
             task = (await world.ended(name))[name]
-            return task, [one.spec.reason for one in await world.decisions_about(name)][-1]
+            return task, [decision.spec.reason for decision in await world.decisions_about(name)][-1]
 
     async def believed(world: World, late: TrustSettings) -> tuple[Estimate, Estimate]:
-        """Return what the results say of the probe's run time, and what it is when the centre is asked about."""
+        """Return the results' estimate of the probe's run time at full trust, and at the centre's trust."""
         results = (await world.client.of(ProbeResult).list()).items
         tasks = (await world.client.of(Task).list(fields="centre=slow")).items
         now_ns = time.time_ns()
         trust = trust_of(Evidence(results, await world.client.of(Centre).get("slow"), tasks), now_ns, late)
-        return tuple(estimate_of(results, now_ns, units=1, trust=one) for one in (TRUSTED, trust))  # type: ignore[return-value]
+        return tuple(estimate_of(results, now_ns, units=1, trust=degree) for degree in (TRUSTED, trust))  # type: ignore[return-value]
 
     async def act(world: World) -> None:
         engine = await world.late_engine("slow")
@@ -263,9 +273,9 @@ def test_late_completions_lower_trust_but_keep_the_figures(
             probe = await world.probe("steady")
             first, why = await scheduled(world, "first", TrustSettings())
             assert "measured" in why
-            # Late is what takes three times as long as the first probe did, however loaded this machine is.
-            probes = [one for one in (await world.client.of(Task).list()).items if one.spec.is_probe]
-            late = TrustSettings(late_s=max(3.0, 3 * max(_told_after_s(one) for one in probes)))
+            # Late means three times as long as the first probe took, however loaded this machine is.
+            probes = [task for task in (await world.client.of(Task).list()).items if task.spec.is_probe]
+            late = TrustSettings(late_s=max(3.0, 3 * max(_told_after_s(probe) for probe in probes)))
             sound, now = await believed(world, late)
             assert now == sound
             assert now.basis is Basis.MEASURED
@@ -280,7 +290,7 @@ def test_late_completions_lower_trust_but_keep_the_figures(
             assert result is not None
             assert any(line.startswith(f"{result.metadata.name} came ") for line in now.reasons)
             assert sum(result.status.runs[0].run_times_s) < 1.0, "the wait is in no figure"
-            # What it is expected to take is what the first one took, told firmly or not.
+            # The expected time is the first one's, at high or low trust.
             second, why = await scheduled(world, "second", late)
             assert "history" in why
             assert second.status.expected_s == first.status.run_time_s
@@ -307,11 +317,13 @@ def test_a_centre_that_disappears_amid_a_probe_gets_no_task(play: Callable[[Act]
         async with world.agent_process("gone") as process, world.scheduling():
             await world.submit("real", task_type="products")
             await world.tasks_when(
-                lambda tasks: any(one.status.phase is TaskPhase.RUNNING for one in tasks.values() if one.spec.is_probe)
+                lambda tasks: any(
+                    task.status.phase is TaskPhase.RUNNING for task in tasks.values() if task.spec.is_probe
+                )
             )
             os.kill(process.pid, signal.SIGKILL)
             tasks = await world.tasks_when(
-                lambda tasks: not any(one.is_held for one in tasks.values() if one.spec.is_probe)
+                lambda tasks: not any(task.is_held for task in tasks.values() if task.spec.is_probe)
             )
             assert tasks["real"].status.centre is None
             assert (await world.client.of(Centre).get("gone")).shares == ()

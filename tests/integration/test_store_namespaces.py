@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from dataplane.store.client import StoreClient
 from dataplane.store.dialogues import Content
 from dataplane.store.producer import Producer
 from tests.integration.test_virtual_store import PARAMETERS, RESULT, rack
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -48,17 +48,17 @@ def controller(fabric: KernelFabric) -> Iterator[StoreReconciler]:
         store=StoreSettings(producers=("h4",), recorded=(PARAMETERS, RESULT), interval_ns=INTERVAL_NS),
         retry=RetrySettings(first_wait_ns=10 * MS, longest_wait_ns=100 * MS),
     )
-    found, stops = list[StoreReconciler](), list[Callable[[], object]]()
+    reconcilers, stops = list[StoreReconciler](), list[Callable[[], object]]()
 
     async def run() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         stops.append(lambda: loop.call_soon_threadsafe(stop.set))
-        await serve(settings, fabric.topology, MonotonicClock(), stop, on_store=found.append)
+        await serve(settings, fabric.topology, MonotonicClock(), stop, on_store=reconcilers.append)
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
-    until(lambda: bool(found) and found[0].problem("s1") == "")
-    yield found[0]
+    until(lambda: bool(reconcilers) and reconcilers[0].problem("s1") == "")
+    yield reconcilers[0]
     stops[0]()
     thread.join(LIMIT_S)
 
@@ -79,10 +79,7 @@ def client(fabric: KernelFabric, host: str) -> StoreClient:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.002)
+    wait_until(condition, limit_s=LIMIT_S)
 
 
 def is_copied(producer: Producer, client: StoreClient, name: str, content: Content) -> bool:

@@ -36,12 +36,12 @@ def by_gloo(fabric: TrainingFabric) -> Answers:
     return fabric.results(WORKERS)
 
 
-def assert_the_same_curve(found: Answers, by_gloo: Answers, steps: int = STEPS) -> None:
-    for rank, answer in found.items():
+def assert_the_same_curve(answers: Answers, by_gloo: Answers, steps: int = STEPS) -> None:
+    for rank, answer in answers.items():
         off = np.abs(np.array(answer["losses"][:steps]) - by_gloo[rank]["losses"][:steps]).max()
         assert off < WITHIN
         assert answer["losses"][-1] < answer["losses"][0] / 3
-    assert len({answer["parameters"] for answer in found.values()}) == 1
+    assert len({answer["parameters"] for answer in answers.values()}) == 1
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.01, 0.05])
@@ -49,9 +49,9 @@ def test_training_by_the_switch_is_that_by_gloo_whatever_is_lost(
     fabric: TrainingFabric, by_gloo: Answers, loss: float
 ) -> None:
     fabric.begin(f"losing-{loss}", loss=loss)
-    found = fabric.results(WORKERS)
-    assert_the_same_curve(found, by_gloo)
-    for answer in found.values():
+    results = fabric.results(WORKERS)
+    assert_the_same_curve(results, by_gloo)
+    for answer in results.values():
         assert not answer["by_ring"]
         assert not loss or answer["repeated"]
 
@@ -60,9 +60,9 @@ def test_training_continues_by_ring_after_the_switch_is_killed(fabric: TrainingF
     fabric.begin("switch-killed", tells=True)
     assert fabric.hear() == {"rank": 0, "middle": "switch-killed"}
     fabric.restart_switch(after_s=2.0)
-    found = fabric.results(WORKERS)
-    assert_the_same_curve(found, by_gloo)
-    for answer in found.values():
+    results = fabric.results(WORKERS)
+    assert_the_same_curve(results, by_gloo)
+    for answer in results.values():
         assert answer["by_ring"]
         assert "gloo's ring of workers 0, 1, 2, 3 is used, not the switch: worker" in answer["said"][-1]
         assert "s1" in answer["said"][-1]
@@ -73,10 +73,10 @@ def test_training_survives_a_killed_worker_that_may_return(fabric: TrainingFabri
     assert fabric.hear() == {"rank": 3, "ended": -9}
     fabric.fork(3)
     fabric.begin("worker-killed", joins=10, ranks=[3])
-    found = fabric.results(WORKERS)
-    newcomer = found.pop(3)
-    for answer in (newcomer, *found.values()):
+    results = fabric.results(WORKERS)
+    newcomer = results.pop(3)
+    for answer in (newcomer, *results.values()):
         assert not answer["by_ring"], answer["said"]
         assert answer["parameters"] == newcomer["parameters"]
     assert len(newcomer["losses"]) == 1 + 10
-    assert_the_same_curve(found, by_gloo, STEPS // 2 + 1)
+    assert_the_same_curve(results, by_gloo, STEPS // 2 + 1)

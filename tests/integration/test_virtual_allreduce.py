@@ -29,7 +29,7 @@ def rack() -> World:
 
 
 def hosts(*places: int) -> list[str]:
-    return [f"h{place}" for place in places]
+    return [f"h{number}" for number in places]
 
 
 def numbers(hosts: int, size: int, seed: int = 1) -> Floats:
@@ -42,24 +42,24 @@ def begin(working: dict[str, Rank], values: Floats, first_item: int = 0, *, mean
 
 
 def results(working: dict[str, Rank]) -> list[Floats]:
-    found = []
+    sums = []
     for rank in working.values():
         if rank.alive:
             assert rank.worker is not None
             assert rank.worker.is_done, rank.host
-            found.append(rank.worker.result)
-    return found
+            sums.append(rank.worker.result)
+    return sums
 
 
 def assert_sums(working: dict[str, Rank], values: Floats, capacity: int | None = None) -> None:
     """All have the same, and that is numpy's sum within the format's bound."""
     exact = values.astype(np.float64).sum(axis=0)
-    found = results(working)
+    sums = results(working)
     greatest = int(np.frexp(float(np.abs(values).max()))[1]) + formats.BIAS
     bound = formats.error_bound(greatest, len(values), capacity or len(values))
-    for result in found:
-        assert np.array_equal(result, found[0])
-    assert np.abs(found[0] - exact).max() <= bound + float(np.abs(exact).max()) * 2.0**-24
+    for result in sums:
+        assert np.array_equal(result, sums[0])
+    assert np.abs(sums[0] - exact).max() <= bound + float(np.abs(exact).max()) * 2.0**-24
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.1])
@@ -120,11 +120,11 @@ def test_survivors_finish_without_a_worker_that_dies(
     assert not any(rank.worker is not None and rank.worker.is_done for rank in working.values())
     world.leave(job, "h2", gap_ns=gap_ns, root_first=root_first)
     world.run(40 * MS)
-    found = results(working)
-    assert len(found) == len(working) - 1
-    for result in found:
-        assert np.array_equal(result, found[0])
-    rows = found[0].reshape(-1, BLOCK)
+    totals = results(working)
+    assert len(totals) == len(working) - 1
+    for result in totals:
+        assert np.array_equal(result, totals[0])
+    rows = totals[0].reshape(-1, BLOCK)
     everybody = values.astype(np.float64).sum(axis=0).reshape(-1, BLOCK)
     survivors = everybody - values[1].reshape(-1, BLOCK)
     with_dead, without = (np.abs(rows - sums).max(axis=1) < 1e-5 for sums in (everybody, survivors))
@@ -152,12 +152,12 @@ def test_a_rack_whose_workers_all_die_is_done_without(racks: World) -> None:
 def test_jobs_do_not_touch_each_other(racks: World) -> None:
     """They share root, leaves and hosts, and the numbers of their items."""
     first, second = racks.start(hosts(1, 2, 3, 4), window=4), racks.start(hosts(4, 3, 2, 1), window=8)
-    one, other = ranks(racks, first, loss=0.05), ranks(racks, second, loss=0.05, seed=2)
+    workers, other = ranks(racks, first, loss=0.05), ranks(racks, second, loss=0.05, seed=2)
     values, others = numbers(4, 5 * BLOCK), numbers(4, 5 * BLOCK, seed=9) * 1000
-    begin(one, values)
+    begin(workers, values)
     begin(other, others)
     racks.run(30 * MS)
-    assert_sums(one, values)
+    assert_sums(workers, values)
     assert_sums(other, others)
     racks.stop(first)
     again, more = ranks(racks, second, loss=0.05, seed=3), numbers(4, 2 * BLOCK, seed=4)
@@ -257,7 +257,7 @@ def test_a_switch_that_has_restarted_adds_up_again(racks: World) -> None:
 
 
 def test_a_worker_joins_between_two_reductions(racks: World) -> None:
-    """A worker that hears of another epoch on the way takes it: nobody else has to do anything."""
+    """A worker that learns of another epoch in transit adopts it: no other action is needed."""
     job = racks.start(hosts(1, 2, 3, 4, 5, 6), capacity=8)
     working = ranks(racks, job)
     values = numbers(6, 2 * BLOCK)

@@ -84,7 +84,7 @@ narrower than half of the widest, so mode both does not take it."""
 
 @dataclass
 class Run:
-    """A run, what it left, and its fabric, which still holds everything."""
+    """A run, its results, and its fabric with all tables."""
 
     virtual: VirtualRun
     outcome: Outcome
@@ -119,7 +119,7 @@ def run(
 
 @pytest.fixture(scope="module")
 def fork(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """Return what runs the scenario on the fork: three ways from a to d, the shortest of which gets congested."""
+    """Return a runner of the scenario on the fork: three ways from a to d, the shortest one congested."""
     folder = tmp_path_factory.mktemp("fork")
     topology, demands = folder / "fork.yaml", folder / "demands.csv"
     topology.write_text(FORK, encoding="utf-8")
@@ -270,7 +270,7 @@ def test_equal_seeds_give_equal_runs_and_others_differ(fork: Callable[..., Run],
 def routes_by_hand() -> list[RouteSet]:
     """Return sets of routes that move two flows to longer ways, shorter ones and none.
 
-    The flow from hb goes back through a, whose base route leads to b: whoever writes or removes its entries in another
+    The flow from hb goes back through a, whose base route leads to b: writing or removing its entries in another
     order than make before break, from the far end and then from the near one, makes a loop.
     """
     one, two = FlowSpec("ha", "hd"), FlowSpec("hb", "hd")

@@ -89,17 +89,17 @@ def run(topology: Topology, clocks: list[tuple[int, int]]) -> Snapshot:
 
 def test_delays_do_not_need_clocks_that_agree() -> None:
     truth = run(loads(LINE.format(synchronised="true")), [(0, 0)] * 3)
-    found = run(loads(LINE.format(synchronised="false")), CLOCKS)
+    result = run(loads(LINE.format(synchronised="false")), CLOCKS)
     for tail, head in (("s1", "s2"), ("s2", "s1"), ("s2", "s3"), ("s3", "s2")):
-        one_clock, own = truth.links[LinkKey(tail, head)], found.links[LinkKey(tail, head)]
+        one_clock, own = truth.links[LinkKey(tail, head)], result.links[LinkKey(tail, head)]
         assert one_clock.source is DelaySource.STAMPS
         assert own.source is DelaySource.CORRECTED_STAMPS
         assert own.delay_uncertainty_ns is not None
         # A packet takes a millisecond to send, so that much may be hidden; in truth both ways hide nearly the same.
         assert 1 * MS < own.delay_uncertainty_ns < 6 * MS
         assert own.delay_p50_ns == pytest.approx(one_clock.delay_p50_ns, rel=1 / 32, abs=200_000)
-    assert found.links[LinkKey("s2", "s3")].delay_p99_ns > 4 * MS
-    told = sorted(found.clocks.values(), key=lambda clock: clock.node_id)
+    assert result.links[LinkKey("s2", "s3")].delay_p99_ns > 4 * MS
+    told = sorted(result.clocks.values(), key=lambda clock: clock.node_id)
     assert [clock.group for clock in told] == [told[0].node_id] * 3
     for clock, (ahead_us, ppm) in zip(told, CLOCKS, strict=True):
         assert abs(clock.offset_ns - (ahead_us * 1000 + ppm * RUN_NS // 1_000_000)) <= 200_000

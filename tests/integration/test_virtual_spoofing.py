@@ -1,4 +1,4 @@
-"""A host that sends in others' names, in a fabric as the controller fills it: what it forges ends at its own port."""
+"""A spoofing host in a fabric filled by the controller: its forged frames end at its own port."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class World:
         """Return how many packets the attacker's switch has dropped."""
         state = self.fabric.switch(EDGE.node).state
         assert state is not None
-        return next(found.packets[0] for name, found in state.counters.items() if name.endswith(f".{counter}"))
+        return next(cells.packets[0] for name, cells in state.counters.items() if name.endswith(f".{counter}"))
 
     def _note(self, host: str, frame: bytes, _: int) -> None:
         packet = Ether(frame)

@@ -40,7 +40,7 @@ def rack() -> Topology:
 
 
 class Rack(World):
-    """One switch with four hosts, of which h4 serves."""
+    """One switch with four hosts; h4 is the producer."""
 
     def __init__(self, copies: int, *recorded: RecordedSettings) -> None:
         settings = StoreSettings(producers=("h4",), recorded=recorded, interval_ns=INTERVAL_NS, copies=copies)
@@ -61,7 +61,7 @@ class Rack(World):
 
     def read_by_zipf(self, client: Client, names: Sequence[str], count: int) -> int:
         """Read so often, the first of the names most, one each 100 us; return how often the server was not asked."""
-        chances, before = list(accumulate(1 / (place + 1) for place in range(len(names)))), self.server.interests
+        chances, before = list(accumulate(1 / (index + 1) for index in range(len(names)))), self.server.interests
         for name in self.chance.choices(names, cum_weights=chances, k=count):
             content = client.talk(reading(name))
             assert isinstance(content, Content)
@@ -108,9 +108,11 @@ def test_restarted_controller_continues_with_existing_copies(narrow: Rack) -> No
     assert narrow.stores["s1"].held().placed == held.placed
     assert narrow.read_by_zipf(client, names[:1], 3) == 3
     narrow.read_by_zipf(client, names[4:], 400)
-    come = [one for one in narrow.stores["s1"].held().placed.values() if one.segment not in held.placed]
+    come = [
+        placement for placement in narrow.stores["s1"].held().placed.values() if placement.segment not in held.placed
+    ]
     assert come
-    assert min(one.generation for one in come) >= held.mark
+    assert min(placement.generation for placement in come) >= held.mark
 
 
 def test_restarted_switch_regains_names_and_serves_no_old_data(narrow: Rack) -> None:
@@ -123,8 +125,10 @@ def test_restarted_switch_regains_names_and_serves_no_old_data(narrow: Rack) -> 
     narrow.connect("s1")
     again = narrow.stores["s1"].held()
     assert again.placed.keys() == held.keys()
-    assert min(one.generation for one in again.placed.values()) > max(one.generation for one in held.values())
-    assert again.mark > max(one.generation for one in again.placed.values())
+    assert min(placement.generation for placement in again.placed.values()) > max(
+        placement.generation for placement in held.values()
+    )
+    assert again.mark > max(placement.generation for placement in again.placed.values())
     assert client.talk(reading(names[0])) == Content(b"after " + names[0].encode(), 2)
     assert narrow.read_by_zipf(client, names[:1], 3) == 3
 
@@ -133,21 +137,21 @@ def test_nobody_reads_what_an_acknowledged_write_has_replaced(wide: Rack) -> Non
     names = wide.names("write", 3)
     readers = [wide.client(host) for host in ("h1", "h3")]
     writers = [wide.client(host) for host in ("h2", "h3")]
-    chance, known, reads, before = random.Random(5), dict.fromkeys(names, 1), 0, wide.server.interests
+    chance, versions, reads, before = random.Random(5), dict.fromkeys(names, 1), 0, wide.server.interests
     wide.loss = 0.03
     for number in range(100):
         name = chance.choice(names)
         write = chance.choice(writers).begin(writing(name, b"%d %s" % (number, name.encode())))
         while not write.is_over:
             wanted = chance.choice(names)
-            least = known[wanted]
+            least = versions[wanted]
             content = chance.choice(readers).talk(reading(wanted))
             assert isinstance(content, Content)
             assert content.version >= least, (wanted, content)
-            known[wanted] = max(known[wanted], content.version)
+            versions[wanted] = max(versions[wanted], content.version)
             reads += 1
         assert isinstance(write.result, int)
-        known[name] = max(known[name], write.result)
+        versions[name] = max(versions[name], write.result)
         wide.run(chance.randrange(2 * MS))
     wide.loss = 0.0
     assert wide.server.interests - before < reads / 2

@@ -1,4 +1,4 @@
-"""Virtual time where nothing is that only Linux has; a fabric of the kernel says what it needs."""
+"""Virtual time without Linux features; a kernel fabric reports its requirements."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class World:
         self, hosts: Iterable[str], *, window: int = 8, capacity: int | None = None, server: str | None = None
     ) -> int:
         """Place a job over hosts and have it in the switches; return its number."""
-        workers = [Worker(host, FIRST_PORT + place) for place, host in enumerate(hosts)]
+        workers = [Worker(host, FIRST_PORT + index) for index, host in enumerate(hosts)]
         main = None if server is None else Worker(server, 30_000)
         most = len(workers) if capacity is None else capacity
         state = self._state.snapshot()
@@ -123,7 +123,7 @@ class World:
 
 @dataclass(slots=True)
 class Rank:
-    """A host that runs a reference worker: it sends what it may once, and all that has no result again and again."""
+    """A host that runs a reference worker: it sends allowed items once, and repeats those without a result."""
 
     world: World
     job: int

@@ -15,7 +15,7 @@ MS = 1_000_000
 
 
 class World(world.World):
-    """A world in which parts forget what they know."""
+    """A world in which parts lose their state."""
 
     def connect(self, switch: str) -> None:
         """Adopt a switch in its current state, as the controller does after a start of either."""

@@ -66,12 +66,12 @@ class Hosted:
 
 
 def peer(address: IPv4Address, udp_port: int) -> dict[str, int | tuple[int, int]]:
-    """Return how a peer is told by what it sends."""
+    """Return the key that identifies a peer by its packets."""
     return {"src_addr": int(address), "src_port": (udp_port, 0xFFFF)}
 
 
 def fabric_items() -> list[Item]:
-    """Return what the switch needs besides: ports, and a route to the parent."""
+    """Return the other entries that the switch needs: ports, and a route to the parent."""
     route = Spread("ipv4_routes", "ipv4_ecmp", {"dst_addr": (int(PARENT), 32)}, 1, ((PARENT_PORT, NEXT_HOP_MAC),))
     ports = (*_PORTS, PARENT_PORT)
     return [
@@ -115,12 +115,12 @@ Arrival = tuple[int, str, str, int, int, Aggregation]
 
 
 def seen(sent: targets.Sent) -> list[Arrival]:
-    """Return what left the switch; lengths and checksums must be right."""
-    return sorted(arrivals(sent, aggregation.decode), key=lambda one: (one[0], one[4]))
+    """Return the packets that left the switch; check lengths and checksums."""
+    return sorted(arrivals(sent, aggregation.decode), key=lambda arrival: (arrival[0], arrival[4]))
 
 
 def expected(sent: Sent | None, children: int) -> list[Arrival]:
-    """Return what should leave the switch, as the reference has it."""
+    """Return the packets that should leave the switch, by the reference."""
     match sent:
         case None:
             return []
@@ -132,5 +132,5 @@ def expected(sent: Sent | None, children: int) -> list[Arrival]:
             packet, to = sent.packet, [(PARENT_PORT, PARENT, UDP_PORT)]
     return sorted(
         ((port, str(SWITCH), str(address), UDP_PORT, udp_port, packet) for port, address, udp_port in to),
-        key=lambda one: (one[0], one[4]),
+        key=lambda arrival: (arrival[0], arrival[4]),
     )

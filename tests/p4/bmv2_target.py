@@ -39,7 +39,7 @@ _ELECTION = p4r.Uint128(low=1)
 _TIMEOUT_S = 5.0
 _SETTLE_S = 0.03
 _BETWEEN_FRAMES_S = 0.001
-"""bmv2 receives through libpcap, whose ring holds 32 frames and loses more without a word."""
+"""bmv2 receives through libpcap, whose ring holds 32 frames and silently loses more."""
 
 Entity: TypeAlias = (
     finsy.P4TableEntry
@@ -153,8 +153,10 @@ class Bmv2Target:
                 packet = finsy.P4PacketIn.decode(response, self._schema)
                 self._packets_in.put((int(packet.metadata["ingress_port"]) << 7).to_bytes(2, "big") + packet.payload)
             if response.HasField("digest"):
-                for one in response.digest.data:
-                    self._learned.put(tuple(int.from_bytes(member.bitstring, "big") for member in one.struct.members))
+                for digest in response.digest.data:
+                    self._learned.put(
+                        tuple(int.from_bytes(member.bitstring, "big") for member in digest.struct.members)
+                    )
 
     def _load(self) -> None:
         config = p4r.ForwardingPipelineConfig(p4info=self._schema.p4info, p4_device_config=self._program.read_bytes())

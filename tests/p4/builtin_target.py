@@ -74,7 +74,7 @@ class BuiltinTarget:
         return self.switch.state
 
     def reset(self) -> None:
-        """Take back what was written, which takes a hundredth of the time of a new commit; that where packets wait."""
+        """Undo all writes, in a hundredth of the time of a new commit; commit again if packets wait."""
         if self.switch.next_event_ns() is not None:
             self._written.clear()
             self.switch.commit(self._program)
@@ -114,7 +114,7 @@ class BuiltinTarget:
         return self.run()
 
     def run(self) -> Sent:
-        """Let time pass until nothing waits; return what left."""
+        """Advance time until nothing waits; return the sent frames."""
         sent = [(departure.port, departure.data) for departure in self.switch.advance(self.clock.now_ns())]
         while (next_ns := self.switch.next_event_ns()) is not None:
             self.clock.advance_to(max(next_ns, self.clock.now_ns()))

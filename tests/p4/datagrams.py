@@ -26,8 +26,8 @@ def datagram(src: Ends, dst: Ends, payload: bytes, *, ecn: int = 0, checksum: in
 
 
 def arrivals(sent: Sent, decode: Callable[[bytes, int], Content]) -> list[tuple[int, str, str, int, int, Content]]:
-    """Return port, addresses, UDP ports and content of what left; lengths and checksums must be right."""
-    found = []
+    """Return port, addresses, UDP ports and content of sent datagrams; check lengths and checksums."""
+    packets = []
     for port, data in sent:
         got = Ether(data)
         checksum = got[IP].chksum
@@ -35,5 +35,5 @@ def arrivals(sent: Sent, decode: Callable[[bytes, int], Content]) -> list[tuple[
         assert Ether(raw(got))[IP].chksum == checksum
         assert (got[IP].len, got[UDP].len, got[UDP].chksum) == (len(data) - 14, len(data) - 34, 0)
         content = decode(data, _HEADER_BYTES)
-        found.append((port, got[IP].src, got[IP].dst, got[UDP].sport, got[UDP].dport, content))
-    return found
+        packets.append((port, got[IP].src, got[IP].dst, got[UDP].sport, got[UDP].dport, content))
+    return packets

@@ -15,7 +15,7 @@ from tests.p4.telemetry import IntHeaders, with_int
 
 
 class DropCase(NamedTuple):
-    """The counter that is to count a frame which comes in on a port."""
+    """The counter expected to count a frame received on a port."""
 
     counter: str
     port: int
@@ -30,7 +30,7 @@ def edit(frame: bytes, offset: int, value: bytes) -> bytes:
 
 
 def with_ip(frame: bytes, **fields: int) -> bytes:
-    """Return the frame with other IPv4 fields and their right checksum."""
+    """Return the frame with other IPv4 fields and a valid checksum."""
     packet = Ether(frame)
     for name, value in fields.items():
         setattr(packet[IP], name, value)

@@ -109,7 +109,7 @@ class Watch:
 
 
 def watch_drops(quota: int = 0, *, reason: int = 0) -> tuple[Item, ...]:
-    """Return what has every drop reported, or those for one reason; `quota` in 2^20 us, 0: all."""
+    """Return entries that report every drop, or those for one reason; `quota` in 2^20 us, 0: all."""
     match = {"reason": (reason, 0xFF if reason else 0)}
     tables = ("ipv4_drop_watch", "ipv6_drop_watch", "other_drop_watch")
     watches = [Entry(table, match, "watch_drops", (5, quota), priority=1) for table in tables]
@@ -117,7 +117,7 @@ def watch_drops(quota: int = 0, *, reason: int = 0) -> tuple[Item, ...]:
 
 
 ANY_ADDRESS = (0, 0, 0, 0)
-"""Addresses under masks that have a host's port carry what comes from any address."""
+"""Addresses under masks with which a host's port accepts any source address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +132,11 @@ class Role:
     mtu_bytes: int = 0
     strip_at_mtu: bool = False
     own: tuple[int, int, int, int] = ANY_ADDRESS
-    """Address and mask, for IPv4 and IPv6, of what the host sends."""
+    """Address and mask, for IPv4 and IPv6, of the host's packets."""
     extra: tuple[Item, ...] = field(default=())
 
     def items(self) -> list[Item]:
-        """Return everything that makes the switch that."""
+        """Return all entries of the role."""
         items: list[Item] = [
             DefaultAction("node", "set_node", (self.node_id,)),
             Entry("port_roles", {"ingress_port": HOST_PORT}, "set_source_port", self.own),

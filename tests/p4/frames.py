@@ -1,4 +1,4 @@
-"""Golden frames, and what is true of every good frame."""
+"""Golden frames, and invariants of good frames."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def assert_good(frame: bytes) -> None:
 
 
 def routed(frame: bytes, *, src_mac: int, dst_mac: int, hops: int = 1) -> bytes:
-    """Return the frame as a router passes it on: other MAC addresses, fewer hops to live, nothing else."""
+    """Return the frame as a router forwards it: other MAC addresses, lower TTL, nothing else."""
     packet = Ether(dst_mac.to_bytes(6, "big") + src_mac.to_bytes(6, "big") + frame[12:])
     if packet.haslayer(IP):
         packet[IP].ttl -= hops

@@ -72,8 +72,8 @@ def finish(parts: Parts, *, keep_checksum: bool = False) -> bytes:
     has_checksum = {TCP: True, UDP: body[6:8] != b"\0\0", GRE: bool(body[0] >> 7)}.get(parts.protocol, False)
     if at is not None and has_checksum and not keep_checksum:
         body[at : at + 2] = bytes(2)
-        found = ones_sum((b"" if parts.protocol == GRE else pseudo) + bytes(body)) ^ 0xFFFF
-        body[at : at + 2] = (0xFFFF if found == 0 and parts.protocol == UDP else found).to_bytes(2, "big")
+        checksum = ones_sum((b"" if parts.protocol == GRE else pseudo) + bytes(body)) ^ 0xFFFF
+        body[at : at + 2] = (0xFFFF if checksum == 0 and parts.protocol == UDP else checksum).to_bytes(2, "big")
     return parts.link + bytes(ip) + bytes(body)
 
 

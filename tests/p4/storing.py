@@ -48,7 +48,7 @@ class Named:
 
 
 def fabric_items(writers: frozenset[int]) -> list[Item]:
-    """Return what the switch needs besides: ports, routes, and who may write."""
+    """Return the other entries that the switch needs: ports, routes, and permitted writers."""
     items: list[Item] = []
     for address, port in PORTS.items():
         key = {"dst_addr": (int(address), 32)}
@@ -61,7 +61,7 @@ def fabric_items(writers: frozenset[int]) -> list[Item]:
 
 
 def sender(src: IPv4Address) -> Sender:
-    """Return who sends from an address, at its port."""
+    """Return the sender at an address, with its port."""
     return Sender(int(src), PORTS[src])
 
 
@@ -76,12 +76,12 @@ Arrival = tuple[int, str, str, int, int, Message]
 
 
 def seen(sent: targets.Sent) -> list[Arrival]:
-    """Return what left the switch; lengths and checksums must be right."""
+    """Return the packets that left the switch; check lengths and checksums."""
     return arrivals(sent, store.decode)
 
 
 def expected(sent: Sent, src: IPv4Address, to: IPv4Address) -> list[Arrival]:
-    """Return what should leave the switch for a packet between two, as the reference has it."""
+    """Return the packets that should leave the switch for a packet between two hosts, by the reference."""
     if isinstance(sent, Back):
         return [(PORTS[src], str(to), str(src), UDP_PORT, _CLIENT_PORT, sent.message)]
     ports = (UDP_PORT, _CLIENT_PORT) if src == PRODUCER else (_CLIENT_PORT, UDP_PORT)

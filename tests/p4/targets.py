@@ -21,7 +21,7 @@ class Target(Protocol):
 
     name: str
     shortest_frame: int
-    """Bytes; what is shorter cannot reach the switch, or leave it."""
+    """Bytes; shorter frames cannot reach or leave the switch."""
 
     def reset(self) -> None:
         """Forget all entries; counters start from zero. Registers may go on."""
@@ -32,9 +32,9 @@ class Target(Protocol):
         ...
 
     def send(self, port: int, *frames: bytes, expect: int) -> Sent:
-        """Inject frames on a port and return what comes out; packets to the CPU come as port 255.
+        """Inject frames on a port and return the output; packets to the CPU come as port 255.
 
-        `expect` is how many frames are to come out: a real switch is waited for until then and a little longer.
+        `expect` is the expected number of frames: wait for a real switch until then and a little longer.
         """
         ...
 
@@ -47,7 +47,7 @@ class Target(Protocol):
         ...
 
     def learned(self, *, expect: int) -> list[tuple[int, ...]]:
-        """Return the digest messages that came since the last call, waiting for as many as for frames."""
+        """Return the digest messages since the last call; wait for as many as `expect` says."""
         ...
 
 

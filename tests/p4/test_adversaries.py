@@ -1,4 +1,4 @@
-"""Packets that lie about themselves, and what telemetry must not do to the packets that carry it."""
+"""Packets with false headers, and harm that telemetry must not do to packets that carry it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ TUNNELS = {"gre": gre(4, GRE()), "vxlan": vxlan(4, 4789), "vxlan-gpe-ipv6": vxla
 def test_no_tunnel_of_a_host_brings_the_mark_into_the_domain(
     target: Target, tunnels: tuple[DefaultAction, ...], frame: bytes
 ) -> None:
-    """INT v2.1, "INT over TCP/UDP", 2: what enters without INT may not have the value that says INT."""
+    """INT v2.1, "INT over TCP/UDP", 2: packets entering without INT must not have the value that marks INT."""
     role = replace(transit(), extra=(*ByDscp().items, *tunnels))
     assert pass_through(target, role, HOST_PORT, with_dscp(frame, DSCP), expect=0) == []
     assert target.count("drop_int_at_edge") == 1
@@ -94,7 +94,7 @@ def with_udp_length(frame: bytes, length: int) -> bytes:
 
 
 def cut_off(frame: bytes, body_bytes: int) -> bytes:
-    """Return the frame with an IP length that leaves so many bytes; the rest reads like Ethernet's padding."""
+    """Return the frame with an IP length that covers this many bytes; the rest looks like Ethernet's padding."""
     parts = cut(frame)
     short = finish(replace(parts, body=parts.body[:body_bytes]), keep_checksum=True)
     return short + parts.body[body_bytes:]
@@ -126,7 +126,7 @@ STACK = bytes(range(1, 25))
 
 @pytest.mark.parametrize("reason", ["hops", "skipped"])
 def test_a_stack_never_costs_the_packet_its_way(target: Target, reason: str) -> None:
-    """Even if a hop may push nothing, what earlier hops pushed can make the packet too long."""
+    """Even if a hop may push nothing, earlier hops' words can make the packet too long."""
     headers = IntHeaders(0xE000, 0 if reason == "hops" else 5, STACK, hop_ml=3 if reason == "hops" else 6)
     marked = mark(ByDscp(), build(), headers)
     role = replace(transit(), mtu_bytes=len(marked) - 14 - 1)
@@ -139,7 +139,7 @@ def test_a_stack_never_costs_the_packet_its_way(target: Target, reason: str) -> 
 
 
 def test_a_report_has_the_new_udp_header_as_it_came(target: Target) -> None:
-    """Ours has no checksum; another source may write one, which is right for the packet that the report repeats."""
+    """Ours has no checksum; another source may write one, valid for the packet in the report."""
     marked = mark(ByUdpPort(), build(Shape(l4="tcp")), IntHeaders(0xE000, 5, STACK))
     parts = cut(marked)
     frame = finish(Parts(parts.link, parts.ip, parts.body[:6] + b"\0\1" + parts.body[8:]))
@@ -179,15 +179,15 @@ def test_report_without_int_carries_the_original_packet(
         slow.write(replace(role, extra=(*marker.items, QUEUE_WATCH)).items())
         sent = slow.send(port, frame, frame, expect=0)
         slow.clock.advance_to(slow.clock.now_ns() + 10_000_000)
-        found = decode_report(frame_on(sent, COLLECTOR_PORT))
-        assert found.flags == CONGESTED
+        report = decode_report(frame_on(sent, COLLECTOR_PORT))
+        assert report.flags == CONGESTED
         parts = cut(after_hops(plain, 1))
-        assert (parts.ip + parts.body).hex().startswith(found.inner.hex())
-        assert len(found.inner) >= len(parts.ip) + (8 if parts.protocol in (6, 17) else 0)
+        assert (parts.ip + parts.body).hex().startswith(report.inner.hex())
+        assert len(report.inner) >= len(parts.ip) + (8 if parts.protocol in (6, 17) else 0)
 
 
 def test_report_with_nothing_new_does_not_leave_with_a_group(slow: BuiltinTarget) -> None:
-    """Whichever packet comes by when the oldest is due is copied, also one whose own report was withdrawn."""
+    """Any packet passing when the oldest is due is copied, even one whose own report was withdrawn."""
     filters = [Entry("ipv4_flow_filter", {}, "filter_reports", (1_000_000_000, 0xFFFFFFFF), priority=1)]
     gather = DefaultAction("gather", "gather_reports", (4, 1_000))
     slow.write(replace(transit(), extra=(*filters, *watch_drops(), gather)).items())
@@ -197,5 +197,5 @@ def test_report_with_nothing_new_does_not_leave_with_a_group(slow: BuiltinTarget
     slow.clock.advance_to(slow.clock.now_ns() + 20_000_000)
     sent = [frame for port, frame in slow.send(UP_PORT, marked, expect=0) if port == COLLECTOR_PORT]
     (group,) = [report.decode(frame[OUTER_BYTES:]) for frame in sent]
-    assert [(one.dropped, one.tracked) for one in group.reports] == [(True, False)]
+    assert [(individual.dropped, individual.tracked) for individual in group.reports] == [(True, False)]
     assert slow.count("flow_reports_filtered") == 1

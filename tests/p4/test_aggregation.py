@@ -1,4 +1,4 @@
-"""Sums in the switch: packet for packet what the reference says, over random schedules."""
+"""Sums in the switch: equal to the reference packet for packet, over random schedules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Schedule:
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
-        # Registers go on from test to test, and so must the numbers; the first ones turn over.
+        # Registers persist from test to test, so the numbers must continue; the first ones wrap around.
         self._item = dict.fromkeys(JOBS, (seed - 1) * 2**20 - 3)
 
     def packet(self) -> tuple[Hosted, int | None, Aggregation, int]:

@@ -51,7 +51,7 @@ def set_up(target: Target, job: Hosted, *more: Item) -> None:
 
 
 def complete(target: Target, job: Hosted, packet: Aggregation, *, ecn: int = 0, expect: int = 2) -> Sent:
-    """Send the packet from all children, the last one with ECN bits; return what that had the switch send."""
+    """Send the packet from all children, the last one with ECN bits; return the switch's output for that one."""
     for child in range(job.children - 1):
         assert target.send(*from_child(child, packet), expect=0) == []
     return target.send(*from_child(job.children - 1, packet, ecn=ecn), expect=expect)
@@ -68,7 +68,7 @@ def test_who_is_removed_learns_the_epoch_and_is_not_added(aggregating: Target) -
 
 
 def test_a_process_that_was_replaced_on_its_host_is_nobody(aggregating: Target) -> None:
-    """It hears nothing either, so that it does not learn the epoch of those who go on without it."""
+    """It gets no reply either, so it does not learn the epoch of the remaining workers."""
     job = hosted(35)
     set_up(aggregating, job)
     left_over = frame(address_of(0), udp_port_of(0) + 100, of(job, values=b"\0\0\0\7" * 64))
@@ -80,14 +80,14 @@ def test_a_process_that_was_replaced_on_its_host_is_nobody(aggregating: Target) 
 
 @pytest.mark.parametrize("wrong", [{"nonce": 0}, {"nonce": NONCE ^ 1 << 63}, {"workers": 0}], ids=str)
 def test_sender_without_the_nonce_changes_nothing_unanswered(aggregating: Target, wrong: dict[str, int]) -> None:
-    """From a child's address and port; nor is anything of nobody added, by which a mean would divide."""
+    """From a child's address and port; nor is an anonymous contribution added, which would distort a mean."""
     job = hosted(36 + len(wrong) * (wrong.get("nonce", 2) % 3))
     set_up(aggregating, job)
     forged = [_forged(child, of(job, values=b"\0\0\0\7" * 64), wrong) for child in range(2)]
-    assert [aggregating.send(*one, expect=0) for one in forged] == [[], []]
+    assert [aggregating.send(*datagram, expect=0) for datagram in forged] == [[], []]
     sent = seen(complete(aggregating, job, of(job, check=2**63)))
     assert {(packet.values[:4], packet.check, packet.workers) for *_, packet in sent} == {(b"\0\0\0\2", 0, 2)}
-    assert [aggregating.send(*one, expect=0) for one in forged] == [[], []]
+    assert [aggregating.send(*datagram, expect=0) for datagram in forged] == [[], []]
 
 
 def _forged(child: int, packet: Aggregation, wrong: dict[str, int]) -> tuple[int, bytes]:

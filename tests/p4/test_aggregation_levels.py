@@ -1,4 +1,4 @@
-"""Sums over two levels: switches in a row, with loss; and marks for those who fill a queue."""
+"""Sums over two levels: switches in a row, with loss; and marks for workers that fill a queue."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def factory(request: pytest.FixtureRequest) -> PipelineFactory | None:
 
 
 class Tree:
-    """Two leaves of three workers each, and a root; each link loses packets, and worker packets are said again."""
+    """Two leaves of three workers each, and a root; each link loses packets, and workers repeat theirs."""
 
     def __init__(self, factory: PipelineFactory | None, seed: int, loss: float) -> None:
         self._chance, self._loss = random.Random(seed), loss
@@ -64,7 +64,7 @@ class Tree:
         self.root.write(list(_root_items()))
 
     def send(self, leaf: int, child: int, packet: Aggregation) -> Iterator[tuple[tuple[int, int], Aggregation]]:
-        """Send a worker's packet; yield who gets what, until the network is still."""
+        """Send a worker's packet; yield receivers and packets until the network is idle."""
         port, data = from_child(child, packet)
         yield from self.at_leaf(leaf, port, data)
 
@@ -118,13 +118,13 @@ def test_all_workers_of_two_racks_get_the_sum(factory: PipelineFactory | None, l
             assert got.kind in (Kind.RESULT, Kind.AGAIN)
             before = results[to].setdefault(got.item, got)
             assert replace(before, kind=got.kind) == got, "an item has one result"
-        if all(len(found) == ITEMS for found in results.values()):
+        if all(len(sums) == ITEMS for sums in results.values()):
             break
-    for found in results.values():
-        assert {item: int.from_bytes(got.values[:4], "big") for item, got in found.items()} == {
+    for sums in results.values():
+        assert {item: int.from_bytes(got.values[:4], "big") for item, got in sums.items()} == {
             item: 21 * (item + 1) for item in range(ITEMS)
         }
-        assert {got.workers for got in found.values()} == {6}
+        assert {got.workers for got in sums.values()} == {6}
 
 
 def slow_port(factory: PipelineFactory | None) -> BuiltinTarget:
@@ -185,7 +185,7 @@ def test_marked_contribution_or_rack_sum_marks_the_result(
         port, data = from_child(child, packet, ecn=3 if (leaf, child) == (0, 1) else 2)
         got += list(tree.at_leaf(leaf, port, data))
     assert sorted(to for to, _ in got) == WORKERS
-    assert {one.flags for _, one in got} == {Flags.CONGESTED}
+    assert {header.flags for _, header in got} == {Flags.CONGESTED}
 
 
 def test_results_wait_in_queues_that_mark_and_are_watched(factory: PipelineFactory | None) -> None:
@@ -199,7 +199,7 @@ def test_results_wait_in_queues_that_mark_and_are_watched(factory: PipelineFacto
             port, data = from_child(child, packet, ecn=2)
             switch.switch.receive(port, [data])
     sent = switch.run()
-    # The first is on its way at once; the last finds two others.
+    # The first is sent at once; the last finds two others.
     assert [_ecn(data) for port, data in sent if port == port_of(2)] == [2, 2, 2, 3]
     assert switch.count("queue_reports") == 1
     assert {packet.flags for *_, packet in seen(sent)} == {Flags(0)}, "others have the same result"

@@ -1,4 +1,4 @@
-"""Telemetry of items that are complete: who came last, after how long, and what was sent twice."""
+"""Telemetry of completed items: the last child, its delay, and repetitions."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def contribute(target: Target, job: Hosted, child: int, item: int, expect: int) 
     return target.send(*from_child(child, packet), expect=expect)
 
 
-def told(sent: Sent) -> list[Completion]:
-    """Return what the reports among frames say; the rest must be right, too."""
-    found = []
+def completions_of(sent: Sent) -> list[Completion]:
+    """Return the completions reported among frames; check the other fields."""
+    completions = []
     for _, data in sent:
         if Ether(data)[IP].dport == REPORT_TARGET[-1]:
             raw = decode_report(data)
@@ -56,16 +56,16 @@ def told(sent: Sent) -> list[Completion]:
                 0x4800,
                 0x2000,
             )
-            (one,) = report.decode(data[OUTER_BYTES:]).reports
-            assert one.main is not None
-            assert one.inner_type is InnerType.IPV4
-            assert len(one.inner) == 28, "the last contribution, through UDP"
-            said = completion.in_report(one.main)
-            assert said is not None
-            assert IP(one.inner).src == str(address_of(said.last_child))
-            assert one.main.metadata.ingress_interface == port_of(said.last_child)
-            found.append(said)
-    return found
+            (individual,) = report.decode(data[OUTER_BYTES:]).reports
+            assert individual.main is not None
+            assert individual.inner_type is InnerType.IPV4
+            assert len(individual.inner) == 28, "the last contribution, through UDP"
+            reported = completion.in_report(individual.main)
+            assert reported is not None
+            assert IP(individual.inner).src == str(address_of(reported.last_child))
+            assert individual.main.metadata.ingress_interface == port_of(reported.last_child)
+            completions.append(reported)
+    return completions
 
 
 @pytest.mark.parametrize("leaf", [False, True], ids=["root", "leaf"])
@@ -77,27 +77,34 @@ def test_a_complete_item_is_reported(aggregating: Target, leaf: bool) -> None:
     contribute(aggregating, job, 1, 4, 0)
     sent = contribute(aggregating, job, 0, 4, 2 if leaf else 3)
     assert len(sent) == (2 if leaf else 3)
-    (said,) = told(sent)
-    assert (said.job, said.item, said.last_child, said.repeated, said.ahead, said.leaf) == (30 + leaf, 4, 0, 1, 2, leaf)
-    assert said.wait_us >= 4_000 if aggregating.name != "bmv2" else said.wait_us > 0
-    assert told(contribute(aggregating, job, 0, 4, 1)) == [], "an answer is no completion"
-    (said,) = told(contribute(aggregating, job, 0, 6, 2 if leaf else 3))
-    assert (said.item, said.repeated, said.ahead) == (6, 0, 0)
+    (reported,) = completions_of(sent)
+    assert (reported.job, reported.item, reported.last_child, reported.repeated, reported.ahead, reported.leaf) == (
+        30 + leaf,
+        4,
+        0,
+        1,
+        2,
+        leaf,
+    )
+    assert reported.wait_us >= 4_000 if aggregating.name != "bmv2" else reported.wait_us > 0
+    assert completions_of(contribute(aggregating, job, 0, 4, 1)) == [], "an answer is no completion"
+    (reported,) = completions_of(contribute(aggregating, job, 0, 6, 2 if leaf else 3))
+    assert (reported.item, reported.repeated, reported.ahead) == (6, 0, 0)
 
 
 def test_items_are_chosen_by_their_number_or_for_being_slow(aggregating: Target) -> None:
     job = hosted(33)
     reporting(aggregating, job, mask=3, slow_us=2_500 if aggregating.name != "bmv2" else 0xFFFFFFFF)
-    found = []
+    items = []
     for item in (4, 5, 6, 7, 8):
         contribute(aggregating, job, 0, item, 0)
         if item == 6:
             aggregating.send(port_of(0), bytes(60), expect=0)
             aggregating.send(port_of(0), bytes(60), expect=0)
         sent = contribute(aggregating, job, 1, item, 2 + (item % 4 == 0))
-        found += [said.item for said in told(sent)]
-    assert found == ([4, 8] if aggregating.name == "bmv2" else [4, 6, 8])
-    assert aggregating.count("completions_reported") == len(found)
+        items += [completion.item for completion in completions_of(sent)]
+    assert items == ([4, 8] if aggregating.name == "bmv2" else [4, 6, 8])
+    assert aggregating.count("completions_reported") == len(items)
 
 
 def test_nothing_is_reported_where_nobody_asks(aggregating: Target) -> None:

@@ -20,7 +20,7 @@ MANY = (*FEW, "port-gre", "vxlan-no-checksum")
 
 
 def marking_of(marker: Marker) -> Marking:
-    """Return a mark as the collector's settings have it."""
+    """Return a mark as collector settings."""
     match marker:
         case ByDscp():
             return Marking(dscp=marker.dscp, dscp_mask=marker.mask)
@@ -35,16 +35,16 @@ def marking_of(marker: Marker) -> Marking:
 
 
 def packets_of(target: Target, marker: Marker, watch: Watch, original: bytes) -> list[MeasuredPacket]:
-    """Return what the collector makes of every report about a packet over three switches."""
-    found: list[MeasuredPacket] = []
+    """Return the collector's view of every report about a packet over three switches."""
+    packets: list[MeasuredPacket] = []
     for _, reports in walk(target, marker, watch, original):
         for frame in reports:
             datagram = decode_udp_frame(frame)
             assert datagram is not None
             decoded = decode.decode(datagram.payload, marking_of(marker))
             assert (decoded.drops, decoded.skipped) == ((), 0)
-            found += decoded.packets
-    return found
+            packets += decoded.packets
+    return packets
 
 
 SOURCE_NUMBER = 0x8000

@@ -1,4 +1,4 @@
-"""Drop reports: whatever ends in the pipeline is reported with its reason, where somebody wants to know."""
+"""Drop reports: every packet dropped in the pipeline is reported with its reason, if watched."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def source_role(quota: int = 0, reason: int = 0) -> Role:
 
 
 def inner_type(frame: bytes) -> int:
-    """Return what the parser understood of a frame before it was dropped."""
+    """Return what the parser recognised in a frame before the drop."""
     at = 16 if frame[12:14] == b"\x81\x00" else 12
     kinds = {b"\x08\x00": (INNER_IPV4, 20), b"\x86\xdd": (INNER_IPV6, 40)}
     kind, header_bytes = kinds.get(frame[at : at + 2], (INNER_ETHERNET, 2))

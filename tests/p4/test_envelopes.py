@@ -1,4 +1,4 @@
-"""Frames of kinds that switches do not look into, through a source, a switch between and a sink, on every target."""
+"""Frames of kinds that switches do not parse, through a source, a transit switch and a sink, on every target."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def frames_beyond(seed: str) -> list[bytes]:
     """Return frames with payloads that look like INT."""
     rng = random.Random(seed)
     headers = shapes.headers_for((0, ByProbe().marker))
-    return [frame_to(0xB0, SRC, DST, one, shapes.draw(rng, headers)) for one in envelopes_beyond(rng)]
+    return [frame_to(0xB0, SRC, DST, envelope, shapes.draw(rng, headers)) for envelope in envelopes_beyond(rng)]
 
 
 @pytest.mark.parametrize(("marker", "mode"), MARKS.values(), ids=MARKS)
@@ -80,7 +80,7 @@ def test_what_no_router_finds_ip_in_is_dropped_by_name(target: Target) -> None:
     rng = random.Random(1)
     tagged = [Envelope(tags=tags) for tags in TWO_TAGS]
     others = [Envelope(shim=make(rng)) for make in inside.BEFORE_IP]
-    frames = [frame_to(0xB0, SRC, DST, one, bytes(60)) for one in (*tagged, *others)]
+    frames = [frame_to(0xB0, SRC, DST, envelope, bytes(60)) for envelope in (*tagged, *others)]
     role = replace(source(Watch()), reports=False)
     assert pass_through(target, role, HOST_PORT, *frames, expect=0) == []
     assert target.count("drop_unknown_ethertype") == len(frames)

@@ -1,4 +1,4 @@
-"""Reports of tracked flows that say nothing new are not sent."""
+"""Reports of tracked flows without news are not sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def flow_filter(quantum_ns: int, refresh_us: int, **match: tuple[int, int]) -> t
 
 
 def reports(target: Target, *frames: bytes, port: int = UP_PORT, expect: int) -> int:
-    """Return how many reports the frames have; `expect` of them are waited for."""
+    """Return how many reports the frames cause; wait for `expect`."""
     sent = target.send(port, *frames, expect=len(frames) + expect)
     return sum(out == COLLECTOR_PORT for out, _ in sent)
 
@@ -44,7 +44,7 @@ def filtering(target: Target, *filters: Entry) -> Target:
 
 @pytest.fixture(params=["builtin", "compiled"])
 def timed(request: pytest.FixtureRequest) -> BuiltinTarget:
-    """Return a switch with a clock of ours."""
+    """Return a switch with a manual clock."""
     switch: BuiltinTarget = request.getfixturevalue(request.param)
     switch.reset()
     return switch

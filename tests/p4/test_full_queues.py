@@ -84,7 +84,7 @@ def test_a_packet_that_was_to_be_measured_is_reported_as_it_is(switch: BuiltinTa
 
 
 def test_a_report_that_finds_no_room_is_not_reported(switch: BuiltinTarget) -> None:
-    """Neither one on its way through, nor the switch's own."""
+    """Neither a forwarded one, nor the switch's own."""
     switch.write(replace(transit(), extra=(*watch_drops(), DEFLECT)).items())
     report = with_ip(build(Shape(checksum=False), dst_port=COLLECTOR_UDP_PORT), dst=COLLECTOR)
     assert reports_of(switch, *[report] * (ROOM + 5)) == []

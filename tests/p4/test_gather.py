@@ -1,4 +1,4 @@
-"""Several individual reports in one packet: what waits, what it looks like, and when it leaves."""
+"""Several individual reports in one packet: which wait, their form, and when they leave."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def gathering(most: int, age_us: int = AGE_US) -> tuple[Item, ...]:
 
 def groups(sent: Sent) -> list[ReportPacket]:
     """Return the report packets; the codec checks that reports and lengths add up."""
-    found = [frame for port, frame in sent if port == COLLECTOR_PORT]
-    for frame in found:
+    frames = [frame for port, frame in sent if port == COLLECTOR_PORT]
+    for frame in frames:
         assert int.from_bytes(frame[16:18], "big") == len(frame) - 14
         assert int.from_bytes(frame[38:40], "big") == len(frame) - 34
-    return [report.decode(frame[OUTER_BYTES:]) for frame in found]
+    return [report.decode(frame[OUTER_BYTES:]) for frame in frames]
 
 
 def inners(sent: Sent) -> list[list[bytes]]:
     """Return the truncated packets by report packet."""
-    return [[one.inner for one in group.reports] for group in groups(sent)]
+    return [[individual.inner for individual in group.reports] for group in groups(sent)]
 
 
 @pytest.mark.parametrize("most", [2, 3, 4])
@@ -59,9 +59,9 @@ def test_as_many_reports_as_asked_for_share_a_packet(target: Target, most: int) 
 
 def test_a_group_has_one_number(target: Target) -> None:
     target.write(replace(transit(), extra=gathering(2, 0xFFFFFFFF)).items())
-    found = groups(target.send(UP_PORT, *[TTL] * 6, expect=3))
-    first = found[0].group.sequence
-    assert [group.group.sequence for group in found] == [first, first + 1, first + 2]
+    reports = groups(target.send(UP_PORT, *[TTL] * 6, expect=3))
+    first = reports[0].group.sequence
+    assert [group.group.sequence for group in reports] == [first, first + 1, first + 2]
 
 
 @pytest.mark.parametrize("most", [0, 1])
@@ -87,12 +87,12 @@ def test_what_waited_leaves_as_it_would_have_left_alone(target: Target, shape: S
     target.write(replace(transit(), extra=gathering(2, 0xFFFFFFFF)).items())
     ((waited, last),) = [group.reports for group in groups(target.send(UP_PORT, frame, frame, expect=1))]
     assert waited.inner == last.inner == alone.inner
-    for one in (waited, last):
-        assert one.main is not None
+    for individual in (waited, last):
+        assert individual.main is not None
         assert alone.main is not None
-        assert one.main.bits == alone.main.bits
-        assert one.main.metadata.drop_reason == DropReason.TTL_EXPIRED
-        assert one.dropped
+        assert individual.main.bits == alone.main.bits
+        assert individual.main.metadata.drop_reason == DropReason.TTL_EXPIRED
+        assert individual.dropped
 
 
 LONG = {
@@ -114,12 +114,12 @@ def test_what_cannot_wait_takes_along_what_does(target: Target, frame: bytes) ->
 def test_the_report_of_a_stack_comes_last(target: Target) -> None:
     target.write(replace(sink(), extra=gathering(4, 0xFFFFFFFF)).items())
     (group,) = groups(target.send(UP_PORT, TTL, MARKED, expect=2))
-    assert [(one.dropped, one.tracked) for one in group.reports] == [(True, False), (False, True)]
+    assert [(individual.dropped, individual.tracked) for individual in group.reports] == [(True, False), (False, True)]
 
 
 @pytest.fixture(params=["builtin", "compiled"])
 def timed(request: pytest.FixtureRequest) -> BuiltinTarget:
-    """Return a switch with a clock of ours, a millisecond later at each send."""
+    """Return a switch with a manual clock, a millisecond later at each send."""
     switch: BuiltinTarget = request.getfixturevalue(request.param)
     switch.reset()
     return switch

@@ -31,7 +31,7 @@ def after_hops(frame: bytes, hops: int) -> bytes:
 
 
 def assert_hop(metadata: dict[int, int], *, node_id: int | None, in_port: int, out_port: int) -> None:
-    """Everything but the times and loads of a hop is known."""
+    """Check everything of a hop except times and loads."""
     if node_id is not None:
         assert metadata[0] == node_id
     assert metadata[1] == in_port << 16 | out_port
@@ -123,7 +123,7 @@ def test_reports_are_numbered_for_each_destination(target: Target) -> None:
         target.write([DefaultAction("report_target", "set_report_target", (*REPORT_TARGET[:4], port))])
         report = frame_on(target.send(UP_PORT, marked, expect=2), COLLECTOR_PORT)
         numbers.setdefault(port, []).append(decode_report(report).sequence)
-    assert all(found == list(range(found[0], found[0] + 3)) for found in numbers.values())
+    assert all(sequence == list(range(sequence[0], sequence[0] + 3)) for sequence in numbers.values())
 
 
 def test_transit_without_instructions_changes_only_the_ttl(target: Target) -> None:

@@ -1,4 +1,4 @@
-"""INT source: which packets begin to carry telemetry, how many of them, and with what instructions."""
+"""INT source: selection and sampling of packets, and their instructions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_marked(frame: bytes) -> bool:
     [(1, "1111111"), (0, "1111111"), (2, "1010101"), (3, "1001001"), (7, "10000001000000100")],
 )
 def test_samples_exactly_one_in_n(target: Target, sample_every: int, pattern: str) -> None:
-    # A register outlives the reset, so each case has a watch, and with it a cell, of its own.
+    # Registers outlive the reset, so each case has its own watch and cell.
     watch = Watch(0x8000, sample_every=sample_every, watch_id=1000 + sample_every)
     frames = [build(Shape(payload=bytes([number]))) for number in range(len(pattern))]
     sent = pass_through(target, source(watch), HOST_PORT, *frames, expect=len(pattern))

@@ -1,4 +1,4 @@
-"""INT transit: what a hop pushes, and when it must not."""
+"""INT transit: words pushed by a hop, and when it must push none."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_what_only_looks_like_int_is_passed_on_whole(target: Target, headers: In
 
 @pytest.mark.parametrize("payload", [b"", b"\0", bytes(3)])
 def test_udp_checksums_that_become_zero_are_written_as_ffff(target: Target, payload: bytes) -> None:
-    """RFC 768: 0 would say that there is none. A source port is looked for that makes the sum come out so."""
+    """RFC 768: 0 would mean no checksum. A source port is searched that yields this sum."""
     headers = IntHeaders(0x8000, 4)
     after = replace(headers, remaining_hops=3, stack=b"\0\0\0\x66")
     for port in range(1, 0x10000):
@@ -142,7 +142,7 @@ def test_udp_checksums_that_become_zero_are_written_as_ffff(target: Target, payl
 
 
 def test_a_wrong_checksum_stays_wrong(target: Target) -> None:
-    """The update is by difference: what was damaged on the way must not be signed as good."""
+    """The update is incremental: damaged packets must not become valid."""
     marked = bytearray(with_int(PLAIN, IntHeaders(0x8000, 4)))
     marked[-1] ^= 0x40
     sent = frame_on(pass_through(target, transit(), UP_PORT, bytes(marked), expect=1), DOWN_PORT)

@@ -64,7 +64,7 @@ def test_a_latency_that_32_bits_cannot_hold_is_not_available(latency_us: int, la
 
 
 def utilization(switch: BuiltinTarget, at_us: int) -> int:
-    """Send a marked packet at a time and return the transmit utilisation that it collects."""
+    """Send a marked packet at a given time and return the transmit utilisation that it collects."""
     switch.clock.advance_to(at_us * 1000)
     switch.switch.receive(UP_PORT, [with_int(build(), IntHeaders(0x0100, 8))])
     return read_int(frame_on(switch.run(), DOWN_PORT)).hops()[0][UTILIZATION]

@@ -118,7 +118,7 @@ CASES: dict[str, tuple[Marker, bytes]] = {
 
 
 def after_hops(frame: bytes, hops: int) -> bytes:
-    """Return a frame behind so many routers."""
+    """Return a frame after this many routers."""
     at = 22 if frame[12:14] != b"\x81\x00" else 26
     data = bytearray(NEXT_HOP_MAC.to_bytes(6, "big") + SWITCH_MAC.to_bytes(6, "big") + frame[12:])
     data[at - (frame[at - 8] >> 4 == 6)] -= hops
@@ -126,7 +126,7 @@ def after_hops(frame: bytes, hops: int) -> bytes:
 
 
 def walk(target: Target, marker: Marker, watch: Watch, original: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Send a packet over source, transit and sink; yield what goes on, and the reports, of each."""
+    """Send a packet over source, transit and sink; yield each one's forwarded frame and reports."""
     roles: list[tuple[Role, int, int]] = [
         (source(watch), HOST_PORT, DOWN_PORT),
         (transit(), UP_PORT, DOWN_PORT),
@@ -155,13 +155,13 @@ def test_md(target: Target, marker: Marker, original: bytes) -> None:
     steps = list(walk(target, marker, Watch(INSTRUCTIONS), original))
     stack = b""
     for hops, (frame, reports) in enumerate(steps[:2], start=1):
-        found = read(marker, frame)
-        expected = IntHeaders(INSTRUCTIONS, 8 - hops, found.stack)
+        decoded = read(marker, frame)
+        expected = IntHeaders(INSTRUCTIONS, 8 - hops, decoded.stack)
         assert frame.hex() == mark(marker, after_hops(original, hops), expected, like=frame).hex()
-        assert found.stack.endswith(stack)
-        assert len(found.hops()) == hops
+        assert decoded.stack.endswith(stack)
+        assert len(decoded.hops()) == hops
         assert reports == []
-        stack = found.stack
+        stack = decoded.stack
     frame, (report,) = steps[2]
     assert frame.hex() == after_hops(original, 3).hex(), "the sink gives back what the host sent"
     arrived = mark(marker, after_hops(original, 3), IntHeaders(INSTRUCTIONS, 6, stack), like=steps[1][0])
@@ -208,7 +208,7 @@ WITH_CHECKSUMS = ("dscp-udp", "dscp-other-value", *FEW, "gre-checksum", "probe-u
 
 @pytest.mark.parametrize(("marker", "original"), [CASES[name] for name in WITH_CHECKSUMS], ids=WITH_CHECKSUMS)
 def test_a_checksum_complement_leaves_the_checksum_alone(target: Target, marker: Marker, original: bytes) -> None:
-    """It is right with what the hops pushed, and the one that the host sent."""
+    """It is valid with the pushed words, and unchanged from the host's."""
     steps = list(walk(target, marker, Watch(0x8001), original))
     before = cut(original)
     at = {6: 16, 17: 6, 47: 4}.get(before.protocol, 0)
@@ -228,12 +228,12 @@ DOMAIN = SOURCE_NUMBER | FORWARDING
 def test_domain_metadata_of_md(target: Target, marker: Marker, original: bytes) -> None:
     watch = Watch(0x8000, domain_instructions=DOMAIN, watch_id=31)
     steps = list(walk(target, marker, watch, original))
-    found = read(marker, steps[1][0])
+    decoded = read(marker, steps[1][0])
     ttls = [64 - 2, 64 - 1]
-    words = [found.stack[at : at + 4] for at in range(0, len(found.stack), 4)]
+    words = [decoded.stack[at : at + 4] for at in range(0, len(decoded.stack), 4)]
     assert [int.from_bytes(word, "big") for word in words[0:4:2]] == [102, 101]
     assert [word.hex() for word in words[1:4:2]] == [f"{BY_ROUTE:02x}{ttl:02x}0000" for ttl in ttls]
-    expected = IntHeaders(0x8000, 6, found.stack, domain_id=OUR_DOMAIN, domain_instructions=DOMAIN, hop_ml=2)
+    expected = IntHeaders(0x8000, 6, decoded.stack, domain_id=OUR_DOMAIN, domain_instructions=DOMAIN, hop_ml=2)
     assert steps[1][0].hex() == mark(marker, after_hops(original, 2), expected, like=steps[1][0]).hex()
     assert steps[2][0].hex() == after_hops(original, 3).hex()
     told = decode_report(steps[2][1][0])
@@ -249,9 +249,9 @@ def test_domain_metadata_of_md(target: Target, marker: Marker, original: bytes) 
 def test_domain_metadata_of_mx(target: Target, marker: Marker, original: bytes) -> None:
     watch = Watch(0xC000, mode=MX, domain_instructions=DOMAIN, watch_id=32)
     steps = list(walk(target, marker, watch, original))
-    found = read(marker, steps[0][0])
-    assert len(found.stack) == 4, "the source's number, and nothing of any hop"
-    expected = IntHeaders(0xC000, 0, found.stack, type=TYPE_MX, domain_id=OUR_DOMAIN, domain_instructions=DOMAIN)
+    decoded = read(marker, steps[0][0])
+    assert len(decoded.stack) == 4, "the source's number, and nothing of any hop"
+    expected = IntHeaders(0xC000, 0, decoded.stack, type=TYPE_MX, domain_id=OUR_DOMAIN, domain_instructions=DOMAIN)
     for hops, (frame, (report,)) in enumerate(steps, start=1):
         like = frame if hops < 3 else steps[1][0]
         marked = mark(marker, after_hops(original, hops), expected, like=like)
@@ -285,13 +285,13 @@ LOOKALIKES = {
 @pytest.mark.parametrize("marker", [ByDscp(), ByProbe(), ByUdpPort(), ByUdpPort(always_new_udp=True)])
 @pytest.mark.parametrize("shape", LOOKALIKES.values(), ids=LOOKALIKES.keys())
 def test_a_payload_that_looks_like_int_is_payload(target: Target, marker: Marker, shape: Shape) -> None:
-    """It is carried through, and INT goes in before it; a watch does not know the difference."""
+    """It is carried unchanged, with INT inserted before it; a watch cannot tell the difference."""
     original = build(shape)
     steps = list(walk(target, marker, Watch(0x8000), original))
-    found = read(marker, steps[1][0])
-    expected = IntHeaders(0x8000, 6, found.stack)
+    decoded = read(marker, steps[1][0])
+    expected = IntHeaders(0x8000, 6, decoded.stack)
     assert steps[1][0].hex() == mark(marker, after_hops(original, 2), expected, like=steps[1][0]).hex()
-    assert found.stack.hex() == "0000006600000065"
+    assert decoded.stack.hex() == "0000006600000065"
     assert steps[2][0].hex() == after_hops(original, 3).hex()
     plain = pass_through(target, replace(transit(), extra=marker.items), UP_PORT, original, expect=1)
     assert frame_on(plain, DOWN_PORT) == routed(original, src_mac=SWITCH_MAC, dst_mac=NEXT_HOP_MAC)
@@ -308,7 +308,7 @@ FORGED = {
 
 @pytest.mark.parametrize(("marker", "frame"), FORGED.values(), ids=FORGED.keys())
 def test_hosts_cannot_forge_the_mark(target: Target, marker: Marker, frame: bytes) -> None:
-    """Probe markers are left out, since what they mark is payload: test_payloads.py."""
+    """Except probe markers, which mark payload: test_payloads.py."""
     role = replace(source(Watch()), extra=marker.items)
     assert pass_through(target, role, HOST_PORT, frame, expect=0) == []
     assert target.count("drop_int_at_edge") == 1

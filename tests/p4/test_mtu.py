@@ -64,10 +64,10 @@ def test_with_room_for_the_headers_only_the_source_sets_m(
     for mtu, hops, exceeded in ((fixed, 0, 1), (fixed + HOP_BYTES - 1, 0, 1), (fixed + HOP_BYTES, 1, 0)):
         role = replace(source(Watch(WORDS)), extra=marker.items, mtu_bytes=mtu)
         frame = frame_on(pass_through(target, role, HOST_PORT, build(shape), expect=1), DOWN_PORT)
-        found = read(marker, frame)
-        expected = IntHeaders(WORDS, 8 - hops, found.stack, mtu_exceeded=exceeded)
+        decoded = read(marker, frame)
+        expected = IntHeaders(WORDS, 8 - hops, decoded.stack, mtu_exceeded=exceeded)
         assert frame.hex() == mark(marker, after_hop(build(shape)), expected, like=frame).hex()
-        assert len(found.stack) == hops * HOP_BYTES
+        assert len(decoded.stack) == hops * HOP_BYTES
         assert target.count("int_mtu_exceeded") == exceeded
 
 

@@ -1,4 +1,4 @@
-"""Payloads that look like headers, through a source, a switch between and a sink, on every target that is present."""
+"""Payloads that look like headers, through a source, a transit switch and a sink, on every available target."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def lookalikes(seed: str, count: int) -> list[bytes]:
 @pytest.mark.parametrize("mode", [MD, HOP_BY_HOP, MX])
 @pytest.mark.parametrize("marker", MARKS.values(), ids=MARKS)
 def test_payloads_come_out_as_they_went_in(target: Target, marker: Marker, mode: int) -> None:
-    """Reports go nowhere, so that bmv2, which loses frames that come too fast, has as little to do as possible."""
+    """Reports go nowhere, to spare bmv2, which loses frames that arrive too fast."""
     watch = Watch(0x8000, mode=mode, watch_id=60)
     originals = lookalikes(f"{marker} {mode}", 24)
     on_the_way = originals
@@ -101,7 +101,7 @@ FORGERY = mark(ByProbe(), build(), IntHeaders(0x8000, 3))
 @pytest.mark.parametrize("watch", [None, Watch(0x8000, mode=MX, watch_id=62)], ids=["unwatched", "watched"])
 @pytest.mark.parametrize("shape", [Shape(), Shape(version=6, l4="tcp", l4_options=True)], ids=str)
 def test_a_payload_with_the_marker_gets_int_of_its_own(target: Target, watch: Watch | None, shape: Shape) -> None:
-    """This INT asks for nothing and nobody reports it; it keeps the next switch from taking the payload for INT."""
+    """This INT requests nothing and is not reported; it keeps the next switch from taking the payload for INT."""
     forgery = mark(ByProbe(), build(shape), IntHeaders(0x8000, 3))
     role = Role(101, DOWN_PORT, watch=watch, extra=ByProbe().items)
     out = frame_on(pass_through(target, role, HOST_PORT, forgery, expect=1), DOWN_PORT)

@@ -1,4 +1,4 @@
-"""Congested queues: who meets one is reported, until the quota of the episode is spent."""
+"""Congested queues: packets that meet one are reported, until the episode's quota is spent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def switch(request: pytest.FixtureRequest) -> BuiltinTarget:
 
 
 def reports_of(switch: BuiltinTarget, *frames: bytes) -> list[Report]:
-    """Return what a burst has reported, after the last of its frames has left."""
+    """Return the reports of a burst, after the last of its frames has left."""
     sent = switch.send(UP_PORT, *frames, expect=0)
     switch.clock.advance_to(switch.clock.now_ns() + len(frames) * FRAME_NS)
     return [decode_report(frame) for port, frame in sent if port == COLLECTOR_PORT]
@@ -84,9 +84,9 @@ def test_an_episode_and_its_quota_last_until_the_lower_threshold(
     switch.clock.advance_to(began_ns + 3 * FRAME_NS)
     switch.switch.receive(UP_PORT, [FRAME] * 3)
     sent = switch.run()
-    found = [decode_report(frame).metadata[3] for port, frame in sent if port == COLLECTOR_PORT]
-    # What found 0, 1, 2, 3, 4, 5 waiting, then 2, 3, 4.
-    assert found == ([4, 5, 2, 3] if clear == 2 else [4, 5, 4])
+    depths = [decode_report(frame).metadata[3] for port, frame in sent if port == COLLECTOR_PORT]
+    # Packets that found 0, 1, 2, 3, 4, 5 waiting, then 2, 3, 4.
+    assert depths == ([4, 5, 2, 3] if clear == 2 else [4, 5, 4])
     assert (switch.count("queue_reports"), switch.count("queue_report_over_quota")) == (reported, over_quota)
 
 

@@ -43,7 +43,7 @@ ETHERNET = Ether(src=HOST_MAC, dst=ROUTER_MAC)
 
 
 def from_address(src: str, payload: Packet | None = None, *, vlan: bool = False) -> bytes:
-    """Return a host's frame that says it is from an address."""
+    """Return a host's frame with this source address."""
     frame: Packet = ETHERNET / Dot1Q(vlan=7) if vlan else ETHERNET
     ip = IPv6(src=src, dst=DST6) if ":" in src else IP(src=src, dst=DST4)
     return raw(frame / ip / (payload or UDP(sport=1, dport=2) / Raw(b"payload")))

@@ -1,4 +1,4 @@
-"""Named content in the switch: packet for packet what the reference says, over random schedules."""
+"""Named content in the switch: equal to the reference packet for packet, over random schedules."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ WORDS = {"answered", "missed", "filled", "raised", "old", "kept", "repeated", "r
 JUMPS = (FAR, FAR + 1, -FAR, -FAR - 1, 2**30, -(2**30), 2**31 - 1, 2**31)
 """Offsets of a forged version from the true one."""
 Step = tuple[Named, IPv4Address, int, IPv4Address, Message]
-"""The name, who sends, at which port, to whom, and the message."""
+"""The name, the sender, its port, the receiver, and the message."""
 
 
 @pytest.fixture(params=["builtin", "compiled", pytest.param("bmv2", marks=[pytest.mark.bmv2, pytest.mark.root])])
 def switch(request: pytest.FixtureRequest) -> Target:
-    """Return a switch that knows its ports, and nobody's names."""
+    """Return a switch that knows its ports, and no names."""
     target: Target = request.getfixturevalue(f"{request.param}_aggregating")
     target.reset()
     target.write(fabric_items(WRITERS))
@@ -38,7 +38,7 @@ def switch(request: pytest.FixtureRequest) -> Target:
 
 
 def names(generation: int) -> list[Named]:
-    """Return two names that are copied, and two that are in the switch alone; generations are never given twice."""
+    """Return two copied names, and two kept only in the switch; generations are never reused."""
     producer = sender(PRODUCER)
     return [
         Named(2**127 + 1, 0, 0, Cached(generation, producer)),
@@ -49,17 +49,17 @@ def names(generation: int) -> list[Named]:
 
 
 class Schedule:
-    """Random questions, answers and writes, some old, far ahead, of a stranger, too short, or not to be copied."""
+    """Random requests, answers and writes, some old, far ahead, foreign, too short, or not to be copied."""
 
     def __init__(self, seed: int, held: list[Named]) -> None:
         self._chance = random.Random(seed)
         self._names = held
         self._version = 2**32 - 2  # turns over
         self._last: Step | None = None
-        self._tags = [0, 0, *(one.held.generation for one in held)]
+        self._tags = [0, 0, *(segment.held.generation for segment in held)]
 
     def step(self) -> Step:
-        """Return what comes next; now and then what was last written is sent again."""
+        """Return the next packet; sometimes repeat the last write."""
         step = self._step() if self._last is None or self._chance.random() < 0.85 else self._last
         if step[4].kind is Kind.PUT:
             self._last = step
@@ -85,21 +85,21 @@ class Schedule:
             port = PORTS[PRODUCER] if chance.random() < 0.9 else chance.choice(list(PORTS.values()))
             return named, PRODUCER, port, chance.choice(HOSTS), replace(message, kind=kind)
         if chance.random() < 0.05:
-            message = replace(message, kind=Kind.DATA)  # says who is not the producer
+            message = replace(message, kind=Kind.DATA)  # claims a host other than the producer
         host = chance.choice(HOSTS)
         return named, host, PORTS[host], PRODUCER, message
 
 
 def _without_age(arrivals: list[Arrival]) -> list[Arrival]:
-    """Return arrivals without what is left of freshness, which a real switch's own clock decides."""
+    """Return arrivals without their remaining freshness, which depends on a real switch's clock."""
     return [(*rest, replace(message, freshness_ms=0)) for *rest, message in arrivals]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("seed", [4, 11])
 def test_every_packet_is_treated_as_the_reference_says(switch: Target, seed: int) -> None:
     held = names(100 * seed)
-    switch.write(one.entry() for one in held)
-    cells = {one.cell: Cell() for one in held}
+    switch.write(segment.entry() for segment in held)
+    cells = {segment.cell: Cell() for segment in held}
     counts: Counter[str] = Counter()
     schedule = Schedule(seed, held)
     for step in range(STEPS[switch.name]):
@@ -116,7 +116,7 @@ def test_every_packet_is_treated_as_the_reference_says(switch: Target, seed: int
 
 
 def _copied(switch: Target, generation: int, freshness_ms: int = LONG_MS) -> Message:
-    """Have the switch copy a name's content; return the INTEREST for it."""
+    """Let the switch copy a name's content; return the INTEREST for it."""
     named = Named(9, 0, 7, Cached(generation, sender(PRODUCER)))
     switch.write([named.entry()])
     interest = Message(Kind.INTEREST, 9, content=bytes(256))
@@ -149,7 +149,7 @@ def test_what_is_no_longer_fresh_is_asked_for_again(switch: Target) -> None:
 
 
 def _answers(switch: Target, interest: Message) -> tuple[Kind, int, int, bytes]:
-    """Return kind, version, freshness and content of what a host gets, or of what goes on to the producer."""
+    """Return kind, version, freshness and content of the answer to a host, or of the packet to the producer."""
     ((*_, answer),) = seen(switch.send(*frame(HOSTS[1], interest), expect=1))
     return answer.kind, answer.version, answer.freshness_ms, answer.content
 
@@ -169,7 +169,7 @@ def test_data_in_the_producers_name_from_other_ports_is_ignored(switch: Target, 
 
 
 def test_version_far_ahead_is_served_only_if_asked_for(switch: Target) -> None:
-    """Not even from the producer's own port: the copy ends, and the next answer is believed."""
+    """Not even from the producer's own port: the copy ends, and the next answer is accepted."""
     interest = _copied(switch, 1006)
     switch.send(*frame(PRODUCER, FORGED, to=HOSTS[0]), expect=1)
     ((*_, asked),) = seen(switch.send(*frame(HOSTS[1], interest), expect=1))

@@ -1,4 +1,4 @@
-"""The built-in switch and bmv2 make the same bytes of the same packets."""
+"""The built-in switch and bmv2 produce the same bytes from the same packets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def without_sequence(sent: Sent) -> list[tuple[int, str]]:
 def run_both(
     builtin: Target, bmv2: Target, items: Sequence[Item], port: int, frames: Sequence[bytes]
 ) -> tuple[Sent, Sent]:
-    """Return what both make of the frames; bmv2 is waited for until it has sent as many as the other."""
+    """Return both outputs for the frames; wait until bmv2 has sent as many as the other."""
     for target in (builtin, bmv2):
         target.reset()
         target.write(items)
@@ -93,7 +93,7 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
         data[rng.randrange(12, min(len(data), 90))] = rng.randrange(256)
     return bytes(
         data[: rng.choice([len(data), len(data), rng.randrange(20, len(data))])]
-    )  # the kernel eats a tag with nothing behind
+    )  # the kernel strips a tag with nothing behind
 
 
 @pytest.mark.parametrize("seed", range(4))

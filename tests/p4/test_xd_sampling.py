@@ -1,4 +1,4 @@
-"""INT-XD samples by a hash of what no switch changes, so that all switches report the same packets."""
+"""INT-XD samples by a hash of invariant fields, so that all switches report the same packets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def packets(shape: Shape) -> list[bytes]:
 
 
 def chosen(frame: bytes, one_in: int) -> bool:
-    """Say whether a switch has to choose a packet."""
+    """Return whether a switch must select a packet."""
     parts = cut(frame)
     payload_bytes = (len(parts.body)).to_bytes(2, "big")
     if parts.ip[0] >> 4 == 4:

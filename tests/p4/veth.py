@@ -1,4 +1,4 @@
-"""Packet sockets in a network namespace of the tests' own, on one end of veth pairs whose other end a switch has."""
+"""Packet sockets in the tests' own network namespace, on veth pairs with a switch at the other end."""
 
 from __future__ import annotations
 

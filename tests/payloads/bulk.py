@@ -1,4 +1,4 @@
-"""One long TCP transfer between namespaces while a cable now and then loses everything for a moment."""
+"""One long TCP transfer between namespaces while a cable occasionally loses everything for a moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CABLE = ("leaf1", "spine1")
 
 
 def transfer(bed: Bed, data: bytes) -> bytes:
-    """Return what arrives at the far host of what the client sends; raise TimeoutError where it stands still."""
+    """Return the data that arrives at the far host; raise TimeoutError if the transfer stalls."""
     address = (str(TOPOLOGY.host[FAR].ipv4), _PORT)
     with (
         bed.fabric.call_in(FAR, lambda: socket.create_server(address)) as listener,
@@ -37,7 +37,7 @@ def transfer(bed: Bed, data: bytes) -> bytes:
 
 
 def sack_recoveries(bed: Bed) -> int:
-    """Return how often the client's TCP has repaired losses that selective acknowledgments told it of."""
+    """Return how often the client's TCP has recovered by selective acknowledgments."""
 
     def read() -> int:
         lines = Path("/proc/thread-self/net/netstat").read_text(encoding="ascii").splitlines()
@@ -57,6 +57,6 @@ def _receive(listener: socket.socket) -> bytes:
     data = bytearray()
     with connection:
         connection.settimeout(STALL_S)
-        while found := connection.recv(1 << 16):
-            data += found
+        while chunk := connection.recv(1 << 16):
+            data += chunk
     return bytes(data)

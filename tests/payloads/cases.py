@@ -26,7 +26,7 @@ _BEHIND_IP: Final = (47, 1, 50, 58, 89, 132)
 
 
 def watches_of(mode: Mode) -> tuple[Watch, ...]:
-    """Return rules that have every packet carry INT that can: GRE in tunnels, anything behind a UDP header."""
+    """Return rules that put INT into every possible packet: GRE in tunnels, anything behind a UDP header."""
     return (Watch(mode=mode), *(Watch(mode=mode, protocol=protocol) for protocol in _BEHIND_IP))
 
 
@@ -42,7 +42,7 @@ SPECIALS: Final[dict[str, tuple[IntDomain, tuple[Watch, ...]]]] = {
 
 
 def named_cases() -> Iterator[tuple[str, IntDomain, tuple[Watch, ...]]]:
-    """Yield every mark and mode, and what else there is, by name."""
+    """Yield every mark and mode, and the other options, by name."""
     for mark, domain in DOMAINS.items():
         for mode in MODES:
             yield f"{mark}, {mode}", domain, watches_of(mode)

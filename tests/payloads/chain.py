@@ -31,18 +31,18 @@ CHANGE_NS = 10_000_000_000
 ABOUT_REPORTS = ("without_target", "about_report", "not_watched", "over_quota")
 
 Change = Callable[[Program], Program]
-"""Makes another program of the committed one."""
+"""Derives a program from the committed one."""
 
 
 class Fabric(Protocol):
     """Takes frames from host to host."""
 
     def configure(self, domain: IntDomain = ..., watches: Sequence[Watch] = ...) -> None:
-        """Have switches begin and end INT so."""
+        """Configure the switches' INT."""
         ...
 
     def carry(self, src: str, frames: Sequence[bytes], *, reports: bool = True) -> Carried:
-        """Send a burst from a host, and tell what became of it."""
+        """Send a burst from a host; return its outcome."""
         ...
 
 
@@ -68,7 +68,7 @@ class Chain:
         self._now_us = 0
 
     def configure(self, domain: IntDomain = DEFAULT_DOMAIN, watches: Sequence[Watch] = (Watch(),)) -> None:
-        """Have the controller bring other marks and watches into the switches."""
+        """Let the controller write other marks and watches to the switches."""
         self._controller.configure(watches=watches, domain=domain)
         self._fabric.run_until(self._fabric.now_ns + CHANGE_NS)
         assert self._controller.features.telemetry.is_settled
@@ -84,13 +84,13 @@ class Chain:
             leaving: dict[int, list[bytes]] = defaultdict(list)
             for output in self._pass(node, [Frame(port, data) for data in burst], reports=reports):
                 leaving[output.port].append(output.data)
-            for out_port, found in leaving.items():
+            for out_port, sent in leaving.items():
                 assert out_port != _CPU_PORT, "nothing is for the controller"
                 end = TOPOLOGY.neighbours[node][out_port]
                 if end.node in TOPOLOGY.host:
-                    carried.arrived[end.node] += found
+                    carried.arrived[end.node] += sent
                 else:
-                    work.append((end.node, end.port, found))
+                    work.append((end.node, end.port, sent))
         after = program_drops(self._fabric)
         carried.drops = {name: count - before[name] for name, count in after.items() if count > before[name]}
         return carried
@@ -98,12 +98,14 @@ class Chain:
     def _pass(self, node: str, frames: list[Frame], *, reports: bool) -> list[Output]:
         pipeline = self._pipeline(node)
         placements = pipeline.ingress(frames, self._now_us)
-        found = pipeline.egress([_dequeued(one.packet, one.port, self._now_us) for one in placements], self._now_us)
-        outputs, copies = list(found.outputs), found.placements
+        egress = pipeline.egress(
+            [_dequeued(placement.packet, placement.port, self._now_us) for placement in placements], self._now_us
+        )
+        outputs, copies = list(egress.outputs), egress.placements
         while reports and copies:
-            found = pipeline.egress([_dequeued(one.packet, one.port, self._now_us) for one in copies], self._now_us)
-            outputs += found.outputs
-            copies = found.placements
+            egress = pipeline.egress([_dequeued(copy.packet, copy.port, self._now_us) for copy in copies], self._now_us)
+            outputs += egress.outputs
+            copies = egress.placements
         return outputs
 
     def _pipeline(self, node: str) -> Pipeline:
@@ -117,7 +119,7 @@ class Chain:
 
 
 def program_drops(fabric: VirtualFabric) -> Mapping[str, int]:
-    """Return the packets that each drop counter counts, over all switches, but those that are about reports."""
+    """Return the packets of each drop counter over all switches, except those about reports."""
     counts: dict[str, int] = defaultdict(int)
     for node in TOPOLOGY.switches:
         state = fabric.switch(node.name).state

@@ -61,7 +61,7 @@ class Envelope:
 
 
 def draw(rng: random.Random, marks: tuple[int, ...] = ()) -> Envelope:
-    """Return an envelope; `marks` are DSCP values that packets may have beside 0."""
+    """Return an envelope; `marks` are DSCP values that packets may have besides 0."""
     kind = rng.choice(KINDS)
     version = rng.choice((4, 4, 6))
     rare = rng.random() < 0.15
@@ -91,7 +91,7 @@ def draw(rng: random.Random, marks: tuple[int, ...] = ()) -> Envelope:
 
 
 def draw_named(rng: random.Random) -> Envelope:
-    """Return an envelope in which switches with sums and names look for these before they look for INT."""
+    """Return an envelope in which aggregating and storing switches look for their headers before INT."""
     ports = rng.choice(((5000, STORE_PORT), (STORE_PORT, 5000), (5000, AGGREGATION_PORT)))
     return Envelope(src_port=ports[0], dst_port=ports[1], checksum=0, tags=VLAN_TAG if rng.random() < 0.3 else b"")
 
@@ -154,7 +154,7 @@ def _ipv4(src: HostNode, dst: HostNode, envelope: Envelope, protocol: int, size:
 
 
 def _body(src: HostNode, dst: HostNode, envelope: Envelope, payload: bytes) -> tuple[bytes, int]:
-    """Return what IP carries, and its protocol."""
+    """Return IP's payload and protocol."""
     if envelope.kind == "gre":
         body = envelope.tunnel + payload
         if body[0] >> 7 and envelope.checksum is None:
@@ -172,12 +172,12 @@ def _body(src: HostNode, dst: HostNode, envelope: Envelope, payload: bytes) -> t
         length = 8 + len(envelope.tunnel) + len(payload) + envelope.lie & 0xFFFF
         head, at, protocol = struct.pack("!HHHH", envelope.src_port, dst_port, length, 0), 6, UDP
     body = head + envelope.tunnel + payload
-    found = envelope.checksum
-    if found is None:
+    value = envelope.checksum
+    if value is None:
         ends = _addresses(src, dst, envelope.version)
-        found = checksum(b"".join(ends) + struct.pack("!HH", protocol, len(body)) + body)
-        found = 0xFFFF if found == 0 and protocol == UDP else found
-    return body[:at] + found.to_bytes(2, "big") + body[at + 2 :], protocol
+        value = checksum(b"".join(ends) + struct.pack("!HH", protocol, len(body)) + body)
+        value = 0xFFFF if value == 0 and protocol == UDP else value
+    return body[:at] + value.to_bytes(2, "big") + body[at + 2 :], protocol
 
 
 def _addresses(src: HostNode, dst: HostNode, version: int) -> tuple[bytes, bytes]:
@@ -194,9 +194,9 @@ def is_routable(envelope: Envelope) -> bool:
 
 
 def routed(data: bytes, dst_mac: int, src_mac: int, hops: int) -> bytes:
-    """Return a frame as the last of so many routers passes it on: MAC addresses, TTL and IPv4's checksum, no more.
+    """Return a frame after this many routers: MAC addresses, TTL and IPv4's checksum change, no more.
 
-    What is not IP, no router passes on: it is returned as it is.
+    Frames other than IP are not routed: they are returned unchanged.
     """
     out = bytearray(dst_mac.to_bytes(6, "big") + src_mac.to_bytes(6, "big") + data[12:])
     at = 18 if out[12:14] == b"\x81\0" else 14

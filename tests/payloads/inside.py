@@ -106,7 +106,7 @@ BEHIND_IP: Final[dict[int, Prefix]] = {
     136: _udp_lite,
     137: _mpls,
 }
-"""By IP protocol; what is not here goes straight behind IP."""
+"""By IP protocol; others follow IP directly."""
 
 
 def _with_type(ether_type: int, make: Prefix) -> Prefix:

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -34,9 +33,9 @@ from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDo
 from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.config import document_of
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric, KernelSettings
-from dataplane.local.deadline import LocalDeadline
 from dataplane.topology.file import dumps, load_topology
 from tests.payloads.chain import ABOUT_REPORTS
+from tests.waiting import wait_until
 
 TOPOLOGY = load_topology("leaf-spine:spines=1,leaves=2,hosts=4")
 TALKERS, SAME_LEAF, ACROSS = ("h1", "h2", "h5"), ("h3", "h4"), ("h3", "h7")
@@ -48,7 +47,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Bed:
-    """A fabric whose switches the daemon has filled; `configure` and `program` change what they do."""
+    """A fabric whose switches the daemon has filled; `configure` and `program` change its behaviour."""
 
     def __init__(self, fabric: KernelFabric) -> None:
         self.fabric = fabric
@@ -79,22 +78,22 @@ class Bed:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(_ROOT)}
             )
-        self._await(lambda said: said.count("reconciled, ") >= len(TOPOLOGY.switches))
+        self._await(lambda log: log.count("reconciled, ") >= len(TOPOLOGY.switches))
 
     def stop(self) -> None:
-        """End the daemon; the switches keep what they have."""
+        """Stop the daemon; the switches keep their entries."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(_READY_S)
             self._process = None
 
     def configure(self, domain: IntDomain = DEFAULT_DOMAIN, watches: tuple[Watch, ...] = (Watch(),)) -> None:
-        """Have the running daemon change telemetry, and wait until every switch has confirmed that it is in force."""
+        """Change the running daemon's telemetry, and wait until every switch has confirmed it."""
         assert self._process is not None
         self._change(int_domain=domain, watches=watches)
         before = self._log.stat().st_size
         self._process.send_signal(signal.SIGHUP)
-        self._await(lambda said: _is_in_force(said[before:]))
+        self._await(lambda log: _is_in_force(log[before:]))
 
     def drops(self) -> Counter[str]:
         """Return what each drop counter of the program counts over all switches, but those that are about reports."""
@@ -106,25 +105,25 @@ class Bed:
 
     def refused(self) -> Counter[str]:
         """Return what queues, ports and devices of all switches dropped, by cause, as they last wrote it down."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for node in TOPOLOGY.switches:
             stats = self.fabric.read_stats(node.name)
-            found.update(stats["drops"])
+            counts.update(stats["drops"])
             for part in (*stats["ports"].values(), *stats["devices"].values()):
-                found.update(part["drops"])
-        return found
+                counts.update(part["drops"])
+        return counts
 
     async def _read(self, prefix: str) -> Counter[str]:
-        found, schema = Counter[str](), _schema(self.program)
+        counts, schema = Counter[str](), _schema(self.program)
         for node in TOPOLOGY.switches:
             target = Target(node.name, self.fabric.p4runtime_address(node.name), node.node_id)
             session = GrpcSession(target, schema, timeout_s=_READY_S)
             await session.connect_to_read()
             for counter in schema.counters:
                 if counter.alias.startswith(prefix):
-                    found[counter.alias] += sum(await session.counts(counter.alias))
+                    counts[counter.alias] += sum(await session.counts(counter.alias))
             await session.close()
-        return found
+        return counts
 
     @property
     def _file(self) -> Path:
@@ -135,12 +134,17 @@ class Bed:
         self._file.write_text(yaml.safe_dump(document_of(self._settings)), encoding="utf-8")
 
     def _await(self, is_done: Callable[[str], bool]) -> None:
-        assert self._process is not None
-        deadline = LocalDeadline(_READY_S, "a test")
-        while not is_done(said := self._log.read_text(encoding="utf-8")):
-            assert self._process.poll() is None, f"the controller ended: {said[-1000:]}"
-            assert not deadline.has_passed(), f"the switches are not right: {said[-1000:]}"
-            time.sleep(0.02)
+        process = self._process
+        assert process is not None
+
+        def log() -> str:
+            return self._log.read_text(encoding="utf-8")
+
+        def is_done_or_over() -> bool:
+            return is_done(log()) or process.poll() is not None
+
+        wait_until(is_done_or_over, lambda: f"the switches are not reconciled: {log()[-1000:]}", limit_s=_READY_S)
+        assert process.poll() is None, f"the controller ended: {log()[-1000:]}"
 
 
 @cache
@@ -148,10 +152,10 @@ def _schema(program: str) -> P4Schema:
     return load_schema(*fabric_program(program))
 
 
-def _is_in_force(said: str) -> bool:
-    assert "stays as it is" not in said, said
-    _, found, after = said.rpartition("telemetry: in force")
-    return bool(found) and after.count("reconciled, ") >= len(TOPOLOGY.switches)
+def _is_in_force(log: str) -> bool:
+    assert "stays as it is" not in log, log
+    _, marker, after = log.rpartition("telemetry: in force")
+    return bool(marker) and after.count("reconciled, ") >= len(TOPOLOGY.switches)
 
 
 @contextmanager

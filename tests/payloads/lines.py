@@ -27,7 +27,7 @@ Option = Callable[[socket.socket, str], None]
 class Line:
     """Requests or datagrams from one host's socket to another's, which sends them back.
 
-    `reconnect`: after so many requests a new connection, so that its first packets are looked at, too.
+    `reconnect`: number of requests until a new connection, so that first packets are covered, too.
     """
 
     name: str

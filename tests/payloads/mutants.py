@@ -11,7 +11,7 @@ from dataplane.program.loader import load_program
 from dataplane.program.model import Program
 
 Patch = Callable[[dict[str, Any]], None]
-"""Changes a program's JSON in place; asserts that it found what it changes."""
+"""Changes a program's JSON in place; asserts that there is something to change."""
 
 
 def marker_before_check(program: dict[str, Any]) -> None:
@@ -26,9 +26,9 @@ def marker_before_check(program: dict[str, Any]) -> None:
 
 
 def payload_marker_forgotten(program: dict[str, Any]) -> None:
-    """Leave the marker out of what goes back into a payload that only looks like INT."""
-    (action,) = (one for one in program["actions"] if one["name"].endswith("int_is_payload"))
-    kept = [one for one in action["primitives"] if "payload_probe_marker" not in json.dumps(one)]
+    """Omit the marker when restoring a payload that only looks like INT."""
+    (action,) = (candidate for candidate in program["actions"] if candidate["name"].endswith("int_is_payload"))
+    kept = [primitive for primitive in action["primitives"] if "payload_probe_marker" not in json.dumps(primitive)]
     assert len(kept) == len(action["primitives"]) - 1
     action["primitives"] = kept
 
@@ -37,23 +37,23 @@ def second_tag_over_the_first(program: dict[str, Any]) -> None:
     """Follow VLAN tags as far as they go, with room for one: the inner tag takes the outer one's place."""
     states = {state["name"]: state for state in program["parsers"][0]["parse_states"]}
     ethernet, vlan = states["parse_ethernet"]["transitions"], states["parse_vlan"]["transitions"]
-    (tag,) = (one for one in ethernet if one["next_state"] == "parse_vlan")
+    (tag,) = (candidate for candidate in ethernet if candidate["next_state"] == "parse_vlan")
     ethernet.insert(0, {**tag, "value": "0x88a8"})
     vlan.insert(0, dict(tag))
 
 
 def _redirect(state: dict[str, Any], old: str, new: str) -> int:
     """Have a state's transitions go elsewhere; return how many did."""
-    found = [transition for transition in state["transitions"] if transition["next_state"] == old]
-    for transition in found:
+    transitions = [transition for transition in state["transitions"] if transition["next_state"] == old]
+    for transition in transitions:
         transition["next_state"] = new
-    return len(found)
+    return len(transitions)
 
 
 def mutant(patch: Patch, program: Path, p4info: Path, folder: Path) -> Program:
     """Return a program with a patch; the patched JSON goes to a folder."""
-    found = json.loads(program.read_bytes())
-    patch(found)
+    document = json.loads(program.read_bytes())
+    patch(document)
     path = folder / f"{patch.__name__}.json"
-    path.write_text(json.dumps(found), encoding="utf-8")
+    path.write_text(json.dumps(document), encoding="utf-8")
     return load_program(path, p4info)

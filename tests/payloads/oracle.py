@@ -152,7 +152,7 @@ def compare(cases: Sequence[Case], arrived: Sequence[bytes], drops: dict[str, in
 def try_payloads(
     fabric: Fabric, domain: IntDomain, seed: str, count: int, *, systematic: bool = False, reports: bool = True
 ) -> Verdict:
-    """Send so many payloads over a fabric with a domain's marks, half of them to the same leaf.
+    """Send this many payloads over a fabric with a domain's marks, half of them to the same leaf.
 
     `systematic`: before, each header at each offset, both ways.
     """

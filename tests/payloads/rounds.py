@@ -35,7 +35,7 @@ class Round:
 
 
 def kernel_rounds(seed: int, seconds: float, frames: int, rate: float) -> Iterator[Round]:
-    """Yield a round for each case: so many frames, then talk at a rate until the case's share of the time is over."""
+    """Yield a round for each case: frames, then talk at a rate until the case's share of the time is over."""
     with kernel_bed() as bed, ExitStack() as stack:
         tunnels, absent = add_tunnels(bed)
         talk, wire = Talk(bed, stack, (*plain_lines(), *tunnels)), stack.enter_context(frames_on(bed))

@@ -74,8 +74,8 @@ def good_behind_marker(marker: int) -> Header:
     """Return what switches take for INT behind a probe marker."""
 
     def make(rng: random.Random, room_bytes: int) -> bytes:
-        found = good_int(rng, room_bytes - 8)
-        return marker.to_bytes(8, "big") + bytes([found[0] & 0xF0]) + found[1:]
+        payload = good_int(rng, room_bytes - 8)
+        return marker.to_bytes(8, "big") + bytes([payload[0] & 0xF0]) + payload[1:]
 
     return make
 

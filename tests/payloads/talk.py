@@ -1,7 +1,7 @@
 """Clients that ask and servers that echo, each in its host's namespace, all on one event loop.
 
-Each side sends what it gets back to where it came from, so that a payload crosses the fabric twice. TCP sends every
-request in a segment of its own; one that is not answered in time is a stall, whatever the kernel would still try.
+Each side echoes its input, so that a payload crosses the fabric twice. TCP sends every
+request in a segment of its own; one not answered in time is a stall, whatever the kernel would still try.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.payloads.lines import CLIENT, FRAGMENTED_BYTES, Line
 from tests.payloads.shapes import Header
 
 Draw = Callable[[int], bytes]
-"""Makes a payload of so many bytes."""
+"""Makes a payload of this many bytes."""
 Opening = Callable[[], socket.socket]
 
 STALL_S = 30.0
-"""Retransmissions have met the same fate seven times by then; a busy machine alone is not so late."""
+"""By then seven retransmissions have failed; a busy machine alone is not so late."""
 LOST_S = 10.0
 _PIECE_BYTES = 1480
 _AT_ONCE = 1 << 16
@@ -131,12 +131,12 @@ class Talk:
         return opened
 
     def _close(self, line: Line, connection: socket.socket) -> None:
-        found = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[_TCP_INFO_OPTIONS_BYTE]
-        self.counts.options[line.name] = self.counts.options.get(line.name, 0) | found
+        options = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[_TCP_INFO_OPTIONS_BYTE]
+        self.counts.options[line.name] = self.counts.options.get(line.name, 0) | options
         connection.close()
 
     async def _send_datagrams(self, line: Line, draw: Draw, rate: float, end: float) -> None:
-        """Send datagrams and wait for each one's echo; what comes later than that goes to a port that is closed."""
+        """Send datagrams and wait for each echo; late echoes reach a closed port."""
         counts, loop = self.counts, asyncio.get_running_loop()
         client = await self._connect(line)
         async for _ in _paced(rate, end):
@@ -158,10 +158,10 @@ async def _asked(connection: socket.socket, request: bytes) -> bytes:
     loop, answer = asyncio.get_running_loop(), b""
     await loop.sock_sendall(connection, request)
     while len(answer) < len(request):
-        found = await loop.sock_recv(connection, _AT_ONCE)
-        if not found:
+        data = await loop.sock_recv(connection, _AT_ONCE)
+        if not data:
             raise ConnectionError("the other side has closed")
-        answer += found
+        answer += data
     return answer
 
 

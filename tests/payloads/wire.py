@@ -19,7 +19,7 @@ FRAME_BYTES = 1514
 """Largest frame of a device with an MTU of 1,500."""
 BURST = 64
 LATE_S = 10.0
-"""A frame that has not come by then is lost, however busy the machine is."""
+"""A frame not received by then is lost, however busy the machine is."""
 _QUIET_S = 0.05
 _ALL_PROTOCOLS, _OUTGOING = 0x0003, 4
 _SOL_PACKET, _AUXDATA, _VLAN_VALID = 263, 8, 1 << 4
@@ -34,15 +34,15 @@ class Frames:
         self._bed, self._sockets = bed, sockets
 
     def exchange(self, domain: IntDomain, rng: random.Random, count: int) -> Verdict:
-        """Send so many frames, half of them to the same leaf; return what became of them."""
+        """Send this many frames, half of them to the same leaf; return the verdict."""
         headers, verdict = headers_of(domain), Verdict()
         for way in (SAME_LEAF, ACROSS):
             payloads = [shapes.draw(rng, headers, shapes.LARGE_BYTES) for _ in range(count // 2)]
             cases = make_cases(rng, domain, way, payloads, topology=TOPOLOGY, frame_bytes=FRAME_BYTES)
             before, arrived, strays = self._bed.drops(), list[bytes](), 0
             for start in range(0, len(cases), BURST):
-                found, others = self._send(way, cases[start : start + BURST])
-                arrived, strays = arrived + found, strays + others
+                received, others = self._send(way, cases[start : start + BURST])
+                arrived, strays = arrived + received, strays + others
             verdict.add(compare(cases, arrived, dict(self._bed.drops() - before), strays))
         return verdict
 
@@ -52,7 +52,7 @@ class Frames:
         return self._send(way, cases)[0]
 
     def _send(self, way: tuple[str, str], cases: Sequence[Case]) -> tuple[list[bytes], int]:
-        """Return what arrived, and how many frames others saw; wait for all without an excuse, and a little longer."""
+        """Return the arrivals, and how many frames others saw; wait for all that must arrive, and a little longer."""
         src, dst = way
         for case in cases:
             self._sockets[src].send(case.sent)
@@ -65,7 +65,7 @@ class Frames:
         return arrived, strays
 
     def _take(self, host: str, quiet_s: float) -> list[bytes]:
-        """Return the frames that have come to a host, once none has for a while."""
+        """Return the frames received by a host, once none arrives for a while."""
         return _taken(self._sockets[host], quiet_s)
 
 

@@ -48,5 +48,5 @@ def _like(value: FieldValue, written: Exact) -> FieldValue | None:
 def find_rule(rules: Sequence[FlowRule], frame: bytes, queue: int = 0) -> FlowRule | None:
     """Return the highest-priority rule that a frame matches; the first of equals."""
     fields = read_fields(frame, queue)
-    found = [rule for rule in rules if matches(rule, fields)]
-    return max(found, key=lambda rule: rule.priority) if found else None  # max() returns the first of the largest
+    matching = [rule for rule in rules if matches(rule, fields)]
+    return max(matching, key=lambda rule: rule.priority) if matching else None  # max() returns the first of the largest

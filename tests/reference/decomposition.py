@@ -15,7 +15,7 @@ from controller.network.paths.engineering.trees import cheapest_trees
 from controller.network.paths.engineering.values import FloatArray, SwitchGraph
 
 _SOFT = (40.0, 100.0)
-"""Sharpness of stand-ins whose prices give trees as well: those of the program alone lead back and forth."""
+"""Sharpness of substitute prices that give trees as well: the program's own lead back and forth."""
 
 
 def optimum_between(
@@ -42,13 +42,13 @@ def optimum_between(
         if reached <= bound * (1 + within):
             break
         columns = Columns(owners, loads, np.zeros(len(owners)))
-        found = _mixture(columns, rates, total, reached)
-        if found is None:
+        mixture = _mixture(columns, rates, total, reached)
+        if mixture is None:
             break
-        total = found.shares @ loads
+        total = mixture.shares @ loads
         reached = min(reached, float((total / rates).max()))
         soft = [Potential(rates, nothing, sharpness, reached).congestion_prices(total) for sharpness in _SOFT]
-        prices = [found.prices, *soft]
+        prices = [mixture.prices, *soft]
     return bound, reached
 
 

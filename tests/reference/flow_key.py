@@ -22,16 +22,16 @@ def read_fields(frame: bytes, queue: int = 0) -> dict[str, FieldValue]:
     if len(frame) < 14:
         return fields
     fields["eth.dst"], fields["eth.src"] = _number(frame, 0, 6), _number(frame, 6, 6)
-    place = 12
+    offset = 12
     for tag in range(MOST_TAGS):
-        if _number(frame, place, 2) not in TAG_TYPES or len(frame) < place + 6:
+        if _number(frame, offset, 2) not in TAG_TYPES or len(frame) < offset + 6:
             break
         if tag == 0:
-            control = _number(frame, place + 2, 2)
+            control = _number(frame, offset + 2, 2)
             fields["vlan.pcp"], fields["vlan.id"] = control >> 13, control & 0xFFF
-        place += 4
-    fields["eth.type"] = _number(frame, place, 2)
-    packet = frame[place + 2 :]
+        offset += 4
+    fields["eth.type"] = _number(frame, offset, 2)
+    packet = frame[offset + 2 :]
     if fields["eth.type"] == 0x0800:
         fields |= _read_ipv4(packet)
     elif fields["eth.type"] == 0x86DD:
@@ -39,8 +39,8 @@ def read_fields(frame: bytes, queue: int = 0) -> dict[str, FieldValue]:
     return fields
 
 
-def _number(data: bytes, place: int, nbytes: int) -> int:
-    return int.from_bytes(data[place : place + nbytes], "big")
+def _number(data: bytes, offset: int, nbytes: int) -> int:
+    return int.from_bytes(data[offset : offset + nbytes], "big")
 
 
 def _read_ipv4(packet: bytes) -> dict[str, FieldValue]:

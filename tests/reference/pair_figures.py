@@ -34,9 +34,9 @@ def pair_figures(routing: Routing, links: LinkColumns, src: int, dst: int) -> Pa
     model = routing.model
     start, target = int(model.host_switch[src]), int(model.host_destination[dst])
     own = routing.own_paths.get((src, dst))
-    found = [(tuple(own.tolist()), Fraction(1))] if own is not None else list(_paths(routing, start, target))
+    paths = [(tuple(own.tolist()), Fraction(1))] if own is not None else list(_paths(routing, start, target))
     up, down = model.up.start + src, len(links.rate_bps) - len(model.hosts) + dst
-    ways = [((up, *rows, down), share) for rows, share in found]
+    ways = [((up, *rows, down), share) for rows, share in paths]
     if not ways:
         return None
     crossed = sorted({row for rows, _ in ways for row in rows})

@@ -37,7 +37,7 @@ class PlainSaved:
 
 
 class PlainPool:
-    """See `Pool`, of which this is the twin."""
+    """Plain twin of `Pool`."""
 
     def __init__(self, system: System, workload: Workload, settings: PoolSettings | None = None) -> None:
         self.model = Model.of(system, workload, settings or PoolSettings())
@@ -118,7 +118,7 @@ class PlainPool:
         return PlainSaved(deepcopy({name: value for name, value in vars(self).items() if name != "model"}))
 
     def restore(self, saved: PlainSaved) -> Observation | None:
-        """Go back to a moment that was saved, and return what is seen there; None at the end."""
+        """Restore a saved moment, and return its observation; None at the end."""
         vars(self).update(deepcopy(saved.attributes))
         return None if self.task < 0 else self._observed()
 
@@ -159,13 +159,13 @@ class PlainPool:
             obstacles = [self._obstacle(node, self.task) for node in range(self.actions)]
             if None in obstacles:
                 return True
-            self._refuse(self.task, max(found for found in obstacles if found is not None))
+            self._refuse(self.task, max(obstacle for obstacle in obstacles if obstacle is not None))
 
     def _end(self, end_ns: int, task: int) -> None:
         self._engine_of.pop(task).assigned -= 1
         for follower in self._followers(task):
             self._missing[follower] -= 1
-            # One of which a task before it is refused is never ready: that task does not end.
+            # A task after a refused one is never ready: that one does not end.
             if self._missing[follower] == 0:
                 heappush(self._ready, (max(end_ns, int(self.model.workload.submitted_ns[follower])), follower))
 
@@ -179,9 +179,9 @@ class PlainPool:
                     waiting.append(follower)
 
     def _change(self) -> None:
-        """Let nodes vanish and join.
+        """Remove and add nodes.
 
-        What a vanished node's fast memory kept is at its home, as it was there; what a task created is nobody's again.
+        What a vanished node's fast memory kept is at its home, as it was there; objects created by a task are lost.
         """
         while self._changes and self._changes[0].time_ns <= self.now_ns:
             change = self._changes.pop(0)
@@ -218,8 +218,8 @@ class PlainPool:
         return store != NOWHERE and self.model.stores[store].node == node
 
     def _is_in_reach(self, number: int, action: int) -> bool:
-        place = self._place[number]
-        return place != NOWHERE and self._is_way(self.model.stores[place].node, action)
+        store = self._place[number]
+        return store != NOWHERE and self._is_way(self.model.stores[store].node, action)
 
     def _can_go(self, number: int, action: int) -> bool:
         return self._is_way(action, self.model.stores[self._home[number]].node)
@@ -234,7 +234,7 @@ class PlainPool:
     def _plan(self, action: int, task: int) -> Plan:
         """Return how a task would run: its data begins to move at once, while it waits for a slot of an engine.
 
-        Of what a node's ports let in, and of what it gives out, one transfer is served after another.
+        A node's incoming and outgoing transfers are each served one after another.
         """
         node, fast = self._nodes[action], self._fast(action)
         fetched_ns, access_ns, moves = self.now_ns, 0, dict[int, Move]()
@@ -250,7 +250,7 @@ class PlainPool:
             sources = self._sources(number, action)
             moves[number], sent_ns = min(
                 (self._sent(action, number, source, in_free_ns, free_ns) for source in sources),
-                key=lambda found: found[0].arrives_ns,
+                key=lambda source: source[0].arrives_ns,
             )
             src = self.model.stores[moves[number].source].node
             free_ns[src] = sent_ns
@@ -261,20 +261,20 @@ class PlainPool:
         return Plan(forecast, fetched_ns, engine, slot, in_free_ns, free_ns, moves)
 
     def _sources(self, number: int, action: int) -> list[tuple[int, int]]:
-        """Return which stores have an object, and from when on: what is under way is where it comes from, too."""
+        """Return the stores of an object, and from when on: one in transit is still at its source, too."""
         move = self._moves[number]
-        found = [(self._place[number], move.arrives_ns)]
+        sources = [(self._place[number], move.arrives_ns)]
         is_source = move.arrives_ns > self.now_ns and move.source != NOWHERE
         if is_source and self._is_way(self.model.stores[move.source].node, action):
-            found.insert(0, (move.source, move.source_ns))
-        return found
+            sources.insert(0, (move.source, move.source_ns))
+        return sources
 
     def _sent(
         self, action: int, number: int, source: tuple[int, int], in_free_ns: int, free_ns: list[int]
     ) -> tuple[Move, int]:
         """Return how an object moves to a node from a store that has it from a time on, and when it has been sent."""
-        place, since_ns = source
-        store = self.model.stores[place]
+        store_number, since_ns = source
+        store = self.model.stores[store_number]
         begin_ns = max(self.now_ns, free_ns[store.node])
         rate_bps, delay_ns = min(store.memory.read_bps, self._fast(action).write_bps), store.memory.read_ns
         if store.node != action:
@@ -283,12 +283,12 @@ class PlainPool:
             delay_ns += int(self.model.network.delay_ns[self._epoch, store.node, action])
         takes_ns = transfer_ns(8 * self._bytes(number), rate_bps)
         # While its data is yet to come, it lets others pass.
-        return Move(max(begin_ns, since_ns) + takes_ns + delay_ns, place, since_ns), begin_ns + takes_ns
+        return Move(max(begin_ns, since_ns) + takes_ns + delay_ns, store_number, since_ns), begin_ns + takes_ns
 
     def _soonest(self, action: int, task: int, fetched_ns: int, access_ns: int) -> tuple[Forecast, int, int]:
         """Return how the task runs on that engine of a node on which it ends first, with engine and slot."""
         workload = self.model.workload
-        found: list[tuple[int, int, int, Forecast]] = []
+        candidates: list[tuple[int, int, int, Forecast]] = []
         for number, state in enumerate(self._nodes[action].engines):
             engine = state.engine
             if not engine.kind.bit & int(workload.kinds[task]):
@@ -301,8 +301,8 @@ class PlainPool:
             compute_ns += transfer_ns(int(workload.int_operations[task]), engine.int_ops_per_s)
             served_ns = max(start_ns, fetched_ns) + access_ns
             end_ns = served_ns + compute_ns * sharing
-            found.append((end_ns, number, slot, Forecast(start_ns, served_ns, end_ns)))
-        _, number, slot, forecast = min(found, key=lambda one: one[:2])
+            candidates.append((end_ns, number, slot, Forecast(start_ns, served_ns, end_ns)))
+        _, number, slot, forecast = min(candidates, key=lambda entry: entry[:2])
         return forecast, number, slot
 
     # What it changes
@@ -352,7 +352,7 @@ class PlainPool:
         return plan.forecast.end_ns - self.now_ns + (waits >> PRICE_BITS)
 
     def _keep(self, action: int, accessed: list[int]) -> tuple[int, int]:
-        """Have all that a task uses in a node's fast memory, and evict what was not used for longest until it fits."""
+        """Load all objects of a task into a node's fast memory, evicting the least recently used until they fit."""
         node = self._nodes[action]
         for number in accessed:
             if number in node.kept:
@@ -393,10 +393,10 @@ class PlainPool:
         return takes_ns
 
     def _drop(self, number: int) -> None:
-        """Take an object out of the fast memory that it is in, if it is in one."""
-        place = self._place[number]
-        if place != NOWHERE and self.model.stores[place].is_fast:
-            node = self._nodes[self.model.stores[place].node]
+        """Remove an object from the fast memory that holds it, if any."""
+        store = self._place[number]
+        if store != NOWHERE and self.model.stores[store].is_fast:
+            node = self._nodes[self.model.stores[store].node]
             del node.kept[number]
             node.free_bytes += self._bytes(number)
 
@@ -430,12 +430,12 @@ class PlainPool:
         """Return the longest delay and the least bandwidth to what the task reads and other nodes have."""
         delay, bandwidth = 0.0, 1.0
         for number, is_write in self._accesses(self.task):
-            place = self._place[number]
-            if is_write or (place != NOWHERE and self.model.stores[place].node == action):
+            store = self._place[number]
+            if is_write or (store != NOWHERE and self.model.stores[store].node == action):
                 continue
             if not self._is_in_reach(number, action):
                 return 1.0, 0.0
-            src = self.model.stores[place].node
+            src = self.model.stores[store].node
             delay = max(delay, float(self.model.delay_features[self._epoch, src, action]))
             bandwidth = min(bandwidth, float(self.model.bandwidth_features[self._epoch, src, action]))
         return delay, bandwidth
@@ -477,5 +477,5 @@ class PlainPool:
 
     def _followers(self, task: int) -> list[int]:
         start, end = self.model.workload.follower_start[task : task + 2].tolist()
-        found: list[int] = self.model.workload.follower[start:end].tolist()
-        return found
+        followers: list[int] = self.model.workload.follower[start:end].tolist()
+        return followers

@@ -80,12 +80,12 @@ class PlainSharing:
         return Finish(min(will)[1], min(will)[0]) if will else None
 
     def _concerned(self) -> list[int]:
-        links, found = set(self._changed), set[int]()
+        links, concerned = set(self._changed), set[int]()
         while True:
-            more = {n for n, flow in self._flows.items() if n not in found and links & flow.shares.keys()}
+            more = {n for n, flow in self._flows.items() if n not in concerned and links & flow.shares.keys()}
             if not more:
-                return sorted(found)
-            found |= more
+                return sorted(concerned)
+            concerned |= more
             links.update(link for number in more for link in self._flows[number].shares)
 
 

@@ -44,17 +44,17 @@ class Sketch:
     def ask(self, segment: Segment, *, interval: int, threshold: int) -> HotName | None:
         """Count an INTEREST for a name that has no cell; return the report to the controller, if any."""
         at = places(segment)
-        cells = [self._count(row, place, interval) for row, place in zip(self._rows, at, strict=True)]
+        cells = [self._count(row, column, interval) for row, column in zip(self._rows, at, strict=True)]
         requests = min(cell.requests for cell in cells)
         if requests < threshold or all(cell.reported for cell in cells):
             return None
-        for row, place in zip(self._rows, at, strict=True):
-            row[place] = replace(row[place], reported=True)
+        for row, column in zip(self._rows, at, strict=True):
+            row[column] = replace(row[column], reported=True)
         return HotName(segment, requests, interval=interval)
 
-    def _count(self, row: dict[int, Count], place: int, interval: int) -> Count:
-        cell = row.get(place, Count())
+    def _count(self, row: dict[int, Count], column: int, interval: int) -> Count:
+        cell = row.get(column, Count())
         if cell.interval != interval:
             cell = Count(interval)
-        row[place] = replace(cell, requests=min(cell.requests + 1, _MOST))
-        return row[place]
+        row[column] = replace(cell, requests=min(cell.requests + 1, _MOST))
+        return row[column]

@@ -100,14 +100,14 @@ def _run(
     equal: sparse.csr_array,
     values: FloatArray,
 ) -> FloatArray:
-    found = optimize.linprog(  # type: ignore[call-overload]  # scipy-stubs know dense matrices only
+    solution = optimize.linprog(  # type: ignore[call-overload]  # scipy-stubs know dense matrices only
         objective, A_ub=at_most, b_ub=limits, A_eq=equal, b_eq=values, bounds=(0, None), method="highs"
     )
-    if found.status == 2:
+    if solution.status == 2:
         raise PathError("traffic engineering: a demand has no path to its destination")
-    if found.x is None:
-        raise PathError(f"traffic engineering: the linear program is not solved: {found.message}")
-    return np.asarray(found.x, dtype=np.float64)
+    if solution.x is None:
+        raise PathError(f"traffic engineering: the linear program is not solved: {solution.message}")
+    return np.asarray(solution.x, dtype=np.float64)
 
 
 def _utilisation(loads_bps: FloatArray, graph: SwitchGraph) -> float:

@@ -27,10 +27,10 @@ def wide_area_network(switches: int, seed: int, rates_gbps: tuple[int, ...] = (1
     pairs = [(a, b) for a in range(switches) for b in range(a + 1, switches)]
     odds = np.exp([-distance[pair] / (REACH * distance.max()) for pair in pairs])
     # Draws without replacement, in proportion to the odds (Efraimidis and Spirakis).
-    for place in np.argsort(-np.log(rng.random(len(pairs))) / odds):
+    for index in np.argsort(-np.log(rng.random(len(pairs))) / odds):
         if len(cables) >= DEGREE * switches / 2:
             break
-        cables.add(pairs[place])
+        cables.add(pairs[index])
     links = [
         LinkSpec(
             a=f"s{a + 1}",
@@ -53,13 +53,13 @@ def wide_area_network(switches: int, seed: int, rates_gbps: tuple[int, ...] = (1
 
 def _tree(distance: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> set[tuple[int, int]]:
     """Return the edges of a least spanning tree (Prim)."""
-    found: set[tuple[int, int]] = set()
+    edges: set[tuple[int, int]] = set()
     nearest, inside = np.zeros(len(distance), dtype=int), {0}
     while len(inside) < len(distance):
-        outside = [place for place in range(len(distance)) if place not in inside]
-        new = min(outside, key=lambda place: float(distance[place, nearest[place]]))
-        found.add((min(new, int(nearest[new])), max(new, int(nearest[new]))))
+        outside = [index for index in range(len(distance)) if index not in inside]
+        new = min(outside, key=lambda index: float(distance[index, nearest[index]]))
+        edges.add((min(new, int(nearest[new])), max(new, int(nearest[new]))))
         inside.add(new)
         closer = distance[:, new] < distance[np.arange(len(distance)), nearest]
         nearest[closer] = new
-    return found
+    return edges

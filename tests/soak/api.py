@@ -42,12 +42,12 @@ class Report:
     created: int = 0
     bound: int = 0
     unacknowledged: int = 0
-    """Pods that were made, and whose writer did not hear of it."""
+    """Pods created whose writer got no acknowledgement."""
     problems: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Said:
+class Acknowledged:
     """Acknowledged writes, and those seen by a watch."""
 
     created: set[str] = field(default_factory=set)
@@ -57,20 +57,20 @@ class Said:
 
 async def soak(kills: int, seed: int) -> Report:
     """Kill the process this many times, after up to half a second each."""
-    rng, report, said = random.Random(seed), Report(), Said()
+    rng, report, record = random.Random(seed), Report(), Acknowledged()
     with tempfile.TemporaryDirectory(prefix="api") as name:
         folder = Path(name)
         (folder / "settings.yaml").write_text(
             f"storage: {{sqlite: {folder}/storage}}\nlisten: ['unix:{folder}/api.sock']\n", encoding="utf-8"
         )
-        place = Place(f"unix:{folder}/api.sock")
-        async with ApiClient(place) as client:
-            following = asyncio.create_task(_follow(client, said))
+        api = Place(f"unix:{folder}/api.sock")
+        async with ApiClient(api) as client:
+            following = asyncio.create_task(_follow(client, record))
             for life in range(kills):
                 async with _server(folder) as server:
-                    await _check(client, said, report, first=life == 0)
+                    await _check(client, record, report, first=life == 0)
                     writers = [
-                        asyncio.create_task(_write(place, f"w{life}-{number}", said)) for number in range(WRITERS)
+                        asyncio.create_task(_write(api, f"w{life}-{number}", record)) for number in range(WRITERS)
                     ]
                     await asyncio.sleep(rng.uniform(0.02, 0.5))
                     server.kill()
@@ -79,11 +79,11 @@ async def soak(kills: int, seed: int) -> Report:
                 if report.problems:
                     break
             async with _server(folder):
-                await _check(client, said, report, first=False)
-                await _check_seen(client, said, report)
+                await _check(client, record, report, first=False)
+                await _check_seen(client, record, report)
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
-    report.created, report.bound = len(said.created), len(said.bound)
+    report.created, report.bound = len(record.created), len(record.bound)
     return report
 
 
@@ -103,59 +103,59 @@ async def _server(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
         await process.communicate()
 
 
-async def _write(place: Place, name: str, said: Said) -> None:
+async def _write(server: Place, name: str, record: Acknowledged) -> None:
     """Create and bind pods until the server is gone."""
-    async with ApiClient(place, tries=1) as client:
+    async with ApiClient(server, tries=1) as client:
         number = 0
         while True:
             pod = f"{name}-{number}"
             spec = PodSpec(containers=(Container(name="main", image="x"),), request=Request(cpu_milli=1))
             try:
                 await client.of(Pod).create(Pod(metadata=Metadata(name=pod), spec=spec))
-                said.created.add(pod)
+                record.created.add(pod)
                 if number % 4 == 0:
                     await client.bind(BindingRequest(bindings=(Binding(pod=pod, node=_NODE),)))
-                    said.bound.add(pod)
+                    record.bound.add(pod)
             except ApiError:
                 return
             number += 1
 
 
-async def _check(client: ApiClient, said: Said, report: Report, *, first: bool) -> None:
+async def _check(client: ApiClient, record: Acknowledged, report: Report, *, first: bool) -> None:
     if first:
         hardware = Hardware(cpu_milli=1_000_000)
         await client.of(Node).create(Node(metadata=Metadata(name=_NODE), spec=NodeSpec(hardware=hardware)))
         return
-    pods = {one.metadata.name: one for one in (await client.of(Pod).list()).items}
+    pods = {pod.metadata.name: pod for pod in (await client.of(Pod).list()).items}
     node = await client.of(Node).get(_NODE)
-    report.problems += [f"{name} was acknowledged and is lost" for name in said.created - pods.keys()]
-    placed = {name for name, one in pods.items() if one.status.node == _NODE}
-    report.problems += [f"the binding of {name} was acknowledged and is lost" for name in said.bound - placed]
+    report.problems += [f"{name} was acknowledged and is lost" for name in record.created - pods.keys()]
+    placed = {name for name, pod in pods.items() if pod.status.node == _NODE}
+    report.problems += [f"the binding of {name} was acknowledged and is lost" for name in record.bound - placed]
     shares = [share.pod for share in node.shares]
     if sorted(shares) != sorted(placed):
         report.problems.append(f"{len(shares)} shares, {len(placed)} pods on the node")
-    report.unacknowledged = len(pods.keys() - said.created)
+    report.unacknowledged = len(pods.keys() - record.created)
 
 
-async def _follow(client: ApiClient, said: Said) -> None:
-    """Note which pods a watch sees, over all deaths of the server, and how often each was new."""
-    async for found in client.of(Pod).follow():
-        if isinstance(found, Listing):
-            for pod in found.items:
-                said.seen.setdefault(pod.metadata.name, pod.metadata.revision)
-        elif isinstance(found, Event) and found.type is EventType.PUT:
-            said.seen[found.name] = found.revision
+async def _follow(client: ApiClient, record: Acknowledged) -> None:
+    """Record the pods that a watch sees, over all deaths of the server, and their revisions."""
+    async for update in client.of(Pod).follow():
+        if isinstance(update, Listing):
+            for pod in update.items:
+                record.seen.setdefault(pod.metadata.name, pod.metadata.revision)
+        elif isinstance(update, Event) and update.type is EventType.PUT:
+            record.seen[update.name] = update.revision
 
 
-async def _check_seen(client: ApiClient, said: Said, report: Report) -> None:
-    """Wait until the watch has caught up; what it has not seen by then is lost."""
-    pods = {one.metadata.name: one.metadata.revision for one in (await client.of(Pod).list()).items}
+async def _check_seen(client: ApiClient, record: Acknowledged, report: Report) -> None:
+    """Wait until the watch has caught up; unseen pods count as lost."""
+    pods = {pod.metadata.name: pod.metadata.revision for pod in (await client.of(Pod).list()).items}
     try:
         async with asyncio.timeout(_SETTLE_S):
-            while said.seen != pods:
+            while record.seen != pods:
                 await asyncio.sleep(0.05)
     except TimeoutError:
-        report.problems.append(f"the watch has seen {len(said.seen)} pods of {len(pods)}, or older ones")
+        report.problems.append(f"the watch has seen {len(record.seen)} pods of {len(pods)}, or older ones")
 
 
 def main(argv: list[str]) -> int:

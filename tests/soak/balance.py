@@ -2,7 +2,7 @@
 
 Holders keep to the protocol: they use no more units than they have promised and the server has taken, and none once no
 report has got through for half of the lease. A ledger adds up what is used at each change, pods' devices with it: never
-more than there is. Afterwards everybody has his share. Both services decide about the same pools all the time.
+more than there is. Afterwards every holder has its share. Both services decide about the same pools all the time.
 
 Usage: python -m tests.soak.balance [--kills N] [--seed N] [--pause-s S]
 """
@@ -33,6 +33,7 @@ from controller.common.errors import ApiError, StaleError
 from dataplane.topology.values import DeviceKind
 from tests.soak.centres import Daemon
 from tests.soak.killing import main
+from tests.waiting import comes_true
 
 LEASE_S = 4.0
 FENCE_S = LEASE_S / 2
@@ -69,11 +70,11 @@ class Ledger:
     def set(self, pool: str, user: str, units: int) -> None:
         with self._lock:
             self._used[pool, user] = units
-            found = {who: some for (where, who), some in self._used.items() if where == pool and some}
-            total = sum(found.values())
+            used = {who: some for (where, who), some in self._used.items() if where == pool and some}
+            total = sum(used.values())
             self._report.most[pool] = max(self._report.most[pool], total)
             if total > POOLS[pool]:
-                self._report.problems.append(f"{total} of {POOLS[pool]} units of {pool} are used: {found}")
+                self._report.problems.append(f"{total} of {POOLS[pool]} units of {pool} are used: {used}")
 
     def of(self, pool: str, user: str) -> int:
         with self._lock:
@@ -101,7 +102,7 @@ class Holder:
         self._client.close()
 
     def fence(self) -> None:
-        """Use nothing once no report has got through for half of the lease."""
+        """Stop all use once no report has been accepted for half of the lease."""
         while not self._soak.stop.is_set():
             with self._lock:
                 if time.monotonic() - self._through_s > FENCE_S and self._soak.ledger.of(self.pool, self.name):
@@ -110,7 +111,7 @@ class Holder:
             time.sleep(0.02)
 
     def _tell(self) -> None:
-        """Use no more than it may, promise that, and use it once the server has taken the promise."""
+        """Use no more than allowed, promise that, and use it once the server has accepted the promise."""
         with self._lock:
             used = self._soak.ledger.of(self.pool, self.name)
             if self._may < used:
@@ -119,12 +120,12 @@ class Holder:
         sent_s = time.monotonic()
         status = HolderStatus(holder=self.name, wants=self._wanted(), holds=holds)
         try:
-            found, is_taken = self._client.report_units(self.pool, status), True
+            pool, is_taken = self._client.report_units(self.pool, status), True
         except StaleError:
             # Its share fell again before it could promise to use more, or it was silent for too long.
             self._soak.report.refused += 1
-            found, is_taken = self._client.of(UnitPool).get(self.pool), False
-        share = next((one for one in found.shares if one.holder == self.name), None)
+            pool, is_taken = self._client.of(UnitPool).get(self.pool), False
+        share = next((entry for entry in pool.shares if entry.holder == self.name), None)
         with self._lock:
             used, units = self._soak.ledger.of(self.pool, self.name), 0 if share is None else share.units
             if used > units:
@@ -176,7 +177,7 @@ class Soak:
             self.client.of(UnitPool).create(UnitPool(metadata=Metadata(name=name), spec=spec))
 
     def pods_come_and_go(self) -> None:
-        """Bind pods to tenths of devices, and release them: what the scheduler does, without its judgement."""
+        """Bind pods to tenths of devices, and release them, like a scheduler without policies."""
         rng, number = random.Random(self.rng.random()), 0
         client = SyncApiClient(Place(self.socket), tries=1)
         while not self.settling.is_set():
@@ -199,7 +200,7 @@ class Soak:
         except StaleError:
             return
         except ApiError:
-            # Whether it was bound nobody says: then it is not to stay so.
+            # The binding may have succeeded: make sure that it does not stay.
             self._until(lambda: self._is_released(client, released), _SETTLE_S)
             return
         self.ledger.set("tenths", name, tenths)
@@ -209,13 +210,13 @@ class Soak:
         self._until(lambda: self._is_released(client, released), _SETTLE_S)
 
     def _is_released(self, client: SyncApiClient, released: ReleaseRequest) -> bool:
-        """Release a pod; it may have been already, by a request whose answer was lost."""
+        """Release a pod, possibly again after a request whose answer was lost."""
         with suppress(StaleError):
             client.release(released)
         return client.of(Pod).get(released.releases[0].pod).status.node is None
 
     def look_for_ever(self) -> None:
-        """Look at the books again and again: they are right at each revision."""
+        """Check the books repeatedly: they must be right at each revision."""
         client = SyncApiClient(Place(self.socket), tries=1)
         while not self.stop.is_set():
             with suppress(ApiError):
@@ -244,7 +245,7 @@ class Soak:
         self.report.kills["api" if daemon is self.api else "service"] += 1
 
     def run(self, kills: int, pause_s: float) -> Report:
-        """Kill so often, let everything settle, and look."""
+        """Kill this many times, let everything settle, and check."""
         works: list[Callable[[], None]] = [self.look_for_ever, self.pods_come_and_go]
         threads: list[threading.Thread] = []
         try:
@@ -276,28 +277,29 @@ class Soak:
 
     def _shares(self) -> dict[str, dict[str, int]]:
         return {
-            pool.metadata.name: {one.holder: one.units for one in pool.shares if not one.leaving}
+            pool.metadata.name: {share.holder: share.units for share in pool.shares if not share.leaving}
             for pool in self.client.of(UnitPool).list().items
         }
 
     def _has_settled(self) -> bool:
-        """Return whether everything is given, to each at least what is worth as much to it as to others."""
-        found = self._shares()
+        """Return whether all units are assigned, with fair shares."""
+        shares = self._shares()
         fair = {"cloud": {"a": 10, "b": 15, "c": 15}, "tenths": {"a": 7, "b": 7, "c": 6}}
         return all(
-            sum(found[pool].values()) == POOLS[pool]
-            and all(abs(found[pool].get(name, 0) - units) <= 2 for name, units in wanted.items())
+            sum(shares[pool].values()) == POOLS[pool]
+            and all(abs(shares[pool].get(name, 0) - units) <= 2 for name, units in wanted.items())
             for pool, wanted in fair.items()
         )
 
-    def _until(self, done: Callable[[], bool], settle_s: float) -> bool:
-        due_s = time.monotonic() + settle_s
-        while time.monotonic() < due_s:
+    def _until(self, condition: Callable[[], bool], settle_s: float) -> bool:
+        """Return whether a condition comes true in time; the API server may be down meanwhile."""
+
+        def holds() -> bool:
             with suppress(ApiError):
-                if done():
-                    return True
-            time.sleep(0.1)
-        return False
+                return condition()
+            return False
+
+        return comes_true(holds, limit_s=settle_s, poll_s=0.1)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,10 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -38,6 +40,7 @@ from controller.workloads.centres.settings import CentreSettings, ControlGroups,
 from dataplane.config import Strict, document_of
 from tests.sandboxes import local_settings
 from tests.soak.killing import main
+from tests.waiting import comes_true
 
 CENTRES = ("east", "west")
 AT_ONCE = 6
@@ -129,37 +132,41 @@ class Soak:
     def prepare(self) -> None:
         self.until(self._add_probe)
         for name in CENTRES:
-            self.until(lambda name=name: self.client.of(Centre).get(name).status.ready)
-            found = self.client.of(Centre).get(name)
-            # No scheduler looks for silent centres here, and none is to be refused for its silence.
+            self.until(partial(self._is_ready, name))
+            centre = self.client.of(Centre).get(name)
+            # No scheduler detects silent centres here, and none may be refused for its silence.
             self.client.of(Centre).replace(
-                Centre(metadata=Metadata(name=name, labels=found.metadata.labels), spec=CentreSpec(lease_s=600.0))
+                Centre(metadata=Metadata(name=name, labels=centre.metadata.labels), spec=CentreSpec(lease_s=600.0))
             )
+
+    def _is_ready(self, centre: str) -> bool:
+        return self.client.of(Centre).get(centre).status.ready
 
     def _add_probe(self) -> bool:
         made = loads(_PROBE, KernelLibrary())
         self.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name=made.name), spec=files.to_spec(made)))
         return True
 
-    def until(self, done: object, settle_s: float = _SETTLE_S) -> bool:
-        due_s = time.monotonic() + settle_s
-        while time.monotonic() < due_s:
+    def until(self, condition: Callable[[], bool], settle_s: float = _SETTLE_S) -> bool:
+        """Return whether a condition comes true in time; the API server may be down meanwhile."""
+
+        def holds() -> bool:
             with suppress(ApiError):
-                if done():  # type: ignore[operator]
-                    return True
-            time.sleep(0.1)
-        return False
+                return condition()
+            return False
+
+        return comes_true(holds, limit_s=settle_s, poll_s=0.1)
 
     def dispatch_for_ever(self) -> None:
-        """Keep some tasks alive; dispatch pending ones to a centre that has room."""
+        """Keep some tasks alive; dispatch pending ones to centres with room."""
         while not self.stop.is_set():
             with suppress(ApiError):
                 self.dispatch_once(more=True)
             time.sleep(0.05)
 
     def dispatch_once(self, *, more: bool) -> int:
-        """Dispatch what is pending; return how many tasks have not ended."""
-        alive = [one for one in self.client.of(Task).list().items if one.status.phase not in TASK_ENDED]
+        """Dispatch pending tasks; return how many have not ended."""
+        alive = [task for task in self.client.of(Task).list().items if task.status.phase not in TASK_ENDED]
         if more and len(alive) < AT_ONCE:
             self.numbers += 1
             self.client.of(Task).create(Task(metadata=Metadata(name=f"t{self.numbers}"), spec=self._spec()))
@@ -178,7 +185,7 @@ class Soak:
         return TaskSpec(program=Program(kind=ProgramKind.PYTHON, text=_WORK, arguments=arguments))
 
     def kill_something(self) -> None:
-        """Kill the API, an agent, a keeper, or all of a job but its keeper."""
+        """Kill the API, an agent, a keeper, or a job's processes except its keeper."""
         kind = self.rng.choices(("api", "agent", "keeper", "job"), (2, 4, 2, 2))[0]
         keepers = self._keepers() if kind in ("keeper", "job") else []
         if keepers:
@@ -197,11 +204,11 @@ class Soak:
 
     def _keepers(self) -> list[int]:
         """Return the keepers that are alive."""
-        known = [int(text) for lock in self.folder.glob("*/engine/*/lock") if (text := _text(lock)).isdigit()]
-        return [keeper for keeper in known if b"keeper.py" in _bytes(Path(f"/proc/{keeper}/cmdline"))]
+        pids = [int(text) for lock in self.folder.glob("*/engine/*/lock") if (text := _text(lock)).isdigit()]
+        return [keeper for keeper in pids if b"keeper.py" in _bytes(Path(f"/proc/{keeper}/cmdline"))]
 
     def run(self, kills: int, pause_s: float) -> Report:
-        """Kill so often, let everything settle, and look."""
+        """Kill this many times, let everything settle, and check."""
         try:
             self.prepare()
             dispatcher = threading.Thread(target=self.dispatch_for_ever)
@@ -213,8 +220,8 @@ class Soak:
             self.stop.set()
             dispatcher.join()
             if not self.until(lambda: self.dispatch_once(more=False) == 0):
-                alive = [one for one in self.client.of(Task).list().items if one.status.phase not in TASK_ENDED]
-                self.report.problems += [f"{one.metadata.name} has not ended: {one.status}" for one in alive]
+                alive = [task for task in self.client.of(Task).list().items if task.status.phase not in TASK_ENDED]
+                self.report.problems += [f"{task.metadata.name} has not ended: {task.status}" for task in alive]
             self.look()
         finally:
             self.stop.set()
@@ -224,7 +231,7 @@ class Soak:
         return self.report
 
     def look(self) -> None:
-        """Compare what jobs have told with what the API says."""
+        """Compare the jobs' records with the API's."""
         report, problems = self.report, self.report.problems
         told = [json.loads(line) for file in self.told.iterdir() for line in file.read_text().splitlines()]
         begun, ended = ({job: (cores, at) for job, w, cores, at in told if w == what} for what in ("begin", "end"))
@@ -246,11 +253,11 @@ class Soak:
             for job, (cores, at) in begun.items()
             if job in ended and job in placed
         ]
-        for place, one in enumerate(spans):
-            for other in spans[:place]:
-                if one[:2] == other[:2] and one[2] < other[3] and other[2] < one[3]:
-                    problems.append(f"{one[4]} and {other[4]} had core {one[1]} of {one[0]} at the same time")
-        results = Counter((one.spec.task, one.metadata.name) for one in self.client.of(ProbeResult).list().items)
+        for index, span in enumerate(spans):
+            for other in spans[:index]:
+                if span[:2] == other[:2] and span[2] < other[3] and other[2] < span[3]:
+                    problems.append(f"{span[4]} and {other[4]} had core {span[1]} of {span[0]} at the same time")
+        results = Counter((item.spec.task, item.metadata.name) for item in self.client.of(ProbeResult).list().items)
         report.results = len(results)
         problems += [f"{task} has result {name} twice" for (task, name), number in results.items() if number > 1]
         if not self.until(self._is_empty, 30.0):
@@ -270,8 +277,8 @@ class Soak:
         return files_ + marked
 
     def _is_ours(self, environ: Path) -> bool:
-        found = _bytes(environ)
-        return b"MILLRACE_JOB=" in found and str(self.folder).encode() in found
+        content = _bytes(environ)
+        return b"MILLRACE_JOB=" in content and str(self.folder).encode() in content
 
 
 def _bytes(path: Path) -> bytes:

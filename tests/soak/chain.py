@@ -2,7 +2,7 @@
 
 Collector, path server and controller, with default settings but for addresses, folders and the path server's file, are
 killed (SIGKILL) and started again; the collector is paused (SIGSTOP) and released; the load is doubled and halved;
-somebody floods the collector, reports in the name of a switch that nobody configured, and sends 100,000 flows of one
+an attacker floods the collector, reports in the name of an unknown switch, and sends 100,000 flows of one
 packet each. Subscribers that never read hold on to snapshots, records, routes and decisions all the time. After each
 disturbance everything has to recover, a congestion has to be answered, and every report has to be counted. In the end a
 chain that was never disturbed carries the same flows on the same paths: both have to know the same (`chaining/states`).
@@ -37,17 +37,18 @@ from tests.benchmarks.chaining.chain import TOPOLOGIES, Chain, Load, running
 from tests.benchmarks.chaining.processes import Daemon, Usage, precede_others
 from tests.benchmarks.chaining.sender import Bad
 from tests.benchmarks.chaining.states import State, differences, state_of
+from tests.waiting import until
 
 RATE, FLOWS = 20_000.0, 4096
 SINGLE_FLOWS = 100_000
 FLOOD_TIMES = 4
 RECOVERY_S, ANSWER_S, STATUS_S = 60.0, 10.0, 5.0
-"""Longest times until all is well, until a congestion is answered, and for a status, on a machine that is not busy; the
-benchmark measures them, here they only tell what is slow from what hangs."""
+"""Longest times until recovery, until a congestion is answered, and for a status, on an idle machine; the
+benchmark measures them, here they only distinguish slow from hanging."""
 MEASURED_S = 4.0
 """Twice the span that flows' rates are measured over."""
 LAST_S = 20.0
-"""Longer than what links' and flows' figures are of, and than a flow that moved is held where it is."""
+"""Longer than the window of links' and flows' figures, and than the hold-down of a moved flow."""
 _SHORT_S, _LONG_S = 5.0, 10.0
 _POLL_S = 0.25
 _KNOWN_FLOWS = 0.9
@@ -59,7 +60,7 @@ _DEAF: Final = (
     ("paths", "/millrace.paths.v1.Paths/WatchRoutes", b""),
     ("paths", "/millrace.paths.v1.Paths/WatchDecisions", b""),
 )
-"""Calls of which no answer is ever read: the daemon, the method, the request."""
+"""Calls whose answers are never read: the daemon, the method, the request."""
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class Report:
     recovery_s: dict[str, list[float]] = field(default_factory=dict)
     """Time until everything recovered, by disturbance."""
     reactions_ms: list[float | None] = field(default_factory=list)
-    """To the congestion after each disturbance; None where it was not seen."""
+    """Reaction to the congestion after each disturbance; None where it was not seen."""
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
     """The collector's counts at the last disturbance of each kind that it survived."""
     status_max_s: float = 0.0
@@ -78,7 +79,7 @@ class Report:
     rss_mib: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Memory of each daemon after the first disturbance and at the end."""
     deaf_calls: int = 0
-    """Subscriptions of those that never read."""
+    """Subscriptions that are never read."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -112,7 +113,7 @@ class Soak:
         }
 
     async def run(self, minutes: float) -> None:
-        """Have all disturbances in turn until the time is over, each once at least."""
+        """Run all disturbances in turn until the time is over, each at least once."""
         deadline, first = time.monotonic() + 60 * minutes, dict[str, Usage]()
         await self._recovered()
         while True:
@@ -143,7 +144,7 @@ class Soak:
             self.report.problems.append(f"{name}: the congestion of {event.link} after it was not answered")
 
     async def _quiet(self) -> Mapping[str, int]:
-        """Stop the load; return what was sent and counted, and start it again."""
+        """Stop the load; return the counts of sender and collector, and restart it."""
         sent, counters = await self.chain.settled_counters()
         self.chain.sender.order(rate=self._rate)
         return {**counters, "sent": sent.reports, "sent bad": sent.bad}
@@ -191,12 +192,15 @@ class Soak:
     async def _single_packets(self) -> None:
         before = (await self.chain.sender.sent()).bad
         self.chain.sender.order(bad=Bad.SINGLE, times=1)
-        while (await self.chain.sender.sent()).bad < before + SINGLE_FLOWS:
-            await asyncio.sleep(_POLL_S)
+
+        async def are_sent() -> bool:
+            return (await self.chain.sender.sent()).bad >= before + SINGLE_FLOWS
+
+        await until(are_sent, limit_s=RECOVERY_S, poll_s=_POLL_S)
         self.chain.sender.order(bad=Bad.NONE)
 
     async def _recovered(self) -> float:
-        """Return how long it took until all is well; raise TimeoutError naming what is not."""
+        """Return the recovery time; raise TimeoutError naming the problem."""
         begun_s, deadline = time.monotonic(), LocalDeadline(RECOVERY_S, "the recovery of the chain")
         while True:
             problem = await wrong_with(self.chain)
@@ -222,7 +226,7 @@ def _restart(daemon: Daemon) -> None:
 
 
 async def wrong_with(chain: Chain) -> str:
-    """Return what is not well in a chain; "" if everything is."""
+    """Return the first problem of a chain; "" if there is none."""
     clients = chain.clients
     try:
         async with asyncio.timeout(RECOVERY_S):
@@ -266,7 +270,7 @@ async def _never_read(socket: Path, method: str, request: bytes, report: Report)
 
 
 async def ended(chain: Chain, folder: Path, rng: np.random.Generator) -> Ending:
-    """Leave a chain alone for a while; return what it knows then, and what is wrong with it."""
+    """Leave a chain undisturbed for a while; return its state, and its problems."""
     problems = []
     sent, counters = await chain.settled_counters()
     chain.sender.order(rate=chain.load.rate)
@@ -285,7 +289,7 @@ async def ended(chain: Chain, folder: Path, rng: np.random.Generator) -> Ending:
 
 
 async def soak(minutes: float, load: Load, folder: Path) -> Report:
-    """Disturb a chain for so long, then run one that is not, and compare."""
+    """Disturb a chain for this long, then run an undisturbed one, and compare."""
     report, rng = Report(), np.random.default_rng(load.seed)
     disturbed_folder, calm_folder = folder / "disturbed", folder / "calm"
     disturbed_folder.mkdir()
@@ -297,8 +301,11 @@ async def soak(minutes: float, load: Load, folder: Path) -> Report:
         first = await ended(chain, disturbed_folder, rng)
         report.status_max_s = round(chain.clients.longest_s, 3)
     async with running(load, calm_folder, lasting=True, paths=paths) as chain:
-        while await wrong_with(chain):
-            await asyncio.sleep(_POLL_S)
+
+        async def is_well() -> bool:
+            return await wrong_with(chain) == ""
+
+        await until(is_well, limit_s=RECOVERY_S, poll_s=_POLL_S)
         second = await ended(chain, calm_folder, rng)
         truth = {(flow.src, flow.dst): path for flow, path in zip(chain.flows.flows, paths, strict=True)}
     for name, ending in (("disturbed", first), ("calm", second)):
@@ -314,7 +321,7 @@ async def soak(minutes: float, load: Load, folder: Path) -> Report:
 
 
 def main() -> int:
-    """Print what each disturbance came to, and a line of JSON; return 1 if anything was not as it should be."""
+    """Print the outcome of each disturbance, and a line of JSON; return 1 if there was a problem."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Containers: what takes too long for every change: a real registry, logs of 10 MiB, a runc that hangs anywhere.
+"""Container tests too slow for every change: a real registry, logs of 10 MiB, a runc that hangs anywhere.
 
 python -m pytest tests/soak/containers.py
 """
@@ -10,7 +10,6 @@ import json
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -32,13 +31,14 @@ from tests.controller.workloads.nodes.runtimes.real_containers import (
     until_ended,
 )
 from tests.free_ports import free_ports
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow]
 
 
 @pytest.fixture(params=list(RuntimeKind))
 def kind(request: pytest.FixtureRequest) -> RuntimeKind:
-    """Return the runtime that is tested."""
+    """Return the runtime under test."""
     return RuntimeKind(request.param)
 
 
@@ -65,13 +65,12 @@ def registry(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "registry.yml").write_text(json.dumps(settings))
     process = subprocess.Popen([program, "serve", str(tmp_path / "registry.yml")], stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 20
-        while process.poll() is None:
+
+        def answers() -> bool:
             with socket.socket() as trial:
-                if trial.connect_ex(("127.0.0.1", int(address.rpartition(":")[2]))) == 0:
-                    break
-            assert time.monotonic() < deadline, "the registry does not come"
-            time.sleep(0.05)
+                return trial.connect_ex(("127.0.0.1", int(address.rpartition(":")[2]))) == 0
+
+        wait_until(lambda: answers() or process.poll() is not None, "the registry does not answer")
         yield address
     finally:
         process.kill()

@@ -14,7 +14,7 @@ UV = ROOT / ".ci" / "uv"
 
 
 def run(*command: object, at: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a command that finds nothing of the checkout by itself."""
+    """Run a command that cannot find the checkout."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     words = [str(word) for word in command]
     return subprocess.run(words, capture_output=True, text=True, check=False, cwd=at, env=environment)
@@ -27,7 +27,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def install(folder: Path, wheel: str) -> Path:
-    """Make an environment of a wheel and what it asks for, in the lock's versions; return its folder of programs.
+    """Make an environment with a wheel and its dependencies, at locked versions; return its folder of programs.
 
     Raises MillraceError.
     """
@@ -37,12 +37,12 @@ def install(folder: Path, wheel: str) -> Path:
 
 
 def site_packages(environment: Path) -> Path:
-    """Return where an environment has its packages."""
+    """Return an environment's package folder."""
     return next((environment / "lib").glob("python3*")) / "site-packages"
 
 
 def site_megabytes(environment: Path) -> float:
-    """Return what the files of an environment's packages take."""
+    """Return the size of an environment's packages."""
     files = (path for path in site_packages(environment).rglob("*") if path.is_file())
     return sum(path.stat().st_size for path in files) / 1_000_000
 

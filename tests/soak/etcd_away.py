@@ -21,8 +21,8 @@ async def soak(folder: Path, away_s: float) -> int:
     (folder / "etcd").mkdir()
     etcd = Etcd(folder / "etcd")
     with etcd as address:
-        place = StoragePlace(etcd=EtcdPlace(addresses=(address,), timeout_s=2.0))
-        async with serving(settings_in(folder, place), folder) as served:
+        storage = StoragePlace(etcd=EtcdPlace(addresses=(address,), timeout_s=2.0))
+        async with serving(settings_in(folder, storage), folder) as served:
             return await act(served, etcd, away_s)
 
 

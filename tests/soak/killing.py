@@ -20,7 +20,7 @@ class Soak(Protocol):
     """One run in a folder."""
 
     def run(self, kills: int, pause_s: float) -> Report:
-        """Kill so often, after pauses of so long in the mean, let everything settle, and look."""
+        """Kill this many times, after pauses of this mean length, let everything settle, and check."""
         ...
 
 

@@ -57,8 +57,8 @@ AGENT: Final[dict[str, Any]] = {
     },
     "decisions": {"exploration": 0.05, "precision": "float32"},
 }
-"""Departures, to learn of so few: a small network, a buffer that keeps what was sampled, nothing beyond a pod's own
-start; and training that does not step back, or it does not begin on a machine that is full."""
+"""Settings for learning from few pods: a small network, a buffer that keeps sampled entries, nothing beyond a pod's own
+start; and training that does not yield, or it would not start on a busy machine."""
 _READY_WITHIN_S: Final = 300.0
 """PyTorch is loaded twice first, 27 s each at a load of 14 on two cores."""
 _FIGURE: Final = re.compile(r"^millrace_scheduler_learning_(\w+)\{([^}]*)\} (\S+)$", re.MULTILINE)
@@ -74,7 +74,7 @@ class Part:
     mean_start_s: float
     median_start_s: float
     unpacked: int
-    """Pods whose node had not had their image."""
+    """Pods on a node without their image."""
     decision_p50_ms: float
     decision_p99_ms: float
     first_version: int
@@ -99,7 +99,7 @@ class LearningWorld:
 
     @contextmanager
     def scheduler(self, mode: str) -> Iterator[None]:
-        """Run the scheduler until the block ends; it is asked to end, and saves."""
+        """Run the scheduler until the block ends; then it stops, and saves."""
         learned = {
             "checkpoint": str(self._folder / "pods.ckpt"),
             "shadow": mode != "live",
@@ -126,9 +126,9 @@ class LearningWorld:
                 "a scheduler that is ready",
                 _READY_WITHIN_S,
             )
-            found = re.search(r"metrics at (\S+)", log.read_text(encoding="utf-8"))
-            assert found is not None, log.read_text(encoding="utf-8")
-            self._metrics = found[1]
+            match = re.search(r"metrics at (\S+)", log.read_text(encoding="utf-8"))
+            assert match is not None, log.read_text(encoding="utf-8")
+            self._metrics = match[1]
             yield
         except AssertionError as error:
             error.add_note(log.read_text(encoding="utf-8")[-5000:])
@@ -156,7 +156,7 @@ class LearningWorld:
         return self._images[number]
 
     def serve_file(self) -> None:
-        """Have a pod serve a file; it has all of its node's cores, so that the others go elsewhere."""
+        """Run a pod that serves a file; it has all of its node's cores, so that the others go elsewhere."""
         self.world.apply(
             f"""
 pod:
@@ -171,7 +171,7 @@ pod:
         )
 
     def place(self, name: str, image: int) -> None:
-        """Ask for a pod that reads of the server and ends."""
+        """Create a pod that reads from the server and ends."""
         reads = f"for i in 1 2 3; do wget -q -O /dev/null http://{self.address}:8080/data || exit 1; done"
         self.world.apply(
             f"""
@@ -188,8 +188,8 @@ pod:
         )
 
     def part(self, mode: str, numbers: range, each: int) -> Part:
-        """Place pods one after the other, each few of an image, and return what came of it."""
-        # Made first: it takes time of the processors that the daemons need.
+        """Place pods one after another, a few per image, and return the results."""
+        # Built first: it costs CPU time that the daemons need.
         for number in numbers:
             self.image(number // each)
         before, unpacked, had = self.figures(), 0, set[tuple[int, str]]()
@@ -204,9 +204,9 @@ pod:
             started_ns = pod.status.started_ns or pod.status.finished_ns
             assert started_ns is not None
             why = self.world.client.of(Decision).get(str(pod.status.decision)).spec
-            place = (image, why.placements[0].node)
-            unpacked += place not in had
-            had.add(place)
+            key = (image, why.placements[0].node)
+            unpacked += key not in had
+            had.add(key)
             starts.append((started_ns - pod.metadata.created_ns) / 1e9)
             assert why.decided_ns is not None
             assert why.begun_ns is not None
@@ -231,10 +231,10 @@ pod:
             compared=int(grown("compared_total pods default")),
             agreed=int(grown("agreed_total pods default")),
             regret=round(grown("regret_total pods default"), 3),
-            by={one: int(grown(f"decisions_total {one} pods default")) for one in by},
+            by={kind: int(grown(f"decisions_total {kind} pods default")) for kind in by},
             training={
-                one: int(grown(f"training_total {one} pods default"))
-                for one in ("decisions", "steps", "dropped", "refused", "restarts")
+                kind: int(grown(f"training_total {kind} pods default"))
+                for kind in ("decisions", "steps", "dropped", "refused", "restarts")
             },
             experiences=int(grown("experiences_total pods started default")),
         )
@@ -242,7 +242,7 @@ pod:
 
 @contextmanager
 def learning_world(folder: Path, image_bytes: int) -> Iterator[LearningWorld]:
-    """Have a fabric, its nodes and a server while the block lasts."""
+    """Run a fabric, its nodes and a server while the block lasts."""
     environment = podman_environment(folder / "podman")
     digest = write_layout(folder / "image")
     storage = PodmanStorage(folder / "podman", environment, f"oci:{folder / 'image'}:latest", digest)
@@ -258,8 +258,8 @@ def learning_world(folder: Path, image_bytes: int) -> Iterator[LearningWorld]:
                     more["runtime"] = RuntimeSettings(kind=RuntimeKind.RUNC, image_folders=(folder,))
                 world.start(serve_node, world.node_settings(name, **more))
             world.until_ready(*names)
-            found = LearningWorld(folder, world, str(fabric.topology.host[SERVER_NODE].ipv4), image_bytes)
-            yield found
+            learning = LearningWorld(folder, world, str(fabric.topology.host[SERVER_NODE].ipv4), image_bytes)
+            yield learning
             names_of_pods = " ".join(pod.metadata.name for pod in world.client.of(Pod).list().items)
             world.run(f"pod delete {names_of_pods} --wait")
     finally:
@@ -283,7 +283,7 @@ def play(folder: Path, pods: int, each: int, image_bytes: int) -> list[Part]:
 
 
 def main() -> None:
-    """Play, and print what came of it as JSON."""
+    """Run all, and print the results as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pods", type=int, default=60, help="in each of the four parts")
     parser.add_argument("--each", type=int, default=6, help="pods of one image")

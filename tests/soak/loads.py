@@ -1,4 +1,4 @@
-"""Load of a switch soak: two programs, their frames, and random changes that the switch has no reason to refuse."""
+"""Load of a switch soak: two programs, their frames, and random valid changes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Load(Protocol):
         ...
 
     def read(self) -> str | None:
-        """Read entries back; return what is wrong."""
+        """Read entries back; return the problem."""
         ...
 
 
 class Routes:
-    """Random changes to the forwarding program's entries, none of which the switch has a reason to refuse."""
+    """Random valid changes to the forwarding program's entries."""
 
     def __init__(self, client: Client, rng: random.Random) -> None:
         self._client, self._rng = client, rng
@@ -65,11 +65,11 @@ class Routes:
         return len(updates)
 
     def read(self) -> str | None:
-        """Read all routes with their counters; return what is wrong."""
+        """Read all routes with their counters; return the problem."""
         entry = p4r.TableEntry(table_id=self._names.table_entry("Inbound.routes", [], None).table_entry.table_id)
         entry.counter_data.SetInParent()
-        found = len(self._client.read(p4r.Entity(table_entry=entry)))
-        return None if found == len(self._present) else f"{found} routes where {len(self._present)} were written"
+        count = len(self._client.read(p4r.Entity(table_entry=entry)))
+        return None if count == len(self._present) else f"{count} routes where {len(self._present)} were written"
 
     def _change_route(self) -> p4r.Update:
         length = self._rng.choice((24, 26, 32))
@@ -128,14 +128,14 @@ class Copies:
         return len(updates)
 
     def read(self) -> str | None:
-        """Read all sessions and groups; return what is wrong."""
+        """Read all sessions and groups; return the problem."""
         everything = (
             p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry()),
             p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry()),
         )
-        found = sum(len(self._client.read(p4r.Entity(packet_replication_engine_entry=kind))) for kind in everything)
+        count = sum(len(self._client.read(p4r.Entity(packet_replication_engine_entry=kind))) for kind in everything)
         written = len(self._present)
-        return None if found == written else f"{found} groups and sessions where {written} were written"
+        return None if count == written else f"{count} groups and sessions where {written} were written"
 
     def _change(self) -> p4r.Update:
         key = self._rng.choice(
@@ -168,7 +168,7 @@ class Copies:
 def _frames(rng: random.Random) -> Sequence[bytes]:
     """Return frames: half of them whole, the others with changed bytes, cut short, made longer, or noise."""
     whole = forwarding.make_frames()
-    found = []
+    frames = []
     for _ in range(POOL_FRAMES):
         frame = bytearray(rng.choice(whole))
         kind = rng.randrange(8)
@@ -181,5 +181,5 @@ def _frames(rng: random.Random) -> Sequence[bytes]:
             frame += rng.randbytes(rng.randrange(1_300))
         elif kind == 3:
             frame = bytearray(rng.randbytes(rng.randrange(14, 1_500)))
-        found.append(bytes(frame))
-    return found
+        frames.append(bytes(frame))
+    return frames

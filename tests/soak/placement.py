@@ -1,7 +1,7 @@
 """API server, scheduler, workload controller and managers are killed while scripts are applied and deleted.
 
 Each is killed by SIGKILL at random moments, and started again. Meanwhile pods come and go, groups too, and a watcher
-looks at the control groups of all nodes again and again: never may two containers of one pod's name run at a time.
+polls the control groups of all nodes: two containers of one pod's name must never run at the same time.
 Afterwards every pod that was acknowledged runs, in one container, and, once all are deleted, no container is left.
 
 Usage: python -m tests.soak.placement [--kills N] [--seed N] [--pause-s S]
@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -38,6 +38,7 @@ from controller.workloads.nodes.settings import NodeSettings, RestartSection
 from controller.workloads.placement.settings import PlacementSettings
 from dataplane.config import document_of
 from tests.controller.workloads.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
+from tests.waiting import comes_true
 
 NODES = ("h1", "h2", "h3")
 PODS = 8
@@ -68,11 +69,11 @@ class Report:
     applied: int = 0
     deleted: int = 0
     unacknowledged: int = 0
-    """Writes whose fate was not known: done or not, either is right."""
+    """Writes with an unknown outcome: done or not, both are valid."""
     looks: int = 0
     most_running: int = 0
     ended: list[str] = field(default_factory=list)
-    """Daemons that ended by themselves, and were started again."""
+    """Daemons that ended by themselves, and were restarted."""
     settled_s: float = 0.0
     emptied_s: float = 0.0
     problems: list[str] = field(default_factory=list)
@@ -102,18 +103,18 @@ class Daemons:
         self._run(name)
 
     def revive(self) -> list[str]:
-        """Start those again that have ended by themselves, as a supervisor does; return what they said."""
+        """Restart daemons that ended by themselves, like a supervisor; return their last lines."""
         ended = [name for name, process in self._running.items() if process.poll() is not None]
-        said = [f"{name}: {self.last_words(name)}" for name in ended]
+        lines = [f"{name}: {self.last_words(name)}" for name in ended]
         for name in ended:
             self._run(name)
-        return said
+        return lines
 
     def last_words(self, name: str) -> str:
         return (self._folder / f"{name}.log").read_text(encoding="utf-8").splitlines()[-1][:300]
 
     def stop(self) -> None:
-        """End all; managers first, so that they can give back what they hold."""
+        """Stop all; managers first, so that they can release their resources."""
         for name in sorted(self._running, key=lambda name: not name.startswith("node")):
             self._running[name].send_signal(signal.SIGTERM)
             try:
@@ -139,10 +140,10 @@ class Watcher(threading.Thread):
     def run(self) -> None:
         """Look until stopped."""
         while not self._stop_asked.wait(0.05):
-            found = running()
+            containers = running()
             self._report.looks += 1
-            self._report.most_running = max(self._report.most_running, len(found))
-            for pod, groups in found.items():
+            self._report.most_running = max(self._report.most_running, len(containers))
+            for pod, groups in containers.items():
                 if len(groups) > 1:
                     self._report.problems.append(f"pod {pod} runs twice: {', '.join(sorted(groups))}")
 
@@ -153,9 +154,9 @@ class Watcher(threading.Thread):
 
 def running() -> dict[str, set[str]]:
     """Return the containers with processes of each pod of this soak, by their control groups."""
-    found: dict[str, set[str]] = {}
+    containers: dict[str, set[str]] = {}
     base = next((path for path in (_GROUPS / "pids/millrace", _GROUPS / "millrace") if path.is_dir()), None)
-    for folder, _, files in os.walk(base or _GROUPS / "millrace"):  # what goes meanwhile is left out
+    for folder, _, files in os.walk(base or _GROUPS / "millrace"):  # processes that end meanwhile are left out
         parts = Path(folder).relative_to(base or _GROUPS / "millrace").parts
         if len(parts) < 3 or not parts[1].startswith("pod-soak-") or not _is_container(parts[2]):
             continue
@@ -163,9 +164,9 @@ def running() -> dict[str, set[str]]:
             processes = (Path(folder) / "cgroup.procs").read_text().split() if "cgroup.procs" in files else []
         except OSError:
             continue
-        if any(_lives(one) for one in processes):
-            found.setdefault(parts[1].removeprefix("pod-"), set()).add(f"{parts[0]}/{parts[2]}")
-    return found
+        if any(_lives(process) for process in processes):
+            containers.setdefault(parts[1].removeprefix("pod-"), set()).add(f"{parts[0]}/{parts[2]}")
+    return containers
 
 
 def _is_container(group: str) -> bool:
@@ -173,7 +174,7 @@ def _is_container(group: str) -> bool:
 
 
 def _lives(process: str) -> bool:
-    """Return whether a process is not a dead one that waits for its parent."""
+    """Return whether a process is no zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -181,11 +182,11 @@ def _lives(process: str) -> bool:
 
 
 class User(threading.Thread):
-    """Applies and deletes scripts, over all deaths of the server; remembers what was acknowledged."""
+    """Applies and deletes manifests, over all deaths of the server; records acknowledgements."""
 
-    def __init__(self, place: Place, image: str, seed: int, report: Report) -> None:
+    def __init__(self, server: Place, image: str, seed: int, report: Report) -> None:
         super().__init__(daemon=True)
-        self._place, self._image, self._report = place, image, report
+        self._place, self._image, self._report = server, image, report
         self._rng, self._stop_asked = random.Random(seed), threading.Event()
         self.wanted: dict[str, bool | None] = {}
         """Desired existence of each name; None if unknown."""
@@ -212,7 +213,7 @@ class User(threading.Thread):
             )
             try:
                 client.of(kind).create(read_text(text)[0].resource)
-            except StaleError:  # it goes still, or its creation, or its deletion, was not acknowledged
+            except StaleError:  # it is still ending, or its creation or deletion was not acknowledged
                 self.wanted[name] = True if client.of(kind).get(name).metadata.deleting_ns is None else None
                 return
             self.wanted[name] = True
@@ -240,12 +241,14 @@ def soak(kills: int, seed: int, pause_s: float) -> Report:
         stack.callback(remove_podman_storage, folder / "podman", environment)
         stack.callback(_end_services, folder)
         write_layout(folder / "image")
-        place = Place(f"unix:{folder}/api.sock")
-        names = stack.enter_context(_daemons(folder, place, environment, report))
+        server = Place(f"unix:{folder}/api.sock")
+        names = stack.enter_context(_daemons(folder, server, environment, report))
         daemons, order = names
-        client = stack.enter_context(SyncApiClient(place))
-        _until(lambda: sum(one.status.ready for one in client.of(Node).list().items) == len(NODES), 120, "nodes ready")
-        watcher, user = Watcher(report), User(place, f"oci:{folder / 'image'}:latest", seed, report)
+        client = stack.enter_context(SyncApiClient(server))
+        _until(
+            lambda: sum(node.status.ready for node in client.of(Node).list().items) == len(NODES), 120, "nodes ready"
+        )
+        watcher, user = Watcher(report), User(server, f"oci:{folder / 'image'}:latest", seed, report)
         watcher.start()
         user.start()
         for _ in range(kills):
@@ -269,7 +272,7 @@ def soak(kills: int, seed: int, pause_s: float) -> Report:
 
 @contextmanager
 def _daemons(
-    folder: Path, place: Place, environment: dict[str, str], report: Report
+    folder: Path, server: Place, environment: dict[str, str], report: Report
 ) -> Iterator[tuple[Daemons, list[str]]]:
     """Run all daemons; a daemon's positions in a list set how often it is killed."""
     topology = folder / "topology.yaml"
@@ -277,14 +280,16 @@ def _daemons(
     daemons = Daemons(folder)
     try:
         daemons.start("api", ["api", "serve"], ApiSettings(storage=StoragePlace(sqlite=str(folder / "db")),
-                                                           listen=(place.address,)))  # fmt: skip
-        daemons.start("scheduler", ["scheduler", "serve"], SchedulerSettings(api=place.address, topology=str(topology)))
-        daemons.start("placement", ["placement", "serve"], PlacementSettings(api=place.address))
+                                                           listen=(server.address,)))  # fmt: skip
+        daemons.start(
+            "scheduler", ["scheduler", "serve"], SchedulerSettings(api=server.address, topology=str(topology))
+        )
+        daemons.start("placement", ["placement", "serve"], PlacementSettings(api=server.address))
         for name in NODES:
             settings = NodeSettings(
                 node=name,
                 state=str(folder / f"state-{name}"),
-                api=place.address,
+                api=server.address,
                 topology=str(topology),
                 runtime=RuntimeSettings(environment=environment, image_folders=(folder,)),
                 restart=RestartSection(first_wait_s=0.2, longest_wait_s=2.0),
@@ -297,26 +302,26 @@ def _daemons(
 
 
 def _settle(client: SyncApiClient, user: User, report: Report, environment: dict[str, str]) -> None:
-    """Wait until all that is wanted runs, once; then delete all, and wait until nothing is left."""
+    """Wait until all desired pods run, once each; then delete all, and wait until nothing is left."""
     started = time.monotonic()
     expected = {name: 3 if int(name.rpartition("-")[2]) >= PODS else 1 for name, it in user.wanted.items() if it}
     unknown = {name for name, it in user.wanted.items() if it is None}
 
     def settled() -> bool:
-        found = client.of(Pod).list().items
+        pods = client.of(Pod).list().items
         for name, count in expected.items():
-            mine = [one for one in found if name in {one.metadata.name, one.spec.group}]
-            if sum(one.status.phase.value == "running" for one in mine) != count:
+            mine = [pod for pod in pods if name in {pod.metadata.name, pod.spec.group}]
+            if sum(pod.status.phase.value == "running" for pod in mine) != count:
                 return False
         there = running()
-        alive = {one.metadata.name for one in found if one.status.phase.value == "running"}
-        return there.keys() == alive and not any(one.metadata.deleting_ns for one in found)
+        alive = {pod.metadata.name for pod in pods if pod.status.phase.value == "running"}
+        return there.keys() == alive and not any(pod.metadata.deleting_ns for pod in pods)
 
     try:
         _until(settled, _SETTLE_S, "all that is wanted runs")
         report.settled_s = round(time.monotonic() - started, 1)
     except TimeoutError as error:
-        phases = {one.metadata.name: one.status.phase.value for one in client.of(Pod).list().items}
+        phases = {pod.metadata.name: pod.status.phase.value for pod in client.of(Pod).list().items}
         report.problems.append(f"{error}: wanted {expected}, unknown {unknown}, pods {phases}, containers {running()}")
     started = time.monotonic()
     for group in client.of(PodGroup).list().items:
@@ -330,12 +335,12 @@ def _settle(client: SyncApiClient, user: User, report: Report, environment: dict
         _until(lambda: not client.of(Pod).list().items and not _containers(environment), _SETTLE_S, "nothing is left")
         report.emptied_s = round(time.monotonic() - started, 1)
     except TimeoutError as error:
-        left = [one.metadata.name for one in client.of(Pod).list().items]
+        left = [pod.metadata.name for pod in client.of(Pod).list().items]
         report.problems.append(f"{error}: pods {left}, containers {_containers(environment)}")
 
 
 def _end_services(folder: Path) -> None:
-    """Kill the podman services of managers that were killed: they would look into their storage for 30 s more."""
+    """Kill the podman services of killed managers: they would use their storage for 30 s more."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (process / "cmdline").read_bytes().split(b"\0")
@@ -345,27 +350,24 @@ def _end_services(folder: Path) -> None:
 
 def _containers(environment: dict[str, str]) -> list[str]:
     command = ["podman", "ps", "-a", "--format", "{{.Names}} {{.State}}"]
-    found = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
-    return found.stdout.splitlines()
+    completed = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    return completed.stdout.splitlines()
 
 
-def _until(holds: object, limit_s: float, what: str) -> None:
-    """Wait until something holds, over failures of the server; raise TimeoutError."""
-    assert callable(holds)
-    end = time.monotonic() + limit_s
-    while True:
-        try:
-            if holds():
-                return
-        except ApiError:
-            pass  # it comes back
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within {limit_s:g} s: {what}")
-        time.sleep(0.2)
+def _until(condition: Callable[[], bool], limit_s: float, what: str) -> None:
+    """Wait until a condition holds, over failures of the server; raise TimeoutError."""
+
+    def holds() -> bool:
+        with suppress(ApiError):  # it comes back
+            return condition()
+        return False
+
+    if not comes_true(holds, limit_s=limit_s, poll_s=0.2):
+        raise TimeoutError(f"not within {limit_s:g} s: {what}")
 
 
 def main() -> None:
-    """Run it, and print what came of it."""
+    """Run it, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,6 +1,6 @@
 """Every schedule of jobs that are too large for the test suite: python tests/soak/schedules.py [--most-worlds N].
 
-Prints how many worlds each case can come to, and exits 1 where one of them is wrong or leads nowhere. Minutes in all.
+Prints how many worlds each case can reach, and exits 1 if one is wrong or a dead end. Takes minutes.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Report:
     kills: int = 0
     acknowledged: int = 0
     unacknowledged: int = 0
-    """Writes that were made, and whose writer died before it could say so."""
+    """Writes made whose writer died before it could report them."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -57,7 +57,7 @@ def soak(kills: int, seed: int) -> Report:
 
 
 def _live(path: str, life: int, seconds: float) -> set[str]:
-    """Let a process write, kill it once it has written for so long, and return what it has said."""
+    """Let a process write, kill it after this long, and return its output."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -68,14 +68,14 @@ def _live(path: str, life: int, seconds: float) -> set[str]:
             os._exit(1)
     os.close(writing)
     try:
-        said = os.read(reading, 65536)  # the first write
+        output = os.read(reading, 65536)  # the first write
         time.sleep(seconds)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     with os.fdopen(reading, "rb") as rest:
-        lines = (said + rest.read()).decode().split("\n")
-    return set(lines[:-1])  # what comes after the last end of line was not said whole
+        lines = (output + rest.read()).decode().split("\n")
+    return set(lines[:-1])  # anything after the last newline is incomplete
 
 
 async def _write(path: str, life: int, writing: int) -> None:
@@ -101,14 +101,14 @@ async def _count_up(storage: SqliteStorage, name: str, writing: int) -> None:
 
 async def _check(path: str, acknowledged: set[str], report: Report, most: int) -> list[str]:
     async with await SqliteStorage.open(path) as storage:
-        found = {item.key: item for item in (await storage.scan("/writes/")).items}
+        contents = {item.key: item for item in (await storage.scan("/writes/")).items}
         stored = await storage.get(_COUNT)
-    problems = [f"{key} was acknowledged and is lost" for key in acknowledged - found.keys()]
-    problems += [f"{key} was written {item.version} times" for key, item in found.items() if item.version != 1]
+    problems = [f"{key} was acknowledged and is lost" for key in acknowledged - contents.keys()]
+    problems += [f"{key} was written {item.version} times" for key, item in contents.items() if item.version != 1]
     count = 0 if stored is None else int(stored.value)
-    if count != len(found):
-        problems.append(f"the count is {count} after {len(found)} writes")
-    report.unacknowledged = len(found) - len(acknowledged)
+    if count != len(contents):
+        problems.append(f"the count is {count} after {len(contents)} writes")
+    report.unacknowledged = len(contents) - len(acknowledged)
     if report.unacknowledged > most:
         problems.append(f"{report.unacknowledged} writes were made that nobody was told of")
     return problems

@@ -36,7 +36,7 @@ LENGTHS = (10, 900, 1000, 1000, 1001)
 
 @dataclass
 class Soak:
-    """Soak of the store; `known` is the newest version of each name that any client was told of."""
+    """Soak of the store; `known` is the newest version of each name that any client knows."""
 
     seed: int
     counts: Counter[str] = field(default_factory=Counter)
@@ -48,13 +48,13 @@ class Soak:
         settings = StoreSettings(producers=("h4",), interval_ns=10 * MS, copies=COPIES)
         self.world = World(rack(), settings, loss=0.03, seed=self.seed, pipeline_factory=compiled_pipeline)
         self.server = Server(self.world, "h4")
-        self.clients = [Client(self.world, host, "h4", port=31_000 + place) for place, host in enumerate(self._hosts())]
+        self.clients = [Client(self.world, host, "h4", port=31_000 + index) for index, host in enumerate(self._hosts())]
         self.talks: list[tuple[Talk, str, int, bytes | None]] = []
         for name in NAMES:
             self._publish(name)
 
     def step(self) -> None:
-        """Let something begin, some time pass, and look at what has ended."""
+        """Start an action, let time pass, and check finished ones."""
         if len(self.talks) < 4:
             self._begin()
         self.world.run(self.chance.randrange(1, 100) * US)
@@ -73,13 +73,13 @@ class Soak:
             self.world.connect("s1")
             self.counts["controller restarts"] += 1
         elif chance < 3 * RESTARTS:
-            # All that is committed is there again; what was on its way to or from him is lost.
+            # All committed content is back; packets to and from the producer are lost.
             self.server.start_again()
             self.counts["producer restarts"] += 1
 
     def _begin(self) -> None:
         phase = self.world.fabric.now_ns // (100 * MS)
-        names = [NAMES[(phase + place) % len(NAMES)] for place in range(len(NAMES))]
+        names = [NAMES[(phase + index) % len(NAMES)] for index in range(len(NAMES))]
         name = self.chance.choices(names, (8, 6, 4, 1, 1, 1))[0]
         client = self.chance.choice(self.clients)
         if self.chance.random() < 0.8:
@@ -119,7 +119,7 @@ class Soak:
 
 
 def main() -> None:
-    """Soak, and say how much happened."""
+    """Soak, and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)

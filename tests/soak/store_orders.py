@@ -1,6 +1,6 @@
-"""Orders of writes, answers and changes of cells that are too many for the test suite: tests/soak/store_orders.py.
+"""Orders of writes, answers and cell changes, too many for the test suite: tests/soak/store_orders.py.
 
-Prints how many worlds each case can come to, and exits 1 where a switch gives out what it must not, or nothing.
+Prints how many worlds each case can reach, and exits 1 if a switch answers wrongly, or never.
 """
 
 from __future__ import annotations

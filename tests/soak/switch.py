@@ -1,4 +1,4 @@
-"""Minutes of random valid and mangled traffic while tables change, against a switch process; then all has to add up.
+"""Minutes of random valid and mangled traffic while tables change, against a switch process; then counters must add up.
 
 The switch runs two programs in turn, compiled: forwarding.p4, while P4Runtime inserts, changes and deletes routes,
 members and groups and reads entries with their counters; and copies.p4, which clones, multicasts, resubmits,
@@ -56,7 +56,7 @@ class Report:
 
 
 def soak(seconds: float, seed: int, options: Sequence[str] = ()) -> Report:
-    """Run for so long, the switch with more options; needs root."""
+    """Run for this long, with more options for the switch; needs root."""
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="soak") as folder, cables() as net:
         stats_file = Path(folder) / "stats"
@@ -107,7 +107,7 @@ def _run(switch: Running, source: NicPort, sink: NicPort, seconds: float, rng: r
 
 
 def _check(stats: Mapping[str, Any], control: frozenset[str], source: NicPort, sink: NicPort, report: Report) -> None:
-    """Compare what the switch counted with itself and with what the hosts counted."""
+    """Check the switch's counters among themselves and against the hosts'."""
     ports = stats["ports"].values()
     report.drops = {name: number for name, number in stats["drops"].items() if name not in control and number}
     for port in ports:
@@ -149,10 +149,10 @@ def _open(net: Cables, device: str) -> NicPort:
 
 
 def _take_all(port: NicPort) -> int:
-    found = 0
+    count = 0
     while batch := port.receive(512):
-        found += len(batch)
-    return found
+        count += len(batch)
+    return count
 
 
 def main(argv: list[str]) -> int:

@@ -6,18 +6,19 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from tests.soak.environments import ROOT, build_wheel
+from tests.waiting import wait_until
 
 SYSTEMD: Final = Path("/lib/systemd/systemd")
 PYTHON: Final = Path("/usr/bin/python3")
-"""Units see no homes, so no Python that is installed in one."""
+"""Units see no home folders, so no Python installed in one."""
 _GROUPS: Final = (("systemd", "cgroup", "none,name=systemd"), ("unified", "cgroup2", ""))
 _IN_MEMORY: Final = ("run", "tmp", "var/tmp", "var/lib/containers", "sys/fs/cgroup")
 """Containers' layers cannot be in one of this kind."""
@@ -25,7 +26,7 @@ _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 def lacking() -> str | None:
-    """Return what this machine lacks for it."""
+    """Return the missing prerequisites of this machine."""
     if os.geteuid() != 0:
         return "root"
     if not SYSTEMD.exists():
@@ -62,7 +63,7 @@ class SystemdMachine:
         self._stack.close()
 
     def run(self, *command: str, as_user: str = "root", is_checked: bool = True) -> str:
-        """Run a command on the machine, in the checkout; return what it says, AssertionError if it fails."""
+        """Run a command on the machine, in the checkout; return its output; raise AssertionError if it fails."""
         process = self._process
         assert process is not None
         inside = ["nsenter", f"--target={self._first()}", "--all", "--root", f"--wd={self._root}{ROOT}"]
@@ -80,12 +81,21 @@ class SystemdMachine:
         return done.stdout
 
     def until(self, *command: str, says: str, within_s: float = 180.0, as_user: str = "root") -> str:
-        """Run a command again and again until it says something; return all that it says then."""
-        until_s = time.monotonic() + within_s
-        while says not in (said := self.run(*command, as_user=as_user, is_checked=False)):
-            assert time.monotonic() < until_s, f"{command} says no {says!r}:\n{said}\n{self.log()}"
-            time.sleep(0.5)
-        return said
+        """Run a command again and again until its output has a text; return that output."""
+        output = ""
+
+        def has_text() -> bool:
+            nonlocal output
+            output = self.run(*command, as_user=as_user, is_checked=False)
+            return says in output
+
+        wait_until(
+            has_text,
+            lambda: f"{command} does not print {says!r}:\n{output}\n{self.log()}",
+            limit_s=within_s,
+            poll_s=0.5,
+        )
+        return output
 
     def log(self) -> str:
         """Return the end of the journal of our units."""
@@ -101,11 +111,11 @@ class SystemdMachine:
         _mount(stack, self._root, "overlay", f"lowerdir=/,upperdir={memory}/upper,workdir={memory}/work")
 
     def _install(self, wheel: Path) -> None:
-        """Make /opt/millrace; the machine still has this one's network."""
+        """Create /opt/millrace; the machine still has this host's network."""
         there = Path("/opt") / wheel.name
         shutil.copy(wheel, f"{self._root}{there}")
         uv = f"{ROOT}/.ci/uv"
-        # Bytecode as pip writes it: a unit's user cannot write there.
+        # Bytecode like pip's: a unit's user cannot write there.
         options = f"--compile-bytecode --python /opt/millrace --constraint {ROOT}/requirements/base.txt"
         lines = [
             *(f"mount --rbind /{name} {self._root}/{name}" for name in ("proc", "dev")),
@@ -162,34 +172,29 @@ class SystemdMachine:
         return "\n".join(lines)
 
     def _first(self) -> int:
-        """Return the number that process 1 has here."""
+        """Return the id of its process 1 on this host."""
         assert self._process is not None
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        until_s = time.monotonic() + 20
-        while not (found := children.read_text().split()):
-            assert time.monotonic() < until_s, "it does not begin"
-            time.sleep(0.05)
-        return int(found[0])
+        wait_until(lambda: children.read_text().split() != [], "process 1 does not start")
+        return int(children.read_text().split()[0])
 
     def _power_off(self) -> None:
-        """End process 1, and by it all others of the machine."""
+        """Kill process 1, and with it all others of the machine."""
         assert self._process is not None
         os.kill(self._first(), signal.SIGKILL)
         self._process.wait()
 
 
 def _remove(group: Path) -> None:
-    """Remove a control group with those in it, once the last of its processes has gone."""
-    until_s = time.monotonic() + 20
+    """Remove a control group and its children, once the last of its processes has gone."""
+
+    def is_removed(path: Path) -> bool:
+        with suppress(OSError):
+            path.rmdir()
+        return not path.exists()
+
     for path in (*sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True), group):
-        while True:
-            try:
-                path.rmdir()
-                break
-            except OSError:
-                if time.monotonic() > until_s:
-                    raise
-                time.sleep(0.05)
+        wait_until(partial(is_removed, path), f"{path} cannot be removed")
 
 
 def _mount(stack: ExitStack, where: Path, kind: str, options: str = "") -> None:

@@ -1,4 +1,4 @@
-"""CPU time as units of a pool: real quotas follow the work from one control group to the other, by the pool's books.
+"""CPU time as units of a pool: real quotas follow the work from one control group to the other, through the pool.
 
 API server, service of pools and a loop for each of two units are processes, as users run them.
 """
@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,9 +27,10 @@ from dataplane.cgroup_limits import limit, make_group, remove_empty
 from dataplane.cgroups import group_at, kill_in, quota_milli_of
 from tests.network_namespace import network_namespace
 from tests.soak.centres import Daemon
+from tests.waiting import wait_until
 
 UNIT_MILLI = 2
-"""A five-hundredth of a CPU is a unit, of 100: the most that one has is to be had on a machine with other work too."""
+"""A unit is a five-hundredth of a CPU; there are 100, so that the largest share exists even on a busy machine."""
 LEAST, MOST = 10, 90
 PERIOD_US = 100_000
 WAIT_S = 90.0
@@ -38,17 +38,12 @@ WAIT_S = 90.0
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     """Return once a condition holds, however busy the machine is."""
-    deadline_s = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline_s:
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError(what)
+    wait_until(condition, what, limit_s=WAIT_S, poll_s=0.1)
 
 
 @contextmanager
 def burning(group: str) -> Iterator[None]:
-    """Have a process in a control group take all the time that it gets."""
+    """Run a busy loop in a control group."""
     code = "import os, sys; os.nice(-15); print(flush=True); sys.stdin.readline()\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -77,7 +72,7 @@ def unit_settings(unit: str, group: str, namespace: str, api: str) -> RunSetting
 
 
 def stop(daemons: list[Daemon]) -> None:
-    """Stop daemons, the loops first: they give back what they have."""
+    """Stop daemons, the loops first: they return their units."""
     for daemon in reversed(daemons):
         daemon.kill(signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""deploy/containerlab without Containerlab: its nodes are namespaces, and run what the file has them run."""
+"""deploy/containerlab without Containerlab: its nodes are namespaces that run the file's commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 LAB = ROOT / "deploy/containerlab"
@@ -53,7 +54,7 @@ def millrace(state: Path) -> dict[str, str]:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Path]:
-    """Run the lab in the order that Containerlab has: containers, then cables, then what `exec` says."""
+    """Run the lab in Containerlab's order: containers, then cables, then `exec`."""
     with ExitStack() as stack:
         ip("link", "add", BRIDGE, "type", "bridge")
         stack.callback(ip, "link", "del", BRIDGE)
@@ -102,26 +103,28 @@ def start(stack: ExitStack, node: str, command: list[str], state: Path) -> None:
 
 
 def eventually(node: str, *command: str, state: Path, patience_s: float = 240.0) -> str:
-    """Run a command until it succeeds; return what it says."""
-    until = time.monotonic() + patience_s
-    while True:
-        done = subprocess.run(
-            inside(node, *command),
-            env=os.environ
-            | {
-                "PYTHONPATH": str(ROOT),
-                "XDG_RUNTIME_DIR": str(state / node),
-                "XDG_STATE_HOME": str(state / node / "lib"),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
+    """Run a command until it succeeds; return its output."""
+    environment = {
+        "PYTHONPATH": str(ROOT),
+        "XDG_RUNTIME_DIR": str(state / node),
+        "XDG_STATE_HOME": str(state / node / "lib"),
+    }
+    runs: list[subprocess.CompletedProcess[str]] = []
+
+    def succeeds() -> bool:
+        runs.append(
+            subprocess.run(
+                inside(node, *command), env=os.environ | environment, capture_output=True, text=True, check=False
+            )
         )
-        if done.returncode == 0:
-            return done.stdout
+        return runs[-1].returncode == 0
+
+    def failure() -> str:
         logs = "".join(path.read_text()[-3000:] for path in state.glob("*.log"))
-        assert time.monotonic() < until, f"{done.stdout}{done.stderr}\n{logs}"
-        time.sleep(1)
+        return f"{runs[-1].stdout}{runs[-1].stderr}\n{logs}"
+
+    wait_until(succeeds, failure, limit_s=patience_s, poll_s=1)
+    return runs[-1].stdout
 
 
 ECHO = """
@@ -144,7 +147,7 @@ for number in range(200):
 
 
 def paths_measured(lab: Path) -> set[tuple[str, ...]]:
-    """Return which ways packets have gone, as the collector sees it."""
+    """Return the packets' ways as seen by the collector."""
     command = (sys.executable, "-m", "controller.apps.cli", "telemetry", "paths", "--format", "json")
     return {tuple(path["switches"]) for path in json.loads(eventually("control", *command, state=lab))}
 

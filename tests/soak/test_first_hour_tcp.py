@@ -13,7 +13,7 @@ from tests.benchmarks.first.tcp import NAMES, measure
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3")
 def test_iperf_runs_through_a_bridge_and_through_ours() -> None:
-    found = measure(quick=True)
-    assert tuple(found) == NAMES
-    assert (found["iperf_share_bridge"] or 0) > 0
-    assert (found["iperf_share_bridge_on"] or 0) > 0
+    figures = measure(quick=True)
+    assert tuple(figures) == NAMES
+    assert (figures["iperf_share_bridge"] or 0) > 0
+    assert (figures["iperf_share_bridge_on"] or 0) > 0

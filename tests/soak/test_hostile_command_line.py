@@ -1,4 +1,4 @@
-"""Thousands of calls of every command with values that nobody would give: one line, a status of the page, no trace."""
+"""Thousands of calls of all commands with absurd values: one line, a documented status, no trace."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ UNSHARE = ["unshare", "--net", "--mount", *([] if os.geteuid() == 0 else ["--map
 
 
 def _can_unshare() -> bool:
-    found = shutil.which("unshare")
-    return found is not None and subprocess.run([*UNSHARE, "true"], check=False, capture_output=True).returncode == 0
+    path = shutil.which("unshare")
+    return path is not None and subprocess.run([*UNSHARE, "true"], check=False, capture_output=True).returncode == 0
 
 
 @pytest.mark.slow
@@ -34,15 +34,15 @@ def test_no_command_shows_a_stack_trace_or_hangs(tmp_path: Path) -> None:
     running = []
     for number in range(workers := os.cpu_count() or 1):
         (tmp_path / f"calls{number}").write_text(json.dumps(every[number::workers]))
-        (place := tmp_path / f"place{number}").mkdir()
+        (folder := tmp_path / f"place{number}").mkdir()
         command = [*UNSHARE, sys.executable, "-m", "tests.controller.apps.cli.hostile.sandbox"]
         with (tmp_path / f"out{number}").open("wb") as output, (tmp_path / f"errors{number}").open("wb") as errors:
-            words = [*command, str(tmp_path / f"calls{number}"), str(place)]
+            words = [*command, str(tmp_path / f"calls{number}"), str(folder)]
             running.append(subprocess.Popen(words, cwd=ROOT, stdout=output, stderr=errors))
     ended = [process.wait() for process in running]
     assert ended == [0] * workers, "".join((tmp_path / f"errors{number}").read_text() for number in range(workers))
     lines = [line for number in range(workers) for line in (tmp_path / f"out{number}").read_text().splitlines()]
-    found = [json.loads(line) for line in lines]
-    assert len(found) == len(every)
-    problems = [(problem, result["words"]) for result in found if (problem := problem_of(result)) is not None]
+    results = [json.loads(line) for line in lines]
+    assert len(results) == len(every)
+    problems = [(problem, result["words"]) for result in results if (problem := problem_of(result)) is not None]
     assert problems == [], f"seed {seed}"

@@ -1,12 +1,11 @@
-"""A live scheduler that learns: to which centres tasks are to go; and what of it stays when its training is killed."""
+"""A live scheduler that learns where to dispatch tasks, and its state after its training is killed."""
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
+import itertools
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from controller.scheduling.tasks.settings import TaskSettings
 from tests.controller.learning.policy.test_live import LEARN, network_of, seen
 from tests.controller.scheduling.serving.tasks.conftest import Play, Site, play
 from tests.controller.scheduling.serving.test_learning import AGENT
+from tests.waiting import until, wait_until
 
 __all__ = ["play"]
 pytestmark = pytest.mark.slow
@@ -42,20 +42,23 @@ def test_learns_in_shadow_and_decides_live_by_what_it_saved(play: Play, tmp_path
         async with site.running(site.centre("slow"), site.centre("fast", 2.0)):
             names: list[str] = []
             async with site.scheduling(_settings(checkpoint=str(checkpoint), learn=learn)):
-                while not checkpoint.exists() or not load_checkpoint(checkpoint).version:
+
+                async def has_learned() -> bool:
                     more = [f"t{number}" for number in range(len(names), len(names) + 12)]
                     for name in more:
                         await site.submit(name, task_type="products")
                     await site.ended(*more)
-                    names += more
-                    await asyncio.sleep(0.5)
+                    names.extend(more)
+                    return checkpoint.exists() and bool(load_checkpoint(checkpoint).version)
+
+                await until(has_learned, "no policy was published", limit_s=120, poll_s=0.5)
             saved = load_checkpoint(checkpoint)
             assert (saved.made_for.kind, saved.made_for.load) == ("tasks", True)
             async with site.scheduling(_settings(checkpoint=str(checkpoint), shadow=False)):
                 await site.submit("live", task_type="products")
                 await site.ended("live")
             why = (await site.decisions_about("live"))[-1].spec
-            reasons = {one.node: one.reasons[-1] for one in why.scores}
+            reasons = {score.node: score.reasons[-1] for score in why.scores}
             assert reasons[why.scores[0].node].startswith(f"learned: version {saved.version} gives it ")
             assert ", place 1 of 2" in reasons[why.scores[0].node]
 
@@ -68,8 +71,8 @@ def test_experiences_are_whole_once_both_sides_are_known(tmp_path: Path) -> None
     network = network_of(file, clock_ns=lambda: next(now), learn=LEARN)
     network.open()
     try:
-        for key, place in (("a", 0), ("b", 1), ("c", 0), ("d", 1)):
-            network.decided(key, network.answer(seen(0.25, 0.75), key), place)
+        for key, choice in (("a", 0), ("b", 1), ("c", 0), ("d", 1)):
+            network.decided(key, network.answer(seen(0.25, 0.75), key), choice)
         network.came("b", Outcome(10**9, 0.5))
         network.came("a", Outcome(None, 0.5))
         network.came("c", None)
@@ -83,7 +86,7 @@ def test_experiences_are_whole_once_both_sides_are_known(tmp_path: Path) -> None
         network.close()
     saved = load_checkpoint(file)
     assert saved.learner is not None
-    # That of "d" waits for the next decision.
+    # The experience of "d" waits for the next decision.
     assert saved.learner.decisions == len(saved.learner.held) == 2
 
 
@@ -95,14 +98,15 @@ def test_decisions_continue_while_training_is_restarted(tmp_path: Path) -> None:
         assert isinstance(training, ProcessTraining)
         first = training.process_id
         os.kill(first, signal.SIGKILL)
-        end_s = time.monotonic() + 60
-        number = 0
-        while network.standing.training["restarts"] < 1:
-            assert time.monotonic() < end_s
+        numbers = itertools.count()
+
+        def is_restarted() -> bool:
+            number = next(numbers)
             network.decided(f"p{number}", network.answer(seen(0.25, 0.75), f"p{number}"), number % 2)
             network.came(f"p{number}", Outcome(10**9, 0.5))
-            number += 1
-            time.sleep(0.01)
+            return bool(network.standing.training["restarts"] >= 1)
+
+        wait_until(is_restarted, "training is not restarted", limit_s=60, poll_s=0.01)
         assert network.standing.problem == "the process that trains ended with status -9"
         assert training.process_id != first
         network.decided("last", network.answer(seen(0.25, 0.75), "last"), 0)

@@ -15,16 +15,16 @@ from tests.soak.pages.sandbox import LACKING, has_blocks, run_page
 pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(3600)]
 
 
-def _trains_by_the_switch(said: str) -> None:
+def _trains_by_the_switch(output: str) -> None:
     # Lines of workers that end at the same time may stand in one.
-    losses = dict(re.findall(r"(h\d): by the switch; loss (\de[-+]\d+)", said))
-    assert sorted(losses) == ["h1", "h2", "h3", "h4"], said
-    assert all(float(loss) < 1e-3 for loss in losses.values()), said
-    assert "job line: h1 h2 h3 h4 are members: a mean is over 4 workers" in said
+    losses = dict(re.findall(r"(h\d): by the switch; loss (\de[-+]\d+)", output))
+    assert sorted(losses) == ["h1", "h2", "h3", "h4"], output
+    assert all(float(loss) < 1e-3 for loss in losses.values()), output
+    assert "job line: h1 h2 h3 h4 are members: a mean is over 4 workers" in output
 
 
-def _loads_the_dissectors(said: str) -> None:
-    assert "Lua: Error" not in said, said
+def _loads_the_dissectors(output: str) -> None:
+    assert "Lua: Error" not in output, output
 
 
 ALSO: dict[str, Callable[[str], None]] = {

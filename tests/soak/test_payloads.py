@@ -15,8 +15,8 @@ from tests.payloads.rounds import KERNEL_CASES, kernel_rounds
 def test_every_case_between_namespaces() -> None:
     rounds = list(kernel_rounds(1, seconds=2.0 * len(KERNEL_CASES), frames=128, rate=200.0))
     assert len(rounds) == len(KERNEL_CASES)
-    for one in rounds:
-        assert one.verdict.changed == 0, f"{one.name}\n" + "\n".join(one.verdict.examples)
+    for outcome in rounds:
+        assert outcome.verdict.changed == 0, f"{outcome.name}\n" + "\n".join(outcome.verdict.examples)
     counts = rounds[-1].counts
     assert counts.tcp_requests > 0
     assert counts.datagrams > 0

@@ -1,4 +1,4 @@
-"""Small flows that the hash has spread unevenly are spread again, with real packets and real daemons."""
+"""Small flows spread unevenly by the hash are rebalanced, with real packets and real daemons."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PAIRS = (("h1", "h3"), ("h2", "h4"))
 
 
 def small_flows() -> list[Flow]:
-    """Return flows from leaf1 to leaf2, so many of which equal weights lead by each spine."""
-    found, left, number = [], dict(SIDES), 0
+    """Return flows from leaf1 to leaf2; equal weights lead the given number over each spine."""
+    flows, left, number = [], dict(SIDES), 0
     while any(left.values()):
         number += 1
         src, dst = PAIRS[number % 2]
@@ -35,8 +35,8 @@ def small_flows() -> list[Flow]:
         spine = tuple(SIDES)[chosen((1, 1), digest(flow_hash(key), TOPOLOGY.switch["leaf1"].node_id))]
         if left[spine]:
             left[spine] -= 1
-            found.append(flow)
-    return found
+            flows.append(flow)
+    return flows
 
 
 def test_a_full_uplink_is_relieved_by_weights(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_full_uplink_is_relieved_by_weights(tmp_path: Path) -> None:
         for name in ("collector", "controller"):
             circle.start(name)
         fabric.wait_ready()
-        circle.until(lambda: circle.said(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
+        circle.until(lambda: circle.log_count(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
         with circle.traffic(*flows) as traffic:
             circle.until(lambda: all(traffic.received(flow.flow_id) for flow in flows), "packets of every flow")
             circle.start("paths")

@@ -1,4 +1,4 @@
-"""deploy/systemd under systemd: units start as their page says, find one another, come back, and can do no more."""
+"""deploy/systemd under systemd: units start as documented, find one another, restart, and have no further rights."""
 
 from __future__ import annotations
 
@@ -50,14 +50,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemdMachine
 
 @pytest.fixture(scope="module")
 def started(machine: SystemdMachine) -> SystemdMachine:
-    """Return the machine after what the page has one type, with settings where it says that they go."""
+    """Return the machine after the page's commands, with settings in the documented folders."""
     for command in commands_of(shell_blocks_of(PAGE)[0]):
         if "enable" in command.text:
             for name, text in SETTINGS.items():
-                place = f"/etc/millrace/{name}.yaml"
-                machine.run(
-                    "bash", "-ec", f"cat > {place} <<'END'\n{text}END\nchown millrace: {place}; chmod 600 {place}"
-                )
+                path = f"/etc/millrace/{name}.yaml"
+                machine.run("bash", "-ec", f"cat > {path} <<'END'\n{text}END\nchown millrace: {path}; chmod 600 {path}")
         machine.run("bash", "-ec", command.text)
     return machine
 
@@ -72,7 +70,7 @@ def active(machine: SystemdMachine, unit: str) -> bool:
 
 
 def millrace(machine: SystemdMachine, *words: str) -> str:
-    """Return what a command says to user millrace, with nothing in the environment."""
+    """Return the output of a command as user millrace, with an empty environment."""
     return machine.run("/opt/millrace/bin/millrace", *words, as_user="millrace")
 
 
@@ -107,7 +105,7 @@ def test_a_nodes_manager_reports(started: SystemdMachine) -> None:
 
 
 def test_a_centres_agent_runs_jobs_in_sandboxes(started: SystemdMachine) -> None:
-    """It tries a kernel by a job, which has none of the agent's rights, under all that the unit forbids."""
+    """It tries a kernel by a job without the agent's rights, under all of the unit's restrictions."""
     start(started, "millrace-api")
     start(started, "millrace-centre")
     get = ("/opt/millrace/bin/millrace", "get", "centres", "east", "--format", "json")
@@ -138,12 +136,18 @@ def test_a_reload_is_read_and_a_stop_ends_well(started: SystemdMachine) -> None:
 
 def test_one_supervisor_runs_all(started: SystemdMachine) -> None:
     started.run("install", "-d", "-m", "700", "-o", "millrace", "-g", "millrace", "/var/lib/millrace/up")
-    place = "/var/lib/millrace/up/millrace.yaml"
-    started.run("bash", "-ec", f"echo 'topology: abilene' > {place}; chown millrace: {place}; chmod 600 {place}")
+    path = "/var/lib/millrace/up/millrace.yaml"
+    started.run("bash", "-ec", f"echo 'topology: abilene' > {path}; chown millrace: {path}; chmod 600 {path}")
     start(started, "millrace")
-    said = json.loads(millrace(started, "status", "--state", "/var/lib/millrace/up", "--format", "json"))
-    assert said["green"]
-    assert {one["name"] for one in said["up"]["daemons"]} >= {*AS_THE_PAGE, "fabric", "api", "scheduler", "placement"}
+    status = json.loads(millrace(started, "status", "--state", "/var/lib/millrace/up", "--format", "json"))
+    assert status["green"]
+    assert {daemon["name"] for daemon in status["up"]["daemons"]} >= {
+        *AS_THE_PAGE,
+        "fabric",
+        "api",
+        "scheduler",
+        "placement",
+    }
     started.run("systemctl", "stop", "millrace")
 
 
@@ -157,8 +161,8 @@ def test_a_switch_opens_its_devices_as_nobodys_root(started: SystemdMachine) -> 
     started.run("bash", "-ec", f"echo 'MILLRACE_SWITCH={words}' > /etc/millrace/switch-s7.env")
     start(started, "millrace-switch@s7")
     started.until("ls", "/run/millrace", says="s7.sock", within_s=30)
-    said = millrace(started, "switch", "show", "unix:/run/millrace/s7.sock", "--device-id", "7", "--format", "json")
-    ports = json.loads(said)["ports"]
+    output = millrace(started, "switch", "show", "unix:/run/millrace/s7.sock", "--device-id", "7", "--format", "json")
+    ports = json.loads(output)["ports"]
     assert [port["device"] for port in ports] == ["veth1", "veth2"]
     assert all("Operation not permitted" in json.dumps(port) for port in ports)
     started.run("systemctl", "stop", "millrace-switch@s7")

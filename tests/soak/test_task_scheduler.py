@@ -1,4 +1,4 @@
-"""A task scheduler that is killed (SIGKILL) at any moment, again and again: each task and each probe goes once."""
+"""A task scheduler that is killed (SIGKILL) repeatedly at random: each task and probe is dispatched once."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_killed_scheduler_loses_nothing_and_repeats_no_probe(play: Play, tmp_pat
     async def act(site: Site) -> None:
         settings = tmp_path / "scheduler.yaml"
         settings.write_text(f"api: {site.socket}\ntasks: {{}}\n")
-        centres = [site.centre(f"c{one}", 1.0 + one) for one in range(3)]
+        centres = [site.centre(f"c{index}", 1.0 + index) for index in range(3)]
         async with site.running(*centres):
             running = await start(settings)
             for kill in range(kills):
-                for one in range(number // kills):
-                    await site.submit(f"t{kill}-{one}", task_type=f"type-{one % 4}")
+                for index in range(number // kills):
+                    await site.submit(f"t{kill}-{index}", task_type=f"type-{index % 4}")
                 least = rng.randrange(1, number // kills)
                 await site.tasks_when(
                     lambda tasks, kill=kill, least=least: (
@@ -36,7 +36,7 @@ def test_killed_scheduler_loses_nothing_and_repeats_no_probe(play: Play, tmp_pat
                 running.kill()
                 await running.wait()
                 running = await start(settings)
-            names = [f"t{kill}-{one}" for kill in range(kills) for one in range(number // kills)]
+            names = [f"t{kill}-{index}" for kill in range(kills) for index in range(number // kills)]
             tasks = await site.ended(*names)
             assert {tasks[name].status.epoch for name in names} == {1}
             probes = [task for task in tasks.values() if task.spec.is_probe]

@@ -1,4 +1,4 @@
-"""Our TCP in virtual time beside that of this machine's kernel, over one topology file.
+"""Our TCP in virtual time against this machine's kernel, over one topology file.
 
 The kernel's runs between namespaces, through two switches that hold rate, delay and queue, and over links that lose
 frames; its windows are read from TCP_INFO. Timing on a busy machine is rough, so the tolerances are:
@@ -6,7 +6,7 @@ frames; its windows are read from TCP_INFO. Timing on a busy machine is rough, s
 - slow start: the window is the initial one and a segment for each that was acknowledged, to two segments, in both;
 - what a loss leaves of the window in congestion avoidance: 0.5 and 0.7 to 0.06, in both;
 - data acknowledged in a round trip, where a hundredth of the frames is lost each way: within a tenth of the kernel's,
-  each the mean of three minutes, of which one varies by a tenth; by round trips, as those in the kernel grow with all
+  each the mean of three minutes, as one varies by a tenth; by round trips, as those in the kernel grow with all
   else that the machine does;
 - where CUBIC's slow start ends in a queue that does not end: within a third of the kernel's window, the median of five;
 - how long a burst takes whose last segment or two get lost: within 50 ms of the kernel's least of five.
@@ -53,7 +53,7 @@ _OPEN = 0
 MS: Final = 1_000_000
 SEGMENT: Final = 1448
 BURST: Final = 10
-"""Segments, as many as go at once."""
+"""Segments of a burst."""
 LOSING_NS: Final = 70 * MS
 """Duration of losses of marked segments: longer than the path's delay, shorter than the time until a probe."""
 MARK: Final = b"L"
@@ -72,7 +72,7 @@ links: [{{a: s1, b: s2, rate: 10 Mbit/s, delay: {delay_ms} ms, queue_frames: {qu
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A sender's windows in segments, ssthresh None while there is none, and what was acknowledged."""
+    """A sender's windows in segments, ssthresh None while unset, and the acknowledged segments."""
 
     cwnd: float
     ssthresh: float | None
@@ -91,15 +91,15 @@ class Run:
 
     def reductions(self) -> list[float]:
         """Return what losses in congestion avoidance left of the window."""
-        found = []
+        ratios = []
         for before, after in pairwise(self.windows):
             if before.ssthresh is None or after.ssthresh is None or before.cwnd <= 12:
                 continue
             if before.cwnd < before.ssthresh:
                 continue  # one reduction follows another before the window is what the first leaves
             if after.ssthresh != before.ssthresh and after.ssthresh < before.cwnd:
-                found.append(after.ssthresh / before.cwnd)
-        return found
+                ratios.append(after.ssthresh / before.cwnd)
+        return ratios
 
     @property
     def rtt_ns(self) -> float:
@@ -169,12 +169,12 @@ def _connected(fabric: KernelFabric, congestion: Congestion) -> Iterator[tuple[s
 
 
 def _marked_filter() -> bytes:
-    """Return a filter of a TCP socket, whose packets begin with their TCP header: what begins with the mark is lost."""
+    """Return a filter of a TCP socket, whose packets begin with TCP: data that begins with the mark is lost."""
     return b"".join(
         struct.pack("=HBBI", *instruction)
         for instruction in (
             (0x80, 0, 0, 0),  # the packet's length
-            (0x35, 0, 6, 1_000),  # what is short has no mark
+            (0x35, 0, 6, 1_000),  # short packets have no mark
             (0x30, 0, 0, 12),  # the header's length
             (0x54, 0, 0, 0xF0),
             (0x74, 0, 0, 2),
@@ -192,7 +192,7 @@ def burst(lost: int) -> bytes:
 
 
 def tail_in_kernel(fabric: KernelFabric, lost: int) -> float:
-    """Send three bursts with the kernel's TCP, of the third of which the end gets lost; return how long that takes."""
+    """Send three bursts with the kernel's TCP, the third with its end lost; return the duration of that one."""
     with _connected(fabric, Congestion.CUBIC) as (client, taken):
         for _ in range(2):
             client.sendall(burst(0))
@@ -230,9 +230,9 @@ def tail_in_virtual_time(topology: Topology, lost: int, settings: TcpSettings) -
         connection.on_data = take
 
     def lose(frame: bytes) -> bool:
-        found = decode_tcp_frame(frame)
-        assert found is not None
-        return (losing[0] and found.payload[:1] == MARK) or send(frame)
+        segment = decode_tcp_frame(frame)
+        assert segment is not None
+        return (losing[0] and segment.payload[:1] == MARK) or send(frame)
 
     sending._send = lose
     host.tcp.listen(5001, accept)
@@ -293,8 +293,8 @@ def in_virtual_time(topology: Topology, congestion: Congestion, seconds: int, se
 def settings(tmp_path: Path) -> KernelSettings:
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="ascii").split()
-    missing = [congestion for congestion in FACTORS if congestion not in known]
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="ascii").split()
+    missing = [congestion for congestion in FACTORS if congestion not in available]
     if missing:
         pytest.skip(f"this kernel has no {', '.join(missing)}")
     return KernelSettings(run_root=tmp_path / "run")
@@ -332,8 +332,8 @@ def test_goodput_under_loss_is_that_of_the_kernel(settings: KernelSettings) -> N
                 theirs[congestion].append(in_kernel(fabric, congestion, seconds).segments_a_round_trip)
     for congestion in FACTORS:
         ours = [in_virtual_time(topology, congestion, seconds, seed).segments_a_round_trip for seed in range(times)]
-        for name, found in (("ours", ours), ("kernel", theirs[congestion])):
-            print(f"{congestion} {name}: segments a round trip", *(f"{segments:.1f}" for segments in found))
+        for name, run in (("ours", ours), ("kernel", theirs[congestion])):
+            print(f"{congestion} {name}: segments a round trip", *(f"{segments:.1f}" for segments in run))
         assert fmean(ours) == pytest.approx(fmean(theirs[congestion]), rel=0.1)
 
 

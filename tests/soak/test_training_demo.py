@@ -24,14 +24,14 @@ def test_training_continues_without_a_worker_and_the_switch(tmp_path: Path) -> N
     command = [sys.executable, "-m", "controller.apps.cli", "demo", "training", "--workers", "3", "--steps", "45"]
     done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "training.json").read_text())
-    whole, alone, ring = found["phases"]
+    summary = json.loads((tmp_path / "training.json").read_text())
+    whole, alone, ring = summary["phases"]
     assert [phase["workers"] for phase in (whole, alone, ring)] == [3, 2, 2]
     assert [whole["way"], alone["way"]] == ["the switch"] * 2
     assert "gloo's ring" in ring["way"]
-    assert found["difference"] < 1e-5
-    assert found["same_parameters"]
-    assert ring["loss"] < found["losses"][0] / 3
-    assert any("h3 is no longer a member: a mean is over 2 workers" in line for line in found["said"])
-    assert any("gloo's ring of workers 0, 1 is used, not the switch" in line for line in found["said"])
+    assert summary["difference"] < 1e-5
+    assert summary["same_parameters"]
+    assert ring["loss"] < summary["losses"][0] / 3
+    assert any("h3 is no longer a member: a mean is over 2 workers" in line for line in summary["said"])
+    assert any("gloo's ring of workers 0, 1 is used, not the switch" in line for line in summary["said"])
     assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")

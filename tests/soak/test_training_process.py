@@ -71,7 +71,7 @@ def test_values_of_a_chain_are_learned_with_each_departure(
 
 def test_killed_process_restarts_with_the_published_weights(observe: Observe, live: Live) -> None:
     checkpoint = new_checkpoint(SETTINGS, observe(np.random.default_rng(3)), "nodes")
-    training = ProcessTraining(checkpoint, lambda one: inference_of(one, SETTINGS.decisions), first_wait_s=0.01)
+    training = ProcessTraining(checkpoint, lambda policy: inference_of(policy, SETTINGS.decisions), first_wait_s=0.01)
     try:
         generator = np.random.default_rng(3)
         for _ in range(32):
@@ -99,10 +99,10 @@ def test_stalled_process_blocks_nobody_and_losses_are_counted(
     os.kill(agent.training.process_id, signal.SIGSTOP)
     try:
         generator = np.random.default_rng(4)
-        one = live(generator, 64)
+        batch = live(generator, 64)
         # 10 MB are more than the socket holds: a `give` that waited would never return.
         for _ in range(5_000):
-            agent.learn(one)
+            agent.learn(batch)
         assert agent.status.dropped > 0
         assert agent.decide(observe(generator), None).reason == "untrained"
         assert agent.published.weights.version == 0
@@ -125,7 +125,7 @@ def test_question_to_a_killed_process_ends_early(start: Callable[[Where], Agent[
 
 def test_sigterm_keeps_what_a_process_learned(train: list[str], tmp_path: Path) -> None:
     kept = tmp_path / "kept.ckpt"
-    status, _, said = interrupted([*train, "--episodes", "1000", "--where", "process"], kept, signal.SIGTERM)
-    assert status == 143, said
-    assert f"interrupted: continue with --resume {kept} --episodes " in said
-    assert "it was restarted 0 times" in said
+    status, _, output = interrupted([*train, "--episodes", "1000", "--where", "process"], kept, signal.SIGTERM)
+    assert status == 143, output
+    assert f"interrupted: continue with --resume {kept} --episodes " in output
+    assert "it was restarted 0 times" in output

@@ -16,8 +16,8 @@ def made() -> Iterator[Bench]:
     missing = lacking() or (None if has_bmv2() else "simple_switch_grpc on the PATH")
     if missing is not None:
         pytest.skip(f"needs {missing}")
-    with bench() as found:
-        yield found
+    with bench() as running:
+        yield running
 
 
 @pytest.mark.timeout(1200)

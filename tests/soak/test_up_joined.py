@@ -72,13 +72,13 @@ def fabric(folder: Path, reports: int) -> Iterator[None]:
 
 
 def health(up: Running, daemon: str) -> str:
-    """Return what a daemon says of itself; empty where a busy machine keeps the supervisor from answering in time."""
+    """Return a daemon's health text; empty if the supervisor of a busy machine does not answer in time."""
     state = up.status()
-    return "" if state is None else next(one.health.text for one in state.daemons if one.name == daemon)
+    return "" if state is None else next(entry.health.text for entry in state.daemons if entry.name == daemon)
 
 
 def until_joined(up: Running) -> UpState:
-    """Return how all is once both switches are reconciled and links are measured by what they report."""
+    """Return the state once both switches are reconciled and links are measured."""
     state = up.until_green(START_S)
     wait_until(lambda: "2 of 2 switches reconciled" in health(up, "controller"), "the switches are not reconciled")
     measured = re.compile(r", [1-9]\d* of \d+ links measured")
@@ -103,11 +103,11 @@ def test_running_switches_are_rejoined_after_any_kill(tmp_path: Path) -> None:
                     kill(up, daemon, START_S)
             assert before.lost(Kept.of(up)) + writer.lost() == []
             assert writer.acknowledged
-        assert "fabric" not in {one.name for one in state.daemons}
+        assert "fabric" not in {daemon.name for daemon in state.daemons}
         wait_until(lambda: "0 of 2 switches reconciled" in health(up, "controller"), "their death is not seen")
         with fabric(tmp_path, port):
             again = until_joined(up)
-        assert {one.name for one in again.daemons if one.restarts} == set(KILLED)
+        assert {daemon.name for daemon in again.daemons if daemon.restarts} == set(KILLED)
 
 
 def test_switches_without_address_are_named_before_starting(tmp_path: Path) -> None:

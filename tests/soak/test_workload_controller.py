@@ -1,7 +1,7 @@
 """The workload controller as a process that is killed (SIGKILL) at random moments, over a real API server.
 
 Nodes are played in the test's loop, and keep to their leases; the scheduler is the real one. Groups come, grow, shrink
-and go, nodes fall silent and return; whenever somebody looks, no pod runs on two nodes, and in the end all run.
+and go, nodes fall silent and return; at no time does a pod run on two nodes, and in the end all run.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from controller.common.errors import ApiError
 from controller.scheduling.process import serve as serve_scheduler
 from controller.scheduling.settings import QueueSettings, SchedulerSettings
 from tests.controller.workloads.placement.serving_placement import HARDWARE, Cluster, group_of, play
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +39,7 @@ SEED = 5
 
 @dataclass(slots=True)
 class Manager:
-    """A node: it reports, runs what is bound to it, and stops everything when its lease is over."""
+    """A node: it reports, runs the pods bound to it, and stops everything when its lease ends."""
 
     name: str
     cluster: Cluster
@@ -69,7 +70,7 @@ class Manager:
         self.lease_until_s = begun_s + LEASE_S
         mine = (await self.cluster.client.of(Pod).list(fields=f"node={self.name}")).items
         if time.monotonic() >= self.lease_until_s:
-            return  # what was asked for is as old as the lease
+            return  # the list is as old as the lease
         self.running = {pod.metadata.name: pod.status.epoch for pod in mine if pod.metadata.deleting_ns is None}
         for pod in mine:
             release = Release(pod=pod.metadata.name, epoch=pod.status.epoch)
@@ -110,18 +111,18 @@ async def scheduling(cluster: Cluster) -> AsyncIterator[None]:
 
 
 async def change_something(cluster: Cluster, managers: list[Manager], rng: random.Random) -> None:
-    """Do what users and machines do."""
+    """Make a random change, like users and machines."""
     groups = cluster.client.of(PodGroup)
-    found = (await groups.list()).items
+    existing = (await groups.list()).items
     with suppress(ApiError):  # others were faster
         match rng.randrange(5):
             case 0:
                 await groups.create(group_of(f"g{rng.randrange(8)}", rng.randint(1, 6)))
-            case 1 if found:
-                group = rng.choice(found)
+            case 1 if existing:
+                group = rng.choice(existing)
                 await groups.replace(replace(group, spec=replace(group.spec, size=rng.randint(1, 6))))
-            case 2 if len(found) > 3:
-                await groups.delete(rng.choice(found).metadata.name)
+            case 2 if len(existing) > 3:
+                await groups.delete(rng.choice(existing).metadata.name)
             case _:
                 silent = [manager for manager in managers if manager.is_silent]
                 manager = rng.choice(silent if len(silent) >= 2 else managers)
@@ -177,8 +178,7 @@ def test_killed_controller_loses_nothing_and_runs_nothing_twice(tmp_path: Path) 
             for manager in managers:
                 manager.is_silent = False
             async with started(settings):
-                while not await all_run(cluster, managers):
-                    await asyncio.sleep(0.2)
+                await until(lambda: all_run(cluster, managers), limit_s=300, poll_s=0.2)
             for task in others:
                 task.cancel()
 

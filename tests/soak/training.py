@@ -32,17 +32,17 @@ def one_round(fabric: TrainingFabric, name: str, chance: random.Random) -> tuple
         fabric.begin(name, loss=loss, dies=victim)
         assert fabric.hear() == {"rank": victim, "ended": -9}
         fabric.restart_switch(after_s=away_s)
-        found = fabric.results(WORKERS - 1)
+        results = fabric.results(WORKERS - 1)
         fabric.restart_workers()
-        return f"{loss:.0%} lost, worker {victim} killed, then the switch for {away_s:.1f} s", found, STEPS // 2 + 1
+        return f"{loss:.0%} lost, worker {victim} killed, then the switch for {away_s:.1f} s", results, STEPS // 2 + 1
     if what == "worker":
         fabric.begin(name, loss=loss, dies=victim, joins=10)
         assert fabric.hear() == {"rank": victim, "ended": -9}
         fabric.fork(victim)
         fabric.begin(name, loss=loss, joins=10, ranks=[victim])
-        found = fabric.results(WORKERS)
+        results = fabric.results(WORKERS)
         fabric.restart_workers()
-        return f"{loss:.0%} lost, worker {victim} killed and back", found, STEPS // 2 + 1
+        return f"{loss:.0%} lost, worker {victim} killed and back", results, STEPS // 2 + 1
     fabric.begin(name, loss=loss, tells=what == "switch")
     if what == "switch":
         assert "middle" in fabric.hear()
@@ -51,10 +51,10 @@ def one_round(fabric: TrainingFabric, name: str, chance: random.Random) -> tuple
     return f"{loss:.0%} lost", fabric.results(WORKERS), STEPS
 
 
-def problems(found: Answers, by_gloo: Answers, steps: int) -> list[str]:
-    """Return what is not as it should be."""
-    wrong = [] if len({answer["parameters"] for answer in found.values()}) == 1 else ["parameters differ"]
-    for rank, answer in found.items():
+def problems(answers: Answers, by_gloo: Answers, steps: int) -> list[str]:
+    """Return the problems."""
+    wrong = [] if len({answer["parameters"] for answer in answers.values()}) == 1 else ["parameters differ"]
+    for rank, answer in answers.items():
         losses = np.array(answer["losses"][:steps])
         if losses.size == steps and np.abs(losses - by_gloo[rank]["losses"][:steps]).max() > WITHIN:
             wrong.append(f"losses of worker {rank} are not gloo's")
@@ -73,9 +73,9 @@ def main() -> int:
         fabric.begin("gloo", by_gloo=True)
         by_gloo = fabric.results(WORKERS)
         for number in range(options.rounds):
-            what, found, steps = one_round(fabric, f"round-{number}", chance)
-            bad = problems(found, by_gloo, steps)
-            ways = "".join("R" if answer["by_ring"] else "S" for _, answer in sorted(found.items()))
+            what, answers, steps = one_round(fabric, f"round-{number}", chance)
+            bad = problems(answers, by_gloo, steps)
+            ways = "".join("R" if answer["by_ring"] else "S" for _, answer in sorted(answers.items()))
             print(f"round {number}: {what}; by {ways}; {', '.join(bad) or 'right'}", flush=True)
             wrong += bool(bad)
     return 1 if wrong else 0

@@ -15,12 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from tests.waiting import comes_true
+
 START_S, COMMAND_S = 180.0, 120.0
 """Time limits of a network's start up to the prompt, including compilation of a new program, and of a command."""
 
 
 class TutorialError(Exception):
-    """Something of the tutorials did not do what it does; the message has its output."""
+    """A tutorial misbehaved; the message has its output."""
 
 
 class Network:
@@ -65,8 +67,8 @@ class Network:
         start = len(self._text())
         self._write(f"{command}\nsh echo '{mark}'\n")
         self._wait_for(mark, timeout_s, start)
-        said = self._text()[start:].partition(mark)[0]
-        return "\n".join(line.removeprefix("mininet> ") for line in said.replace("\r", "").splitlines())
+        output = self._text()[start:].partition(mark)[0]
+        return "\n".join(line.removeprefix("mininet> ") for line in output.replace("\r", "").splitlines())
 
     def start(self, host: str, command: str, log: str, ready: str | None = None) -> None:
         """Start a program on a host, its output in a file; return once that contains `ready`."""
@@ -85,15 +87,12 @@ class Network:
 
     def wait(self, condition: Callable[[], bool], problem: str, timeout_s: float = COMMAND_S) -> None:
         """Return once a condition holds; raise TutorialError."""
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            if time.monotonic() > deadline:
-                raise TutorialError(f"{problem}\n{self._text()[-3000:]}")
-            time.sleep(0.1)
+        if not comes_true(condition, limit_s=timeout_s, poll_s=0.1):
+            raise TutorialError(f"{problem}\n{self._text()[-3000:]}")
 
     @contextmanager
     def controller(self, log: str) -> Iterator[None]:
-        """Have the exercise's own controller run while the `with` block lasts."""
+        """Run the exercise's own controller while the `with` block lasts."""
         with (self.folder / log).open("wb") as out:
             process = subprocess.Popen(
                 ["python3", "mycontroller.py"],
@@ -109,7 +108,7 @@ class Network:
             process.wait()
 
     def close(self) -> None:
-        """Leave the prompt, wait until all of the network is gone."""
+        """Leave the prompt, and wait until the whole network is gone."""
         try:
             self._write("exit\n")
             self._process.wait(COMMAND_S)
@@ -121,7 +120,7 @@ class Network:
         self._remove_leftovers()
 
     def _remove_leftovers(self) -> None:
-        """End what runs in this copy of the exercise, and remove its links: a start that fails leaves them."""
+        """Kill processes in this copy of the exercise, and remove its links: a failed start leaves them."""
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # it has ended, or is a thread of the kernel
                 if (process / "cwd").resolve() == self.folder:
@@ -165,7 +164,7 @@ def _devices() -> set[str]:
 
 def packets(text: str) -> list[dict[str, str]]:
     """Return the packets that Scapy's show() prints, each with its fields by layer: "IP.ttl"."""
-    found: list[dict[str, str]] = []
+    shown: list[dict[str, str]] = []
     for block in text.split("got a packet")[1:]:
         fields: dict[str, str] = {}
         layer = ""
@@ -175,8 +174,8 @@ def packets(text: str) -> list[dict[str, str]]:
             elif (field := re.match(r"[ |]*([\w ]+?)\s*= ?(.*?)\s*$", line)) is not None:
                 name = f"{layer}.{field[1]}"
                 fields[name] = f"{fields[name]} {field[2]}" if name in fields else field[2]
-        found.append(fields)
-    return found
+        shown.append(fields)
+    return shown
 
 
 def fields(packet: Mapping[str, str], *names: str) -> dict[str, str]:

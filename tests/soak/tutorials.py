@@ -1,8 +1,8 @@
-"""p4lang's tutorials under Mininet, as people run them, with our switch and with bmv2: what each exercise shows.
+"""p4lang's tutorials under Mininet, as people run them, with our switch and with bmv2: output of each exercise.
 
     MILLRACE_TUTORIALS=~/tutorials python -m tests.soak.tutorials --switch millrace --switch bmv2 basic calc
 
-MILLRACE_TUTORIALS is a checkout of github.com/p4lang/tutorials, of which nothing is changed: exercises run in a copy.
+MILLRACE_TUTORIALS is a checkout of github.com/p4lang/tutorials, which stays unchanged: exercises run in a copy.
 Its programs want Mininet, P4Runtime (with p4.tmp, as p4lang's PI installs it), p4runtime-shell, psutil and Scapy of
 `python3`, which is that of MILLRACE_TUTORIALS_BIN, a folder of an environment, or else of the PATH. p4c-bm2-ss, root.
 """
@@ -79,9 +79,9 @@ def p4runtime(network: Network) -> Result:
         pinged = network.run("h1 ping -c 5 -i 0.2 10.0.2.2")
         count = "s1 MyIngress.egressTunnelCounter 200: 5 packets"
         network.wait(lambda: count in network.read("logs/controller.txt"), "the counters do not show five packets")
-        said = network.read("logs/controller.txt")
-    tables, _, _ = said.partition("----- Reading tunnel counters")
-    counters = [line for line in said.splitlines() if "TunnelCounter" in line and "packets" in line]
+        output = network.read("logs/controller.txt")
+    tables, _, _ = output.partition("----- Reading tunnel counters")
+    counters = [line for line in output.splitlines() if "TunnelCounter" in line and "packets" in line]
     return {
         "ping": _received(pinged),
         "tables": sorted(line for line in tables.splitlines() if line.strip()),
@@ -117,8 +117,8 @@ def calc(network: Network) -> Result:
     """The switch computes."""
     questions = ("1+1", "7-12", "12&10", "12|3", "12^5", "4294967295+1")
     text = "\\n".join(questions)
-    said = network.run(f"h1 printf '{text}\\nquit\\n' | python3 calc.py")
-    numbers = [line.rpartition("> ")[2] for line in said.splitlines()]
+    output = network.run(f"h1 printf '{text}\\nquit\\n' | python3 calc.py")
+    numbers = [line.rpartition("> ")[2] for line in output.splitlines()]
     return {"answers": [line for line in numbers if line.isdecimal() or "Didn't" in line]}
 
 
@@ -140,7 +140,7 @@ def load_balance(network: Network) -> Result:
     return {
         "messages": sum(map(len, received.values())),
         "both hosts": all(received.values()),
-        "as": {host: fields(found[0], *_ADDRESSED) for host, found in received.items() if found},
+        "as": {host: fields(messages[0], *_ADDRESSED) for host, messages in received.items() if messages},
     }
 
 
@@ -149,15 +149,15 @@ def qos(network: Network) -> Result:
     log = "logs/h2-received.txt"
     network.start("h2", "python3 receive.py", log, "sniffing on")
     time.sleep(1)
-    found: dict[str, object] = {}
+    by_protocol: dict[str, object] = {}
     for protocol in ("UDP", "TCP"):
         _say(network, f"h1 python3 send.py --p={protocol} --des=10.0.2.2 --m=hello --dur=2")
         at = [packet for packet in packets(network.read(log)) if f"{protocol}.dport" in packet and "Raw.load" in packet]
         network.wait(lambda name=protocol: f"[ {name} ]" in network.read(log), f"no {protocol} came")  # type: ignore[misc]
         time.sleep(0.5)
         at = [packet for packet in packets(network.read(log)) if f"{protocol}.dport" in packet and "Raw.load" in packet]
-        found[protocol] = [fields(packet, "IP.tos", "IP.ttl", "IP.dst") for packet in at]
-    return found
+        by_protocol[protocol] = [fields(packet, "IP.tos", "IP.ttl", "IP.dst") for packet in at]
+    return by_protocol
 
 
 def firewall(network: Network) -> Result:
@@ -192,17 +192,17 @@ def multicast(network: Network) -> Result:
 
 
 def flowcache(network: Network) -> Result:
-    """The controller hears of each new flow by a packet-in, sends the packet on and writes an entry."""
+    """The controller gets each new flow by a packet-in, forwards the packet and writes an entry."""
     with network.controller("logs/controller.txt"):
         network.wait(lambda: "on s3" in network.read("logs/controller.txt"), "the program is not pushed")
-        time.sleep(2)  # it writes clone sessions then, and says nothing
+        time.sleep(2)  # it then writes clone sessions without any output
         pinged = network.run("h1 ping -c 6 -i 0.5 10.0.2.2")
         network.wait(lambda: network.read("logs/controller.txt").count("added table entry") >= 4, "entries are missing")
         time.sleep(1)
-        said = network.read("logs/controller.txt")
+        output = network.read("logs/controller.txt")
         # Idle entries are reported, and deleted.
         network.wait(lambda: "Deleted flow_cache entry" in network.read("logs/controller.txt"), "none is deleted")
-    added = {line for line in said.splitlines() if "added table entry" in line}
+    added = {line for line in output.splitlines() if "added table entry" in line}
     return {"ping arrives": "bytes from 10.0.2.2" in pinged, "added": sorted(added)}
 
 
@@ -235,16 +235,16 @@ def _matrix(text: str) -> list[str]:
 
 
 def _received(text: str) -> str:
-    found = re.search(r"\d+ packets transmitted, \d+ received", text)
-    return found[0] if found else text
+    match = re.search(r"\d+ packets transmitted, \d+ received", text)
+    return match[0] if match else text
 
 
 def _connects(network: Network, client: str, server: str, address: str) -> bool:
     log = f"logs/{server}-for-{client}.txt"
     network.start(server, "stdbuf -oL iperf -s -p 5050", log, "listening")
-    said = network.run(f"{client} timeout -s KILL 6 iperf -c {address} -p 5050 -t 1")
+    output = network.run(f"{client} timeout -s KILL 6 iperf -c {address} -p 5050 -t 1")
     network.end(server, log)
-    return bool(re.search(r"bits/sec", said))
+    return bool(re.search(r"bits/sec", output))
 
 
 def _congested(network: Network, seconds: int) -> list[dict[str, str]]:
@@ -280,7 +280,7 @@ class Bench:
 
 
 def lacking(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return what is missing for the tutorials to run here, None if nothing is."""
+    """Return the missing prerequisite of the tutorials, None if there is none."""
     root = environ.get("MILLRACE_TUTORIALS")
     if os.geteuid() != 0:
         return "root"
@@ -313,8 +313,8 @@ def bench(environ: Mapping[str, str] = os.environ) -> Iterator[Bench]:
         for exercise in (root / "exercises").iterdir():
             _solve(exercise)
         ours, theirs = folder / MILLRACE, folder / BMV2
-        for place in (ours, theirs):
-            place.mkdir()
+        for parent in (ours, theirs):
+            parent.mkdir()
         path = _path(environ)
         install(ours)
         real = shutil.which(EXECUTABLE, path=path)
@@ -333,7 +333,7 @@ def _forget_thrift(path: Path, real: str) -> None:
 
 def _solve(exercise: Path) -> None:
     for solution in (exercise / "solution").glob("*"):
-        # multicast's table is beside its topology.
+        # multicast's table is next to its topology.
         places = [*exercise.glob(f"*-topo/{solution.name}"), exercise / solution.name]
         shutil.copy(solution, places[0])
 

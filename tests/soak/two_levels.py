@@ -33,11 +33,11 @@ for number in itertools.count():
 """
 """Program whose traffic keeps links measured, with slightly varying results."""
 HOSTS = ("h1", "h2", "h3", "h4", "h5", "h6")
-ADDS = {host: 2 << place for place, host in enumerate(HOSTS)}
+ADDS = {host: 2 << index for index, host in enumerate(HOSTS)}
 
 
 def soak(rounds: int, seed: int) -> list[str]:
-    """Return what was wrong."""
+    """Return the problems."""
     chance, problems = random.Random(seed), []
     topology = leaf_spine(2, 3, 2)
     with JobFabric(len(HOSTS), topology=topology, aggregation=AGGREGATION, watches=(Watch(),)) as fabric:
@@ -68,13 +68,13 @@ def _all_have(workers: dict[str, WorkerProcess], total: int, after: int) -> int:
 
 
 def _differences(workers: list[WorkerProcess], everybody: int) -> list[str]:
-    found: dict[int, int] = {}
-    right = {everybody, *(everybody - one for one in ADDS.values())}
+    sums: dict[int, int] = {}
+    right = {everybody, *(everybody - number for number in ADDS.values())}
     problems = []
     for worker in workers:
         for count, total in worker.sums.items():
-            if total not in right or found.setdefault(count, total) != total:
-                problems.append(f"{worker.out.name}: all-reduce {count} is {total}, elsewhere {found.get(count)}")
+            if total not in right or sums.setdefault(count, total) != total:
+                problems.append(f"{worker.out.name}: all-reduce {count} is {total}, elsewhere {sums.get(count)}")
     return problems
 
 

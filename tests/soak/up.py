@@ -1,6 +1,6 @@
 """All that `millrace up` runs is killed at random moments: `millrace status` is green again, and nothing is lost.
 
-Each daemon is killed by SIGKILL so many times, in random order, after random pauses. After each death the time until
+Each daemon is killed by SIGKILL several times, in random order, after random pauses. After each death the time until
 every daemon is green is measured, and that: the controller says that all switches hold what they should; the history's
 rows of before are there, and new ones come; counters of reports go on; what the API acknowledged is there, once.
 
@@ -62,7 +62,7 @@ class Report:
 
 @dataclass(slots=True)
 class Running:
-    """A supervisor that runs, and how it is asked."""
+    """A running supervisor and its socket."""
 
     process: subprocess.Popen[bytes]
     state: StateFolder
@@ -76,7 +76,7 @@ class Running:
             return None
 
     def until_green(self, limit_s: float) -> UpState:
-        """Return the first state in which everything is green; raise TimeoutError naming what is not."""
+        """Return the first state with everything green; raise TimeoutError naming what is not."""
         deadline, state = time.monotonic() + limit_s, None
         while time.monotonic() < deadline:
             state = self.status()
@@ -92,7 +92,7 @@ class Running:
 
 @dataclass(slots=True)
 class ApiWriter:
-    """Creates tasks at the API, one after the other, over its deaths; what was acknowledged must be there, once."""
+    """Creates tasks at the API, one after another, over its deaths; acknowledged ones must exist, once."""
 
     socket: str
     acknowledged: set[str] = field(default_factory=set)
@@ -111,7 +111,7 @@ class ApiWriter:
             thread.join()
 
     def lost(self) -> list[str]:
-        """Return what is not as it was acknowledged."""
+        """Return acknowledged tasks that are wrong."""
         with self._client() as client:
             names = list[str]()
             query: dict[str, str] = {"limit": "500"}
@@ -150,7 +150,7 @@ class ApiWriter:
 
     @contextmanager
     def _connected(self) -> Iterator[http.client.HTTPConnection]:
-        """Raise OSError where nobody listens, with nothing left open: httpx leaves its socket open."""
+        """Raise OSError without a listener, and leave nothing open: httpx leaves its socket open."""
         with (
             socket.socket(socket.AF_UNIX) as stream,
             contextlib.closing(http.client.HTTPConnection("api")) as connection,
@@ -246,7 +246,7 @@ class Kept:
         return cls(rows, oldest, status["switches"], status["live"])
 
     def lost(self, after: Kept) -> list[str]:
-        """Return what is not as it was."""
+        """Return lost state."""
         problems = []
         if after.history_rows <= self.history_rows:
             problems.append(f"the history has {after.history_rows} rows, and had {self.history_rows}")

@@ -71,8 +71,8 @@ def test_hosts_reach_each_other(mininet: subprocess.Popen[str]) -> None:
     addresses = dict(_read_addresses(mininet.stdout))
     asyncio.run(finish_within(_install_paths(topology, addresses), DEADLINE_S))
     target = topology.host["h2"].ipv4
-    said, _ = mininet.communicate(f"h1 ping -c 2 -i 0.2 -W 5 {target}\nexit\n", timeout=DEADLINE_S)
-    assert "2 packets transmitted, 2 received, 0% packet loss" in said
+    output, _ = mininet.communicate(f"h1 ping -c 2 -i 0.2 -W 5 {target}\nexit\n", timeout=DEADLINE_S)
+    assert "2 packets transmitted, 2 received, 0% packet loss" in output
     assert mininet.returncode == 0
 
 

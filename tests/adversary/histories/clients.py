@@ -1,4 +1,4 @@
-"""Clients that read and write a few registers of the API at the same time, and note what they asked and were answered.
+"""Clients that read and write a few registers of the API concurrently, and record requests and answers.
 
 Registers are pods: a label is the value. A crew of other pods is bound and released in one transaction each time.
 """
@@ -29,7 +29,7 @@ from tests.adversary.histories.watching import Seen, Stretch, Writes
 
 NODE: Final = "h1"
 PATIENCE_S: Final = 1.5
-"""A client waits for an answer so long; then it is lost, and may still be on its way."""
+"""Maximum wait for an answer; after it the request is lost, and may still take effect."""
 VALUE: Final = "value"
 PARITY: Final = "parity"
 _SPEC: Final = PodSpec(containers=(Container(name="main", image="x"),))
@@ -57,7 +57,7 @@ class Record:
     @property
     def outcomes(self) -> Counter[str]:
         """Number of operations by outcome."""
-        return Counter(one.action.outcome.value for one in self.history)
+        return Counter(operation.action.outcome.value for operation in self.history)
 
     def note(self, client: str, action: Action, called: int) -> None:
         """Take note of an operation that has been answered, or was given up, just now."""
@@ -141,14 +141,14 @@ class Client:
                     answer = await self._api.answer(Call("GET", f"/v1/pods/{name}"))
                     if age_of(answer) is not None:
                         return None  # from memory, as it says
-                    found = msgspec.json.decode(answer.content, type=Pod)
+                    stored = msgspec.json.decode(answer.content, type=Pod)
                 case Verb.CREATE:
-                    found = await pods.create(pod)
+                    stored = await pods.create(pod)
                 case Verb.PUT:
                     metadata = msgspec.structs.replace(pod.metadata, revision=asked.expected or 0)
-                    found = await pods.replace(msgspec.structs.replace(pod, metadata=metadata))
+                    stored = await pods.replace(msgspec.structs.replace(pod, metadata=metadata))
                 case Verb.DELETE:
-                    found = await pods.delete(name, expected=asked.expected)
+                    stored = await pods.delete(name, expected=asked.expected)
         except NotFoundError:
             self._revisions.pop(name, None)
             return Action(name, asked.verb, Outcome.ABSENT, asked.value, None, asked.expected)
@@ -157,9 +157,9 @@ class Client:
                 return None  # others were faster, eight times
             self._revisions.pop(name, None)
             return Action(name, asked.verb, Outcome.STALE, asked.value, None, asked.expected)
-        self._revisions[name] = found.metadata.revision
-        value = value_of(found) if asked.verb is Verb.GET else asked.value
-        return Action(name, asked.verb, Outcome.DONE, value, found.metadata.revision, asked.expected)
+        self._revisions[name] = stored.metadata.revision
+        value = value_of(stored) if asked.verb is Verb.GET else asked.value
+        return Action(name, asked.verb, Outcome.DONE, value, stored.metadata.revision, asked.expected)
 
     async def _list(self) -> None:
         """Read all registers at once, and look whether the crew is together."""
@@ -171,13 +171,13 @@ class Client:
             return
         if listing.age_s is not None:
             return
-        found = {pod.metadata.name: pod for pod in listing.items}
+        pods = {pod.metadata.name: pod for pod in listing.items}
         for name in self._registers:
-            pod = found.get(name)
+            pod = pods.get(name)
             outcome = Outcome.ABSENT if pod is None else Outcome.DONE
             value, revision = (None, None) if pod is None else (value_of(pod), pod.metadata.revision)
             self._record.note(self._name, Action(name, Verb.GET, outcome, value, revision), called)
-        values = {value_of(pod) for name, pod in found.items() if name not in self._registers}
+        values = {value_of(pod) for name, pod in pods.items() if name not in self._registers}
         if len(values) > 1:
             self._record.problems.append(f"a list of revision {listing.revision} has half a transaction: {values}")
 

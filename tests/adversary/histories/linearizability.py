@@ -33,7 +33,7 @@ class UndecidedError(Exception):
 class Operation(Generic[A]):
     """An action of a client, from `called` to `returned` by a clock that all clients share; None: the answer was lost.
 
-    The action has what was asked and, where it is known, what was answered.
+    The action has the request and, where known, the answer.
     """
 
     client: str
@@ -47,7 +47,7 @@ class Operation(Generic[A]):
 
 
 class Model(Protocol[S, A_contra]):
-    """An object as it behaves when it is used by one client at a time."""
+    """Behaviour of an object under sequential use."""
 
     @property
     def initial(self) -> S:
@@ -85,8 +85,8 @@ def violations(history: Sequence[Operation[A]], model: Model[S, A]) -> list[Viol
     by_object: dict[Hashable, list[Operation[A]]] = defaultdict(list)
     for operation in history:
         by_object[model.object_of(operation.action)].append(operation)
-    found = (_Search(operations, model).run(subject) for subject, operations in by_object.items())
-    return [violation for violation in found if violation is not None]
+    outcomes = (_Search(operations, model).run(subject) for subject, operations in by_object.items())
+    return [violation for violation in outcomes if violation is not None]
 
 
 @dataclass(slots=True)
@@ -116,8 +116,8 @@ class _Search(Generic[S, A]):
     steps: int = 0
 
     def __post_init__(self) -> None:
-        self.operations = sorted(self.operations, key=lambda one: (one.returned is None, one.called))
-        self.answered = sum(one.returned is not None for one in self.operations)
+        self.operations = sorted(self.operations, key=lambda operation: (operation.returned is None, operation.called))
+        self.answered = sum(operation.returned is not None for operation in self.operations)
 
     def run(self, subject: Hashable) -> Violation[A] | None:
         """Return None once an order is found."""
@@ -166,7 +166,7 @@ class _Search(Generic[S, A]):
         return self._frame(state, first, taken, lost_taken, number)
 
     def _candidates(self, state: S, first: int, taken: int, lost_taken: int) -> Iterator[int]:
-        """Yield what may come next: what was called before any other that has yet to take effect was answered.
+        """Yield the operations that may come next: those called before any other pending one was answered.
 
         Operations without an answer come last: most of them explain nothing.
         """
@@ -193,6 +193,6 @@ class _Search(Generic[S, A]):
 
     def _violation(self, subject: Hashable, best: list[int]) -> Violation[A]:
         explained, chosen = tuple(self.operations[number] for number in best), set(best)
-        left = [one for number, one in enumerate(self.operations[: self.answered]) if number not in chosen]
-        until = min(one.returned for one in left if one.returned is not None)
-        return Violation(subject, explained, tuple(one for one in left if one.called <= until))
+        left = [operation for number, operation in enumerate(self.operations[: self.answered]) if number not in chosen]
+        until = min(operation.returned for operation in left if operation.returned is not None)
+        return Violation(subject, explained, tuple(operation for operation in left if operation.called <= until))

@@ -13,7 +13,7 @@ _AT_ONCE: Final = 1 << 16
 _TEARS_ONE_OF: Final = 6
 
 Cut = Callable[[bytes], bytes | None]
-"""Returns what is passed on of a server's data before its connection ends; None: everything, and it goes on."""
+"""Returns the part of a server's data to forward before its connection ends; None forwards everything."""
 
 
 class Proxy:
@@ -51,7 +51,7 @@ class Proxy:
         self._flowing.set()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on what both ends of a connection say, until one of them has gone."""
+        """Forward data both ways until one end closes."""
         task = asyncio.current_task()
         assert task is not None
         self._passing.add(task)
@@ -70,15 +70,15 @@ class Proxy:
                     await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     self._ends -= {writer, to_server}
-                    for one in passing:
-                        one.cancel()
+                    for forwarding in passing:
+                        forwarding.cancel()
                     await asyncio.gather(*passing, return_exceptions=True)
 
     def _cut_now(self, data: bytes) -> bytes | None:
         return self._cut(data)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cut: Cut) -> None:
-        """Pass on what one end says, until it has said everything or the connection is cut."""
+        """Forward one end's data until it closes or the connection is cut."""
         while data := await reader.read(_AT_ONCE):
             await self._flowing.wait()
             left = cut(data)

@@ -1,6 +1,6 @@
 """The API's resources as registers: get, create, put, compare-and-swap by revision, delete.
 
-Each value is written once, so that whoever reads one knows which write it is of. Revisions grow with each write.
+Each value is written once, so that a read identifies its write. Revisions grow with each write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     DONE = "done"
     ABSENT = "absent"
     STALE = "stale"
-    """It is there already, or of another revision than expected."""
+    """It exists already, or has another revision than expected."""
     LOST = "lost"
 
 
@@ -49,7 +49,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A request and its answer: `value` is what was written, or read, `revision` the answer's."""
+    """A request and its answer: `value` was written or read; `revision` is the answer's."""
 
     name: str
     verb: Verb
@@ -66,7 +66,7 @@ class Action:
 
 
 class Registers:
-    """A model of registers, none of which is there in the beginning."""
+    """A model of registers that are all absent at first."""
 
     initial = Version(None, 0)
 
@@ -103,7 +103,7 @@ class Registers:
 
 
 def _is_done(state: Version, action: Action) -> bool:
-    """Return whether a register does what is asked, with the answer that is known."""
+    """Return whether a register can do an operation with its known answer."""
     is_later = action.revision is None or state.revision < action.revision
     match action.verb:
         case Verb.GET:
@@ -123,29 +123,41 @@ class Observed:
     deletions: Mapping[tuple[str, int], int]
     """Time when a register was first seen deleted, by name and revision."""
     is_complete: bool
-    """True if a watch has delivered everything: a value that nobody has seen was never written."""
+    """True if a watch has delivered everything: a value never seen was never written."""
 
 
 def resolved(history: Iterable[Operation[Action]], observed: Observed) -> list[Operation[Action]]:
-    """Return a history in which writes whose answers were lost have taken effect before somebody has seen that.
+    """Return a history in which writes with lost answers took effect before they were observed.
 
-    Those that a complete watch has not told of are left out.
+    Those missing in a complete watch are left out.
     """
-    found, lost = list[Operation[Action]](), list[Operation[Action]]()
+    answered, lost = list[Operation[Action]](), list[Operation[Action]]()
     for operation in history:
-        (lost if operation.action.outcome is Outcome.LOST else found).append(operation)
-    known = {(one.action.name, one.action.revision) for one in found if one.action.verb is Verb.DELETE}
-    left = [one for one in lost if not _is_observed(one, observed)]
-    found += [_answered(one, *observed.values[_key(one)]) for one in lost if _is_observed(one, observed)]
+        (lost if operation.action.outcome is Outcome.LOST else answered).append(operation)
+    deletions = {
+        (operation.action.name, operation.action.revision)
+        for operation in answered
+        if operation.action.verb is Verb.DELETE
+    }
+    left = [operation for operation in lost if not _is_observed(operation, observed)]
+    answered += [
+        _answered(operation, *observed.values[_key(operation)])
+        for operation in lost
+        if _is_observed(operation, observed)
+    ]
     if not observed.is_complete:
-        return found + left
+        return answered + left
     for (name, revision), at in observed.deletions.items():
-        able = [one for one in left if one.action.name == name and one.action.verb is Verb.DELETE and one.called < at]
-        if (name, revision) not in known and able:
+        able = [
+            operation
+            for operation in left
+            if operation.action.name == name and operation.action.verb is Verb.DELETE and operation.called < at
+        ]
+        if (name, revision) not in deletions and able:
             # Whichever it was: the first had the most time.
-            first = min(able, key=lambda one: one.called)
-            found.append(_answered(replace(first, action=replace(first.action, expected=None)), revision, at))
-    return found
+            first = min(able, key=lambda operation: operation.called)
+            answered.append(_answered(replace(first, action=replace(first.action, expected=None)), revision, at))
+    return answered
 
 
 def _key(operation: Operation[Action]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from dataplane.local.deadline import LocalDeadline
+from tests.waiting import until
 
 READY_S: Final = 60.0
 _PROGRAM: Final = Path(__file__).with_name("stepped_server.py")
@@ -38,11 +38,12 @@ class Server:
         with self._log.open("wb") as log:
             process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stderr=log)
         self._process = process
-        deadline = LocalDeadline(READY_S, "a test")
-        while ": ready: " not in (said := self._log.read_text()):
-            assert process.returncode is None, said
-            assert not deadline.has_passed(), said
-            await asyncio.sleep(0.02)
+        await until(
+            lambda: ": ready: " in self._log.read_text() or process.returncode is not None,
+            self._log.read_text,
+            limit_s=READY_S,
+        )
+        assert process.returncode is None, self._log.read_text()
 
     def pause(self) -> None:
         """Stop it where it is, without its knowing."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def step_with(file: Path) -> None:
-    """Have this process's wall clock be ahead, or behind, by what a file says at that moment."""
+    """Shift this process's wall clock by the offset that a file holds at the moment of each call."""
     with file.open("rb") as opened:
         offset = mmap.mmap(opened.fileno(), 8, access=mmap.ACCESS_READ)
     real_ns = time.time_ns

@@ -1,4 +1,4 @@
-"""The checker of histories: it agrees with brute force, and finds what was changed in a history that was right."""
+"""The checker of histories: it agrees with brute force, and detects changes to a correct history."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def overlapping(draw: st.DrawFn, most: int = 12) -> History:
 
 def is_explained_by_brute_force(history: History) -> bool:
     """Try each order of each choice of operations without an answer."""
-    answered_ones = [one for one in history if one.returned is not None]
-    lost = [one for one in history if one.returned is None]
+    answered_ones = [operation for operation in history if operation.returned is not None]
+    lost = [operation for operation in history if operation.returned is None]
     for count in range(len(lost) + 1):
         for some in itertools.combinations(lost, count):
             for order in itertools.permutations([*answered_ones, *some]):
@@ -103,28 +103,32 @@ def test_checker_agrees_with_brute_force(history: History, data: st.DataObject) 
     changed = list(history)
     for _ in range(data.draw(st.integers(0, 2))):
         index = data.draw(st.integers(0, len(changed) - 1))
-        one = changed[index]
-        action = one.action
+        operation = changed[index]
+        action = operation.action
         changes = (
             replace(action, outcome=data.draw(st.sampled_from((Outcome.DONE, Outcome.ABSENT, Outcome.STALE)))),
             replace(action, revision=data.draw(st.integers(0, 6))),
             replace(action, value=f"v{data.draw(st.integers(0, 5))}"),
         )
         action = data.draw(st.sampled_from(changes))
-        if one.returned is None:
+        if operation.returned is None:
             action = replace(action, outcome=Outcome.LOST)
-        changed[index] = replace(one, action=action)
+        changed[index] = replace(operation, action=action)
     assert (violations(changed, MODEL) == []) == is_explained_by_brute_force(changed)
 
 
 @given(overlapping(30), st.data())
 def test_a_changed_read_is_rejected(history: History, data: st.DataObject) -> None:
-    reads = [one for one in history if one.action.verb is Verb.GET and one.action.outcome is Outcome.DONE]
+    reads = [
+        operation
+        for operation in history
+        if operation.action.verb is Verb.GET and operation.action.outcome is Outcome.DONE
+    ]
     assume(reads)
     read = data.draw(st.sampled_from(reads))
     wrong = replace(read, action=replace(read.action, value="nobody's"))
-    [found] = violations([wrong if one is read else one for one in history], MODEL)
-    assert "x: no order explains it" in str(found)
+    [violation] = violations([wrong if operation is read else operation for operation in history], MODEL)
+    assert "x: no order explains it" in str(violation)
 
 
 def register_of(*values: str) -> History:
@@ -143,8 +147,8 @@ def read(value: str, revision: int, called: int, returned: int) -> Operation[Act
 def test_a_stale_read_is_rejected() -> None:
     history = register_of("a", "b")
     assert violations([*history, read("a", 1, 12, 40)], MODEL) == []
-    [found] = violations([*history, read("a", 1, 16, 40)], MODEL)
-    assert str(found).endswith("none fits of: get x a: done at revision 1 (r, 0.000000 to 0.000000)")
+    [violation] = violations([*history, read("a", 1, 16, 40)], MODEL)
+    assert str(violation).endswith("none fits of: get x a: done at revision 1 (r, 0.000000 to 0.000000)")
 
 
 @given(st.integers(2, 40), st.data())
@@ -152,7 +156,7 @@ def test_a_lost_write_is_rejected(count: int, data: st.DataObject) -> None:
     history = register_of(*(f"v{number}" for number in range(count)))
     lost = data.draw(st.integers(1, count - 1))
     later = read(f"v{lost - 1}", lost, 10 * lost + 6, 10 * lost + 8)
-    assert [one.subject for one in violations([*history, later], MODEL)] == ["x"]
+    assert [violation.subject for violation in violations([*history, later], MODEL)] == ["x"]
 
 
 def test_reads_that_go_back_are_rejected() -> None:
@@ -195,7 +199,7 @@ def test_a_seen_deletion_is_one_of_those_without_answer() -> None:
     deletions = [Operation("w", Action("x", Verb.DELETE, Outcome.LOST), called, None) for called in (30, 10)]
     observed = Observed({}, {("x", 2): 40}, is_complete=True)
     history = resolved([created, *deletions], observed)
-    assert [(one.called, one.returned) for one in history[1:]] == [(10, 40)]
+    assert [(operation.called, operation.returned) for operation in history[1:]] == [(10, 40)]
     assert violations([*history, read("a", 1, 20, 30)], MODEL) == []
     assert len(violations([*history, read("a", 1, 41, 50)], MODEL)) == 1
 
@@ -209,15 +213,18 @@ def test_what_a_complete_watch_has_not_told_is_left_out() -> None:
 
 def test_each_object_is_checked_by_itself() -> None:
     history = register_of("a")
-    other = [replace(one, action=replace(one.action, name="y")) for one in history]
+    other = [replace(operation, action=replace(operation.action, name="y")) for operation in history]
     absent = Operation("r", Action("y", Verb.GET, Outcome.ABSENT), 6, 8)
-    assert [one.subject for one in violations([*history, *other, absent], MODEL)] == ["y"]
+    assert [violation.subject for violation in violations([*history, *other, absent], MODEL)] == ["y"]
 
 
 def test_thousands_of_operations_are_checked() -> None:
-    """Eight clients at a time, one object; and what comes last is wrong."""
+    """Eight concurrent clients, one object; the last operation is wrong."""
     history = register_of(*(f"v{number}" for number in range(2000)))
-    wide = [replace(one, called=one.called - 35, returned=(one.returned or 0) + 35) for one in history]
+    wide = [
+        replace(operation, called=operation.called - 35, returned=(operation.returned or 0) + 35)
+        for operation in history
+    ]
     assert violations(wide, MODEL) == []
     assert len(violations([*wide[:200], read("v1", 2, 60_000, 60_001)], MODEL)) == 1
 

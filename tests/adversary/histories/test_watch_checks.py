@@ -1,4 +1,4 @@
-"""The checks of watches find what is lost, invented, out of order or told twice."""
+"""Checks of watches detect lost, invented, reordered and repeated events."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Written = list[tuple[str, str | None]]
 def written(draw: st.DrawFn, least: int = 0) -> Written:
     names = draw(st.lists(st.sampled_from("abc"), min_size=least, max_size=20))
     there: set[str] = set()
-    found: Written = []
+    writes: Written = []
     for number, name in enumerate(names):
         if name in there and draw(st.booleans()):
             there.remove(name)
-            found.append((name, None))
+            writes.append((name, None))
         else:
             there.add(name)
-            found.append((name, f"v{number}"))
-    return found
+            writes.append((name, f"v{number}"))
+    return writes
 
 
 def told_of(changes: Written, begun: int = 0) -> tuple[Stretch, Writes]:
-    """Return a watch from a revision on as it should be, and the writes that it is of."""
+    """Return a correct watch from a revision on, and the writes that it shows."""
     writes, before = Writes(), Stretch(0, {})
     for revision, (name, value) in enumerate(changes, start=1):
         writes.acknowledged[name, revision] = value
@@ -64,7 +64,7 @@ def test_an_event_told_twice_is_found(changes: Written, data: st.DataObject) -> 
     stretch, writes = told_of(changes)
     index = data.draw(st.integers(0, len(changes) - 1))
     stretch.events.insert(index, stretch.events[index])
-    assert any("it comes after revision" in one for one in problems_of("w", [stretch], writes, None))
+    assert any("it comes after revision" in problem for problem in problems_of("w", [stretch], writes, None))
 
 
 @given(written(2), st.data())
@@ -72,7 +72,7 @@ def test_events_out_of_order_are_found(changes: Written, data: st.DataObject) ->
     stretch, writes = told_of(changes)
     index = data.draw(st.integers(1, len(changes) - 1))
     stretch.events[index - 1 : index + 1] = reversed(stretch.events[index - 1 : index + 1])
-    assert any("it comes after revision" in one for one in problems_of("w", [stretch], writes, None))
+    assert any("it comes after revision" in problem for problem in problems_of("w", [stretch], writes, None))
 
 
 def test_an_invented_event_is_found() -> None:
@@ -109,6 +109,6 @@ def test_another_end_than_the_list_is_found() -> None:
 
 
 def test_watches_that_disagree_are_found() -> None:
-    one, _ = told_of([("a", "v0")])
+    stretch, _ = told_of([("a", "v0")])
     other, _ = told_of([("a", "v1")])
-    assert disagreements([[one], [other]]) == ["a is v0 and v1 at revision 1"]
+    assert disagreements([[stretch], [other]]) == ["a is v0 and v1 at revision 1"]

@@ -1,6 +1,6 @@
-"""A trial of the API: clients and watches through networks that break, a server that is killed, stopped and misdated.
+"""A trial of the API: clients and watches over failing networks, and a server that is killed, stopped and misdated.
 
-Afterwards the history of each register must be linearizable, and each watch must have told what was written.
+Afterwards the history of each register must be linearizable, and each watch must have shown all writes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Nemesis:
         self._faults: Mapping[str, Callable[[], Awaitable[None]]] = dict(zip(FAULTS, acts, strict=True))
 
     async def run(self, faults: Sequence[str]) -> None:
-        """Do one thing after the other, each once the last one is healed; the clock stays where it was set to."""
+        """Inject the faults in turn, each once the last is healed; the clock keeps its last setting."""
         for fault in faults:
             await self._calm()
             await self._faults[fault]()
@@ -138,14 +138,14 @@ class Trial:
         self._crew = [f"{prefix}-c{number}" for number in range(CREW)]
 
     async def run(self, faults: Sequence[str]) -> Report:
-        """Have clients at work while the faults happen, in any order; return what their notes say."""
+        """Run clients while faults happen in random order; return the evaluation of their records."""
         order = self._rng.sample(faults, len(faults))
         async with ApiClient(Place(self._server.socket)) as direct:
             await _create_node(direct)
             async with AsyncExitStack() as stack:
                 networks = [await stack.enter_async_context(Proxy(self._server.socket)) for _ in range(2)]
                 places = [Place(self._server.socket), *(Place(network.url) for network in networks)]
-                apis = [await stack.enter_async_context(_client(place)) for place in places]
+                apis = [await stack.enter_async_context(_client(server)) for server in places]
                 nemesis = Nemesis(self._server, networks, self._rng, lambda: self._record.answered)
                 ends = await self._work(direct, apis, nemesis.run(order))
             report = self._checked(*ends)
@@ -157,7 +157,7 @@ class Trial:
     async def _work(
         self, direct: ApiClient, apis: Sequence[ApiClient], nemesis: Coroutine[Any, Any, None]
     ) -> tuple[Contents, Contents]:
-        """Return what there is in the end, and what is selected of it."""
+        """Return the final contents, and those that the selector matches."""
         stop, crew = asyncio.Event(), Crew(apis[0], self._record, self._crew)
         await Crew(direct, self._record, self._crew).create()
         watching = [asyncio.create_task(watch(f"w{number}", api, self._record)) for number, api in enumerate(apis)]
@@ -182,7 +182,7 @@ class Trial:
             await asyncio.gather(*working, *watching, return_exceptions=True)
 
     async def _caught_up(self, direct: ApiClient) -> tuple[Contents, Contents]:
-        """Return what there is once all watches have told that; after a time what there is then.
+        """Return the contents once all watches have caught up, or after a limit.
 
         Requests whose answers were lost may still arrive.
         """
@@ -203,8 +203,8 @@ class Trial:
             # A watch of everything that never had to list again.
             is_complete = any(len(record.watches[f"w{number}"]) == 1 for number in range(_WATCHES))
             observed = Observed(record.seen, record.deletions, is_complete and record.is_caught_up)
-            found = violations(resolved(record.history, observed), Registers())
-            report.problems += [str(one) for one in found]
+            violated = violations(resolved(record.history, observed), Registers())
+            report.problems += [str(violation) for violation in violated]
         except UndecidedError as error:
             report.problems.append(str(error))
         for name, stretches in record.watches.items():
@@ -218,9 +218,9 @@ class Trial:
         return report
 
 
-def _client(place: Place) -> ApiClient:
-    """Return a client that asks once, and does not wait long before a watch goes on."""
-    return ApiClient(place, tries=1, sleep=lambda seconds: asyncio.sleep(min(seconds, _PAUSE_S)))
+def _client(server: Place) -> ApiClient:
+    """Return a client without retries whose watches reconnect quickly."""
+    return ApiClient(server, tries=1, sleep=lambda seconds: asyncio.sleep(min(seconds, _PAUSE_S)))
 
 
 async def _create_node(api: ApiClient) -> None:
@@ -237,7 +237,7 @@ async def _is_misdated(api: ApiClient) -> bool:
 
 
 async def _clean(api: ApiClient) -> None:
-    """Remove all pods, and what they hold."""
+    """Remove all pods and release their nodes."""
     while pods := (await api.of(Pod).list()).items:
         for pod in pods:
             # What was on its way when the clients stopped may have been done since.

@@ -1,4 +1,4 @@
-"""Checks of watches: nothing is lost, invented, out of order or told twice, and what is replayed is what there is."""
+"""Checks of watches: nothing is lost, invented, reordered or repeated, and the replay equals the contents."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Seen:
 
 @dataclass(slots=True)
 class Stretch:
-    """A list, and the events that a watch has told since then, over as many connections as it took.
+    """A list, and a watch's events since then, over as many connections as it took.
 
-    `known` is the revision up to which a watch has said that everything was told: of the list, an event or a bookmark.
+    `known` is the revision up to which a watch is complete: of the list, an event or a bookmark.
     """
 
     begun: int
@@ -40,16 +40,16 @@ class Stretch:
     @property
     def replayed(self) -> dict[str, tuple[str, int]]:
         """Contents after all events."""
-        found = dict(self.listed)
+        contents = dict(self.listed)
         for event in self.events:
             if event.value is None:
-                found.pop(event.name, None)
+                contents.pop(event.name, None)
             else:
-                found[event.name] = event.value, event.revision
-        return found
+                contents[event.name] = event.value, event.revision
+        return contents
 
     def bookmark(self, revision: int) -> None:
-        """Note that everything up to a revision was told."""
+        """Note that the watch is complete up to a revision."""
         self.known = max(self.known, revision)
 
 
@@ -65,7 +65,7 @@ class Writes:
     """Names with a deletion whose answer was lost."""
 
     def problem_of(self, event: Seen) -> str | None:
-        """Return what is wrong with an event that no write has led to."""
+        """Return the problem with an event that no write caused."""
         if (event.name, event.revision) in self.acknowledged:
             value = self.acknowledged[event.name, event.revision]
             return None if value == event.value else f"{value} was written at this revision"
@@ -74,8 +74,8 @@ class Writes:
         called = self.called.get((event.name, event.value))
         if called is None or called > event.at:
             return "nobody has written that"
-        known = self.revisions.get((event.name, event.value))
-        return None if known is None else f"it was written at revision {known}"
+        revision = self.revisions.get((event.name, event.value))
+        return None if revision is None else f"it was written at revision {revision}"
 
     @property
     def revisions(self) -> dict[tuple[str, str], int]:
@@ -84,35 +84,35 @@ class Writes:
 
 
 def problems_of(watch: str, stretches: Sequence[Stretch], writes: Writes | None, final: Contents | None) -> list[str]:
-    """Return what is wrong with a watch; `final` is the list that it ends with.
+    """Return the problems of a watch; `final` is the list that it should end with.
 
-    Without `writes` only the order of events is looked at: those of a watch that selects.
+    Without `writes` (a watch with a selector) only the order of events is checked.
     """
-    found = [problem for stretch in stretches for problem in _problems(stretch, writes)]
+    problems = [problem for stretch in stretches for problem in _problems(stretch, writes)]
     if final is not None:
         replayed = replayed_of(stretches)
-        found += [
+        problems += [
             f"{name} is {final.get(name)} and is replayed as {replayed.get(name)}"
             for name in sorted(final.keys() | replayed.keys())
             if final.get(name) != replayed.get(name)
         ]
-    return [f"watch {watch}: {problem}" for problem in found]
+    return [f"watch {watch}: {problem}" for problem in problems]
 
 
 def replayed_of(stretches: Sequence[Stretch]) -> Contents:
-    """Return what there is in the end by what a watch has told."""
+    """Return the final contents by replaying a watch."""
     return stretches[-1].replayed if stretches else {}
 
 
 def disagreements(watches: Iterable[Sequence[Stretch]]) -> list[str]:
     """Return where watches tell different things of one revision."""
     told: dict[tuple[str, int], str | None] = {}
-    found = []
+    problems = []
     for event in (event for stretches in watches for stretch in stretches for event in stretch.events):
         value = told.setdefault((event.name, event.revision), event.value)
         if value != event.value:
-            found.append(f"{event.name} is {value} and {event.value} at revision {event.revision}")
-    return found
+            problems.append(f"{event.name} is {value} and {event.value} at revision {event.revision}")
+    return problems
 
 
 def _problems(stretch: Stretch, writes: Writes | None) -> Iterator[str]:

@@ -11,7 +11,7 @@ from controller.apiserver.resources import Pod
 from controller.apiserver.resources.hardware import Request
 from controller.apiserver.resources.pod import Container, PodSpec, Restart
 from dataplane.rpc.access import Role
-from tests.adversary.tenants.daemons import Daemons, until
+from tests.adversary.tenants.daemons import Daemons, until_answered
 from tests.adversary.tenants.engine_attacks import (
     IN_CONTAINERS,
     ON_SLURM,
@@ -34,9 +34,9 @@ _REMEMBERED_S: Final = 300
 def attack_words(
     siege: TenantSiege, centre: str, agent: int, *, outside: Path, folders: bool = True
 ) -> tuple[str, ...]:
-    """Return what the attack of a task at a centre is told; `agent` is the number of that one's process.
+    """Return the arguments of a task's attack at a centre; `agent` is the agent's process id.
 
-    Without `folders` it tries the agent's files alone: the local engine has empty folders in their place.
+    Without `folders` it tries only the agent's files: the local engine has empty folders in their place.
     """
     folder, own = siege.folder, siege.folder / centre
     private = [folder / "api.db", own / "token", *(path for path in (own / "state").rglob("*") if path.is_file())]
@@ -124,7 +124,7 @@ async def add_containers(siege: TenantSiege, daemons: Daemons) -> None:
         return bool(await siege.admin.of(Pod).get("ada-group-0"))
 
     # The workload controller makes the pod of Ada's group, which is not to look like an effect later.
-    await until(has_pod)
+    await until_answered(has_pod)
 
 
 def _write_bundle(bundle: Path) -> Path:

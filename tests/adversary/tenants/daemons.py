@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,7 @@ from controller.apiserver.tokens import TokenRequest
 from controller.common.errors import ApiError
 from dataplane.rpc.access import Role
 from dataplane.rpc.access.settings import TOKEN_FILE
+from tests.waiting import until
 
 _WAIT_S: Final = 120.0
 
@@ -67,7 +68,7 @@ class Daemons:
     async def start(
         self, name: str, kind: str, settings: Mapping[str, Any], environment: Mapping[str, str] | None = None
     ) -> int:
-        """Start a daemon and wait until it says that it is ready; return the number of its process."""
+        """Start a daemon and wait for its ready line; return its process id."""
         running = daemon(self.folder, name, kind, settings, environment)
         number, _ = await self.stack.enter_async_context(running)
         return number
@@ -87,21 +88,24 @@ async def daemon(
     settings: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[tuple[int, str]]:
-    """Run `millrace KIND serve` until the end of the block; yield the number of its process and its ready line."""
-    file, said = folder / f"{name}.yaml", folder / f"{name}.log"
+    """Run `millrace KIND serve` until the end of the block; yield its process id and its ready line."""
+    file, log_file = folder / f"{name}.yaml", folder / f"{name}.log"
     file.write_text(yaml.safe_dump(dict(settings)))
     command = [sys.executable, "-m", "controller.apps.cli", kind, "serve", "--settings", str(file)]
-    with said.open("wb") as log:
+    with log_file.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stderr=log, env={**os.environ, **(environment or {})}
         )
     try:
-        async with asyncio.timeout(_WAIT_S):
-            while (line := _ready_line(said)) is None:
-                assert process.returncode is None, said.read_text()
-                await asyncio.sleep(0.05)
+        await until(
+            lambda: _ready_line(log_file) is not None or process.returncode is not None,
+            log_file.read_text,
+            limit_s=_WAIT_S,
+        )
+        line = _ready_line(log_file)
+        assert line is not None, log_file.read_text()
         yield process.pid, line
-        assert process.returncode is None, said.read_text()[-2000:]
+        assert process.returncode is None, log_file.read_text()[-2000:]
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
@@ -112,11 +116,13 @@ def _ready_line(log: Path) -> str | None:
     return next((line for line in log.read_text().splitlines() if ": ready: " in line), None)
 
 
-async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    """Ask again and again until it is so; to be refused is not yet."""
-    async with asyncio.timeout(_WAIT_S):
-        while True:
-            with suppress(ApiError):
-                if await is_so():
-                    return
-            await asyncio.sleep(0.1)
+async def until_answered(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until a condition holds; an API error counts as "not yet"."""
+
+    async def holds() -> bool:
+        try:
+            return await condition()
+        except ApiError:
+            return False
+
+    await until(holds, limit_s=_WAIT_S, poll_s=0.1)

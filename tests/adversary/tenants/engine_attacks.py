@@ -1,7 +1,7 @@
 """Attacks by Eve's tasks and pods: as processes of the machine, on Slurm, in containers of runc and podman.
 
-Each round runs one task or pod of Eve's, which tries everything and fails if anything worked that must not. On Slurm
-and in containers a task of Ada's that fails runs beside it, and Eve tries to pass it off as successful.
+Each round runs one task or pod of Eve's, which tries everything and fails if anything forbidden worked. On Slurm
+and in containers a failing task of Ada's runs at the same time, and Eve tries to pass it off as successful.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from controller.workloads.centres.engines.containers.boot import BEGIN, END
 from controller.workloads.centres.engines.containers.pods import CENTRE
 from tests.adversary.tenants.siege import CANARY, TenantSiege, pod_named, task_named
 from tests.controller.workloads.nodes.conftest import PodmanStorage
+from tests.waiting import until
 
 ATTACK: Final = Path(__file__).with_name("task_attack.py")
 OWN: Final = frozenset({"writes its own", "writes scratch"})
@@ -74,7 +75,7 @@ _POLL_S: Final = 0.1
 
 @dataclass
 class TaskAttack:
-    """Tasks of Eve's at a centre; `may` is all that they are to be able to do, `words` what their attack is told."""
+    """Tasks of Eve's at a centre; `may` is all that they may do, `words` their attack's arguments."""
 
     siege: TenantSiege
     centre: str
@@ -99,7 +100,7 @@ class TaskAttack:
         return await self.siege.create(_task(self._attacker, program))
 
     async def _judge(self) -> None:
-        """Run the task of Eve's, and look what it could do."""
+        """Run Eve's task, and check what it achieved."""
         task = await self._outcome(self._attacker)
         self.siege.forged[self.counted] += 1
         if task is not None and task.status.phase is not TaskPhase.SUCCEEDED:
@@ -114,7 +115,7 @@ class TaskAttack:
         return f"ada-{self.centre}-{self.rounds}"
 
     async def _suffer(self, script: str) -> None:
-        """Have a task of Ada's fail, and check that this is what is said of it."""
+        """Have a task of Ada's fail, and check that it is reported as failed."""
         program = Program(kind=ProgramKind.SCRIPT, text=script, environment={"KEY": CANARY})
         await self.siege.ada.of(Task).create(_task(self._victim, program))
         task = await self._outcome(self._victim)
@@ -124,7 +125,7 @@ class TaskAttack:
         await self.siege.ada.of(Task).delete(self._victim)
 
     async def _outcome(self, name: str) -> Task | None:
-        """Dispatch a task, and return it once it has ended; None where it does not, which is an effect."""
+        """Dispatch a task, and return it once it has ended; None, and an effect, if it does not."""
         tasks = self.siege.admin.of(Task)
         dispatch = Dispatch(task=name, centre=self.centre, unit=self.unit)
         try:
@@ -193,7 +194,7 @@ class ContainersAttack(TaskAttack):
             await asyncio.sleep(_POLL_S)
 
     async def _pod_of_victim(self, victim: asyncio.Task[None]) -> str | None:
-        """Return the name of the pod that runs the victim, as the shares of its node tell everybody."""
+        """Return the name of the pod that runs the victim, which the shares of its node reveal."""
         beginning = f"millrace-task-{self._victim}-"
         while not victim.done():
             with suppress(httpx.HTTPError):
@@ -220,7 +221,7 @@ class ContainersAttack(TaskAttack):
 
 @dataclass
 class PodAttack:
-    """Pods of Eve's on a node with podman, and what they name in place of images."""
+    """Pods of Eve's on a node with podman, some with hostile image references."""
 
     siege: TenantSiege
     node: str
@@ -228,7 +229,7 @@ class PodAttack:
     rounds: int = 0
 
     async def attack(self) -> None:
-        """Have a pod reach out of its container, or its node's manager trip over what it names."""
+        """Have a pod try to escape its container, or break its node's manager by its image reference."""
         self.rounds += 1
         name = f"eve-pod-{self.rounds}"
         precious, image = self.siege.folder / "precious", self.storage.image
@@ -250,9 +251,12 @@ class PodAttack:
             return
         admin = self.siege.admin
         await admin.bind(BindingRequest(bindings=(Binding(pod=name, node=self.node),)))
-        async with asyncio.timeout(_ENDS_S):
-            while (pod := await admin.of(Pod).get(name)).status.phase not in (Phase.SUCCEEDED, Phase.FAILED):
-                await asyncio.sleep(_POLL_S)
+
+        async def has_ended() -> bool:
+            return (await admin.of(Pod).get(name)).status.phase in (Phase.SUCCEEDED, Phase.FAILED)
+
+        await until(has_ended, limit_s=_ENDS_S, poll_s=_POLL_S)
+        pod = await admin.of(Pod).get(name)
         self.siege.forged["pod"] += 1
         # With the image it succeeds; naming anything else fails, in a line.
         if (pod.status.phase is Phase.SUCCEEDED) != (container.image == image):
@@ -265,7 +269,7 @@ class PodAttack:
 
 
 def forging_in(jobs: Path) -> str:
-    """Return what a task's program does after its attack to forge the ends of others' jobs below a folder."""
+    """Return the code by which a task's program forges the ends of others' jobs below a folder."""
     return f"forge({str(jobs)!r}, 60.0)"
 
 
@@ -274,7 +278,7 @@ def _task(name: str, program: Program) -> Task:
 
 
 def _requests(pod: str, task: str) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
-    """Yield requests which, if they were taken, would end a task, or its pod, or tell what these are about."""
+    """Yield requests that would end a task or its pod, or reveal them, if accepted."""
     for path in (f"/v1/pods/{pod}", f"/v1/pods/{pod}/logs", f"/v1/tasks/{task}"):
         yield "GET", path, None
     succeeded = {"status": {"phase": "succeeded"}}

@@ -26,7 +26,7 @@ _PTRACE_ATTACH, _PTRACE_DETACH, _WALL = 16, 17, 0x40000000
 _SUCCESS = json.dumps({"exit_code": 0, "reason": "", "started_ns": 1, "finished_ns": 2})
 _LOOK_S, _OVERWRITE_S = 0.1, 0.005
 _AFTER_S = 3.0
-"""After the end of a job: whoever watches it looks at it more often than that."""
+"""After the end of a job: its watcher polls more often than that."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -58,12 +58,12 @@ def mount() -> None:
 
 
 def names(path: str) -> list[str]:
-    """Return what is in a folder."""
+    """List a folder."""
     return sorted(each.name for each in Path(path).iterdir())
 
 
 def seen(path: str) -> list[str]:
-    """Return what is in a folder, nothing where there is none, or the task may not list it."""
+    """List a folder; empty where it is missing or not readable."""
     with suppress(OSError):
         return names(path)
     return []

@@ -28,6 +28,7 @@ from controller.workloads.centres.units import Found
 from dataplane.local.deadline import local_timeout
 from tests.left_processes import kill_those_of
 from tests.sandboxes import local_settings
+from tests.waiting import until
 
 WAIT_S = 120.0
 ATTACK = Path(__file__).with_name("task_attack.py")
@@ -70,8 +71,11 @@ async def outcome(folder: Path, *orders: JobOrder, **settings: Any) -> list[JobS
         await engine.start()
         try:
             jobs = [await engine.submit(each) for each in orders]
-            while not all(state.phase in JOB_ENDED for state in (await engine.states(jobs)).values()):
-                await asyncio.sleep(0.01)
+
+            async def have_ended() -> bool:
+                return all(state.phase in JOB_ENDED for state in (await engine.states(jobs)).values())
+
+            await until(have_ended, limit_s=WAIT_S, poll_s=0.01)
             states = await engine.states(jobs)
             return [states[job] for job in jobs]
         finally:
@@ -81,7 +85,7 @@ async def outcome(folder: Path, *orders: JobOrder, **settings: Any) -> list[JobS
 def attacked(folder: Path) -> list[dict[str, Any]]:
     """Return what two tasks could do, one after the other."""
     with agents_own(folder) as given:
-        # As a file of theirs: a checkout below /tmp is nothing that a task sees.
+        # As a file of the task: a task cannot see a checkout below /tmp.
         files = {"attack.py": ATTACK.read_bytes()}
         argv = (sys.executable, "attack.py", *given)
         orders = [order(folder, task, *argv, files=files) for task in ("first", "second")]
@@ -91,18 +95,22 @@ def attacked(folder: Path) -> list[dict[str, Any]]:
     return [json.loads((each.folder / "stdout").read_text()) for each in orders]
 
 
-def check(found: dict[str, Any], name: str) -> None:
-    """Look that a task could do nothing but what it may."""
-    assert {what for what, could in found.items() if could is True} == COULD
-    assert (found["capabilities"], found["no_new_privs"]) == ([0] * 5, "1")
+def check(findings: dict[str, Any], name: str) -> None:
+    """Check that a task could do nothing beyond its rights."""
+    assert {what for what, could in findings.items() if could is True} == COULD
+    assert (findings["capabilities"], findings["no_new_privs"]) == ([0] * 5, "1")
     own = {kind: str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("mnt", "pid", "ipc")}
-    assert all(found["namespaces"][kind] != own[kind] for kind in own)
-    assert found["processes"] == [1, 2]
-    assert found["beside"] == [name]
-    # Of /tmp nothing but the way to its own folder, and to the interpreter, which are there in tests.
-    assert found["scratch"][1:3] == [[], []]
+    assert all(findings["namespaces"][kind] != own[kind] for kind in own)
+    assert findings["processes"] == [1, 2]
+    assert findings["beside"] == [name]
+    # Of /tmp only the paths to its own folder and to the interpreter, which are there in tests.
+    assert findings["scratch"][1:3] == [[], []]
     interpreter = {path.parts[2] for path in (Path(sys.prefix), ATTACK) if path.is_relative_to("/tmp")}
-    assert set(found["scratch"][0]) <= {"pytest-of-root", f"pytest-of-{os.environ.get('USER', 'root')}", *interpreter}
+    assert set(findings["scratch"][0]) <= {
+        "pytest-of-root",
+        f"pytest-of-{os.environ.get('USER', 'root')}",
+        *interpreter,
+    }
 
 
 def test_a_task_reaches_nothing_of_the_agents(tmp_path: Path) -> None:
@@ -124,14 +132,14 @@ def test_without_root_a_task_reaches_nothing_either(tmp_path: Path) -> None:
         tmp_path, "agent", sys.executable, str(NESTED), environment={"PYTHONPATH": os.pathsep.join(sys.path)}
     )
     (state,) = asyncio.run(outcome(tmp_path, nested))
-    said = (nested.folder / "stderr").read_text()
-    if "cannot have namespaces" in said:
-        pytest.skip(said.splitlines()[-1])
-    assert state.phase is JobPhase.SUCCEEDED, said
-    found = json.loads((nested.folder / "stdout").read_text())
-    assert {what for what, could in found.items() if could is True} == COULD
-    assert (found["capabilities"], found["no_new_privs"]) == ([0] * 5, "1")
-    assert (found["processes"], found["beside"]) == ([1, 2], ["first"])
+    stderr = (nested.folder / "stderr").read_text()
+    if "cannot have namespaces" in stderr:
+        pytest.skip(stderr.splitlines()[-1])
+    assert state.phase is JobPhase.SUCCEEDED, stderr
+    findings = json.loads((nested.folder / "stdout").read_text())
+    assert {what for what, could in findings.items() if could is True} == COULD
+    assert (findings["capabilities"], findings["no_new_privs"]) == ([0] * 5, "1")
+    assert (findings["processes"], findings["beside"]) == ([1, 2], ["first"])
 
 
 @pytest.mark.root
@@ -187,9 +195,9 @@ def test_what_a_task_leaves_is_read_without_harm(tmp_path: Path) -> None:
         file.seek(-3, os.SEEK_END)
         file.write(b"end")
     (tmp_path / "swapped").symlink_to(folder)
-    for place, name in ((folder, "link"), (folder, "pipe"), (folder, "huge"), (tmp_path / "swapped", "huge")):
+    for directory, name in ((folder, "link"), (folder, "pipe"), (folder, "huge"), (tmp_path / "swapped", "huge")):
         with pytest.raises(CentreError, match=f"^{name}: "):
-            read_file(place, name, 1000)
+            read_file(directory, name, 1000)
     assert read_end(folder, "huge", 3) == b"end"
 
 

@@ -28,6 +28,7 @@ from tests.certificates import DAY, Authority
 from tests.controller.apiserver.api_server import WAIT_S, Served, serving, settings_in
 from tests.controller.apiserver.session_node import answering, bound_pod
 from tests.controller.apiserver.test_session_attacks import greeting
+from tests.waiting import until
 
 HALF = b"GET /v1/pods HTTP/1.1\r\nHost: x\r\n"
 MANY = 40
@@ -59,13 +60,13 @@ def place_of(served: Served) -> tuple[str, int]:
 
 
 @asynccontextmanager
-async def half_requests(served: Served, count: int, said: bytes = HALF) -> AsyncIterator[list[asyncio.StreamReader]]:
+async def half_requests(served: Served, count: int, request: bytes = HALF) -> AsyncIterator[list[asyncio.StreamReader]]:
     """Open this many connections that never finish their first request."""
     opened = []
     try:
         for _ in range(count):
             opened.append(await asyncio.open_connection(*place_of(served)))
-            opened[-1][1].write(said)
+            opened[-1][1].write(request)
         yield [reader for reader, _ in opened]
     finally:
         for _, writer in opened:
@@ -86,35 +87,34 @@ async def ended(readers: list[asyncio.StreamReader], least: int) -> None:
         gone += 1
 
     tasks = [asyncio.create_task(end(reader)) for reader in readers]
-    while gone < least:
-        await asyncio.sleep(0.01)
+    await until(lambda: gone >= least, lambda: f"{gone} of {least} are closed")
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def a_node(served: Served, name: str = "h1") -> ApiClient:
+async def make_node(served: Served, name: str = "h1") -> ApiClient:
     await served.client.of(Node).create(Node(metadata=Metadata(name=name)))
     return await served.client_of(Role.NODE, name)
 
 
 async def report(node: ApiClient, name: str = "h1") -> None:
     """Report a node's status, as its manager does at each heartbeat."""
-    found = await node.of(Node).get(name)
-    await node.of(Node).replace_status(replace(found, status=NodeStatus(ready=True)))
+    stored = await node.of(Node).get(name)
+    await node.of(Node).replace_status(replace(stored, status=NodeStatus(ready=True)))
 
 
 def test_half_requests_keep_no_node_out(tmp_path: Path) -> None:
     async def act(served: Served) -> None:
-        async with half_requests(served, MANY) as readers, await a_node(served) as node:
+        async with half_requests(served, MANY) as readers, await make_node(served) as node:
             await report(node)
             await ended(readers, MANY - 8)
 
     attacked(tmp_path, act, connections=8, strangers=8, strangers_of_one=8)
 
 
-@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01"])
-def test_half_handshakes_keep_no_node_out(tmp_path: Path, said: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", b"\x16\x03\x01"])
+def test_half_handshakes_keep_no_node_out(tmp_path: Path, data: bytes) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.sign("server", 3 * DAY)
     settings = settings_in(tmp_path, None, connections=8, strangers=8, strangers_of_one=8)
@@ -122,7 +122,7 @@ def test_half_handshakes_keep_no_node_out(tmp_path: Path, said: bytes) -> None:
 
     async def act(served: Served) -> None:
         made = await served.client.create_token(TokenRequest(name="ann", role=Role.SERVICE))
-        async with half_requests(served, MANY, said) as readers:
+        async with half_requests(served, MANY, data) as readers:
             async with ApiClient(Place(served.url, made.token, authority.file), tries=1) as client:
                 assert (await client.of(Pod).list()).items == ()
             await ended(readers, MANY - 8)
@@ -174,10 +174,10 @@ def test_connections_of_users_leave_room(tmp_path: Path) -> None:
     async def act(served: Served) -> None:
         tokens = [(await served.client.create_token(TokenRequest(name=name, role=Role.USER))).token for name in "abc"]
         async with AsyncExitStack() as stack:
-            found = [await stack.enter_async_context(idle_connections(served, token, 6)) for token in tokens]
-            assert [statuses.count(200) for statuses in found] == [4, 4, 1]
-            assert {status for statuses in found for status in statuses} == {200, 503}
-            async with await a_node(served) as node:
+            connections = [await stack.enter_async_context(idle_connections(served, token, 6)) for token in tokens]
+            assert [statuses.count(200) for statuses in connections] == [4, 4, 1]
+            assert {status for statuses in connections for status in statuses} == {200, 503}
+            async with await make_node(served) as node:
                 await report(node)
 
     attacked(tmp_path, act, connections=12, connections_of_one=4)
@@ -198,7 +198,7 @@ def test_watches_of_users_leave_room(tmp_path: Path) -> None:
             watches_of(served, "ann", 4) as of_ann,
             watches_of(served, "bob", 4) as of_bob,
             watches_of(served, "cid", 1) as of_cid,
-            await a_node(served) as node,
+            await make_node(served) as node,
             aclosing(node.of(Pod).watch(fields="node=h1")) as mine,
         ):
             assert (of_ann, of_bob, of_cid) == ([200, 200, 200, 429], [200, 200, 200, 429], [503])
@@ -258,7 +258,7 @@ def test_strangers_do_not_fill_the_audit_log(tmp_path: Path) -> None:
 
     attacked(tmp_path, act, refusals_per_s=10_000)
     lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
-    assert [(one["who"], one["status"], one.get("more", 0)) for one in lines] == [
+    assert [(line["who"], line["status"], line.get("more", 0)) for line in lines] == [
         ("unknown", 401, 0),
         ("unknown", 401, 29),
     ]
@@ -274,9 +274,9 @@ def test_the_audit_log_names_what_has_changed(tmp_path: Path) -> None:
     attacked(tmp_path, act)
     text = (tmp_path / "audit").read_text()
     changed = [json.loads(line)["changed"] for line in text.splitlines()]
-    assert [(one["kind"], one["name"]) for one in changed] == [("Pod", "a")] * 3
-    assert len({one["uid"] for one in changed}) == 1
-    assert len({one["revision"] for one in changed}) == 3
+    assert [(entry["kind"], entry["name"]) for entry in changed] == [("Pod", "a")] * 3
+    assert len({entry["uid"] for entry in changed}) == 1
+    assert len({entry["revision"] for entry in changed}) == 3
     assert changed[0]["digest"] != changed[1]["digest"] == changed[2]["digest"]
     assert "PASSWORD" not in text
 

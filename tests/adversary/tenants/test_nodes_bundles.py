@@ -1,4 +1,4 @@
-"""Bundles whose owner swaps what was checked for a link, while a container is made of it."""
+"""Bundles whose owner replaces checked files by links while a container is created from them."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def container(tmp_path: Path) -> Iterator[Path]:
     unmount_all(tmp_path / "container")
 
 
-def exchange(one: Path, other: Path) -> None:
+def exchange(path: Path, other: Path) -> None:
     """Swap two names, so that at no moment either is gone (renameat2(2))."""
-    assert _libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0
+    assert _libc.renameat2(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0
 
 
 @contextmanager
-def swapping(one: Path, other: Path) -> Iterator[None]:
+def swapping(path: Path, other: Path) -> Iterator[None]:
     """Swap two names as often as can be, until the block ends."""
     stop = threading.Event()
 
     def swap() -> None:
         while not stop.is_set():
-            exchange(one, other)
+            exchange(path, other)
 
     thread = threading.Thread(target=swap)
     thread.start()
@@ -83,9 +83,9 @@ def seen(folder: Path) -> set[str]:
 
 def test_a_root_that_was_swapped_after_its_check(bundle: Path, container: Path) -> None:
     with ExitStack() as stack:
-        found = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
+        spec = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
         exchange(bundle / "rootfs", bundle / "trap")
-        mount_root(found.root, container, ROOM)
+        mount_root(spec.root, container, ROOM)
     assert seen(container) == {"etc"}
 
 
@@ -93,9 +93,9 @@ def test_a_bundle_that_was_swapped_after_its_check(bundle: Path, container: Path
     (secret / "rootfs").mkdir()
     (bundle.parent / "trap").symlink_to(secret)
     with ExitStack() as stack:
-        found = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
+        spec = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
         exchange(bundle, bundle.parent / "trap")
-        mount_root(found.root, container, ROOM)
+        mount_root(spec.root, container, ROOM)
     assert seen(container) == {"etc"}
 
 
@@ -122,8 +122,8 @@ def test_a_root_that_is_swapped_all_the_time(bundle: Path, tmp_path: Path) -> No
             folder.mkdir()
             try:
                 with ExitStack() as stack:
-                    found = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
-                    mount_root(found.root, folder, ROOM)
+                    spec = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
+                    mount_root(spec.root, folder, ROOM)
                 outcomes |= seen(folder)
             except OrderError as error:
                 assert "has a link on its way" in str(error)  # noqa: PT017 - either outcome is right
@@ -214,9 +214,9 @@ def test_what_others_may_change_is_copied(
     with ExitStack() as stack:
         assert not read(stack).is_others
         change(bundle / part)
-        found = read(stack)
-        assert found.is_others
-        mount_root(found.root, container, Room(1 << 20, 100), is_copied=found.is_others)
+        spec = read(stack)
+        assert spec.is_others
+        mount_root(spec.root, container, Room(1 << 20, 100), is_copied=spec.is_others)
     (bundle / "rootfs" / "etc" / "later").touch()
     assert seen(container) == {"etc"}
     assert list((container / "rootfs" / "etc").iterdir()) == []

@@ -18,6 +18,7 @@ from controller.workloads.nodes.serving.attempts import MOST_DEATHS, Attempts
 from controller.workloads.nodes.watchdog import feed_watchdog, interval_s
 from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
 from tests.controller.workloads.nodes.node_world import World, play
+from tests.waiting import until
 
 UNFORESEEN = (
     OSError(36, "File name too long", "/" + "a" * 300),
@@ -116,8 +117,7 @@ def test_deaths_count_against_one_suspect_at_a_time(tmp_path: Path) -> None:
                 await asyncio.Event().wait()
 
         tasks = [asyncio.create_task(start(uid)) for uid in ("a", "b", "c")]
-        while len(began) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(began) >= 2)
         assert began == ["a", "c"]
         assert {file.name: file.read_text() for file in (tmp_path / "attempts").iterdir()} == {
             "a": "2",

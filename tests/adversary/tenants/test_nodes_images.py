@@ -1,4 +1,4 @@
-"""Image files that never end, belong to somebody else, or fill the disk: each is refused in one line."""
+"""Image files that are endless, belong to another user, or fill the disk: each is refused in one line."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from tests.controller.workloads.nodes.busybox_image import skip_without_containe
 from tests.controller.workloads.nodes.conftest import PodmanStorage, storage_in
 from tests.controller.workloads.nodes.node_world import World, play
 from tests.controller.workloads.nodes.runtimes.real_containers import run_with
+from tests.waiting import until
 
 LIMITS = ImageLimits(most_bytes=32 << 20, most_files=1000)
 DEADLINE_S = 60
@@ -99,8 +100,8 @@ def refusal(image: str, *folders: Path, work: Path) -> str:
     async def main() -> None:
         async with work_folder(work) as folder:
             if image.startswith("oci:"):
-                layout, found = await files.layout(reference, folder)
-                await files.complete(reference, layout, found)
+                layout, manifest = await files.layout(reference, folder)
+                await files.complete(reference, layout, manifest)
             else:
                 await files.measure(reference, (await files.archive(reference, folder),), is_archive=True)
 
@@ -186,7 +187,7 @@ def test_a_layouts_parts_are_no_links(tmp_path: Path) -> None:
 
 
 def test_what_programs_write_is_held_to_the_limits(tmp_path: Path) -> None:
-    """Registries' images come by programs that do not ask us: they are ended as soon as there is too much."""
+    """Programs outside our control pull registries' images: they are killed once they exceed a limit."""
     ended = list[str]()
 
     async def bring() -> bytes:
@@ -243,8 +244,7 @@ def test_no_image_ends_or_freezes_a_manager(tmp_path: Path, podman_storage: Podm
             assert not manager.done()
             await world.client.of(Pod).delete("good")
             await world.until_gone("good")
-            while list((tmp_path / "state-h1" / "containers").glob("*")):
-                await asyncio.sleep(0.02)
+            await until(lambda: not list((tmp_path / "state-h1" / "containers").glob("*")))
 
     play(tmp_path, act)
 
@@ -255,7 +255,7 @@ def test_no_image_ends_or_freezes_a_manager(tmp_path: Path, podman_storage: Podm
 def test_an_archive_takes_no_name_of_a_registrys_image(
     tmp_path: Path, podman_storage: PodmanStorage, transport: str
 ) -> None:
-    """Whoever asks for the registry's image afterwards would get the archive's."""
+    """A later pull of the registry's image would return the archive's."""
     name = "docker.io/library/python:3"
     archive = tmp_path / "archive.tar"
     if transport == "oci-archive":

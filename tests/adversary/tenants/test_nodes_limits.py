@@ -1,4 +1,4 @@
-"""Pods that ask for nothing, or for too much, and what they leave on the disk: each node has bounds for it."""
+"""Pods that request nothing or too much, and files that they leave on disk: each node limits them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.controller.workloads.nodes.conftest import PodmanStorage, storage_in
 from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
 from tests.controller.workloads.nodes.node_world import World, play
 from tests.controller.workloads.nodes.runtimes.real_containers import container, run_with, said, until_ended
+from tests.waiting import until
 
 S = 10**9
 GIB = 1 << 30
@@ -37,8 +38,8 @@ def podman_storage(tmp_path: Path) -> Iterator[PodmanStorage]:
 def order(limits: PodLimits, memory_bytes: int = 0) -> ContainerOrder:
     made = Container(name="main", image="i")
     spec = PodSpec(containers=(made,), request=Request(memory_bytes=memory_bytes))
-    place = Place("h1", "0123", limits=limits)
-    return order_of(place, Pod(metadata=Metadata(name="a"), spec=spec), made, attempt=0, image="i")
+    node = Place("h1", "0123", limits=limits)
+    return order_of(node, Pod(metadata=Metadata(name="a"), spec=spec), made, attempt=0, image="i")
 
 
 def test_a_pod_that_asks_for_nothing_is_limited() -> None:
@@ -66,8 +67,8 @@ def test_a_pod_that_fills_the_disk_has_failed(tmp_path: Path) -> None:
                 await world.bind(name, restart=Restart.ALWAYS)
                 await world.in_phase(name, Phase.RUNNING)
             runtime.written_bytes |= {"small": 1000, "large": 1001}
-            found = await world.in_phase("large", Phase.FAILED)
-            assert found.status.reasons == ("has written 1001 bytes to its disk, 1000 are the most on this node",)
+            pod = await world.in_phase("large", Phase.FAILED)
+            assert pod.status.reasons == ("has written 1001 bytes to its disk, 1000 are the most on this node",)
             assert (await world.pod("small")).status.phase is Phase.RUNNING
 
     play(tmp_path, act)
@@ -133,8 +134,11 @@ def test_disks_and_images_of_real_runtimes(kind: RuntimeKind, podman_storage: Po
         write = "dd if=/dev/zero bs=1k"
         script = f"{write} of=/tmp/a count=600; {write} of=/tmp/b count=2000; echo written; sleep 60"
         async with container(runtime, podman_storage, script, disk_bytes=1 << 20) as made:
-            while b"written" not in await said(runtime, made):
-                await asyncio.sleep(0.02)
+
+            async def has_written() -> bool:
+                return b"written" in await said(runtime, made)
+
+            await until(has_written)
             assert 1_500_000 < await runtime.written(made) < 2_000_000
             (image,) = await runtime.images()
             with pytest.raises(ContainerError):

@@ -35,21 +35,21 @@ def environment(*devices: int, is_stated: bool = False) -> dict[str, str]:
     made = Container(name="main", image="i", environment=ALL)
     status = PodStatus(devices=tuple(DeviceShare(number=number) for number in devices))
     files = {0: ("/dev/null",), 1: ("/dev/zero",)}
-    place = Place("h1", "0123", devices=files, known=dict.fromkeys((0, 1), DeviceKind.GPU), is_stated=is_stated)
+    node = Place("h1", "0123", devices=files, known=dict.fromkeys((0, 1), DeviceKind.GPU), is_stated=is_stated)
     pod = Pod(metadata=Metadata(name="a"), spec=PodSpec(containers=(made,)), status=status)
-    return dict(order_of(place, pod, made, attempt=0, image="i").environment)
+    return dict(order_of(node, pod, made, attempt=0, image="i").environment)
 
 
 @pytest.mark.parametrize("is_stated", [True, False])
 def test_a_pod_without_devices_gets_none(is_stated: bool) -> None:
-    found = environment(is_stated=is_stated)
-    assert (found["NVIDIA_VISIBLE_DEVICES"], found["ASCEND_VISIBLE_DEVICES"]) == ("void", "void")
-    assert (found["CUDA_VISIBLE_DEVICES"], found["MINE"]) == ("", "1")
+    variables = environment(is_stated=is_stated)
+    assert (variables["NVIDIA_VISIBLE_DEVICES"], variables["ASCEND_VISIBLE_DEVICES"]) == ("void", "void")
+    assert (variables["CUDA_VISIBLE_DEVICES"], variables["MINE"]) == ("", "1")
 
 
 def test_a_pod_gets_the_devices_that_it_holds() -> None:
-    found = environment(1)
-    assert (found["NVIDIA_VISIBLE_DEVICES"], found["ASCEND_VISIBLE_DEVICES"]) == ("1", "void")
+    variables = environment(1)
+    assert (variables["NVIDIA_VISIBLE_DEVICES"], variables["ASCEND_VISIBLE_DEVICES"]) == ("1", "void")
     assert environment(1, is_stated=True)["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
@@ -57,8 +57,8 @@ def test_no_program_gets_what_is_between_us_and_systemd(monkeypatch: pytest.Monk
     """runc hands NOTIFY_SOCKET to the container, and has its start wait for a word from there."""
     for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LANG"):
         monkeypatch.setenv(name, "x")
-    found = child_environment({"MORE": "y"})
-    assert found.keys() & {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LANG", "MORE"} == {"LANG", "MORE"}
+    variables = child_environment({"MORE": "y"})
+    assert variables.keys() & {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LANG", "MORE"} == {"LANG", "MORE"}
 
 
 def annotate(layout: Path, annotations: dict[str, str]) -> None:

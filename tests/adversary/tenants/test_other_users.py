@@ -61,13 +61,13 @@ def test_what_is_another_users_stays_so(play: Play) -> None:
             mine, work = await ada.of(Pod).create(pod("p")), await ada.of(Task).create(task("t"))
             group = await ada.of(PodGroup).create(PodGroup(metadata=Metadata(name="g"), spec=PodGroupSpec(size=1)))
             await served.client.bind(bound("p", "h1"))
-            for kind, one in ((Pod, mine), (Task, work), (PodGroup, group)):
-                theirs, name = eve.of(kind), one.metadata.name
+            for kind, resource in ((Pod, mine), (Task, work), (PodGroup, group)):
+                theirs, name = eve.of(kind), resource.metadata.name
                 await refused(theirs.get(name))
-                await refused(theirs.replace(replace(one, metadata=Metadata(name=name, labels={"a": "b"}))))
+                await refused(theirs.replace(replace(resource, metadata=Metadata(name=name, labels={"a": "b"}))))
                 await refused(theirs.delete(name))
                 assert (await theirs.list()).items == ()
-                assert [one.metadata.name for one in (await ada.of(kind).list()).items] == [name]
+                assert [listed.metadata.name for listed in (await ada.of(kind).list()).items] == [name]
             await refused(eve.of(Decision).get("d"))
             assert (await eve.of(Decision).list()).items == ()
             assert (await ada.of(Decision).get("d")).metadata.owner == "ada"
@@ -90,11 +90,11 @@ def test_a_watch_tells_of_nobody_else(play: Play) -> None:
             await eve.of(Pod).delete("b")
             told: list[Event[Pod]] = []
             async with aclosing(eve.of(Pod).watch(begin)) as watch:
-                async for one in watch:
-                    told += [one] if one.name else []
+                async for event in watch:
+                    told += [event] if event.name else []
                     if len(told) == 2:
                         break
-            assert [(one.type.value, one.name) for one in told] == [("PUT", "b"), ("DELETE", "b")]
+            assert [(event.type.value, event.name) for event in told] == [("PUT", "b"), ("DELETE", "b")]
             assert told[0].resource == own
 
     play(act)
@@ -107,7 +107,7 @@ def test_a_project_shares_what_is_its(play: Play) -> None:
         async with ada, bob:
             assert (await ada.of(Pod).create(pod("a"))).metadata.project == "vision"
             assert (await ada.of(Pod).create(pod("b", project="audio"))).metadata.project == "audio"
-            assert [one.metadata.name for one in (await bob.of(Pod).list()).items] == ["a"]
+            assert [pod.metadata.name for pod in (await bob.of(Pod).list()).items] == ["a"]
             await bob.of(Pod).delete("a")
             await refused(bob.of(Pod).delete("b"))
             await refused(bob.of(Pod).create(pod("c", project="audio")), "is not a member of project audio")
@@ -188,13 +188,13 @@ def test_no_terminal_is_told_what_to_do(play: Play) -> None:
             plain = Program(kind=ProgramKind.SCRIPT, text="é\t\\u001b\n")
             await eve.of(Task).create(replace(task("t"), spec=TaskSpec(program=plain)))
         await served.client.of(Pod).create(pod("p"))
-        found = await served.client.bind(bound("p", "h1"))
+        answer = await served.client.bind(bound("p", "h1"))
         async with await served.client_of(Role.NODE, "h1") as h1:
             mine = await h1.of(Pod).get("p")
-            said = replace(mine, status=replace(mine.status, reasons=("\x1b[2Jgone",)))
-            await h1.of(Pod).replace_status(said)
+            changed = replace(mine, status=replace(mine.status, reasons=("\x1b[2Jgone",)))
+            await h1.of(Pod).replace_status(changed)
             assert (await h1.of(Pod).get("p")).status.reasons == ("\ufffd[2Jgone",)
-        assert found.pods == ("p",)
+        assert answer.pods == ("p",)
 
     play(act)
 
@@ -205,9 +205,9 @@ def test_secrets_are_of_projects(play: Play) -> None:
         named = Pod(metadata=Metadata(name="p"), spec=PodSpec(containers=(secret,)))
         program = Program(kind=ProgramKind.SCRIPT, text="true", secrets={"KEY": "api-key"})
         async with await served.client_of(Role.USER, name="eve") as eve:
-            for one in (named, PodGroup(metadata=named.metadata, spec=PodGroupSpec(size=1, template=named.spec))):
+            for resource in (named, PodGroup(metadata=named.metadata, spec=PodGroupSpec(size=1, template=named.spec))):
                 with pytest.raises(InvalidError, match="p names secrets, but belongs to no project"):
-                    await eve.of(type(one)).create(one)
+                    await eve.of(type(resource)).create(resource)
             with pytest.raises(InvalidError, match="Task t names secrets, but belongs to no project"):
                 await eve.of(Task).create(Task(metadata=Metadata(name="t"), spec=TaskSpec(program=program)))
             await eve.of(Pod).create(pod("p"))
@@ -228,11 +228,11 @@ def test_quotas_bound_what_one_may_have(play: Play) -> None:
         async with user:
             pods = user.of(Pod)
             tries = await asyncio.gather(*(pods.create(pod(f"p{n}")) for n in range(6)), return_exceptions=True)
-            assert sum(isinstance(one, Pod) for one in tries) == 3
-            assert {str(one) for one in tries if isinstance(one, BaseException)} == {
+            assert sum(isinstance(outcome, Pod) for outcome in tries) == 3
+            assert {str(outcome) for outcome in tries if isinstance(outcome, BaseException)} == {
                 "the quota of project small is exhausted: pending: 4, at most 3"
             }
-            made = next(one for one in tries if isinstance(one, Pod))
+            made = next(outcome for outcome in tries if isinstance(outcome, Pod))
             big = replace(made, spec=replace(made.spec, request=Request(cpu_milli=3_000)))
             await refused(pods.replace(big), "the quota of project small is exhausted: cpu_milli: 3000, at most 2000")
             assert (await user.of(Project).get("small")).status.used.pods == 3

@@ -55,10 +55,10 @@ def connected(listening: socket.socket, *before: str) -> Iterator[socket.socket]
 @pytest.fixture
 def listening(tmp_path: Path) -> Iterator[socket.socket]:
     """A socket open to everyone."""
-    with socket.socket(socket.AF_UNIX) as found:
-        found.bind(str(tmp_path / "s"))
-        found.listen()
-        yield found
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        yield listener
 
 
 def test_a_process_of_ones_own_is_let_in(listening: socket.socket) -> None:

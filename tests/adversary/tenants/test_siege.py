@@ -11,7 +11,7 @@ from tests.adversary.tenants.besieged import besieged
 
 SECONDS = 120.0
 PAUSE_S = 2.0
-"""Between the attacks of each of the attackers, which leaves the processors to the tests beside this one."""
+"""Between the attacks of each attacker, which leaves CPU time to other tests."""
 
 
 @pytest.mark.root

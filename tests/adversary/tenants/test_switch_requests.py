@@ -1,4 +1,4 @@
-"""A switch and the largest requests that it takes, sixteen at a time: they do not cost it gigabytes."""
+"""A switch under sixteen concurrent requests of maximum size: they do not cost it gigabytes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def switch(tmp_path: Path) -> Iterator[tuple[str, int]]:
 
 def peak_mib(pid: int) -> int:
     """Return the most memory that a process has had."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found is not None
-    return int(found[1]) >> 10
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert match is not None
+    return int(match[1]) >> 10
 
 
 def test_large_requests_share_a_budget(switch: tuple[str, int]) -> None:

@@ -66,7 +66,7 @@ class Case:
 
     @property
     def topology(self) -> Topology:
-        """The racks' switches hang on one more switch."""
+        """The racks' switches are joined by one more switch."""
         switches = [f"s{rack}" for rack in range(self.racks + 1)]
         hosts = [
             f"{{name: h{number + 1}, switch: s{number // self.hosts + 1}}}" for number in range(self.racks * self.hosts)
@@ -143,9 +143,9 @@ def _make_cable(topology: Topology, prefix: str, names: dict[str, str], number: 
         namespaces.call(names.get(node, prefix), partial(_shape, device, link))
 
 
-def _make_pair(one: str, other: str) -> None:
+def _make_pair(name: str, other: str) -> None:
     with IPRoute() as netlink:
-        netlink.link("add", ifname=one, kind="veth", peer={"ifname": other})
+        netlink.link("add", ifname=name, kind="veth", peer={"ifname": other})
 
 
 def _move(device: str, namespace: int) -> None:
@@ -189,9 +189,9 @@ def run_round(
             pool.submit(_send, sender, str(topology.host[transfer.dst].ipv4), nbytes)
             for sender, transfer in zip(senders, transfers, strict=True)
         ]
-        took_s = max(one.result() for one in received) - began_s
-        for one in sent:
-            one.result()
+        took_s = max(future.result() for future in received) - began_s
+        for future in sent:
+            future.result()
     for listener in listeners.values():
         listener.close()
     return took_s
@@ -219,10 +219,10 @@ def _receive(listener: socket.socket, nbytes: int) -> float:
         connection.settimeout(_PATIENCE_S)
         left = nbytes
         while left:
-            found = len(connection.recv(1 << 16))
-            if not found:
+            length = len(connection.recv(1 << 16))
+            if not length:
                 raise ConnectionError(f"{left} bytes of {nbytes} are missing")
-            left -= found
+            left -= length
     return time.monotonic()
 
 
@@ -269,12 +269,12 @@ def trial(case: Case, rounds: int, congestion: str) -> Trial:
     costs = CostMap.of(topology, Snapshot(0, {}, {}, {}))
     costs = costs if case.load is None else costs.with_loads([case.load])
     tree = tree_over(costs, [host.name for host in topology.hosts], case.fan_in, case.aggregators)
-    found, output_gb = timed(costs, tree, efficiency=GOODPUT), case.megabytes / 1e3
+    planned, output_gb = timed(costs, tree, efficiency=GOODPUT), case.megabytes / 1e3
     work = Works.of([Work("output", Growth.LINEAR, 0.0, 10 * output_gb, output_gb)])
-    by_sum = times(work, Machines(Network(found.rate_gbit_per_s), len(tree.hosts), case.fan_in))
+    by_sum = times(work, Machines(Network(planned.rate_gbit_per_s), len(tree.hosts), case.fan_in))
     with fabric_of(topology) as names, other_traffic(topology, names, case.load):
         took_s = [_run(topology, names, tree, int(case.megabytes * 1e6), congestion) for _ in range(rounds)]
-    return Trial(case, found.transfer_s(output_gb), float(by_sum.transfer_s[0]), statistics.median(took_s))
+    return Trial(case, planned.transfer_s(output_gb), float(by_sum.transfer_s[0]), statistics.median(took_s))
 
 
 def _run(topology: Topology, names: dict[str, str], tree: ReductionTree, nbytes: int, congestion: str) -> float:
@@ -285,13 +285,13 @@ def measure(*, quick: bool = False, congestion: str = "cubic") -> dict[str, floa
     """Return the mean error of predictions over all cases, and the greatest; None without root."""
     if os.geteuid() != 0:
         return dict.fromkeys(("rounds_mean_error", "rounds_max_error", "sum_mean_error"))
-    found = [trial(case, 1 if quick else 3, congestion) for case in CASES]
-    Console(stderr=True, width=120).print(_table(found))
-    errors = [one.error for one in found]
+    trials = [trial(case, 1 if quick else 3, congestion) for case in CASES]
+    Console(stderr=True, width=120).print(_table(trials))
+    errors = [trial.error for trial in trials]
     return {
         "rounds_mean_error": round(statistics.fmean(errors), 4),
         "rounds_max_error": round(max(errors), 4),
-        "sum_mean_error": round(statistics.fmean(one.error_of_sum for one in found), 4),
+        "sum_mean_error": round(statistics.fmean(trial.error_of_sum for trial in trials), 4),
     }
 
 
@@ -309,16 +309,16 @@ def _table(trials: Sequence[Trial]) -> Table:
         "measured s",
     )
     table = Table(*columns, "error %")
-    for one in trials:
-        case = one.case
+    for trial in trials:
+        case = trial.case
         table.add_row(
             *(str(value) for value in (case.racks, case.racks * case.hosts, case.access, case.cable, case.fan_in)),
             str(case.aggregators),
             "" if case.load is None else f"{case.load.rate_bps / _MBIT:g}",
-            f"{one.predicted_s:.2f}",
-            f"{one.sum_s:.2f}",
-            f"{one.measured_s:.2f}",
-            f"{100 * one.error:.1f}",
+            f"{trial.predicted_s:.2f}",
+            f"{trial.sum_s:.2f}",
+            f"{trial.measured_s:.2f}",
+            f"{100 * trial.error:.1f}",
         )
     return table
 

@@ -21,12 +21,12 @@ GOODPUT: Final = 1448 / 1514
 
 
 class Links:
-    """So many machines, and one link more for whoever asks them, while the `with` block lasts; needs root."""
+    """A number of machines plus a link for the client, while the `with` block lasts; needs root."""
 
     def __init__(self, count: int) -> None:
         self._prefix = f"mr-ratio-{secrets.token_hex(3)}"
-        self.addresses = tuple(f"10.77.0.{place + 1}" for place in range(count))
-        self.namespaces = tuple(f"{self._prefix}-{place}" for place in range(count))
+        self.addresses = tuple(f"10.77.0.{index + 1}" for index in range(count))
+        self.namespaces = tuple(f"{self._prefix}-{index}" for index in range(count))
         self.coordinator = f"{self._prefix}-c"
         self._bridge = f"{self._prefix}-b"
         self._stack = ExitStack()
@@ -36,8 +36,8 @@ class Links:
             stack.enter_context(held_namespaces(self._bridge, self.coordinator, *self.namespaces))
             namespaces.call(self._bridge, _make_bridge)
             ends = [(self.coordinator, "10.77.0.250"), *zip(self.namespaces, self.addresses, strict=True)]
-            for place, (name, address) in enumerate(ends):
-                self._attach(name, f"p{place}", address)
+            for index, (name, address) in enumerate(ends):
+                self._attach(name, f"p{index}", address)
             self._stack = stack.pop_all()
         return self
 
@@ -48,9 +48,9 @@ class Links:
 
     def shape(self, rate_bps: float | None) -> None:
         """Have all machines' links carry so much in each direction, or as much as they can."""
-        for place, name in enumerate(self.namespaces):
+        for index, name in enumerate(self.namespaces):
             namespaces.call(name, partial(_shape, "eth0", rate_bps))
-            namespaces.call(self._bridge, partial(_shape, f"p{place + 1}", rate_bps))
+            namespaces.call(self._bridge, partial(_shape, f"p{index + 1}", rate_bps))
 
     def _attach(self, name: str, port: str, address: str) -> None:
         namespaces.call(self._bridge, partial(_make_port, port, name))
@@ -82,7 +82,7 @@ def _address(address: str) -> None:
 def _shape(device: str, rate_bps: float | None) -> None:
     with IPRoute() as netlink:
         index = netlink.link_lookup(ifname=device)[0]
-        if any(one.get_attr("TCA_KIND") == "tbf" for one in netlink.get_qdiscs(index)):
+        if any(get_qdisc.get_attr("TCA_KIND") == "tbf" for get_qdisc in netlink.get_qdiscs(index)):
             netlink.tc("del", index=index, handle=0x10000, root=True)
         if rate_bps is not None:
             netlink.tc("add", "tbf", index, 0x10000, rate=int(rate_bps) // 8, burst=BURST_BYTES, limit=QUEUE_BYTES)

@@ -60,15 +60,15 @@ def measure(*, quick: bool) -> Mapping[str, float | None]:
             sources = {"declared tables": SqlPlanner(None, tables(scale)), "generated data": SqlPlanner(data)}
             for source, planner in sources.items():
                 with planner:
-                    found = [timed(planner, name, 3 if quick else REPEATS) for name in STATEMENTS]
-                show(console, f"scale {scale:g}, {source}", found)
-                slowest[source] = max(slowest[source], *(one.total_ms for one in found))
+                    planned = [timed(planner, name, 3 if quick else REPEATS) for name in STATEMENTS]
+                show(console, f"scale {scale:g}, {source}", planned)
+                slowest[source] = max(slowest[source], *(statement.total_ms for statement in planned))
     figures: dict[str, float | None] = {"plan_ms": round(max(slowest.values()), 3)}
     return figures | {name: round(slowest[source], 3) for source, name in SOURCES.items()}
 
 
 def timed(planner: SqlPlanner, name: str, repeats: int) -> Planned:
-    """Explain a statement so many times, after once that does not count."""
+    """Explain a statement this many times, after one warm-up."""
     totals, of_duckdb, of_cpu, operators = [], [], [], 0
     for at in range(repeats + 1):
         began_s, cpu_s = time.perf_counter(), time.process_time()
@@ -81,25 +81,25 @@ def timed(planner: SqlPlanner, name: str, repeats: int) -> Planned:
             totals.append(1e3 * took_s)
             of_cpu.append(1e3 * cpu_s)
             of_duckdb.append(1e3 * planned.duckdb_s)
-    total_ms, duckdb_ms, cpu_ms = (statistics.median(one) for one in (totals, of_duckdb, of_cpu))
+    total_ms, duckdb_ms, cpu_ms = (statistics.median(times) for times in (totals, of_duckdb, of_cpu))
     return Planned(name, total_ms, duckdb_ms, cpu_ms, operators)
 
 
-def show(console: Console, title: str, found: list[Planned]) -> None:
+def show(console: Console, title: str, planned: list[Planned]) -> None:
     """Print a line for each statement, and what a reader asks first."""
     table = Table("statement", "operators", "explained, ms", "of it DuckDB, ms", "the rest, ms", "CPU, ms", title=title)
-    for one in found:
+    for statement in planned:
         table.add_row(
-            one.name,
-            str(one.operators),
-            f"{one.total_ms:.2f}",
-            f"{one.duckdb_ms:.2f}",
-            f"{one.own_ms:.2f}",
-            f"{one.cpu_ms:.2f}",
+            statement.name,
+            str(statement.operators),
+            f"{statement.total_ms:.2f}",
+            f"{statement.duckdb_ms:.2f}",
+            f"{statement.own_ms:.2f}",
+            f"{statement.cpu_ms:.2f}",
         )
     console.print(table)
-    under = sum(one.total_ms < GOAL_MS for one in found)
+    under = sum(statement.total_ms < GOAL_MS for statement in planned)
     names = ("total_ms", "own_ms", "cpu_ms")
-    total, own, cpu = (statistics.fmean(getattr(one, name) for one in found) for name in names)
+    total, own, cpu = (statistics.fmean(getattr(statement, name) for statement in planned) for name in names)
     means = f"mean {total:.2f} ms, {own:.2f} ms without DuckDB's part, {cpu:.2f} ms of CPU time"
-    console.print(f"{title}: {under} of {len(found)} under {GOAL_MS:g} ms; {means}")
+    console.print(f"{title}: {under} of {len(planned)} under {GOAL_MS:g} ms; {means}")

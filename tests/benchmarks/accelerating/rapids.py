@@ -1,4 +1,4 @@
-"""The order of our model's ratios beside the RAPIDS qualification tool's speed-ups on an A100.
+"""The order of our model's ratios compared with the RAPIDS qualification tool's speed-ups on an A100.
 
 Of the file only operators that were measured count: *Exec rows whose score is neither the default of 3.0 nor one of the
 constants for expressions (4, 1.5) and Python functions (1.2). Six are left. Ours: the model's ratio of each operator by
@@ -89,14 +89,14 @@ def with_a100(calibration: Calibration) -> Calibration:
     """Return a calibration with an A100 as its data sheet has it."""
     memory = Figure.exactly(A100, Basis.NOMINAL, "NVIDIA A100 40 GB, data sheet")
     gpu = Rates(DeviceKind.GPU, "A100", memory_bytes_per_s=memory)
-    others = tuple(one for one in calibration.rates if one.device is not DeviceKind.GPU)
+    others = tuple(rate for rate in calibration.rates if rate.device is not DeviceKind.GPU)
     return replace(calibration, rates=(*others, gpu))
 
 
 def ratios_of(calibration: Calibration, compared: Compared) -> tuple[float, float]:
     """Return the model's ratio of an operator by itself, and M: the ratio where data stays in the GPU's memory."""
-    cpu_s = sum(calibration.time_of(one).times[1] for one in compared.on_cpu)
-    gpu_s = sum(calibration.time_of(one, DeviceKind.GPU).times[1] for one in compared.on_gpu)
+    cpu_s = sum(calibration.time_of(operator).times[1] for operator in compared.on_cpu)
+    gpu_s = sum(calibration.time_of(operator, DeviceKind.GPU).times[1] for operator in compared.on_gpu)
     work = Work("it", Growth.LINEAR, cpu_s / (10 * compared.input_gb), compared.input_gb)
     gpu = Accelerator(DeviceKind.GPU, cpu_s / gpu_s, bus_gb_per_s=BUS_GB_PER_S)
     alone, works = Machines(Network(math.inf), 1), Works.of([work])
@@ -115,7 +115,7 @@ def show(scores: Mapping[str, float], ours: Sequence[float], without: Sequence[f
     table = Table("operator", "RAPIDS", "place", "ours", "place", "M alone", "place", "what ours rests on")
     columns = [list(scores.values()), ours, without]
     for row, name in enumerate(scores):
-        places = [str(1 + sum(one > column[row] for one in column)) for column in columns]
+        places = [str(1 + sum(value > column[row] for value in column)) for column in columns]
         figures = [f"{column[row]:.4g}" for column in columns]
         cells = [cell for pair in zip(figures, places, strict=True) for cell in pair]
         table.add_row(name, *cells, OPERATORS[name].why)
@@ -135,19 +135,21 @@ def measure(*, quick: bool = False, data: Path = DATA) -> dict[str, float | None
     calibration, theirs = with_a100(DEFAULT), list(scores.values())
     ours, without = zip(*(ratios_of(calibration, OPERATORS[name]) for name in scores), strict=True)
     show(scores, ours, without, console)
-    found, p = spearmanr(theirs, ours)
+    correlation, p = spearmanr(theirs, ours)
     tau, stays = kendalltau(theirs, ours)[0], spearmanr(theirs, without)[0]
-    console.print(f"Spearman {found:.2f} (p {p:.2f}, {len(ours)} operators), Kendall {tau:.2f}; by M alone {stays:.2f}")
+    console.print(
+        f"Spearman {correlation:.2f} (p {p:.2f}, {len(ours)} operators), Kendall {tau:.2f}; by M alone {stays:.2f}"
+    )
     console.print("always-GPU, the baseline: the same decision for each operator, as all scores are above 1; no order")
-    return {"rank_correlation": float(found)}
+    return {"rank_correlation": float(correlation)}
 
 
 def main(argv: list[str]) -> None:
     """Measure, print a table, and the figure as JSON in the last line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of published traces")
-    found = measure(data=parser.parse_args(argv).data)
-    print(json.dumps({name: None if value is None else round(value, 4) for name, value in found.items()}))
+    figures = measure(data=parser.parse_args(argv).data)
+    print(json.dumps({name: None if value is None else round(value, 4) for name, value in figures.items()}))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ _NAMES: Final = {MATCHES: "matches", SUMMARY: "summary", TOTAL: "total"}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A statement or operator by an engine, over so many rows a machine; n, k, and the rate of links."""
+    """A statement or operator by an engine, over this many rows a machine; n, k, and the rate of links."""
 
     operator: Operator | str
     engine: Engine
@@ -140,9 +140,9 @@ def measure(cases: Sequence[Case] = CASES, *, quick: bool = False) -> dict[str, 
     measured, apart = all_[: len(cases)], all_[len(cases) :]
     show(measured, f"n machines against one; each has {CPU_MILLI / 1000:g} of a core")
     show(apart, "of no class of the model: not in the mean")
-    if not all(one.is_exact for one in all_):
+    if not all(measurement.is_exact for measurement in all_):
         raise AssertionError("a result is not what one DuckDB over all the data has")
-    return {"ratio_mean_error": statistics.fmean(one.comparison.error for one in measured)}
+    return {"ratio_mean_error": statistics.fmean(measurement.comparison.error for measurement in measured)}
 
 
 def runs(cases: Sequence[Case]) -> Iterator[Measured]:
@@ -172,10 +172,10 @@ class _Bench:
         input_gb = tables["data"].nbytes / case.count / 1e9
         trials = [self._trial(case, plan, tables, part) for part in PARTS]
         machines = processed(machines, self._processing(case, plan, trials))
-        one, all_ = predicted(plan, trials, input_gb, machines)
+        single, all_ = predicted(plan, trials, input_gb, machines)
         one_s, _ = self._timed(case, plan, tables, 1)
         all_s, result = self._timed(case, plan, tables, case.count)
-        return Measured(case, Comparison(one, all_, one_s, all_s), _is_exact(case.sql, tables, result))
+        return Measured(case, Comparison(single, all_, one_s, all_s), _is_exact(case.sql, tables, result))
 
     def _trial(self, case: Case, plan: Plan, tables: dict[str, pa.Table], part: int) -> Trial:
         """Time a part of a shard on one machine."""
@@ -192,9 +192,9 @@ class _Bench:
             self._links.shape(case.rate_mbit * _MBIT)
             return cluster
 
-        found = processing(making, trials)
+        comparison = processing(making, trials)
         self._free()
-        return found
+        return comparison
 
     def _timed(self, case: Case, plan: Plan, tables: dict[str, pa.Table], count: int) -> tuple[float, pa.Table]:
         """Return the mean of some runs' seconds, after one that counts for nothing, and the last one's result."""
@@ -221,14 +221,14 @@ class _Bench:
 
 
 def tables_of(rows: int, seed: int = 1) -> dict[str, pa.Table]:
-    """Return so many rows, a tenth of which has a value below 100, in groups of which all shards have all."""
+    """Return rows, a tenth with a value below 100, in groups that all shards share."""
     generator = np.random.default_rng(seed)
     data = {
         "place": generator.integers(0, GROUPS, rows),
         "value": generator.integers(0, 1000, rows),
         "amount": generator.integers(0, 1 << 32, rows),
     }
-    # A quarter of the places: so many rows have a match.
+    # A quarter of the rows have a match.
     places = {"place": np.arange(0, GROUPS, 4), "region": np.arange(0, GROUPS, 4) % 7}
     return {"data": pa.table(data), "places": pa.table(places)}
 
@@ -239,13 +239,13 @@ def _is_exact(sql: str, tables: dict[str, pa.Table], result: pa.Table) -> bool:
         for name, table in tables.items():
             connection.register(name, table)
         wanted = connection.sql(sql).to_arrow_table()
-        kinds = ("DOUBLE" if pa.types.is_floating(one.type) else "HUGEINT" for one in wanted.schema)
+        kinds = ("DOUBLE" if pa.types.is_floating(field.type) else "HUGEINT" for field in wanted.schema)
         columns = ", ".join(f"CAST({name} AS {kind})" for name, kind in zip(wanted.column_names, kinds, strict=True))
         connection.register("wanted", wanted)
         connection.register("result", result)
         sides = (f"SELECT {columns} FROM {name}" for name in ("wanted", "result"))
-        one, other = sides
-        differing = connection.sql(f"({one} EXCEPT ALL {other}) UNION ALL ({other} EXCEPT ALL {one})").fetchall()
+        side, other = sides
+        differing = connection.sql(f"({side} EXCEPT ALL {other}) UNION ALL ({other} EXCEPT ALL {side})").fetchall()
         return not differing and wanted.num_rows == result.num_rows
 
 
@@ -253,11 +253,11 @@ def show(measured: Sequence[Measured], title: str) -> None:
     """Print a line for each case."""
     columns = ("operator", "engine", "rows", "n", "k", "Mbit/s", "one s", "all s", "ratio", "predicted", "error")
     table = Table(*columns, title=title)
-    for one in measured:
-        case, found = one.case, one.comparison
+    for measurement in measured:
+        case, comparison = measurement.case, measurement.comparison
         cells = (case.name, case.engine, case.rows, case.count, case.fan_in, f"{case.rate_mbit:g}")
-        figures = (found.one_measured_s, found.all_measured_s, found.measured_ratio, found.ratio)
-        table.add_row(*map(str, cells), *(f"{figure:.3f}" for figure in figures), f"{found.error:.1%}")
+        figures = (comparison.one_measured_s, comparison.all_measured_s, comparison.measured_ratio, comparison.ratio)
+        table.add_row(*map(str, cells), *(f"{figure:.3f}" for figure in figures), f"{comparison.error:.1%}")
     Console(file=sys.stderr, width=120).print(table)
 
 

@@ -62,14 +62,14 @@ def times_of(data: Path) -> Times | None:
 def drawn(times: Times, noise: Noise, seed: int) -> History:
     """Return runs of all tasks on the devices that can run them."""
     generator = np.random.default_rng(seed)
-    found: History = {CPU: {}, GPU: {}}
+    history: History = {CPU: {}, GPU: {}}
     for task, of_task in times.items():
         for device, seconds in of_task.items():
             errors = noise.deviation * generator.standard_normal(noise.runs)
             slow = np.where(generator.random(noise.runs) < noise.stragglers, 5.0, 1.0)
             is_missing = device is GPU and generator.random() < noise.missing
-            found[device][task] = [] if is_missing else list(seconds * np.exp(errors) * slow)
-    return found
+            history[device][task] = [] if is_missing else list(seconds * np.exp(errors) * slow)
+    return history
 
 
 def regret(times: Times, chosen: Mapping[str, DeviceKind]) -> float:
@@ -83,7 +83,7 @@ def _best(of_task: Mapping[DeviceKind, float]) -> float:
 
 
 def by_own_mean(history: History) -> dict[str, DeviceKind]:
-    """Decide by the mean of a task's own runs alone; the GPU where it never ran there, as nearly all are faster."""
+    """Decide by the mean of a task's own runs; the GPU where it never ran there, as nearly all are faster."""
     on_gpu = history[GPU]
     return {
         task: GPU if task in on_gpu and (not on_gpu[task] or fmean(on_gpu[task]) < fmean(runs)) else CPU
@@ -94,7 +94,7 @@ def by_own_mean(history: History) -> dict[str, DeviceKind]:
 def regrets(times: Times, noise: Noise, histories: int) -> tuple[list[float], list[float]]:
     """Return the regrets of ours and of the own means, over histories drawn by their numbers."""
     ours, own = [], []
-    # Of one run nothing tells how much runs scatter: it is told.
+    # One run does not show the spread of runs, so it is passed in.
     told = noise.deviation if noise.runs == 1 else None
     for seed in range(histories):
         history = drawn(times, noise, seed)
@@ -106,7 +106,7 @@ def regrets(times: Times, noise: Noise, histories: int) -> tuple[list[float], li
 
 
 def sweep() -> tuple[tuple[str, Noise], ...]:
-    """Return the levels of noise that are shown beside the one that counts."""
+    """Return the additional noise levels to show."""
     levels = [(f"{deviation:g}, {runs} runs", Noise(deviation, runs)) for runs in (1, 2, 3, 5) for deviation in LEVELS]
     odd = [
         ("0.3, 3 runs, 5 % stragglers", Noise(0.3, 3, stragglers=0.05)),
@@ -128,9 +128,9 @@ def measure(*, quick: bool = False, data: Path = DATA) -> dict[str, float | None
     table = Table("noise", "regret", "worst history", "by own means", title="regret from noisy history, %")
     for name, noise in (("0.5, 2 runs (counts)", Noise()), *(() if quick else sweep())):
         ours, own = regrets(times, noise, HISTORIES)
-        table.add_row(name, *(f"{100 * one:.2f}" for one in (fmean(ours), max(ours), fmean(own))))
+        table.add_row(name, *(f"{100 * error:.2f}" for error in (fmean(ours), max(ours), fmean(own))))
     console.print(table)
-    both = sum(len(one) == 2 for one in times.values())
+    both = sum(len(devices) == 2 for devices in times.values())
     console.print(f"{both} tasks with both times, {len(times) - both} that only the CPU can run")
     counted = fmean(regrets(times, Noise(), HISTORIES)[0])
     always = [regret(times, dict.fromkeys(times, device)) for device in (GPU, CPU)]
@@ -143,8 +143,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="without other levels of noise")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of published traces")
     options = parser.parse_args(argv)
-    found = measure(quick=options.quick, data=options.data)
-    print(json.dumps({name: None if value is None else round(value, 4) for name, value in found.items()}))
+    figures = measure(quick=options.quick, data=options.data)
+    print(json.dumps({name: None if value is None else round(value, 4) for name, value in figures.items()}))
 
 
 if __name__ == "__main__":

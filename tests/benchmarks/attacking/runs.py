@@ -1,4 +1,4 @@
-"""A fabric with an attacker beside the same fabric without: what it has sent, changed and cost.
+"""A fabric with an attacker against the same fabric without: forged frames, effects and cost.
 
 `measure` plays one of three: in virtual time; there without the filter at the edge; in the kernel, with real daemons.
 """
@@ -22,7 +22,7 @@ EACH: Final = 10_000
 """Datagrams of each kind."""
 QUICK: Final = 1_000
 _NS_EACH: Final = 16_000
-"""Virtual time for each datagram: the attacker's cable takes what it sends, and its queue drops none."""
+"""Virtual time per datagram: the attacker's cable carries all of them; its queue drops none."""
 _SHOWN: Final = 20
 _SHOWING: Final = ("records", "known", "late", "repeated")
 """Figures that reports passing the edge do affect."""
@@ -69,15 +69,15 @@ def _figures(
     where: str, forged: int, sent: Counter[Kind], changed: Mapping[str, int], missing: Mapping[str, int]
 ) -> Figures:
     _show(where, sent, changed, missing)
-    found = {
+    figures = {
         f"{where}_forged_sent": sent.total(),
         f"{where}_forged_effects": sum(changed.values()),
         f"{where}_genuine_lost": sum(missing.values()),
     }
     least = min(sent[kind] for kind in Kind)
     if least < forged // len(Kind):
-        raise IncompleteError(f"only {least} datagrams of a kind were sent", found)
-    return found
+        raise IncompleteError(f"only {least} datagrams of a kind were sent", figures)
+    return figures
 
 
 def _show(where: str, sent: Counter[Kind], changed: Mapping[str, int], missing: Mapping[str, int]) -> None:
@@ -86,5 +86,5 @@ def _show(where: str, sent: Counter[Kind], changed: Mapping[str, int], missing: 
         table.add_row(kind, str(sent[kind]))
     Console().print(table)
     for what, counted in (("effects", changed), ("lost", missing)):
-        said = ", ".join(f"{name} {number}" for name, number in counted.items() if number) or "none"
-        Console().print(f"{what}: {said}")
+        counts = ", ".join(f"{name} {number}" for name, number in counted.items() if number) or "none"
+        Console().print(f"{what}: {counts}")

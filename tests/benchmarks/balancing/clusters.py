@@ -38,7 +38,7 @@ QUEUE_S: Final = 0.2
 SENT: Final = 0.5
 """Share of an application's bytes that take less room at a lower precision, as plants have it."""
 NOISE: Final = 0.01
-"""Standard deviation of what is reported of bus and load."""
+"""Standard deviation of reported bus and load."""
 DELAY_S: Final = 5.0
 """Age of a report when it comes."""
 
@@ -82,7 +82,7 @@ class Device:
         """Return the job that runs in each minute."""
         starts = np.array([job.minute for job in self.jobs])
         places = np.searchsorted(starts, np.arange(minutes), side="right") - 1
-        return tuple(self.jobs[place] for place in places)
+        return tuple(self.jobs[index] for index in places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,23 +137,23 @@ def job(
 def cluster(kind: ClusterKind, pattern: Pattern, seed: int, minutes: int, sent: float = SENT) -> Cluster:
     """Return a cluster, the same for the same seed; `sent` is the share of bytes whose size the precision changes."""
     devices = []
-    for place in range(DEVICES):
-        rng = np.random.default_rng((seed, 99, place))
-        jobs = example_jobs(place) if kind is ClusterKind.EXAMPLE else mixed_jobs(minutes, rng, sent)
-        found = Device(f"{'I' if place % 2 == 0 else 'II'}-{place // 2 + 1}", jobs, np.empty(0))
-        limits = np.array([one.limit_tops for one in found.job_of(minutes)])
-        devices.append(Device(found.name, jobs, _levels(pattern, minutes, seed, place) * limits))
+    for number in range(DEVICES):
+        rng = np.random.default_rng((seed, 99, number))
+        jobs = example_jobs(number) if kind is ClusterKind.EXAMPLE else mixed_jobs(minutes, rng, sent)
+        device = Device(f"{'I' if number % 2 == 0 else 'II'}-{number // 2 + 1}", jobs, np.empty(0))
+        limits = np.array([job.limit_tops for job in device.job_of(minutes)])
+        devices.append(Device(device.name, jobs, _levels(pattern, minutes, seed, number) * limits))
     return Cluster(kind, pattern, seed, minutes, tuple(devices))
 
 
-def _levels(pattern: Pattern, minutes: int, seed: int, place: int) -> Floats:
+def _levels(pattern: Pattern, minutes: int, seed: int, index: int) -> Floats:
     cycles = duty_cycles() if pattern is Pattern.RECORDED else None
-    return levels(pattern, minutes, seed, place) if cycles is None else levels_of(cycles, minutes, seed, place)
+    return levels(pattern, minutes, seed, index) if cycles is None else levels_of(cycles, minutes, seed, index)
 
 
-def example_jobs(place: int) -> tuple[Job, ...]:
+def example_jobs(index: int) -> tuple[Job, ...]:
     """Return the one application of a device: I and II by turns."""
-    return (job(0, 0.5 if place % 2 == 0 else 2.0, (Precision.INT8,), Precision.INT8),)
+    return (job(0, 0.5 if index % 2 == 0 else 2.0, (Precision.INT8,), Precision.INT8),)
 
 
 def mixed_jobs(minutes: int, rng: np.random.Generator, sent: float = SENT) -> tuple[Job, ...]:

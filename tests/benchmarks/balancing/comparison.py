@@ -1,7 +1,7 @@
 """Open loop, autoscaler, controllers and optimum over the family of duty cycles, on both clusters.
 
 Figures of a driver are sums over patterns and clusters of one seed, work over work and energy per unit of work over
-energy per unit of work; each seed gives one, of which mean and spread are shown. The training seeds are others.
+energy per unit of work; each seed gives one; mean and spread are shown. The training seeds are others.
 
     .venv/bin/python -m tests.benchmarks.balancing.comparison   # --quick; --sent 0: bytes of one size throughout
 """
@@ -37,7 +37,7 @@ Which = Callable[[Cluster], bool]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Runs of one driver, and those that it is compared with, cluster by cluster."""
+    """Runs of one driver and its baselines, by cluster."""
 
     clusters: tuple[Cluster, ...]
     outcomes: tuple[Outcome, ...]
@@ -46,12 +46,12 @@ class Compared:
 
     def where(self, which: Which) -> Compared:
         """Return the part of some clusters."""
-        at = [place for place, one in enumerate(self.clusters) if which(one)]
+        at = [index for index, cluster in enumerate(self.clusters) if which(cluster)]
         return Compared(
-            tuple(self.clusters[place] for place in at),
-            tuple(self.outcomes[place] for place in at),
-            tuple(self.open[place] for place in at),
-            tuple(self.best[place] for place in at),
+            tuple(self.clusters[index] for index in at),
+            tuple(self.outcomes[index] for index in at),
+            tuple(self.open[index] for index in at),
+            tuple(self.best[index] for index in at),
         )
 
     @property
@@ -82,36 +82,36 @@ class Compared:
     @property
     def changes(self) -> float:
         """Changes of levers a minute and device, the mean of all."""
-        return fmean(one.changes_per_minute for one in self.outcomes)
+        return fmean(outcome.changes_per_minute for outcome in self.outcomes)
 
     @property
     def most_steady_changes(self) -> float:
         """As `changes`, of the device with most of them where neither load nor applications change."""
-        steady = self.where(lambda one: one.pattern in STEADY and one.kind is ClusterKind.EXAMPLE)
-        return max(one.most_changes_per_minute for one in steady.outcomes)
+        steady = self.where(lambda cluster: cluster.pattern in STEADY and cluster.kind is ClusterKind.EXAMPLE)
+        return max(outcome.most_changes_per_minute for outcome in steady.outcomes)
 
     def seeds(self, value: Callable[[Compared], float]) -> list[float]:
         """Return a figure for each seed."""
-        found = sorted({one.seed for one in self.clusters})
-        return [value(self.where(lambda one, seed=seed: one.seed == seed)) for seed in found]  # type: ignore[misc]
+        numbers = sorted({cluster.seed for cluster in self.clusters})
+        return [value(self.where(lambda cluster, seed=seed: cluster.seed == seed)) for seed in numbers]  # type: ignore[misc]
 
 
-def _work(found: Sequence[Outcome | Optimum]) -> float:
-    return sum(one.work_tera for one in found)
+def _work(outcomes: Sequence[Outcome | Optimum]) -> float:
+    return sum(outcome.work_tera for outcome in outcomes)
 
 
-def _energy(found: Sequence[Outcome | Optimum]) -> float:
-    return sum(one.energy_j for one in found) / _work(found)
+def _energy(outcomes: Sequence[Outcome | Optimum]) -> float:
+    return sum(outcome.energy_j for outcome in outcomes) / _work(outcomes)
 
 
 def patterns() -> tuple[Pattern, ...]:
-    """Return what loads are like: recorded, where there is a file, beside steady ones; else the synthetic family."""
+    """Return the load patterns: recorded (if there is a file) and steady ones; else the synthetic family."""
     return SYNTHETIC if duty_cycles() is None else (*STEADY, Pattern.RECORDED)
 
 
-def counted(found: Compared) -> Compared:
-    """Return the part that work and energy are summed over: recorded loads alone, where there are any."""
-    return found if duty_cycles() is None else found.where(lambda one: one.pattern is Pattern.RECORDED)
+def counted(compared: Compared) -> Compared:
+    """Return the runs that work and energy are summed over: only recorded loads, if any."""
+    return compared if duty_cycles() is None else compared.where(lambda cluster: cluster.pattern is Pattern.RECORDED)
 
 
 def compare(seeds: Sequence[int], minutes: int, drivers: Sequence[Driver], sent: float = SENT) -> dict[str, Compared]:
@@ -119,18 +119,18 @@ def compare(seeds: Sequence[int], minutes: int, drivers: Sequence[Driver], sent:
     clusters = tuple(
         cluster(kind, pattern, seed, minutes, sent) for seed in seeds for kind in ClusterKind for pattern in patterns()
     )
-    best = tuple(optimum(one) for one in clusters)
-    found = {driver.name: tuple(run(one, driver) for one in clusters) for driver in (OPEN.driver, *drivers)}
-    return {name: Compared(clusters, outcomes, found[OPEN.name], best) for name, outcomes in found.items()}
+    best = tuple(optimum(cluster) for cluster in clusters)
+    by_driver = {driver.name: tuple(run(cluster, driver) for cluster in clusters) for driver in (OPEN.driver, *drivers)}
+    return {name: Compared(clusters, outcomes, by_driver[OPEN.name], best) for name, outcomes in by_driver.items()}
 
 
 def drivers_of() -> list[Driver]:
     """Return all that is compared, and P as the specification's table has it: kp 1, asking at any load."""
     literal = P_ONLY.build("P, as the table stands", {"kp": 1.0, "wait": 2, "margin": 0.1, "asks_from": 0.0})
-    return [literal, *(one.driver for one in COMPARED if one is not OPEN)]
+    return [literal, *(entry.driver for entry in COMPARED if entry is not OPEN)]
 
 
-def summary_table(found: Mapping[str, Compared]) -> Table:
+def summary_table(results: Mapping[str, Compared]) -> Table:
     """Return a line for each driver, and one for the optimum."""
     columns = (
         "work over open loop",
@@ -141,31 +141,33 @@ def summary_table(found: Mapping[str, Compared]) -> Table:
         "|e|",
     )
     table = Table("", *columns, title="Both clusters, all patterns; mean and spread over seeds")
-    for name, one in found.items():
+    for name, compared in results.items():
         table.add_row(
             name,
-            _spread(counted(one).seeds(lambda part: part.gain), "+.1%"),
-            _spread(counted(one).seeds(lambda part: part.share), ".1%"),
-            _spread(counted(one).seeds(lambda part: part.energy_ratio), ".3f"),
-            f"{one.changes:.2f}",
-            f"{one.most_steady_changes:.2f}",
-            f"{fmean(outcome.errors for outcome in one.outcomes):.3f}",
+            _spread(counted(compared).seeds(lambda part: part.gain), "+.1%"),
+            _spread(counted(compared).seeds(lambda part: part.share), ".1%"),
+            _spread(counted(compared).seeds(lambda part: part.energy_ratio), ".3f"),
+            f"{compared.changes:.2f}",
+            f"{compared.most_steady_changes:.2f}",
+            f"{fmean(outcome.errors for outcome in compared.outcomes):.3f}",
         )
-    last = counted(next(iter(found.values())))
+    last = counted(next(iter(results.values())))
     best_gain = _spread(last.seeds(lambda part: part.best_gain), "+.1%")
     best_energy = _spread(last.seeds(lambda part: part.best_energy_ratio), ".3f")
     table.add_row("optimum, computed offline", best_gain, "100 %", best_energy, "", "", "")
     return table
 
 
-def pattern_table(found: Mapping[str, Compared]) -> Table:
+def pattern_table(results: Mapping[str, Compared]) -> Table:
     """Return work over the open loop's by pattern, of each driver and the optimum."""
-    table = Table("cluster", "pattern", *found, "optimum", title="Work over the open loop's | energy per unit of work")
+    table = Table(
+        "cluster", "pattern", *results, "optimum", title="Work over the open loop's | energy per unit of work"
+    )
     for kind in ClusterKind:
         for pattern in patterns():
             parts = [
-                one.where(lambda c, kind=kind, pattern=pattern: c.kind is kind and c.pattern is pattern)  # type: ignore[misc]
-                for one in found.values()
+                compared.where(lambda c, kind=kind, pattern=pattern: c.kind is kind and c.pattern is pattern)  # type: ignore[misc]
+                for compared in results.values()
             ]
             cells = [f"{part.gain:+.1%} | {part.energy_ratio:.2f}" for part in parts]
             table.add_row(kind, pattern, *cells, f"{parts[0].best_gain:+.1%} | {parts[0].best_energy_ratio:.2f}")
@@ -179,10 +181,10 @@ def _spread(values: Sequence[float], form: str) -> str:
 
 def measure(*, quick: bool, sent: float = SENT, console: Console | None = None) -> dict[str, float | None]:
     """Run all, show the tables and return the headline's figures."""
-    found = compare(SEEDS[:1] if quick else SEEDS, QUICK_MINUTES if quick else MINUTES, drivers_of(), sent)
+    results = compare(SEEDS[:1] if quick else SEEDS, QUICK_MINUTES if quick else MINUTES, drivers_of(), sent)
     shown = console or Console(width=160)
-    shown.print(summary_table(found), pattern_table(found))
-    headline = found[HEADLINE.name]
+    shown.print(summary_table(results), pattern_table(results))
+    headline = results[HEADLINE.name]
     return {
         "gain_over_open_loop": fmean(counted(headline).seeds(lambda part: part.gain)),
         "share_of_optimum": fmean(counted(headline).seeds(lambda part: part.share)),

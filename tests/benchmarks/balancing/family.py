@@ -1,6 +1,6 @@
 """A synthetic family of GPU duty cycles: how much work comes, minute by minute, as a share of what can be done.
 
-Where no file of recorded duty cycles is there (recorded.py), they are drawn. A level of 1 is what a device does with
+Without a file of recorded duty cycles (recorded.py), they are drawn. A level of 1 is what a device does with
 the share of units that it starts with and no lever moved, whichever of bus or cores limits it. Five patterns, each with
 its reason:
 
@@ -14,7 +14,7 @@ its reason:
 
 Idle shares and pauses within jobs are those of the Philly trace (ATC'19), where utilisation is recorded by the minute:
 devices of training jobs are idle for 25 to 51 % of minutes, by the jobs' length, most of it inside jobs. Clusters with
-idle devices beside jobs that wait, so levels above 1, are what the Alibaba 2023 trace shows (ATC'23). A recorded cycle
+idle devices while jobs wait, so levels above 1, are what the Alibaba 2023 trace shows (ATC'23). A recorded cycle
 cannot say how far above 1 the demand is: 2 stands for work that always waits, as more than 1.65 is never served.
 """
 
@@ -57,16 +57,16 @@ def light(minutes: int, rng: np.random.Generator) -> Floats:
 
 def heavy(minutes: int, rng: np.random.Generator) -> Floats:
     """Return work that always waits, with a pause about each half hour."""
-    found = np.full(minutes, FULL)
+    levels = np.full(minutes, FULL)
     at = int(rng.integers(5, 35))
     while at < minutes:
-        found[at : at + int(rng.integers(1, 3))] = PAUSED
+        levels[at : at + int(rng.integers(1, 3))] = PAUSED
         at += int(rng.integers(25, 36))
-    return found
+    return levels
 
 
 def steps(minutes: int, rng: np.random.Generator) -> Floats:
-    """Return jobs one after another, and what is between them."""
+    """Return consecutive jobs with pauses between them."""
     parts: list[Floats] = []
     length = 0
     while length < minutes:
@@ -79,13 +79,13 @@ def steps(minutes: int, rng: np.random.Generator) -> Floats:
 
 def bursty(minutes: int, rng: np.random.Generator) -> Floats:
     """Return bursts of work that waits, and little between them."""
-    found, at, is_burst = np.full(minutes, 0.3), 0, bool(rng.random() < 0.4)
+    levels, at, is_burst = np.full(minutes, 0.3), 0, bool(rng.random() < 0.4)
     while at < minutes:
         length = max(1, round(rng.exponential(4.0 if is_burst else 6.0)))
         if is_burst:
-            found[at : at + length] = FULL
+            levels[at : at + length] = FULL
         at, is_burst = at + length, not is_burst
-    return found
+    return levels
 
 
 def diurnal(minutes: int, rng: np.random.Generator) -> Floats:
@@ -109,10 +109,10 @@ def levels(pattern: Pattern, minutes: int, seed: int, device: int) -> Floats:
     return DRAWN[pattern](minutes, rng)
 
 
-def _noisy(found: Floats, spread: float, rng: np.random.Generator) -> Floats:
+def _noisy(levels: Floats, spread: float, rng: np.random.Generator) -> Floats:
     """Return levels times noise that is correlated from one minute to the next (0.7)."""
-    noise, last = np.empty(len(found)), 0.0
-    for minute, drawn in enumerate(rng.standard_normal(len(found))):
+    noise, last = np.empty(len(levels)), 0.0
+    for minute, drawn in enumerate(rng.standard_normal(len(levels))):
         last = 0.7 * last + np.sqrt(1 - 0.7**2) * drawn
         noise[minute] = last
-    return np.maximum(found * (1.0 + spread * noise), 0.0)
+    return np.maximum(levels * (1.0 + spread * noise), 0.0)

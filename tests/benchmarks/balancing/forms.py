@@ -36,7 +36,7 @@ BUSY: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One that is compared: how a driver is made of its settings, what they are, and what else was tried."""
+    """A compared driver: its factory, its settings, and the alternatives tried."""
 
     name: str
     build: Callable[[str, Values], Driver]
@@ -109,7 +109,7 @@ def controlled(form: Form, scheme: Scheme) -> Callable[[str, Values], Driver]:
 
 
 def _expert(pid: PidSettings, values: Values) -> ExpertRule | None:
-    """Return the start gains around a law's own, kp2 being so much (`middle`) of kp1; None where nothing is said."""
+    """Return the start gains around a law's own, with kp2 = `middle` * kp1; None without a rule."""
     if "middle" not in values:
         return None
     kp, ki, kd = pid.kp, pid.ki, pid.kd

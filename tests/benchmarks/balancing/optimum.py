@@ -39,7 +39,7 @@ class Optimum:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A sub-unit at a clock and a precision: what it does, what that takes of the bus, and its power."""
+    """A sub-unit at a clock and a precision: its work, its bus load, and its power."""
 
     speed_tops: float
     bus_tops: float
@@ -116,7 +116,7 @@ class _Program:
 
     def solved(self) -> Optimum:
         work, energy = np.array(self.work), np.array(self.energy)
-        found = optimize.linprog(  # type: ignore[call-overload]  # scipy-stubs know dense matrices only
+        solution = optimize.linprog(  # type: ignore[call-overload]  # scipy-stubs know dense matrices only
             ENERGY_WEIGHT * energy - work,
             A_ub=self.at_most.matrix(len(work)),
             b_ub=self.at_most.bounds,
@@ -125,9 +125,9 @@ class _Program:
             bounds=np.column_stack((np.zeros(len(work)), np.array(self.high))),
             method="highs",
         )
-        if found.status != 0:
-            raise RuntimeError(f"the optimum was not found: {found.message}")
-        values: Floats = found.x
+        if solution.status != 0:
+            raise RuntimeError(f"the optimum was not found: {solution.message}")
+        values: Floats = solution.x
         return Optimum(float(work @ values) * self.work_unit, float(energy @ values) * self.energy_unit)
 
 

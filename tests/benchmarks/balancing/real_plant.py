@@ -115,11 +115,11 @@ def _address(device: str, address: str) -> None:
 def _shape(rate_bps: int) -> None:
     with IPRoute() as netlink:
         index = netlink.link_lookup(ifname="e0")[0]
-        is_there = any(one.get_attr("TCA_KIND") == "tbf" for one in netlink.get_qdiscs(index))
+        is_there = any(get_qdisc.get_attr("TCA_KIND") == "tbf" for get_qdisc in netlink.get_qdiscs(index))
         how = {"rate": rate_bps // 8, "burst": _BURST_BYTES, "limit": _QUEUE_BYTES}
         netlink.tc("replace" if is_there else "add", "tbf", index, _HANDLE, **how)
 
 
 def _prefer(folder: Path, *, is_unified: bool) -> None:
-    """Have the unit get its quota whatever else the machine does: it is the quota that is to limit it."""
+    """Give the unit its full quota whatever else the machine does: only the quota may limit it."""
     (folder / ("cpu.weight" if is_unified else "cpu.shares")).write_text("10000" if is_unified else "100000")

@@ -78,7 +78,7 @@ class Pool:
 
     def shares(self) -> dict[str, int]:
         """Return the units that each has, by the books."""
-        return {one.holder: one.units for one in self.client.of(UnitPool).get("cpus").shares}
+        return {share.holder: share.units for share in self.client.of(UnitPool).get("cpus").shares}
 
     def quotas(self) -> dict[str, float]:
         """Return the units that each may use, by its quota."""
@@ -103,9 +103,9 @@ class Pool:
         )
         assert process.stderr is not None
         stderr = process.stderr
-        line = next((one for one in stderr if "ready" in one), "")
+        line = next((text for text in stderr if "ready" in text), "")
         assert line, f"{' '.join(words)} does not start"
-        reading = threading.Thread(target=lambda: [print(f"  {one}", end="") for one in stderr])
+        reading = threading.Thread(target=lambda: [print(f"  {text}", end="") for text in stderr])
         reading.start()
         stack.callback(reading.join)
         stack.callback(process.wait)

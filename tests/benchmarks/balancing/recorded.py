@@ -1,4 +1,4 @@
-"""Recorded GPU duty cycles in place of the synthetic family, where a file of them is beside the checkout.
+"""Recorded GPU duty cycles in place of the synthetic family, if a file of them is next to the checkout.
 
 The file has a line for each minute of each device: `device,minute,duty`, the duty 0 to 1 (what a card calls its
 utilisation). A duty is taken as the share of what the device does with no lever moved. A minute that was busy
@@ -35,7 +35,7 @@ def duty_cycles(file: Path = DATA / FILE) -> dict[str, Floats] | None:
     """
     if not file.exists():
         return None
-    found: dict[str, dict[int, float]] = {}
+    cycles: dict[str, dict[int, float]] = {}
     with file.open(newline="") as lines:
         for number, line in enumerate(csv.DictReader(lines), 2):
             try:
@@ -44,14 +44,14 @@ def duty_cycles(file: Path = DATA / FILE) -> dict[str, Floats] | None:
                 raise RecordedError(f"{file}, line {number}: no device, minute and duty: {error}") from error
             if minute < 0 or not 0.0 <= duty <= 1.0:
                 raise RecordedError(f"{file}, line {number}: minute {minute} or duty {duty:g} is out of range")
-            found.setdefault(device, {})[minute] = duty
-    if not found:
+            cycles.setdefault(device, {})[minute] = duty
+    if not cycles:
         raise RecordedError(f"{file}: no lines")
-    return {device: _of(minutes) for device, minutes in sorted(found.items())}
+    return {device: _of(minutes) for device, minutes in sorted(cycles.items())}
 
 
 def levels_of(cycles: dict[str, Floats], minutes: int, seed: int, device: int) -> Floats:
-    """Return so many minutes of one recorded device as levels, from where the seed says, going round at the end."""
+    """Return minutes of one recorded device as levels, from a start drawn by the seed, wrapping around."""
     rng = np.random.default_rng((seed, 1_000, device))
     chosen = list(cycles.values())[int(rng.integers(len(cycles)))]
     duty = np.take(chosen, np.arange(minutes) + int(rng.integers(len(chosen))), mode="wrap")

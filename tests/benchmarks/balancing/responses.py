@@ -25,21 +25,21 @@ def measured() -> tuple[Trial, ...]:
     return tuple(trials(usual_controllers(), Ground()))
 
 
-def table_of(found: tuple[Trial, ...]) -> Table:
+def table_of(trials: tuple[Trial, ...]) -> Table:
     """Return a line for each load and form."""
     columns = ("settles, s", "overshoot", "steady error", "mean |e|", "moves", "of these in the last quarter")
     table = Table("load", "form", *columns, title="One unit, interval table")
-    for one in found:
-        settle_s = one.figures.settle_s
+    for trial in trials:
+        settle_s = trial.figures.settle_s
         table.add_row(
-            one.load,
-            one.controller,
+            trial.load,
+            trial.controller,
             "never" if settle_s is None else f"{settle_s:.0f}",
-            f"{one.figures.overshoot:.2f}",
-            f"{one.figures.steady_error:+.3f}",
-            f"{one.figures.mean_error:.3f}",
-            str(one.moves),
-            str(one.late_moves),
+            f"{trial.figures.overshoot:.2f}",
+            f"{trial.figures.steady_error:+.3f}",
+            f"{trial.figures.mean_error:.3f}",
+            str(trial.moves),
+            str(trial.late_moves),
         )
     return table
 
@@ -47,9 +47,9 @@ def table_of(found: tuple[Trial, ...]) -> Table:
 def measure(*, quick: bool = False, console: Console | None = None) -> dict[str, float | None]:
     """Try all, show the table and return the headline's settling time after a step; None where it never settles."""
     del quick
-    found = measured()
-    (console or Console(width=140)).print(table_of(found))
-    (step,) = (one for one in found if one.load is LoadKind.STEP and one.controller == HEADLINE)
+    trials = measured()
+    (console or Console(width=140)).print(table_of(trials))
+    (step,) = (trial for trial in trials if trial.load is LoadKind.STEP and trial.controller == HEADLINE)
     return {"settle_s": step.figures.settle_s}
 
 

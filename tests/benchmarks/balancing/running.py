@@ -3,7 +3,7 @@
 Each step of 5 s every device's plant advances and reports, and its controller steps. Each round the rules say what is
 wanted, `controller.balance.allocation` says who is to have what, what the pool does not give is handed on to clock and
 precision, and units that a device is asked for reach another one a round later, when it has promised to stop using
-them. Units that nobody holds draw nothing. A job starts at its own precision; clock and units stay where they are.
+them. Free units draw no power. A job starts at its own precision; clock and units stay where they are.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class Driver:
     order: tuple[LeverKind, ...] = ORDER
     most: Change | None = None
     every: int = 1
-    """Rounds are so many steps apart."""
+    """Steps per round."""
     wait: int = 2
-    """A device asks again so many steps after its levers moved: before that reports show it as it was."""
+    """Steps until a device asks again after its levers moved: reports lag behind."""
     reclaims: bool = True
-    """Units without work may be asked back for who has work for them."""
+    """Idle units may be reclaimed for devices with work."""
     frees_to_load: float = 0.0
     """Idle units are freed until those that are left are so busy; 0: only as the rule says."""
     guarded: bool = True
-    """Levers keep where their move would put the error past 0 and further off: for who looks at the error."""
+    """Levers stay where a move would overshoot to a larger error: for controllers that use the error."""
     margin: float = 0.1
-    """Share by which a unit is to be worth more to another before it is taken from who wants it."""
+    """Share by which a unit must be worth more to another device before it is taken away."""
 
     @property
     def is_open(self) -> bool:
@@ -87,7 +87,7 @@ class _Seat:
         self.work_tera = self.energy_j = self.errors = 0.0
 
     def advance(self, minute: int, step: int, rng: np.random.Generator) -> None:
-        """Let a step pass and have the controller act on what is reported; no integral grows while levers wait."""
+        """Advance a step and let the controller act on the reports; no integral grows while levers wait."""
         job = self.jobs[minute]
         if job is not self.job:
             self.job = job
@@ -96,8 +96,8 @@ class _Seat:
         offered = float(self.offered_tops[minute])
         self.state, self.sample, work, energy = job.plant.advance(self.state, self.rates, offered, STEP_S, rng)
         blocked = Blocked.BOTH if self.waits(step) else self.blocked
-        self.memory, said = self.driver.control.step(self.memory, self.sample, blocked)
-        self.output = said.u
+        self.memory, decision = self.driver.control.step(self.memory, self.sample, blocked)
+        self.output = decision.u
         self.work_tera += work
         self.energy_j += energy
         self.errors += abs(self.sample.error)
@@ -113,7 +113,7 @@ class _Seat:
         return self.within(self.driver.rule.change(self.output, self.sample, self.unit))
 
     def within(self, change: Change, most_units: int | None = None) -> Change:
-        """Return a change as limits let it, with what an exhausted lever handed on; no more units than so many."""
+        """Return a change within limits, including what an exhausted lever passed on; at most this many units."""
         if change.keeps:
             return change
         limits, driver, speeds = self.job.limits, self.driver, self.job.plant.speeds
@@ -124,7 +124,7 @@ class _Seat:
         return done.change
 
     def claimant(self, change: Change, step: int) -> Claimant:
-        """Return what the allocator is told."""
+        """Return the allocator's input."""
         units, load = self.unit.sub_units, self.sample.load
         busy = busy_units(units, load) if self.driver.reclaims else None
         wanted = units + change.sub_units
@@ -153,7 +153,7 @@ class _Seat:
 
 
 def _blocked(output: float, done: Change) -> Blocked:
-    """Return which outputs no lever follows, after one of which only so much was done."""
+    """Return the outputs that no lever follows, after a lever did only part of its move."""
     if not done.keeps:
         return Blocked.NO
     return Blocked.UP if output > 0 else Blocked.DOWN
@@ -180,7 +180,7 @@ def _round(cluster: Cluster, driver: Driver, seats: Mapping[str, _Seat], step: i
     if (
         all(change.keeps for change in changes.values())
         and all(seat.books == seat.unit.sub_units for seat in seats.values())
-        and all(one.wanted == one.units for one in claimants)
+        and all(claimant.wanted == claimant.units for claimant in claimants)
     ):
         return
     shares = allocate(cluster.units, claimants, Limits(margin=driver.margin))

@@ -39,6 +39,6 @@ def test_means_are_those_of_the_table(pattern: Pattern, mean: float) -> None:
 
 
 def test_bursts_last_minutes() -> None:
-    found = all_levels(Pattern.BURSTY) > 1.0
-    edges = np.flatnonzero(np.diff(found.astype(int)))
+    above = all_levels(Pattern.BURSTY) > 1.0
+    edges = np.flatnonzero(np.diff(above.astype(int)))
     assert 3.0 < np.diff(edges).mean() < 7.0

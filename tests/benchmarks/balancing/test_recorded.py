@@ -21,9 +21,9 @@ def test_a_recording_becomes_levels(tmp_path: Path) -> None:
     cycles = duty_cycles(written(tmp_path, "a,0,0.25", "a,1,1.0", "a,3,0.5"))
     assert cycles is not None
     assert cycles["a"].tolist() == [0.25, 1.0, 0.0, 0.5]
-    found = levels_of(cycles, 8, seed=1, device=0)
-    assert sorted(found.tolist()) == [0.0, 0.0, 0.25, 0.25, 0.5, 0.5, FULL, FULL]
-    assert np.array_equal(found[:4], found[4:])
+    levels = levels_of(cycles, 8, seed=1, device=0)
+    assert sorted(levels.tolist()) == [0.0, 0.0, 0.25, 0.25, 0.5, 0.5, FULL, FULL]
+    assert np.array_equal(levels[:4], levels[4:])
 
 
 def test_without_a_file_there_is_none(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Clusters in virtual time, and the optimum over them: what must hold whatever the settings."""
+"""Clusters in virtual time, and their optimum: invariants for all settings."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ MINUTES = 12
 
 def saturated() -> Cluster:
     """The example's cluster with work that always waits, no pause."""
-    found = cluster(ClusterKind.EXAMPLE, Pattern.HEAVY, 1, MINUTES)
+    example = cluster(ClusterKind.EXAMPLE, Pattern.HEAVY, 1, MINUTES)
     devices = tuple(
-        replace(one, offered_tops=one.offered_tops * 0 + FULL * one.jobs[0].limit_tops) for one in found.devices
+        replace(device, offered_tops=device.offered_tops * 0 + FULL * device.jobs[0].limit_tops)
+        for device in example.devices
     )
-    return replace(found, devices=devices)
+    return replace(example, devices=devices)
 
 
 def test_the_optimum_of_the_example_is_what_paper_and_pencil_say() -> None:
     # Four buses carry half of what 25 units compute; with overclocking these take 25 / 2 / 1.1 units each. The rest of
-    # the 200 compute for the others, whose bus carries twice what they started with.
+    # the 200 compute for the others, whose bus carries twice their initial load.
     bus_bound = UNITS * UNIT_TOPS / 2
     left = (UNITS * DEVICES - 4 * (UNITS / 2) / (HIGH_MHZ / NOMINAL_MHZ)) / 4
     cores_bound = left * UNIT_TOPS * HIGH_MHZ / NOMINAL_MHZ
@@ -48,19 +49,19 @@ def test_the_optimum_of_the_example_is_what_paper_and_pencil_say() -> None:
 
 
 def test_open_loop_is_limited_by_the_slower_of_bus_and_cores() -> None:
-    found = run(saturated(), Driver("open"))
+    outcome = run(saturated(), Driver("open"))
     expected = 4 * (UNITS * UNIT_TOPS / 2 + UNITS * UNIT_TOPS) * MINUTES * 60
-    assert found.work_tera == pytest.approx(expected, rel=1e-3)
-    assert found.changes_per_minute == 0.0
+    assert outcome.work_tera == pytest.approx(expected, rel=1e-3)
+    assert outcome.changes_per_minute == 0.0
 
 
 @pytest.mark.parametrize("kind", list(ClusterKind))
-@pytest.mark.parametrize("compared", COMPARED, ids=lambda one: one.name)
+@pytest.mark.parametrize("compared", COMPARED, ids=lambda entry: entry.name)
 def test_nobody_does_more_than_the_optimum_nor_more_than_comes(kind: ClusterKind, compared: Compared) -> None:
-    found = cluster(kind, Pattern.STEPS, 3, MINUTES)
-    done = run(found, compared.driver).work_tera
-    assert 0.0 < done <= optimum(found).work_tera * (1 + 1e-9)
-    assert done <= sum(device.offered_tops.sum() for device in found.devices) * 60.0
+    example = cluster(kind, Pattern.STEPS, 3, MINUTES)
+    done = run(example, compared.driver).work_tera
+    assert 0.0 < done <= optimum(example).work_tera * (1 + 1e-9)
+    assert done <= sum(device.offered_tops.sum() for device in example.devices) * 60.0
 
 
 @pytest.mark.parametrize("rule", [IntervalRule(), PlatformRule()], ids=["table", "platform"])
@@ -70,9 +71,11 @@ def test_no_unit_is_in_two_places_and_minimum_shares_are_kept(
     seen: list[tuple[int, int]] = []
 
     def watched(total: int, now: Mapping[str, Handover], shares: Allocation) -> tuple[Holding, ...]:
-        found = hand_over(total, now, shares)
-        seen.append((sum(one.units for one in found), min(one.units - one.leaving for one in found)))
-        return found
+        holdings = hand_over(total, now, shares)
+        seen.append(
+            (sum(holding.units for holding in holdings), min(holding.units - holding.leaving for holding in holdings))
+        )
+        return holdings
 
     monkeypatch.setattr("tests.benchmarks.balancing.running.hand_over", watched)
     run(cluster(ClusterKind.MIXED, Pattern.BURSTY, 2, MINUTES), Driver("watched", rule=rule))
@@ -82,5 +85,5 @@ def test_no_unit_is_in_two_places_and_minimum_shares_are_kept(
 
 
 def test_a_run_is_the_same_each_time() -> None:
-    found = cluster(ClusterKind.MIXED, Pattern.DIURNAL, 5, MINUTES)
-    assert run(found, P_ONLY.driver) == run(found, P_ONLY.driver)
+    example = cluster(ClusterKind.MIXED, Pattern.DIURNAL, 5, MINUTES)
+    assert run(example, P_ONLY.driver) == run(example, P_ONLY.driver)

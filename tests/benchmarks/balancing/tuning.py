@@ -36,25 +36,28 @@ class Training:
         self.clusters: tuple[Cluster, ...] = tuple(
             cluster(kind, pattern, seed, minutes) for seed in seeds for kind in ClusterKind for pattern in SYNTHETIC
         )
-        self.best: tuple[Optimum, ...] = tuple(optimum(one) for one in self.clusters)
-        self.open: tuple[Outcome, ...] = tuple(run(one, OPEN.driver) for one in self.clusters)
+        self.best: tuple[Optimum, ...] = tuple(optimum(cluster) for cluster in self.clusters)
+        self.open: tuple[Outcome, ...] = tuple(run(cluster, OPEN.driver) for cluster in self.clusters)
 
     def score(self, compared: Compared, values: Values) -> float:
         """Return the objective for some settings."""
         driver = compared.build(compared.name, values)
-        found = [run(one, driver) for one in self.clusters]
-        work, energy = sum(one.work_tera for one in found), sum(one.energy_j for one in found)
-        open_work, open_energy = sum(one.work_tera for one in self.open), sum(one.energy_j for one in self.open)
+        outcomes = [run(cluster, driver) for cluster in self.clusters]
+        work, energy = sum(outcome.work_tera for outcome in outcomes), sum(outcome.energy_j for outcome in outcomes)
+        open_work, open_energy = (
+            sum(outcome.work_tera for outcome in self.open),
+            sum(outcome.energy_j for outcome in self.open),
+        )
         steady = [
             outcome.most_changes_per_minute
-            for outcome, one in zip(found, self.clusters, strict=True)
-            if one.pattern in STEADY and one.kind is ClusterKind.EXAMPLE
+            for outcome, cluster in zip(outcomes, self.clusters, strict=True)
+            if cluster.pattern in STEADY and cluster.kind is ClusterKind.EXAMPLE
         ]
-        share = work / sum(one.work_tera for one in self.best)
+        share = work / sum(best.work_tera for best in self.best)
         return (
             share
             - ENERGY_WEIGHT * (energy / work) / (open_energy / open_work)
-            - CHANGES_WEIGHT * sum(max(one - MOST_CHANGES, 0.0) for one in steady) / len(steady)
+            - CHANGES_WEIGHT * sum(max(changes - MOST_CHANGES, 0.0) for changes in steady) / len(steady)
         )
 
     def tuned(self, compared: Compared) -> tuple[Values, float]:
@@ -88,7 +91,7 @@ def _is_senseless(compared: Compared, values: Values) -> bool:
 def main() -> int:
     """Tune and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=[one.name for one in COMPARED])
+    parser.add_argument("--only", action="append", choices=[entry.name for entry in COMPARED])
     options = parser.parse_args()
     training = Training()
     for compared in COMPARED:

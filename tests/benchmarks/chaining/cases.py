@@ -119,7 +119,7 @@ async def _run(load: Load, folder: Path, seconds: float, *, controller: bool) ->
             all_sent.reports,
             (sent_after.reports - sent.reports) / (sent_after.at_s - sent.at_s),
             {name: after[name].cores_since(before) for name, before in usage.items()},
-            {name: found.rss_mib for name, found in after.items()},
+            {name: usage.rss_mib for name, usage in after.items()},
             {name: poll.longest_s for name, poll in polls.items()} | {CLIENT: chain.clients.lateness.longest_s},
             {name: sorted(poll.causes.values()) for name, poll in polls.items()},
             counters,
@@ -131,16 +131,16 @@ async def _run(load: Load, folder: Path, seconds: float, *, controller: bool) ->
 
 def writes_ms(events: Iterable[Event], arrivals: Sequence[Arrival]) -> tuple[float, ...]:
     """Return how long after each event's route set the switch was written to at which its first flow is moved."""
-    found = []
+    delays = []
     for event in events:
         if event.seen_ns is not None and arrivals:
             after = (a.time_ns for a in arrivals if a.switch == event.source and a.time_ns >= event.seen_ns)
-            found.append((next(after, math.inf) - event.seen_ns) / 1e6)
-    return tuple(found)
+            delays.append((next(after, math.inf) - event.seen_ns) / 1e6)
+    return tuple(delays)
 
 
 async def _settle(chain: Chain) -> None:
-    """Wait until rates are measured and a controller, if there is one, has filled the switches, or for long enough."""
+    """Wait until rates are measured and the controller, if any, has filled the switches, at most SETTLE_S."""
     deadline = time.monotonic() + SETTLE_S
     poll = chain.clients.controller
     while poll is not None and time.monotonic() < deadline:
@@ -167,21 +167,21 @@ def table_of(outcomes: Mapping[Case, Outcome]) -> Table:
         ),
         title="The chain: from the first report of a congestion to the route set",
     )
-    for case, found in outcomes.items():
-        cores = (f"{found.cores[name]:.2f}" if name in found.cores else "" for name in _PROCESSES)
+    for case, outcome in outcomes.items():
+        cores = (f"{outcome.cores[name]:.2f}" if name in outcome.cores else "" for name in _PROCESSES)
         table.add_row(
             f"{case.switches}",
             f"{case.flows:,} {case.mix if case.mix is not Mix.UNIFORM else ''}".strip(),
             f"{case.rate:,}",
-            f"{found.sent_per_s:,.0f}",
-            f"{found.seen}/{len(found.events)}",
-            *(_milliseconds(percentile(found.reactions_ms, share)) for share in (0.5, 0.99)),
-            f"{found.decided_share:.0%}",
+            f"{outcome.sent_per_s:,.0f}",
+            f"{outcome.seen}/{len(outcome.events)}",
+            *(_milliseconds(percentile(outcome.reactions_ms, share)) for share in (0.5, 0.99)),
+            f"{outcome.decided_share:.0%}",
             *cores,
-            *(f"{found.rss_mib[name]:.0f}" for name in ("collector", "paths")),
-            f"{found.longest_status_s:.2f}",
-            f"{found.counters.get('kernel queue full', 0):,}",
-            f"{found.dropped_silently:,}",
+            *(f"{outcome.rss_mib[name]:.0f}" for name in ("collector", "paths")),
+            f"{outcome.longest_status_s:.2f}",
+            f"{outcome.counters.get('kernel queue full', 0):,}",
+            f"{outcome.dropped_silently:,}",
         )
     return table
 
@@ -213,7 +213,7 @@ def _milliseconds(value: float) -> str:
 
 
 def figures(outcomes: Mapping[Case, Outcome]) -> dict[str, float | None]:
-    """Return the figures of the last line; None for what was not measured, or never came."""
+    """Return the figures of the last line; None if not measured, or never reached."""
     ten, fifty = outcomes.get(GOAL_10K), outcomes.get(GOAL_50K)
     many = outcomes.get(MANY_FLOWS)
     all_of: Sequence[Outcome] = list(outcomes.values())
@@ -221,8 +221,8 @@ def figures(outcomes: Mapping[Case, Outcome]) -> dict[str, float | None]:
         "reaction_p50_ms_10k": None if ten is None else _finite(percentile(ten.reactions_ms, 0.5)),
         "reaction_p99_ms_10k": None if ten is None else _finite(percentile(ten.reactions_ms, 0.99)),
         "events_seen_50k": None if fifty is None else round(fifty.seen_share, 4),
-        "status_max_s": round(max(found.longest_status_s for found in all_of), 3) if all_of else None,
-        "dropped_silently": sum(found.dropped_silently for found in all_of) if all_of else None,
+        "status_max_s": round(max(outcome.longest_status_s for outcome in all_of), 3) if all_of else None,
+        "dropped_silently": sum(outcome.dropped_silently for outcome in all_of) if all_of else None,
         "flows_decided_20000": None if many is None else round(many.decided_share, 4),
     }
 

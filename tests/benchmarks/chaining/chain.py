@@ -103,7 +103,7 @@ class SenderProcess:
         self.order(congested=[])
 
     async def sent(self) -> Sent:
-        """Return what it has sent so far."""
+        """Return its counts so far."""
         self._asked += 1
         self.order(ask=self._asked)
         return await asyncio.wait_for(self._sent.get(), _ANSWER_S)
@@ -137,7 +137,7 @@ class Chain:
                 self.sender.order(routes=[(flow, self.flows.flows[flow].path) for flow in followed])
 
     async def event(self, rng: np.random.Generator, deadline_s: float | None = None) -> Event:
-        """Have one congestion, and the quiet after it; with a deadline it lasts until it is seen, or so long.
+        """Cause one congestion, and the quiet after it; with a deadline it lasts until seen, at most that long.
 
         Such a deadline is stretched on a busy machine, and the time of an event without one is not.
         """
@@ -160,19 +160,19 @@ class Chain:
         return {name: Usage.of(pid) for name, pid in pids.items()}
 
     async def settled_counters(self) -> tuple[Sent, dict[str, int]]:
-        """Stop sending; return what was sent, and the collector's counters once nothing is on its way any more.
+        """Stop sending; return the sender's counts, and the collector's counters once nothing is in flight.
 
-        Linux says how many datagrams a socket has lost beside the next that it delivers: a few more are sent slowly.
+        Linux reports a socket's lost datagrams with the next one that it delivers: send a few more slowly.
         """
         self.sender.order(rate=_TRICKLE_PER_S, bad=sender.Bad.NONE)
         counters: dict[str, int] = {}
         while True:
             await asyncio.sleep(_FLUSH_S)
             self.sender.order(rate=_TRICKLE_PER_S if not counters else 0)
-            sent, found = await self.sender.sent(), (await self.clients.collector.fresh()).counters
-            if counters and found.get("reports") == counters.get("reports"):
-                return sent, dict(found)
-            counters = dict(found)
+            sent, counts = await self.sender.sent(), (await self.clients.collector.fresh()).counters
+            if counters and counts.get("reports") == counters.get("reports"):
+                return sent, dict(counts)
+            counters = dict(counts)
 
 
 @asynccontextmanager

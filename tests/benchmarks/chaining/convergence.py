@@ -1,6 +1,6 @@
 """Time for a controller to fill all switches of a topology, which are sinks (sinks.py) in a process of their own.
 
-From the start of `millrace controller` until it says of the last switch that it is reconciled, and until its status
+From the start of `millrace controller` until it logs the last switch as reconciled, and until its status
 says that all is settled: nothing left to write. CPU time and memory are the controller's.
 
     .venv/bin/python tests/benchmarks/chaining/convergence.py fat-tree:k=12
@@ -46,7 +46,7 @@ class Convergence:
     pipelines: int
     """Programs sent; as many as switches, unless some were sent again."""
     ready_s: float
-    """Until the controller says that it is there."""
+    """Until the controller's ready line."""
     reconciled_s: float
     settled_s: float
     cpu_s: float
@@ -129,11 +129,11 @@ def _peak_mib(pid: int) -> float:
 
 def measure(*, quick: bool = False) -> Figures:
     """Return the figures of this benchmark; quick is a smaller fabric."""
-    found = converge("fat-tree:k=4" if quick else "fat-tree:k=12")
+    convergence = converge("fat-tree:k=4" if quick else "fat-tree:k=12")
     return {
-        "controller_180_s": None if quick else round(found.reconciled_s, 2),
-        "controller_180_cpu_s": None if quick else round(found.cpu_s, 2),
-        "controller_180_peak_mib": None if quick else round(found.peak_mib),
+        "controller_180_s": None if quick else round(convergence.reconciled_s, 2),
+        "controller_180_cpu_s": None if quick else round(convergence.cpu_s, 2),
+        "controller_180_peak_mib": None if quick else round(convergence.peak_mib),
     }
 
 
@@ -158,13 +158,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     table, figures = Table(*columns, title="convergence of a controller"), {}
     for topology in given.topologies:
-        found = converge(topology, given.limit_s, given.log)
-        seconds = (f"{value:.1f} s" for value in (found.ready_s, found.reconciled_s, found.settled_s, found.cpu_s))
-        counts = (str(value) for value in (found.switches, found.updates, found.pipelines))
-        table.add_row(topology, *counts, *seconds, f"{found.peak_mib:.0f} MiB", str(found.problems))
-        figures[f"controller_{found.switches}_s"] = round(found.reconciled_s, 2)
-        figures[f"controller_{found.switches}_cpu_s"] = round(found.cpu_s, 2)
-        figures[f"controller_{found.switches}_peak_mib"] = round(found.peak_mib)
+        convergence = converge(topology, given.limit_s, given.log)
+        seconds = (
+            f"{value:.1f} s"
+            for value in (convergence.ready_s, convergence.reconciled_s, convergence.settled_s, convergence.cpu_s)
+        )
+        counts = (str(value) for value in (convergence.switches, convergence.updates, convergence.pipelines))
+        table.add_row(topology, *counts, *seconds, f"{convergence.peak_mib:.0f} MiB", str(convergence.problems))
+        figures[f"controller_{convergence.switches}_s"] = round(convergence.reconciled_s, 2)
+        figures[f"controller_{convergence.switches}_cpu_s"] = round(convergence.cpu_s, 2)
+        figures[f"controller_{convergence.switches}_peak_mib"] = round(convergence.peak_mib)
     Console().print(table)
     print(json.dumps(figures))
 

@@ -21,7 +21,7 @@ PATIENCE_S = 4.0
 QUIET_S = 1.0
 """Between two events."""
 LEAST_FLOWS = 4
-"""Links that fewer flows cross are not congested: one that nobody reports cannot be seen."""
+"""Links with fewer flows are not congested: one without reports cannot be seen."""
 
 
 @dataclass(slots=True)

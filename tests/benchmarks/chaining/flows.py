@@ -1,7 +1,7 @@
 """Flows over a fabric: pairs of hosts whose paths are equally long, how often each is reported, and which link is full.
 
 A flow is one UDP 5-tuple between two hosts that no other flow has, so that flows and host pairs are the same. Its path
-is one of the shortest, drawn at random, until the fabric is told to route it elsewhere.
+is one of the shortest, drawn at random, until the fabric routes it elsewhere.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Flows:
         self.links[flow] = _links_of(self.flows[flow], self.numbers)
 
     def schedule(self, rng: np.random.Generator, least: int = 1 << 16) -> NDArray[np.int32]:
-        """Return the order in which flows are reported, at least so many, to be repeated; each flow is in it.
+        """Return a cycle of at least this many reports by flow; each flow is in it.
 
         Where all are equal, each pass over the flows is a permutation of its own.
         """
@@ -99,7 +99,7 @@ class Flows:
 
 
 def make_flows(topology: Topology, count: int, mix: Mix, seed: int) -> Flows:
-    """Return so many flows, all of paths of the topology's usual greatest length; raise ValueError for too many."""
+    """Return flows whose paths all have the topology's usual maximum length; raise ValueError for too many."""
     rng = np.random.default_rng(seed)
     edges = {host: end.node for host, end in topology.attachment.items()}
     if topology.collector is not None:
@@ -153,21 +153,21 @@ class _Shortest:
 
     def path(self, src: str, dst: str, rng: np.random.Generator) -> Path:
         """Return one of the shortest paths, each next hop as likely as the others."""
-        distance, found = self._distances(dst), [src]
-        while found[-1] != dst:
-            nearer: Sequence[str] = [n for n in self._near[found[-1]] if distance[n] < distance[found[-1]]]
-            found.append(nearer[int(rng.integers(len(nearer)))])
-        return tuple(found)
+        distance, nodes = self._distances(dst), [src]
+        while nodes[-1] != dst:
+            nearer: Sequence[str] = [n for n in self._near[nodes[-1]] if distance[n] < distance[nodes[-1]]]
+            nodes.append(nearer[int(rng.integers(len(nearer)))])
+        return tuple(nodes)
 
     def _distances(self, dst: str) -> dict[str, int]:
-        known = self._far.get(dst)
-        if known is None:
-            known, left = {dst: 0}, deque([dst])
+        distances = self._far.get(dst)
+        if distances is None:
+            distances, left = {dst: 0}, deque([dst])
             while left:
                 node = left.popleft()
                 for other in self._near[node]:
-                    if other not in known:
-                        known[other] = known[node] + 1
+                    if other not in distances:
+                        distances[other] = distances[node] + 1
                         left.append(other)
-            self._far[dst] = known
-        return known
+            self._far[dst] = distances
+        return distances

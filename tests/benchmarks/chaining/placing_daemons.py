@@ -1,4 +1,4 @@
-"""An API server and a scheduler as processes, as an operator starts them, and what they have used of the processor."""
+"""An API server and a scheduler as processes, as an operator starts them, and their CPU time."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.apiserver.client import ApiClient, Place
+from tests.waiting import until
 
 READY_S: Final = 120.0
 
@@ -39,11 +40,14 @@ async def running(folder: Path, *words: str, settings: str) -> AsyncIterator[Dae
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stderr=out)
     try:
-        async with asyncio.timeout(READY_S):
-            while b": ready: " not in log.read_bytes():
-                if process.returncode is not None:
-                    raise SystemExit(f"millrace {' '.join(words)} ended: {log.read_text()}")
-                await asyncio.sleep(0.01)
+        await until(
+            lambda: b": ready: " in log.read_bytes() or process.returncode is not None,
+            log.read_text,
+            limit_s=READY_S,
+            poll_s=0.01,
+        )
+        if process.returncode is not None:
+            raise SystemExit(f"millrace {' '.join(words)} ended: {log.read_text()}")
         yield Daemon(process.pid)
     finally:
         if process.returncode is None:
@@ -62,7 +66,7 @@ async def api(folder: Path) -> AsyncIterator[tuple[Daemon, ApiClient]]:
 
 @asynccontextmanager
 async def scheduler(folder: Path, more: str = "") -> AsyncIterator[Daemon]:
-    """Run a scheduler with default settings, or with `more` lines of YAML, at that server."""
+    """Run a scheduler at that server with default settings plus `more` lines of YAML."""
     settings = f"api: 'unix:{folder}/api.sock'\n{more}"
     async with running(folder, "scheduler", "serve", settings=settings) as daemon:
         yield daemon

@@ -121,13 +121,13 @@ def cluster(nodes: int, pods: int, data: Path) -> tuple[list[Node], list[Pod]]:
         devices = sum(len(node.devices) for node in trace.nodes[:nodes])
         asked = [Request.of(pod.request) for pod in trace.arrivals(devices * requests.WHOLE, seed=42)[:pods]]
     made = [
-        Node(metadata=Metadata(name=f"node-{number}"), status=NodeStatus(ready=True, hardware=one))
-        for number, one in enumerate(hardware)
+        Node(metadata=Metadata(name=f"node-{number}"), status=NodeStatus(ready=True, hardware=node_hardware))
+        for number, node_hardware in enumerate(hardware)
     ]
     container = Container(name="main", image="registry.example/train:1")
     waiting = [
-        Pod(metadata=Metadata(name=f"pod-{number}"), spec=PodSpec(containers=(container,), request=one))
-        for number, one in enumerate(asked)
+        Pod(metadata=Metadata(name=f"pod-{number}"), spec=PodSpec(containers=(container,), request=request))
+        for number, request in enumerate(asked)
     ]
     return made, waiting
 
@@ -135,7 +135,9 @@ def cluster(nodes: int, pods: int, data: Path) -> tuple[list[Node], list[Pod]]:
 def _hardware(number: int) -> Hardware:
     """Return a node: 64 to 128 cores, and GPUs on four of five nodes."""
     gpus = (0, 1, 2, 8, 8)[number % 5]
-    devices = tuple(Device(number=one, kind=DeviceKind.GPU, model="T4", memory_bytes=16 << 30) for one in range(gpus))
+    devices = tuple(
+        Device(number=number, kind=DeviceKind.GPU, model="T4", memory_bytes=16 << 30) for number in range(gpus)
+    )
     memory = (MemoryMedium(kind=MediumKind.DRAM, capacity_bytes=256 << 30),)
     return Hardware(cpu_milli=(64_000, 96_000, 128_000)[number % 3], memory=memory, devices=devices)
 
@@ -148,22 +150,22 @@ def _request(number: int) -> Request:
 
 
 async def create_all(client: ApiClient, resources: Iterable[R]) -> None:
-    """Create resources by several clients at a time, one request each."""
+    """Create resources by several concurrent clients, one request each."""
     left = iter(resources)
 
     async def some() -> None:
-        for one in left:
-            await client.of(type(one)).create(one)
+        for resource in left:
+            await client.of(type(resource)).create(resource)
 
     await asyncio.gather(*(some() for _ in range(_CLIENTS)))
 
 
 async def _until_bound(client: ApiClient, pods: int) -> None:
-    """Return once so many pods were seen to be bound, by a watch from the beginning."""
+    """Return once a watch from the beginning has shown this many pods bound."""
     seen = 0
     async with aclosing(client.lines(watching(POD, "", "", 0))) as lines:
         async for line in lines:
-            # Decoding each line would cost what is measured: this reads no more of it than whether a pod is bound.
+            # Decoding each line would distort the measurement: only look whether a pod is bound.
             seen += _BOUND in line
             if seen >= pods:
                 return
@@ -171,7 +173,7 @@ async def _until_bound(client: ApiClient, pods: int) -> None:
 
 async def _idle_ms(client: ApiClient, pods: Sequence[Pod]) -> float:
     """Return the median milliseconds from the creation of a pod on an idle cluster until a watch says it is bound."""
-    found = []
+    delays_ms = []
     async with aclosing(client.of(Pod).watch(0)) as events:
         for pod in pods:
             begun = time.perf_counter()
@@ -179,8 +181,8 @@ async def _idle_ms(client: ApiClient, pods: Sequence[Pod]) -> float:
             async for event in events:
                 if event.name == pod.metadata.name and event.resource is not None and event.resource.status.node:
                     break
-            found.append(1e3 * (time.perf_counter() - begun))
-    return statistics.median(found)
+            delays_ms.append(1e3 * (time.perf_counter() - begun))
+    return statistics.median(delays_ms)
 
 
 def cpu_ms(names: Sequence[str], before: Sequence[float], after: Sequence[float], pods: int) -> dict[str, float]:
@@ -205,12 +207,12 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--pods", type=int, default=PODS)
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of published traces")
     asked = parser.parse_args(argv)
-    found = figures(asked.nodes, asked.pods, asked.data)
+    results = figures(asked.nodes, asked.pods, asked.data)
     table = Table("figure", "value")
-    for name, value in found.items():
+    for name, value in results.items():
         table.add_row(name, f"{value:,.2f}")
     Console(width=100).print(table)
-    print(json.dumps({name: round(value, 3) for name, value in found.items()}))
+    print(json.dumps({name: round(value, 3) for name, value in results.items()}))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from tests.waiting import comes_true
+
 START_S = 120.0
 STOP_S = 30.0
 ROOT = Path(__file__).parents[3]
@@ -50,12 +52,12 @@ class Usage:
 
 
 def precede(pid: int) -> None:
-    """Let a session's leader and all of its session go before other sessions (root; autogroups of sched(7))."""
+    """Prefer a session over others, given its leader (root; autogroups of sched(7))."""
     Path(f"/proc/{pid}/autogroup").write_text("-10", encoding="utf-8")
 
 
 def precede_others() -> None:
-    """Let this process go before other sessions, in a session of its own, where Ctrl-C of a terminal is not heard."""
+    """Prefer this process over other sessions, in its own session, out of reach of a terminal's Ctrl-C."""
     if os.getpgrp() != os.getpid():
         os.setsid()
         precede(os.getpid())
@@ -76,27 +78,30 @@ class Daemon:
     def pid(self) -> int:
         """The process's number; ProcessError when it does not run."""
         if self._process is None or self._process.poll() is not None:
-            raise ProcessError(f"{self.name} does not run: {self.said()[-500:]}")
+            raise ProcessError(f"{self.name} does not run: {self.log_text()[-500:]}")
         return self._process.pid
 
-    def said(self) -> str:
-        """Return what it has logged, of all its lives."""
+    def log_text(self) -> str:
+        """Return its log over all restarts."""
         return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
 
     def start(self) -> None:
-        """Start it, and return once it says that it is ready."""
-        before = len(self.said())
+        """Start it, and return once its ready line is logged."""
+        before = len(self.log_text())
         self._output = self.log.open("ab")
         self._process = subprocess.Popen(
             self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=self._output, start_new_session=True
         )
         if self.precedes:
             precede(self._process.pid)
-        deadline = time.monotonic() + START_S
-        while ": ready: " not in self.said()[before:]:
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise ProcessError(f"{self.name} did not start: {self.said()[before:][-500:]}")
-            time.sleep(_POLL_S)
+        process = self._process
+
+        def is_ready() -> bool:
+            return ": ready: " in self.log_text()[before:]
+
+        comes_true(lambda: is_ready() or process.poll() is not None, limit_s=START_S, poll_s=_POLL_S)
+        if not is_ready():
+            raise ProcessError(f"{self.name} did not start: {self.log_text()[before:][-500:]}")
 
     def kill(self) -> None:
         """End it by SIGKILL."""
@@ -148,7 +153,7 @@ def collector(topology: str, folder: Path, udp_port: int) -> Daemon:
 
 
 def path_server(topology: str, folder: Path, *, lasting: bool = False) -> Daemon:
-    """Return a path server at that collector; a lasting one keeps its routes in a file over its deaths."""
+    """Return a path server at that collector; a lasting one keeps its routes in a file across restarts."""
     settings: dict[str, Any] = {
         "topology": topology,
         "feed": f"unix:{folder}/collector.sock",

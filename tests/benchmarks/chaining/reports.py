@@ -1,8 +1,8 @@
-"""Reports of flows: rows of bytes by the project's encoders, of which only numbers and measurements change afterwards.
+"""Reports of flows: rows of bytes by the project's encoders, with only numbers and measurements changed afterwards.
 
 A report is a Telemetry Report v2.0 of a UDP/IPv4 packet with an INT-MD stack of seven words a hop: node id, interfaces,
 hop latency, queue, ingress time stamp, TX utilisation. The last switch of a path reports; its own words stand in the
-report. Every hop's delay is drawn anew in every report, and time stamps agree with the delays.
+report. Every report draws every hop's delay, and time stamps agree with the delays.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _IDLE_LOAD = 0.2, 0.4
 
 
 def report_bytes(hops: int) -> int:
-    """Return how long a report of a path of so many switches is."""
+    """Return the length of a report of a path with this many switches."""
     return _STACK_AT + (hops - 1) * HOP_BYTES
 
 
@@ -170,7 +170,7 @@ class Reports:
         return hit
 
     def renumber(self, count: int) -> None:
-        """Give the first `count` rows numbers of their own once more, so that they are not taken for repeated ones."""
+        """Renumber the first `count` rows, so that they are not taken for repetitions."""
         nodes = self._fields[:count]["reporter"]
         self._number(self._fields[:count], np.searchsorted(self._node_ids, nodes))
 

@@ -34,7 +34,7 @@ from tests.benchmarks.chaining.flows import Flows, Mix, make_flows
 from tests.benchmarks.chaining.reports import PORTS_AT, Congestion, Reports
 
 BLOCK_S, SLICES = 0.005, 5
-"""Reports are made for 5 ms at a time, and sent every millisecond."""
+"""Reports are generated 5 ms ahead, and sent every millisecond."""
 LARGEST_BLOCK = 8192
 _BEHIND_S = 0.1
 """Delay on a busy machine beyond which the sender skips its backlog, which would only come as a burst."""
@@ -49,7 +49,7 @@ class Bad(StrEnum):
 
     NONE = "none"
     UNKNOWN = "unknown"
-    """As many more, or several `times` as many, in the name of a switch that nobody configured."""
+    """As many more, or several `times` as many, in the name of an unknown switch."""
     WRONG_SOURCE = "wrong source"
     """... from an address that no switch and no relay has, in the names of real switches."""
     SINGLE = "single"
@@ -69,7 +69,7 @@ class SenderSettings:
 
 
 class Orders:
-    """Lines of a descriptor as they come. A text file would read ahead, and what it has is not seen by select(2)."""
+    """Lines of a descriptor as they come. A text file would read ahead, and select(2) does not see its buffer."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._rest = descriptor, b""
@@ -115,8 +115,8 @@ class Outlet:
         """Send some of the rows; return how many the kernel took."""
         at, taken = begin, 0
         while at < end:
-            place = self._headers.ctypes.data + at * self._headers.itemsize
-            sent = _libc.sendmmsg(self._socket.fileno(), ctypes.c_void_p(place), end - at, 0)
+            address = self._headers.ctypes.data + at * self._headers.itemsize
+            sent = _libc.sendmmsg(self._socket.fileno(), ctypes.c_void_p(address), end - at, 0)
             if sent < 0:
                 # ECONNREFUSED: an earlier datagram met no socket, which Linux says instead of sending this one.
                 at += 1
@@ -126,7 +126,7 @@ class Outlet:
 
 
 class Sender:
-    """Keeps to a rate, and does as it is told."""
+    """Keeps to a rate, and follows orders."""
 
     def __init__(self, flows: Flows, settings: SenderSettings, answers: IO[str]) -> None:
         self._flows, self._answers = flows, answers
@@ -170,7 +170,7 @@ class Sender:
             self._send_bad(count)
 
     def _send_bad(self, count: int) -> None:
-        """Send the block once more, as what it should not be."""
+        """Send the block again as malformed reports."""
         rows = self._reports.rows[:count]
         if self._bad is Bad.WRONG_SOURCE:
             self._sent_bad += self._foreign.send(0, count)
@@ -187,7 +187,7 @@ class Sender:
         self._sent_bad += self._outlet.send(0, count)
 
     def _obey(self, orders: Orders) -> bool:
-        """Do as the orders that are there say; return whether there may be more."""
+        """Execute the waiting orders; return whether there may be more."""
         for line in orders.read():
             self._follow(json.loads(line))
         return not orders.ended

@@ -89,7 +89,7 @@ class SinkSwitch:
         self.entities.clear()
 
     def write(self, update: p4r.Update) -> tuple[int, str]:
-        """Execute an update; return its canonical code and what is wrong."""
+        """Execute an update; return its canonical code and the error."""
         key = _shared(_key(update.entity))
         if update.entity.table_entry.is_default_action:
             if update.type != p4r.Update.MODIFY:
@@ -108,13 +108,13 @@ class SinkSwitch:
         """Yield what a request selects: all of a kind, or a table's default action."""
         kind = wanted.WhichOneof("entity")
         if kind == "table_entry" and wanted.table_entry.is_default_action:
-            found = self.entities.get(_key(wanted))
-            if found is not None:
-                yield p4r.Entity.FromString(found)
+            stored = self.entities.get(_key(wanted))
+            if stored is not None:
+                yield p4r.Entity.FromString(stored)
             return
-        for (is_kind, _), found in self.entities.items():
+        for (is_kind, _), stored in self.entities.items():
             if is_kind == kind:
-                entity = p4r.Entity.FromString(found)
+                entity = p4r.Entity.FromString(stored)
                 if not (kind == "table_entry" and entity.table_entry.is_default_action):
                     yield entity
 
@@ -143,7 +143,7 @@ class SinkService(p4r_grpc.P4RuntimeServicer):
     async def GetForwardingPipelineConfig(  # noqa: N802
         self, request: p4r.GetForwardingPipelineConfigRequest, context: Context
     ) -> p4r.GetForwardingPipelineConfigResponse:
-        """Return the program, or its cookie alone."""
+        """Return the program, or only its cookie."""
         config = (await self._switch_of(request.device_id, context)).config
         if request.response_type != p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY:
             return p4r.GetForwardingPipelineConfigResponse(config=config)
@@ -169,7 +169,7 @@ class SinkService(p4r_grpc.P4RuntimeServicer):
     async def Read(  # noqa: N802
         self, request: p4r.ReadRequest, context: Context
     ) -> AsyncIterator[p4r.ReadResponse]:
-        """Stream what was written."""
+        """Stream the written entities."""
         switch = await self._switch_of(request.device_id, context)
         entities = [entity for wanted in request.entities for entity in switch.read(wanted)]
         for start in range(0, len(entities), _READ_ENTITIES):
@@ -238,7 +238,7 @@ def _number(election_id: p4r.Uint128) -> int:
 
 
 def _shared(value: _T) -> _T:
-    """Return an equal value that is there already, else this one."""
+    """Return an equal existing value, else this one."""
     return cast("_T", _SHARED.setdefault(value, value))
 
 
@@ -317,7 +317,7 @@ class SinkProcess:
     log: Path
 
     def arrivals(self) -> list[Arrival]:
-        """Return what has arrived so far, in order."""
+        """Return the arrivals so far, in order."""
         # A line that is being written has no end yet.
         lines = self.log.read_text(encoding="utf-8").split("\n")[:-1] if self.log.exists() else []
         return [Arrival(**{**json.loads(line), "tables": tuple(json.loads(line)["tables"])}) for line in lines]

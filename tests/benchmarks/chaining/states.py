@@ -21,7 +21,7 @@ LOAD = 0.05
 """Tolerance, as a share of a link's rate: the load is the mean of a few readings, each drawn at random."""
 DELAY_SHARE, DELAY_NS = 0.2, 300
 SNAPSHOTS, INTERVAL_NS = 10, 1_000_000_000
-"""Figures are means over so many snapshots, each of another window."""
+"""Snapshots, each of another window, that figures are averaged over."""
 TOTAL_RATE_SHARE = 0.1
 """Tolerance, as a share of the sum of all flows' rates; a rate is over ten reports or so, one more or less."""
 FRESH_NS = 1_500_000_000
@@ -55,17 +55,17 @@ class State:
 
 async def state_of(folder: Path, topology: Topology) -> State:
     """Return the state of the chain in a folder."""
-    found: list[Snapshot] = []
+    taken: list[Snapshot] = []
     async with (
         FeedClient(FeedClientSettings(address=f"unix:{folder}/collector.sock")) as feed,
         RouteClient(RouteClientSettings(address=f"unix:{folder}/paths.sock")) as paths,
     ):
         async with aclosing(feed.snapshots(INTERVAL_NS)) as snapshots:
             async for snapshot in snapshots:
-                found.append(snapshot)
-                if len(found) == SNAPSHOTS:
+                taken.append(snapshot)
+                if len(taken) == SNAPSHOTS:
                     break
-        return state(topology, found, await paths.current_routes())
+        return state(topology, taken, await paths.current_routes())
 
 
 def state(topology: Topology, snapshots: Sequence[Snapshot], routes: RouteSet) -> State:
@@ -82,32 +82,32 @@ def state(topology: Topology, snapshots: Sequence[Snapshot], routes: RouteSet) -
 
 def _figures(states: Sequence[LinkState]) -> LinkFigures:
     return LinkFigures(
-        fmean(one.queue_occupancy_frames for one in states),
-        fmean(one.utilisation for one in states),
-        fmean(one.delay_mean_ns for one in states),
-        fmean(one.loss or 0.0 for one in states),
+        fmean(state.queue_occupancy_frames for state in states),
+        fmean(state.utilisation for state in states),
+        fmean(state.delay_mean_ns for state in states),
+        fmean(state.loss or 0.0 for state in states),
         states[-1].age_ns,
         states[-1].source,
     )
 
 
 def differences(disturbed: State, calm: State, truth: Mapping[Pair, flows.Path]) -> list[str]:
-    """Return what is not the same in two states beyond the tolerances above, a line each; both are to be the truth.
+    """Return the differences between two states beyond the tolerances above, a line each; both should be the truth.
 
     A flow's path in force is its explicit route, else the one that it is seen on: that is compared, since routes that
     answered old congestions stay, and the chain that was never disturbed has seen none of those. Links that no flow
     crosses are left out: nothing is reported of them.
     """
     crossed = {LinkKey(*ends) for path in truth.values() for ends in pairwise(path)}
-    found = [line for key in sorted(crossed) for line in _of_link(key, disturbed.links[key], calm.links[key])]
-    for name, one in (("disturbed", disturbed), ("calm", calm)):
-        found += _listed(f"{name}: seen on another path", _wrong(one.paths, truth))
-        found += _listed(f"{name}: routed elsewhere", _wrong({**one.paths, **one.routes}, truth))
-        found += _listed(f"{name}: not seen", (pair for pair in truth if pair not in one.paths))
+    lines = [line for key in sorted(crossed) for line in _of_link(key, disturbed.links[key], calm.links[key])]
+    for name, state in (("disturbed", disturbed), ("calm", calm)):
+        lines += _listed(f"{name}: seen on another path", _wrong(state.paths, truth))
+        lines += _listed(f"{name}: routed elsewhere", _wrong({**state.paths, **state.routes}, truth))
+        lines += _listed(f"{name}: not seen", (pair for pair in truth if pair not in state.paths))
     total, other = sum(disturbed.rates_bps.values()), sum(calm.rates_bps.values())
     if abs(total - other) > TOTAL_RATE_SHARE * other:
-        found.append(f"flows send {total} bit/s, and {other} bit/s in the calm chain")
-    return found
+        lines.append(f"flows send {total} bit/s, and {other} bit/s in the calm chain")
+    return lines
 
 
 def _of_link(key: LinkKey, link: LinkFigures, other: LinkFigures) -> Iterator[str]:

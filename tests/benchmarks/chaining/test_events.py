@@ -14,6 +14,7 @@ from tests.benchmarks.chaining.cases import CLIENT, COUNTED, GOAL_10K, MANY_FLOW
 from tests.benchmarks.chaining.events import Event, Steering, next_event, percentile
 from tests.benchmarks.chaining.flows import Flows, Mix, Path, make_flows
 from tests.benchmarks.chaining.watching import StatusPoll
+from tests.waiting import until
 
 SECOND = 1_000_000_000
 
@@ -99,16 +100,16 @@ def test_figures_count_what_nothing_tells_of(flows: Flows) -> None:
     event.take([(flow, around(flows.flows[flow].path)) for flow in sorted(event.heavy)[::2]], SECOND)
     told = dict.fromkeys(COUNTED, 10)
     late = Event(event.link, event.flows, event.heavy, 0)
-    found = figures(
+    results = figures(
         {GOAL_10K: outcome((event, event, late), told, 43), MANY_FLOWS: outcome((event,), told, 41)},
     )
-    assert tuple(found) == NAMES
-    assert found["reaction_p50_ms_10k"] == 1000.0
-    assert found["reaction_p99_ms_10k"] is None
-    assert found["events_seen_50k"] is None
-    assert found["dropped_silently"] == 4
-    assert found["status_max_s"] == 0.5
-    share = found["flows_decided_20000"]
+    assert tuple(results) == NAMES
+    assert results["reaction_p50_ms_10k"] == 1000.0
+    assert results["reaction_p99_ms_10k"] is None
+    assert results["events_seen_50k"] is None
+    assert results["dropped_silently"] == 4
+    assert results["status_max_s"] == 0.5
+    share = results["flows_decided_20000"]
     assert share == round(-(-len(event.heavy) // 2) / len(event.heavy), 4)
 
 
@@ -124,8 +125,7 @@ def test_status_poll_keeps_the_longest_wait() -> None:
         task = asyncio.create_task(poll.run())
         for took_s in (1.0, 3.0, 2.0):
             answers.put_nowait(took_s)
-        while poll.answers < 3:
-            await asyncio.sleep(0)
+        await until(lambda: poll.answers == 3)
         assert (poll.longest_s, poll.newest) == (3.0, 6)
         while poll.answers < 4:
             answers.put_nowait(0.0)

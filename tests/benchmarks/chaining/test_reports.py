@@ -32,7 +32,7 @@ def flows_of(topology: str, count: int = 40, mix: Mix = Mix.UNIFORM) -> Flows:
 
 
 def feeding(flows: Flows, reports: Reports, congestion: Congestion, blocks: int) -> Iterator[Collector]:
-    """Yield a collector after each of so many blocks of 100 reports, 10 ms each."""
+    """Yield a collector after each block of 100 reports, 10 ms each."""
     clock = VirtualClock()
     collector = Collector(flows.topology, clock, CollectorSettings())
     size = reports.rows.shape[1]
@@ -81,8 +81,8 @@ def test_reports_follow_a_rerouted_flow() -> None:
     reports.reroute(3)
     states = collected(flows, reports, Congestion.of(flows)).snapshot().paths
     hosts = flows.topology.host_by_address
-    found = {(hosts[key.src].name, hosts[key.dst].name): state.switches for key, state in states.items()}
-    assert found[before.src, before.dst] == path
+    ways = {(hosts[key.src].name, hosts[key.dst].name): state.switches for key, state in states.items()}
+    assert ways[before.src, before.dst] == path
     assert 3 in flows.crossing(LinkKey(path[0], path[1]))
     assert 3 not in flows.crossing(LinkKey(before.path[0], before.path[1]))
     assert len(encoded(flows.topology, before)) == reports.rows.shape[1]

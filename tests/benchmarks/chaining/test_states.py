@@ -52,9 +52,9 @@ def test_differences_name_links_and_flows(flows: Flows) -> None:
     elsewhere = {(src, dst): ("leaf1", "spine9", "leaf2")}
     silent = {pair: path for pair, path in calm.paths.items() if pair != (flows.flows[1].src, flows.flows[1].dst)}
     disturbed = State({**calm.links, link: busy}, silent, dict.fromkeys(calm.rates_bps, 0), elsewhere)
-    found = differences(disturbed, calm, truth)
-    assert [line.split(" ")[0] for line in found[:2]] == [f"{link}:", f"{link}:"]
-    assert f"disturbed: routed elsewhere: {src}->{dst}" in found
-    assert f"disturbed: not seen: {flows.flows[1].src}->{flows.flows[1].dst}" in found
-    assert found[-1].startswith("flows send 0 bit/s, and ")
-    assert len(found) == 5
+    lines = differences(disturbed, calm, truth)
+    assert [line.split(" ")[0] for line in lines[:2]] == [f"{link}:", f"{link}:"]
+    assert f"disturbed: routed elsewhere: {src}->{dst}" in lines
+    assert f"disturbed: not seen: {flows.flows[1].src}->{flows.flows[1].dst}" in lines
+    assert lines[-1].startswith("flows send 0 bit/s, and ")
+    assert len(lines) == 5

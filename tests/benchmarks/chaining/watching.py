@@ -119,8 +119,8 @@ class Clients:
     @property
     def polls(self) -> dict[str, Poll]:
         """The polls by the daemon's name."""
-        found: dict[str, Poll] = {"collector": self.collector, "paths": self.paths}
-        return found if self.controller is None else found | {"controller": self.controller}
+        every: dict[str, Poll] = {"collector": self.collector, "paths": self.paths}
+        return every if self.controller is None else every | {"controller": self.controller}
 
     @property
     def longest_s(self) -> float:
@@ -138,13 +138,13 @@ async def clients(folder: Path, *, controller: bool) -> AsyncIterator[Clients]:
         routes = await enter(RouteClient(RouteClientSettings(address=f"unix:{folder}/paths.sock")))
         third = None
         if controller:
-            place = ControllerClientSettings(address=f"unix:{folder}/controller.sock")
-            third = StatusPoll((await enter(ControllerClient(place))).status)
-        found = Clients(routes, StatusPoll(feed.status), StatusPoll(paths.status), third, Lateness())
-        tasks = [asyncio.create_task(poll.run()) for poll in found.polls.values()]
-        tasks.append(asyncio.create_task(found.lateness.run()))
+            settings = ControllerClientSettings(address=f"unix:{folder}/controller.sock")
+            third = StatusPoll((await enter(ControllerClient(settings))).status)
+        connected = Clients(routes, StatusPoll(feed.status), StatusPoll(paths.status), third, Lateness())
+        tasks = [asyncio.create_task(poll.run()) for poll in connected.polls.values()]
+        tasks.append(asyncio.create_task(connected.lateness.run()))
         try:
-            yield found
+            yield connected
         finally:
             for task in tasks:
                 task.cancel()

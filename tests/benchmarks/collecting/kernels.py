@@ -36,10 +36,10 @@ def send_once(sending: Sending) -> None:
         end = min(end, number + _BURST)
         before: u64 = number
         while number < end:
-            place = reserve(sending.queue, as_u32(sending.length))
-            if address(place) == 0:
+            slot = reserve(sending.queue, as_u32(sending.length))
+            if address(slot) == 0:
                 break
-            copy(place, offset(sending.frames, number * sending.length), sending.length)
+            copy(slot, offset(sending.frames, number * sending.length), sending.length)
             commit(sending.queue, as_u32(sending.length))
             number += 1
         flush(sending.queue)

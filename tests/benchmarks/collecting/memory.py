@@ -58,7 +58,7 @@ def _pass_rate(core: Collector, pool: Reports) -> float:
 
 
 def bytes_per_flow(flows: int) -> float:
-    """Return by how much the process grows, a flow, when so many are heard of: cell and index, all told."""
+    """Return the process's growth per flow with this many flows: cell and index together."""
     case = MemoryCase(4, flows)
     pool = reports(case.hops, flows, flows)
     core = collector(case, Core.NATIVE)

@@ -31,7 +31,7 @@ MODES: dict[str, Callable[[Reporter, list[Hop], bytes], list[bytes]]] = {
 
 
 def mode_rate(mode: str, core: Core = Core.NATIVE, *, hops: int = 4) -> float:
-    """Measure one mode: reports a second of a core's time, of packets of so many hops that come in order."""
+    """Measure one mode: reports per second of a core, of packets with this many hops in order."""
     sequences: dict[int, int] = {}
     payloads = []
     for number in range(PACKETS):
@@ -53,7 +53,7 @@ def item_rate(core: Core = Core.NATIVE) -> float:
 
 
 def line(hops: int) -> Topology:
-    """Return so many switches in a row, with a host at each end; each is entered by port 1 and left by port 2."""
+    """Return a row of switches with a host at each end; packets enter by port 1 and leave by port 2."""
     names = [*(f"s{n}" for n in range(1, hops + 1)), "h2"]
     cables = [(name, 2, after, 1 if after != "h2" else 0) for name, after in pairwise(names)]
     return Topology(
@@ -77,10 +77,10 @@ def way(hops: int, start_ns: int, queue: int) -> list[Hop]:
 
 def _rate(collector: Collector, payloads: list[bytes], *, copies: int) -> float:
     """Take the payloads so often, with sequence numbers that go on; return the rate of all but the first time."""
-    lengths = np.array([len(one) for one in payloads], np.uint32)
+    lengths = np.array([len(payload) for payload in payloads], np.uint32)
     places = np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.uint64)]).astype(np.uint64)
     data = np.frombuffer(b"".join(payloads), np.uint8).copy()
-    addresses = np.array([int(switch_ipv4(int.from_bytes(one[4:8], "big"))) for one in payloads], np.uint32)
+    addresses = np.array([int(switch_ipv4(int.from_bytes(payload[4:8], "big"))) for payload in payloads], np.uint32)
     sequence_at = places[:, None].astype(np.int64) + np.arange(1, 4)
     sequences = data[sequence_at].astype(np.int64) @ [1 << 16, 1 << 8, 1]
     grows = int(sequences.max()) + 1
@@ -93,7 +93,10 @@ def _rate(collector: Collector, payloads: list[bytes], *, copies: int) -> float:
             some = slice(first, first + BATCH)
             collector.receive_many(Payloads(data, places[some], lengths[some], addresses=addresses[some]))
         took_s += time.thread_time() - begun if copy else 0.0
-    taken, lost = collector.counters["reports"], sum(one.lost for one in collector.snapshot().reporters.values())
+    taken, lost = (
+        collector.counters["reports"],
+        sum(reporter.lost for reporter in collector.snapshot().reporters.values()),
+    )
     if taken != (copies + 1) * len(payloads) or lost or collector.counters["repeated"]:
         raise RuntimeError(f"{dict(collector.counters)}, {lost} lost: not what was given")
     return copies * len(payloads) / took_s

@@ -84,7 +84,7 @@ class Bench:
         self._send = kernel_library(send_once).bind(send_once)
 
     def run(self, side: Side, rate: float, duration_s: float) -> Trial:
-        """Send so many reports a second for so long; each trial has a collector of its own."""
+        """Send reports at a rate for a duration; each trial has its own collector."""
         count = max(int(rate * duration_s), 1000) // side.reports_a_packet * side.reports_a_packet
         payloads = packets(count, side.reports_a_packet)
         asked = CollectorSettings(report_udp_port=PORT, relays=(SOURCE,))
@@ -138,7 +138,7 @@ def packets(count: int, each: int) -> NDArray[np.uint8]:
     whole = made.rows[:, : made.lengths[0]]
     if each == 1:
         return np.ascontiguousarray(whole)
-    # All reports of a packet are of one sink: sort them by it, and number its packets anew.
+    # All reports of a packet are of one sink: sort them by sink, and renumber its packets.
     whole = whole[np.argsort(made.sinks, kind="stable")]
     heads = whole[::each, :GROUP_BYTES]
     bodies = whole[:, GROUP_BYTES:].reshape(len(heads), -1)

@@ -37,7 +37,7 @@ HOP_BYTES = 28
 
 
 def stage_topology(hops: int) -> Topology:
-    """Return the fabric of paths of so many hops."""
+    """Return the fabric for paths with this many hops."""
     switches = tuple(SwitchNode(f"s{stage}-{n}", node_id(stage, n)) for stage in range(hops) for n in range(WIDTH))
     ends = [(name, stage, n) for name, stage in (("a", 0), ("b", hops - 1)) for n in range(WIDTH)]
     hosts = tuple(
@@ -94,7 +94,7 @@ def hop_at(hops: int, hop: int) -> int:
 
 
 def reports(hops: int, flows: int, count: int, seed: int = 1) -> Reports:
-    """Return so many reports of flows drawn at random."""
+    """Return reports of randomly drawn flows."""
     random = np.random.default_rng(seed)
     template = _template(hops)
     rows = np.zeros((count, -(-len(template) // 64) * 64), np.uint8)
@@ -139,14 +139,14 @@ def _template(hops: int) -> bytes:
     """Return one report by the codecs, whose values are put in later."""
     hop = HopMetadata(0, 0, 0, 0, 0, 0, 0, 0, tx_utilisation=0)
     header = IntMd(int_metadata.baseline_words(BITS), 64 - hops, BITS)
-    said = int_metadata.decode(hop.encode(BITS), 0, BITS, HOP_BYTES)
-    stack = encode_stack(header, (said,) * (hops - 1))
+    metadata = int_metadata.decode(hop.encode(BITS), 0, BITS, HOP_BYTES)
+    stack = encode_stack(header, (metadata,) * (hops - 1))
     shim = IntShim(IntType.MD, (12 + len(stack)) // 4)
     datagram = segment(address(0), address(WIDTH), 1, 2, shim.encode() + header.encode() + stack + bytes(1000))
     packet = ip_packet(address(0), address(WIDTH), 17, datagram, dscp=0x17)[: 44 + len(stack)]
     own = int_metadata.decode(hop.encode(BITS), 4, BITS & 0x7FFF, HOP_BYTES - 4)
-    one = Report(ReportType.INT, InnerType.IPV4, IntReport(BITS & 0x7FFF, own), packet, tracked=True)
-    return ReportPacket(ReportGroup(0, 0, 0), (one,)).encode()
+    individual = Report(ReportType.INT, InnerType.IPV4, IntReport(BITS & 0x7FFF, own), packet, tracked=True)
+    return ReportPacket(ReportGroup(0, 0, 0), (individual,)).encode()
 
 
 def _set(rows: NDArray[np.uint8], at: int, kind: str, values: NDArray[np.int64] | NDArray[np.uint64]) -> None:

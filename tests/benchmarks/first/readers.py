@@ -70,18 +70,18 @@ def read_frames(kind: str) -> Seen:
 
 def measure(readers: int) -> dict[str, list[Seen]]:
     """Return what each reader saw, the kinds in turn."""
-    found: dict[str, list[Seen]] = {kind: [] for kind in KINDS}
+    seen: dict[str, list[Seen]] = {kind: [] for kind in KINDS}
     with tcp_path(1) as path, switched(path, DEFAULT), _transfer(path, _LONGEST_S):
         for _ in range(readers):
             for kind in KINDS:
-                found[kind].append(namespaces.call(path.server, lambda kind=kind: read_frames(kind)))  # type: ignore[misc]
+                seen[kind].append(namespaces.call(path.server, lambda kind=kind: read_frames(kind)))  # type: ignore[misc]
                 time.sleep(_PAUSE_S)
-    return found
+    return seen
 
 
 @contextmanager
 def _transfer(path: TcpPath, seconds: int) -> Iterator[None]:
-    """Have iperf3 run from client to server while the `with` block lasts, so long at most."""
+    """Run iperf3 from client to server while the `with` block lasts, at most this long."""
     with namespaces.start(path.server, ["iperf3", "--server"], stdout=subprocess.DEVNULL) as server:
         time.sleep(_START_S)
         command = ["iperf3", "--client", str(SERVER.ipv4), "--time", str(seconds)]
@@ -100,7 +100,7 @@ if __name__ == "__main__":
     found = measure(parser.parse_args().readers)
     table = Table("reader", "frames", "joined ones, median", "most", "last one after ms, median", "most", "none")
     for kind, seen in found.items():
-        joined, last = [one.joined for one in seen], [one.last_ms for one in seen]
-        cells = (median(one.frames for one in seen), median(joined), max(joined), median(last), max(last))
+        joined, last = [reader.joined for reader in seen], [reader.last_ms for reader in seen]
+        cells = (median(reader.frames for reader in seen), median(joined), max(joined), median(last), max(last))
         table.add_row(kind, *(f"{cell:.1f}" for cell in cells), f"{joined.count(0)} of {len(joined)}")
     Console(file=sys.stdout).print(table)

@@ -50,7 +50,7 @@ NAMES: Final = tuple(
 )
 _PROGRAM = Path(__file__).parents[1] / "programs" / "router.json"
 
-Found = Mapping[str, list[float]]
+ByLength = Mapping[str, list[float]]
 """Bits a second of each round, by side."""
 
 
@@ -73,24 +73,24 @@ def switched(path: TcpPath, side: str) -> Iterator[None]:
     with ExitStack() as stack:
         if side == BRIDGE:
             stack.enter_context(bridged(path))
-        for place in path.places if side != BRIDGE else ():
+        for hop in path.places if side != BRIDGE else ():
             options = list(OPTIONS.get(side, ()))
             if side == JOINED:
                 hosts = {NEAR: path.places[0], FAR: path.places[-1]}
-                options += [word for port in hosts if hosts[port] == place for word in ("--join-segments", str(port))]
+                options += [word for port in hosts if hosts[port] == hop for word in ("--join-segments", str(port))]
             target = BMV2 if side == BMV2 else COMPILED
-            route_hosts(stack.enter_context(running(target, place, options)).client)
+            route_hosts(stack.enter_context(running(target, hop, options)).client)
         yield
 
 
-def rates(length: int, sides: tuple[str, ...], rounds: int, seconds: int) -> Found:
-    """Return what each side carries through so many switches, the sides in turn in each round."""
-    found: dict[str, list[float]] = {side: [] for side in sides}
+def rates(length: int, sides: tuple[str, ...], rounds: int, seconds: int) -> ByLength:
+    """Return the goodput of each side through this many switches, the sides in turn in each round."""
+    by_side: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(rounds):
-        for side, figures in found.items():
+        for side, figures in by_side.items():
             with tcp_path(length) as path, switched(path, side):
                 figures.append(iperf_bps(path, seconds))
-    return found
+    return by_side
 
 
 def sides_here() -> tuple[str, ...]:
@@ -105,31 +105,31 @@ def measure(*, quick: bool, rounds: int = ROUNDS, seconds: int = SECONDS) -> dic
         return dict.fromkeys(NAMES)
     sides, lengths = (QUICK_SIDES, LENGTHS[:1]) if quick else (sides_here(), LENGTHS)
     rounds, seconds = (1, QUICK_SECONDS) if quick else (rounds, seconds)
-    found = {length: rates(length, sides, rounds, seconds) for length in lengths}
+    by_length = {length: rates(length, sides, rounds, seconds) for length in lengths}
     table = Table("Gbit/s", *(f"{length} in a row" for length in lengths), "over the bridge")
     for side in sides:
-        cells = [f"{median(found[length][side]) / 1e9:.2f}" for length in lengths]
-        shares = [f"{_ratio(found[length], side, BRIDGE):.2f}" for length in lengths]
+        cells = [f"{median(by_length[length][side]) / 1e9:.2f}" for length in lengths]
+        shares = [f"{_ratio(by_length[length], side, BRIDGE):.2f}" for length in lengths]
         table.add_row(side, *cells, ", ".join(shares))
     Console().print(table)
     Console().print(f"{rounds} rounds of {seconds} s; {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
-    return summary(found[1])
+    return summary(by_length[1])
 
 
-def summary(found: Found) -> dict[str, float | None]:
+def summary(by_length: ByLength) -> dict[str, float | None]:
     """Return the figures of one switch; None where the other side was not measured."""
     return {
-        f"iperf_{figure}{mode}": _ratio(found, side, other)
+        f"iperf_{figure}{mode}": _ratio(by_length, side, other)
         for side, mode in ((DEFAULT, ""), (JOINED, "_on"), (APART, "_off"))
         for figure, other in (("ratio_bmv2", BMV2), ("share_bridge", BRIDGE))
     }
 
 
-def _ratio(found: Found, side: str, other: str) -> float | None:
+def _ratio(by_length: ByLength, side: str, other: str) -> float | None:
     """Return the median of the rounds' ratios."""
-    if not {side, other} <= found.keys():
+    if not {side, other} <= by_length.keys():
         return None
-    return round(median(ours / theirs for ours, theirs in zip(found[side], found[other], strict=True)), 2)
+    return round(median(ours / theirs for ours, theirs in zip(by_length[side], by_length[other], strict=True)), 2)
 
 
 if __name__ == "__main__":

@@ -49,10 +49,10 @@ class TcpPath:
 
 @contextmanager
 def tcp_path(length: int) -> Iterator[TcpPath]:
-    """Make hosts and the cables of so many switches while the `with` block lasts; needs root."""
+    """Set up hosts and cables for this many switches while the `with` block lasts; needs root."""
     client, middle, server = (f"tcp-{name}-{os.getpid()}" for name in ("client", "switches", "server"))
     places = tuple(Place(middle, {NEAR: f"s{number}-near", FAR: f"s{number}-far"}) for number in range(1, length + 1))
-    between = [(middle, place.ports[port]) for place in places for port in (NEAR, FAR)]
+    between = [(middle, hop.ports[port]) for hop in places for port in (NEAR, FAR)]
     macs = [CLIENT.mac, *range(_FIRST_MAC, _FIRST_MAC + len(between)), SERVER.mac]
     ends = [(client, DEVICE), *between, (server, DEVICE)]
     cable_ends = [CableEnd(*end, mac, MTU) for end, mac in zip(ends, macs, strict=True)]
@@ -64,7 +64,7 @@ def tcp_path(length: int) -> Iterator[TcpPath]:
             connect(near, far)
         for namespace, device in ends:
             bring_up(namespace, [device])
-        # The other host's own address: who bridges frames does not change it.
+        # The other host's own address: bridging does not change it.
         address_host(client, DEVICE, CLIENT, SERVER.mac)
         address_host(server, DEVICE, SERVER, CLIENT.mac)
         yield TcpPath(client, server, places)
@@ -74,10 +74,10 @@ def tcp_path(length: int) -> Iterator[TcpPath]:
 def bridged(path: TcpPath) -> Iterator[None]:
     """Have the kernel's own bridge in each place while the `with` block lasts."""
     with ExitStack() as stack:
-        for number, place in enumerate(path.places, 1):
+        for number, hop in enumerate(path.places, 1):
             name = f"bridge{number}"
-            namespaces.call(place.switch, functools.partial(_add_bridge, name, place.ports.values()))
-            stack.callback(namespaces.call, place.switch, functools.partial(_remove, name))
+            namespaces.call(hop.switch, functools.partial(_add_bridge, name, hop.ports.values()))
+            stack.callback(namespaces.call, hop.switch, functools.partial(_remove, name))
         yield
 
 
@@ -117,9 +117,9 @@ def _client_bps(path: TcpPath, command: Sequence[str], seconds: int) -> float:
             except subprocess.TimeoutExpired as error:
                 client.kill()
                 raise FabricError(f"iperf3 did not end in {seconds + _OVERTIME_S} s") from error
-        found = json.loads(out)
-        if "error" not in found:
-            return float(found["end"]["sum_received"]["bits_per_second"])
+        report = json.loads(out)
+        if "error" not in report:
+            return float(report["end"]["sum_received"]["bits_per_second"])
         if time.monotonic() > limit_s:
-            raise FabricError(f"iperf3: {found['error']}")
+            raise FabricError(f"iperf3: {report['error']}")
         time.sleep(_POLL_S)

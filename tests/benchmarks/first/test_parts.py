@@ -28,14 +28,14 @@ def test_without_what_they_need_the_tutorials_are_null(
 
 
 def test_figures_are_medians_of_the_rounds_ratios() -> None:
-    found = {
+    by_length = {
         BRIDGE: [1.0, 2.0, 4.0],
         DEFAULT: [2.0, 1.0, 2.0],
         JOINED: [1.0, 4.0, 4.0],
         APART: [1.0, 1.0, 1.0],
         BMV2: [0.5, 0.5, 0.5],
     }
-    assert summary(found) == {
+    assert summary(by_length) == {
         "iperf_ratio_bmv2": 4.0,
         "iperf_share_bridge": 0.5,
         "iperf_ratio_bmv2_on": 8.0,
@@ -43,6 +43,6 @@ def test_figures_are_medians_of_the_rounds_ratios() -> None:
         "iperf_ratio_bmv2_off": 2.0,
         "iperf_share_bridge_off": 0.5,
     }
-    del found[BMV2], found[APART]
-    assert summary(found)["iperf_ratio_bmv2"] is None
-    assert summary(found)["iperf_share_bridge_off"] is None
+    del by_length[BMV2], by_length[APART]
+    assert summary(by_length)["iperf_ratio_bmv2"] is None
+    assert summary(by_length)["iperf_share_bridge_off"] is None

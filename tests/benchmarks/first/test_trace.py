@@ -6,6 +6,6 @@ from tests.benchmarks.first.trace import measure
 
 
 def test_packets_are_explained_and_counted() -> None:
-    found = measure(quick=True)["trace_pps"]
-    assert found is not None
-    assert found > 0
+    rates = measure(quick=True)["trace_pps"]
+    assert rates is not None
+    assert rates > 0

@@ -47,7 +47,7 @@ def state_of(program: Program) -> ForwardingState:
 
 
 def handlers(program: Program) -> dict[str, Handle]:
-    """Return what is done with a frame, by name, each over a state of its own."""
+    """Return the ways to handle a frame, by name, each over its own state."""
     plain = InterpretedPipeline(program, state_of(program), rng=SplitMix(1))
     explainer = Explainer(program, state_of(program))
 
@@ -76,15 +76,15 @@ def measure(*, quick: bool) -> dict[str, float | None]:
     program = load_program(forwarding.PROGRAM, forwarding.P4INFO)
     rounds, count = (QUICK_ROUNDS, QUICK_FRAMES) if quick else (ROUNDS, FRAMES)
     frames = [Frame(1, data) for data in islice(cycle(forwarding.make_frames()), count)]
-    found: dict[str, list[float]] = {}
+    rates: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name, handle in handlers(program).items():
-            found.setdefault(name, []).append(frames_per_second(handle, frames))
+            rates.setdefault(name, []).append(frames_per_second(handle, frames))
     table = Table(f"{rounds} rounds of {count} frames", "packets a second")
-    for name, figures in found.items():
+    for name, figures in rates.items():
         table.add_row(name, f"{median(figures):,.0f}")
     Console().print(table)
-    return {"trace_pps": median(found["explained as text"])}
+    return {"trace_pps": median(rates["explained as text"])}
 
 
 if __name__ == "__main__":

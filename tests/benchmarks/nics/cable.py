@@ -31,23 +31,23 @@ class Cable:
 @contextmanager
 def cable(queues: int) -> Iterator[Cable]:
     """Make the namespaces and the pair while the `with` block lasts; needs root."""
-    found = Cable(f"bench-source-{os.getpid()}-{queues}", f"bench-sink-{os.getpid()}-{queues}")
-    with held_namespaces(found.generator, found.receiver):
-        for name in (found.generator, found.receiver):
+    ends = Cable(f"bench-source-{os.getpid()}-{queues}", f"bench-sink-{os.getpid()}-{queues}")
+    with held_namespaces(ends.generator, ends.receiver):
+        for name in (ends.generator, ends.receiver):
             silence(name)
-        _connect(found, queues)
-        bring_up(found.generator, (found.source,))
-        bring_up(found.receiver, (found.sink,))
-        yield found
+        _connect(ends, queues)
+        bring_up(ends.generator, (ends.source,))
+        bring_up(ends.receiver, (ends.sink,))
+        yield ends
 
 
-def _connect(found: Cable, queues: int) -> None:
+def _connect(cable: Cable, queues: int) -> None:
     many = {"num_tx_queues": queues, "num_rx_queues": queues, "mtu": MTU}
     with (
-        namespaces.open_namespace(found.generator) as here,
-        namespaces.open_namespace(found.receiver) as there,
+        namespaces.open_namespace(cable.generator) as here,
+        namespaces.open_namespace(cable.receiver) as there,
         IPRoute() as netlink,
     ):
-        near = {"ifname": found.source, "address": format_mac(SOURCE_MAC), "net_ns_fd": here.fileno(), **many}
-        far = {"ifname": found.sink, "address": format_mac(SINK_MAC), "net_ns_fd": there.fileno(), **many}
+        near = {"ifname": cable.source, "address": format_mac(SOURCE_MAC), "net_ns_fd": here.fileno(), **many}
+        far = {"ifname": cable.sink, "address": format_mac(SINK_MAC), "net_ns_fd": there.fileno(), **many}
         netlink.link("add", kind="veth", **near, peer=far)

@@ -23,7 +23,7 @@ STAMP_EVERY = 8
 DESTINATION_PORT = 32_766
 GENERATOR_CPU = 0
 SATURATED_PPS = 10_000_000
-"""More than any generator reaches: what is sent then is what the cable and the receiver take."""
+"""More than any generator reaches: cable and receiver then set the rate."""
 _NS_PER_S = 1_000_000_000
 
 
@@ -51,7 +51,7 @@ class Generator:
         self._generate = kernel_library(generate).bind(generate)
 
     def run(self, rate_pps: float, duration_s: float) -> Sent:
-        """Send for so long."""
+        """Send for this long."""
         source = Source(
             queue=self._port.queues[0],
             frames=self._data,

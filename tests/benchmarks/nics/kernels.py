@@ -1,7 +1,7 @@
 """Native loops of the NIC benchmark: frames out at an even pace, and the plain socket that reads them one by one.
 
 A frame carries a magic number and, one in `stamp_every`, the CLOCK_MONOTONIC time just before it was handed to the
-kernel; whoever consumes it reads both, and the clock only where there is a time, so that reading clocks costs no side
+kernel; its consumer reads both, and the clock only where there is a time, so that reading clocks costs no side
 much. The generator spins between frames: a sleep on a virtual machine is far longer than the gap between two of them.
 """
 
@@ -85,15 +85,15 @@ def generate(source: Source) -> None:
 @kernel
 def _send(source: Source, burst: u64) -> None:
     for _ in range(burst):
-        place = reserve(source.queue, as_u32(source.length))
-        if address(place) == 0:
+        slot = reserve(source.queue, as_u32(source.length))
+        if address(slot) == 0:
             break
-        copy(place, offset(source.frames, (source.sent % source.count) * source.length), source.length)
-        store_be64(place, source.stamp_offset, MAGIC)
+        copy(slot, offset(source.frames, (source.sent % source.count) * source.length), source.length)
+        store_be64(slot, source.stamp_offset, MAGIC)
         time_ns: u64 = 0
         if source.sent % source.stamp_every == 0:
             time_ns = monotonic_ns()
-        store_be64(place, source.stamp_offset + 8, time_ns)
+        store_be64(slot, source.stamp_offset + 8, time_ns)
         if not commit(source.queue, as_u32(source.length)):
             break
         source.sent += 1

@@ -37,16 +37,16 @@ Read = Callable[[TallySheet, Consumer], None]
 
 @kernel
 def consume(tally: Tally, bell: Bell, queues: Array[u64], count: u32) -> None:
-    """Take packets from queues (addresses) and give them back, asleep while there are none, until told to stop."""
+    """Take packets from queues (addresses) and return them, asleep while there are none, until stopped."""
     packets = stack_array(u64, _BURST)
     while load_acquire(tally.stop) == 0:
-        found: u32 = 0
-        place: u32 = 0
-        while place < count:
-            taken: u32 = take(tally, view(ReceiveQueue, queues[place]), packets)
-            found += taken
-            place += 1
-        if found == 0:
+        total: u32 = 0
+        index: u32 = 0
+        while index < count:
+            taken: u32 = take(tally, view(ReceiveQueue, queues[index]), packets)
+            total += taken
+            index += 1
+        if total == 0:
             await_packets(bell, queues, count, _LOOK_NS)
 
 
@@ -115,7 +115,7 @@ def read_native(sheet: TallySheet, consumer: Consumer) -> None:
 
 
 def read_python(sheet: TallySheet, consumer: Consumer) -> None:
-    """Consume in Python, a burst at a time, with numpy; the same of each packet as `kernels.note`."""
+    """Consume in Python, burst by burst, with numpy; treat each packet as `kernels.note` does."""
     tally, latencies = sheet.tally, sheet.memory
     rows, lengths = np.zeros((_BURST, MOST_BYTES), np.uint8), np.zeros(_BURST, np.uint32)
     while not tally.stop:
@@ -125,11 +125,11 @@ def read_python(sheet: TallySheet, consumer: Consumer) -> None:
             continue
         now_ns = time.monotonic_ns()
         stamps = rows[:count, STAMP_OFFSET : STAMP_OFFSET + STAMP_BYTES].copy().view(">u8")
-        known = stamps[stamps[:, 0] == MAGIC, 1]
-        sent_ns = known[known > 0][: len(latencies) - tally.timed]
+        stamped_ns = stamps[stamps[:, 0] == MAGIC, 1]
+        sent_ns = stamped_ns[stamped_ns > 0][: len(latencies) - tally.timed]
         latencies[tally.timed : tally.timed + len(sent_ns)] = now_ns - sent_ns
         tally.timed += len(sent_ns)
-        tally.received += len(known)
+        tally.received += len(stamped_ns)
 
 
 def _opened(settings: NicSettings, cable: Cable, queues: int) -> Nic:

@@ -18,7 +18,7 @@ from tests.benchmarks.nics.kernels import MAGIC, MOST_BYTES, STAMP_BYTES, read_s
 from tests.benchmarks.nics.receivers import Consumers, Receiver, TallySheet, Wakes
 
 BUFFER_BYTES = 8 << 20
-"""As much as our rings hold, so that nobody loses frames because of a small buffer."""
+"""As much as our rings hold, so that no side loses frames because of a small buffer."""
 _SOL_PACKET, _FANOUT, _FANOUT_UNIQUE_ID, _ETH_P_ALL = 263, 18, 0x2000, 3
 _STAMP = struct.Struct(">QQ")
 _STOP_LIMIT_S = 10.0
@@ -31,7 +31,7 @@ class PlainReceiver:
     def __init__(self, sockets: Sequence[socket.socket], read: Read) -> None:
         self.tallies = [TallySheet() for _ in sockets]
         self._consumers = Consumers(
-            [functools.partial(read, sheet, one) for sheet, one in zip(self.tallies, sockets, strict=True)]
+            [functools.partial(read, sheet, opened) for sheet, opened in zip(self.tallies, sockets, strict=True)]
         )
         self.threads = self._consumers.threads
 
@@ -74,8 +74,8 @@ def _receiving(cable: Cable, queues: int, generator: Generator, read: Read) -> I
         finally:
             receiver.stop(lambda: generator.run(100_000, 0.01))
     finally:
-        for one in sockets:
-            one.close()
+        for opened in sockets:
+            opened.close()
 
 
 def read_native(sheet: TallySheet, opened: socket.socket) -> None:
@@ -102,15 +102,15 @@ def read_python(sheet: TallySheet, opened: socket.socket) -> None:
 
 
 def _open(device: str) -> socket.socket:
-    found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    found.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
-    found.bind((device, _ETH_P_ALL))
-    return found
+    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
+    opened.bind((device, _ETH_P_ALL))
+    return opened
 
 
 def _share(sockets: Sequence[socket.socket]) -> None:
     """Make one fanout group: frames go by the hash of their flow."""
     flags, group = _FANOUT_UNIQUE_ID, 0
-    for one in sockets:
-        one.setsockopt(_SOL_PACKET, _FANOUT, group | flags << 16)
-        group, flags = one.getsockopt(_SOL_PACKET, _FANOUT) & 0xFFFF, 0
+    for opened in sockets:
+        opened.setsockopt(_SOL_PACKET, _FANOUT, group | flags << 16)
+        group, flags = opened.getsockopt(_SOL_PACKET, _FANOUT) & 0xFFFF, 0

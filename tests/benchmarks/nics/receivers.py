@@ -64,7 +64,7 @@ class TallySheet:
 
 
 class Open(Protocol):
-    """Opens a receiver at the cable's end, with so many queues; the generator is there to nudge it with."""
+    """Opens a receiver at the cable's end with this many queues; the generator can wake it."""
 
     def __call__(self, cable: Cable, queues: int, generator: Generator) -> AbstractContextManager[Receiver]:
         """Receive while the `with` block lasts."""
@@ -72,7 +72,7 @@ class Open(Protocol):
 
 
 class Consumers:
-    """Threads that each run a function until they are told to stop; their ids, and that they are pinned."""
+    """Pinned threads that each run a function until stopped, and their ids."""
 
     def __init__(self, bodies: Sequence[Callable[[], object]]) -> None:
         before = thread_ids()
@@ -88,6 +88,6 @@ class Consumers:
         return any(thread.is_alive() for thread in self._threads)
 
     def join(self, timeout_s: float) -> None:
-        """Wait for each of them so long at most."""
+        """Wait for each of them at most this long."""
         for thread in self._threads:
             thread.join(timeout_s)

@@ -104,7 +104,7 @@ def run_steadily(receiver: Receiver, generator: Generator, rate_pps: float, dura
 
 
 def run_saturated(receiver: Receiver, generator: Generator, duration_s: float) -> Trial:
-    """Send as fast as the cable takes frames: what is received a second is the ceiling."""
+    """Send as fast as the cable allows: the received rate is the ceiling."""
     return run_trial(receiver, generator, SATURATED_PPS, duration_s)
 
 

@@ -23,7 +23,7 @@ class Usage:
     sleeps: int
 
     def since(self, before: Usage) -> Usage:
-        """Return what was used after `before`."""
+        """Return the usage since `before`."""
         return Usage(self.cpu_s - before.cpu_s, self.sleeps - before.sleeps)
 
 

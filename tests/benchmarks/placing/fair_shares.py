@@ -1,4 +1,4 @@
-"""Shares of a full cluster that projects come to, beside their weights, through `millrace api` and `scheduler`.
+"""Projects' shares of a full cluster, compared with their weights, through `millrace api` and `scheduler`.
 
 Three projects of weights 1, 2 and 1 always have pods that wait, all of one size; a fourth asks for little. Pods end
 at random, one after the other, and room goes to whoever's turn it is. What the fourth leaves is to be the others', in
@@ -61,7 +61,7 @@ async def _run(ends: int, seed: int) -> float:
     total = _NODES * _CPU_MILLI
     shares = {project: held[project] / samples / total for project in _WEIGHTS}
     left = 1 - held["little"] / samples / total
-    return max(abs(shares[one] - left * weight / sum(_WEIGHTS.values())) for one, weight in _WEIGHTS.items())
+    return max(abs(shares[project] - left * weight / sum(_WEIGHTS.values())) for project, weight in _WEIGHTS.items())
 
 
 async def _prepare(client: ApiClient) -> None:
@@ -84,13 +84,13 @@ class _Cluster:
     async def follow(self) -> None:
         async for told in self._client.of(Pod).follow():
             if hasattr(told, "items"):
-                self._pods = {one.metadata.name: one for one in told.items}
+                self._pods = {pod.metadata.name: pod for pod in told.items}
             elif told.name and told.resource is not None and told.type != "DELETE":
                 self._pods[told.name] = told.resource
             self._changed.set()
 
     async def refill(self) -> None:
-        """Have pods wait of all who are to have some."""
+        """Create pending pods for every project that should have some."""
         there, waiting = Counter[str](), Counter[str]()
         for pod in self._pods.values():
             there[pod.metadata.project] += pod.status.node is not None
@@ -102,13 +102,13 @@ class _Cluster:
                 await self._create(project, f"{project}-{self._made[project]}")
 
     async def until_full(self) -> None:
-        """Wait until nothing more fits: less than the largest pod is free."""
+        """Wait until nothing more fits: less is free than the largest pod needs."""
         while sum(self.held().values()) < _NODES * _CPU_MILLI - _SIZE_MILLI + 1:
             await self.refill()
             await self._next()
 
     async def end_one(self, rng: random.Random) -> None:
-        """Have a pod end by chance, and wait until what it held is given away."""
+        """End a random pod, and wait until its share is reassigned."""
         running = sorted(name for name, pod in self._pods.items() if pod.status.node is not None)
         name = rng.choice(running)
         before = self._pods[name].status.epoch
@@ -120,11 +120,11 @@ class _Cluster:
 
     def held(self) -> Counter[str]:
         """Return what projects hold, in thousandths of a core."""
-        found: defaultdict[str, int] = defaultdict(int)
+        held_milli: defaultdict[str, int] = defaultdict(int)
         for pod in self._pods.values():
             if pod.status.node is not None:
-                found[pod.metadata.project] += pod.spec.request.cpu_milli
-        return Counter(found)
+                held_milli[pod.metadata.project] += pod.spec.request.cpu_milli
+        return Counter(held_milli)
 
     async def _create(self, project: str, name: str) -> None:
         container = Container(name="main", image="registry.example/train:1")

@@ -8,7 +8,7 @@ peers with all pods' traffic added, without the network over with it.
 
 `bounds_kept` is of small cases: groups of pods that state bandwidth, placed by `place_group`; bounds that are kept by
 ours over those that an exact solution keeps (a mixed integer programme by HiGHS), which places as many pods as can be.
-A bound is kept where its rate is free on every link that the hash may put the flow on, beside the load and all others.
+A bound is kept where its rate is free on every link that the hash may put the flow on, given the load and all others.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def loaded(arity: int, seed: int, heat: float) -> CostMap:
 
 
 def nodes_of(costs: CostMap, cores: int) -> Cluster:
-    """Return the hosts as nodes of so many cores."""
+    """Return the hosts as nodes with this many cores."""
     memory = (MemoryMedium(MediumKind.DRAM, 64 * _GIB),)
     return Cluster.of(Node(host, cores * WHOLE, memory) for host in costs.hosts)
 
 
 def delay_case(arity: int, seed: int) -> Case:
-    """Return a loaded fat tree of which one host a switch is storage, and pods that read there or from earlier pods."""
+    """Return a loaded fat tree with one storage host per switch, and pods that read there or from earlier pods."""
     rng, costs = random.Random(seed), loaded(arity, seed, 0.9)
     storage = list(costs.hosts[:: arity // 2])
     cluster = nodes_of(costs, 8)
@@ -95,17 +95,17 @@ def delay_case(arity: int, seed: int) -> Case:
 
 def placed(case: Case, profile: PodProfile, *, reserves: bool) -> dict[str, str]:
     """Return where a profile puts a case's pods, one after the other; pods that it refuses are left out."""
-    found: dict[str, str] = {}
+    placements: dict[str, str] = {}
     snapshot = Snapshot.of(case.cluster, case.costs)
     for pod in case.pods:
-        known = with_earlier(case, pod, found)
-        choice = decide(profile, known, snapshot)
+        case_now = with_earlier(case, pod, placements)
+        choice = decide(profile, case_now, snapshot)
         if not choice.is_placed:
             continue
-        found[pod.name] = snapshot.columns.names[choice.candidate]
+        placements[pod.name] = snapshot.columns.names[choice.candidate]
         shares = snapshot.shares(choice.candidate, pod.request)
-        snapshot = snapshot.taking(choice.candidate, shares, pod.group, known.peers if reserves else ())
-    return found
+        snapshot = snapshot.taking(choice.candidate, shares, pod.group, case_now.peers if reserves else ())
+    return placements
 
 
 def with_earlier(case: Case, pod: PendingPod, where: Mapping[str, str]) -> PendingPod:
@@ -146,8 +146,8 @@ def peer_delays_ns(case: Case, where: Mapping[str, str], pods: Iterable[str]) ->
 def blind_profiles() -> dict[str, PodProfile]:
     """Return the default profile without its network policies, and others that know nothing of the network."""
     default = PodProfileSettings()
-    filters = tuple(one for one in default.filters if one.policy not in NETWORK)
-    own = tuple(one for one in default.scores if one.policy not in NETWORK)
+    filters = tuple(entry for entry in default.filters if entry.policy not in NETWORK)
+    own = tuple(entry for entry in default.scores if entry.policy not in NETWORK)
     variants = {"default": own} | {
         name: (PolicySettings(policy=name),) for name in ("least-used", "most-used", "spread")
     }
@@ -194,13 +194,13 @@ def group_case(seed: int, *, size: int = 5) -> Case:
 
 
 def exact(case: Case) -> dict[str, str] | None:
-    """Return where all pods of a group can be with all bounds kept, None where nowhere: a mixed integer programme.
+    """Return a placement of a group that keeps all bounds, None if there is none: a mixed integer programme.
 
-    x[p, n] says that pod p is on node n, y[p, n, q, m] >= x[p, n] + x[q, m] - 1 that a pair that talks is so.
+    x[p, n]: pod p is on node n; y[p, n, q, m] >= x[p, n] + x[q, m] - 1: so is a communicating pair.
     """
     nodes, pods = list(case.cluster.nodes), case.pods
-    place = {pod.name: number for number, pod in enumerate(pods)}
-    talks = [(p, place[mate.pod], mate.min_bps) for p, pod in enumerate(pods) for mate in pod.mates]
+    numbers = {pod.name: number for number, pod in enumerate(pods)}
+    talks = [(p, numbers[mate.pod], mate.min_bps) for p, pod in enumerate(pods) for mate in pod.mates]
     chosen = len(pods) * len(nodes)
     columns = chosen + len(talks) * len(nodes) ** 2
     links = len(case.costs.links.rate_bps)
@@ -226,15 +226,15 @@ def exact(case: Case) -> dict[str, str] | None:
             for row in ways(case.costs, node, other):
                 matrix[len(pods) + len(nodes) + row, column] += rate_bps / _GBPS
     integrality = np.array([1] * chosen + [0] * (columns - chosen))
-    found = milp(
+    solution = milp(
         np.zeros(columns),
         integrality=integrality,
         bounds=Bounds(0, 1),
         constraints=LinearConstraint(matrix.tocsr(), least, most),
     )
-    if not found.success:
+    if not solution.success:
         return None
-    x = np.rint(found.x[:chosen]).reshape(len(pods), len(nodes))
+    x = np.rint(solution.x[:chosen]).reshape(len(pods), len(nodes))
     return {pod.name: nodes[int(x[p].argmax())] for p, pod in enumerate(pods)}
 
 
@@ -242,11 +242,11 @@ def ways(costs: CostMap, src: str, dst: str) -> list[int]:
     """Return the links that flows between two hosts may take, both ways; none within one."""
     if src == dst:
         return []
-    model, found = costs.model, list[int]()
+    model, rows = costs.model, list[int]()
     for a, b in ((src, dst), (dst, src)):
-        one, other = model.number(a), model.number(b)
-        found += [*costs.routing.shares(one, other), model.up.start + one, model.down.start + other]
-    return found
+        start, other = model.number(a), model.number(b)
+        rows += [*costs.routing.shares(start, other), model.up.start + start, model.down.start + other]
+    return rows
 
 
 def bounds_of(case: Case) -> int:
@@ -255,7 +255,7 @@ def bounds_of(case: Case) -> int:
 
 
 def kept(case: Case, where: Mapping[str, str]) -> int:
-    """Return how many bounds are kept: those whose rate is there on every link, beside the load and all others."""
+    """Return how many bounds are kept: their rate is free on every link, given the load and all others."""
     added = np.zeros(len(case.costs.links.rate_bps), np.int64)
     flows = [
         (where[pod.name], other, rate_bps)
@@ -280,13 +280,13 @@ def bounds_kept(seeds: int, profile: PodProfile | None = None, *, size: int = 5)
     for seed in range(seeds):
         case = group_case(seed, size=size)
         best, snapshot = exact(case), Snapshot.of(case.cluster, case.costs)
-        found = place_group(profile, case.pods, snapshot)
+        placements = place_group(profile, case.pods, snapshot)
         where = {
             choice.subject.name: snapshot.columns.names[choice.candidate]
-            for choice in found.choices
+            for choice in placements.choices
             if choice.is_placed
         }
-        where = where if found.is_placed else {}
+        where = where if placements.is_placed else {}
         assert kept(case, where) == (bounds_of(case) if where else 0), f"seed {seed}: a bound is broken"
         if best is not None:
             assert kept(case, best) == bounds_of(case), f"seed {seed}: the exact solution is none"

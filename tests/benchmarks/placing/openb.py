@@ -1,7 +1,7 @@
 """The cluster trace openb as its own simulator replays it: all its pods, and more drawn until enough is asked for.
 
 That simulator (hkust-adsl/kubernetes-scheduler-simulator) shuffles the pods of the list and adds some that it draws
-with replacement until 130 % of the GPUs are asked for; nobody leaves. Its typical pods are told apart without memory.
+with replacement until 130 % of the GPUs are requested; none ends. Its typical pods are told apart without memory.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class Trace:
         return tuple(node for node in self.nodes if node.devices)
 
     def snapshot(self, nodes: tuple[Node, ...]) -> Snapshot:
-        """Return nodes of which nothing is held."""
+        """Return nodes with everything free."""
         return replace(Snapshot.of(Cluster.of(nodes)), workload=self.workload)
 
     def arrivals(self, capacity_milli: int, seed: int) -> list[PendingPod]:
         """Return pods in the order in which they come."""
         rng = random.Random(seed)
-        found = list(self.requests)
-        rng.shuffle(found)
-        asked = sum(map(gpu_milli, found))
+        requests = list(self.requests)
+        rng.shuffle(requests)
+        asked = sum(map(gpu_milli, requests))
         while asked + gpu_milli(request := rng.choice(self.requests)) <= ASKED_FOR * capacity_milli:
-            found.append(request)
+            requests.append(request)
             asked += gpu_milli(request)
-        return [PendingPod(f"pod-{number}", one) for number, one in enumerate(found)]
+        return [PendingPod(f"pod-{number}", request) for number, request in enumerate(requests)]
 
 
 def gpu_milli(request: Request) -> int:

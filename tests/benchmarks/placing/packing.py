@@ -56,10 +56,10 @@ def figures(quick: bool, data: Path) -> Mapping[str, float]:
             left[name].append(gpus)
             refused[name].update(map(_sort, without))
     _show(left, refused, capacity, seeds)
-    found = {f"unallocated_{name}": float(np.mean(some)) for name, some in left.items()}
-    found["unallocated_ours_over_fgd"] = found["unallocated_ours"] / found["unallocated_fgd"]
-    found["allocated_fgd"] = 1 - found["unallocated_fgd"] / capacity
-    return found
+    shares = {f"unallocated_{name}": float(np.mean(some)) for name, some in left.items()}
+    shares["unallocated_ours_over_fgd"] = shares["unallocated_ours"] / shares["unallocated_fgd"]
+    shares["allocated_fgd"] = 1 - shares["unallocated_fgd"] / capacity
+    return shares
 
 
 def _sort(pod: PendingPod) -> str:

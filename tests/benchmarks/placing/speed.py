@@ -25,7 +25,7 @@ _WARM: Final = 2000
 
 
 def figures(quick: bool, data: Path) -> Mapping[str, float]:
-    """Return decisions a second: the median of rounds of which each fills the cluster further."""
+    """Return decisions per second: the median of rounds, each of which fills the cluster further."""
     trace = Trace.of(data)
     if trace is None:
         print(f"speed: skipped: the trace openb is not in {data}")
@@ -44,10 +44,10 @@ def figures(quick: bool, data: Path) -> Mapping[str, float]:
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(2 if quick else _ROUNDS):
         some = pods[_WARM + number * _ROUND : _WARM + (number + 1) * _ROUND]
-        for name, (profile, place) in ways.items():
+        for name, (profile, place_pod) in ways.items():
             begun = time.perf_counter()
             for pod in some:
-                place(profile, pod, snapshots[name])
+                place_pod(profile, pod, snapshots[name])
             seconds[name].append(time.perf_counter() - begun)
     return {name: _ROUND / sorted(some)[len(some) // 2] for name, some in seconds.items()}
 

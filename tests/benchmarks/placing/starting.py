@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,7 @@ from controller.apiserver.manifests import read_text
 from controller.apiserver.resources import Node, Pod
 from controller.apiserver.resources.pod import Phase
 from controller.apiserver.settings import ApiSettings, StoragePlace
-from controller.common.errors import ApiError, NotFoundError
+from controller.common.errors import ApiError
 from controller.scheduling.settings import SchedulerSettings
 from controller.workloads.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings, make_runtime
@@ -40,6 +40,7 @@ from tests.controller.workloads.nodes.busybox_image import (
     remove_podman_storage,
     write_layout,
 )
+from tests.waiting import until
 
 NAMES: Final = ("start_overhead_ms", "start_runtime_ms", "start_scheduled_ms")
 _PROGRAMS: Final = ("podman", "runc", "conmon")
@@ -49,7 +50,7 @@ _SCRIPT: Final = 'pod: {{name: "{name}", image: "{image}", command: [sleep, "100
 
 
 def figures(quick: bool, data: Path) -> Mapping[str, float]:
-    """Return medians in milliseconds: what is added, what the runtime takes alone, and from apply to the binding."""
+    """Return medians in milliseconds: the overhead, the runtime alone, and from apply to the binding."""
     missing = [name for name in _PROGRAMS if shutil.which(name) is None] + ([] if BUSYBOX.exists() else ["busybox"])
     if missing:
         print(f"starting: skipped: needs {', '.join(missing)}")
@@ -66,11 +67,11 @@ def figures(quick: bool, data: Path) -> Mapping[str, float]:
 
 
 async def _measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> Mapping[str, float]:
-    place, image = Place(f"unix:{folder}/api.sock"), f"oci:{folder / 'image'}:latest"
+    server, image = Place(f"unix:{folder}/api.sock"), f"oci:{folder / 'image'}:latest"
     (folder / "alone").mkdir()
     alone = make_runtime(runtime, folder / "alone")
-    with _daemons(folder, place, runtime):
-        async with asyncio.timeout(_WAIT_S), ApiClient(place) as client:
+    with _daemons(folder, server, runtime):
+        async with asyncio.timeout(_WAIT_S), ApiClient(server) as client:
             await _ready(client)
             await alone.start()
             try:
@@ -84,7 +85,7 @@ async def _measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> Mappi
                     whole.append(until_running)
             finally:
                 await alone.close()
-    added = [one - other for one, other in zip(whole, bare, strict=True)]
+    added = [total - other for total, other in zip(whole, bare, strict=True)]
     return {
         "start_overhead_ms": 1e3 * statistics.median(added),
         "start_runtime_ms": 1e3 * statistics.median(bare),
@@ -93,12 +94,14 @@ async def _measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> Mappi
 
 
 @contextmanager
-def _daemons(folder: Path, place: Place, runtime: RuntimeSettings) -> Iterator[None]:
-    node = NodeSettings(node="h1", state=str(folder / "state"), api=place.address, runtime=runtime, on_stop=OnStop.STOP)
+def _daemons(folder: Path, server: Place, runtime: RuntimeSettings) -> Iterator[None]:
+    node = NodeSettings(
+        node="h1", state=str(folder / "state"), api=server.address, runtime=runtime, on_stop=OnStop.STOP
+    )
     wanted: tuple[tuple[tuple[str, str], object], ...] = (
-        (("api", "serve"), ApiSettings(storage=StoragePlace(sqlite=str(folder / "db")), listen=(place.address,))),
-        (("scheduler", "serve"), SchedulerSettings(api=place.address)),
-        (("placement", "serve"), PlacementSettings(api=place.address)),
+        (("api", "serve"), ApiSettings(storage=StoragePlace(sqlite=str(folder / "db")), listen=(server.address,))),
+        (("scheduler", "serve"), SchedulerSettings(api=server.address)),
+        (("placement", "serve"), PlacementSettings(api=server.address)),
         (("node", "serve"), node),
     )
     processes = []
@@ -117,23 +120,22 @@ def _daemons(folder: Path, place: Place, runtime: RuntimeSettings) -> Iterator[N
 
 
 async def _ready(client: ApiClient) -> None:
-    while True:
-        try:
-            if (await client.of(Node).get("h1")).status.ready:
-                return
-        except (NotFoundError, ApiError):
-            pass
-        await asyncio.sleep(0.1)
+    async def is_ready() -> bool:
+        with suppress(ApiError):  # the server is starting, or has no such node yet
+            return (await client.of(Node).get("h1")).status.ready
+        return False
+
+    await until(is_ready, limit_s=_WAIT_S, poll_s=0.1)
 
 
 async def _applied(client: ApiClient, image: str, name: str) -> tuple[float, float]:
-    """Return seconds from the creation of what a script asks for until it is bound, and until it runs."""
+    """Return the seconds from the creation of a manifest's pod until it is bound, and until it runs."""
     async with aclosing(client.of(Pod).watch(fields=f"name={name}")) as events:
-        await anext(events)  # the watch is there
+        await anext(events)  # the watch is open
         begun, bound = time.monotonic(), 0.0
-        (one,) = read_text(_SCRIPT.format(name=name, image=image))
-        assert isinstance(one.resource, Pod)
-        await client.of(Pod).create(one.resource)
+        (manifest,) = read_text(_SCRIPT.format(name=name, image=image))
+        assert isinstance(manifest.resource, Pod)
+        await client.of(Pod).create(manifest.resource)
         async for event in events:
             phase = None if event.resource is None else event.resource.status.phase
             if phase is Phase.BOUND:
@@ -149,7 +151,7 @@ async def _applied(client: ApiClient, image: str, name: str) -> tuple[float, flo
 
 
 async def _bare(runtime: Runtime, image: str, number: int) -> float:
-    """Return how long the runtime alone needs until a container runs."""
+    """Return the time until a container runs, by the runtime alone."""
     begun = time.monotonic()
     pulled = await runtime.pull(image)
     order = ContainerOrder(

@@ -24,7 +24,7 @@ class Extrapolated:
 
 
 def extrapolated(few: Traced, more: Traced, steps: tuple[int, int], wanted: int) -> Extrapolated:
-    """Return the program of so many steps; `steps` are those of the two traces, in which operators have equal names."""
+    """Return the program with this many steps; `steps` are those of the two traces, with equal operator names."""
     few_steps, more_steps = steps
     further = (wanted - more_steps) / (more_steps - few_steps)
     before = {operator.name: operator.executions for operator in few.graph.operators}

@@ -66,36 +66,36 @@ class Errors:
 
 def errors_on(samples: Sequence[Sample]) -> Errors:
     """Forecast each measurement of a series from those before it."""
-    competition, found, last = Competition(), Errors(), samples[0]
+    competition, errors, last = Competition(), Errors(), samples[0]
     competition.see(samples[0])
     for sample in samples[1:]:
-        said = competition.next(sample.time_s)
-        assert said is not None
+        forecast = competition.next(sample.time_s)
+        assert forecast is not None
         error_of_last = abs(sample.value - last.value)
-        found.last += error_of_last
-        found.ours += abs(sample.value - said.value)
-        found.held += said.low <= sample.value <= said.high
-        found.number += 1
+        errors.last += error_of_last
+        errors.ours += abs(sample.value - forecast.value)
+        errors.held += forecast.low <= sample.value <= forecast.high
+        errors.number += 1
         for name, value in competition.said().items():
             error = error_of_last if value is None else abs(sample.value - value)
-            found.others[name] = found.others.get(name, 0.0) + error
-            if name == said.forecaster:
-                found.others[BEST] = found.others.get(BEST, 0.0) + error
+            errors.others[name] = errors.others.get(name, 0.0) + error
+            if name == forecast.forecaster:
+                errors.others[BEST] = errors.others.get(BEST, 0.0) + error
         competition.see(sample)
         last = sample
-    return found
+    return errors
 
 
 def runs(data: Path) -> Series | None:
-    """Return what was measured on each machine; None where the file is not there."""
+    """Return the measurements of each machine; None without the file."""
     if not (data / RUNS).exists():
         return None
-    found: dict[str, list[Sample]] = {}
+    series: dict[str, list[Sample]] = {}
     with (data / RUNS).open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             at = datetime.fromisoformat(f"{row['starttime']}+00:00")
-            found.setdefault(row["VM_id"], []).append(Sample(at.timestamp(), float(row["value"])))
-    return {machine: sorted(samples, key=lambda one: one.time_s) for machine, samples in sorted(found.items())}
+            series.setdefault(row["VM_id"], []).append(Sample(at.timestamp(), float(row["value"])))
+    return {machine: sorted(samples, key=lambda sample: sample.time_s) for machine, samples in sorted(series.items())}
 
 
 def links(data: Path) -> Series | None:
@@ -104,12 +104,12 @@ def links(data: Path) -> Series | None:
         return None
     topology = load_topology("abilene")
     hosts = tuple(host.name for host in topology.hosts)[:12]
-    found: dict[str, list[Sample]] = {}
+    series: dict[str, list[Sample]] = {}
     for number, matrix in enumerate(load_yates(data / MATRICES, hosts)):
         demands = {(src, dst): float(rate) for src, dst, rate in matrix.pairs()}
         for link, rate_bps in base_load_bps(topology, demands).items():
-            found.setdefault(f"{link.src} {link.dst}", []).append(Sample(number * HOUR_S, rate_bps))
-    return dict(sorted(found.items()))
+            series.setdefault(f"{link.src} {link.dst}", []).append(Sample(number * HOUR_S, rate_bps))
+    return dict(sorted(series.items()))
 
 
 def links_by_hops(data: Path) -> Series | None:
@@ -122,24 +122,24 @@ def links_by_hops(data: Path) -> Series | None:
         if len(ends) == 2 and all(end in hosts for end in ends):
             graph.add_edge(*ends)
     ways = {(src, dst): list(nx.all_shortest_paths(graph, src, dst)) for src in hosts for dst in hosts if src != dst}
-    found: dict[str, list[Sample]] = {f"{src} {dst}": [] for src, dst in sorted(graph.edges)}
+    series: dict[str, list[Sample]] = {f"{src} {dst}": [] for src, dst in sorted(graph.edges)}
     for number, matrix in enumerate(load_yates(data / MATRICES, hosts)):
-        load = dict.fromkeys(found, 0.0)
+        load = dict.fromkeys(series, 0.0)
         for src, dst, rate_bps in matrix.pairs():
             for way in ways[src, dst]:
                 for tail, head in pairwise(way):
                     load[f"{tail} {head}"] += rate_bps / len(ways[src, dst])
         for name, rate in load.items():
-            found[name].append(Sample(number * HOUR_S, rate))
-    return found
+            series[name].append(Sample(number * HOUR_S, rate))
+    return series
 
 
 def parts_of(series: Series, chosen_on: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Errors]]]:
     """Yield the errors on series that constants were chosen on, on the others, and on all of them."""
-    found = {name: errors_on(samples) for name, samples in series.items()}
-    yield "chosen on", {name: one for name, one in found.items() if name in chosen_on}
-    yield "others", {name: one for name, one in found.items() if name not in chosen_on}
-    yield "all", found
+    errors = {name: errors_on(samples) for name, samples in series.items()}
+    yield "chosen on", {name: error for name, error in errors.items() if name in chosen_on}
+    yield "others", {name: error for name, error in errors.items() if name not in chosen_on}
+    yield "all", errors
 
 
 def show(title: str, parts: Mapping[str, Mapping[str, Errors]], console: Console) -> None:
@@ -148,21 +148,23 @@ def show(title: str, parts: Mapping[str, Mapping[str, Errors]], console: Console
         "forecaster", *parts, "least and greatest of all", title=f"{title}: error of the last value over its own"
     )
     names = list(next(iter(parts["all"].values())).others)
-    ranked = sorted(names, key=lambda name: -fmean(one.ratio(name) for one in parts["all"].values()))
+    ranked = sorted(names, key=lambda name: -fmean(errors.ratio(name) for errors in parts["all"].values()))
     for name in (None, *ranked):
-        cells = [f"{fmean(one.ratio(name) for one in part.values()):.3f}" if part else "" for part in parts.values()]
-        ratios = [one.ratio(name) for one in parts["all"].values()]
+        cells = [
+            f"{fmean(errors.ratio(name) for errors in part.values()):.3f}" if part else "" for part in parts.values()
+        ]
+        ratios = [errors.ratio(name) for errors in parts["all"].values()]
         table.add_row(name or "ours", *cells, f"{min(ratios):.3f} {max(ratios):.3f}")
     console.print(table)
-    held = sum(one.held for one in parts["all"].values()) / sum(one.number for one in parts["all"].values())
-    of_window = fmean(one.others[WINDOW] / one.ours for one in parts["others"].values())
+    held = sum(errors.held for errors in parts["all"].values()) / sum(errors.number for errors in parts["all"].values())
+    of_window = fmean(errors.others[WINDOW] / errors.ours for errors in parts["others"].values())
     console.print(f"the constant window of 20's error over ours: {of_window:.3f}; within its bounds: {held:.1%}\n")
 
 
 def measure(*, quick: bool = False, data: Path = DATA) -> dict[str, float | None]:
     """Forecast all series; figures are None where the data is not there. `quick` leaves the other routes out."""
     console = Console(width=110)
-    found: dict[str, float | None] = dict.fromkeys(NAMES)
+    figures: dict[str, float | None] = dict.fromkeys(NAMES)
     machines, loads = runs(data), links(data)
     for key, title, series in ((NAMES[0], "Azure's runs", machines), (NAMES[1], "Abilene's links", loads)):
         if series is None:
@@ -171,11 +173,11 @@ def measure(*, quick: bool = False, data: Path = DATA) -> dict[str, float | None
         chosen_on = list(series)[:1] if series is machines else list(series)[::2]
         parts = dict(parts_of(series, chosen_on))
         show(title, parts, console)
-        found[key] = fmean(one.ratio() for one in parts["others"].values())
+        figures[key] = fmean(errors.ratio() for errors in parts["others"].values())
     other = None if quick else links_by_hops(data)
     if other is not None:
         show("Abilene's links, routes of fewest links", dict(parts_of(other, list(other)[::2])), console)
-    return found
+    return figures
 
 
 def main(argv: list[str]) -> None:
@@ -184,8 +186,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="by base routes alone")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of published traces")
     options = parser.parse_args(argv)
-    found = measure(quick=options.quick, data=options.data)
-    print(json.dumps({name: None if value is None else round(value, 4) for name, value in found.items()}))
+    figures = measure(quick=options.quick, data=options.data)
+    print(json.dumps({name: None if value is None else round(value, 4) for name, value in figures.items()}))
 
 
 if __name__ == "__main__":

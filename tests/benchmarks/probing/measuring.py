@@ -53,15 +53,15 @@ class Measured:
         return abs(self.estimate(centre).times[1] / fmean(self.real[centre]) - 1)
 
     def plain_error(self, centre: str) -> float:
-        """Return the same of a prediction by the probe's run alone, without what was measured when it was built."""
-        found = predicted(replace(self.built.probe, reference=None), self.probe[centre].runs)
-        return abs(found.times[1] / fmean(self.real[centre]) - 1) if found.is_known else math.nan
+        """Return the error of a prediction from the probe's run alone, without the measurements of its build."""
+        estimate = predicted(replace(self.built.probe, reference=None), self.probe[centre].runs)
+        return abs(estimate.times[1] / fmean(self.real[centre]) - 1) if estimate.is_known else math.nan
 
     def error_from(self, centre: str, reference: str) -> float:
         """Return the same of a prediction that knows how long the task took at another centre."""
-        known = Reference(fmean(self.real[reference]), self.probe[reference].runs, reference)
-        found = predicted(self.built.probe, self.probe[centre].runs, reference=known)
-        return abs(found.times[1] / fmean(self.real[centre]) - 1)
+        anchor = Reference(fmean(self.real[reference]), self.probe[reference].runs, reference)
+        estimate = predicted(self.built.probe, self.probe[centre].runs, reference=anchor)
+        return abs(estimate.times[1] / fmean(self.real[centre]) - 1)
 
     def score(self) -> Score:
         """Return how well the predictions rank the centres."""
@@ -80,34 +80,34 @@ class Outcome:
     @property
     def mean_error(self) -> float:
         """The mean over all targets and centres."""
-        return fmean(one.error(centre) for one in self.measured for centre in one.real)
+        return fmean(measured.error(centre) for measured in self.measured for centre in measured.real)
 
     @property
     def mean_plain_error(self) -> float:
-        """The mean over all targets and centres, by probes' runs at the centres alone."""
-        return fmean(one.plain_error(centre) for one in self.measured for centre in one.real)
+        """The mean over all targets and centres, from probes' runs at the centres alone."""
+        return fmean(measured.plain_error(centre) for measured in self.measured for centre in measured.real)
 
     @property
     def mean_error_from_first(self) -> float:
         """The mean at all centres but the first, of predictions that know the task's time at the first."""
         first, *others = (limits.name for limits in CENTRES)
-        return fmean(one.error_from(centre, first) for one in self.measured for centre in others)
+        return fmean(measured.error_from(centre, first) for measured in self.measured for centre in others)
 
     @property
     def overhead(self) -> float:
         """Unit-seconds of all probes over those of all tasks, both from the process's start to its end."""
-        probes = math.fsum(ran.run_time_s for one in self.measured for ran in one.probe.values())
-        return probes / math.fsum(times[0] for one in self.measured for times in one.real.values())
+        probes = math.fsum(ran.run_time_s for measured in self.measured for ran in measured.probe.values())
+        return probes / math.fsum(times[0] for measured in self.measured for times in measured.real.values())
 
     @property
     def pairs(self) -> Score:
         """Ranking score of the predictions."""
-        return sum((one.score() for one in self.measured), Score(0, 0, 0))
+        return sum((measured.score() for measured in self.measured), Score(0, 0, 0))
 
     @property
     def fixed_pairs(self) -> Score:
         """Ranking score of the fixed benchmark."""
-        return sum((score(one.real, self.fixed) for one in self.measured), Score(0, 0, 0))
+        return sum((score(measured.real, self.fixed) for measured in self.measured), Score(0, 0, 0))
 
 
 class Measuring:
@@ -115,15 +115,15 @@ class Measuring:
 
     def __init__(self, places: Places, built: Mapping[Target, Built], steps: Mapping[Target, int]) -> None:
         self._places, self._steps = places, steps
-        self.measured = [Measured(target, one) for target, one in built.items()]
+        self.measured = [Measured(target, built_probe) for target, built_probe in built.items()]
         self.fixed: dict[str, float] = {}
         self.left_out: list[str] = []
         self._fixed = expert.loads(FIXED, KernelLibrary())
         self._number = 0
 
     def run(self) -> Outcome:
-        """Run all, and again what is too near to be ranked."""
-        for probe in (*(one.built.probe for one in self.measured), self._fixed):
+        """Run all, and repeat results too close to rank."""
+        for probe in (*(measured.built.probe for measured in self.measured), self._fixed):
             spec = files.to_spec(probe)
             self._places.client.of(ProbeTaskResource).create(
                 ProbeTaskResource(metadata=Metadata(name=probe.name), spec=spec)
@@ -140,50 +140,52 @@ class Measuring:
         with self._places.centre(limits, self._kernels()):
             _say(f"{limits.name}: {limits.line}")
             self.fixed[limits.name] = _figure(self._probe(limits, self._fixed).runs[0])
-            for one in tuple(self.measured):
-                with self._leaving_out(one, limits):
+            for measured in tuple(self.measured):
+                with self._leaving_out(measured, limits):
                     # One after the other, as a scheduler has it with a task of a type that it has not seen: how fast
                     # a shared machine is changes within minutes, by a fifth on the one that this was written on.
-                    one.probe[limits.name] = self._probe(limits, one.built.probe)
-                    self._real(limits, one)
+                    measured.probe[limits.name] = self._probe(limits, measured.built.probe)
+                    self._real(limits, measured)
 
     @contextmanager
-    def _leaving_out(self, one: Measured, limits: Limits) -> Iterator[None]:
+    def _leaving_out(self, measured: Measured, limits: Limits) -> Iterator[None]:
         """Leave a target out, everywhere, that cannot be measured, and say so; the others are measured nonetheless."""
         try:
             yield
         except MillraceError as error:
-            self.measured.remove(one)
-            self.left_out.append(f"{one.target.title} at {limits.name}: {error}")
+            self.measured.remove(measured)
+            self.left_out.append(f"{measured.target.title} at {limits.name}: {error}")
             _say(f"  left out: {self.left_out[-1]}")
 
     def _again(self) -> None:
         """Run again where the real runs of two centres are too near to say which is the quicker one."""
         for limits in CENTRES:
-            near = [one for one in self.measured if self._is_near(one, limits.name)]
+            near = [measured for measured in self.measured if self._is_near(measured, limits.name)]
             if near:
                 with self._places.centre(limits, {"dgemm"}):
-                    for one in near:
-                        self._real(limits, one)
+                    for measured in near:
+                        self._real(limits, measured)
 
     @staticmethod
-    def _is_near(one: Measured, centre: str) -> bool:
-        return any(is_near(one.real[centre], times) for other, times in one.real.items() if other != centre)
+    def _is_near(measured: Measured, centre: str) -> bool:
+        return any(is_near(measured.real[centre], times) for other, times in measured.real.items() if other != centre)
 
     def _probe(self, limits: Limits, probe: ProbeTask) -> Ran:
         ran = self._places.run(limits, self._name(probe.name), Program(kind=ProgramKind.PROBE, entry=probe.name))
         _say(f"  probe {probe.name}: {ran.run_time_s:.2f} s")
         return ran
 
-    def _real(self, limits: Limits, one: Measured) -> None:
-        arguments = (str(self._steps[one.target]),)
-        program = Program(kind=ProgramKind.PYTHON, entry=one.target.entry, arguments=arguments)
-        took_s = self._places.run(limits, self._name(one.target.name.replace("_", "-")), program).run_time_s
-        one.real.setdefault(limits.name, []).append(took_s)
-        _say(f"  {one.target.title}: {took_s:.2f} s, predicted {one.estimate(limits.name)}")
+    def _real(self, limits: Limits, measured: Measured) -> None:
+        arguments = (str(self._steps[measured.target]),)
+        program = Program(kind=ProgramKind.PYTHON, entry=measured.target.entry, arguments=arguments)
+        took_s = self._places.run(limits, self._name(measured.target.name.replace("_", "-")), program).run_time_s
+        measured.real.setdefault(limits.name, []).append(took_s)
+        _say(f"  {measured.target.title}: {took_s:.2f} s, predicted {measured.estimate(limits.name)}")
 
     def _kernels(self) -> set[str]:
-        return {use.kernel for one in self.measured for use in one.built.probe.uses} | set(self._fixed.kernels)
+        return {use.kernel for measured in self.measured for use in measured.built.probe.uses} | set(
+            self._fixed.kernels
+        )
 
     def _name(self, what: str) -> str:
         self._number += 1
@@ -192,8 +194,8 @@ class Measuring:
 
 def _figure(run: ProbeRun) -> float:
     """Return the fixed benchmark's figure: the geometric mean of the seconds of its kernels' executions."""
-    found = [run.steady_s.get(name, fmean(times)) for name, times in run.kernels_s.items()]
-    return math.exp(fmean(map(math.log, found)))
+    steady_s = [run.steady_s.get(name, fmean(times)) for name, times in run.kernels_s.items()]
+    return math.exp(fmean(map(math.log, steady_s)))
 
 
 def _say(line: str) -> None:

@@ -38,6 +38,7 @@ from dataplane.fabric.kernel import HOST_DEVICE, switch_device
 from dataplane.rpc.access import Role
 from tests.benchmarks.probing.exchange import PEER
 from tests.integration.allreduce_namespaces import AggregationFabric
+from tests.waiting import comes_true
 
 ROOT: Final = Path(__file__).parents[3]
 UNIT: Final = "slice"
@@ -79,14 +80,14 @@ _PEER_HOST: Final = "h4"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A task that has run: how long, from its processes' start to their end, and, of a probe, what it measured."""
+    """A finished task: its run time, from its processes' start to their end, and a probe's measurements."""
 
     run_time_s: float
     runs: tuple[ProbeRun, ...] = ()
 
 
 class Places:
-    """Fabric, API server and what runs beside them, while the `with` block lasts; needs root."""
+    """Fabric, API server and other processes while the `with` block lasts; needs root."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -127,13 +128,13 @@ class Places:
         _remove_groups(limits.name)
 
     def run(self, limits: Limits, name: str, program: Program, *, repetitions: int = 1) -> Ran:
-        """Run a task at a centre that is there, on its one unit; raise MillraceError if it fails."""
+        """Run a task at a running centre, on its one unit; raise MillraceError if it fails."""
         is_probe = program.kind is ProgramKind.PROBE
         spec = TaskSpec(program=program, is_probe=is_probe, repetitions=repetitions, limit_s=_TASK_S)
         self.client.of(Task).create(Task(metadata=Metadata(name=name), spec=spec))
         self.client.dispatch(DispatchRequest(dispatches=(Dispatch(name, limits.name, UNIT, 1),)))
-        found = self._ended(name, _PROBE_S, 0.8) if is_probe else self._ended(name, _TASK_S, 2.0)
-        status = found.status
+        task = self._ended(name, _PROBE_S, 0.8) if is_probe else self._ended(name, _TASK_S, 2.0)
+        status = task.status
         if status.phase is not TaskPhase.SUCCEEDED or status.run_time_s is None:
             raise MillraceError(f"task {name} at {limits.name}: {status.phase.value}: {'; '.join(status.reasons)}")
         result = None if status.result is None else self.client.of(ProbeResult).get(status.result)
@@ -141,7 +142,7 @@ class Places:
         return Ran(status.run_time_s, runs)
 
     def _ended(self, name: str, patience_s: float, first_s: float) -> Task:
-        """Return a task once it has ended; asking takes the processor from what is measured, so it is done seldom."""
+        """Return a task once it has ended; polling disturbs the measurement, so it is rare."""
         end_s = time.monotonic() + patience_s
         time.sleep(first_s)
         while (task := self.client.of(Task).get(name)).status.phase not in TASK_ENDED:
@@ -218,8 +219,12 @@ class Places:
 
     def _is_ready(self, name: str) -> bool:
         """Return whether a centre is ready, its kernels tried."""
-        found = {one.metadata.name: one for one in self.client.of(Centre).list().items}
-        return name in found and found[name].status.ready and any(one.operators for one in found[name].status.units)
+        centres = {centre.metadata.name: centre for centre in self.client.of(Centre).list().items}
+        return (
+            name in centres
+            and centres[name].status.ready
+            and any(unit.operators for unit in centres[name].status.units)
+        )
 
     def _start_peer(self) -> None:
         address = str(self._fabric.topology.host[_PEER_HOST].ipv4)
@@ -253,7 +258,7 @@ def _add_tbf(device: str, rate_bps: int) -> None:
 
 
 def _remove_groups(centre: str) -> None:
-    """Remove what an agent keeps for the one after it, which does not come: control groups without processes."""
+    """Remove what an agent leaves for its successor, as there is none: control groups without processes."""
     for top in set(group_of().tops.values()):
         for group in top.glob(f"millrace/centres/{centre}-*"):
             for folder, _, _ in os.walk(group, topdown=False):
@@ -262,10 +267,7 @@ def _remove_groups(centre: str) -> None:
 
 
 def _until(condition: Callable[[], bool], what: str, log: Path | None = None) -> None:
-    """Wait until something is so; raise MillraceError, with a log's last line, if it never is."""
-    end_s = time.monotonic() + _WAIT_S
-    while not condition():
-        if time.monotonic() > end_s:
-            lines = [] if log is None else log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise MillraceError(f"never: {what}{': ' + lines[-1] if lines else ''}")
-        time.sleep(0.1)
+    """Wait until a condition holds; raise MillraceError, with a log's last line, if it never does."""
+    if not comes_true(condition, limit_s=_WAIT_S, poll_s=0.1):
+        lines = [] if log is None else log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise MillraceError(f"never: {what}{': ' + lines[-1] if lines else ''}")

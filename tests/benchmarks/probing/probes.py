@@ -78,7 +78,7 @@ class Built:
 
 
 def built(target: Target, steps: int, folder: Path) -> Built:
-    """Return the probe task of a target of so many steps; raise MillraceError if it cannot be built."""
+    """Return the probe task of a target with this many steps; raise MillraceError if it cannot be built."""
     out = folder / f"{target.name}.json"
     command = [sys.executable, "-m", __spec__.name, target.name, str(steps), str(out)]
     environment = os.environ | _SINGLE | {"PYTHONPATH": str(ROOT)}
@@ -93,14 +93,14 @@ def built(target: Target, steps: int, folder: Path) -> Built:
 
 def probe_of(target: Target, steps: int) -> ProbeTask:
     """Return a target's probe task, with the share of its time that has kernels where that was measured."""
-    found = _GRAPHS.get(target.name, _traced)(target, steps)
-    matches = match(found.graph, KernelLibrary().kernels())
+    traced = _GRAPHS.get(target.name, _traced)(target, steps)
+    matches = match(traced.graph, KernelLibrary().kernels())
     name = target.name.replace("_", "-")
-    graph, settings = replace(found.graph, name=name), BuildSettings(ratio=RATIO)
+    graph, settings = replace(traced.graph, name=name), BuildSettings(ratio=RATIO)
     (probe,) = build(
-        graph, matches, settings, task_type=name, seconds=found.seconds or None, run_time_s=found.run_time_s or None
+        graph, matches, settings, task_type=name, seconds=traced.seconds or None, run_time_s=traced.run_time_s or None
     )
-    if not found.seconds:
+    if not traced.seconds:
         probe = replace(probe, share_matched=None)
     if target.name == "all_reduce_steps":  # which mostly waits
         return probe
@@ -122,7 +122,7 @@ def _planned(target: Target, steps: int) -> Extrapolated:
 
 
 def _cpu_time_s(target: Target, steps: int) -> float:
-    """Return the CPU time of so many steps, of unwatched runs of few; what a target imports is of its start."""
+    """Return the CPU time of this many steps, extrapolated from short plain runs; imports count as start-up."""
     function: Callable[[int], float] = getattr(targets, target.name)
     few, more = target.traced // 2, 4 * target.traced
     function(2)
@@ -142,7 +142,9 @@ def _declared(target: Target, steps: int) -> Extrapolated:
 
 
 def _often(graph: OperatorGraph, steps: int) -> OperatorGraph:
-    operators: Iterable[Operator] = (replace(one, executions=one.executions * steps) for one in graph.operators)
+    operators: Iterable[Operator] = (
+        replace(operator, executions=operator.executions * steps) for operator in graph.operators
+    )
     return OperatorGraph(graph.name, tuple(operators), graph.flows, graph.category)
 
 
@@ -153,7 +155,7 @@ def main() -> None:
     """Write a target's probe task to a file."""
     name, steps, out = sys.argv[1:]
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    target = next(one for one in TARGETS if one.name == name)
+    target = next(candidate for candidate in TARGETS if candidate.name == name)
     Path(out).write_text(files.dumps(probe_of(target, int(steps)), as_json=True), encoding="utf-8")
     sys.stdout.write(json.dumps({"probe": out}) + "\n")
 

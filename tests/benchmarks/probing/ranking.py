@@ -38,18 +38,18 @@ class Score:
         return Score(self.right + other.right, self.decided + other.decided, self.tied + other.tied)
 
 
-def is_near(one: Sequence[float], other: Sequence[float]) -> bool:
+def is_near(times: Sequence[float], other: Sequence[float]) -> bool:
     """Return whether real runs in two places are so close that they are repeated."""
-    return _difference(fmean(one), fmean(other)) <= TIE
+    return _difference(fmean(times), fmean(other)) <= TIE
 
 
-def quicker(one: Sequence[float], other: Sequence[float]) -> int:
+def quicker(times: Sequence[float], other: Sequence[float]) -> int:
     """Return -1 if the first place's real runs are the shorter ones, 1 if the other's, 0 for a tie."""
-    first, second = fmean(one), fmean(other)
-    if is_near(one, other):
-        if min(len(one), len(other)) < 2 or _difference(first, second) <= _LEAST:
+    first, second = fmean(times), fmean(other)
+    if is_near(times, other):
+        if min(len(times), len(other)) < 2 or _difference(first, second) <= _LEAST:
             return 0
-        error = math.sqrt(variance(one) / len(one) + variance(other) / len(other))
+        error = math.sqrt(variance(times) / len(times) + variance(other) / len(other))
         if abs(first - second) <= _DEVIATIONS * error:
             return 0
     return -1 if first < second else 1
@@ -58,13 +58,13 @@ def quicker(one: Sequence[float], other: Sequence[float]) -> int:
 def score(real: Mapping[str, Sequence[float]], figures: Mapping[str, float]) -> Score:
     """Return how well figures (the less the quicker), by place, rank the places' real run times."""
     right = decided = tied = 0
-    for one, other in itertools.combinations(sorted(real), 2):
-        order = quicker(real[one], real[other])
+    for centre, other in itertools.combinations(sorted(real), 2):
+        order = quicker(real[centre], real[other])
         tied += order == 0
         decided += order != 0
-        right += order != 0 and (figures[one] < figures[other]) == (order < 0) and figures[one] != figures[other]
+        right += order != 0 and (figures[centre] < figures[other]) == (order < 0) and figures[centre] != figures[other]
     return Score(right, decided, tied)
 
 
-def _difference(one: float, other: float) -> float:
-    return abs(one - other) / min(one, other)
+def _difference(value: float, other: float) -> float:
+    return abs(value - other) / min(value, other)

@@ -29,22 +29,22 @@ def measured(targets: tuple[Target, ...], *, quick: bool) -> Outcome:
     """Trace, build, probe and run some targets; needs root."""
     steps = {target: target.quick_steps if quick else target.steps for target in targets}
     with tempfile.TemporaryDirectory(prefix="millrace-probe-") as folder:
-        found = {target: built(target, steps[target], Path(folder)) for target in targets}
+        probes = {target: built(target, steps[target], Path(folder)) for target in targets}
         with Places(Path(folder)) as places:
-            return Measuring(places, found, steps).run()
+            return Measuring(places, probes, steps).run()
 
 
 def results_table(outcome: Outcome) -> Table:
     """Return a line for each target at each centre."""
     columns = ("task", "centre", "real, s", "predicted, s", "error", "basis", "matched", "probe, s", "overhead", "runs")
     table = Table(*columns, title=f"Predicted from probes of {RATIO}:1")
-    for one in outcome.measured:
-        for centre, times in one.real.items():
-            estimate, share = one.estimate(centre), one.built.probe.share_matched
+    for measured in outcome.measured:
+        for centre, times in measured.real.items():
+            estimate, share = measured.estimate(centre), measured.built.probe.share_matched
             low, seconds, high = estimate.times
-            probe_s = one.probe[centre].run_time_s
+            probe_s = measured.probe[centre].run_time_s
             table.add_row(
-                one.target.title,
+                measured.target.title,
                 centre,
                 f"{fmean(times):.2f}",
                 f"{seconds:.2f} ({low:.1f} to {high:.1f})",
@@ -61,7 +61,7 @@ def results_table(outcome: Outcome) -> Table:
 def summary_lines(outcome: Outcome) -> list[str]:
     """Return what the table does not say."""
     pairs, fixed = outcome.pairs, outcome.fixed_pairs
-    building_s = math.fsum(one.built.took_s for one in outcome.measured)
+    building_s = math.fsum(measured.built.took_s for measured in outcome.measured)
     ranked = (
         f"pairs of centres: {pairs.right} of {pairs.decided} right by probes, {fixed.right} of {fixed.decided} by the"
         f" fixed benchmark, {pairs.tied} ties left out"
@@ -80,8 +80,8 @@ def measure(*, quick: bool = False, targets: tuple[Target, ...] = TARGETS) -> di
     """Run, show what came of it, and return the figures; raise IncompleteError with them where tasks were left out."""
     outcome = measured(targets, quick=quick)
     Console(width=140).print(results_table(outcome), *summary_lines(outcome), sep="\n")
-    found = (outcome.mean_error, outcome.overhead, outcome.pairs.share, outcome.fixed_pairs.share)
-    figures = dict(zip(NAMES, found, strict=True))
+    values = (outcome.mean_error, outcome.overhead, outcome.pairs.share, outcome.fixed_pairs.share)
+    figures = dict(zip(NAMES, values, strict=True))
     if outcome.left_out:
         raise IncompleteError(f"{len(outcome.left_out)} were left out", figures)
     return figures

@@ -68,7 +68,7 @@ def measured(repetitions: int) -> dict[str, dict[int, list[float]]]:
 @contextmanager
 def _group() -> Iterator[Path]:
     """Give a control group of our own."""
-    top = next((one for one in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if _has_quota(one)), None)
+    top = next((folder for folder in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if _has_quota(folder)), None)
     if top is None:
         raise OSError("no controller for CPU quotas")
     group = top / f"millrace-scaling-{os.getpid()}"
@@ -90,7 +90,7 @@ def _words(file: Path) -> list[str]:
 
 
 def _run(group: Path, text: str, units: int) -> float:
-    """Return how long a program takes on so many units; its start does not count."""
+    """Return the run time of a program on this many units, without its start."""
     quota_us = _PERIOD_US * CORES_MILLI * units // 1000
     if (group / "cpu.cfs_quota_us").exists():
         (group / "cpu.cfs_quota_us").write_text(str(quota_us), encoding="utf-8")

@@ -41,39 +41,39 @@ def test_extrapolation_is_exact_for_linear_run_times(
         return traced(steps, once_s=once_s, step_s=step_s, base_s=base_s, between_s=between_s)
 
     wanted, whole = few * factor, of(few * factor)
-    found = extrapolated(of(few), of(2 * few), (few, 2 * few), wanted)
-    assert found.graph == whole.graph
-    assert found.seconds == pytest.approx(whole.seconds, abs=1e-9)
-    assert found.run_time_s == pytest.approx(whole.run_time_s, rel=1e-6)
+    trace = extrapolated(of(few), of(2 * few), (few, 2 * few), wanted)
+    assert trace.graph == whole.graph
+    assert trace.seconds == pytest.approx(whole.seconds, abs=1e-9)
+    assert trace.run_time_s == pytest.approx(whole.run_time_s, rel=1e-6)
 
 
 def test_operators_executed_equally_often_are_setup() -> None:
-    found = extrapolated(traced(2), traced(4), (2, 4), 100)
-    assert {operator.name: operator.executions for operator in found.graph.operators} == {
+    trace = extrapolated(traced(2), traced(4), (2, 4), 100)
+    assert {operator.name: operator.executions for operator in trace.graph.operators} == {
         "load": 1,
         "multiply": 200,
         "sum": 100,
     }
-    assert found.seconds["load"] == pytest.approx(0.5)
+    assert trace.seconds["load"] == pytest.approx(0.5)
 
 
 def test_operator_only_in_the_longer_trace_grows_from_zero() -> None:
     few = traced(2)
     few = Traced(OperatorGraph("program", few.graph.operators[:2], few.graph.flows[:1], "hpc"), few.run_time_s)
-    found = extrapolated(few, traced(4), (2, 4), 10)
-    assert found.graph.operator["sum"].executions == 4 + 4 * 3
+    trace = extrapolated(few, traced(4), (2, 4), 10)
+    assert trace.graph.operator["sum"].executions == 4 + 4 * 3
 
 
 def test_time_outside_operators_stays_at_least_the_longer_traces() -> None:
     quick, slow = traced(4, base_s=0.2), traced(2, base_s=0.9)
-    found = extrapolated(slow, quick, (2, 4), 100)
-    assert found.run_time_s - sum(found.seconds.values()) == pytest.approx(0.2), "it did not grow with the steps"
+    trace = extrapolated(slow, quick, (2, 4), 100)
+    assert trace.run_time_s - sum(trace.seconds.values()) == pytest.approx(0.2), "it did not grow with the steps"
     overlapped = traced(4, base_s=-0.1)
-    found = extrapolated(slow, overlapped, (2, 4), 100)
-    assert found.run_time_s == pytest.approx(sum(found.seconds.values()))
+    trace = extrapolated(slow, overlapped, (2, 4), 100)
+    assert trace.run_time_s == pytest.approx(sum(trace.seconds.values()))
 
 
 def test_one_slow_trace_bounds_the_cost_per_step() -> None:
     few, more = traced(2, base_s=0.0), traced(4, base_s=0.4)
-    found = extrapolated(few, more, (2, 4), 104)
-    assert found.run_time_s - sum(found.seconds.values()) == pytest.approx(0.4 + 0.1 * 100)
+    trace = extrapolated(few, more, (2, 4), 104)
+    assert trace.run_time_s - sum(trace.seconds.values()) == pytest.approx(0.4 + 0.1 * 100)

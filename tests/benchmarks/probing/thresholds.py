@@ -54,7 +54,7 @@ _CODE: Final = Implementation(DeviceKind.CPU, Library.NUMPY, "m:f")
 _NS: Final = 1_000_000_000
 
 Curve = Callable[[int], float]
-"""Seconds on so many units, of a second on one."""
+"""Seconds on this many units of work that takes a second on one."""
 
 
 def amdahl(serial: float) -> Curve:
@@ -68,7 +68,7 @@ def universal(contention: float, coherence: float) -> Curve:
 
 
 def limited(most: int) -> Curve:
-    """Return a curve that scales up to so many units."""
+    """Return a curve that scales up to this many units."""
     return lambda units: 1 / min(units, most)
 
 
@@ -128,34 +128,34 @@ def probed(kind: Kind, counts: tuple[int, ...], random: np.random.Generator) -> 
         metadata=Metadata(name=name, created_ns=1), spec=spec, status=ProbeResultStatus(runs=tuple(runs))
     )
     taken = [(run.units, START_S + sum(run.run_times_s)) for run in runs]
-    known = KnownType(name, (probe,), counts)
+    known_type = KnownType(name, (probe,), counts)
     unit_s, took_s = sum(units * seconds for units, seconds in taken), sum(seconds for _, seconds in taken)
-    return Known(known, Evidence({name: (result,)}), unit_s, took_s)
+    return Known(known_type, Evidence({name: (result,)}), unit_s, took_s)
 
 
 def simulate(
     profile: TaskProfile, tasks: list[Kind], known: Mapping[str, Known], units: int, random: np.random.Generator
 ) -> Outcome:
-    """Run tasks on a centre of so many units in virtual time, each where and when the decider says."""
+    """Run tasks on a centre with this many units in virtual time, as the decider decides."""
     offer = Offer("c", "u", units, frozenset({_KERNEL}))
     options = {
-        name: Options.of(options_of(one.known, offer, one.evidence, 2, 1e9), {offer.key: 0})
-        for name, one in known.items()
+        name: Options.of(options_of(known_type.known, offer, known_type.evidence, 2, 1e9), {offer.key: 0})
+        for name, known_type in known.items()
     }
     waiting = {f"t{number:04}": kind for number, kind in enumerate(tasks)}
     pending = [PendingTask(name, known[kind.name].known.name, since_ns=int(name[1:])) for name, kind in waiting.items()]
     wobble = {name: 1 + SCATTER * float(random.uniform(-1, 1)) for name in known}
     running: list[tuple[float, int, float]] = []
-    now_s, found = 0.0, Outcome(0.0, 0.0)
+    now_s, outcome = 0.0, Outcome(0.0, 0.0)
     pending = order_of(pending)
     while pending or running:
         held = [(some, max(1e-3, until_s - now_s)) for _, some, until_s in running]
         slots = Slots(units, held)
         view = CentresView(1, (offer,), {"c": CentreState("c", is_probed=True)}, (slots,))
         plan, left = Plan(view), []
-        for place, task in enumerate(pending):
+        for index, task in enumerate(pending):
             if not slots.free:
-                left += pending[place:]
+                left += pending[index:]
                 break
             kind = waiting[task.name]
             verdict = plan.decide(profile, task, options[kind.name])
@@ -167,14 +167,14 @@ def simulate(
                 kind.seconds * kind.curve(some) * wobble[kind.name] * float(np.exp(SCATTER * random.standard_normal()))
             )
             heapq.heappush(running, (now_s + took_s, some, now_s + verdict.option.estimate.times[2]))
-            found.held_unit_s += some * took_s
-            found.units_of.setdefault(kind.name, []).append(some)
+            outcome.held_unit_s += some * took_s
+            outcome.units_of.setdefault(kind.name, []).append(some)
         if len(left) == len(pending) and not running:
             raise RuntimeError(f"no task can begin on {units} units")
         pending = left
         now_s, *_ = heapq.heappop(running)
-    found.finish_s = now_s
-    return found
+    outcome.finish_s = now_s
+    return outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +195,16 @@ def saved(mix: Mapping[str, Curve], counts: tuple[int, ...], seed: int, *, tasks
     """Run one mix both ways, and by thresholds on the smallest centre that ends no later."""
     random, most = np.random.default_rng(seed), max(counts)
     kinds = [Kind(name, float(np.exp(random.normal(8.0, 0.5))), curve) for name, curve in mix.items()]
-    known = {one.name: probed(one, counts, random) for one in kinds}
+    types = {kind.name: probed(kind, counts, random) for kind in kinds}
     drawn = [kinds[int(number)] for number in random.integers(len(kinds), size=tasks)]
     by_all, by_measure = TaskProfile.of(ALL_UNITS), TaskProfile.of(MEASURED)
-    took_s, unit_s = sum(one.took_s for one in known.values()), sum(one.unit_s for one in known.values())
+    took_s, unit_s = (
+        sum(known_type.took_s for known_type in types.values()),
+        sum(known_type.unit_s for known_type in types.values()),
+    )
 
     def run(profile: TaskProfile, units: int) -> Outcome:
-        return simulate(profile, drawn, known, units, np.random.default_rng(seed + 1000))
+        return simulate(profile, drawn, types, units, np.random.default_rng(seed + 1000))
 
     everything, same = run(by_all, most), run(by_measure, most)
     low, high, smaller = 1, most, same
@@ -215,12 +218,13 @@ def saved(mix: Mapping[str, Curve], counts: tuple[int, ...], seed: int, *, tasks
     # Where not even all units would do it is counted as it is: more unit-hours, or a later end.
     used = high * (smaller.finish_s + took_s)
     thresholds = {
-        name: (found.units if (found := threshold_in(one.known, one.evidence)) else None) for name, one in known.items()
+        name: (threshold.units if (threshold := threshold_in(known_type.known, known_type.evidence)) else None)
+        for name, known_type in types.items()
     }
     return Saved(1 - used / (most * everything.finish_s), high, everything, same, smaller, unit_s, thresholds)
 
 
-def show(title: str, found: list[Saved], most: int, console: Console) -> None:
+def show(title: str, savings: list[Saved], most: int, console: Console) -> None:
     """Print what a mix saves, a line a seed, and the thresholds of the first."""
     table = Table(
         "seed",
@@ -233,31 +237,31 @@ def show(title: str, found: list[Saved], most: int, console: Console) -> None:
         "probes",
         title=title,
     )
-    for number, one in enumerate(found):
-        held = (one.measured.held_unit_s + one.probes_unit_s) / one.all_units.held_unit_s
+    for number, saving in enumerate(savings):
+        held = (saving.measured.held_unit_s + saving.probes_unit_s) / saving.all_units.held_unit_s
         table.add_row(
             str(number),
-            f"{one.share:.1%}",
-            f"{one.units} of {most}",
-            f"{one.all_units.finish_s / 3600:.2f}",
-            f"{one.smaller.finish_s / 3600:.2f}",
-            f"{1 - one.measured.finish_s / one.all_units.finish_s:.1%}",
+            f"{saving.share:.1%}",
+            f"{saving.units} of {most}",
+            f"{saving.all_units.finish_s / 3600:.2f}",
+            f"{saving.smaller.finish_s / 3600:.2f}",
+            f"{1 - saving.measured.finish_s / saving.all_units.finish_s:.1%}",
             f"{1 - held:.1%}",
-            f"{one.probes_unit_s / one.all_units.held_unit_s:.3%}",
+            f"{saving.probes_unit_s / saving.all_units.held_unit_s:.3%}",
         )
     console.print(table)
-    thresholds = ", ".join(f"{name}: {units or 'none'}" for name, units in found[0].thresholds.items())
+    thresholds = ", ".join(f"{name}: {units or 'none'}" for name, units in savings[0].thresholds.items())
     console.print(f"thresholds (seed 0): {thresholds}\n")
 
 
 def measured_mix(repetitions: int) -> dict[str, Curve]:
     """Return curves of real programs, measured here; raise OSError where no control group can be made."""
-    found = scaling.measured(repetitions)
-    means = {name: {units: fmean(times) for units, times in by_units.items()} for name, by_units in found.items()}
+    measured = scaling.measured(repetitions)
+    means = {name: {units: fmean(times) for units, times in by_units.items()} for name, by_units in measured.items()}
 
     def curve(of: dict[int, float]) -> Curve:
-        known = sorted(of)
-        return lambda units: float(np.interp(units, known, [of[one] for one in known])) / of[known[0]]
+        counts = sorted(of)
+        return lambda units: float(np.interp(units, counts, [of[count] for count in counts])) / of[counts[0]]
 
     return {name: curve(of) for name, of in means.items()}
 
@@ -271,18 +275,18 @@ def show_measured(console: Console) -> None:
         return
     for name, curve in mix.items():
         console.print(f"{name}: " + ", ".join(f"{units}: {curve(units):.2f}" for units in scaling.COUNTS))
-    found = [saved(mix, scaling.COUNTS, seed) for seed in range(SEEDS)]
-    show("curves measured here", found, scaling.COUNTS[-1], console)
+    savings = [saved(mix, scaling.COUNTS, seed) for seed in range(SEEDS)]
+    show("curves measured here", savings, scaling.COUNTS[-1], console)
 
 
 def measure(*, quick: bool = False) -> dict[str, float | None]:
     """Return what thresholds save on the mix; `quick` takes one seed and measures no program."""
     console = Console(width=120)
-    found = [saved(MIX, COUNTS, seed) for seed in range(1 if quick else SEEDS)]
-    show(f"{TASKS} tasks of {len(MIX)} types on {UNITS} units", found, UNITS, console)
+    savings = [saved(MIX, COUNTS, seed) for seed in range(1 if quick else SEEDS)]
+    show(f"{TASKS} tasks of {len(MIX)} types on {UNITS} units", savings, UNITS, console)
     if not quick:
         show_measured(console)
-    return {NAMES[0]: fmean(one.share for one in found)}
+    return {NAMES[0]: fmean(saving.share for saving in savings)}
 
 
 def main(argv: list[str]) -> None:

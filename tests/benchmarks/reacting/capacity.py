@@ -13,7 +13,7 @@ ENOUGH = 0.9
 
 
 def least_utilisation(scenario: Scenario) -> float:
-    """Return the busiest link's share of its rate with surge, were every demand split as well as can be."""
+    """Return the busiest link's utilisation under the surge with optimally split demands."""
     topology = scenario.topology
     graph = SwitchGraph.of(topology)
     demands = np.zeros((len(graph.switches), len(graph.switches)))
@@ -21,5 +21,5 @@ def least_utilisation(scenario: Scenario) -> float:
         ends = (topology.attachment[host].node for host in (planned.flow.src_host, planned.flow.dst_host))
         src, dst = (graph.number[switch] for switch in ends)
         demands[src, dst] += 0.0 if src == dst else planned.rate_bps
-    wanted = [int(place) for place in np.flatnonzero(demands.any(axis=0))]
+    wanted = [int(index) for index in np.flatnonzero(demands.any(axis=0))]
     return solve(graph, demands, wanted, enough=1.0).max_utilisation

@@ -114,9 +114,9 @@ def choose_ends(topology: Topology) -> Ends:
         if not list(base_paths(next_hops(topology, lost), at[src], at[dst])):
             continue
         taken = {*middle, at[src], at[dst]}
-        for one, other in pairs:
-            if all(not taken & set(way) for way in base_paths(hops, at[one], at[other])):
-                return Ends(src, dst, one, other)
+        for start, other in pairs:
+            if all(not taken & set(way) for way in base_paths(hops, at[start], at[other])):
+                return Ends(src, dst, start, other)
     raise SystemExit(f"{topology.name}: no two hosts fit")
 
 
@@ -255,13 +255,13 @@ def are_alive(snapshot: Snapshot, topology: Topology) -> bool:
 
 def run(*, kernel: bool) -> list[Outage]:
     """Return what every fault does on every topology, in virtual time and, if asked for, in the kernel."""
-    found: list[Outage] = []
+    outages: list[Outage] = []
     for topology in topologies():
         ends = choose_ends(topology)
-        found += [strike_virtual(topology, ends, fault) for fault in Fault]
+        outages += [strike_virtual(topology, ends, fault) for fault in Fault]
         if kernel:
-            found += strike_kernel(topology, ends)
-    return found
+            outages += strike_kernel(topology, ends)
+    return outages
 
 
 def longest_ms(outages: Sequence[Outage], *, kernel: bool) -> float | None:

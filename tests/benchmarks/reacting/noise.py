@@ -1,4 +1,4 @@
-"""Noise: loads that come and go but always fit, of which nothing should move.
+"""Noise: loads that come and go but always fit, so nothing should move.
 
 Every pair of hosts of the demand matrix sends bursts, each a flow of its own with Poisson arrivals, between pauses; all
 of them at once would fill the busiest link to `peak` (in a Clos, where hashes put flows on links, to twice that at

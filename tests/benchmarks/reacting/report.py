@@ -32,7 +32,7 @@ def reaction_table(reactions: Sequence[Reaction], least: Mapping[str, float]) ->
 
 
 def figures(reactions: Sequence[Reaction]) -> dict[str, float | int | None]:
-    """Return the figures of runs whose surge has spare capacity beside it."""
+    """Return the figures of runs with spare capacity around the surge."""
     ratios = [reaction.ratio for reaction in reactions if reaction.ratio is not None]
     count = len(reactions)
     return {

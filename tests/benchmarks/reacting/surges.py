@@ -1,4 +1,4 @@
-"""One surge after the other, on several fabrics: who moved when, and what that did to whom.
+"""Successive surges on several fabrics: moves over time, and their effect on flows.
 
 Each run has a twin with the same seed in which the path server moves nothing. That twin tells what the surge does to
 its victims, and how all other flows would have fared: the faster a surge is answered, the less of it the run itself
@@ -37,7 +37,7 @@ WITHIN_NS = 1_000_000_000
 TWICE_NS = 5_000_000_000
 """A flow that moves twice within this time swings."""
 _FRAMES = 4
-"""A flow is slower that waits for so many more frames than without any moves, and a quarter longer."""
+"""A flow counts as slower if it waits for this many more frames than without moves, and a quarter longer."""
 _SLOWER = 1.25
 
 
@@ -111,7 +111,7 @@ def react(spec: str, plan: Prepared, seed: int, settings: DemoSettings | None = 
     moved_ns, relieved_ns = outcome.reaction_ns, _relieved_ns(scenario, outcome, crossing)
     if outcome.rebalances:
         moved_ns, relieved_ns = laid_anew_ns(virtual, crossing)
-    before_ns, reacting_ns, after_ns = (_mean(outcome, victims, place) for place in range(3))
+    before_ns, reacting_ns, after_ns = (_mean(outcome, victims, period) for period in range(3))
     return Reaction(
         topology=spec,
         seed=seed,
@@ -131,7 +131,7 @@ def react(spec: str, plan: Prepared, seed: int, settings: DemoSettings | None = 
 
 def _crossing(virtual: VirtualRun) -> set[int]:
     """Return the flows whose packets were put on the surge's link before it began or within a tenth of a second."""
-    scenario, found = virtual.scenario, set()
+    scenario, flows = virtual.scenario, set()
     assert virtual.fabric.hops is not None
     neighbours = scenario.topology.neighbours[scenario.congested.src]
     port = next(port for port, peer in neighbours.items() if peer.node == scenario.congested.dst)
@@ -139,8 +139,8 @@ def _crossing(virtual: VirtualRun) -> set[int]:
         if hop.started_ns > scenario.congest_ns + 100_000_000:
             break
         if hop.switch == scenario.congested.src and hop.out_port == port:
-            found.add(hop.flow_id)
-    return found & scenario.by_number().keys()
+            flows.add(hop.flow_id)
+    return flows & scenario.by_number().keys()
 
 
 def _relieved_ns(scenario: Scenario, outcome: Outcome, crossing: set[int]) -> int | None:
@@ -158,14 +158,14 @@ def _relieved_ns(scenario: Scenario, outcome: Outcome, crossing: set[int]) -> in
     return None
 
 
-def _measured(outcome: Outcome, number: int, place: int) -> FlowMeasurement:
-    phase = outcome.phases[place]
+def _measured(outcome: Outcome, number: int, period: int) -> FlowMeasurement:
+    phase = outcome.phases[period]
     host = outcome.scenario.by_number()[number].flow.dst_host
     return outcome.receivers[host].measure(number, phase.start_ns, phase.end_ns)
 
 
-def _mean(outcome: Outcome, numbers: Iterable[int], place: int) -> float | None:
-    measured = [_measured(outcome, number, place) for number in numbers]
+def _mean(outcome: Outcome, numbers: Iterable[int], period: int) -> float | None:
+    measured = [_measured(outcome, number, period) for number in numbers]
     packets = sum(m.packets for m in measured if m.delay_mean_ns is not None)
     total = sum(m.delay_mean_ns * m.packets for m in measured if m.delay_mean_ns is not None)
     return total / packets if packets else None

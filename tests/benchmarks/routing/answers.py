@@ -27,8 +27,8 @@ class Ours:
 
     def least(self, src: int, dst: int) -> int:
         """Return the least cost."""
-        found = self._search.path(self._costs, src, dst)
-        return 0 if found is None else found.cost
+        path = self._search.path(self._costs, src, dst)
+        return 0 if path is None else path.cost
 
     def kth(self, src: int, dst: int) -> int:
         """Return the cost of the k-th shortest path."""
@@ -37,14 +37,14 @@ class Ours:
     def widest_within(self, src: int, dst: int) -> int:
         """Return the cost of the widest path within the bound of delay."""
         bound_ns = self.least(src, dst) * SLOWER >> HOP_BITS
-        found = self._search.widest_within(self._costs, self._width_bps, src, dst, bound_ns)
-        return 0 if found is None else found.cost
+        path = self._search.widest_within(self._costs, self._width_bps, src, dst, bound_ns)
+        return 0 if path is None else path.cost
 
     def backup(self, src: int, dst: int) -> int:
         """Return the cost of the backup of the shortest path."""
         first = self._search.path(self._costs, src, dst)
-        found = None if first is None else disjoint_backup(self._search, self._costs, src, dst, first.rows)
-        return 0 if found is None else sum(int(self._costs[row]) for row in found.rows)
+        spare = None if first is None else disjoint_backup(self._search, self._costs, src, dst, first.rows)
+        return 0 if spare is None else sum(int(self._costs[row]) for row in spare.rows)
 
 
 class Networkx:

@@ -22,13 +22,13 @@ from tests.reference.whole_program import solve
 STEP_NS = 100_000_000
 """The path server decides this often."""
 _QUIET_ROUNDS = 2
-"""After so many rounds in a row that change nothing, nothing improves."""
+"""Rounds in a row without a change after which nothing improves."""
 _MOST_STEPS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class CpuClock:
-    """This process's CPU time: what an idle machine's clock would show, whatever else runs here."""
+    """This process's CPU time: the clock of an otherwise idle machine."""
 
     def now_ns(self) -> int:
         """Return nanoseconds of CPU time."""
@@ -56,11 +56,11 @@ class Convergence:
 
 
 def whole_optimum(graph: SwitchGraph, demand: FloatArray) -> Optimum:
-    """Return the whole linear program's optimum, and what is left of it in weights of 32 in all."""
-    found = solve(graph, demand, range(len(graph.switches)))
-    splits = by_flows(graph, found.flows_bps, found.destinations, shortest(graph, graph.delay_ns))
+    """Return the linear program's optimum, and the value left after rounding to weights that sum to 32."""
+    optimum = solve(graph, demand, range(len(graph.switches)))
+    splits = by_flows(graph, optimum.flows_bps, optimum.destinations, shortest(graph, graph.delay_ns))
     worst = float((rounded(splits).loads_bps(demand) / graph.rate_bps).max())
-    return Optimum(found.max_utilisation, worst)
+    return Optimum(optimum.max_utilisation, worst)
 
 
 def bounded_optimum(graph: SwitchGraph, demand: FloatArray) -> Optimum:
@@ -104,9 +104,9 @@ def converge(topology: Topology, demand: FloatArray, settings: EngineeringSettin
     return Convergence(after, len(engineer.rounds), cpu_s, longest_s, quiet_s, len(changed))
 
 
-def gap(found: float, optimum: float) -> float:
+def gap(value: float, optimum: float) -> float:
     """Return by what share a utilisation is above the optimum."""
-    return max(0.0, found / optimum - 1)
+    return max(0.0, value / optimum - 1)
 
 
 def both(

@@ -23,8 +23,8 @@ def networkx_graph(table: LinkTable, costs: Costs) -> nx.DiGraph:
 
 def networkx_tree(graph: nx.DiGraph, dst: int) -> dict[int, int]:
     """Return the least cost from every switch to a destination."""
-    found: dict[int, int] = nx.single_source_dijkstra_path_length(graph, dst)
-    return found
+    distances: dict[int, int] = nx.single_source_dijkstra_path_length(graph, dst)
+    return distances
 
 
 def scipy_trees(table: LinkTable, costs: Costs) -> np.ndarray:
@@ -33,5 +33,5 @@ def scipy_trees(table: LinkTable, costs: Costs) -> np.ndarray:
     ends = (table.head[usable], table.tail[usable])
     size = len(table.switches)
     graph = sparse.csr_array((costs[usable].astype(np.float64), ends), shape=(size, size))
-    found: np.ndarray = csgraph.dijkstra(graph)
-    return found
+    distances: np.ndarray = csgraph.dijkstra(graph)
+    return distances

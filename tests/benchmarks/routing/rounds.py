@@ -34,10 +34,10 @@ class Rounds:
 
 def measured_paths(topology: Topology, count: int) -> dict[FlowKey, PathState]:
     """Return flows between random pairs of hosts, as telemetry shows them on their shortest paths."""
-    table, chance, found = LinkTable.of(topology), random.Random(1), dict[FlowKey, PathState]()
+    table, chance, states = LinkTable.of(topology), random.Random(1), dict[FlowKey, PathState]()
     trees = DestinationTrees(table, table.costs())
     following = next_links(trees)
-    while len(found) < count:
+    while len(states) < count:
         src, dst = chance.sample(topology.hosts, 2)
         at, end = (table.switch_number[topology.attachment[host.name].node] for host in (src, dst))
         switches = [table.switches[at]]
@@ -46,8 +46,8 @@ def measured_paths(topology: Topology, count: int) -> dict[FlowKey, PathState]:
             switches.append(table.switches[at])
         key = FlowKey(src.ipv4, dst.ipv4, PROTOCOL_UDP, 1000, 2000)
         path = PathState(key, tuple(switches), delay_ns=20_000, bottleneck_bps=10_000_000_000, age_ns=0)
-        found[key] = replace(path, rate_bps=1_000_000, samples=10, measured_bytes=1_000_000)
-    return found
+        states[key] = replace(path, rate_bps=1_000_000, samples=10, measured_bytes=1_000_000)
+    return states
 
 
 def measure_rounds(switches: int, degree: int, rounds: int) -> Rounds:

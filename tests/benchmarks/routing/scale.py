@@ -52,7 +52,7 @@ class PairNames(Sequence[FlowSpec]):
     def __getitem__(self, row: slice) -> list[FlowSpec]: ...
     def __getitem__(self, row: int | slice) -> FlowSpec | list[FlowSpec]:
         if isinstance(row, slice):
-            return [self[place] for place in range(*row.indices(len(self)))]
+            return [self[index] for index in range(*row.indices(len(self)))]
         dst, src = divmod(row, self._switches - 1)
         return FlowSpec(f"h{src + (src >= dst)}", f"h{dst}")
 
@@ -91,11 +91,11 @@ def all_pairs(trees: DestinationTrees, rate_bps: int) -> FlowTable:
 def next_links(trees: DestinationTrees) -> np.ndarray:
     """Return by [destination, switch] the first link of the shortest path, 0 at the destination itself."""
     table, distance = trees.table, trees.distance
-    found = np.zeros(distance.shape, np.int64)
+    links = np.zeros(distance.shape, np.int64)
     for row in range(len(table.links) - 1, -1, -1):
         tight = distance[:, table.head[row]] + trees.costs[row] == distance[:, table.tail[row]]
-        found[tight, table.tail[row]] = row
-    return found
+        links[tight, table.tail[row]] = row
+    return links
 
 
 def idle_states(topology: Topology, factor: Callable[[], float] = lambda: 1.0) -> dict[LinkKey, LinkState]:
@@ -105,7 +105,7 @@ def idle_states(topology: Topology, factor: Callable[[], float] = lambda: 1.0) -
 
 
 def link_state(topology: Topology, key: LinkKey, factor: float, *, dead: bool = False) -> LinkState:
-    """Return the state of a link that takes so many times its configured delay."""
+    """Return the state of a link at a multiple of its configured delay."""
     link = topology.directed_links[key]
     delay_ns = round(link.delay_ns * factor) + 200
     figures = (link.rate_bps, delay_ns, delay_ns, delay_ns, 0.0, 0.1, link.rate_bps * 9 // 10)
@@ -133,5 +133,5 @@ def changes(topology: Topology, rounds: int, seed: int) -> Iterator[Change]:
 
 
 def snapshot(states: dict[LinkKey, LinkState]) -> Snapshot:
-    """Return a snapshot of links alone."""
+    """Return a snapshot with links only."""
     return Snapshot(0, states, {}, {})

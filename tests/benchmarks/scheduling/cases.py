@@ -82,8 +82,8 @@ class Case:
 
     def agent(self, form: Form, seed: int) -> AgentSettings:
         """Return an agent's settings: all forms have the same but for the network's form."""
-        found = self.learning.agent
-        return replace(found, network=replace(found.network, form=form), seed=seed)
+        settings = self.learning.agent
+        return replace(settings, network=replace(settings.network, form=form), seed=seed)
 
     def _read(self, settings: LearningSettings, seed: int, *, quick: bool) -> Given[Any]:
         text = f"{self.kind}:{DATA / self.file}" if self.file else self.kind

@@ -1,4 +1,4 @@
-"""Rules, agents and an oracle on one input: tables, and figures of who is better by how much.
+"""Rules, agents and an oracle on one input: tables, and ratios.
 
 - NAME_best_heuristic_over_ours: mean response of the best rule over that of `tokens`, both means over the seeds. The
   best rule is that of the least mean over the seeds. Two are shown and are not among them: `earliest-finish`, which
@@ -33,7 +33,7 @@ OWN: Final = ("foretold-local", "rollout")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Comparison:
     """Results of a case: figures of each decider by seed, windows' sums by seed and decider, seconds of training."""
 
     case: Case
@@ -48,7 +48,7 @@ class Found:
 
     def response_ns(self, name: str) -> float:
         """Return the mean response, the mean over the seeds."""
-        return fmean(one.mean_response_ns for one in self.figures[name])
+        return fmean(figure.mean_response_ns for figure in self.figures[name])
 
     def over_ours(self, name: str) -> float:
         """Return the mean response over that of our agent."""
@@ -83,88 +83,92 @@ def measure(name: str, *, quick: bool) -> dict[str, float | None]:
         console.print(f"{name}: {case.file} is not here")
         return {}
     done = []
-    for one in in_processes(run, jobs_of(case, SEEDS[:1] if quick else SEEDS, quick=quick)):
-        done.append(one)
-        sys.stderr.write(f"{line_of(one)}\n")
-    found = found_of(case, done)
-    console.print(table_of(found), *lines_of(found), sep="\n")
-    own = [found.over_ours(rule) for rule in OWN if rule in found.figures]
+    for tried in in_processes(run, jobs_of(case, SEEDS[:1] if quick else SEEDS, quick=quick)):
+        done.append(tried)
+        sys.stderr.write(f"{line_of(tried)}\n")
+    comparison = comparison_of(case, done)
+    console.print(table_of(comparison), *lines_of(comparison), sep="\n")
+    own = [comparison.over_ours(rule) for rule in OWN if rule in comparison.figures]
     return {
-        f"{name}_best_heuristic_over_ours": found.over_ours(found.best_rule),
-        f"{name}_oracle_share": found.share(OURS),
-        f"{name}_transformer_over_dense": found.over_ours("dense"),
+        f"{name}_best_heuristic_over_ours": comparison.over_ours(comparison.best_rule),
+        f"{name}_oracle_share": comparison.share(OURS),
+        f"{name}_transformer_over_dense": comparison.over_ours("dense"),
         f"{name}_own_rule_over_ours": own[0] if own else None,
     }
 
 
-def line_of(one: Tried) -> str:
+def line_of(tried: Tried) -> str:
     """Return what came of a job, as soon as it is done."""
-    responses = ", ".join(f"{name} {figures.mean_response_ns / 1e6:,.3f} ms" for name, figures in one.figures.items())
-    seconds = ", ".join(f"{name} in {seconds:.0f} s" for name, seconds in one.seconds.items())
-    return f"{one.job.case}, seed {one.job.seed}: {responses}; {seconds}"
+    responses = ", ".join(f"{name} {figures.mean_response_ns / 1e6:,.3f} ms" for name, figures in tried.figures.items())
+    seconds = ", ".join(f"{name} in {seconds:.0f} s" for name, seconds in tried.seconds.items())
+    return f"{tried.job.case}, seed {tried.job.seed}: {responses}; {seconds}"
 
 
 def jobs_of(case: Case, seeds: Sequence[int], *, quick: bool) -> list[Job]:
-    """Return what is to be run, our agents first."""
+    """Return the jobs to run, our agents first."""
     return [Job(case.name, form, seed, quick) for form in (FORMS[0], None, *FORMS[1:]) for seed in seeds]
 
 
-def found_of(case: Case, all_: Sequence[Tried]) -> Found:
+def comparison_of(case: Case, all_: Sequence[Tried]) -> Comparison:
     """Put what came of the jobs of a case together."""
-    ordered = sorted(all_, key=lambda one: one.job.seed)
-    names = dict.fromkeys(name for one in ordered for name in one.figures)
-    figures = {name: [one.figures[name] for one in ordered if name in one.figures] for name in names}
+    ordered = sorted(all_, key=lambda tried: tried.job.seed)
+    names = dict.fromkeys(name for tried in ordered for name in tried.figures)
+    figures = {name: [tried.figures[name] for tried in ordered if name in tried.figures] for name in names}
     sums: dict[tuple[int, int], dict[str, int]] = {}
-    for one in ordered:
-        for window in one.windows:
-            sums.setdefault((one.job.seed, window.first), {}).update(window.costs_ns)
-    forms = [one for one in ordered if one.job.form]
+    for tried in ordered:
+        for window in tried.windows:
+            sums.setdefault((tried.job.seed, window.first), {}).update(window.costs_ns)
+    forms = [tried for tried in ordered if tried.job.form]
     seconds: dict[str, list[float]] = {
-        form: [one.seconds["trained"] for one in forms if one.job.form == form] for form in FORMS
+        form: [tried.seconds["trained"] for tried in forms if tried.job.form == form] for form in FORMS
     }
-    return Found(case, figures, list(sums.values()), seconds)
+    return Comparison(case, figures, list(sums.values()), seconds)
 
 
-def table_of(found: Found) -> Table:
+def table_of(comparison: Comparison) -> Table:
     """Return a line for each decider: means over the seeds, and from the least to the most of them.
 
     Waits are of tasks, also where responses are of graphs.
     """
-    unit, name = (1e9, "s") if found.case.kind == "swf" else (1e3, "us")
+    unit, name = (1e9, "s") if comparison.case.kind == "swf" else (1e3, "us")
     columns = (f"mean wait, {name}", f"mean response, {name}", "utilisation", f"p99 latency, {name}")
-    seeds = len(found.figures[OURS])
-    table = Table("decider", *columns, "in windows", title=f"{found.case.name}, {seeds} seeds: mean (least to most)")
-    for decider in sorted(found.figures, key=found.response_ns):
-        figures = found.figures[decider]
+    seeds = len(comparison.figures[OURS])
+    table = Table(
+        "decider", *columns, "in windows", title=f"{comparison.case.name}, {seeds} seeds: mean (least to most)"
+    )
+    for decider in sorted(comparison.figures, key=comparison.response_ns):
+        figures = comparison.figures[decider]
         cells = (
-            spread([one.mean_task_wait_ns / unit for one in figures]),
-            spread([one.mean_response_ns / unit for one in figures]),
-            spread([one.utilisation * 100 for one in figures], "{:.2f}") + " %",
-            spread([one.p99_latency_ns / unit for one in figures]),
+            spread([figure.mean_task_wait_ns / unit for figure in figures]),
+            spread([figure.mean_response_ns / unit for figure in figures]),
+            spread([figure.utilisation * 100 for figure in figures], "{:.2f}") + " %",
+            spread([figure.p99_latency_ns / unit for figure in figures]),
         )
-        in_windows = f"{found.window_ns(decider) / _tasks(found) / unit:,.1f}" if found.windows_ns else ""
+        in_windows = (
+            f"{comparison.window_ns(decider) / _tasks(comparison) / unit:,.1f}" if comparison.windows_ns else ""
+        )
         table.add_row(decider, *cells, in_windows)
-    if found.windows_ns:
-        table.add_row(ORACLE, "", "", "", "", f"{found.window_ns(ORACLE) / _tasks(found) / unit:,.1f}")
+    if comparison.windows_ns:
+        table.add_row(ORACLE, "", "", "", "", f"{comparison.window_ns(ORACLE) / _tasks(comparison) / unit:,.1f}")
     return table
 
 
-def lines_of(found: Found) -> list[str]:
+def lines_of(comparison: Comparison) -> list[str]:
     """Return what the table does not say."""
-    lines = [f"best rule: {found.best_rule}; agents learned {found.case.episodes} episodes"]
-    lines += [f"{form}: {spread(found.seconds[form], '{:.0f}')} s of a processor to learn" for form in FORMS]
-    if found.windows_ns:
-        shares = ", ".join(f"{form} {_percent(found.share(form))}" for form in FORMS)
+    lines = [f"best rule: {comparison.best_rule}; agents learned {comparison.case.episodes} episodes"]
+    lines += [f"{form}: {spread(comparison.seconds[form], '{:.0f}')} s of a processor to learn" for form in FORMS]
+    if comparison.windows_ns:
+        shares = ", ".join(f"{form} {_percent(comparison.share(form))}" for form in FORMS)
         lines.append(
-            f"{len(found.windows_ns)} windows: the best static there is {found.best_in_windows}; share of the oracle's"
-            f" gain over it: {shares}"
+            f"{len(comparison.windows_ns)} windows: the best static there is {comparison.best_in_windows}; "
+            f"share of the oracle's gain over it: {shares}"
         )
     return lines
 
 
-def _tasks(found: Found) -> int:
-    windows = found.case.windows
-    return len(found.windows_ns) * (windows.tasks if isinstance(windows, Windows) else 1)
+def _tasks(comparison: Comparison) -> int:
+    windows = comparison.case.windows
+    return len(comparison.windows_ns) * (windows.tasks if isinstance(windows, Windows) else 1)
 
 
 def spread(figures: Sequence[float], form: str = "{:,.1f}") -> str:

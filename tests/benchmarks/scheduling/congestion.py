@@ -61,9 +61,9 @@ POOL: Final = PoolSettings(gain=Gain.LOG_RESPONSE)
 
 def made(seed: int, settings: BurstySettings = BURSTY) -> PoolInput:
     """Return the input of a seed: tasks and demands are drawn by it."""
-    found = bursty_input(seed, settings)
-    periods = int(found.workload.submitted_ns[-1]) // PERIOD_NS + 2
-    return replace(found, system=System(_nodes(), network_of(seed, periods)))
+    inputs = bursty_input(seed, settings)
+    periods = int(inputs.workload.submitted_ns[-1]) // PERIOD_NS + 2
+    return replace(inputs, system=System(_nodes(), network_of(seed, periods)))
 
 
 def _nodes() -> tuple[Node, ...]:
@@ -106,7 +106,7 @@ class Job:
 
 
 def run(job: Job) -> tuple[Job, dict[str, Figures]]:
-    """Do a job, and return figures by who decided."""
+    """Run a job, and return figures by decider."""
     given = given_of(job.seed, quick=job.quick, network_features=bool(job.network_features))
     if job.network_features is None:
         return job, {name: evaluate(given, rule, job.seed) for name, rule in given.rules(job.seed).items()}
@@ -121,33 +121,33 @@ def run(job: Job) -> tuple[Job, dict[str, Figures]]:
 
 def given_of(seed: int, *, quick: bool, network_features: bool) -> Given[Any]:
     """Return the input of a seed, ready to be played."""
-    found = made(seed, msgspec.structs.replace(BURSTY, tasks=1_500) if quick else BURSTY)
+    inputs = made(seed, msgspec.structs.replace(BURSTY, tasks=1_500) if quick else BURSTY)
     pool = msgspec.structs.replace(POOL, network_features=network_features)
-    return given_of_pool(found, LearningSettings(pool=pool))
+    return given_of_pool(inputs, LearningSettings(pool=pool))
 
 
 def measure(*, quick: bool = False) -> dict[str, float]:
     """Return which part of the mean response features of the network save."""
     seeds = SEEDS[:1] if quick else SEEDS
-    found: dict[str, list[Figures]] = {}
+    by_arm: dict[str, list[Figures]] = {}
     for _, figures in in_processes(run, [Job(arm, seed, quick) for arm in (True, False, None) for seed in seeds]):
-        for name, one in figures.items():
-            found.setdefault(name, []).append(one)
-    with_, without = (fmean(one.mean_response_ns for one in found[arm]) for arm in ("with", "without"))
-    Console(width=150).print(table_of(found))
+        for name, figure in figures.items():
+            by_arm.setdefault(name, []).append(figure)
+    with_, without = (fmean(figure.mean_response_ns for figure in by_arm[arm]) for arm in ("with", "without"))
+    Console(width=150).print(table_of(by_arm))
     return {"network_gain": 1 - with_ / without}
 
 
-def table_of(found: Mapping[str, Sequence[Figures]]) -> Table:
-    """Return a line for each who decides: the mean of the seeds, and from the least to the most of them."""
+def table_of(by_arm: Mapping[str, Sequence[Figures]]) -> Table:
+    """Return a row for each decider: mean, minimum and maximum over the seeds."""
     columns = ("mean wait, us", "mean response, us", "p99 latency, us")
     table = Table("decider", *columns, title="Where congestion moves: tokens with features of the network and without")
-    for name in sorted(found, key=lambda name: fmean(one.mean_response_ns for one in found[name])):
-        figures = found[name]
+    for name in sorted(by_arm, key=lambda name: fmean(figure.mean_response_ns for figure in by_arm[name])):
+        figures = by_arm[name]
         columns_us = (
-            [one.mean_wait_ns / 1e3 for one in figures],
-            [one.mean_response_ns / 1e3 for one in figures],
-            [one.p99_latency_ns / 1e3 for one in figures],
+            [figure.mean_wait_ns / 1e3 for figure in figures],
+            [figure.mean_response_ns / 1e3 for figure in figures],
+            [figure.p99_latency_ns / 1e3 for figure in figures],
         )
         table.add_row(name, *map(spread, columns_us))
     return table

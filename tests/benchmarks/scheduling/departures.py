@@ -99,26 +99,26 @@ def run(job: Job) -> tuple[Job, float]:
 def measure(case: str, departures: Sequence[Departure], seeds: Sequence[int], *, quick: bool) -> Table:
     """Return a line for each departure: the mean response over the seeds, and its ratio to that of the first."""
     jobs = [Job(case, departure, seed, quick) for departure in departures for seed in seeds]
-    found: dict[str, list[float]] = {departure.name: [] for departure in departures}
+    responses_us: dict[str, list[float]] = {departure.name: [] for departure in departures}
     for job, response_ns in in_processes(run, jobs):
-        found[job.departure.name].append(response_ns / 1e3)
+        responses_us[job.departure.name].append(response_ns / 1e3)
         sys.stderr.write(f"{job.departure.name}, seed {job.seed}: {response_ns / 1e3:,.1f} us\n")
     table = Table("departure", "mean response, us", "by", title=f"{case}, {len(seeds)} seeds: mean (least to most)")
-    first = fmean(found[departures[0].name])
-    for name, responses in found.items():
+    first = fmean(responses_us[departures[0].name])
+    for name, responses in responses_us.items():
         table.add_row(name, spread(responses), f"{fmean(responses) / first:.2f}")
     return table
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Measure the requested departures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=list(CASES), default="bursty")
     parser.add_argument("--only", default="", help="departures whose names contain it, beside none")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--quick", action="store_true")
     told = parser.parse_args()
-    departures = [one for one in DEPARTURES if not one.changes or told.only in one.name]
+    departures = [departure for departure in DEPARTURES if not departure.changes or told.only in departure.name]
     Console(width=120).print(measure(told.case, departures, range(told.seeds), quick=told.quick))
 
 

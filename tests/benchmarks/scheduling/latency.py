@@ -40,7 +40,7 @@ PERIOD_NS: Final = 1_000_000
 ROUNDS: Final = 4
 DECISIONS: Final = 2_000
 FIRST: Final = 1_200
-"""Decisions before what is timed: the buffer is full then, and training is at work."""
+"""Warm-up decisions: afterwards the buffer is full and training runs."""
 _PRIORITY, _TRAINING = -15, -10
 Form = Literal["tokens", "flat"]
 FORMS: Final[tuple[Form, ...]] = ("tokens", "flat")
@@ -72,13 +72,13 @@ class _Play:
         return self._environment.view
 
     def step(self, action: int) -> Experience:
-        """Act, and begin anew at the end."""
+        """Act; restart at the end of the input."""
         step = self._environment.step(action)
-        found = Experience(self.seen, action, step.reward, step.observation, step.elapsed_ns)
+        experience = Experience(self.seen, action, step.reward, step.observation, step.elapsed_ns)
         if step.observation is None:
             self._episode += 1
         self.seen = step.observation or self._environment.start(self._episode)
-        return found
+        return experience
 
 
 def timed(form: Form, *, rounds: int, decisions: int) -> Timed:
@@ -145,31 +145,35 @@ def _processor_s(pid: int) -> float:
 def measure(*, quick: bool = False) -> dict[str, float]:
     """Time both forms, each in a process of its own, and return the figures."""
     context = multiprocessing.get_context("spawn")
-    found = {}
+    results = {}
     for form in FORMS:
         # Not a daemon: it starts the process that trains.
         with ProcessPoolExecutor(1, mp_context=context) as pool:
-            found[form] = pool.submit(timed, form, rounds=1 if quick else ROUNDS, decisions=DECISIONS).result()
+            results[form] = pool.submit(timed, form, rounds=1 if quick else ROUNDS, decisions=DECISIONS).result()
     load = os.getloadavg()[0]
-    Console(width=130).print(table_of(list(found.values()), load))
-    tokens = found["tokens"]
+    Console(width=130).print(table_of(list(results.values()), load))
+    tokens = results["tokens"]
     return {
         "decision_p50_us": _us(tokens.with_ns, 50),
         "decision_p99_us": _us(tokens.with_ns, 99),
         "p99_ratio_training": _us(tokens.with_ns, 99) / _us(tokens.without_ns, 99),
-        "flat_p50_us": _us(found["flat"].with_ns, 50),
+        "flat_p50_us": _us(results["flat"].with_ns, 50),
     }
 
 
-def table_of(found: Sequence[Timed], load: float) -> Table:
+def table_of(timings: Sequence[Timed], load: float) -> Table:
     """Return two lines for each form."""
     columns = ("p50, us", "p90, us", "p99, us", "late", "versions", "training had of a core")
     table = Table("network", "training", *columns, title=f"A decision a millisecond at 16 nodes; load {load:.1f}")
-    for one in found:
-        for name, took_ns in (("in a process", one.with_ns), ("stopped", one.without_ns)):
+    for timing in timings:
+        for name, took_ns in (("in a process", timing.with_ns), ("stopped", timing.without_ns)):
             figures = [f"{_us(took_ns, percent):,.0f}" for percent in (50, 90, 99)]
-            of_training = (str(one.versions), f"{one.training_share:.0%}") if took_ns is one.with_ns else ("", "")
-            table.add_row(one.form, name, *figures, str(one.late) if took_ns is one.with_ns else "", *of_training)
+            of_training = (
+                (str(timing.versions), f"{timing.training_share:.0%}") if took_ns is timing.with_ns else ("", "")
+            )
+            table.add_row(
+                timing.form, name, *figures, str(timing.late) if took_ns is timing.with_ns else "", *of_training
+            )
     return table
 
 

@@ -6,7 +6,7 @@ from controller.learning.training.figures import Figures
 from tests.benchmarks.learning import PARTS
 from tests.benchmarks.parts import names_of
 from tests.benchmarks.scheduling.cases import CASES
-from tests.benchmarks.scheduling.comparison import found_of
+from tests.benchmarks.scheduling.comparison import comparison_of
 from tests.benchmarks.scheduling.trials import Job, Tried
 from tests.benchmarks.scheduling.windows import ORACLE, Cost
 
@@ -43,11 +43,11 @@ def test_heuristics_exclude_our_rules_and_predictive_ones() -> None:
         )
         for seed in (0, 1)
     ]
-    found = found_of(case, [*ours, *tried])
-    assert (found.best_rule, found.best_in_windows) == ("round-robin", "data-local")
-    assert found.over_ours(found.best_rule) == 40.5 / 10.5
-    assert found.over_ours("foretold-local") == 9.5 / 10.5
-    assert found.share("tokens") == (45 - 25) / (45 - 20)
+    comparison = comparison_of(case, [*ours, *tried])
+    assert (comparison.best_rule, comparison.best_in_windows) == ("round-robin", "data-local")
+    assert comparison.over_ours(comparison.best_rule) == 40.5 / 10.5
+    assert comparison.over_ours("foretold-local") == 9.5 / 10.5
+    assert comparison.share("tokens") == (45 - 25) / (45 - 20)
 
 
 def test_each_input_has_its_figures() -> None:

@@ -8,7 +8,7 @@ from tests.benchmarks.scheduling.cases import CASES
 from tests.benchmarks.scheduling.departures import DEPARTURES, Departure
 
 
-@pytest.mark.parametrize("departure", DEPARTURES, ids=lambda one: one.name)
+@pytest.mark.parametrize("departure", DEPARTURES, ids=lambda departure: departure.name)
 def test_departure_changes_learning_and_trials_of_bursty_case(departure: Departure) -> None:
     case = CASES["bursty"]
     changed = departure.of(case)

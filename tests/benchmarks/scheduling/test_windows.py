@@ -1,4 +1,4 @@
-"""Windows begin alike for all who decide in them, whatever making a decider does to the environment."""
+"""Windows begin alike for all deciders, whatever creating one does to the environment."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def test_all_begin_at_the_same_moment(given: Given[Any]) -> None:
         return given.rules(1)[name]
 
     names = ("data-local", "earliest-finish", "least-loaded", "random")
-    found = [
+    windows = [
         costs(given, WINDOWS, 1, {name: partial(make, name) for name in names}, search=True)
         for make in (anew, as_it_is)
     ]
-    assert found[0] == found[1]
-    assert [window.first for window in found[0]] == [30, 60, 90]
-    for window in found[0]:
+    assert windows[0] == windows[1]
+    assert [window.first for window in windows[0]] == [30, 60, 90]
+    for window in windows[0]:
         assert all(window.costs_ns[ORACLE] <= window.costs_ns[name] for name in names)
 
 
 def test_what_moments_show_is_what_the_driver_comes_to(given: Given[Any]) -> None:
-    one = costs(given, WINDOWS, 1, {"round-robin": lambda: given.rules(1)["round-robin"]}, search=False)
+    cost = costs(given, WINDOWS, 1, {"round-robin": lambda: given.rules(1)["round-robin"]}, search=False)
     pool, rule = given.environment, given.rules(1)["round-robin"]
     assert isinstance(pool, Pool)
     seen = pool.start(1)
@@ -57,4 +57,4 @@ def test_what_moments_show_is_what_the_driver_comes_to(given: Given[Any]) -> Non
         assert step.observation is not None
         responses.append(step.response_ns)
         seen = step.observation
-    assert one[0].costs_ns["round-robin"] == sum(responses[30:])
+    assert cost[0].costs_ns["round-robin"] == sum(responses[30:])

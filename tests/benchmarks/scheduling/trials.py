@@ -55,7 +55,7 @@ class Tried:
 
 
 def in_processes(do: Callable[[JobT], FoundT], jobs: Sequence[JobT], workers: int | None = None) -> Iterator[FoundT]:
-    """Do jobs in processes, as many at a time as there are processors, and yield what came of each."""
+    """Run jobs in processes, one per processor, and yield their results."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=context) as pool:
         for done in as_completed([pool.submit(do, job) for job in jobs]):

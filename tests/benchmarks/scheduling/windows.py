@@ -1,4 +1,4 @@
-"""Small windows of an input in which the best decisions can be looked for: what they, rules and agents cost there."""
+"""Small windows of an input that can be searched for the best decisions: their cost, rules' and agents'."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Makers = Mapping[str, Callable[[], Chooser[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The response times of a window's tasks together, in ns, by who decides; it begins at decision `first`."""
+    """Total response times of a window's tasks, in ns, by decider; the window begins at decision `first`."""
 
     first: int
     costs_ns: Mapping[str, int]
@@ -52,12 +52,12 @@ def whole(given: Given[Any], plays: Plays, seed: int, figures: Mapping[str, Figu
 
     It begins with the runs of the rules.
     """
-    found = {name: round(one.mean_response_ns) for name, one in figures.items()}
+    costs = {name: round(figure.mean_response_ns) for name, figure in figures.items()}
     pool = given.environment
     if search and isinstance(pool, Pool):
         starts = [_run_of(pool, rule, seed) for rule in given.rules(seed).values()]
-        found[ORACLE] = round(improve(pool, starts, plays, seed, homes=seed).mean_response_ns)
-    return [Cost(0, found)]
+        costs[ORACLE] = round(improve(pool, starts, plays, seed, homes=seed).mean_response_ns)
+    return [Cost(0, costs)]
 
 
 def _run_of(pool: Pool, rule: Chooser[Any], seed: int) -> tuple[int, ...]:
@@ -71,27 +71,27 @@ def _run_of(pool: Pool, rule: Chooser[Any], seed: int) -> tuple[int, ...]:
 
 
 def costs(given: Given[Any], windows: Windows, seed: int, makers: Makers, *, search: bool) -> list[Cost]:
-    """Return what each window costs those who decide; to `search` adds the best that a beam or one of them finds."""
+    """Return the cost of each window by decider; `search` adds the best that a beam or one of them finds."""
     return [_cost(moment, windows, makers, search=search) for moment in _moments(given, windows, seed)]
 
 
 def _cost(moment: _Moment, windows: Windows, makers: Makers, *, search: bool) -> Cost:
     environment, seen = moment.environment, moment.seen
     saved = environment.save()
-    found = {}
+    costs = {}
     for name, make in makers.items():
         chooser = make()
-        # Whoever makes an agent begins the environment anew, to see that its network fits.
+        # Creating an agent resets the environment, to check that its network fits.
         environment.restore(saved)
-        found[name], _ = replay(environment, seen, moment.tasks, partial(_choice, chooser, environment))
+        costs[name], _ = replay(environment, seen, moment.tasks, partial(_choice, chooser, environment))
     environment.restore(saved)
     if search:
-        # Of jobs what is foretold of those that wait counts, too: ways that put off what is long would look cheap.
+        # The predicted time of waiting jobs counts, too: otherwise postponing long ones would look cheap.
         rest_ns = environment.rest_ns if isinstance(environment, Ordering) else _nothing
         best = beam(environment, seen, moment.tasks, windows.width, rest_ns=rest_ns)
-        found[ORACLE] = min(best.cost_ns, *found.values())
+        costs[ORACLE] = min(best.cost_ns, *costs.values())
         environment.restore(saved)
-    return Cost(moment.first, found)
+    return Cost(moment.first, costs)
 
 
 def _nothing() -> int:

@@ -25,7 +25,7 @@ class Case:
     """Transfers over a topology in which each pair has one path.
 
     `is_one_bottleneck` says that all of them share one narrowest link, so that senders with equal windows share it
-    fairly; where several links are full that is not so, and senders are told their rates.
+    fairly; where several links are full it is not, and senders get explicit rates.
     """
 
     name: str

@@ -12,8 +12,8 @@ def relative_errors(case: Case, *, is_paced: bool) -> list[float]:
     packets_ns = PacketRun(case.topology, case.transfers, is_paced=is_paced).ends_ns()
     flows_ns = simulated_ends_ns(case.topology, case.transfers)
     return [
-        abs(flow - packet) / (packet - one.start_ns)
-        for flow, packet, one in zip(flows_ns, packets_ns, case.transfers, strict=True)
+        abs(flow - packet) / (packet - transfer.start_ns)
+        for flow, packet, transfer in zip(flows_ns, packets_ns, case.transfers, strict=True)
     ]
 
 

@@ -28,8 +28,10 @@ def simulated_ends_ns(topology: Topology, transfers: Sequence[Transfer]) -> list
     def ended(number: int) -> None:
         ends[number] = events.clock.time_ns
 
-    for number, one in enumerate(transfers):
-        events.at(one.start_ns, network.transfer, one.src, one.dst, one.nbytes, partial(ended, number))
+    for number, transfer in enumerate(transfers):
+        events.at(
+            transfer.start_ns, network.transfer, transfer.src, transfer.dst, transfer.nbytes, partial(ended, number)
+        )
     while (next_ns := events.next_ns()) is not None:
         events.run_until(next_ns)
     return [ends[number] for number in range(len(transfers))]

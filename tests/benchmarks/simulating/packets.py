@@ -27,7 +27,7 @@ from tests.benchmarks.simulating.flows import PAYLOAD_BYTES
 from tests.reference.sharing import max_min_rates
 
 WINDOW = 6
-"""Packets: more than a link and its delay hold here (3), and few beside those of a transfer (100 and more)."""
+"""Packets: more than a link and its delay hold here (3), and few compared with a transfer (100 and more)."""
 PORT = 30_000
 _ACK = b"acknowledged"
 _SETTLED_NS = 20_000_000
@@ -37,7 +37,7 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(slots=True)
 class _Sender:
-    """A transfer: what is sent, what has arrived, and when the last byte did."""
+    """A transfer: bytes sent, bytes arrived, and the time of the last one."""
 
     number: int
     transfer: Transfer
@@ -57,7 +57,7 @@ class PacketRun:
         self.fabric = VirtualFabric(topology, pipeline_factory=compiled_pipeline)
         VirtualController.over(self.fabric, watches=()).start()
         self._topology, self._is_paced = topology, is_paced
-        self._senders = [_Sender(number, one, one.nbytes) for number, one in enumerate(transfers)]
+        self._senders = [_Sender(number, transfer, transfer.nbytes) for number, transfer in enumerate(transfers)]
         graph = nx.Graph((link.a.node, link.b.node) for link in topology.links)
         for sender in self._senders:
             path = nx.shortest_path(graph, sender.transfer.src, sender.transfer.dst)
@@ -134,7 +134,7 @@ class PacketRun:
         links = self._topology.directed_links
         rows = {key: row for row, key in enumerate(links)}
         capacity = [link.rate_bps for link in links.values()]
-        rates = max_min_rates(capacity, {n: {rows[key]: ONE for key in one.links} for n, one in sending.items()})
+        rates = max_min_rates(capacity, {n: {rows[key]: ONE for key in sender.links} for n, sender in sending.items()})
         for number, sender in sending.items():
             if rates[number] != sender.rate_bps:
                 self._change_pace(sender, rates[number])

@@ -28,7 +28,7 @@ class Policy(Protocol):
 
 
 class LeastRecent:
-    """LRU: every name that is asked for comes in, in place of who was not asked for longest."""
+    """LRU: every requested name enters in place of the least recently requested."""
 
     def __init__(self, cells: int) -> None:
         self._cells, self._names = cells, OrderedDict[int, None]()
@@ -45,7 +45,7 @@ class LeastRecent:
 
 
 class LeastFrequent:
-    """LFU with a memory of all names: who was asked for more often than the least of those inside takes its place."""
+    """LFU with counts of all names: a name requested more often than the least frequent one inside replaces it."""
 
     def __init__(self, cells: int) -> None:
         self._cells, self._counts, self._names = cells, Counter[int](), set[int]()
@@ -136,11 +136,11 @@ class Load:
         ranks = rng.choice(self.names, size=self.requests, p=chances / chances.sum())
         if self.shift:
             ranks = (ranks + np.arange(self.requests) // self.shift * self.by) % self.names
-        found: list[int] = ranks.tolist()
-        return found
+        requests: list[int] = ranks.tolist()
+        return requests
 
 
 def hit_rate(policy: Policy, requests: Sequence[int], after: int) -> float:
-    """Return the part of the requests that was answered, of those after the first so many."""
-    hits = sum(policy.ask(name) and place >= after for place, name in enumerate(requests))
+    """Return the share of requests answered, without the warm-up."""
+    hits = sum(policy.ask(name) and index >= after for index, name in enumerate(requests))
     return hits / (len(requests) - after)

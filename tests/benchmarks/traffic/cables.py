@@ -32,13 +32,13 @@ class Cables:
 @contextmanager
 def cables() -> Iterator[Cables]:
     """Make the namespaces and pairs while the `with` block lasts; needs root."""
-    found = Cables(f"bench-hosts-{os.getpid()}", f"bench-switch-{os.getpid()}")
-    with held_namespaces(found.hosts, found.switch):
-        for name in (found.hosts, found.switch):
+    ends = Cables(f"bench-hosts-{os.getpid()}", f"bench-switch-{os.getpid()}")
+    with held_namespaces(ends.hosts, ends.switch):
+        for name in (ends.hosts, ends.switch):
             silence(name)
-        for number, (host, port) in enumerate(((found.source, IN_PORT), (found.sink, OUT_PORT))):
-            near = CableEnd(found.hosts, host, 0x02_00_00_00_01_00 + number, MTU)
-            connect(near, CableEnd(found.switch, found.ports[port], 0x02_00_00_00_02_00 + number, MTU))
-        bring_up(found.hosts, (found.source, found.sink))
-        bring_up(found.switch, found.ports.values())
-        yield found
+        for number, (host, port) in enumerate(((ends.source, IN_PORT), (ends.sink, OUT_PORT))):
+            near = CableEnd(ends.hosts, host, 0x02_00_00_00_01_00 + number, MTU)
+            connect(near, CableEnd(ends.switch, ends.ports[port], 0x02_00_00_00_02_00 + number, MTU))
+        bring_up(ends.hosts, (ends.source, ends.sink))
+        bring_up(ends.switch, ends.ports.values())
+        yield ends

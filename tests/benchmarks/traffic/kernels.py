@@ -64,7 +64,7 @@ class Source(Struct):
 
 
 class Sink(Struct):
-    """A TPACKET_V2 receive ring, and what was found in it: latencies in ns of frames that carry the magic number."""
+    """A TPACKET_V2 receive ring, and the latencies in ns of its frames that carry the magic number."""
 
     ring: Array[u8]
     slots: u64
@@ -80,7 +80,7 @@ class Sink(Struct):
 
 @kernel
 def generate(source: Source) -> None:
-    """Send frames at `rate_pps` for `duration_ns`; where the device takes no more, the rate is what it takes."""
+    """Send frames at `rate_pps` for `duration_ns`; at most at the device's own rate."""
     began = real_time_ns()
     source.began_ns = began
     elapsed: u64 = 0
@@ -101,13 +101,13 @@ def generate(source: Source) -> None:
 @kernel
 def _send(source: Source, burst: u64) -> None:
     for _ in range(burst):
-        place = reserve(source.queue, as_u32(source.length))
-        if address(place) == 0:
+        slot = reserve(source.queue, as_u32(source.length))
+        if address(slot) == 0:
             break
         frame = offset(source.frames, (source.sent % source.count) * source.length)
-        copy(place, frame, source.length)
-        store_be64(place, source.stamp_offset, MAGIC)
-        store_be64(place, source.stamp_offset + 8, real_time_ns())
+        copy(slot, frame, source.length)
+        store_be64(slot, source.stamp_offset, MAGIC)
+        store_be64(slot, source.stamp_offset + 8, real_time_ns())
         if commit(source.queue, as_u32(source.length)):
             source.sent += 1
     flush(source.queue)

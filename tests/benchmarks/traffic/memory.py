@@ -44,7 +44,7 @@ def run_memory_to_memory(
     words: Array[u64],
     bursts: u64,
 ) -> u64:
-    """Take BURST frames at a time, `bursts` times, all the way; return how many frames were sent.
+    """Run `bursts` bursts of BURST frames all the way through; return the number of frames sent.
 
     `words` has room for what bursts.py writes: placed, dequeued, sent.
     """
@@ -61,10 +61,10 @@ def run_memory_to_memory(
             dequeued[index * DEQUEUED_WORDS] = placed[index * PLACED_WORDS]
             dequeued[index * DEQUEUED_WORDS + 1] = placed[index * PLACED_WORDS + 1]
             dequeued[index * DEQUEUED_WORDS + 2] = placed[index * PLACED_WORDS + 2]
-        found = egress_burst(core, dequeued, count, sent)
-        give_frames(core, sent, found)
+        leaving = egress_burst(core, dequeued, count, sent)
+        give_frames(core, sent, leaving)
         core.machine.epoch += 1
-        total += found
+        total += leaving
     return total
 
 
@@ -106,9 +106,9 @@ class CompiledMemory:
         """Yield what takes frames, a whole number of bursts, through once and returns how many were sent."""
         packets, blocks = BlockPool(_BLOCKS, self._region_bytes), BlockPool(_BLOCKS, 0)
         native = NativeState(state)
-        place = ThreadContext(self._program, native, packets, blocks, 1)
-        place.machine.events = self._events.ring
-        native.register_machine(place.machine)
+        context = ThreadContext(self._program, native, packets, blocks, 1)
+        context.machine.events = self._events.ring
+        native.register_machine(context.machine)
         buffers = [ctypes.create_string_buffer(frame, len(frame)) for frame in frames]
         addresses = (ctypes.c_uint64 * len(frames))(*map(ctypes.addressof, buffers))
         lengths = (ctypes.c_uint32 * len(frames))(*map(len, frames))
@@ -117,7 +117,7 @@ class CompiledMemory:
         run = self._library.bind(run_memory_to_memory)
 
         def pass_once() -> int:
-            sent: int = run(place.core, addresses, lengths, ports, words, len(frames) // BURST)
+            sent: int = run(context.core, addresses, lengths, ports, words, len(frames) // BURST)
             self._events.read()  # digests, which would fill their ring
             return sent
 
@@ -134,7 +134,7 @@ def measure_interpreter(program: Program, state: ForwardingState, frames: Sequen
     began = time.perf_counter()
     while (elapsed := time.perf_counter() - began) < 3 * _LEAST_S:
         placed = pipeline.ingress([Frame(port, data) for data in frames[:BURST]], 1)
-        dequeued = [Dequeued(one.packet, one.port, one.priority, 1, 0, 0, 0) for one in placed]
+        dequeued = [Dequeued(placement.packet, placement.port, placement.priority, 1, 0, 0, 0) for placement in placed]
         sent += len(pipeline.egress(dequeued, 1).outputs)
         done += len(frames[:BURST])
     return Rate(done / elapsed, sent / done)

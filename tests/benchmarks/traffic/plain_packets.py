@@ -40,7 +40,7 @@ def plain_packet_cost_ratio(placements: int = 9, *, version: int = 4) -> float:
 
     A thousand packets pass one program and then the other, in less than a millisecond, so that what else the machine
     does meets both; the ratio is that of the medians of 151 such rounds. Where memory happens to lie makes 3 % more or
-    less, so this is done with memory allocated anew each time, and the median returned.
+    less, so this is repeated with new memory, and the median returned.
     """
     programs = [(program, CompiledMemory(program)) for program in (program_now(), program_before())]
     frames = plain_frames(version)

@@ -56,7 +56,7 @@ def commit(client: Client) -> None:
 
 
 def batches(count: int, batch: int) -> Iterator[list[p4r.Update]]:
-    """Yield updates that insert `count` entries into the exact table, so many at a time."""
+    """Yield batches of updates that insert `count` entries into the exact table."""
     names = Names(pipeline_config(PROGRAM, P4INFO).p4info)
     action = p4r.TableAction(action=names.action("Inbound.forward", 2))
     for first in range(0, count, batch):

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from dataplane.errors import SwitchError
 from dataplane.fabric.kernel import namespaces
 from dataplane.switch.bmv2 import EXECUTABLE, is_installed, thrift_words
 from tests.p4runtime_client import Client, connect
+from tests.waiting import comes_true
 
 DEVICE_ID = 1
 _START_LIMIT_S = 30.0
@@ -111,10 +111,7 @@ def _command(target: str, cables: Attached | None, address: str, options: Sequen
 
 
 def _wait_listening(process: subprocess.Popen[bytes], path: Path) -> None:
-    limit_s = time.monotonic() + _START_LIMIT_S
-    while not path.exists():
-        if process.poll() is not None:
-            raise SwitchError(f"{process.args!r} ended with {process.returncode}")
-        if time.monotonic() > limit_s:
-            raise SwitchError(f"{process.args!r} does not answer")
-        time.sleep(0.02)
+    has_settled = comes_true(lambda: path.exists() or process.poll() is not None, limit_s=_START_LIMIT_S, poll_s=0.02)
+    if not path.exists():
+        state = f"ended with {process.returncode}" if has_settled else "does not answer"
+        raise SwitchError(f"{process.args!r} {state}")

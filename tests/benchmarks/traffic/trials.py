@@ -25,7 +25,7 @@ from tests.benchmarks.traffic.kernels import Sink, Source, drain, generate
 
 NS_PER_S = 1_000_000_000
 SATURATED_PPS = 10_000_000
-"""More than any generator reaches: what is sent then is what the cable takes."""
+"""More than any generator reaches: the cable then sets the rate."""
 
 _SLOT_BYTES = 256
 _SLOTS = 1 << 17
@@ -78,7 +78,9 @@ class Tester:
         )
         self._frames, self._length, self._stamp_offset = len(frames), len(frames[0]), stamp_offset
         library = kernel_library(generate, drain, real_time_ns)
-        self._generate, self._drain, self._now = (library.bind(one) for one in (generate, drain, real_time_ns))
+        self._generate, self._drain, self._now = (
+            library.bind(function) for function in (generate, drain, real_time_ns)
+        )
 
     def run(self, rate_pps: float, duration_s: float, switch_pid: int | None = None) -> Trial:
         """Send for `duration_s`; return when nothing more has come for a tenth of a second."""
@@ -130,10 +132,10 @@ def tester(cables: Cables, frames: Sequence[bytes], stamp_offset: int) -> Iterat
 
 
 def find_knee(run: Callable[[float], Trial], highest_pps: float, steps: int) -> float:
-    """Return the highest rate sent of which every frame arrived, looked for by bisection; 0 if none was found.
+    """Return the highest rate without a lost frame, by bisection; 0 if there is none.
 
     Of two trials at a rate one is enough: other work on the machine is not the switch's fault. Where the generator
-    falls short of a rate, what it did send counts.
+    falls short of a rate, its actual rate counts.
     """
     low, high, best = 0.0, highest_pps, 0.0
     for _ in range(steps):
@@ -148,12 +150,12 @@ def find_knee(run: Callable[[float], Trial], highest_pps: float, steps: int) -> 
 
 
 def _open_sink(device: str) -> socket.socket:
-    found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    found.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
+    sink = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    sink.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
     blocks = _SLOTS * _SLOT_BYTES // _BLOCK_BYTES
-    found.setsockopt(_SOL_PACKET, _PACKET_RX_RING, struct.pack("4I", _BLOCK_BYTES, blocks, _SLOT_BYTES, _SLOTS))
-    found.bind((device, _ETH_P_ALL))
-    return found
+    sink.setsockopt(_SOL_PACKET, _PACKET_RX_RING, struct.pack("4I", _BLOCK_BYTES, blocks, _SLOT_BYTES, _SLOTS))
+    sink.bind((device, _ETH_P_ALL))
+    return sink
 
 
 def _cpu_seconds(pid: int | None) -> float:

@@ -29,7 +29,7 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """One observation: half the difference at a time, twice to stay whole; `excess_ns` bounds its error."""
+    """One observation: half the difference at a time, doubled to stay an integer; `excess_ns` bounds its error."""
 
     time_ns: int
     twice_offset_ns: int
@@ -129,7 +129,7 @@ class Cable:
         self._excess2 += weight * point.excess_ns**2
 
     def _move_to(self, time_ns: int) -> None:
-        """Count times from `time_ns`, and let what is older fade."""
+        """Rebase times to `time_ns`, and discount older observations."""
         by = (time_ns - self._time_ns) / _SECOND
         if not by:
             return
@@ -172,50 +172,50 @@ class NodeReading:
 
 def solve(edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
     """Return a reading for every node with an edge; edge (a, b) has b's clock minus a's. The least id names a group."""
-    found = tree(edges)
-    groups = {reading.group for reading in found.values()}
+    readings = tree(edges)
+    groups = {reading.group for reading in readings.values()}
     for group in groups:
-        found |= _refined({node: reading for node, reading in found.items() if reading.group == group}, edges)
-    return found
+        readings |= _refined({node: reading for node, reading in readings.items() if reading.group == group}, edges)
+    return readings
 
 
 def tree(edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
-    """Return every node's reading along the surest path to the least node that it is tied to."""
+    """Return every node's reading along the most certain path to the lowest node that it reaches."""
     neighbours: dict[int, list[tuple[int, Offset, int]]] = {}
     for (a, b), offset in edges.items():
         neighbours.setdefault(a, []).append((b, offset, 1))
         neighbours.setdefault(b, []).append((a, offset, -1))
-    found: dict[int, NodeReading] = {}
+    readings: dict[int, NodeReading] = {}
     for root in sorted(neighbours):
-        if root not in found:
-            found |= _tree(root, neighbours)
-    return found
+        if root not in readings:
+            readings |= _tree(root, neighbours)
+    return readings
 
 
 def _tree(root: int, neighbours: Mapping[int, list[tuple[int, Offset, int]]]) -> dict[int, NodeReading]:
     """Return readings along the surest path to each node (Dijkstra over uncertainties)."""
-    found: dict[int, NodeReading] = {}
+    readings: dict[int, NodeReading] = {}
     queue: list[tuple[float, int, int, float]] = [(0.0, root, 0, 0.0)]
     while queue:
         doubt, node, offset_ns, drift = heapq.heappop(queue)
-        if node in found:
+        if node in readings:
             continue
-        found[node] = NodeReading(root, offset_ns, drift, doubt)
+        readings[node] = NodeReading(root, offset_ns, drift, doubt)
         for other, step, sign in neighbours[node]:
-            if other not in found:
+            if other not in readings:
                 reading = offset_ns + sign * step.offset_ns
                 heapq.heappush(queue, (doubt + step.uncertainty_ns, other, reading, drift + sign * step.drift_ppb))
-    return found
+    return readings
 
 
 def _refined(tree: Mapping[int, NodeReading], edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
-    """Return the least squares readings: the tree's, and what numpy finds for what they leave."""
-    place = {node: index for index, node in enumerate(tree)}
+    """Return the least squares readings: the tree's plus numpy's solution for the residuals."""
+    position = {node: index for index, node in enumerate(tree)}
     inside = {edge: offset for edge, offset in edges.items() if edge[0] in tree}
     matrix, left = np.zeros((len(inside), len(tree))), np.zeros((len(inside), 2))
     for row, ((a, b), offset) in enumerate(inside.items()):
         weight = 1 / offset.uncertainty_ns
-        matrix[row, place[a]], matrix[row, place[b]] = -weight, weight
+        matrix[row, position[a]], matrix[row, position[b]] = -weight, weight
         left[row] = (
             weight * (offset.offset_ns - (tree[b].offset_ns - tree[a].offset_ns)),
             weight * (offset.drift_ppb - (tree[b].drift_ppb - tree[a].drift_ppb)),

@@ -1,4 +1,4 @@
-"""Switches whose clocks nobody synchronises, through the whole collector: corrected delays, sources, clocks."""
+"""Switches with unsynchronised clocks, through the whole collector: corrected delays, sources, clocks."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def way_back(start_ns: int) -> list[Hop]:
     """Return a packet's hops over s3, s2, s1; a link costs 5 us, a hop 2 us."""
     ports = {13: (2, 1), 12: (2, 1), 11: (2, 1)}
     return [
-        Hop(node, start_ns + 7 * MICRO * place, start_ns + (7 * place + 2) * MICRO, *ports[node])
-        for place, node in enumerate((13, 12, 11))
+        Hop(node, start_ns + 7 * MICRO * index, start_ns + (7 * index + 2) * MICRO, *ports[node])
+        for index, node in enumerate((13, 12, 11))
     ]
 
 
 class Bench:
-    """h1 and h2 send to each other, a packet every 10 ms; s2 holds up those to h2."""
+    """h1 and h2 send to each other, a packet every 10 ms; s2 delays those to h2."""
 
     def __init__(self, core: Core, mode: str, synchronised: bool = False, state: StateSettings | None = None) -> None:
         self.clock = VirtualClock()
@@ -125,7 +125,7 @@ def test_delays_that_only_probes_tell_say_so(core: Core, synchronised: bool) -> 
 @given(seed=st.integers(0, 1000), drifts=st.lists(st.integers(-100_000, 100_000), min_size=3, max_size=3))
 @example(seed=367, drifts=[0, 0, 0])
 def test_both_cores_say_the_same_to_the_nanosecond(seed: int, drifts: list[int]) -> None:
-    said = []
+    histories = []
     for core in Core:
         bench, rng = Bench(core, "stacked"), random.Random(seed)
         bench.drifts_ppb = dict(zip(AHEAD, drifts, strict=True))
@@ -134,9 +134,9 @@ def test_both_cores_say_the_same_to_the_nanosecond(seed: int, drifts: list[int])
             bench.run(15, queued_ns=rng.randrange(50 * MICRO), both_ways=turn == 0 or rng.random() < 0.8)
             for turn in range(4)
         ]
-        said.append([(taken.clocks, taken.links, taken.paths) for taken in snapshots])
-    assert said[0] == said[1]
-    assert DelaySource.CORRECTED_STAMPS in {state.source for state in said[0][-1][1].values()}
+        histories.append([(taken.clocks, taken.links, taken.paths) for taken in snapshots])
+    assert histories[0] == histories[1]
+    assert DelaySource.CORRECTED_STAMPS in {state.source for state in histories[0][-1][1].values()}
 
 
 def test_synchronised_clocks_are_not_estimated() -> None:

@@ -1,4 +1,4 @@
-"""Clocks told from packets: offsets, drifts, jumps, rings, one-way links; every bound of an error holds."""
+"""Clocks estimated from packets: offsets, drifts, jumps, rings, one-way links; every bound of an error holds."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.collectors.clocks.world import DELAY_NS, MS, SECOND, WallClock, World
 
 
 def one_cable() -> Cables:
-    """Return the ring's first cable alone."""
+    """Return the ring's first cable."""
     return Cables(np.array([0]), np.array([1]), np.array([DELAY_NS]), ClockSettings())
 
 
 def offsets(cables: Cables, now_ns: int) -> list[Offset]:
-    found = cables.offsets(now_ns)
-    columns = (found.offset_ns, found.drift_ppb, found.uncertainty_ns)
+    readings = cables.offsets(now_ns)
+    columns = (readings.offset_ns, readings.drift_ppb, readings.uncertainty_ns)
     return [Offset(now_ns, *row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
@@ -39,8 +39,8 @@ def solved(edges: dict[tuple[int, int], Offset], nodes: int = 8) -> dict[int, No
     rows = [(offset.offset_ns, offset.drift_ppb, offset.uncertainty_ns) for offset in edges.values()]
     offset_ns = np.array([row[0] for row in rows], np.int64)
     drift, doubt = np.array([row[1:] for row in rows], np.float64).reshape(-1, 2).T
-    found = solve(Edges(ends[:, 0], ends[:, 1], offset_ns, drift, doubt), nodes)
-    columns = (found.group, found.offset_ns, found.drift_ppb, found.uncertainty_ns)
+    solution = solve(Edges(ends[:, 0], ends[:, 1], offset_ns, drift, doubt), nodes)
+    columns = (solution.group, solution.offset_ns, solution.drift_ppb, solution.uncertainty_ns)
     read = enumerate(zip(*(column.tolist() for column in columns), strict=True))
     return {node: NodeReading(*row) for node, row in read if row[0] != NO_GROUP}
 
@@ -211,8 +211,8 @@ def test_the_bound_of_the_error_holds_whatever_waits(
     cables = one_cable()
     for at_ns in range(0, 10 * SECOND, 100 * MS):
         cables.observe(columns([world.fastest("s1", "s2", at_ns), world.fastest("s2", "s1", at_ns)]))
-    (found,) = offsets(cables, 10 * SECOND)
-    assert abs(found.offset_ns - world.offset_ns("s1", "s2", 10 * SECOND)) <= found.uncertainty_ns + 1000
+    (reading,) = offsets(cables, 10 * SECOND)
+    assert abs(reading.offset_ns - world.offset_ns("s1", "s2", 10 * SECOND)) <= reading.uncertainty_ns + 1000
 
 
 @settings(deadline=None, max_examples=50)
@@ -222,7 +222,7 @@ def test_readings_are_the_least_squares_fit_of_all_cables(data: st.DataObject) -
     chain = [(node, node + 1) for node in range(nodes - 1)]
     more = data.draw(st.sets(st.tuples(st.integers(0, nodes - 1), st.integers(0, nodes - 1)), max_size=8))
     edges = {*chain, *((a, b) for a, b in more if a < b)}
-    found = {
+    offsets_by_cable = {
         edge: Offset(
             0,
             data.draw(st.integers(-(10**6), 10**6)),
@@ -231,17 +231,17 @@ def test_readings_are_the_least_squares_fit_of_all_cables(data: st.DataObject) -
         )
         for edge in sorted(edges)
     }
-    weights = np.array([1 / offset.uncertainty_ns for offset in found.values()])
-    rows = np.zeros((len(found), nodes))
-    for row, (a, b) in zip(rows, found, strict=True):
+    weights = np.array([1 / offset.uncertainty_ns for offset in offsets_by_cable.values()])
+    rows = np.zeros((len(offsets_by_cable), nodes))
+    for row, (a, b) in zip(rows, offsets_by_cable, strict=True):
         row[a], row[b] = -1, 1
-    told = np.array([(offset.offset_ns, offset.drift_ppb) for offset in found.values()])
+    told = np.array([(offset.offset_ns, offset.drift_ppb) for offset in offsets_by_cable.values()])
     expected = np.linalg.lstsq(weights[:, None] * rows[:, 1:], weights[:, None] * told, rcond=None)[0]
-    readings = solved(found)
+    readings = solved(offsets_by_cable)
     for node in range(1, nodes):
-        said = readings[node].offset_ns, readings[node].drift_ppb
-        assert said == pytest.approx(tuple(expected[node - 1]), rel=1e-6, abs=2)
-    for node, reading in plain.solve(found).items():
+        estimate = readings[node].offset_ns, readings[node].drift_ppb
+        assert estimate == pytest.approx(tuple(expected[node - 1]), rel=1e-6, abs=2)
+    for node, reading in plain.solve(offsets_by_cable).items():
         mine = readings[node]
         assert mine.group == reading.group
         assert mine.offset_ns == pytest.approx(reading.offset_ns, abs=1)
@@ -282,7 +282,7 @@ intervals = st.lists(
 def test_cables_side_by_side_are_as_one_by_one(
     there: list[tuple[int, int | None]], back: list[int | None], delay_ns: int
 ) -> None:
-    """The first cable shows what is drawn, the second the same both ways, the third nothing at all."""
+    """The first cable has the drawn values, the second the same both ways, the third none."""
     settings = ClockSettings()
     places = np.array([0, 2, 4])
     cables = Cables(places, places + 1, np.array([delay_ns, DELAY_NS, DELAY_NS]), settings)
@@ -299,21 +299,27 @@ def test_cables_side_by_side_are_as_one_by_one(
             (2, StampDifference(LinkKey("c", "d"), 0, 60_000 + now_ns // 30_000, now_ns, 1)),
             (3, StampDifference(LinkKey("d", "c"), 0, 70_000 - now_ns // 30_000, now_ns, 1)),
         ]
-        for place, one in shown:
-            if one is not None:
-                seen.flight_ns[place], seen.received_ns[place], seen.samples[place] = one.flight_ns, one.received_ns, 1
+        for link, flight in shown:
+            if flight is not None:
+                seen.flight_ns[link], seen.received_ns[link], seen.samples[link] = (
+                    flight.flight_ns,
+                    flight.received_ns,
+                    1,
+                )
         cables.observe(seen)
         for number in (0, 1):
             both = shown[2 * number][1], shown[2 * number + 1][1]
             if both != (None, None):
                 alone[number].observe(*both)
         told = cables.offsets(now_ns)
-        expected = {number: found for number, cable in enumerate(alone) if (found := cable.offset(now_ns)) is not None}
+        expected = {
+            number: offset for number, cable in enumerate(alone) if (offset := cable.offset(now_ns)) is not None
+        }
         assert told.places.tolist() == list(expected)
-        for row, found in enumerate(expected.values()):
-            assert int(told.offset_ns[row]) == pytest.approx(found.offset_ns, abs=1 + digits, rel=0)
-            assert told.drift_ppb[row] == pytest.approx(found.drift_ppb, rel=1e-6, abs=1e-3 + 10 * digits)
-            assert told.uncertainty_ns[row] == pytest.approx(found.uncertainty_ns, rel=1e-6, abs=1e-3 + digits)
+        for row, offset in enumerate(expected.values()):
+            assert int(told.offset_ns[row]) == pytest.approx(offset.offset_ns, abs=1 + digits, rel=0)
+            assert told.drift_ppb[row] == pytest.approx(offset.drift_ppb, rel=1e-6, abs=1e-3 + 10 * digits)
+            assert told.uncertainty_ns[row] == pytest.approx(offset.uncertainty_ns, rel=1e-6, abs=1e-3 + digits)
     assert cables.implausible == sum(cable.implausible for cable in alone)
 
 

@@ -1,4 +1,4 @@
-"""A ring of three switches whose clocks read what they like, and the packets between them."""
+"""A ring of three switches with arbitrary clocks, and the packets between them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def ring() -> Topology:
 
 
 def columns(seen: Iterable[StampDifference], topology: Topology | None = None) -> FlightColumns:
-    """Return what links have shown, those of the ring unless told otherwise, as the estimator takes it."""
+    """Return the observations of links, by default the ring's, in the estimator's form."""
     flights = Flights()
-    for one in seen:
-        flights.add(one)
+    for flight in seen:
+        flights.add(flight)
     links = (topology or ring()).directed_links
-    return flights.take({key: place for place, key in enumerate(links)})
+    return flights.take({key: index for index, key in enumerate(links)})
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class WallClock:
 
 @dataclass
 class World:
-    """Clocks by switch, and the extra time that links take at random: uniform, up to so many ns."""
+    """Clocks by switch, and the links' random extra delay: uniform, up to this many ns."""
 
     clocks: Mapping[str, WallClock]
     jitter_ns: Mapping[tuple[str, str], int] = field(default_factory=dict)
     rng: random.Random = field(default_factory=lambda: random.Random(1))
 
     def flight(self, src: str, dst: str, true_ns: int, extra_ns: int = 0) -> StampDifference:
-        """Return what one packet that leaves src at a time says, reported at once."""
+        """Return the measurement of one packet that leaves src at a time, reported at once."""
         took_ns = DELAY_NS + extra_ns + self.rng.randint(0, self.jitter_ns.get((src, dst), 0))
         left = self.clocks[src].reads(true_ns)
         arrived = self.clocks[dst].reads(true_ns + took_ns)

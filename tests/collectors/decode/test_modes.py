@@ -28,7 +28,7 @@ FLOW = Reporter().flow
 
 
 class Bench:
-    """A collector on a clock that stands still until it is told to move; keeps what it hands out."""
+    """A collector on a manual clock; keeps its output."""
 
     def __init__(self, state: StateSettings | None = None, *, synchronised: bool = True) -> None:
         self.clock = VirtualClock()
@@ -60,7 +60,7 @@ class Bench:
 def test_postcards_are_joined_by_adjacency_in_any_order(mx: bool, order: tuple[int, ...]) -> None:
     bench = Bench()
     reports = Reporter().postcards(long_way(queued_ns=100 * MICRO, queue=12), mx=mx)
-    bench.receive(reports[place] for place in order)
+    bench.receive(reports[index] for index in order)
     assert bench.switches() == ("s1", "s2", "s3")
     first, second, last = bench.link("s1", "s2"), bench.link("s2", "s3"), bench.link("s3", "h2")
     assert (first.delay_mean_ns, first.source, first.samples) == (7 * MICRO, DelaySource.STAMPS, 1)
@@ -171,7 +171,7 @@ def test_an_intermediate_report_and_the_sinks_are_one_path(synchronised: bool) -
     hops = long_way(queued_ns=10 * MICRO)
     for number, order in enumerate([(0, 1), (1, 0), (0, 1)]):
         reports = reporter.intermediate(hops[:2], hops[2:])
-        bench.receive(reports[place] for place in order)
+        bench.receive(reports[index] for index in order)
         assert bench.switches() == ("s1", "s2", "s3")
         assert bench.link("s1", "s2").samples == number + 1
         assert bench.link("s2", "s3").delay_mean_ns == 17 * MICRO
@@ -226,16 +226,16 @@ def test_a_dropped_packet_may_be_malformed(inner_type: InnerType, inner: bytes, 
     bench = Bench()
     reporter = Reporter()
     main = IntReport(1, HopMetadata(drop_reason=DropReason.INT_AT_EDGE))
-    one = Report(ReportType.INT, inner_type, main, inner, dropped=True)
-    bench.receive([ReportPacket(reporter.group(12), (one,)).encode()])
+    individual = Report(ReportType.INT, inner_type, main, inner, dropped=True)
+    bench.receive([ReportPacket(reporter.group(12), (individual,)).encode()])
     assert [(drop.flow, drop.reason, drop.queue_id) for drop in bench.drops] == [(flow, DropReason.INT_AT_EDGE, None)]
     assert (bench.records, bench.count(Count.MALFORMED)) == ([], 0)
 
 
 def test_a_drop_without_a_reason_is_unknown() -> None:
     bench = Bench()
-    one = Report(ReportType.INNER_ONLY, InnerType.IPV4, None, Reporter().plain(), dropped=True)
-    bench.receive([ReportPacket(Reporter().group(12), (one,)).encode()])
+    individual = Report(ReportType.INNER_ONLY, InnerType.IPV4, None, Reporter().plain(), dropped=True)
+    bench.receive([ReportPacket(Reporter().group(12), (individual,)).encode()])
     assert [(drop.reason, drop.ingress_port, drop.flow) for drop in bench.drops] == [(DropReason.UNKNOWN, None, FLOW)]
 
 
@@ -271,7 +271,7 @@ def test_a_group_may_hold_reports_of_every_kind() -> None:
         reporter.dropped(long_way(), DropReason.TTL_EXPIRED),
         reporter.congested(long_way()[2]),
     ]
-    together = tuple(one for payload in payloads for one in report.decode(payload).reports)
+    together = tuple(individual for payload in payloads for individual in report.decode(payload).reports)
     bench = Bench()
     bench.receive([ReportPacket(reporter.group(13), together).encode()])
     assert [record.kind for record in bench.records] == [

@@ -32,9 +32,9 @@ def read(payload: bytes) -> DecodedReport:
 def test_a_stacked_report_has_its_hops_in_travelling_order(src: str, dst: str, count: int) -> None:
     reporter = Reporter(src, dst)
     hops = [Hop(100 + i, 1000 * i, 1000 * i + 500, 1, 2, queue=i) for i in range(count)]
-    found = read(reporter.stacked(hops))
-    assert found.group == ReportGroup(0, 0, 100 + count - 1)
-    (packet,) = found.packets
+    decoded = read(reporter.stacked(hops))
+    assert decoded.group == ReportGroup(0, 0, 100 + count - 1)
+    (packet,) = decoded.packets
     assert packet.flow == reporter.flow
     assert [hop.node_id for hop in packet.hops] == [hop.node_id for hop in hops]
     assert [hop.metadata.queue_occupancy for hop in packet.hops] == list(range(count))
@@ -52,10 +52,10 @@ def test_a_hop_by_hop_report_has_one_hop_and_what_remains() -> None:
 
 def test_packet_id_is_equal_at_every_hop_and_unique_per_packet() -> None:
     reporter = Reporter()
-    one = [read(payload).packets[0].packet_id for payload in reporter.hop_by_hop(long_way(), payload=b"number 1")]
+    first = [read(payload).packets[0].packet_id for payload in reporter.hop_by_hop(long_way(), payload=b"number 1")]
     two = [read(payload).packets[0].packet_id for payload in reporter.hop_by_hop(long_way(), payload=b"number 2")]
-    assert len(set(one)) == len(set(two)) == 1
-    assert one[0] != two[0]
+    assert len(set(first)) == len(set(two)) == 1
+    assert first[0] != two[0]
 
 
 def test_a_sink_that_pushed_its_own_hop_is_not_counted_twice() -> None:
@@ -82,32 +82,32 @@ def test_exceeded_hops_are_said_to_be_missing() -> None:
 
 def test_a_group_of_reports_and_a_report_without_packet() -> None:
     reporter = Reporter()
-    one = report.decode(reporter.stacked(long_way())).reports[0]
+    individual = report.decode(reporter.stacked(long_way())).reports[0]
     other = report.decode(reporter.stacked(short_way())).reports[0]
     nameless = Report(ReportType.INT, InnerType.NONE, IntReport(0, HopMetadata()), b"")
     ioam = Report(ReportType.IOAM, InnerType.IPV4, None, bytes(8))
     domain = Report(ReportType.INT, InnerType.DOMAIN, IntReport(0, HopMetadata()), bytes(4))
-    found = read(ReportPacket(ReportGroup(0, 7, 13), (one, nameless, other, ioam, domain)).encode())
-    assert [len(packet.hops) for packet in found.packets] == [3, 2]
-    assert found.skipped == 3
+    decoded = read(ReportPacket(ReportGroup(0, 7, 13), (individual, nameless, other, ioam, domain)).encode())
+    assert [len(packet.hops) for packet in decoded.packets] == [3, 2]
+    assert decoded.skipped == 3
 
 
 def test_a_packet_in_a_tlv_or_behind_ethernet_is_found() -> None:
-    one = report.decode(Reporter().stacked(long_way())).reports[0]
-    tlvs = Tlv(TlvType.DOMAIN, b"1234").encode() + Tlv(TlvType.IPV4, one.inner).encode()
-    in_tlv = replace(one, inner_type=InnerType.TLV, inner=tlvs)
-    framed = bytes(12) + b"\x08\x00" + one.inner + b"\0\0"
-    in_frame = replace(one, inner_type=InnerType.ETHERNET, inner=framed)
-    expected = read(ReportPacket(ReportGroup(0, 0, 13), (one,)).encode())
+    individual = report.decode(Reporter().stacked(long_way())).reports[0]
+    tlvs = Tlv(TlvType.DOMAIN, b"1234").encode() + Tlv(TlvType.IPV4, individual.inner).encode()
+    in_tlv = replace(individual, inner_type=InnerType.TLV, inner=tlvs)
+    framed = bytes(12) + b"\x08\x00" + individual.inner + b"\0\0"
+    in_frame = replace(individual, inner_type=InnerType.ETHERNET, inner=framed)
+    expected = read(ReportPacket(ReportGroup(0, 0, 13), (individual,)).encode())
     for variant in (in_tlv, in_frame):
         assert read(ReportPacket(ReportGroup(0, 0, 13), (variant,)).encode()) == expected
 
 
 def test_what_a_hop_lacks_is_none() -> None:
-    one = report.decode(Reporter().stacked(long_way())).reports[0]
-    assert one.main is not None
-    words = one.main.encode()
-    blank = one.encode().replace(words[8:], b"\xff" * (len(words) - 8))
+    individual = report.decode(Reporter().stacked(long_way())).reports[0]
+    assert individual.main is not None
+    words = individual.main.encode()
+    blank = individual.encode().replace(words[8:], b"\xff" * (len(words) - 8))
     last = read(ReportGroup(0, 0, 13).encode() + blank).packets[0].hops[-1]
     assert last.metadata == HopMetadata()
     assert last.node_id == 13
@@ -125,7 +125,7 @@ def test_damage_decodes_or_raises_wire_error(at: int, flip: int, cut: int, junk:
     payload = bytearray(Reporter().stacked(long_way()))
     payload[at % len(payload)] ^= flip
     try:
-        found = read(bytes(payload[: len(payload) - cut]) + junk)
+        decoded = read(bytes(payload[: len(payload) - cut]) + junk)
     except WireError:
         return
-    assert len(found.packets) + found.skipped + len(found.drops) + found.reserved >= 1
+    assert len(decoded.packets) + decoded.skipped + len(decoded.drops) + decoded.reserved >= 1

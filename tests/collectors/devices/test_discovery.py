@@ -25,8 +25,8 @@ def server(tmp_path: Path) -> Machine:
 
 
 def test_processors_of_a_server(tmp_path: Path) -> None:
-    found = server(tmp_path).processors
-    assert (found.model, found.cpus, found.sockets, found.cores, found.max_hz) == (
+    processors = server(tmp_path).processors
+    assert (processors.model, processors.cpus, processors.sockets, processors.cores, processors.max_hz) == (
         *("AMD EPYC 7543", 8, 2, 4),
         3_700_000_000,
     )
@@ -42,8 +42,8 @@ def test_memory_media_of_a_server(tmp_path: Path) -> None:
 
 
 def test_devices_of_a_server(tmp_path: Path) -> None:
-    found = {each.address: each for each in server(tmp_path).devices}
-    assert {address: each.device.kind.value for address, each in found.items()} == {
+    devices = {each.address: each for each in server(tmp_path).devices}
+    assert {address: each.device.kind.value for address, each in devices.items()} == {
         "0000:41:00.0": "gpu",
         "0000:81:00.0": "gpu",
         "0000:a1:00.0": "dpu",
@@ -51,15 +51,15 @@ def test_devices_of_a_server(tmp_path: Path) -> None:
         "0000:c2:00.0": "xpu",
         "0000:d1:00.0": "npu",
     }
-    amd = found["0000:81:00.0"]
+    amd = devices["0000:81:00.0"]
     assert amd.device == Device(
         DeviceKind.GPU, 1, "Aldebaran [Instinct MI210]", 68702699520, Bus(BusKind.PCIE, 15_753_846_153)
     )
     assert (amd.driver, amd.numa_node) == ("amdgpu", 1)
-    assert found["0000:41:00.0"].device.model == "GA100 [A100 PCIe 80GB]"
-    assert found["0000:a1:00.0"].numa_node is None
-    assert found["0000:c1:00.0"].device.bus == Bus(BusKind.PCIE, None)
-    assert found["0000:c2:00.0"].device.model == "1234:0001"
+    assert devices["0000:41:00.0"].device.model == "GA100 [A100 PCIe 80GB]"
+    assert devices["0000:a1:00.0"].numa_node is None
+    assert devices["0000:c1:00.0"].device.bus == Bus(BusKind.PCIE, None)
+    assert devices["0000:c2:00.0"].device.model == "1234:0001"
 
 
 def test_what_is_not_known_is_noted(tmp_path: Path) -> None:
@@ -72,18 +72,18 @@ def test_what_is_not_known_is_noted(tmp_path: Path) -> None:
 
 
 def test_a_board_without_numa_or_pci(tmp_path: Path) -> None:
-    found = discover(Root(write_tree(tmp_path, BOARD, BOARD_LINKS)), NO_NVML)
-    assert (found.processors.cpus, found.processors.model, found.processors.sockets) == (2, "", None)
-    assert found.memory == (MemoryMedium(MediumKind.DRAM, 3884360 << 10),)
+    inventory = discover(Root(write_tree(tmp_path, BOARD, BOARD_LINKS)), NO_NVML)
+    assert (inventory.processors.cpus, inventory.processors.model, inventory.processors.sockets) == (2, "", None)
+    assert inventory.memory == (MemoryMedium(MediumKind.DRAM, 3884360 << 10),)
     system = Bus(BusKind.SYSTEM)
-    assert (found.cores, found.grouped_devices) == (
+    assert (inventory.cores, inventory.grouped_devices) == (
         2,
         (
             Device(DeviceKind.NPU, 1, "rocket", None, system),
             Device(DeviceKind.GPU, 1, "rockchip,rk3588-mali", None, system),
         ),
     )
-    assert [(each.address, each.driver) for each in found.devices] == [
+    assert [(each.address, each.driver) for each in inventory.devices] == [
         ("fdab0000.npu", "rocket"),
         ("fde60000.gpu", "panthor"),
     ]
@@ -108,8 +108,8 @@ def test_rates_of_pcie(speed: float, lanes: int, bytes_per_s: int) -> None:
 
 
 def test_this_machine() -> None:
-    found = discover(Root(), NO_NVML)
-    assert found.processors.online == frozenset(range(found.processors.cpus))
-    assert found.cpu_milli <= 1000 * len(os.sched_getaffinity(0))
-    dram = sum(medium.capacity_bytes for medium in found.memory if medium.kind is MediumKind.DRAM)
+    inventory = discover(Root(), NO_NVML)
+    assert inventory.processors.online == frozenset(range(inventory.processors.cpus))
+    assert inventory.cpu_milli <= 1000 * len(os.sched_getaffinity(0))
+    dram = sum(medium.capacity_bytes for medium in inventory.memory if medium.kind is MediumKind.DRAM)
     assert dram >= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 0.5

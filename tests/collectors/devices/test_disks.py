@@ -15,9 +15,9 @@ STAT = "   18394     4711   100  21563    75130   102923  200   93841        0  
 
 def test_counters_of_disks_but_not_of_what_lies_on_them(tmp_path: Path) -> None:
     tree = {f"sys/block/{name}/stat": STAT for name in ("nvme0n1", "vda", "loop0", "dm-0", "zram0")}
-    found = read_disks(Root(write_tree(tmp_path, tree | {"sys/block/vdb/stat": "1 2 x\n"})), 3)
-    assert [sample.name for sample in found] == ["nvme0n1", "vda"]
-    assert found[0] == DiskSample("nvme0n1", 3, 100 * 512, 200 * 512, 1_500_000_000)
+    disks = read_disks(Root(write_tree(tmp_path, tree | {"sys/block/vdb/stat": "1 2 x\n"})), 3)
+    assert [sample.name for sample in disks] == ["nvme0n1", "vda"]
+    assert disks[0] == DiskSample("nvme0n1", 3, 100 * 512, 200 * 512, 1_500_000_000)
 
 
 def test_rates_and_busy_time() -> None:

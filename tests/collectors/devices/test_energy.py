@@ -34,7 +34,7 @@ def test_power_sums_packages_and_survives_counter_wraps() -> None:
 
 
 def test_no_power_of_other_packages_or_without_time() -> None:
-    one, other = EnergySample("a", 0, 5, 9), EnergySample("b", SECOND, 5, 9)
-    assert power_w((one,), (other,)) is None
-    assert power_w((one,), (one,)) is None
+    sample, other = EnergySample("a", 0, 5, 9), EnergySample("b", SECOND, 5, 9)
+    assert power_w((sample,), (other,)) is None
+    assert power_w((sample,), (sample,)) is None
     assert power_w((), ()) is None

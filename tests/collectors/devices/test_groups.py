@@ -39,8 +39,8 @@ V1 = {
 
 @pytest.mark.parametrize("tree", [V1, V2], ids=["version 1", "version 2"])
 def test_a_group_with_a_quota(tmp_path: Path, tree: dict[str, str]) -> None:
-    found = read_group(Root(write_tree(tmp_path, tree)), "/unit", 5)
-    assert found == GroupSample("/unit", 5, 2_500_000, 500, 7000)
+    group = read_group(Root(write_tree(tmp_path, tree)), "/unit", 5)
+    assert group == GroupSample("/unit", 5, 2_500_000, 500, 7000)
 
 
 def test_quota_is_the_least_of_all_levels_and_of_all_cpus(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ with open_nvml() as nvml:
 """
 
 
-def said(environment: dict[str, str]) -> Any:
+def output_of(environment: dict[str, str]) -> Any:
     """Return what a process says of NVML in an environment."""
     done = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -39,7 +39,7 @@ def said(environment: dict[str, str]) -> Any:
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return said(environment_with_library(tmp_path_factory.mktemp("nvml")))
+    return output_of(environment_with_library(tmp_path_factory.mktemp("nvml")))
 
 
 def test_devices_and_notes(answer: Any) -> None:
@@ -94,7 +94,7 @@ def test_no_driver(tmp_path: Path) -> None:
     if Path("/proc/driver/nvidia").is_dir():
         pytest.skip("this machine has NVIDIA's driver")
     assert (
-        said(os.environ | {"LD_LIBRARY_PATH": str(tmp_path)})
+        output_of(os.environ | {"LD_LIBRARY_PATH": str(tmp_path)})
         == "NVML: libnvidia-ml.so.1, part of NVIDIA's driver, is not installed"
     )
 

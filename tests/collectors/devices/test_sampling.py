@@ -73,8 +73,10 @@ def test_nonsense_in_files_gives_no_figures_and_no_exceptions(tmp_path: Path, da
         write_tree(tmp_path, tree, SERVER_LINKS)
     name = data.draw(st.sampled_from(sorted(tree)))
     text = tree[name]
-    place = data.draw(st.integers(0, len(text)))
-    write_tree(tmp_path, {name: text[:place] + data.draw(st.text("0 -,:.\nxé9\t", max_size=6)) + text[place + 3 :]})
+    position = data.draw(st.integers(0, len(text)))
+    write_tree(
+        tmp_path, {name: text[:position] + data.draw(st.text("0 -,:.\nxé9\t", max_size=6)) + text[position + 3 :]}
+    )
     root = Root(tmp_path)
     machine = discover(root, "")
     sampler = Sampler(root, VirtualClock())

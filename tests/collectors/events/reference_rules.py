@@ -126,7 +126,7 @@ class _Observed:
         return replace(raised, time_ns=time_ns, value=value, phase=Phase.CLEARED, evidence=tuple(self._seen))
 
     def witnessed(self, event: Event, beside: tuple[Evidence, ...]) -> Event:
-        """Return an event with what stood beside it."""
+        """Return an event with its evidence."""
         full = replace(event, evidence=(*event.evidence, *beside))
         if full.phase is Phase.RAISED:
             self.raised = full
@@ -170,7 +170,7 @@ class LimitCondition(_Observed):
             yield self._event(time_ns, subject, value, self._clear, Phase.CLEARED)
 
     def _lasts(self, holds: bool, time_ns: int, hold_ns: int) -> bool:
-        """Return whether what is waited for has held, in every observation, for long enough."""
+        """Return whether the condition has held, in every observation, for long enough."""
         if not holds:
             self._since_ns = None
             return False
@@ -190,7 +190,7 @@ class ChangeCondition(_Observed):
 
     @property
     def is_idle(self) -> bool:
-        """Never: what was learned would be lost."""
+        """Never: learned state would be lost."""
         return False
 
     def observe(self, time_ns: int, subject: Subject, value: float) -> Iterator[Event]:
@@ -277,7 +277,7 @@ class PlainEngine:
 
 
 class _Watch:
-    """One rule with what it remembers of its subjects."""
+    """One rule with its memory of its subjects."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule

@@ -17,7 +17,7 @@ IDLE = LinkState(LINK, 10**9, 5000, 5000, 5000, 0.0, 0.0, 10**9, None, 0, 10, De
 
 
 def snapshot(at_ms: float, utilisation: float = 0.0, *, lost: int = 0, rate_bps: int | None = None) -> Snapshot:
-    """Return a snapshot in which s1->s2 has this utilisation, s2->s1 none, and one reporter lost so many reports."""
+    """Return a snapshot in which s1->s2 has this utilisation, s2->s1 none, and one reporter lost this many reports."""
     links = {
         LINK: replace(IDLE, utilisation=utilisation),
         OTHER: replace(IDLE, link=OTHER),

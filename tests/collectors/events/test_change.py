@@ -24,20 +24,20 @@ def noise(level: float, deviation: float, number: int, seed: int = 1) -> list[fl
 
 def changes(settings: ChangeSettings, values: list[float]) -> list[tuple[int, LevelChange]]:
     """Return the changes that values complete; those of a row between others are those of a detector of its own."""
-    levels, detector, found = Levels(settings), ChangeDetector(settings), []
+    levels, detector, events = Levels(settings), ChangeDetector(settings), []
     for index, value in enumerate(values):
         told = levels.observe(np.array([0, 2, 1]), np.array([7.0, value, -value]))
         mine = [
             LevelChange(before, after)
-            for place, before, after in zip(told.places, told.before, told.after, strict=True)
-            if place == 1
+            for index, before, after in zip(told.places, told.before, told.after, strict=True)
+            if index == 1
         ]
         change = detector.observe(value)
         assert mine == ([] if change is None else [change])
         assert levels.level(2) == detector.level
         assert levels.is_near(2, 100.0) == detector.is_near(100.0)
-        found += [(index, change) for change in mine]
-    return found
+        events += [(index, change) for change in mine]
+    return events
 
 
 def test_a_shift_of_the_level_is_found_within_a_few_observations() -> None:

@@ -1,4 +1,4 @@
-"""Rules over snapshots: limits, hold times, hysteresis, growth, who is judged, rules that come and go."""
+"""Rules over snapshots: limits, hold times, hysteresis, growth, subjects, rules that come and go."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def busy(**changes: Any) -> Rule:
     return msgspec.structs.replace(rule, **changes)
 
 
-def told(engine: EventEngine, snapshots: Iterable[Snapshot]) -> list[tuple[int, Phase]]:
+def phases_of(engine: EventEngine, snapshots: Iterable[Snapshot]) -> list[tuple[int, Phase]]:
     return [(event.time_ns // MS, event.phase) for taken in snapshots for event in engine.observe(taken)]
 
 
@@ -36,7 +36,7 @@ def loads_of(*utilisations: float) -> list[Snapshot]:
 
 def test_a_limit_raises_once_and_clears_when_it_is_over() -> None:
     engine = EventEngine([busy()])
-    assert told(engine, loads_of(0.5, 0.9, 0.95, 0.8, 0.9)) == [
+    assert phases_of(engine, loads_of(0.5, 0.9, 0.95, 0.8, 0.9)) == [
         (100, Phase.RAISED),
         (300, Phase.CLEARED),
         (400, Phase.RAISED),
@@ -49,7 +49,7 @@ def test_the_event_says_what_crossed_which_limit_with_evidence() -> None:
     assert events == list(engine.open_events())
     (event,) = events
     assert event == Event(200 * MS, "busy", LINK, "utilisation", 0.9, 0.8, Phase.RAISED, event.evidence)
-    # The observation before, those of the hold time, then what stood beside it.
+    # The observation before, those of the hold time, then the evidence.
     assert event.evidence[:3] == (
         Evidence(0, "utilisation", 0.5),
         Evidence(100 * MS, "utilisation", 0.85),
@@ -67,18 +67,18 @@ def test_evidence_is_bounded() -> None:
 
 def test_a_break_in_the_hold_time_begins_it_anew() -> None:
     engine = EventEngine([busy(hold_ns=200 * MS)])
-    assert told(engine, loads_of(0.9, 0.9, 0.5, 0.9, 0.9, 0.9)) == [(500, Phase.RAISED)]
+    assert phases_of(engine, loads_of(0.9, 0.9, 0.5, 0.9, 0.9, 0.9)) == [(500, Phase.RAISED)]
 
 
 def test_hysteresis_keeps_an_event_open_between_the_limits() -> None:
     engine = EventEngine([busy(clear=0.5)])
-    assert told(engine, loads_of(0.9, 0.7, 0.9, 0.6, 0.5)) == [(0, Phase.RAISED), (400, Phase.CLEARED)]
+    assert phases_of(engine, loads_of(0.9, 0.7, 0.9, 0.6, 0.5)) == [(0, Phase.RAISED), (400, Phase.CLEARED)]
 
 
 def test_clearing_has_a_hold_time_of_its_own() -> None:
     engine = EventEngine([busy(clear_hold_ns=200 * MS)])
-    found = told(engine, loads_of(0.9, 0.1, 0.9, 0.1, 0.1, 0.1))
-    assert found == [(0, Phase.RAISED), (500, Phase.CLEARED)]
+    events = phases_of(engine, loads_of(0.9, 0.1, 0.9, 0.1, 0.1, 0.1))
+    assert events == [(0, Phase.RAISED), (500, Phase.CLEARED)]
 
 
 def test_below_is_the_mirror_of_above() -> None:
@@ -86,12 +86,12 @@ def test_below_is_the_mirror_of_above() -> None:
     wide, narrow, between = (snapshot(at_ms) for at_ms in (0, 100, 200))
     narrow.links[LINK] = replace(IDLE, available_bps=10**7)  # type: ignore[index]  # the mapping is a dict here
     between.links[LINK] = replace(IDLE, available_bps=15 * 10**7)  # type: ignore[index]
-    assert told(engine, [wide, narrow, between, snapshot(300)]) == [(100, Phase.RAISED), (300, Phase.CLEARED)]
+    assert phases_of(engine, [wide, narrow, between, snapshot(300)]) == [(100, Phase.RAISED), (300, Phase.CLEARED)]
 
 
 def test_a_figure_that_nobody_knows_neither_raises_nor_clears() -> None:
     engine = EventEngine([Rule(name="fast", figure="rate_bps", scope=Scope.PATH, above=10)])
-    assert told(engine, [snapshot(0), snapshot(1, rate_bps=11), snapshot(2), snapshot(3, rate_bps=9)]) == [
+    assert phases_of(engine, [snapshot(0), snapshot(1, rate_bps=11), snapshot(2), snapshot(3, rate_bps=9)]) == [
         (1, Phase.RAISED),
         (3, Phase.CLEARED),
     ]
@@ -129,13 +129,15 @@ def test_patterns_choose_the_subjects() -> None:
 
 def test_too_few_samples_are_not_judged() -> None:
     engine = EventEngine([busy(least_samples=11)])
-    assert told(engine, loads_of(0.9)) == []
-    assert told(EventEngine([busy(least_samples=10)]), loads_of(0.9)) == [(0, Phase.RAISED)]
+    assert phases_of(engine, loads_of(0.9)) == []
+    assert phases_of(EventEngine([busy(least_samples=10)]), loads_of(0.9)) == [(0, Phase.RAISED)]
 
 
 def test_a_snapshot_that_is_not_newer_says_nothing() -> None:
     engine = EventEngine([busy()])
-    assert told(engine, [snapshot(5, 0.5), snapshot(5, 0.9), snapshot(4, 0.9), snapshot(6, 0.9)]) == [(6, Phase.RAISED)]
+    assert phases_of(engine, [snapshot(5, 0.5), snapshot(5, 0.9), snapshot(4, 0.9), snapshot(6, 0.9)]) == [
+        (6, Phase.RAISED)
+    ]
 
 
 def test_what_is_remembered_is_bounded_and_the_rest_counted() -> None:
@@ -146,7 +148,7 @@ def test_what_is_remembered_is_bounded_and_the_rest_counted() -> None:
 
 def test_nothing_is_kept_of_subjects_that_are_well() -> None:
     engine = EventEngine([busy()])
-    told(engine, loads_of(0.1, 0.9, 0.1))
+    phases_of(engine, loads_of(0.1, 0.9, 0.1))
     assert not any(watch.remembered for watch in engine._watches.values())
 
 
@@ -208,7 +210,7 @@ def test_events_of_a_rule_alternate_and_hold_what_they_promise(
 ) -> None:
     rule = busy(hold_ns=hold * 100 * MS, clear_hold_ns=clear_hold * 100 * MS, clear=0.8 - gap)
     engine = EventEngine([rule])
-    events = told(engine, loads_of(*values))
+    events = phases_of(engine, loads_of(*values))
     assert [phase for _, phase in events] == [Phase.RAISED, Phase.CLEARED] * (len(events) // 2) + [Phase.RAISED] * (
         len(events) % 2
     )

@@ -1,4 +1,4 @@
-"""Events from a collector: stepped, kept, told, over the feed; rules that others set while it runs."""
+"""Events from a collector: steps, history, subscriptions over the feed; rules set at run time."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def test_a_queue_raises_an_event_and_its_end_clears_it() -> None:
     bench = Bench(SLOW)
     heard: list[tuple[Event, ...]] = []
     stop = bench.service.subscribe(heard.append)
-    found = [event for queued in (0, 100 * MICRO, 100 * MICRO, 0) for event in bench.step(queued)]
-    assert [(str(event.subject), event.phase) for event in found] == [
+    events = [event for queued in (0, 100 * MICRO, 100 * MICRO, 0) for event in bench.step(queued)]
+    assert [(str(event.subject), event.phase) for event in events] == [
         ("s2->s3", Phase.RAISED),
         ("s2->s3", Phase.CLEARED),
     ]
-    assert heard == [(event,) for event in found]
+    assert heard == [(event,) for event in events]
     assert bench.collector.counters[Count.EVENTS] == 2
     stop()
     bench.step(100 * MICRO)
@@ -113,7 +113,7 @@ def test_invalid_rules_are_refused_and_change_nothing(address: str) -> None:
 
 def test_reload_applies_new_rules_and_bad_ones_change_nothing() -> None:
     async def scenario() -> None:
-        bench, said = Bench(), asyncio.Queue[str]()
+        bench, messages = Bench(), asyncio.Queue[str]()
         started = CollectorProcessSettings(topology="t")
         answers = iter([CollectorProcessSettings(topology="u", events=RuleSettings(rules=(SLOW,))), None])
 
@@ -123,13 +123,13 @@ def test_reload_applies_new_rules_and_bad_ones_change_nothing() -> None:
                 raise ConfigError("rules: nonsense", file="collector.yaml")
             return answer
 
-        lifecycle = Lifecycle("collector", started, read, asyncio.Event(), said.put_nowait)
-        lifecycle.reload(reload_of(bench.service, said.put_nowait))
+        lifecycle = Lifecycle("collector", started, read, asyncio.Event(), messages.put_nowait)
+        lifecycle.reload(reload_of(bench.service, messages.put_nowait))
         lifecycle.hang_up()
-        assert await said.get() == "1 rule in force"
-        assert await said.get() == "restart required for: topology"
+        assert await messages.get() == "1 rule in force"
+        assert await messages.get() == "restart required for: topology"
         lifecycle.hang_up()
-        assert await said.get() == "keeping the previous rules: collector.yaml: rules: nonsense"
+        assert await messages.get() == "keeping the previous rules: collector.yaml: rules: nonsense"
         assert bench.service.rules == (SLOW,)
         await lifecycle.close()
 

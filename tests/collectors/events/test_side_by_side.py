@@ -1,4 +1,4 @@
-"""Rules over all subjects at once say what they say subject by subject: same events, same evidence, same order."""
+"""Rules over all subjects at once give the same as subject by subject: events, evidence, order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ changes = st.builds(
 
 @st.composite
 def rules(draw: st.DrawFn) -> list[Rule]:
-    found = []
+    drawn = []
     for number in range(draw(st.integers(1, 3))):
         scope, figure = draw(
             st.sampled_from(
@@ -46,7 +46,7 @@ def rules(draw: st.DrawFn) -> list[Rule]:
         )
         change = draw(st.none() | changes)
         limit, below = (None, None) if change else (draw(limits), draw(st.booleans()))
-        found.append(
+        drawn.append(
             Rule(
                 name=str(number),
                 figure=figure,
@@ -62,7 +62,7 @@ def rules(draw: st.DrawFn) -> list[Rule]:
                 evidence=draw(st.integers(1, 4)),
             )
         )
-    return found
+    return drawn
 
 
 shares = st.sampled_from([0.0, 0.0, 0.25, 0.3, 0.5, 0.75, 1.0])
@@ -71,11 +71,11 @@ shares = st.sampled_from([0.0, 0.0, 0.25, 0.3, 0.5, 0.75, 1.0])
 @st.composite
 def snapshots(draw: st.DrawFn) -> list[Snapshot]:
     """Return snapshots in which subjects come and go, also in another order, and figures are unknown at times."""
-    found = []
+    drawn = []
     for number in range(draw(st.integers(1, 12))):
         links = draw(st.lists(st.sampled_from(LINKS), unique=True)) if draw(st.integers(0, 3)) == 0 else LINKS
         flows = draw(st.lists(st.sampled_from(FLOWS), unique=True))
-        found.append(
+        drawn.append(
             Snapshot(
                 (100 * number + draw(st.integers(0, 99))) * MS,
                 {
@@ -92,7 +92,7 @@ def snapshots(draw: st.DrawFn) -> list[Snapshot]:
                 {(node, 0): ReporterState(node, 0, 9, draw(st.integers(0, 9)), 0, 0, 0) for node in (1, 2)},
             )
         )
-    return found
+    return drawn
 
 
 @given(rules(), snapshots(), st.sampled_from([1, 4, 100]))

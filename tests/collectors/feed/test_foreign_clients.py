@@ -1,4 +1,4 @@
-"""Clients that know nothing of ours: one by the .proto files alone, one that asks the server what it serves."""
+"""Clients without our code: one from the .proto files, one that asks the server by reflection."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def first_answer(channel: grpc.Channel, pool: DescriptorPool, method: str, **req
     return next(iter(call(GetMessageClass(described.input_type)(**request), timeout=10)))
 
 
-def asked(address: str, describe: Callable[[grpc.Channel, Path], DescriptorPool], folder: Path) -> tuple[Any, Any]:
+def query(address: str, describe: Callable[[grpc.Channel, Path], DescriptorPool], folder: Path) -> tuple[Any, Any]:
     """Return a snapshot and the status, as messages."""
     with grpc.insecure_channel(address) as channel:
         pool = describe(channel, folder)
@@ -83,7 +83,7 @@ def test_the_state_is_read_as_the_proto_says(
         server = FeedServer(collector, FeedSettings(address=address))
         await server.start()
         try:
-            return collector.snapshot(), *await asyncio.to_thread(asked, address, describe, tmp_path)
+            return collector.snapshot(), *await asyncio.to_thread(query, address, describe, tmp_path)
         finally:
             await server.stop()
 

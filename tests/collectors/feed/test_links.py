@@ -60,7 +60,7 @@ def test_collector_columns_are_sent_without_single_link_states() -> None:
 def test_equal_messages_have_the_same_keys() -> None:
     links = {key: state(key) for key in KEYS}
     first, second = read_links(sent(links)), read_links(sent(links))
-    assert all(one is other for one, other in zip(first, second, strict=True))
+    assert all(message is other for message, other in zip(first, second, strict=True))
 
 
 def test_a_figure_that_is_known_of_no_link_takes_no_room() -> None:

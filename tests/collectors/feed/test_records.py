@@ -91,8 +91,8 @@ def test_flows_that_make_no_sense_are_refused(column: str, numbers: list[Any], p
 
 
 def test_a_drop_of_no_flow_of_the_message_is_refused() -> None:
-    for place, problem in ((1, "index 1 is not below"), (-2, "DropRecords.flow: an entry is -2")):
+    for index, problem in ((1, "index 1 is not below"), (-2, "DropRecords.flow: an entry is -2")):
         message = drops_message([DROP])
-        message.flow[0] = place
+        message.flow[0] = index
         with pytest.raises(MessageError, match=problem):
             drops_of(message)

@@ -26,7 +26,7 @@ from dataplane.clock import VirtualClock
 from dataplane.wire.completion import Completion
 from dataplane.wire.drop_reasons import DropReason
 from tests.collectors.reports import Reporter, build_topology, long_way
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 T = TypeVar("T")
 MS = 1_000_000
@@ -57,7 +57,7 @@ async def serving(collector: Collector, settings: FeedSettings) -> AsyncIterator
         await server.stop()
 
 
-def a_collector() -> Collector:
+def make_collector() -> Collector:
     return Collector(build_topology(), VirtualClock())
 
 
@@ -73,7 +73,7 @@ def test_snapshots_are_put_into_bytes_beside_the_event_loop(address: str, monkey
 
     async def scenario() -> None:
         async with (
-            serving(a_collector(), FeedSettings(address=address)),
+            serving(make_collector(), FeedSettings(address=address)),
             FeedClient(FeedClientSettings(address=address)) as client,
         ):
             await anext(client.snapshots(MS))
@@ -86,7 +86,7 @@ def test_snapshots_are_put_into_bytes_beside_the_event_loop(address: str, monkey
 def test_no_snapshots_are_sent_more_often_than_the_settings_say(address: str) -> None:
     async def scenario() -> None:
         async with (
-            serving(a_collector(), FeedSettings(address=address, shortest_interval_ns=3600_000 * MS)),
+            serving(make_collector(), FeedSettings(address=address, shortest_interval_ns=3600_000 * MS)),
             FeedClient(FeedClientSettings(address=address)) as client,
             aclosing(client.snapshots(1)) as snapshots,
         ):
@@ -113,7 +113,7 @@ def test_whoever_stops_reading_ends_the_stream_of_snapshots(address: str, monkey
 
     async def scenario() -> None:
         async with (
-            serving(a_collector(), FeedSettings(address=address)),
+            serving(make_collector(), FeedSettings(address=address)),
             FeedClient(FeedClientSettings(address=address)) as client,
         ):
             for _ in range(5):
@@ -133,7 +133,7 @@ def test_whoever_stops_reading_ends_the_stream_of_snapshots(address: str, monkey
 
 def test_names_of_jobs_reach_the_collector(address: str) -> None:
     async def scenario() -> None:
-        collector = a_collector()
+        collector = make_collector()
         collector.receive(Reporter().item(12, Completion(3, 0, 0, 10, 0, 0)))
         async with (
             serving(collector, FeedSettings(address=address)),
@@ -148,7 +148,7 @@ def test_names_of_jobs_reach_the_collector(address: str) -> None:
 
 def test_snapshots_records_and_status_reach_the_client(address: str) -> None:
     async def scenario() -> None:
-        collector, reporter = a_collector(), Reporter()
+        collector, reporter = make_collector(), Reporter()
         collector.receive(reporter.stacked(long_way()))
         async with (
             serving(collector, FeedSettings(address=address)),
@@ -174,7 +174,7 @@ def test_snapshots_records_and_status_reach_the_client(address: str) -> None:
 
 def test_drops_reach_the_client(address: str) -> None:
     async def scenario() -> None:
-        collector = a_collector()
+        collector = make_collector()
         async with (
             serving(collector, FeedSettings(address=address)),
             FeedClient(FeedClientSettings(address=address)) as client,
@@ -192,7 +192,7 @@ def test_drops_reach_the_client(address: str) -> None:
 
 def test_a_slow_subscriber_loses_batches_and_nobody_else_does(address: str) -> None:
     async def scenario() -> None:
-        collector, reporter = a_collector(), Reporter()
+        collector, reporter = make_collector(), Reporter()
         settings = FeedSettings(address=address, queue_records=6)
         async with serving(collector, settings), FeedClient(FeedClientSettings(address=address)) as client:
             records = client.records()
@@ -210,13 +210,12 @@ def test_a_slow_subscriber_loses_batches_and_nobody_else_does(address: str) -> N
 
 def test_who_stops_reading_is_unsubscribed(address: str) -> None:
     async def scenario() -> None:
-        collector = a_collector()
+        collector = make_collector()
         async with serving(collector, FeedSettings(address=address)):
             async with FeedClient(FeedClientSettings(address=address)) as client:
                 assert await anext(client.records()) == ()
                 assert len(collector._column_sinks) == 1
-            while collector._column_sinks:
-                await asyncio.sleep(0)
+            await until(lambda: not collector._column_sinks)
 
     run(scenario)
 
@@ -241,7 +240,7 @@ def test_a_request_that_makes_no_sense_is_refused_in_words(
 ) -> None:
     async def scenario() -> None:
         async with (
-            serving(a_collector(), FeedSettings(address=address)),
+            serving(make_collector(), FeedSettings(address=address)),
             grpc.aio.insecure_channel(address) as channel,
             FeedClient(FeedClientSettings(address=address)) as client,
         ):
@@ -258,7 +257,7 @@ def test_a_request_that_makes_no_sense_is_refused_in_words(
 def test_intervals_have_bounds(address: str, interval_ns: int) -> None:
     async def scenario() -> None:
         async with (
-            serving(a_collector(), FeedSettings(address=address)),
+            serving(make_collector(), FeedSettings(address=address)),
             FeedClient(FeedClientSettings(address=address)) as client,
         ):
             with pytest.raises(FeedError, match=f": interval of {interval_ns} ns is not between 1 ns and one hour"):
@@ -318,10 +317,10 @@ def test_an_answer_that_makes_no_sense_is_an_error_of_the_feed(
 
 def test_client_backs_off_reports_why_and_reconnects(address: str) -> None:
     async def scenario() -> None:
-        said: list[str] = []
+        reasons: list[str] = []
         answered: list[str] = []
         waits: list[float] = []
-        collector = a_collector()
+        collector = make_collector()
         server = FeedServer(collector, FeedSettings(address=address))
 
         async def sleep(seconds: float) -> None:
@@ -331,7 +330,7 @@ def test_client_backs_off_reports_why_and_reconnects(address: str) -> None:
             await asyncio.sleep(0.01)
 
         settings = FeedClientSettings(address=address, first_wait_ns=100 * MS, longest_wait_ns=400 * MS)
-        told = {"on_wait": said.append, "on_answer": answered.append}
+        told = {"on_wait": reasons.append, "on_answer": answered.append}
         async with FeedClient(settings, rng=random.Random(1), sleep=sleep, **told) as client:
             snapshots = client.snapshots(MS)
             first = await anext(snapshots)
@@ -339,7 +338,7 @@ def test_client_backs_off_reports_why_and_reconnects(address: str) -> None:
             assert first.links
             for seconds, most in zip(waits, (0.1, 0.2, 0.4, 0.4), strict=False):
                 assert most / 2 <= seconds <= most
-            assert f"for the collector at {address}: cannot connect: " in said[0]
+            assert f"for the collector at {address}: cannot connect: " in reasons[0]
             before = len(waits)
             await server.stop()
             server = FeedServer(collector, FeedSettings(address=address))
@@ -366,14 +365,14 @@ def test_status_of_nobody_is_a_clear_error(address: str) -> None:
 def test_an_address_that_cannot_be_had_is_a_clear_error() -> None:
     async def scenario() -> None:
         with pytest.raises(CollectorError, match="cannot serve the feed at unix:/no/such/folder/socket"):
-            FeedServer(a_collector(), FeedSettings(address="unix:/no/such/folder/socket"))
+            FeedServer(make_collector(), FeedSettings(address="unix:/no/such/folder/socket"))
 
     run(scenario)
 
 
 def test_a_free_tcp_port_is_told() -> None:
     async def scenario() -> None:
-        async with serving(a_collector(), FeedSettings(address="127.0.0.1:0")) as server:
+        async with serving(make_collector(), FeedSettings(address="127.0.0.1:0")) as server:
             assert server.address.startswith("127.0.0.1:")
             assert not server.address.endswith(":0")
             async with FeedClient(FeedClientSettings(address=server.address)) as client:

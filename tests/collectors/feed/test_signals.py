@@ -1,4 +1,4 @@
-"""Signs of a change over the feed: messages, several who watch, and how often they hear."""
+"""Change signals over the feed: messages, several watchers, and their pace."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_signs_reach_a_client_and_those_below_its_queue_do_not() -> None:
         async with reading(collector) as client, aclosing(client.signals(4.0, 2 * MS)) as signals:
             assert await anext(signals) == NetworkSignals()
             collector.receive(reporter.stacked(long_way(queue=3)))
-            collector.take_signals()  # heard by nobody
+            collector.take_signals()  # without a listener
             collector.receive(reporter.stacked(long_way(1, queue=8)))
             assert (await anext(signals)).queue_frames == 8
 

@@ -111,7 +111,7 @@ def test_snapshots_survive(
         {path.flow: path for path in paths},
         {(state.node_id, state.hw_id): state for state in reporters},
         {clock.node_id: clock for clock in clocks},
-        {one.key: one for one in jobs},
+        {job.key: job for job in jobs},
         statuses,
     )
     data = snapshot_message(snapshot).SerializeToString()
@@ -314,14 +314,14 @@ def full() -> list[Message]:
 
 
 def look(message: type[Message], data: bytes) -> bool:
-    """Read bytes as whoever gets them does, and look at every value; return whether they can be read."""
+    """Read bytes as a client does, every value included; return whether they can be read."""
     reason = ""
     try:
-        found = READERS[message](parse(message, data))
+        value = READERS[message](parse(message, data))
     except MessageError as error:
         reason = str(error)
     else:
-        assert repr(found)
+        assert repr(value)
     assert len(reason.splitlines()) <= 1
     return not reason
 

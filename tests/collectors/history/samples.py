@@ -61,7 +61,7 @@ def path(
 
 
 def job(reported: int = 100, *, number: int = 3, last: int = 30, note: bool = True) -> JobState:
-    """Return a job at s2 that h1 and h2 contribute to, the second of whom is late."""
+    """Return a job at s2 with contributions from h1 and, late, h2."""
     key = JobKey(number, "s2")
     children = (
         ChildState(ChildKey(number, "s2", 1, "h2"), last, 0.75, 4_000, 9_000, 3_000, 40),
@@ -109,7 +109,7 @@ def links_at(rows: RowMaker, second: int, *states: LinkState) -> tuple[dict[str,
     return rows.batches(Observation(wall_ns, snapshot(states or (link(),)))), wall_ns
 
 
-def asked(folder: Path, statement: str, problems: list[str] | None = None) -> list[tuple[Any, ...]]:
+def query_rows(folder: Path, statement: str, problems: list[str] | None = None) -> list[tuple[Any, ...]]:
     """Return a query's rows."""
     answer = query(folder, statement, (problems if problems is not None else []).append)
     return [tuple(row.values()) for batch in answer.batches for row in batch.to_pylist()]

@@ -38,10 +38,10 @@ def merged(table: Table, rows: Rows, interval_ns: int) -> Rows:
     connection = database()
     define_view(connection, table, [], pa.Table.from_pylist(rows, table.schema))
     try:
-        found = connection.sql(statement(table, interval_ns)).to_arrow_table().cast(table.schema)
+        result = connection.sql(statement(table, interval_ns)).to_arrow_table().cast(table.schema)
     finally:
         connection.execute(f"DROP VIEW {table.name}")
-    return sorted(found.to_pylist(), key=key_of(table))
+    return sorted(result.to_pylist(), key=key_of(table))
 
 
 def key_of(table: Table) -> Any:
@@ -50,7 +50,7 @@ def key_of(table: Table) -> Any:
 
 
 def reference(table: Table, rows: Rows, interval_ns: int) -> Rows:
-    """Merge rows as `Merge` says it, one at a time."""
+    """Merge rows as `Merge` specifies, one at a time."""
 
     def bucket(row: Mapping[str, Any]) -> datetime:
         passed_us = round((row["time"] - EPOCH).total_seconds() * 1e6)
@@ -68,33 +68,33 @@ def reference_row(table: Table, rows: Rows, interval_ns: int) -> dict[str, Any]:
 
 def reference_value(column: Column, rows: Rows) -> Any:
     rows = sorted(rows, key=lambda row: row["_at"])
-    known = [row for row in rows if row[column.name] is not None]
-    measured = [row for row in known if row.get("samples", 1)] or known
-    if not known:
+    present = [row for row in rows if row[column.name] is not None]
+    measured = [row for row in present if row.get("samples", 1)] or present
+    if not present:
         return None
     match column.merge:
         case Merge.KEY | Merge.BUCKET:
-            return known[0][column.name]
+            return present[0][column.name]
         case Merge.SUM:
-            return sum(row[column.name] for row in known)
+            return sum(row[column.name] for row in present)
         case Merge.LEAST:
-            return min(row[column.name] for row in known)
+            return min(row[column.name] for row in present)
         case Merge.GREATEST:
-            return max(row[column.name] for row in known)
+            return max(row[column.name] for row in present)
         case Merge.MEASURED_GREATEST:
             return max(row[column.name] for row in measured)
         case Merge.NEWEST:
             return measured[-1][column.name]
         case Merge.BY_SAMPLES:
-            is_measured = sum(row["samples"] for row in known) > 0
-            return mean(column, known, "samples" if is_measured else "snapshots")
+            is_measured = sum(row["samples"] for row in present) > 0
+            return mean(column, present, "samples" if is_measured else "snapshots")
         case Merge.BY_SNAPSHOTS:
-            return mean(column, known, "snapshots")
+            return mean(column, present, "snapshots")
         case _:
-            return reference_of_sketch(column, rows, known, measured)
+            return reference_of_sketch(column, rows, present, measured)
 
 
-def reference_of_sketch(column: Column, rows: Rows, known: Rows, measured: Rows) -> Any:
+def reference_of_sketch(column: Column, rows: Rows, present: Rows, measured: Rows) -> Any:
     sketch = sketch_of(rows)
     if column.merge is Merge.SKETCH:
         return [{"bucket": bucket, "count": count} for bucket, count in sorted(sketch.buckets.items())]
@@ -103,31 +103,31 @@ def reference_of_sketch(column: Column, rows: Rows, known: Rows, measured: Rows)
         return min(quantile_of(sketch, 0.5 if is_median else 0.99) or 0, sketch.greatest)
     if not is_median:
         return max(row[column.name] for row in measured)
-    return mean(column, known, "samples" if any(row["samples"] for row in known) else "snapshots")
+    return mean(column, present, "samples" if any(row["samples"] for row in present) else "snapshots")
 
 
 def sketch_of(rows: Rows) -> Sketch:
     """Return what the rows' sketches have taken together."""
-    found = Sketch(greatest=max(row["delay_max_ns"] for row in [row for row in rows if row["samples"]] or rows))
+    sketch = Sketch(greatest=max(row["delay_max_ns"] for row in [row for row in rows if row["samples"]] or rows))
     for entry in chain.from_iterable(row["delay_sketch"] or () for row in rows):
-        found.buckets[entry["bucket"]] += entry["count"]
-        found.count += entry["count"]
-    return found
+        sketch.buckets[entry["bucket"]] += entry["count"]
+        sketch.count += entry["count"]
+    return sketch
 
 
 def mean(column: Column, rows: Rows, weight: str) -> float:
-    found: float = sum(row[column.name] * row[weight] for row in rows) / sum(row[weight] for row in rows)
-    return round(found) if pa.types.is_integer(column.kind) else found
+    average: float = sum(row[column.name] * row[weight] for row in rows) / sum(row[weight] for row in rows)
+    return round(average) if pa.types.is_integer(column.kind) else average
 
 
-def close(one: Rows, other: Rows) -> bool:
+def close(rows: Rows, other: Rows) -> bool:
     """Return whether rows are equal, numbers to within rounding."""
-    return len(one) == len(other) and all(
+    return len(rows) == len(other) and all(
         ours.keys() == theirs.keys()
         and all(value == theirs[name] or abs(value - theirs[name]) <= 1 + 1e-9 * abs(value) if isinstance(value, int)
                 else value == pytest.approx(theirs[name]) if isinstance(value, float) else value == theirs[name]
                 for name, value in ours.items())
-        for ours, theirs in zip(one, other, strict=True)
+        for ours, theirs in zip(rows, other, strict=True)
     )  # fmt: skip
 
 
@@ -148,7 +148,7 @@ known_states = states.map(lambda state: replace(state, loss=state.loss or 0.5))
 
 
 def observations(of: st.SearchStrategy[LinkState]) -> st.SearchStrategy[list[tuple[int, LinkState]]]:
-    return st.lists(st.tuples(st.integers(0, 130), of), min_size=1, max_size=25, unique_by=lambda one: one[0])
+    return st.lists(st.tuples(st.integers(0, 130), of), min_size=1, max_size=25, unique_by=lambda entry: entry[0])
 
 
 def sketched(state: LinkState) -> dict[LinkKey, Sketch]:
@@ -163,7 +163,7 @@ def sketched(state: LinkState) -> dict[LinkKey, Sketch]:
 def rows_at(table: Table, observed: Sequence[tuple[int, LinkState]], without_sketch: int | None = None) -> Rows:
     """Return the rows of observations; those at the second `without_sketch` have none."""
     rows = maker(Path("unused"))
-    found: Rows = []
+    collected: Rows = []
     for second, state in observed:
         seen = snapshot(
             [state],
@@ -173,8 +173,8 @@ def rows_at(table: Table, observed: Sequence[tuple[int, LinkState]], without_ske
         )
         delays = {} if second == without_sketch else sketched(state)
         observation = Observation((NOON_S + second) * S_NS, seen, delays=delays)
-        found += rows.batches(observation)[table.name].to_pylist()
-    return found
+        collected += rows.batches(observation)[table.name].to_pylist()
+    return collected
 
 
 MERGED = pytest.mark.parametrize("table", [LINKS, PATHS, REPORTERS], ids=lambda table: table.name)
@@ -193,9 +193,9 @@ def test_merged_rows_are_what_adding_up_gives(
     table: Table, observed: list[tuple[int, LinkState]], without: int | None
 ) -> None:
     rows = rows_at(table, observed, without)
-    found = merged(table, rows, 60 * S_NS)
-    assert close(found, reference(table, rows, 60 * S_NS))
-    assert sum(row["snapshots"] for row in found) == len(rows)
+    merged_rows = merged(table, rows, 60 * S_NS)
+    assert close(merged_rows, reference(table, rows, 60 * S_NS))
+    assert sum(row["snapshots"] for row in merged_rows) == len(rows)
 
 
 @MERGED
@@ -221,7 +221,7 @@ def test_figures_without_samples_do_not_count_beside_those_with() -> None:
 
 
 def test_no_percentile_is_greater_than_the_greatest_delay() -> None:
-    # 2,976 begins a bucket, the middle of which is 2,992.
+    # 2,976 begins a bucket with its middle at 2,992.
     observed = [(0, link(992, 5)), (1, link(10**6, 0, 0.0, DelaySource.NOMINAL))]
     (row,) = merged(LINKS, rows_at(LINKS, observed), 10 * S_NS)
     assert (row["delay_p99_ns"], row["delay_max_ns"]) == (2976, 2976)
@@ -230,11 +230,11 @@ def test_no_percentile_is_greater_than_the_greatest_delay() -> None:
 def test_another_way_is_another_row() -> None:
     rows = maker(Path("unused"))
     ways = [("s1", "s3"), ("s1", "s2", "s3"), ("s1", "s3")]
-    found: Rows = []
+    collected: Rows = []
     for second, way in enumerate(ways):
         seen = snapshot(paths=[path(FLOW, 1000, way)])
-        found += rows.batches(Observation((NOON_S + second) * S_NS, seen))["paths"].to_pylist()
-    assert {tuple(row["switches"]): row["snapshots"] for row in merged(PATHS, found, 10 * S_NS)} == {
+        collected += rows.batches(Observation((NOON_S + second) * S_NS, seen))["paths"].to_pylist()
+    assert {tuple(row["switches"]): row["snapshots"] for row in merged(PATHS, collected, 10 * S_NS)} == {
         ("s1", "s3"): 2,
         ("s1", "s2", "s3"): 1,
     }

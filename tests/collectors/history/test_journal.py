@@ -1,4 +1,4 @@
-"""Journals: whole batches come back, whatever was cut or spoilt behind them."""
+"""Journals: whole batches are recovered, whatever was cut or damaged after them."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def bytes_of_journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_cut_or_corrupt_byte_costs_only_what_follows_it(
     data: st.DataObject, bytes_of_journal: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    place = data.draw(st.integers(0, len(bytes_of_journal) - 1))
+    position = data.draw(st.integers(0, len(bytes_of_journal) - 1))
     spoilt = bytearray(bytes_of_journal)
     if data.draw(st.booleans()):
-        del spoilt[place:]
+        del spoilt[position:]
     else:
-        spoilt[place] ^= data.draw(st.integers(1, 255))
+        spoilt[position] ^= data.draw(st.integers(1, 255))
     file = tmp_path_factory.getbasetemp() / "spoilt"
     file.write_bytes(spoilt)
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     with suppress(HistoryError):
-        found += read_journal(file, SCHEMA)
-    assert found == BATCHES[: len(found)]
-    assert len(found) < len(BATCHES)
+        batches += read_journal(file, SCHEMA)
+    assert batches == BATCHES[: len(batches)]
+    assert len(batches) < len(BATCHES)
 
 
 def test_a_full_disk_leaves_the_batches_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,9 +121,9 @@ def test_a_journal_that_cannot_begin_leaves_nothing(tmp_path: Path, monkeypatch:
 
 def test_rows_of_an_older_version_have_null_for_what_it_lacked(tmp_path: Path) -> None:
     newer = pa.schema([*SCHEMA, ("new", pa.int64())])
-    found = pa.Table.from_batches(read_journal(written(tmp_path / "j"), newer))
-    assert found.drop_columns("new") == pa.Table.from_batches(BATCHES)
-    assert found["new"].to_pylist() == [None] * 6
+    table = pa.Table.from_batches(read_journal(written(tmp_path / "j"), newer))
+    assert table.drop_columns("new") == pa.Table.from_batches(BATCHES)
+    assert table["new"].to_pylist() == [None] * 6
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.struct([("y", pa.int64())])])

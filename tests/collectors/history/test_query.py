@@ -15,7 +15,7 @@ from collectors.history.query import query
 from collectors.history.schema import TABLES
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
-from tests.collectors.history.samples import S_NS, asked, link, links_at, maker
+from tests.collectors.history.samples import S_NS, link, links_at, maker, query_rows
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def history(three_files: Path, tmp_path: Path) -> Path:
 
 
 def test_files_and_journal_are_one_view(history: Path) -> None:
-    assert asked(history, "select count(*), max(delay_mean_ns) from links") == [(37, 180)]
+    assert query_rows(history, "select count(*), max(delay_mean_ns) from links") == [(37, 180)]
 
 
 def test_every_table_is_a_view_in_a_new_history(tmp_path: Path) -> None:
@@ -75,14 +75,14 @@ def test_what_is_refused_in_one_line(history: Path, statement: str, complaint: s
     folder = history
     before = sorted(folder.rglob("*"))
     with pytest.raises(HistoryError, match=complaint) as caught:
-        asked(folder, statement.format(folder=str(folder).replace("'", "''")))
+        query_rows(folder, statement.format(folder=str(folder).replace("'", "''")))
     assert "\n" not in str(caught.value)
     assert sorted(folder.rglob("*")) == before
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="none: no such folder"):
-        asked(tmp_path / "none", "from links")
+        query_rows(tmp_path / "none", "from links")
 
 
 @pytest.mark.parametrize("length", [0, 3, 50, -9])
@@ -90,7 +90,7 @@ def test_a_cut_file_is_named_and_left_out(history: Path, length: int) -> None:
     broken = listing(history / "links").files[1].path
     broken.write_bytes(broken.read_bytes()[:length])
     problems: list[str] = []
-    assert asked(history, "select count(*) from links", problems) == [(25,)]
+    assert query_rows(history, "select count(*) from links", problems) == [(25,)]
     assert [problem.partition(": left out: ")[0] for problem in problems] == [str(broken)]
 
 
@@ -100,7 +100,7 @@ def test_a_file_with_wrong_bytes_inside_is_named_and_left_out(history: Path) -> 
     data[4:1000] = bytes(996)
     broken.write_bytes(data)
     problems: list[str] = []
-    assert asked(history, "select count(*), sum(delay_mean_ns) from links", problems) == [(25, 25 * 120)]
+    assert query_rows(history, "select count(*), sum(delay_mean_ns) from links", problems) == [(25, 25 * 120)]
     assert [problem.partition(": left out: ")[0] for problem in problems] == [str(broken)]
 
 
@@ -113,10 +113,10 @@ def test_a_file_that_goes_while_a_query_begins_is_listed_again(history: Path, mo
         return problem
 
     monkeypatch.setattr("collectors.history.query.problem_of", look_and_remove)
-    assert asked(history, "select count(*) from links where delay_mean_ns >= 0") == [(25,)]
+    assert query_rows(history, "select count(*) from links where delay_mean_ns >= 0") == [(25,)]
 
 
 def test_columns_that_an_older_file_lacks_are_null(history: Path) -> None:
     older = listing(history / "links").files[0].path
     pq.write_table(pq.read_table(older).drop_columns(["loss_source"]), older)
-    assert asked(history, "select count(*), count(src), count(loss_source) from links") == [(37, 37, 0)]
+    assert query_rows(history, "select count(*), count(src), count(loss_source) from links") == [(37, 37, 0)]

@@ -16,7 +16,7 @@ from collectors.history.files import HistoryFile, listing, name_of
 from collectors.history.retention import Ages, HistoryKeeper, due_interval_ns, due_merges
 from collectors.history.settings import HistorySettings, Tier
 from collectors.history.writer import HistoryWriter
-from tests.collectors.history.samples import NOON_S, S_NS, asked, link, links_at, maker
+from tests.collectors.history.samples import NOON_S, S_NS, link, links_at, maker, query_rows
 
 TIERS = (Tier(interval_ns=10 * S_NS, keep_ns=1000 * S_NS), Tier(interval_ns=60 * S_NS, keep_ns=5000 * S_NS))
 TOTALS = "select sum(snapshots), sum(samples), sum(delay_mean_ns * samples)::bigint from links"
@@ -48,8 +48,8 @@ def test_the_interval_that_an_age_has(tmp_path: Path, age_s: int, interval_s: in
 
 def due(folder: Path, now_s: int, *files: HistoryFile) -> list[tuple[int, list[int]]]:
     ages = Ages([file.end_s for file in files], now_s, 10_000)
-    found = due_merges(files, keeping(folder), ages)
-    return [(interval_ns // S_NS, [file.first for file in group]) for interval_ns, group in found]
+    merges = due_merges(files, keeping(folder), ages)
+    return [(interval_ns // S_NS, [file.first for file in group]) for interval_ns, group in merges]
 
 
 def test_files_wait_until_there_are_enough_of_them(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_rows_become_coarser_and_go(tmp_path: Path) -> None:
     settings, problems = keeping(tmp_path), list[str]()
     fill(settings, range(0, 540, 3))
     keeper = HistoryKeeper(settings, problems.append)
-    before = asked(tmp_path, TOTALS)
+    before = query_rows(tmp_path, TOTALS)
     seen = []
     for now_s in (540, 740, 1600, 5541):
         keeper.tidy(NOON_S + now_s)
@@ -95,19 +95,19 @@ def test_no_row_is_lost_or_twice_in_any_tier(tmp_path: Path) -> None:
     settings = keeping(tmp_path)
     fill(settings, range(0, 540, 3))
     keeper = HistoryKeeper(settings, pytest.fail)
-    ((snapshots, samples, total),) = asked(tmp_path, TOTALS)
+    ((snapshots, samples, total),) = query_rows(tmp_path, TOTALS)
     for now_s in (540, 740, 1600):
         keeper.tidy(NOON_S + now_s)
-        ((found, weight, added),) = asked(tmp_path, TOTALS)
-        assert (found, weight) == (snapshots, samples)
+        ((rows, weight, added),) = query_rows(tmp_path, TOTALS)
+        assert (rows, weight) == (snapshots, samples)
         assert abs(added - total) <= weight  # means are whole ns
-    assert len(asked(tmp_path, "from links")) == 9
+    assert len(query_rows(tmp_path, "from links")) == 9
 
 
 def test_crash_between_merge_and_delete_shows_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = keeping(tmp_path)
     fill(settings, range(0, 180, 3))
-    before = asked(tmp_path, TOTALS)
+    before = query_rows(tmp_path, TOTALS)
 
     class Crash(BaseException):
         pass
@@ -120,7 +120,7 @@ def test_crash_between_merge_and_delete_shows_nothing_twice(tmp_path: Path, monk
         with pytest.raises(Crash):
             HistoryKeeper(settings, pytest.fail).tidy(NOON_S + 700)
     assert len(listing(tmp_path / "links").replaced) == 3
-    assert asked(tmp_path, TOTALS)[0][:2] == before[0][:2]
+    assert query_rows(tmp_path, TOTALS)[0][:2] == before[0][:2]
     HistoryKeeper(settings, pytest.fail).tidy(NOON_S + 700)
     assert listing(tmp_path / "links").replaced == ()
 
@@ -136,7 +136,7 @@ def test_a_broken_file_is_set_aside_and_the_others_merged(tmp_path: Path) -> Non
     keeper.tidy(NOON_S + 700)
     assert len(problems) == 1
     assert intervals(tmp_path) == [10, 10]
-    assert asked(tmp_path, "select sum(snapshots) from links") == [(60,)]
+    assert query_rows(tmp_path, "select sum(snapshots) from links") == [(60,)]
     assert len(listing(tmp_path / "links").corrupt) == 1
     keeper.tidy(NOON_S + 6000)
     assert list((tmp_path / "links").iterdir()) == []
@@ -224,7 +224,7 @@ def test_a_clock_that_is_a_month_ahead_deletes_nothing(tmp_path: Path, recorded:
     if recorded:
         fill(settings, range(ahead_s, ahead_s + 3))
     HistoryKeeper(settings, problems.append).tidy(NOON_S + ahead_s + 3)
-    assert asked(tmp_path, "select sum(snapshots)::int from links") == [(103 if recorded else 100,)]
+    assert query_rows(tmp_path, "select sum(snapshots)::int from links") == [(103 if recorded else 100,)]
     ahead = f"the clock is {ahead_s - 294} s ahead of the newest complete file"
     told = f"{tmp_path}: {ahead}: only 166 s of these count as age"
     assert problems == ([] if recorded else [told])
@@ -235,7 +235,7 @@ def test_a_clock_that_is_a_month_behind_deletes_nothing(tmp_path: Path) -> None:
     fill(settings, range(31 * DAY_S, 31 * DAY_S + 120, 3))
     fill(settings, range(120))
     HistoryKeeper(settings, pytest.fail).tidy(NOON_S + 120)
-    assert asked(tmp_path, "select sum(snapshots)::int from links") == [(160,)]
+    assert query_rows(tmp_path, "select sum(snapshots)::int from links") == [(160,)]
 
 
 def test_rows_go_by_the_time_for_which_there_are_rows() -> None:

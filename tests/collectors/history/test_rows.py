@@ -99,8 +99,8 @@ def test_reports_and_counters_are_increases(tmp_path: Path) -> None:
         (15, 1, {"reports": 15, "malformed": 1}),
     ]
     batches = [rows.batches(Observation(0, snapshot((), (), got, lost), counters)) for got, lost, counters in seen]
-    found = [row for batch in batches for row in rows_of(batch, "reporters")]
-    assert [(row["node"], row["received"], row["lost"]) for row in found] == [
+    reporter_rows = [row for batch in batches for row in rows_of(batch, "reporters")]
+    assert [(row["node"], row["received"], row["lost"]) for row in reporter_rows] == [
         ("s1", 10, 2),
         ("s1", 5, -1),
         ("s1", 0, 0),
@@ -157,13 +157,13 @@ def test_a_job_is_a_row_and_so_is_each_of_its_children(tmp_path: Path) -> None:
 
 
 def test_job_counts_are_increases_also_when_a_number_is_reused(tmp_path: Path) -> None:
-    rows, found = maker(tmp_path), []
+    rows, increases = maker(tmp_path), []
     for reported, last in ((100, 30), (150, 35), (150, 35), (50, 3)):
-        states = {one.key: one for one in (job(reported, last=last),)}
+        states = {state.key: state for state in (job(reported, last=last),)}
         batches = rows.batches(Observation(0, Snapshot(0, {}, {}, {}, {}, states)))
         (row,), (child, _) = rows_of(batches, "jobs"), rows_of(batches, "job_children")
-        found.append((row["items"], row["reported"], row["repeated"], child["last"]))
-    assert found == [(400, 100, 2, 30), (200, 50, 1, 5), (0, 0, 0, 0), (200, 50, 1, 3)]
+        increases.append((row["items"], row["reported"], row["repeated"], child["last"]))
+    assert increases == [(400, 100, 2, 30), (200, 50, 1, 5), (0, 0, 0, 0), (200, 50, 1, 3)]
 
 
 def test_a_node_that_the_topology_lacks_has_no_name(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ def test_drops_of_a_kind_are_one_row(tmp_path: Path) -> None:
     tally.add([drop, others[0], drop, others[1], others[2], others[0], replace(drop, reason=77)])
     batches = maker(tmp_path).batches(Observation(0, snapshot(), {}, (), tally.take()))
     rows = rows_of(batches, "drops")
-    found = [(row["reason"], row["node"], row["egress_port"], row["src_port"], row["packets"]) for row in rows]
-    assert found == [
+    drops = [(row["reason"], row["node"], row["egress_port"], row["src_port"], row["packets"]) for row in rows]
+    assert drops == [
         ("queue_full", "s1", 2, 5000, 2),
         ("queue_full", "s1", 2, 1, 2),
         ("queue_full", "s1", None, None, 2),

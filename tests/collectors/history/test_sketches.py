@@ -19,10 +19,10 @@ SHARES = (0.0, 0.01, 0.07, 0.5, 0.99, 1.0)
 
 
 def sketch_of(numbers: list[int]) -> Sketch:
-    found = Sketch()
+    sketch = Sketch()
     for number in numbers:
-        found.add(number)
-    return found
+        sketch.add(number)
+    return sketch
 
 
 def entries(sketch: Sketch) -> list[dict[str, int]]:
@@ -37,23 +37,23 @@ def quantile_of(sketch: Sketch, share: float) -> int | None:
 
 def test_a_column_of_sketches() -> None:
     filled = sketch_of([5, 5, 900])
-    found = sketch_array([None, filled, Sketch()])
-    assert found.type == SKETCH
-    assert found.to_pylist() == [None, entries(filled), []]
+    array = sketch_array([None, filled, Sketch()])
+    assert array.type == SKETCH
+    assert array.to_pylist() == [None, entries(filled), []]
     assert sketch_array([None]).to_pylist() == [None]
 
 
 @settings(max_examples=25, deadline=None)
 @given(groups=st.lists(st.lists(delays, min_size=1, max_size=5), min_size=1, max_size=5))
 def test_sums_and_quantiles_are_the_plain_sketchs(groups: list[list[list[int]]]) -> None:
-    rows = [(place, sketch_of(numbers)) for place, group in enumerate(groups) for numbers in group]
-    table = pa.table({"place": [place for place, _ in rows], "sketch": sketch_array([sketch for _, sketch in rows])})
+    rows = [(index, sketch_of(numbers)) for index, group in enumerate(groups) for numbers in group]
+    table = pa.table({"place": [index for index, _ in rows], "sketch": sketch_array([sketch for _, sketch in rows])})
     quantiles = ", ".join(f"delay_quantile(sketch, {share})" for share in SHARES)
     with connect() as connection:
         connection.register("t", table)
         statement = f"select sketch_sum(flatten(list(sketch))), {quantiles} from t group by place order by place"
-        found = connection.sql(statement).fetchall()
-    for (merged, *answers), group in zip(found, groups, strict=True):
+        fetched = connection.sql(statement).fetchall()
+    for (merged, *answers), group in zip(fetched, groups, strict=True):
         wanted = sketch_of([number for numbers in group for number in numbers])
         assert merged == entries(wanted)
         assert answers == [quantile_of(wanted, share) for share in SHARES]

@@ -17,7 +17,7 @@ from collectors.history.files import journal_name, listing
 from collectors.history.rows import Observation
 from collectors.history.settings import HistorySettings, Tier
 from collectors.history.writer import HistoryWriter
-from tests.collectors.history.samples import NOON_S, S_NS, asked, link, links_at, maker, snapshot
+from tests.collectors.history.samples import NOON_S, S_NS, link, links_at, maker, query_rows, snapshot
 
 ROOT = Path(__file__).parents[3]
 COUNT = "select count(*), count(distinct time) from links"
@@ -33,15 +33,15 @@ def test_rows_are_seen_at_once_and_files_appear_at_their_times(tmp_path: Path) -
     finished = []
     for second in range(0, 180, 20):
         finished.append(writer.write(*links_at(rows, second)))
-        assert asked(tmp_path, COUNT) == [(second // 20 + 1,) * 2]
+        assert query_rows(tmp_path, COUNT) == [(second // 20 + 1,) * 2]
         writer.complete(pytest.fail)
-        assert asked(tmp_path, COUNT) == [(second // 20 + 1,) * 2]
+        assert query_rows(tmp_path, COUNT) == [(second // 20 + 1,) * 2]
     assert [number for number, is_finished in enumerate(finished) if is_finished] == [3, 6]
     writer.close()
-    found = listing(tmp_path / "links")
-    assert [file.end_s - NOON_S for file in found.files] == [40, 100, 160]
-    assert found.journals == ()
-    assert asked(tmp_path, COUNT) == [(9, 9)]
+    listed = listing(tmp_path / "links")
+    assert [file.end_s - NOON_S for file in listed.files] == [40, 100, 160]
+    assert listed.journals == ()
+    assert query_rows(tmp_path, COUNT) == [(9, 9)]
 
 
 def test_a_full_file_ends_where_the_coarsest_interval_does(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_one_table_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert listing(tmp_path / "counters").journals
     (tmp_path / "links").mkdir()
     writer.write(batches, wall_ns)
-    assert asked(tmp_path, COUNT) == [(1, 1)]
+    assert query_rows(tmp_path, COUNT) == [(1, 1)]
 
 
 KILLED = """
@@ -96,13 +96,13 @@ def test_a_kill_loses_nothing_that_was_written(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED.format(folder=str(tmp_path))]
     assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
     (tmp_path / "links" / "00000009-00000009.1ns.5.parquet.unfinished").write_bytes(b"half")
-    assert asked(tmp_path, COUNT) == [(70, 70)]
+    assert query_rows(tmp_path, COUNT) == [(70, 70)]
     writer, rows = HistoryWriter(settings(tmp_path)), maker(tmp_path)
     writer.complete(pytest.fail)
     writer.write(*links_at(rows, 70, link()))
-    assert asked(tmp_path, COUNT) == [(71, 71)]
-    found = listing(tmp_path / "links")
-    assert ([file.first for file in found.files], [journal.number for journal in found.journals]) == ([1, 2], [3])
+    assert query_rows(tmp_path, COUNT) == [(71, 71)]
+    listed = listing(tmp_path / "links")
+    assert ([file.first for file in listed.files], [journal.number for journal in listed.journals]) == ([1, 2], [3])
     assert not list((tmp_path / "links").glob("*.unfinished"))
     writer.close()
 
@@ -117,11 +117,11 @@ def test_what_cannot_be_completed_stays_and_is_tried_again(tmp_path: Path, monke
     assert [problem.partition("cannot be written: ")[2] for problem in problems] == [
         "[Errno 28] No space left on device"
     ] * 2
-    assert asked(tmp_path, COUNT) == [(3, 3)]
+    assert query_rows(tmp_path, COUNT) == [(3, 3)]
     writer.complete(pytest.fail)
     assert len(listing(tmp_path / "links").files) == 2
     writer.close(pytest.fail)
-    assert asked(tmp_path, COUNT) == [(3, 3)]
+    assert query_rows(tmp_path, COUNT) == [(3, 3)]
 
 
 def test_a_journal_that_is_none_is_told_once_and_set_aside(tmp_path: Path) -> None:
@@ -129,16 +129,16 @@ def test_a_journal_that_is_none_is_told_once_and_set_aside(tmp_path: Path) -> No
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / journal_name(1)).write_bytes(b"no journal")
     writer = HistoryWriter(settings(tmp_path))
-    assert asked(tmp_path, COUNT, problems) == [(0, 0)]
+    assert query_rows(tmp_path, COUNT, problems) == [(0, 0)]
     assert problems == [f"{tmp_path}/links/00000001.journal: is not a journal"]
     writer.complete(problems.append)
     assert problems[1:] == [f"{tmp_path}/links/00000001.journal: is not a journal: set aside"]
     writer.write(*links_at(maker(tmp_path), 0))
     writer.close(pytest.fail)
-    found = listing(tmp_path / "links")
-    assert [file.path.name for file in found.corrupt] == ["00000001.journal.corrupt"]
-    assert [file.first for file in found.files] == [2]
-    assert asked(tmp_path, COUNT, problems) == [(1, 1)]
+    listed = listing(tmp_path / "links")
+    assert [file.path.name for file in listed.corrupt] == ["00000001.journal.corrupt"]
+    assert [file.first for file in listed.files] == [2]
+    assert query_rows(tmp_path, COUNT, problems) == [(1, 1)]
     assert len(problems) == 2
 
 
@@ -166,4 +166,4 @@ def test_a_disk_that_keeps_nothing_is_told(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(HistoryError, match=r"journal: cannot be written: Input/output error"):
         writer.write(*links_at(rows, 0))
     writer.close()
-    assert asked(tmp_path, "select count(*) from links") == [(1,)]
+    assert query_rows(tmp_path, "select count(*) from links") == [(1,)]

@@ -27,19 +27,19 @@ def frame(payload: bytes, addresses: tuple[str, str] = V4, port: int = PORT, vla
 
 def read(frames: list[bytes]) -> tuple[list[bytes], int]:
     reader, block = FrameReader(PORT), payloads_of(frames)
-    found = reader.payloads(block.data, block.places, block.lengths)
-    return [found.payload(number) for number in range(len(found))], reader.malformed
+    payloads = reader.payloads(block.data, block.places, block.lengths)
+    return [payloads.payload(number) for number in range(len(payloads))], reader.malformed
 
 
 def plainly(data: bytes) -> tuple[list[bytes], bool]:
     """Return what the wire module says of one frame: its payload, or whether it is malformed."""
     try:
-        found = decode_udp_frame(data)
+        datagram = decode_udp_frame(data)
     except WireError:
         return [], True
-    if found is None or found.dst_port != PORT:
+    if datagram is None or datagram.dst_port != PORT:
         return [], False
-    return ([found.payload], False) if found.checksum_ok else ([], True)
+    return ([datagram.payload], False) if datagram.checksum_ok else ([], True)
 
 
 @pytest.mark.parametrize("addresses", [V4, V6])
@@ -89,15 +89,15 @@ def test_damaged_frames_are_what_the_wire_module_says(
     payloads, malformed = read([damaged])
     expected, refused = plainly(damaged)
     assert payloads == expected
-    # The wire module refuses what is to other ports, too.
+    # The wire module refuses other ports, too.
     assert malformed <= refused
 
 
 def test_the_senders_are_told() -> None:
     block = payloads_of([b"", frame(b"a"), frame(b"b", V6)])
-    found = FrameReader(PORT).payloads(block.data, block.places.copy(), block.lengths.copy())
-    assert [found.source(number) for number in range(2)] == [("10.0.0.1", 9), ("2001:db8::1", 9)]
-    assert np.array_equal(found.lengths, [1, 1])
+    payloads = FrameReader(PORT).payloads(block.data, block.places.copy(), block.lengths.copy())
+    assert [payloads.source(number) for number in range(2)] == [("10.0.0.1", 9), ("2001:db8::1", 9)]
+    assert np.array_equal(payloads.lengths, [1, 1])
 
 
 @pytest.mark.parametrize("from_cables", [False, True])
@@ -105,7 +105,7 @@ def test_the_senders_are_told() -> None:
 def test_no_cable_carries_this_machines_own_addresses(from_cables: bool, vlan_id: int | None) -> None:
     pairs = ("10.0.0.1", V4[1]), ("127.0.0.1", V4[1]), V6, ("127.255.255.254", V4[1]), ("128.0.0.1", V4[1])
     block = payloads_of([frame(b"report", pair, vlan_id=vlan_id) for pair in pairs])
-    found = FrameReader(PORT, from_cables=from_cables).payloads(block.data, block.places, block.lengths)
+    payloads = FrameReader(PORT, from_cables=from_cables).payloads(block.data, block.places, block.lengths)
     own = {"127.0.0.1", "127.255.255.254"} if from_cables else set()
     expected = [0 if src in own or ":" in src else int(ip_address(src)) for src, _ in pairs]
-    assert [found.address(number) for number in range(len(pairs))] == expected
+    assert [payloads.address(number) for number in range(len(pairs))] == expected

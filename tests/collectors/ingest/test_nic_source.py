@@ -1,9 +1,8 @@
-"""Reports over a device's polled queues: reports arrive, other frames stay out, what is wrong is counted."""
+"""Reports over a device's polled queues: reports arrive, other frames are ignored, malformed ones counted."""
 
 from __future__ import annotations
 
 import os
-import select
 import socket
 from collections.abc import Iterator
 from ipaddress import IPv4Address
@@ -19,16 +18,16 @@ from collectors.ingest.report_sources import NicSource
 from collectors.settings import CollectorSettings
 from dataplane.clock import MonotonicClock, VirtualClock
 from dataplane.fabric.kernel import namespaces
-from dataplane.local.deadline import LocalDeadline
 from dataplane.nic import NicPort, open_port
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.wire.packet import udp_frame
 from tests.benchmarks.traffic.cables import Cables, cables
 from tests.collectors.reports import Reporter, build_topology, long_way
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 
-PORT, DEADLINE_S = 32_766, 20.0
+PORT = 32_766
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +61,16 @@ def frame(payload: bytes, udp_port: int = PORT, dst: str = "10.9.9.9", src: str 
 
 
 def read_some(source: NicSource, count: int) -> list[bytes]:
-    """Return datagrams, waiting for as many as there have to be."""
-    found: list[bytes] = []
-    deadline = LocalDeadline(DEADLINE_S, "a test")
-    while len(found) < count:
-        assert not deadline.has_passed(), f"{len(found)} of {count}, {source.malformed} malformed"
-        select.select([source.fileno()], [], [], 0.1)
+    """Return datagrams; wait for at least this many."""
+    datagrams: list[bytes] = []
+
+    def are_all_read() -> bool:
         for payloads in source.read(64):
-            found += [payloads.payload(number) for number in range(len(payloads))]
-    return found
+            datagrams.extend(payloads.payload(number) for number in range(len(payloads)))
+        return len(datagrams) >= count
+
+    wait_until(are_all_read, lambda: f"{len(datagrams)} of {count}, {source.malformed} malformed")
+    return datagrams
 
 
 def test_only_whole_reports_to_the_port_come_out(net: Cables, sender: NicPort) -> None:
@@ -98,10 +98,12 @@ def test_a_receiver_works_on_what_a_device_brings(net: Cables, sender: NicPort) 
     reports = [reporter.stacked(long_way()) for _ in range(5)]
     forged = [frame(reports[0], src=src) for src in ("127.0.0.1", "10.0.0.1", "10.0.12.254")]
     sender.send([*forged, *(frame(report, src=str(switch_ipv4(13))) for report in reports)])
-    deadline = LocalDeadline(DEADLINE_S, "a test")
-    while core.counters[Count.REPORTS] < 8:
-        assert not deadline.has_passed()
+
+    def are_all_counted() -> bool:
         receiver.drain()
+        return core.counters[Count.REPORTS] >= 8
+
+    wait_until(are_all_counted)
     assert receiver.nic_statistics is not None
     statistics = receiver.nic_statistics()
     assert (statistics.interface, sum(queue.received for queue in statistics.queues) >= 5) == (net.sink, True)

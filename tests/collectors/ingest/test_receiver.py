@@ -30,7 +30,7 @@ def collector(core: Core = Core.NATIVE) -> Collector:
 
 
 def drain(receiver: ReportReceiver, collecting: Collector, reports: int) -> None:
-    """Drain a receiver, turn by turn, until so many reports have come."""
+    """Drain a receiver, turn by turn, until this many reports have arrived."""
 
     def has_come() -> bool:
         receiver.drain()

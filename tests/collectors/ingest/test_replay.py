@@ -1,4 +1,4 @@
-"""Captures through a collector: the capture's time, everything regular at its time, whatever is not a report left."""
+"""Captures through a collector: the capture's time, periodic work at its time, other frames ignored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dataplane.errors import PortError
 from dataplane.nic.capture.pcap import Capture, PcapWriter
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.wire.packet import udp_frame
-from tests.collectors.history.samples import asked
+from tests.collectors.history.samples import query_rows
 from tests.collectors.reports import MICRO, Reporter, build_topology, long_way
 
 S_NS = 1_000_000_000
@@ -134,11 +134,11 @@ def test_a_capture_becomes_a_history_with_events(
     folder = tmp_path / "history"
     result, status = replay_into(folder, capture, settings, pytest.fail)
     assert (result.reports, status.counters["reports"]) == (300, 300)
-    assert asked(folder, "select sum(received), sum(lost) from reporters") == [(300, 0)]
+    assert query_rows(folder, "select sum(received), sum(lost) from reporters") == [(300, 0)]
     slow = "select min(time), max(time) from links where src = 's2' and dst = 's3' and delay_p50_ns > 400000"
-    ((first, last),) = asked(folder, slow)
+    ((first, last),) = query_rows(folder, slow)
     assert 1 <= first.timestamp() - NOON_NS / S_NS < last.timestamp() - NOON_NS / S_NS <= 2.5
-    events = asked(folder, "select phase, subject, time from events order by time")
+    events = query_rows(folder, "select phase, subject, time from events order by time")
     assert [(phase, subject) for phase, subject, _ in events] == [("raised", "s2->s3"), ("cleared", "s2->s3")]
     assert [round(time.timestamp() - NOON_NS / S_NS) for *_, time in events] == [1, 2]
 

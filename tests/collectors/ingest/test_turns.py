@@ -72,7 +72,7 @@ class Bench:
         self.wall_ahead_ns += span_ns
 
     def say_behind(self, span_ns: int) -> None:
-        """Have reading be late for so long already, as where the socket was never empty."""
+        """Pretend that reading has been late for this long, as if the socket was never empty."""
         since_ns = self.clock.now_ns() - span_ns
         if self.reception is None:
             self.source.behind_since_ns = since_ns
@@ -80,7 +80,7 @@ class Bench:
             self.reception.state.behind_since_ns = since_ns
 
     def take(self, reports: int) -> None:
-        """Take turns until so many reports were taken in all."""
+        """Take turns until this many reports were taken in total."""
 
         def has_come() -> bool:
             self.turns.take(waits=False)

@@ -30,8 +30,8 @@ class World:
     def hear(
         self, number: int, *, child: int = 0, wait_us: int = 10, job: int = 3, repeated: int = 0, ahead: int = 0
     ) -> None:
-        said = Completion(job, number % 2**32, child, wait_us, repeated, ahead)
-        self.accounts.add(12, said, ip_address(f"10.0.0.{child + 1}"), self.now_ns)
+        completion = Completion(job, number % 2**32, child, wait_us, repeated, ahead)
+        self.accounts.add(12, completion, ip_address(f"10.0.0.{child + 1}"), self.now_ns)
 
     @property
     def states(self) -> dict[JobKey, JobState]:
@@ -139,12 +139,12 @@ def test_the_window_is_the_sum_of_what_came_in_it(reports: list[tuple[int, int, 
     assert state.repeated_per_item == sum(report[3] for report in inside) / len(inside)
     assert state.cells_used == 1 + max(report[4] for report in inside)
     assert sum(child.last for child in state.children) == state.reported == len(reports)
-    for one in state.children:
-        mine = [wait_ns for wait_ns, report in zip(waits, inside, strict=True) if report[1] == one.key.number]
-        assert one.last_share == len(mine) / len(waits)
-        assert one.wait_max_ns == (max(mine) if mine else None)
-        assert one.wait_mean_ns == (sum(mine) // len(mine) if mine else None)
-        assert one.wait_caused_ns == sum(mine) // len(waits)
+    for each in state.children:
+        mine = [wait_ns for wait_ns, report in zip(waits, inside, strict=True) if report[1] == each.key.number]
+        assert each.last_share == len(mine) / len(waits)
+        assert each.wait_max_ns == (max(mine) if mine else None)
+        assert each.wait_mean_ns == (sum(mine) // len(mine) if mine else None)
+        assert each.wait_caused_ns == sum(mine) // len(waits)
 
 
 def test_a_job_whose_number_had_another_before_begins_anew() -> None:

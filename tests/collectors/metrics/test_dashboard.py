@@ -1,4 +1,4 @@
-"""The Grafana dashboard: a whole dashboard, every expression of which asks for metrics that a collector serves."""
+"""The Grafana dashboard: valid, and all its expressions use metrics that a collector serves."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.dashboards import NAME, Dashboard, check_expressions, check_form, tar
 
 @pytest.fixture(scope="module")
 def dashboard() -> Dashboard:
-    found: Dashboard = json.loads(files("collectors").joinpath("grafana/dashboard.json").read_text("utf-8"))
-    return found
+    content: Dashboard = json.loads(files("collectors").joinpath("grafana/dashboard.json").read_text("utf-8"))
+    return content
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +28,11 @@ def served() -> dict[str, set[str]]:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(StateCollector(build_topology(), reading))
     ProcessCollector(registry=registry)
-    found: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(generate_latest(registry).decode()):
         for sample in family.samples:
-            found.setdefault(sample.name, {"instance", "job"}).update(sample.labels)
-    return found
+            names.setdefault(sample.name, {"instance", "job"}).update(sample.labels)
+    return names
 
 
 def test_every_expression_asks_for_what_is_served(dashboard: Dashboard, served: dict[str, set[str]]) -> None:

@@ -46,7 +46,12 @@ def reading() -> Reading:
     event = Event(0, "slow", LINK, "delay_p99_ns", 5.0, 4.0, Phase.RAISED)
     return Reading(
         Snapshot(
-            0, {LINK: FULL}, paths, reporters, clocks, {one.key: one for one in (job(), job(number=4, note=False))}
+            0,
+            {LINK: FULL},
+            paths,
+            reporters,
+            clocks,
+            {state.key: state for state in (job(), job(number=4, note=False))},
         ),
         CollectorStatus(0, {"reports": 50, "malformed": 1}, None),
         (event, event),
@@ -65,7 +70,7 @@ def label(**values: str) -> Labels:
 
 
 def test_jobs_and_whom_they_wait_for() -> None:
-    found = scraped(reading)
+    samples = scraped(reading)
     told, other = {"reduction": "3", "name": "resnet", "node": "s2"}, {"reduction": "4", "name": "", "node": "s2"}
     figures = {
         "items_per_second": 25,
@@ -76,19 +81,19 @@ def test_jobs_and_whom_they_wait_for() -> None:
         "age_seconds": 700e-9,
     }
     for name, value in figures.items():
-        assert found[f"millrace_job_{name}"] == pytest.approx({label(**one): value for one in (told, other)}), name
-    assert found["millrace_job_cells"] == {label(**told): 16}
-    assert found["millrace_job_epoch"] == {label(**told): 2}
+        assert samples[f"millrace_job_{name}"] == pytest.approx({label(**job): value for job in (told, other)}), name
+    assert samples["millrace_job_cells"] == {label(**told): 16}
+    assert samples["millrace_job_epoch"] == {label(**told): 2}
     waits = {"mean": 3.25e-6, "p50": 3e-6, "p99": 8e-6, "max": 9e-6}
-    assert found["millrace_job_wait_seconds"] == pytest.approx(
-        {label(**one, statistic=statistic): wait for one in (told, other) for statistic, wait in waits.items()}
+    assert samples["millrace_job_wait_seconds"] == pytest.approx(
+        {label(**job, statistic=statistic): wait for job in (told, other) for statistic, wait in waits.items()}
     )
-    assert found["millrace_job_last_total"][label(**told, child="h2")] == 30
-    assert found["millrace_job_wait_caused_seconds"][label(**told, child="h1")] == pytest.approx(250e-9)
+    assert samples["millrace_job_last_total"][label(**told, child="h2")] == 30
+    assert samples["millrace_job_wait_caused_seconds"][label(**told, child="h1")] == pytest.approx(250e-9)
 
 
 def test_a_links_figures_in_base_units() -> None:
-    found = scraped(reading)
+    samples = scraped(reading)
     ends = {"src": "s1", "dst": "s2"}
     figures = {
         "rate_bps": 1e9,
@@ -102,38 +107,38 @@ def test_a_links_figures_in_base_units() -> None:
         "delay_uncertainty_seconds": 40e-9,
     }
     for name, value in figures.items():
-        assert found[f"millrace_link_{name}"] == {label(**ends): pytest.approx(value)}, name
+        assert samples[f"millrace_link_{name}"] == {label(**ends): pytest.approx(value)}, name
     delays = {"mean": 7e-6, "p50": 7e-6, "p99": 14e-6, "max": 21e-6, "ewma": 7.5e-6}
-    assert found["millrace_link_delay_seconds"] == {
+    assert samples["millrace_link_delay_seconds"] == {
         label(**ends, statistic=name): pytest.approx(value) for name, value in delays.items()
     }
-    assert found["millrace_link_delay_source"] == {label(**ends, source="stamps"): 1}
+    assert samples["millrace_link_delay_source"] == {label(**ends, source="stamps"): 1}
 
 
 def test_what_is_unknown_is_absent() -> None:
-    found = scraped(lambda: Reading(Snapshot(0, {LINK: link()}, {}, {}), CollectorStatus(0, {}, None)))
+    samples = scraped(lambda: Reading(Snapshot(0, {LINK: link()}, {}, {}), CollectorStatus(0, {}, None)))
     for name in ("loss_ratio", "buffer_frames", "delay_uncertainty_seconds"):
-        assert f"millrace_link_{name}" not in found
-    assert "millrace_flows_delay_seconds" not in found
-    assert found["millrace_flows"] == {label(): 0}
+        assert f"millrace_link_{name}" not in samples
+    assert "millrace_flows_delay_seconds" not in samples
+    assert samples["millrace_flows"] == {label(): 0}
 
 
 def test_flows_only_add_up() -> None:
-    found = scraped(reading)
-    assert found["millrace_flows"] == {label(): 2}
-    assert found["millrace_flows_rate_bps"] == {label(): 1000}
-    assert found["millrace_flows_delay_seconds"] == {
+    samples = scraped(reading)
+    assert samples["millrace_flows"] == {label(): 2}
+    assert samples["millrace_flows_rate_bps"] == {label(): 1000}
+    assert samples["millrace_flows_delay_seconds"] == {
         label(statistic="mean"): pytest.approx(30e-6),
         label(statistic="max"): pytest.approx(40e-6),
     }
 
 
 def test_nodes_that_the_topology_lacks_share_a_label() -> None:
-    found = scraped(reading)
-    assert found["millrace_reports_received_total"] == {label(node="s1"): 20, label(node=OTHER_NODE): 20}
-    assert found["millrace_reports_lost"] == {label(node="s1"): 4, label(node=OTHER_NODE): 4}
-    assert found["millrace_node_restarts_total"] == {label(node="s1"): 2, label(node=OTHER_NODE): 2}
-    assert found["millrace_clock_offset_seconds"] == {label(node="s2", group="s1"): pytest.approx(-5e-6)}
+    samples = scraped(reading)
+    assert samples["millrace_reports_received_total"] == {label(node="s1"): 20, label(node=OTHER_NODE): 20}
+    assert samples["millrace_reports_lost"] == {label(node="s1"): 4, label(node=OTHER_NODE): 4}
+    assert samples["millrace_node_restarts_total"] == {label(node="s1"): 2, label(node=OTHER_NODE): 2}
+    assert samples["millrace_clock_offset_seconds"] == {label(node="s2", group="s1"): pytest.approx(-5e-6)}
 
 
 def test_rules_without_open_events_are_zero() -> None:
@@ -141,11 +146,11 @@ def test_rules_without_open_events_are_zero() -> None:
 
 
 def test_counters_by_name() -> None:
-    found = scraped(reading)["millrace_collector_counts_total"]
-    assert found == {label(counter="reports"): 50, label(counter="malformed"): 1}
+    counts = scraped(reading)["millrace_collector_counts_total"]
+    assert counts == {label(counter="reports"): 50, label(counter="malformed"): 1}
 
 
-def a_service(settings: MetricsSettings, nic_statistics: Callable[[], NicStatistics] | None = None) -> MetricsService:
+def new_service(settings: MetricsSettings, nic_statistics: Callable[[], NicStatistics] | None = None) -> MetricsService:
     collector = Collector(build_topology(), VirtualClock())
     collector.receive(Reporter().stacked(long_way()))
     rules = RuleSettings(rules=(Rule(name="slow", figure="delay_p99_ns", above=1.0),))
@@ -161,14 +166,14 @@ def fetch(port: int) -> dict[str, dict[Labels, float]]:
 
 def test_metrics_are_served_until_cancelled() -> None:
     async def scenario(nic: Nic) -> None:
-        service = a_service(MetricsSettings(port=0), nic.read_statistics)
+        service = new_service(MetricsSettings(port=0), nic.read_statistics)
         assert str(service) == f"metrics on TCP port {service.port}"
         serving = asyncio.create_task(service.run())
-        found = await asyncio.to_thread(fetch, service.port)
-        assert found["millrace_reports_received_total"] == {label(node="s3"): 1}
-        assert found["millrace_events_open"][label(rule="slow")] > 0
-        assert found["millrace_nic_received_packets_total"] == {label(interface="near", queue="0"): 1}
-        assert "process_resident_memory_bytes" in found
+        samples = await asyncio.to_thread(fetch, service.port)
+        assert samples["millrace_reports_received_total"] == {label(node="s3"): 1}
+        assert samples["millrace_events_open"][label(rule="slow")] > 0
+        assert samples["millrace_nic_received_packets_total"] == {label(interface="near", queue="0"): 1}
+        assert "process_resident_memory_bytes" in samples
         serving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await serving
@@ -185,7 +190,7 @@ def test_metrics_are_served_until_cancelled() -> None:
 def test_a_tcp_port_in_use_is_one_line() -> None:
     async def scenario(port: int) -> None:
         with pytest.raises(CollectorError, match=rf"^metrics cannot be served at 127.0.0.1:{port}: Address already"):
-            a_service(MetricsSettings(port=port))
+            new_service(MetricsSettings(port=port))
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -1,7 +1,7 @@
-"""Gives native code what ends where memory ends: one byte read too far, and the process is gone (SIGSEGV).
+"""Gives native code inputs that end where memory ends: reading one byte too far kills the process (SIGSEGV).
 
-python -m tests.collectors.native.guarded_run reports|frames LONGER: each report, or Ethernet frame with one, is said to
-be so many bytes longer than it is. Prints how many native code took itself, as proof that it got anywhere.
+python -m tests.collectors.native.guarded_run reports|frames LONGER: each report, or Ethernet frame with one, claims to
+be LONGER bytes longer than it is. Prints how many native code handled, as proof that it ran.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ def originals() -> Iterator[bytes]:
             yield reporter.dropped(long_way(), DropReason.NO_ROUTE)
             yield reporter.intermediate(long_way()[:2], long_way()[2:])[0]
     yield Reporter().item(12, Completion(3, 7, 1, 2000, 1, 4, leaf=True))
-    one = report.decode(Reporter().stacked(long_way())).reports[0]
-    yield ReportPacket(ReportGroup(1, 7, 13), (one, one, one)).encode()
+    individual = report.decode(Reporter().stacked(long_way())).reports[0]
+    yield ReportPacket(ReportGroup(1, 7, 13), (individual, individual, individual)).encode()
 
 
 def damaged(whole: bytes) -> Iterator[bytes]:
     """Yield a report, cut at every place, and with every byte changed; behind UDP and as if it were TCP."""
     for kind in (whole, whole.replace(b"\x40\x11", b"\x40\x06", 1)):
         yield from (kind[:size] for size in range(len(kind) + 1))
-        for place in range(len(kind)):
+        for position in range(len(kind)):
             for value in VALUES:
-                yield kind[:place] + bytes([value]) + kind[place + 1 :]
+                yield kind[:position] + bytes([value]) + kind[position + 1 :]
 
 
 def take_reports(longer: int) -> int:
@@ -75,7 +75,7 @@ def take_reports(longer: int) -> int:
 
 def find_in_frames(longer: int) -> int:
     """Look for reports in every frame; return how many there were."""
-    memory, reader, found = Guarded(ROOM), FrameReader(REPORT_UDP_PORT), 0
+    memory, reader, count = Guarded(ROOM), FrameReader(REPORT_UDP_PORT), 0
     payload = Reporter().stacked(long_way())
     for src, dst in (("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")):
         for vlan_id in (None, 7):
@@ -91,8 +91,8 @@ def find_in_frames(longer: int) -> int:
             )
             for data in damaged(whole):
                 there, lengths = _placed(memory, data, longer)
-                found += len(reader.payloads(there, np.zeros(1, np.uint64), lengths))
-    return found
+                count += len(reader.payloads(there, np.zeros(1, np.uint64), lengths))
+    return count
 
 
 def _placed(memory: Guarded, data: bytes, longer: int) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:

@@ -39,10 +39,10 @@ def longest_search(hashes: list[int]) -> int:
     taken: NDArray[np.bool_] = np.zeros(PLACES, np.bool_)
     longest = 0
     for mixed in hashes:
-        place, looked = mixed >> 32 & PLACES - 1, 1
-        while taken[place]:
-            place, looked = place + 1 & PLACES - 1, looked + 1
-        taken[place] = True
+        index, looked = mixed >> 32 & PLACES - 1, 1
+        while taken[index]:
+            index, looked = index + 1 & PLACES - 1, looked + 1
+        taken[index] = True
         longest = max(longest, looked)
     return longest
 

@@ -123,8 +123,8 @@ def test_a_report_of_a_reserved_type_costs_no_other_of_its_group() -> None:
     pair, reporter = Pair(), Reporter()
     payloads = stacks(8, reporter)
     odd = bytes((0x3F, 2, 0, 0)) + bytes(8)
-    for place, payload in enumerate(payloads[::2]):
-        payloads[2 * place] = payload[:8] + odd + payload[8:]
+    for index, payload in enumerate(payloads[::2]):
+        payloads[2 * index] = payload[:8] + odd + payload[8:]
     pair.receive(payloads)
     counts = pair.native.status().counters
     assert (counts[Count.REPORTS], counts[Count.RESERVED_TYPE], counts.get(Count.MALFORMED)) == (8, 4, None)
@@ -152,7 +152,7 @@ def test_ways_longer_than_any_that_is_kept(hops: int) -> None:
 
 
 def ways(start_ns: int) -> list[list[Hop]]:
-    """Return ways of which some are the same but for a port, a node, or a link that leads elsewhere."""
+    """Return ways, some of which differ only in a port, a node, or a link."""
     first, second, third = long_way(start_ns)
     return [
         [first, second, third],
@@ -280,12 +280,12 @@ def test_full_flow_table_still_finds_its_flows() -> None:
     flows = [FlowKey(IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2"), 17, port, 1) for port in range(1000)]
     for number in range(2000):
         flow = random.choice(flows)
-        known = {seen.flow for seen in store.flows(number)} if number > 1000 and number % 25 == 0 else None
+        known_flows = {seen.flow for seen in store.flows(number)} if number > 1000 and number % 25 == 0 else None
         forgotten = counters[Count.FLOWS_FORGOTTEN]
         store.take_path(SeenPath(flow, ("s1",), (), None, number))
-        if known is not None:
-            assert len(known) == store.flow_count == most
-            assert counters[Count.FLOWS_FORGOTTEN] - forgotten == (flow not in known)
+        if known_flows is not None:
+            assert len(known_flows) == store.flow_count == most
+            assert counters[Count.FLOWS_FORGOTTEN] - forgotten == (flow not in known_flows)
             assert flow in {seen.flow for seen in store.flows(number)}
 
 
@@ -303,7 +303,7 @@ def test_every_mode_in_one_batch_says_the_same() -> None:
         payloads += single.hop_by_hop(hops, payload=bytes([n]))
     pair.receive(payloads)
     paths = pair.native.snapshot().paths
-    assert all(paths[one.flow].switches == ("s1", "s2", "s3") for one in (split, mx, xd, single))
+    assert all(paths[reporter.flow].switches == ("s1", "s2", "s3") for reporter in (split, mx, xd, single))
 
 
 def test_what_waited_for_longer_than_a_window_is_late_alike() -> None:
@@ -318,7 +318,7 @@ def test_what_waited_for_longer_than_a_window_is_late_alike() -> None:
 
 def test_buffers_of_switches_are_averaged_alike() -> None:
     pair, reporter = Pair(), Reporter(bits=0xFD80)
-    told = [[replace(hop, buffer=n + place) for place, hop in enumerate(long_way(n * MICRO))] for n in range(10)]
+    told = [[replace(hop, buffer=n + index) for index, hop in enumerate(long_way(n * MICRO))] for n in range(10)]
     pair.receive([reporter.stacked(way) for way in told] + [reporter.stacked(long_way(20 * MICRO))])
     assert pair.native.snapshot().links[LinkKey("s2", "s3")].buffer_occupancy_frames == 5.5
     for n in range(8):

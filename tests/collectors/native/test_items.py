@@ -82,8 +82,8 @@ def test_broken_and_strange_ones_are_refused_alike(
 
 def test_the_last_child_is_who_sent_the_packet_in_the_report() -> None:
     collector, sequences = Collector(build_topology(), VirtualClock()), dict[int, int]()
-    for place, src in enumerate(("10.0.0.1", str(switch_ipv4(11)), "192.0.2.7")):
+    for index, src in enumerate(("10.0.0.1", str(switch_ipv4(11)), "192.0.2.7")):
         reporter = Reporter(src, sequences=sequences)
-        receive_together(collector, [reporter.item(12, item(place, place, wait_us=10 - place))])
+        receive_together(collector, [reporter.item(12, item(index, index, wait_us=10 - index))])
     names = [child.key.name for child in collector.snapshot().jobs[JOB].children]
     assert names == ["h1", "s1", "192.0.2.7"]

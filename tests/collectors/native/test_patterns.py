@@ -59,10 +59,10 @@ def test_report_one_bit_from_a_known_pattern_is_read_correctly(form: str) -> Non
     size = STACK_AT + 32 * (form == "IPv6") + 12 * (form == "TCP")
     payloads: list[bytes] = []
     # Not the sequence number.
-    for place in (0, *range(4, size)):
+    for position in (0, *range(4, size)):
         for bit in range(8):
             changed = bytearray(change(reporter.stacked(long_way(len(payloads) * MICRO, queue=bit))))
-            changed[place] ^= 1 << bit
+            changed[position] ^= 1 << bit
             payloads += [bytes(changed), change(reporter.stacked(long_way(len(payloads) * MICRO)))]
     pair.receive(payloads)
 
@@ -94,8 +94,8 @@ def test_known_ways_at_any_time_say_the_same(
             sequence += 1
             start_ns = 10**9 + pair.clock.now_ns() + sequence * MICRO - back_ms * MS
             hops = [
-                replace(hop, queue=sequence % 5, tx_bytes=1000 * sequence, buffer=sequence + place)
-                for place, hop in enumerate(ways(start_ns)[which])
+                replace(hop, queue=sequence % 5, tx_bytes=1000 * sequence, buffer=sequence + index)
+                for index, hop in enumerate(ways(start_ns)[which])
             ]
             payloads.append(reporters[flow].stacked(hops, sequence=sequence))
         pair.receive(payloads)

@@ -57,8 +57,8 @@ def mixture() -> list[bytes]:
             payloads += reporter.intermediate(hops[:2], hops[2:])
         payloads.append(buffers.stacked([replace(hop, buffer=number) for hop in hops]))
         payloads.append(Reporter(src_port=4, bits=0x8A00, sequences=sequences).stacked(hops))
-    one = report.decode(four.stacked(long_way())).reports[0]
-    group = ReportPacket(ReportGroup(1, 77, 13), (one, one)).encode()
+    individual = report.decode(four.stacked(long_way())).reports[0]
+    group = ReportPacket(ReportGroup(1, 77, 13), (individual, individual)).encode()
     return [*payloads, group, group, b"junk"]
 
 
@@ -160,7 +160,9 @@ def test_a_smaller_subscription_is_a_sample_of_the_larger(core: Core) -> None:
         clock.advance_to(S + step * PERIOD_NS)
         receive_together(collector, [reporter.stacked(long_way((step * 50 + n) * MICRO)) for n in range(50)])
         collector.hand_over_records()
-    everything, sample = ([one for batch in batches[5:] for one in batch.records()] for batches in (all_of_it, some))
+    everything, sample = (
+        [record for batch in batches[5:] for record in batch.records()] for batches in (all_of_it, some)
+    )
     assert len(everything) == 25 * 50 * 3
     assert set(sample) < set(everything)
     assert not collector.counters[Count.RECORDS_WITHHELD]
@@ -175,7 +177,7 @@ def test_reports_leave_no_records_while_reading_is_behind(core: Core) -> None:
     waiting = [reporter.stacked(long_way(n * MICRO)) for n in range(5)]
     collector.receive_many(replace(payloads_of(waiting), age_ns=S, is_behind=True))
     assert (len(heard), collector.counters[Count.RECORDS_SHED]) == (0, 5)
-    assert collector.counters[Count.RECORDS] == 15  # of which the state is made
+    assert collector.counters[Count.RECORDS] == 15  # the basis of the state
     receive_together(collector, [reporter.stacked(long_way(n * MICRO)) for n in range(5)])
     assert len(heard) == 5
 

@@ -55,4 +55,4 @@ def test_reporters_make_room_alike(events: list[tuple[int, int, int]]) -> None:
 def test_long_runs_with_gaps_and_a_wrap_are_accounted_alike() -> None:
     numbers = [MODULUS - 500 + n + 3 * (n % 7 == 0) - 2 * (n % 11 == 0) for n in range(1200)]
     for contents in (1, 7):
-        run_both(SequenceSettings(), [(3, number, place) for place, number in enumerate(numbers)], contents)
+        run_both(SequenceSettings(), [(3, number, index) for index, number in enumerate(numbers)], contents)

@@ -102,5 +102,9 @@ def test_growth_is_noted_of_stacks_and_first_hops(core: Core, natively: bool) ->
     grown = collector.take_signals().grown
     assert grown == {stacked.flow: pytest.approx(10_000), single.flow: pytest.approx(10_000)}
     paths = collector.snapshot().paths
-    assert [paths[one.flow].gap_mean_ns for one in (stacked, single, cards)] == [100 * MICRO, 100 * MICRO, None]
+    assert [paths[reporter.flow].gap_mean_ns for reporter in (stacked, single, cards)] == [
+        100 * MICRO,
+        100 * MICRO,
+        None,
+    ]
     assert paths[stacked.flow].gap_variation < 0.2

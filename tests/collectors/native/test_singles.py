@@ -64,7 +64,7 @@ def test_queue_reports_say_what_the_reference_says(src: str) -> None:
 def test_the_native_core_joins_by_itself(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     collector, reporter = Collector(build_topology(), VirtualClock()), Reporter()
     monkeypatch.setattr(collector, "receive", None)
-    receive_together(collector, [one for n in range(40) for one in reports_of(mode, reporter, n)])
+    receive_together(collector, [payload for n in range(40) for payload in reports_of(mode, reporter, n)])
     state = collector.snapshot()
     assert state.paths[reporter.flow].switches == ("s1", "s2", "s3")
     assert (state.links[LinkKey("s1", "s2")].source, state.links[LinkKey("s1", "s2")].samples) == (
@@ -138,9 +138,9 @@ class Feeder:
         """Give reports at once, the same number to two of them at `repeat`."""
         self.pair.clock.advance_to(self.pair.clock.now_ns() + wait_ns)
         payloads = []
-        for place, report in enumerate(reports):
+        for index, report in enumerate(reports):
             payload = payload_of(*report)
-            number = self.numbers[payload[4:8]] = self.numbers.get(payload[4:8], 0) + (place != repeat)
+            number = self.numbers[payload[4:8]] = self.numbers.get(payload[4:8], 0) + (index != repeat)
             payloads.append((0x2000_0000 | number).to_bytes(4, "big") + payload[4:])
         self.pair.receive(payloads)
 
@@ -189,9 +189,9 @@ def test_lost_and_shuffled_reports_give_the_same_state(mode: str, synchronised: 
     pair, reporter, random = Pair(synchronised=synchronised), Reporter(), Random(7)
     for step in range(15):
         pair.clock.advance_to(1000 + step * 60 * MS)
-        reports = [one for n in range(10) for one in reports_of(mode, reporter, 10 * step + n)]
+        reports = [payload for n in range(10) for payload in reports_of(mode, reporter, 10 * step + n)]
         random.shuffle(reports)
-        pair.receive([one for one in reports if random.random() > 0.07])
+        pair.receive([payload for payload in reports if random.random() > 0.07])
     assert pair.native.counters[Count.INCOMPLETE_PACKETS] > 10
     if mode != "xd":
         assert pair.native.snapshot().links[LinkKey("s1", "s2")].loss is not None
@@ -212,10 +212,10 @@ def test_hops_of_a_packet_join_whichever_decoder_read_them() -> None:
     ]
     # Those for the subscribers are decoded one by one in Python.
     leave = [collector.subscribe(list[HopRecord]().extend) for collector in (pair.reference, pair.native)]
-    pair.receive([one for first, *_ in reports for one in [first]])
+    pair.receive([payload for first, *_ in reports for payload in [first]])
     for end in leave:
         end()
-    pair.receive([one for _, *others in reports for one in others])
+    pair.receive([payload for _, *others in reports for payload in others])
     assert not pair.native.counters[Count.INCOMPLETE_PACKETS]
     assert pair.native.snapshot().links[LinkKey("s1", "s2")].samples == 3
 

@@ -1,4 +1,4 @@
-"""The lock of the state: one thread at a time, in the order in which they ask, also inside itself."""
+"""The state lock: one thread at a time, first come first served, reentrant."""
 
 from __future__ import annotations
 

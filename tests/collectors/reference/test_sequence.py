@@ -53,7 +53,7 @@ def figures(tracker: SequenceTracker) -> tuple[int, int, int, int, int]:
         ([50, 70, 78, 79], (3, 27, 1, 0, 0)),
         ([50, 70, 51, 71], (2, 0, 2, 0, 0)),
         ([50, 70, 70, 71], (3, 19, 1, 0, 0)),
-        ([50, 70, 71, 60], (3, 19, 1, 0, 0)),  # 60 is behind the window: late or repeated, nobody can tell
+        ([50, 70, 71, 60], (3, 19, 1, 0, 0)),  # 60 is behind the window: late or repeated, indistinguishable
     ],
 )
 def test_gaps_late_reports_and_repeats(numbers: list[int], expected: tuple[int, int, int, int, int]) -> None:
@@ -302,10 +302,10 @@ def test_content_is_remembered_over_strays_jumps_and_late_ones(make_accounting: 
 @given(st.binary(min_size=16, max_size=300), st.integers(0, 299), st.integers(1, 255))
 @example(bytes(24), 23, 0x80)
 @example(bytes(30), 29, 0x80)
-def test_mark_distinguishes_contents_regardless_of_the_number(payload: bytes, place: int, change: int) -> None:
+def test_mark_distinguishes_contents_regardless_of_the_number(payload: bytes, index: int, change: int) -> None:
     altered = bytearray(payload)
-    altered[place % len(payload)] ^= change
-    assert (content_mark(bytes(altered)) == content_mark(payload)) is (place % len(payload) < 8)
+    altered[index % len(payload)] ^= change
+    assert (content_mark(bytes(altered)) == content_mark(payload)) is (index % len(payload) < 8)
 
 
 def test_what_is_no_report_has_a_mark_of_nothing() -> None:

@@ -26,7 +26,7 @@ SINGLE = [RecordKind.MX, RecordKind.XD, RecordKind.HOP_BY_HOP]
 
 
 def mesh(size: int) -> Topology:
-    """Return switches s0, s1, ... all linked with each other, sJ at port J + 1; h1 hangs on s0, h2 on the last."""
+    """Return switches s0, s1, ... all linked with each other, sJ at port J + 1; h1 is at s0, h2 at the last."""
     names = [f"s{n}" for n in range(size)]
     cables = [
         Link(Endpoint(names[i], j + 1), Endpoint(names[j], i + 1), rate_bps=10**9, delay_ns=CABLE_NS, queue_frames=10)
@@ -55,9 +55,9 @@ class Bench(NamedTuple):
         samples: list[LinkSample] = []
         paths: list[SeenPath] = []
         for record in records:
-            found = self.stitcher.stitch([record])
-            samples += found.samples
-            paths += found.paths
+            stitched = self.stitcher.stitch([record])
+            samples += stitched.samples
+            paths += stitched.paths
         return samples, paths
 
 
@@ -75,23 +75,23 @@ def hops_of(
     if len(way) > 1:
         ports.append((way[-2] + 1, size + 2))
     records = []
-    for place, (switch, (ingress, egress)) in enumerate(zip(way, ports, strict=True)):
-        arrived_ns = start_ns + place * 7 * MICRO
-        last = place == len(way) - 1
+    for index, (switch, (ingress, egress)) in enumerate(zip(way, ports, strict=True)):
+        arrived_ns = start_ns + index * 7 * MICRO
+        last = index == len(way) - 1
         records.append(
             HopRecord(
                 received_ns=received_ns,
                 flow=FLOW,
                 reporter_id=100 + switch,
-                sequence=place,
-                hop_index=place if kind is RecordKind.HOP_BY_HOP else 0,
+                sequence=index,
+                hop_index=index if kind is RecordKind.HOP_BY_HOP else 0,
                 hop_count=len(way) if kind is RecordKind.HOP_BY_HOP and last else None,
                 node_id=100 + switch,
                 ingress_port=ingress,
                 egress_port=egress,
                 hop_latency_ns=2 * MICRO,
                 queue_id=0,
-                queue_occupancy_frames=place,
+                queue_occupancy_frames=index,
                 ingress_timestamp_ns=arrived_ns,
                 egress_timestamp_ns=arrived_ns + 2 * MICRO,
                 tx_bytes_per_window=None,
@@ -111,16 +111,16 @@ WAYS = st.lists(st.integers(1, SIZE - 2), unique=True, max_size=SIZE - 2).map(la
 def test_single_hops_in_any_order_give_one_path_and_link_delays(
     way: list[int], kind: RecordKind, data: st.DataObject
 ) -> None:
-    found = bench(mesh(SIZE))
+    stitching = bench(mesh(SIZE))
     records = data.draw(st.permutations(hops_of(way, SIZE, kind)))
-    samples, paths = found.give(records)
+    samples, paths = stitching.give(records)
     assert [path.switches for path in paths] == [tuple(f"s{n}" for n in way)]
     assert paths[0].delay_ns == 7 * MICRO * len(way)
     delays = {sample.link: sample.delay_ns for sample in samples if sample.delay_ns is not None}
     assert delays == dict.fromkeys(paths[0].links[1:], 7 * MICRO)
     assert sum(sample.delay_ns is not None for sample in samples) == len(way)
     assert sum(sample.queue_occupancy_frames is not None for sample in samples) == len(way)
-    assert found.counters.total() == 0
+    assert stitching.counters.total() == 0
 
 
 @settings(max_examples=60)
@@ -128,15 +128,15 @@ def test_single_hops_in_any_order_give_one_path_and_link_delays(
 def test_partly_lost_packet_has_no_path_but_all_its_delays(
     way: list[int], kind: RecordKind, data: st.DataObject
 ) -> None:
-    found = bench(mesh(SIZE), StateSettings(longest_wait_ns=1))
+    stitching = bench(mesh(SIZE), StateSettings(longest_wait_ns=1))
     records = hops_of(way, SIZE, kind)
     lost = data.draw(st.sets(st.sampled_from(range(len(way))), min_size=1))
-    samples, paths = found.give([record for place, record in enumerate(records) if place not in lost])
-    other, _ = found.give(hops_of([0, SIZE - 1], SIZE, kind, packet_id=8, received_ns=10, start_ns=10**6))
+    samples, paths = stitching.give([record for index, record in enumerate(records) if index not in lost])
+    other, _ = stitching.give(hops_of([0, SIZE - 1], SIZE, kind, packet_id=8, received_ns=10, start_ns=10**6))
     assert paths == []
     own = [sample for sample in samples + other if (sample.node_time_ns or 0) < 10**6 and sample.delay_ns is not None]
     assert len(own) == len(way) - len(lost)
-    assert found.counters[Count.INCOMPLETE_PACKETS] == (len(lost) < len(way))
+    assert stitching.counters[Count.INCOMPLETE_PACKETS] == (len(lost) < len(way))
 
 
 @pytest.mark.parametrize("kind", SINGLE)
@@ -147,40 +147,40 @@ def test_a_way_of_sixty_hops_is_a_path_like_any_other(kind: RecordKind) -> None:
 
 
 def test_successive_lookalike_packets_are_all_reported() -> None:
-    found = bench(mesh(3))
+    stitching = bench(mesh(3))
     for start_ns in range(0, 10**6, 10**5):
-        _, paths = found.give(hops_of([0, 1, 2], 3, RecordKind.MX, start_ns=start_ns))
+        _, paths = stitching.give(hops_of([0, 1, 2], 3, RecordKind.MX, start_ns=start_ns))
         assert len(paths) == 1
 
 
 def test_packet_replaced_by_a_lookalike_still_gives_its_delays() -> None:
     for kind in SINGLE:
-        found = bench(mesh(3))
-        samples, _ = found.give(hops_of([0, 1, 2], 3, kind)[:1])
+        stitching = bench(mesh(3))
+        samples, _ = stitching.give(hops_of([0, 1, 2], 3, kind)[:1])
         assert [sample.delay_ns for sample in samples] == [None]
-        samples, _ = found.give(hops_of([0, 1, 2], 3, kind, start_ns=10**6)[:1])
+        samples, _ = stitching.give(hops_of([0, 1, 2], 3, kind, start_ns=10**6)[:1])
         assert [sample.delay_ns for sample in samples] == [7 * MICRO, None]
 
 
 def test_strangers_fill_no_memory() -> None:
-    found = bench(mesh(3))
+    stitching = bench(mesh(3))
     hop = hops_of([0, 1, 2], 3, RecordKind.XD)[1]
-    found.give([replace(hop, node_id=node_id) for node_id in range(1000, 1100)])
-    assert found.counters[Count.UNKNOWN_NODE] == 100
-    assert len(found.stitcher._postcards._flows) == len(found.stitcher._postcards._pending) == 0
+    stitching.give([replace(hop, node_id=node_id) for node_id in range(1000, 1100)])
+    assert stitching.counters[Count.UNKNOWN_NODE] == 100
+    assert len(stitching.stitcher._postcards._flows) == len(stitching.stitcher._postcards._pending) == 0
 
 
 @pytest.mark.parametrize("kind", SINGLE)
 def test_waiting_packets_are_bounded_in_number(kind: RecordKind) -> None:
-    found = bench(mesh(3), StateSettings(max_pending_packets=10, max_flows=5))
+    stitching = bench(mesh(3), StateSettings(max_pending_packets=10, max_flows=5))
     for number in range(100):
-        found.give(hops_of([0, 1, 2], 3, kind, packet_id=number)[:2])
-    assert found.counters[Count.INCOMPLETE_PACKETS] == 90
-    assert len(found.stitcher._pending) + len(found.stitcher._postcards._pending) == 10
+        stitching.give(hops_of([0, 1, 2], 3, kind, packet_id=number)[:2])
+    assert stitching.counters[Count.INCOMPLETE_PACKETS] == 90
+    assert len(stitching.stitcher._pending) + len(stitching.stitcher._postcards._pending) == 10
     for first, second in pairwise(range(20)):
         flow = FlowKey(FLOW.src, FLOW.dst, 17, first, second)
-        found.give([record_of(flow, kind)])
-    assert len(found.stitcher._postcards._flows) <= 5
+        stitching.give([record_of(flow, kind)])
+    assert len(stitching.stitcher._postcards._flows) <= 5
 
 
 def record_of(flow: FlowKey, kind: RecordKind) -> HopRecord:

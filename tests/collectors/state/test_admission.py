@@ -1,4 +1,4 @@
-"""Admission to a full table of flows, in both cores: heavy flows get in and stay, whatever floods come."""
+"""Admission to a full table of flows, in both cores: heavy flows are admitted and stay, under any flood."""
 
 from __future__ import annotations
 

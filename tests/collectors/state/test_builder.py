@@ -74,7 +74,7 @@ def state_builder(
 
 
 class Bench:
-    """A builder on a clock that stands still until it is told to move; of the store that a test runs over."""
+    """A builder on a manual clock; with the store that a test runs over."""
 
     make_store: ClassVar[StoreFactory] = plain_store
 
@@ -104,14 +104,14 @@ def test_sketches_are_those_behind_the_figures() -> None:
         start_ns = number * MS
         bench.clock.advance_to(start_ns)
         bench.builder.add(records(long_way(start_ns, queued_ns=number**2 * 10), packet_id=number, received_ns=start_ns))
-    found = bench.builder.delays()
+    delays = bench.builder.delays()
     for key, link in bench.snapshot().links.items():
-        assert (key in found) == (link.samples > 0)
-        if key in found:
-            sketch = found[key]
+        assert (key in delays) == (link.samples > 0)
+        if key in delays:
+            sketch = delays[key]
             assert (sketch.count, sketch.mean, sketch.greatest) == (link.samples, link.delay_mean_ns, link.delay_max_ns)
             assert (sketch.quantile(0.5), sketch.quantile(0.99)) == (link.delay_p50_ns, link.delay_p99_ns)
-    assert len(found[LinkKey("s2", "s3")].buckets) > 50
+    assert len(delays[LinkKey("s2", "s3")].buckets) > 50
     bench.clock.advance_to(20_000 * MS)
     assert bench.builder.delays() == {}
 
@@ -183,8 +183,8 @@ def test_reversed_stamps_are_counted_and_hop_latency_stands_in() -> None:
 def test_hop_by_hop_reports_may_come_in_any_order(order: tuple[int, ...]) -> None:
     bench = Bench()
     hops = records(long_way(queued_ns=MICRO), hop_by_hop=True)
-    for place in order:
-        bench.builder.add([hops[place]])
+    for index in order:
+        bench.builder.add([hops[index]])
     path = bench.snapshot().paths[FLOW]
     assert path.switches == ("s1", "s2", "s3")
     assert bench.link("s1", "s2").delay_mean_ns == 7 * MICRO
@@ -194,9 +194,9 @@ def test_hop_by_hop_reports_may_come_in_any_order(order: tuple[int, ...]) -> Non
 
 def test_interleaved_packets_are_told_apart_by_their_ids() -> None:
     bench = Bench()
-    one = records(long_way(0), hop_by_hop=True, packet_id=1)
+    first = records(long_way(0), hop_by_hop=True, packet_id=1)
     two = records(long_way(50 * MICRO, queued_ns=30 * MICRO), hop_by_hop=True, packet_id=2)
-    for pair in zip(one, two, strict=True):
+    for pair in zip(first, two, strict=True):
         for record in pair:
             bench.builder.add([record])
     link = bench.link("s2", "s3")
@@ -362,9 +362,9 @@ def test_a_switch_whose_clock_begins_anew_is_believed_again() -> None:
         max_size=12,
     )
 )
-def test_any_records_leave_a_sound_snapshot(found: list[HopRecord]) -> None:
+def test_any_records_leave_a_sound_snapshot(hops: list[HopRecord]) -> None:
     bench = Bench(settings=StateSettings(max_pending_packets=3, max_flows=1))
-    bench.builder.add(found)
+    bench.builder.add(hops)
     snapshot = bench.snapshot()
     for link in snapshot.links.values():
         assert 0 <= link.utilisation <= 1

@@ -96,14 +96,14 @@ def builder(figures: list[WindowFigures | None], tx_window_ns: int, *, columns: 
 def test_columns_say_what_links_say_one_by_one(
     figures: list[WindowFigures | None], tx_window_ns: int, drops: list[tuple[int, int | None, bool]]
 ) -> None:
-    found = []
+    links = []
     for columns in (False, True):
         state = builder(figures, tx_window_ns, columns=columns)
         for node_id, port, tracked in drops:
             reason = DropReason.QUEUE_FULL
             state.drop([DropRecord(NOW_NS, node_id, 1, node_id, 1, port, 0, reason, None, None, tracked)])
-        found.append(state.snapshot().links)
-    plain, lazy = found
+        links.append(state.snapshot().links)
+    plain, lazy = links
     assert isinstance(lazy, LinkStates)
     assert {key: lazy[key] for key in KEYS} == plain
     assert lazy == plain
@@ -111,8 +111,8 @@ def test_columns_say_what_links_say_one_by_one(
     for field in fields(LinkState)[1:]:
         if field.name not in {"source", "loss_source"}:
             values = [getattr(state, field.name) for state in plain.values()]
-            known = [math.nan if value is None else float(value) for value in values]
-            assert lazy.column(field.name).tolist() == pytest.approx(known, rel=0, nan_ok=True)
+            numbers = [math.nan if value is None else float(value) for value in values]
+            assert lazy.column(field.name).tolist() == pytest.approx(numbers, rel=0, nan_ok=True)
 
 
 def test_an_unknown_link_is_not_there() -> None:

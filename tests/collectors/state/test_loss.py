@@ -32,16 +32,16 @@ class Bench:
         self.packets = 0
 
     def reports(self, reach: int = 3) -> list[bytes]:
-        """Return the reports of the next packet, which reaches so many switches."""
+        """Return the reports of the next packet, which reaches this many switches."""
         self.packets += 1
         hops = long_way(self.clock.now_ns())
         payload = b"packet %d" % self.packets
         if self.mx:
             return self.reporter.postcards(hops[:reach], mx=True, payload=payload)
-        found = self.reporter.hop_by_hop(hops, payload=payload)
+        payloads = self.reporter.hop_by_hop(hops, payload=payload)
         for hop in hops[reach:]:
-            self.reporter.sequences[hop.node_id] -= 1  # what nobody sends has no number
-        return found[:reach]
+            self.reporter.sequences[hop.node_id] -= 1  # reports never sent have no number
+        return payloads[:reach]
 
     def receive(self, payloads: Sequence[bytes]) -> None:
         self.clock.advance_to(self.clock.now_ns() + 10 * MS)
@@ -49,7 +49,7 @@ class Bench:
             self.collector.receive(payload)
 
     def go_on(self, packets: int) -> None:
-        """Let so many packets pass without loss."""
+        """Let this many packets pass without loss."""
         for _ in range(packets):
             self.receive(self.reports())
 
@@ -144,7 +144,7 @@ def test_reported_drops_count_as_loss_of_the_egress_link() -> None:
     state = bench.link("s2", "s3")
     assert state.loss == pytest.approx(0.25, abs=0.03)
     assert state.loss_source is LossSource.DROP_REPORTS
-    # s1 and s3 have said nothing of drops; whether they would, nobody knows.
+    # s1 and s3 have reported no drops; whether they would is unknown.
     assert bench.link("s1", "s2").loss is None
 
 
@@ -199,7 +199,7 @@ def test_reported_drop_is_no_loss_on_the_way_to_the_switch() -> None:
     seed=st.integers(0, 99),
 )
 def test_loss_is_never_told_too_great(packets: list[int], lost_reports: float, seed: int) -> None:
-    """Whatever packets and reports are lost: at most so many packets of a link as truly were."""
+    """Whatever packets and reports are lost: never more packets of a link than really were."""
     bench, rng = Bench(StateSettings(window_ns=4000 * MS, longest_wait_ns=100 * MS)), random.Random(seed)
     bench.go_on(2)
     for reach in packets:

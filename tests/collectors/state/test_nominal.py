@@ -1,4 +1,4 @@
-"""A network of which nothing was heard is as a state builder without reports says it is."""
+"""The nominal snapshot of a network equals a state builder's without reports."""
 
 from __future__ import annotations
 

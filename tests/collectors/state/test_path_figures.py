@@ -45,7 +45,7 @@ def random_way(topology: Topology, chance: Random) -> tuple[str, ...]:
 
 
 def end_of(topology: Topology, switch: str, chance: Random) -> IPv4Address | IPv6Address:
-    """Return a host's address beside a switch, or that of a host that nobody knows."""
+    """Return the address of a host at a switch, or of an unknown host."""
     hosts = [host.ipv4 for host in topology.hosts if topology.attachment[host.name].node == switch]
     return chance.choice([*hosts, STRANGERS[0]])
 

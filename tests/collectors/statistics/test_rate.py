@@ -53,7 +53,7 @@ def test_the_sum_is_that_of_a_plain_reference(steps: list[tuple[int, int]]) -> N
 
 
 def test_rate_behind_a_growing_queue_is_the_sending_rate() -> None:
-    """Packets are sent each 10 ms and come each 12.5 ms: 1.25 times what comes out."""
+    """Packets are sent each 10 ms and come each 12.5 ms: 1.25 times the output rate."""
     meter, stamp_ns, came_ns = RateMeter(WINDOW), 0, 0
     for _ in range(300):
         before, after = (stamp_ns, came_ns), (stamp_ns + 10 * MS, came_ns + 12_500_000)

@@ -23,9 +23,9 @@ def sketch_of(numbers: list[int]) -> Sketch:
 @given(NUMBERS, st.sampled_from([0.0, 0.01, 0.5, 0.9, 0.99, 1.0]))
 def test_a_percentile_is_the_nearest_rank_to_one_part_in_128(numbers: list[int], share: float) -> None:
     exact = sorted(numbers)[max(math.ceil(share * len(numbers)), 1) - 1]
-    found = sketch_of(numbers).quantile(share)
-    assert found is not None
-    assert abs(found - exact) <= exact / 128
+    quantile = sketch_of(numbers).quantile(share)
+    assert quantile is not None
+    assert abs(quantile - exact) <= exact / 128
 
 
 @given(NUMBERS, NUMBERS)

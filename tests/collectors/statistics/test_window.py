@@ -22,10 +22,10 @@ def test_the_figures_are_those_of_the_samples(delays: list[int]) -> None:
         window.add(index % 3, delay, STAMPS)
     figures = window.figures()
     ordered = sorted(delays)
-    for found, share in ((figures.delay_p50_ns, 0.50), (figures.delay_p99_ns, 0.99)):
+    for figure, share in ((figures.delay_p50_ns, 0.50), (figures.delay_p99_ns, 0.99)):
         exact = ordered[math.ceil(share * len(ordered)) - 1]
-        assert found is not None
-        assert abs(found - exact) <= exact / 128
+        assert figure is not None
+        assert abs(figure - exact) <= exact / 128
     assert figures.delay_mean_ns == figures.delay_ewma_ns == sum(delays) // len(delays)
     assert (figures.delay_max_ns, figures.samples) == (max(delays), len(delays))
 

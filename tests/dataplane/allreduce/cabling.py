@@ -14,7 +14,7 @@ from dataplane.fabric.kernel.links import CableEnd, bring_up, connect
 
 @contextmanager
 def cabled(prefix: str, macs: Mapping[str, int]) -> Iterator[dict[str, str]]:
-    """Yield two namespaces by the address that a device `eth0` has in each; nobody's neighbour is known."""
+    """Yield two namespaces by the address that a device `eth0` has in each; no neighbour is known."""
     names = {address: f"{prefix}-{secrets.token_hex(3)}" for address in macs}
     with ExitStack() as stack:
         for name in names.values():

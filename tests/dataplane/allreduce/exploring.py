@@ -1,8 +1,8 @@
-"""Every schedule of a small job: what the network loses, repeats, delays and reorders, deaths, newcomers, late news.
+"""Every schedule of a small job: loss, repetition, delay, reordering, deaths, newcomers, late news.
 
 The network is the set of all packets ever sent. Any of them may be delivered at any time, any number of times, or
-never: that covers loss, repetition and reordering without a bound. Since that is so, sending early costs nothing:
-whoever may send does so at once. What is left to explore is who takes what when.
+never: that covers loss, repetition and reordering without a bound. So sending early costs nothing:
+every worker sends as soon as it may. The order of deliveries remains to be explored.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ROOT = 0
 
 @dataclass(frozen=True)
 class Case:
-    """Racks of workers below a root (one rack: the root itself adds up), window, items, and who dies.
+    """Racks of workers below a root (one rack: the root itself adds up), window, items, and the worker that dies.
 
-    Or who joins, with which item as its first: the others are held there until all switches know of it, unless not.
+    Or the one that joins, and its first item: the others are held there until all switches know it, unless disabled.
     """
 
     racks: tuple[tuple[int, ...], ...]
@@ -50,7 +50,7 @@ class Case:
         return ROOT if self.switches == 1 else 1 + rack
 
     def jobs(self, epoch: int) -> tuple[Job, ...]:
-        """The job in each switch: epoch 0 has everybody but who joins, 1 lacks who died."""
+        """The job in each switch: epoch 0 has all but the newcomer, epoch 1 lacks the dead."""
         absent = self.joins if epoch == 0 else self.dies
         alive = [sum(1 << w for w in rack if w != absent) for rack in self.racks]
         cells = 2 * self.window
@@ -60,14 +60,14 @@ class Case:
         return Job(epoch, racks, cells), *(Job(epoch, members, cells, leaf=True) for members in alive)
 
     def contribution(self, worker: int, item: int, epoch: int) -> Aggregation:
-        """Its digits say who is in a sum, and how often; its second lane of which item."""
+        """Its digits tell which workers are in a sum, and how often; its second lane, the item."""
         values = of_int32s((16**worker, 1 + item))
         return Aggregation(Kind.CONTRIBUTION, JOB, (self.first + item) % 2**32, epoch, values=values)
 
 
 @dataclass(frozen=True)
 class World:
-    """All that matters of a moment; results are by worker and item, None where not there."""
+    """State at a moment; results are by worker and item, None if missing."""
 
     epochs: tuple[int, ...]
     cells: tuple[tuple[Cell, ...], ...]
@@ -79,7 +79,7 @@ class World:
 
 @dataclass
 class Explorer:
-    """Worlds that a case can come to; `problems` are of those that must not be."""
+    """Worlds that a case can reach; `problems` are those of forbidden ones."""
 
     case: Case
     problems: list[str] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Explorer:
         return world
 
     def explore(self, most: int, *, to_first_problem: bool = False) -> int:
-        """Visit every world, at most so many; return how many there were."""
+        """Visit every world, up to a limit; return their number."""
         first = self.start()
         seen, waiting = {first}, deque([first])
         while waiting:
@@ -119,7 +119,7 @@ class Explorer:
         yield from self.news(world)
 
     def news(self, world: World) -> Iterator[World]:
-        """Spread the controller's news that somebody is dead; switches and workers hear of it in any order."""
+        """Spread the controller's news of a death; switches and workers receive it in any order."""
         if self.case.joins is not None:
             yield from self.joining(world)
         if self.case.dies is None:
@@ -155,7 +155,7 @@ class Explorer:
         return first, case.joins_at if case.held and worker != case.joins else 0
 
     def send(self, world: World, worker: int) -> World:
-        """Everything that the worker may send now: items whose predecessor in the cell's other half it has."""
+        """All that the worker may send now: items whose predecessor in the cell's other half has its result."""
         case, mine = self.case, world.results[worker]
         first, end = self.span(world, worker)
         may = [item for item in range(first, end) if item - case.window < first or mine[item - case.window] is not None]
@@ -171,15 +171,15 @@ class Explorer:
         if to == "worker":
             return self.take(world, number, content)
         cells = world.cells[switch]
-        place = content.item % len(cells)
+        index = content.item % len(cells)
         if to == "child":
             job = self.case.jobs(world.epochs[switch])[switch]
             if not job.children >> number & 1:
                 return world  # its entry is gone
-            cell, sent, _ = contribute(job, cells[place], number, content)
+            cell, sent, _ = contribute(job, cells[index], number, content)
         else:
-            cell, sent, _ = accept(self.case.jobs(world.epochs[switch])[switch], cells[place], content)
-        world = replace(world, cells=_with(world.cells, switch, _with(cells, place, cell)))
+            cell, sent, _ = accept(self.case.jobs(world.epochs[switch])[switch], cells[index], content)
+        world = replace(world, cells=_with(world.cells, switch, _with(cells, index, cell)))
         return world if sent is None else replace(world, sent=world.sent | self.packets(switch, sent))
 
     def packets(self, switch: int, sent: Sent) -> set[tuple[str, int, int, Aggregation]]:
@@ -207,19 +207,19 @@ class Explorer:
         return self.send(replace(world, results=_with(world.results, worker, mine)), worker)
 
     def check(self, world: World) -> None:
-        """No sum is wrong, none differs between two who have it, and fair delivery leads everybody to the end."""
+        """No sum is wrong or differs between workers, and fair delivery lets all finish."""
         for item in range(self.case.items):
-            found = {mine[item].values for mine in world.results if mine[item] is not None}  # type: ignore[union-attr]
-            if len(found) > 1:
-                self.problems.append(f"item {item} has {len(found)} results: {world}")
-            for values in found:
+            results = {mine[item].values for mine in world.results if mine[item] is not None}  # type: ignore[union-attr]
+            if len(results) > 1:
+                self.problems.append(f"item {item} has {len(results)} results: {world}")
+            for values in results:
                 digits, marks = int32s(values)
                 who = {worker for worker in range(self.case.workers) if digits >> 4 * worker & 1}
                 everybody = {worker for worker in range(self.case.workers) if self.is_for(worker, item)}
                 right = who == everybody or (self.case.dies is not None and who == everybody - {self.case.dies})
                 if not right or digits != sum(16**w for w in who) or marks != len(who) * (1 + item):
                     self.problems.append(f"item {item}: a sum of {digits:x}, {marks}")
-            self.completed.setdefault(item, set()).update(found)
+            self.completed.setdefault(item, set()).update(results)
         if not self.ends(world):
             self.problems.append(f"nothing leads on from {world}")
 
@@ -228,7 +228,7 @@ class Explorer:
         return worker != self.case.joins or item >= self.case.joins_at
 
     def ends(self, world: World) -> bool:
-        """Return whether all survivors finish once all news is known and what they still wait for is delivered."""
+        """Return whether all survivors finish once all news and all pending results are delivered."""
         alive = [w for w in range(self.case.workers) if not (world.dead and w == self.case.dies)]
         for _ in range(self.case.items + 1):
             while (world.dead or self.case.joins is not None) and (news := next(self.news(world), None)) is not None:
@@ -250,7 +250,9 @@ class Explorer:
         waiting = deque([packet])
         while waiting:
             bare = self.deliver(replace(world, sent=frozenset()), waiting.popleft())
-            waiting.extend(one for one in bare.sent if one[0] != "child" or one[1] == ROOT != self.case.switch_of(0))
+            waiting.extend(
+                packet for packet in bare.sent if packet[0] != "child" or packet[1] == ROOT != self.case.switch_of(0)
+            )
             world = replace(bare, sent=world.sent)
         return world
 

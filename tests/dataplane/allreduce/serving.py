@@ -43,7 +43,7 @@ class Weather:
 
 
 class Server:
-    """Serves one job until it is left; workers are told apart by their address, children by who came first."""
+    """Serves one job until the block ends; workers are identified by address, children numbered by arrival."""
 
     def __init__(
         self, workers: int, window: int, weather: Weather | None = None, at: _Address = ("127.0.0.1", 0), nonce: int = 0
@@ -52,7 +52,7 @@ class Server:
         self.weather = weather or Weather()
         self.before: Callable[[Aggregation], None] = lambda packet: None
         self.too_early: list[Aggregation] = []
-        """Contributions that came before there was a result of the item whose cells they may overwrite."""
+        """Contributions that arrived before the result of the item whose cells they may overwrite."""
         self.pulled = 0
         self._window = window
         self._complete: set[int] = set()
@@ -74,7 +74,7 @@ class Server:
         return port
 
     def cable(self) -> RingTransport:
-        """Return what carries a worker's packets in frames to here, along a cable in memory."""
+        """Return a cable in memory that carries a worker's packets in frames to this server."""
         here, there = memory_pair()
         address = str(_LOOPBACK), 30000 + len(self._cables)
         self._cables[address] = here, there
@@ -110,10 +110,10 @@ class Server:
         ports = [here for here, _ in self._cables.values()]
         for ready in select.select(ports, [], [], 0.01)[0]:
             for frame in ready.receive(8):
-                found = decode_udp_frame(frame)
-                assert found is not None
-                assert (found.checksum_ok, found.dst_port, found.ip.ecn) == (True, self.port, 2)
-                yield found.payload, (str(found.ip.src), found.src_port)
+                datagram = decode_udp_frame(frame)
+                assert datagram is not None
+                assert (datagram.checksum_ok, datagram.dst_port, datagram.ip.ecn) == (True, self.port, 2)
+                yield datagram.payload, (str(datagram.ip.src), datagram.src_port)
 
     def _take(self, packet: Aggregation, child: int) -> None:
         self._check(packet)

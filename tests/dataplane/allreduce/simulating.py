@@ -1,6 +1,6 @@
 """Engines around one switch in virtual time, natively: links with rate, delay, bounded queues, marks and loss.
 
-What the switch does with values is left out: all workers have the same ones, so any contribution will do as the result.
+Values are not added up: all workers have the same ones, so any contribution serves as the result.
 """
 
 from __future__ import annotations
@@ -108,18 +108,18 @@ class World(Struct):
 
 @kernel
 def simulate(world: World) -> bool:
-    """Let time pass until all engines are done; return whether they are."""
+    """Advance time until all engines are done; return whether they are."""
     while world.now_ns < world.until_ns:
         left: u32 = 0
         for at in range(as_u64(world.count)):
-            place = world.places[at]
-            bring_up(world, place, as_u32(at))
+            worker = world.places[at]
+            bring_up(world, worker, as_u32(at))
         for at in range(as_u64(world.count)):
-            place = world.places[at]
-            bring_down(world, place)
-            if place.starts_ns <= world.now_ns and place.finished_ns == 0:
-                run(world, place)
-            left += 1 if place.finished_ns == 0 else 0
+            worker = world.places[at]
+            bring_down(world, worker)
+            if worker.starts_ns <= world.now_ns and worker.finished_ns == 0:
+                run(world, worker)
+            left += 1 if worker.finished_ns == 0 else 0
         if left == 0:
             return True
         world.now_ns = max(next_event(world), world.now_ns + 1)
@@ -128,14 +128,14 @@ def simulate(world: World) -> bool:
 
 @kernel
 def next_event(world: World) -> u64:
-    """Return when something happens next."""
+    """Return the time of the next event."""
     soonest: u64 = _NEVER
     for at in range(as_u64(world.count)):
-        place = world.places[at]
-        soonest = min(soonest, head_of(place.up))
-        soonest = min(soonest, head_of(place.down))
-        if place.finished_ns == 0:
-            soonest = min(soonest, max(next_timer(place.engine), place.starts_ns))
+        worker = world.places[at]
+        soonest = min(soonest, head_of(worker.up))
+        soonest = min(soonest, head_of(worker.down))
+        if worker.finished_ns == 0:
+            soonest = min(soonest, max(next_timer(worker.engine), worker.starts_ns))
     return soonest
 
 
@@ -146,20 +146,20 @@ def head_of(direction: Direction) -> u64:
 
 
 @kernel
-def run(world: World, place: LinkedWorker) -> None:
-    """Let an engine do what it can do now, and take what it sends."""
-    engine = place.engine
+def run(world: World, worker: LinkedWorker) -> None:
+    """Let an engine do what it can, and take the packets that it sends."""
+    engine = worker.engine
     engine.now_ns = world.now_ns
     engine.status = Status.RUNNING
     while turn(engine):
         pass
     if engine.status == Status.DONE:
-        place.finished_ns = world.now_ns
+        worker.finished_ns = world.now_ns
     while True:
-        count: u32 = receive(place.far, world.frames, world.lengths, BURST)
+        count: u32 = receive(worker.far, world.frames, world.lengths, BURST)
         for at in range(as_u64(count)):
-            put(world, place.up, offset(array_at(u8, world.frames[at]), LINK_BYTES))
-        release(place.far)
+            put(world, worker.up, offset(array_at(u8, world.frames[at]), LINK_BYTES))
+        release(worker.far)
         if count == 0:
             return
 
@@ -177,12 +177,12 @@ def put(world: World, direction: Direction, packet: Array[u8]) -> None:
     if as_u32(world.seed >> 32) < world.loss:
         direction.lost += 1
         return
-    place: u64 = direction.last & (_PLACES - 1)
-    kept: Array[u8] = offset(direction.packets, place * _STRIDE)
+    slot: u64 = direction.last & (_PLACES - 1)
+    kept: Array[u8] = offset(direction.packets, slot * _STRIDE)
     copy(kept, packet, PACKET_BYTES)
     if waits_ns > world.mark_ns:
         store_be32(kept, 0, load_be32(kept, 0) | as_u32(Flags.CONGESTED << 16))
-    direction.due[place] = direction.free_ns + world.delay_ns
+    direction.due[slot] = direction.free_ns + world.delay_ns
     direction.last += 1
     if as_u32(world.seed & 0xFFFFFFFF) < world.overtaken and direction.last - direction.first > _BEHIND:
         overtaken: Array[u8] = offset(direction.packets, (direction.last - 1 - _BEHIND & (_PLACES - 1)) * _STRIDE)
@@ -190,33 +190,33 @@ def put(world: World, direction: Direction, packet: Array[u8]) -> None:
 
 
 @kernel
-def swap(one: Array[u8], other: Array[u8]) -> None:
+def swap(first: Array[u8], other: Array[u8]) -> None:
     """Exchange two packets."""
     for at in range(PACKET_BYTES // 8):
-        kept: u64 = load_u64(one, at * 8)
-        store_u64(one, at * 8, load_u64(other, at * 8))
+        kept: u64 = load_u64(first, at * 8)
+        store_u64(first, at * 8, load_u64(other, at * 8))
         store_u64(other, at * 8, kept)
 
 
 @kernel
-def bring_up(world: World, place: LinkedWorker, child: u32) -> None:
-    """Have the switch take what has arrived."""
-    while head_of(place.up) <= world.now_ns:
-        packet: Array[u8] = offset(place.up.packets, (place.up.first & (_PLACES - 1)) * _STRIDE)
-        take(world, place, child, packet)
-        place.up.first += 1
+def bring_up(world: World, worker: LinkedWorker, child: u32) -> None:
+    """Let the switch take the packets that have arrived."""
+    while head_of(worker.up) <= world.now_ns:
+        packet: Array[u8] = offset(worker.up.packets, (worker.up.first & (_PLACES - 1)) * _STRIDE)
+        take(world, worker, child, packet)
+        worker.up.first += 1
 
 
 @kernel
-def take(world: World, place: LinkedWorker, child: u32, packet: Array[u8]) -> None:
-    """Do what dataplane/allreduce/reference/aggregator.py says, less the values."""
+def take(world: World, worker: LinkedWorker, child: u32, packet: Array[u8]) -> None:
+    """Follow dataplane/allreduce/reference/aggregator.py, without values."""
     item: u32 = load_be32(packet, 4)
     cell = world.cells[item & world.mask]
     values: Array[u8] = offset(world.values, as_u64(item & world.mask) * _STRIDE)
     is_known: bool = cell.known != 0 and cell.item == item
     if is_known and cell.done != 0:
         store_be32(values, 0, (load_be32(values, 0) & 0xF0FFFFFF) | as_u32(_AGAIN))
-        put(world, place.down, values)
+        put(world, worker.down, values)
         return
     if cell.known != 0 and not is_known and as_u32(cell.item - item) < as_u32(1 << 31):
         return
@@ -242,21 +242,21 @@ def take(world: World, place: LinkedWorker, child: u32, packet: Array[u8]) -> No
 
 
 @kernel
-def bring_down(world: World, place: LinkedWorker) -> None:
-    """Hand a worker what has arrived."""
-    while head_of(place.down) <= world.now_ns:
-        packet: Array[u8] = offset(place.down.packets, (place.down.first & (_PLACES - 1)) * _STRIDE)
-        frame: Array[u8] = reserve(place.far, _FRAME_BYTES)
-        link: Array[u8] = place.engine.link
+def bring_down(world: World, worker: LinkedWorker) -> None:
+    """Hand a worker the packets that have arrived."""
+    while head_of(worker.down) <= world.now_ns:
+        packet: Array[u8] = offset(worker.down.packets, (worker.down.first & (_PLACES - 1)) * _STRIDE)
+        frame: Array[u8] = reserve(worker.far, _FRAME_BYTES)
+        link: Array[u8] = worker.engine.link
         copy(frame, link, LINK_BYTES)
         store_be32(frame, 26, load_be32(link, 30))
         store_be32(frame, 30, load_be32(link, 26))
         store_be16(frame, 34, load_be16(link, 36))
         store_be16(frame, 36, load_be16(link, 34))
         copy(offset(frame, LINK_BYTES), packet, PACKET_BYTES)
-        commit(place.far, _FRAME_BYTES)
-        place.down.first += 1
-    flush(place.far)
+        commit(worker.far, _FRAME_BYTES)
+        worker.down.first += 1
+    flush(worker.far)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class Network:
     """Chance of each packet to change places with the eighth before it, if that has not arrived."""
     seed: int = 1
     late_s: float = 0.0
-    """Worker n begins n times so late."""
+    """Worker n begins n times this late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ class Run:
     """Results that each worker needs."""
     repeated: int
     useless: int
-    """Repetitions of what the switch had, and was not to answer."""
+    """Repetitions that the switch already had and need not answer."""
     cuts: int
     undone: int
     """Cuts that were taken back."""
@@ -311,7 +311,7 @@ class Run:
 
 
 class Simulation:
-    """Workers that stay the same from one all-reduce to the next."""
+    """Workers that persist from one all-reduce to the next."""
 
     def __init__(self, workers: int, window: int, network: Network, *, first_window: int = 16) -> None:
         self._network, self._workers = network, workers
@@ -329,7 +329,7 @@ class Simulation:
             self._engines.append(engine)
             self._ports.append(here)
             kept = LinkedWorker(engine=engine._state, far=here.queues[0], up=_direction(), down=_direction())
-            self._kept.append(kept)  # an element of an array keeps nothing of what it points to
+            self._kept.append(kept)  # an element of an array keeps no reference to its targets
             places[number] = kept
         self._world = World(places=places, count=workers, cells=(Cell * (2 * window))(), mask=2 * window - 1)
         self._world.values = zeros(2 * window * _STRIDE)
@@ -338,7 +338,7 @@ class Simulation:
         self._places = places
 
     def all_reduce(self, blocks: int) -> Run:
-        """Carry out one all-reduce of so many blocks."""
+        """Run one all-reduce of this many blocks."""
         network, world = self._network, self._world
         wire_bytes = 24 + LINK_BYTES + PACKET_BYTES
         world.packet_ns = int(wire_bytes * 8e9 / network.rate_bps)
@@ -354,19 +354,23 @@ class Simulation:
         for number, (engine, target) in enumerate(zip(self._engines, targets, strict=True)):
             engine._begin(values, target, mean=False)
             engine._state.last_result_ns = engine._state.patient_from_ns = began
-            place = self._places[number]
-            place.finished_ns, place.starts_ns = 0, began + int(number * network.late_s * 1e9)
+            worker = self._places[number]
+            worker.finished_ns, worker.starts_ns = 0, began + int(number * network.late_s * 1e9)
         useless = world.repeated
-        gone = [(place.up.overflown, place.up.lost, place.down.overflown, place.down.lost) for place in self._places]
+        gone = [
+            (worker.up.overflown, worker.up.lost, worker.down.overflown, worker.down.lost) for worker in self._places
+        ]
         assert self._library.bind(simulate)(world)
         assert all(np.allclose(target, values, atol=1e-6) for target in targets)
         after = [engine.statistics for engine in self._engines]
-        now = [(place.up.overflown, place.up.lost, place.down.overflown, place.down.lost) for place in self._places]
+        now = [
+            (worker.up.overflown, worker.up.lost, worker.down.overflown, worker.down.lost) for worker in self._places
+        ]
         changes = [tuple(b - a for a, b in zip(x, y, strict=True)) for x, y in zip(gone, now, strict=True)]
         items = after[0].results - before[0].results
         late_ns = (self._workers - 1) * network.late_s * 1e9
         return Run(
-            time_s=(max(place.finished_ns for place in self._places) - began - late_ns) / 1e9,
+            time_s=(max(worker.finished_ns for worker in self._places) - began - late_ns) / 1e9,
             least_s=(items * world.packet_ns + 2 * world.delay_ns) / 1e9,
             sent=sum(b.sent - a.sent for a, b in zip(before, after, strict=True)),
             items=items,
@@ -381,7 +385,7 @@ class Simulation:
         )
 
     def close(self) -> None:
-        """Let the memory go."""
+        """Free the memory."""
         for engine, port in zip(self._engines, self._ports, strict=True):
             engine.close()
             port.close()

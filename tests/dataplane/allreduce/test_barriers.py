@@ -1,4 +1,4 @@
-"""Workers who are held between two all-reduces while another joins, or the job moves."""
+"""Workers held between two all-reduces while another joins, or the job moves."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from dataplane.allreduce.turns import Turns
 from dataplane.errors import AllReduceError
 from dataplane.wire.aggregation import Aggregation
 from tests.dataplane.allreduce.serving import JOB, Server, Weather
+from tests.waiting import wait_until
 
 _STORM = Weather(loss=0.02, late=0.02, repeated=0.02)
 
@@ -45,20 +46,20 @@ def _ones(size: int = 5) -> NDArray[np.float32]:
 def test_worker_joins_between_two_all_reduces() -> None:
     sizes = [0, 1000, 2000, 3000, 4000, 4000, 5, 5, 5, 5]
     with Server(2, 16, _STORM) as server, _workers(server, 2) as workers:
-        found = [[worker.all_reduce(_ones(size)) for size in sizes[:4]] for worker in workers]
-        found[0] += [workers[0].all_reduce(_ones(size)) for size in sizes[4:]]  # the other is not that far
-        found[0][3].result(9)
+        futures = [[worker.all_reduce(_ones(size)) for size in sizes[:4]] for worker in workers]
+        futures[0] += [workers[0].all_reduce(_ones(size)) for size in sizes[4:]]  # the other is not that far
+        futures[0][3].result(9)
         begun = max(worker.hold() for worker in workers)
         assert begun in (4, 5)
-        found[1] += [workers[1].all_reduce(_ones(size)) for size in sizes[4:]]
+        futures[1] += [workers[1].all_reduce(_ones(size)) for size in sizes[4:]]
         (first,) = {future.result(9) for future in [worker.run_until(begun) for worker in workers]}
-        assert [future.done() for future in found[0]] == [number < begun for number in range(10)]
+        assert [future.done() for future in futures[0]] == [number < begun for number in range(10)]
         server.switch.jobs[JOB] = Job(epoch=2, children=7, cells=32)
         with AllReducer(_settings(server, epoch=2, first_item=first, first_all_reduce=begun)) as joiner:
             for worker in workers:
                 worker.release(2)
             assert all(np.all(joiner.all_reduce(_ones(size)).result(9) == 3) for size in sizes[begun:])
-            for mine in found:
+            for mine in futures:
                 assert all(np.all(mine[at].result(9) == (2 if at < begun else 3)) for at in range(10))
             assert [worker.hold() for worker in [*workers, joiner]] == [10] * 3
 
@@ -80,8 +81,7 @@ def test_hold_suspends_the_timeout_and_restarts_it_on_release() -> None:
 def test_a_hold_that_nobody_ends_fails_what_runs_and_what_waits() -> None:
     with Server(2, 16) as server, _workers(server, 2) as workers:
         running = [workers[0].all_reduce(_ones()) for _ in range(2)]
-        while not workers[0].begun:
-            time.sleep(0.001)
+        wait_until(lambda: workers[0].begun > 0)
         assert workers[0].hold(0.1) == 1
         futures: list[Future[Any]] = [workers[0].run_until(1), *running]
         for future in futures:
@@ -112,13 +112,12 @@ def test_who_is_told_of_epochs_does_not_take_them_from_refusals() -> None:
     with Server(2, 16) as server, _workers(server, 2, hears_refusals=False) as workers:
         server.switch.jobs[JOB] = Job(epoch=2, children=3, cells=32)
         waiting = [worker.all_reduce(_ones()) for worker in workers]
-        while server.switch.counts.get("epoch", 0) < 4:
-            time.sleep(0.001)
+        wait_until(lambda: server.switch.counts.get("epoch", 0) >= 4)
         assert [worker.epoch for worker in workers] == [1, 1]
-        assert not any(one.done() for one in waiting)
+        assert not any(future.done() for future in waiting)
         for worker in workers:
             worker.set_epoch(2)
-        assert all(np.all(one.result(9) == 2) for one in waiting)
+        assert all(np.all(future.result(9) == 2) for future in waiting)
 
 
 def test_nothing_can_be_held_at_a_count_that_is_not_held_at_all() -> None:
@@ -157,9 +156,9 @@ def test_announced_epoch_is_adopted_during_an_all_reduce() -> None:
 
 def test_a_job_goes_on_at_another_switch_under_another_number() -> None:
     with (
-        Server(2, 16, _STORM) as one,
-        Server(2, 16, _STORM, at=("127.0.0.2", one.port)) as other,
-        _workers(one, 2) as workers,
+        Server(2, 16, _STORM) as first,
+        Server(2, 16, _STORM, at=("127.0.0.2", first.port)) as other,
+        _workers(first, 2) as workers,
     ):
         other.switch.jobs[JOB + 1] = Job(epoch=1, children=3, cells=32)
         assert all(np.all(f.result(9) == 2) for f in [worker.all_reduce(_ones(3000)) for worker in workers])

@@ -1,4 +1,4 @@
-"""Checks of items: what changes in one or two bits does not fit, in Python and in machine code alike."""
+"""Checks of items: changes of one or two bits are detected, in Python and in machine code."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def _flipped(lanes: Lanes, *places: tuple[int, int]) -> Lanes:
 
 @both
 def test_the_weighted_sum_of_sums_is_the_sum_of_weighted_sums(weighted: Callable[[Lanes], int]) -> None:
-    one, other = _lanes(1) // 2, _lanes(2) // 2
-    assert weighted(one + other) == (weighted(one) + weighted(other)) & WORD
-    assert weighted(one) == sum(weight * int(lane) for weight, lane in zip(WEIGHTS, one, strict=True)) & WORD
+    first, other = _lanes(1) // 2, _lanes(2) // 2
+    assert weighted(first + other) == (weighted(first) + weighted(other)) & WORD
+    assert weighted(first) == sum(weight * int(lane) for weight, lane in zip(WEIGHTS, first, strict=True)) & WORD
 
 
 @both
@@ -67,8 +67,8 @@ def test_no_two_bits_that_change_make_up_for_each_other() -> None:
     """a_i 2^b +- a_j 2^c is 0 modulo 2^64 for no two lanes: the a are odd, so that only b = c could do it."""
     assert len({*WEIGHTS}) == LANES
     assert all(weight % 2 == 1 and 0 < weight < 2**31 for weight in WEIGHTS)
-    assert not any((one + other) << 31 & WORD == 0 for one, other in combinations(WEIGHTS, 2))
-    assert not any((one - other) << 31 & WORD == 0 for one, other in combinations(WEIGHTS, 2))
+    assert not any((weight + other) << 31 & WORD == 0 for weight, other in combinations(WEIGHTS, 2))
+    assert not any((weight - other) << 31 & WORD == 0 for weight, other in combinations(WEIGHTS, 2))
 
 
 @both
@@ -99,9 +99,9 @@ def test_a_check_is_of_one_item_and_of_so_many_workers(
 def test_one_or_two_bits_of_a_maximum_that_change_are_seen(is_maximum: IsMaximum, exponent: int) -> None:
     right, own = np.full(LANES, exponent * CODE, np.uint16), np.zeros(LANES, np.uint16)
     assert is_maximum(right, own, MOST_EXPONENT)
-    for one, other in combinations(range(17), 2):
+    for bit, other in combinations(range(17), 2):
         changed = right.copy()
-        changed[LANES - 1] ^= (1 << one | 1 << other) & 0xFFFF
+        changed[LANES - 1] ^= (1 << bit | 1 << other) & 0xFFFF
         assert not is_maximum(changed, own, MOST_EXPONENT)
 
 
@@ -120,7 +120,7 @@ def test_maximum_is_at_least_ones_own_and_within_the_limit(is_maximum: IsMaximum
 def test_covered_change_is_detected_by_the_larger_sender(late: int) -> None:
     """A cell has 200; one bit of it changes, and then another worker contributes."""
     for bit in range(16):
-        found = np.full(LANES, max(200 * CODE ^ 1 << bit, late * CODE), np.uint16)
-        is_right = int(found[0]) == max(200, late) * CODE
-        seen = [checks.is_maximum(found, np.full(LANES, own * CODE), MOST_EXPONENT) for own in (200, late)]
+        lanes = np.full(LANES, max(200 * CODE ^ 1 << bit, late * CODE), np.uint16)
+        is_right = int(lanes[0]) == max(200, late) * CODE
+        seen = [checks.is_maximum(lanes, np.full(LANES, own * CODE), MOST_EXPONENT) for own in (200, late)]
         assert is_right or not all(seen)

@@ -1,4 +1,4 @@
-"""All-reduces that nobody waits for: order, formats, and what is said when they fail."""
+"""Asynchronous all-reduces: order, formats, and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEAR_HALVES = st.builds(
     st.sampled_from([0, 1, 0x1000, 0x0FFF, 0x1001, 0x3000, 0xF000, 0xEFFF, 0xFFFF]),
     st.integers(0, 1),
 )
-"""About what a float16 can be: the least, those without a hidden bit, the greatest; ties, and what is beside them."""
+"""A range of float16 values: the least, subnormal ones, the greatest; ties and their neighbours."""
 
 
 @contextmanager
@@ -41,9 +41,9 @@ def _workers(count: int, weather: Weather | None = None, patience_s: float = 9) 
 def test_results_come_in_the_order_of_submission_new_or_in_place() -> None:
     with _workers(2, Weather(loss=0.02, late=0.02)) as workers:
         values = [np.full((5, number), number, np.float32) for number in range(20)]
-        mine = [workers[0].all_reduce(one) for one in values]
-        places = [one.copy() for one in values]
-        theirs = [workers[1].all_reduce(one, target=one) for one in places]
+        mine = [workers[0].all_reduce(array) for array in values]
+        places = [array.copy() for array in values]
+        theirs = [workers[1].all_reduce(array, target=array) for array in places]
         for number, future in enumerate(mine):
             assert np.array_equal(future.result(9), 2 * values[number])
             assert theirs[number].result(9) is places[number]
@@ -56,32 +56,32 @@ def test_floats_of_16_bits_are_added_exactly_and_rounded_once() -> None:
         numbers = np.random.default_rng(1)
         halves = [numbers.normal(size=700).astype(np.float16) for _ in workers]
         halves[0][3], halves[1][3] = 60000, 60000
-        found = [worker.all_reduce(mine) for worker, mine in zip(workers, halves, strict=True)]
+        futures = [worker.all_reduce(mine) for worker, mine in zip(workers, halves, strict=True)]
         with np.errstate(over="ignore"):
             right = (halves[0].astype(np.float32) + halves[1].astype(np.float32)).astype(np.float16)
-        for one in found:
-            assert np.array_equal(one.result(9)[256:], right[256:])
-        assert np.isposinf(found[0].result(9)[3])
+        for future in futures:
+            assert np.array_equal(future.result(9)[256:], right[256:])
+        assert np.isposinf(futures[0].result(9)[3])
         briefs = [to_bfloat16(numbers.normal(size=700).astype(np.float32)) for _ in workers]
         means = [
             worker.all_reduce(mine, mean=True, bfloat16=True) for worker, mine in zip(workers, briefs, strict=True)
         ]
         wide = (from_bfloat16(briefs[0]) + from_bfloat16(briefs[1])) / 2
-        for one in means:
-            assert np.array_equal(one.result(9), to_bfloat16(wide.astype(np.float32)))
+        for future in means:
+            assert np.array_equal(future.result(9), to_bfloat16(wide.astype(np.float32)))
 
 
 @given(arrays.arrays(np.uint32, 20))
 def test_bfloat16_is_the_nearest_with_ties_to_even(bits: NDArray[np.uint32]) -> None:
     values = bits.view(np.float32)
-    found = to_bfloat16(values)
-    for value, brief in zip(bits.tolist(), found.tolist(), strict=True):
+    rounded = to_bfloat16(values)
+    for value, brief in zip(bits.tolist(), rounded.tolist(), strict=True):
         low, rest = value >> 16, value & 0xFFFF
         if value & 0x7FFFFFFF > 0x7F800000:
             assert brief == 0x7FC0
         else:
             assert brief == low + (rest > 0x8000 or (rest == 0x8000 and low & 1))
-    kept = found[~np.isnan(from_bfloat16(found))]
+    kept = rounded[~np.isnan(from_bfloat16(rounded))]
     assert np.array_equal(to_bfloat16(from_bfloat16(kept)), kept)
 
 
@@ -102,13 +102,13 @@ def test_machine_code_widens_all_floats_of_16_bits_as_numpy_does() -> None:
 
 @given(arrays.arrays(np.uint32, 256, elements=st.one_of(st.integers(0, 2**32 - 1), _NEAR_HALVES), fill=st.just(0)))
 def test_machine_code_rounds_as_numpy_does(bits: NDArray[np.uint32]) -> None:
-    wide, found = bits.view(np.float32), np.empty(bits.size, np.uint16)
-    narrow(wide, found)
-    assert np.array_equal(found, to_bfloat16(wide))
-    half = found.view(np.float16)
+    wide, rounded = bits.view(np.float32), np.empty(bits.size, np.uint16)
+    narrow(wide, rounded)
+    assert np.array_equal(rounded, to_bfloat16(wide))
+    half = rounded.view(np.float16)
     narrow(wide, half)
     is_number = ~np.isnan(wide)
-    assert np.array_equal(found[is_number], to_float16(wide).view(np.uint16)[is_number])
+    assert np.array_equal(rounded[is_number], to_float16(wide).view(np.uint16)[is_number])
     assert np.isnan(half[~is_number]).all()
 
 
@@ -117,9 +117,9 @@ def test_a_saturated_sum_fails_alone() -> None:
         most = np.full(3, 2**31 - 1, np.int32)
         failing = [worker.all_reduce(most) for worker in workers]
         following = [worker.all_reduce(most // 2) for worker in workers]
-        for one in failing:
+        for future in failing:
             with pytest.raises(SaturatedError, match=r"item 1 \(sums of block 0\) overflowed int32"):
-                one.result(9)
+                future.result(9)
         assert np.array_equal(following[0].result(9), most // 2 * 2)
 
 

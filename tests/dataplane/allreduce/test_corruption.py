@@ -1,4 +1,4 @@
-"""Forged packets, and bits that change in the switch or on the way: none of it is ever in a sum."""
+"""Forged packets, and bits that flip in the switch or in transit: none is ever in a sum."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _values(blocks: int, seed: int = 1) -> list[Floats]:
 
 
 def _reduce(engines: list[Engine], values: list[Floats]) -> list[Floats | AllReduceError]:
-    """Return each worker's sums, or what it failed with; who fails has the others stop, as one who calls them does."""
+    """Return each worker's sums or error; a failing worker stops the others, as a caller would."""
 
     def one(engine: Engine, mine: Floats) -> Floats | AllReduceError:
         target = np.full_like(mine, 7)
@@ -71,14 +71,14 @@ def _reduce(engines: list[Engine], values: list[Floats]) -> list[Floats | AllRed
         return list(threads.map(one, engines, values))
 
 
-def _assert_right(found: list[Floats | AllReduceError], values: list[Floats]) -> None:
-    for one in found:
-        assert not isinstance(one, AllReduceError), one
-        assert np.array_equal(one, sum(values))
+def _assert_right(results: list[Floats | AllReduceError], values: list[Floats]) -> None:
+    for result in results:
+        assert not isinstance(result, AllReduceError), result
+        assert np.array_equal(result, sum(values))
 
 
 def test_any_bit_flipped_in_transit_is_detected_and_recovered() -> None:
-    """Each time the first copy of a result is changed in one bit; what comes when it is asked for again is right."""
+    """Each time the first copy of a result is changed in one bit; the repetition is correct."""
     chance = random.Random(1)
     bits = [*range(8 * SIZE), *(8 * SIZE + chance.randrange(8192) for _ in range(128))]
     with _job() as (server, engines):
@@ -134,24 +134,24 @@ CHANGES: dict[str, Change] = {
 def test_a_bit_that_changes_in_the_switch_is_in_no_sum(change: Change, item: int) -> None:
     """The next contribution finds the first one changed; the all-reduce ends, rather than with a wrong sum."""
     with _job() as (server, engines):
-        place = JOB, item
+        cell_key = JOB, item
 
         def before(packet: Aggregation) -> None:
-            cell = server.switch._cells.get(place)
+            cell = server.switch._cells.get(cell_key)
             if packet.item == item and cell is not None and cell.seen.bit_count() == 1:
                 server.before = lambda packet: None
-                server.switch._cells[place] = change(cell)
+                server.switch._cells[cell_key] = change(cell)
 
         server.before = before
-        found = _reduce(engines, _values(3))
-        assert all(isinstance(one, AllReduceError) for one in found), found
-        said = str(next(one for one in found if isinstance(one, CorruptedError)))
-        assert f"job 7, epoch 1: item {item} (" in said
-        assert "is not what the workers sent: 3 results did not fit their check" in said
+        results = _reduce(engines, _values(3))
+        assert all(isinstance(result, AllReduceError) for result in results), results
+        message = str(next(result for result in results if isinstance(result, CorruptedError)))
+        assert f"job 7, epoch 1: item {item} (" in message
+        assert "is not what the workers sent: 3 results did not fit their check" in message
 
 
 def test_exponents_too_small_for_one_worker_are_detected_by_it() -> None:
-    """The bit changes in what that worker has sent, and what another one sends covers it: a number as it should be."""
+    """The bit changes in that worker's contribution, and another one's covers it: a valid number."""
     great, little = CODE * 221, CODE * 201  # 2^20 and 1
     bit = next(bit for bit in range(15, 0, -1) if great >> bit & 1 and great ^ 1 << bit < little)
     with _job(patience_s=1.0) as (server, engines):
@@ -165,9 +165,9 @@ def test_exponents_too_small_for_one_worker_are_detected_by_it() -> None:
                 server.switch._cells[JOB, 0] = replace(cell, value=replace(cell.value, values=changed))
 
         server.before = before
-        found = _reduce(engines, [np.full(BLOCK, number, np.float32) for number in (2.0**20, 1.0, 1.0)])
-        is_last = isinstance(found[0], np.ndarray)  # then what it sent was never a cell's
-        assert is_last or all(isinstance(one, AllReduceError) for one in found)
+        results = _reduce(engines, [np.full(BLOCK, number, np.float32) for number in (2.0**20, 1.0, 1.0)])
+        is_last = isinstance(results[0], np.ndarray)  # then its contribution never reached a cell
+        assert is_last or all(isinstance(result, AllReduceError) for result in results)
 
 
 def test_a_sum_that_saturates_is_not_taken_for_a_changed_bit() -> None:
@@ -180,7 +180,7 @@ def test_a_sum_that_saturates_is_not_taken_for_a_changed_bit() -> None:
             return str(raised.value)
 
         with ThreadPoolExecutor(WORKERS) as threads:
-            assert all("overflowed int32" in said for said in threads.map(one, engines, values))
+            assert all("overflowed int32" in message for message in threads.map(one, engines, values))
 
 
 def test_sender_without_the_nonce_cannot_contribute_or_forge() -> None:

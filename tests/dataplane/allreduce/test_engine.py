@@ -1,4 +1,4 @@
-"""The packet engine against the reference aggregator over UDP, and to the bit what reference workers make of it."""
+"""The packet engine against the reference aggregator over UDP, bit for bit as reference workers do."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _run(engines: list[Engine], values: Sequence[Values], *, mean: bool = False)
             threads.submit(engine.all_reduce, mine, target, mean=mean)
             for engine, mine, target in zip(engines, values, targets, strict=True)
         ]
-        for one in running:
-            one.result()
+        for thread in running:
+            thread.result()
     return targets
 
 
@@ -80,8 +80,8 @@ def _random(workers: int, size: int, seed: int) -> list[Floats]:
     return list((numbers.normal(size=(workers, size)) * 10.0 ** numbers.integers(-20, 20)).astype(np.float32))
 
 
-def _same(one: Values, other: Values) -> bool:
-    return np.array_equal(one.view(np.uint32), other.view(np.uint32))
+def _same(values: Values, other: Values) -> bool:
+    return np.array_equal(values.view(np.uint32), other.view(np.uint32))
 
 
 @by_both
@@ -91,7 +91,7 @@ def test_sums_are_those_of_reference_workers_whatever_the_size(by: str, weather:
         for size in (1, 0, 255, 256, 257, 5000):
             values = _random(3, size, seed=size)
             right = _reference(values)
-            assert all(_same(found, right) for found in _run(engines, values))
+            assert all(_same(result, right) for result in _run(engines, values))
         assert not server.too_early
 
 
@@ -101,7 +101,7 @@ def test_sums_of_several_groups_are_those_of_reference_workers(by: str) -> None:
         values = _random(2, 70_000, seed=3)
         values[0][BLOCK * 10 : BLOCK * 200] = values[1][BLOCK * 10 : BLOCK * 200] = 0
         right = _reference(values)
-        assert all(_same(found, right) for found in _run(engines, values))
+        assert all(_same(result, right) for result in _run(engines, values))
         assert engines[0].next_item == 2 + 274 - 190
         assert engines[0].statistics.results == 2 + 274 - 190
         assert not server.too_early
@@ -113,7 +113,7 @@ def test_small_windows_are_enough(by: str, window: int) -> None:
     with Server(2, window, STORM) as server, _engines(server, 2, by=by, window=window) as engines:
         values = _random(2, 30 * BLOCK, seed=11)
         right = _reference(values)
-        assert all(_same(found, right) for found in _run(engines, values))
+        assert all(_same(result, right) for result in _run(engines, values))
         assert not server.too_early
 
 
@@ -139,11 +139,11 @@ def test_means_divide_by_those_who_contributed() -> None:
     with Server(3, WINDOW) as server, _engines(server, 3) as engines:
         values = _random(3, 1000, seed=4)
         right = _reference(values, mean=True)
-        assert all(_same(found, right) for found in _run(engines, values, mean=True))
+        assert all(_same(result, right) for result in _run(engines, values, mean=True))
 
 
 def _of_as_many(workers: int, data: bytes) -> bytes:
-    """Return a result of three workers as one of so many whose check fits, as who knows the nonce can make it."""
+    """Return a result of three workers as one of another number with a valid check, as forged with the nonce."""
     result = decode(data)
     lanes = weighted(np.frombuffer(result.values, ">i4")) if result.operation is Operation.SUM else 0
     of_one = (result.check - lanes) * pow(3, -1, 2**64)
@@ -164,7 +164,7 @@ def test_results_with_a_wrong_worker_count_are_ignored(by: str, workers: int) ->
         server._put = forge_first  # type: ignore[method-assign]
         values = _random(3, 3 * BLOCK, seed=12)
         right = _reference(values, 3, mean=True)
-        assert all(_same(found, right) for found in _run(engines, values, mean=True))
+        assert all(_same(result, right) for result in _run(engines, values, mean=True))
         assert [engine.statistics.corrupt for engine in engines] == [4, 4, 4]
 
 
@@ -174,7 +174,7 @@ def test_infinite_values_and_nan_come_through_in_any_order(in_place: bool, seed:
     numbers = np.random.default_rng(seed)
     values = _random(2, 40 * BLOCK + 3, seed=5)
     for mine in values:
-        mine[:BLOCK] = 0  # nothing but what is not finite in the first block
+        mine[:BLOCK] = 0  # only non-finite values in the first block
         places = numbers.integers(0, mine.size, 60)
         mine[places] = numbers.choice(np.array([np.inf, -np.inf, np.nan], np.float32), 60)
     values[0][5] = np.nan
@@ -183,7 +183,7 @@ def test_infinite_values_and_nan_come_through_in_any_order(in_place: bool, seed:
         targets = values if in_place else [np.full_like(mine, np.nan) for mine in values]
         with ThreadPoolExecutor(2) as threads:
             list(threads.map(Engine.all_reduce, engines, values, targets))
-    assert all(_same(found, right) for found in targets)
+    assert all(_same(target, right) for target in targets)
 
 
 def test_classes_may_arrive_before_the_last_sum_at_number_wrap() -> None:
@@ -213,7 +213,7 @@ def test_integers_are_exact_and_one_that_leaves_int32_is_told(by: str) -> None:
         numbers = np.random.default_rng(6)
         values: list[Values] = [numbers.integers(-(2**30), 2**30, 3000).astype(np.int32) for _ in range(2)]
         values[0][512:1024] = values[1][512:1024] = 0
-        assert all(np.array_equal(found, values[0] + values[1]) for found in _run(engines, values))
+        assert all(np.array_equal(result, values[0] + values[1]) for result in _run(engines, values))
         beyond: list[Values] = [np.full(300, 2**31 - 1, np.int32) for _ in range(2)]
         targets = [np.zeros(300, np.int32) for _ in range(2)]
 
@@ -225,7 +225,7 @@ def test_integers_are_exact_and_one_that_leaves_int32_is_told(by: str) -> None:
         with ThreadPoolExecutor(2) as threads:
             assert all("overflowed int32" in text for text in threads.map(reduce, range(2)))
         assert np.array_equal(targets[0], beyond[0])
-        assert all(np.array_equal(found, values[0] + values[1]) for found in _run(engines, values))
+        assert all(np.array_equal(result, values[0] + values[1]) for result in _run(engines, values))
 
 
 def test_who_waits_for_too_long_is_told_what_for() -> None:
@@ -279,16 +279,16 @@ def test_epoch_change_midway_goes_on_without_the_lost_worker(by: str) -> None:
         values = _random(2, 20_000, seed=8)
         lost: list[Aggregation] = []
 
-        def change(packet: Aggregation) -> None:  # the third never comes: what waits for it is finished without it
+        def change(packet: Aggregation) -> None:  # the third never comes: pending items finish without it
             lost.append(packet)
             if len(lost) == 20:
                 server.switch.jobs[JOB] = Job(epoch=2, children=3, cells=2 * WINDOW)
 
         server.before = change
-        found = _run(engines, values)
+        results = _run(engines, values)
         assert {engine.epoch for engine in engines} == {2}
         exact = _reference(values, 3)
-        assert all(_same(one, exact) for one in found)
+        assert all(_same(item, exact) for item in results)
 
 
 @by_both

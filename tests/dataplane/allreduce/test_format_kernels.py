@@ -1,4 +1,4 @@
-"""Machine code and numpy say the same of blocks of floats, to the bit."""
+"""Machine code and numpy agree on blocks of floats, to the bit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataplane.allreduce.kernels.formats import MARK, block_exponent, from_lanes
 from dataplane.native import kernel_library
 
 _LIBRARY = kernel_library(block_exponent, to_lanes, from_lanes)
-_EXPONENT, _TO, _FROM = (_LIBRARY.bind(one) for one in (block_exponent, to_lanes, from_lanes))
+_EXPONENT, _TO, _FROM = (_LIBRARY.bind(function) for function in (block_exponent, to_lanes, from_lanes))
 
 BITS = st.one_of(
     st.integers(0, 2**32 - 1),
@@ -51,22 +51,22 @@ def test_blocks_become_the_same_integers(block: Floats, capacity: int, more: int
 @example(np.ones(BLOCK, np.int32), 112, 3, 1000)
 @example(np.full(BLOCK, -(2**31), np.int32), 128, 3, 65535)
 def test_sums_become_the_same_floats(lanes: Lanes, agreed: int, capacity: int, divisor: int) -> None:
-    sent, found = lanes.astype(">i4"), np.zeros(BLOCK, np.float32)
+    sent, output = lanes.astype(">i4"), np.zeros(BLOCK, np.float32)
     shift = agreed - formats.BIAS + formats.headroom(capacity) - 30
-    _FROM(sent.ctypes.data, BLOCK, shift, divisor, found.ctypes.data)
+    _FROM(sent.ctypes.data, BLOCK, shift, divisor, output.ctypes.data)
     right = formats.from_lanes(lanes[None], np.array([agreed], np.uint16), capacity, divisor)[0]
-    assert np.array_equal(found.view(np.uint32), right.view(np.uint32))
+    assert np.array_equal(output.view(np.uint32), right.view(np.uint32))
 
 
 def test_means_are_the_same_for_all_divisors_that_there_are() -> None:
     numbers = np.random.default_rng(1)
     for divisor in range(1, 2**16, 7):
-        near = numbers.integers(-(2**31) // divisor, 2**31 // divisor, 8) * divisor  # ties and what is close to them
+        near = numbers.integers(-(2**31) // divisor, 2**31 // divisor, 8) * divisor  # ties and their neighbours
         lanes = np.concatenate([near + more for more in (-1, 0, 1, divisor // 2)]).clip(-(2**31), 2**31 - 1)
-        sent, found = lanes.astype(">i4"), np.zeros(lanes.size, np.float32)
-        _FROM(sent.ctypes.data, lanes.size, -26, divisor, found.ctypes.data)
+        sent, output = lanes.astype(">i4"), np.zeros(lanes.size, np.float32)
+        _FROM(sent.ctypes.data, lanes.size, -26, divisor, output.ctypes.data)
         right = formats.from_lanes(lanes[None], np.array([formats.BIAS + 4], np.uint16), 1, divisor)[0]
-        assert np.array_equal(found.view(np.uint32), right.view(np.uint32))
+        assert np.array_equal(output.view(np.uint32), right.view(np.uint32))
 
 
 @pytest.mark.parametrize("value", [1e-45, -1e-45, 3.4e38, 1.0, -0.0])
@@ -75,17 +75,17 @@ def test_single_values_come_back(value: float) -> None:
     block[0] = value
     exponent = _EXPONENT(block.ctypes.data, BLOCK)
     shift = 30 - (exponent - formats.BIAS)
-    lanes, found = np.zeros(BLOCK, ">i4"), np.ones(BLOCK, np.float32)
+    lanes, output = np.zeros(BLOCK, ">i4"), np.ones(BLOCK, np.float32)
     _TO(block.ctypes.data, BLOCK, shift, lanes.ctypes.data)
-    _FROM(lanes.ctypes.data, BLOCK, -shift, 1, found.ctypes.data)
-    assert found[0] == block[0]
+    _FROM(lanes.ctypes.data, BLOCK, -shift, 1, output.ctypes.data)
+    assert output[0] == block[0]
 
 
 @pytest.mark.parametrize("divisor", [1, 8, 9, 65535])
 @pytest.mark.parametrize("shift", [-178, -150, -127, -126, -125, -124, -123, -122, 0, 94, 95, 96, 97, 98, 99])
 def test_sums_at_the_ends_of_normal_floats(shift: int, divisor: int) -> None:
     lanes = np.array([0, 1, -1, 3, 2**24 + 1, 2**24 + 3, -(2**25) - 2, 2**31 - 1, 2**31 - 64, -(2**31)], np.int32)
-    sent, found = lanes.astype(">i4"), np.zeros(lanes.size, np.float32)
-    _FROM(sent.ctypes.data, lanes.size, shift, divisor, found.ctypes.data)
+    sent, output = lanes.astype(">i4"), np.zeros(lanes.size, np.float32)
+    _FROM(sent.ctypes.data, lanes.size, shift, divisor, output.ctypes.data)
     right = formats.from_lanes(lanes[None], np.array([shift + formats.BIAS + 30], np.uint16), 1, divisor)[0]
-    assert np.array_equal(found.view(np.uint32), right.view(np.uint32))
+    assert np.array_equal(output.view(np.uint32), right.view(np.uint32))

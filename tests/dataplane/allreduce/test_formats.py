@@ -1,4 +1,4 @@
-"""Floats through integer sums: within the stated bound, whatever they are."""
+"""Floats through integer sums: always within the stated bound."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ def test_one_of_many_with_what_is_not_finite_is_enough() -> None:
     blocks = np.array([[np.inf, -np.inf, np.nan, 1.0] + [0.0] * (BLOCK - 4)], np.float32)
     others = np.array([[np.inf, np.inf, 1.0, 2.0] + [0.0] * (BLOCK - 4)], np.float32)
     classes = _greatest([formats.classes(blocks)] + [formats.classes(others)] * 2000)
-    found = formats.with_classes(np.zeros((1, BLOCK), np.float32), classes)[0, :4]
-    assert np.array_equal(found, np.array([np.inf, np.nan, np.nan, 0], np.float32), equal_nan=True)
+    result = formats.with_classes(np.zeros((1, BLOCK), np.float32), classes)[0, :4]
+    assert np.array_equal(result, np.array([np.inf, np.nan, np.nan, 0], np.float32), equal_nan=True)
 
 
 def test_blocks_of_zeros_and_the_least_number_have_exponents() -> None:
     least = np.zeros((3, BLOCK), np.float32)
     least[1, 7], least[2, 3] = np.float32(1e-45), np.float32(3.4e38)
-    found, marked = formats.exponents(least)
-    assert found.tolist() == [ZERO, -148 + formats.BIAS, 128 + formats.BIAS]
+    exponents, marked = formats.exponents(least)
+    assert exponents.tolist() == [ZERO, -148 + formats.BIAS, 128 + formats.BIAS]
     assert marked.tolist() == [0, 0, 0]

@@ -99,7 +99,7 @@ def test_what_the_service_says_arrives_as_it_was(message: Downward) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"number": 0}, "number is 0, not 1 to 65535"),
         ({"number": 1 << 16}, "number is 65536"),
@@ -112,26 +112,26 @@ def test_what_the_service_says_arrives_as_it_was(message: Downward) -> None:
     ],
     ids=str,
 )
-def test_a_job_that_no_switch_can_have_is_refused(wrong: dict[str, Any], said: str) -> None:
+def test_a_job_that_no_switch_can_have_is_refused(wrong: dict[str, Any], message: str) -> None:
     right = Admitted(7, "10.0.0.1", 64, 4, 1, 0, 0, ("h1",), 1, 1, "10.0.0.1", (), 2**64 - 1, 4)
     assert decode_downward(DOWNWARD.message(right).SerializeToString()) == right
     assert str(right.nonce) not in repr(right)
-    with pytest.raises(AllReduceError, match=f"does not understand the job service: {said}"):
+    with pytest.raises(AllReduceError, match=f"does not understand the job service: {message}"):
         decode_downward(DOWNWARD.message(replace(right, **wrong)).SerializeToString())
 
 
 @given(st.binary(max_size=80))
 def test_no_bytes_do_more_than_be_refused(data: bytes) -> None:
-    said = []
+    messages = []
     try:
         assert upward_of(parse_request(pb.WorkerMessage, data)) is not None
     except MessageError as error:
-        said.append(str(error))
+        messages.append(str(error))
     try:
         assert decode_downward(data) is not None
     except AllReduceError as error:
-        said.append(str(error))
-    assert "\n" not in "".join(said)
+        messages.append(str(error))
+    assert "\n" not in "".join(messages)
 
 
 @given(st.data(), UPWARDS)

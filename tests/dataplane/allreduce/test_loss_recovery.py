@@ -1,4 +1,4 @@
-"""Pace and recovery in virtual time: what share of the links' rate results come at, and what is sent in vain."""
+"""Pace and recovery in virtual time: the share of the links' rate, and useless transmissions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.dataplane.allreduce.simulating import Network, Run, Simulation
 
 BLOCKS = 1000
 MANY = 2000
-"""Blocks that what is paid once in each all-reduce, as a probe or the first doubt, is little beside."""
+"""Blocks enough to outweigh the fixed costs of an all-reduce, such as a probe or the first timeout."""
 
 
 @contextmanager
@@ -79,5 +79,5 @@ def test_who_is_late_costs_others_a_probe_now_and_then() -> None:
 
 
 def test_what_waits_for_one_result_is_not_held_up_by_another() -> None:
-    """A window of four round trips' packets suffices for a loss now and then: what is behind the lost one goes on."""
+    """A window of four round trips suffices for occasional losses: later items go on."""
     assert _second(2, 32, Network(loss=0.002)).share > 0.95

@@ -1,4 +1,4 @@
-"""The slot protocol: every schedule of small jobs, and rules that are missed where they are left out."""
+"""The slot protocol: every schedule of small jobs; leaving out any rule fails."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Contribute = Callable[[Job, Cell, int, Aggregation], tuple[Cell, Sent | None, st
 
 
 def _without_bitmap(right: Contribute) -> Contribute:
-    """Return a protocol in which whoever repeats himself is added again."""
+    """Return a protocol in which repeated contributions are added again."""
 
     def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
         return right(job, replace(cell, seen=cell.seen & ~(1 << child)), child, packet)
@@ -55,7 +55,7 @@ def _without_bitmap(right: Contribute) -> Contribute:
 
 
 def _without_ages(right: Contribute) -> Contribute:
-    """Return a protocol in which what the network kept for long opens a cell again."""
+    """Return a protocol in which long delayed packets reopen a cell."""
 
     def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
         old = cell.value is not None and age(packet.item, than=cell.item) < 0
@@ -65,7 +65,7 @@ def _without_ages(right: Contribute) -> Contribute:
 
 
 def _without_epochs(right: Contribute) -> Contribute:
-    """Return a protocol in which contributions of before a death count among those after it."""
+    """Return a protocol in which contributions from before a death count after it."""
 
     def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
         return right(replace(job, epoch=0), replace(cell, epoch=0), child, replace(packet, epoch=0))
@@ -74,7 +74,7 @@ def _without_epochs(right: Contribute) -> Contribute:
 
 
 def _results_end_with_their_epoch(right: Contribute) -> Contribute:
-    """Return a protocol in which a complete result of before a death is made anew."""
+    """Return a protocol in which a complete result from before a death is computed again."""
 
     def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
         return right(job, cell if cell.epoch == job.epoch else replace(cell, done=False), child, packet)
@@ -83,7 +83,7 @@ def _results_end_with_their_epoch(right: Contribute) -> Contribute:
 
 
 def _without_again(right: Contribute) -> Contribute:
-    """Return a protocol in which a result that was lost on the way is not sent again."""
+    """Return a protocol in which lost results are not repeated."""
 
     def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
         kept, sent, what = right(job, cell, child, packet)

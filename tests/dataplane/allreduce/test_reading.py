@@ -1,4 +1,4 @@
-"""The main server: it takes final results, which come of themselves, and asks for those that do not."""
+"""The main server: it receives final results, and asks for missing ones."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ WINDOW = 64
 
 @dataclass
 class Job:
-    """Two workers and who reads."""
+    """Two workers and a reader."""
 
     server: Server
     workers: list[Engine]
     reader: Engine
 
     def add_up(self, values: list[NDArray[np.float32]], *, final: bool) -> NDArray[np.float32]:
-        """Have the workers do an all-reduce."""
+        """Run an all-reduce of the workers."""
         targets = [np.zeros_like(mine) for mine in values]
         with ThreadPoolExecutor(2) as threads:
             list(threads.map(lambda e, v, t: e.all_reduce(v, t, final=final), self.workers, values, targets))
@@ -56,13 +56,13 @@ def test_final_results_come_to_who_listens(loss: float) -> None:
     with _job(Weather(loss=loss), window=256) as job, ThreadPoolExecutor(1) as thread:
         values = _values(100_000)
         values[0][5000] = np.inf
-        found = np.zeros_like(values[0])
-        reading = thread.submit(job.reader.read, found)
+        target = np.zeros_like(values[0])
+        reading = thread.submit(job.reader.read, target)
         sums = job.add_up(values, final=True)
         reading.result(20)
-        assert np.array_equal(found, sums)
+        assert np.array_equal(target, sums)
         assert job.reader.next_item == job.workers[0].next_item
-        assert job.server.pulled < 300  # of 395: on a busy machine it asks for some that are on their way
+        assert job.server.pulled < 300  # of 395: on a busy machine it asks for some still in flight
         assert job.server.switch.counts.get("mismatch", 0) == 0
 
 
@@ -71,9 +71,9 @@ def test_who_comes_late_asks_for_what_the_switch_still_has(loss: float) -> None:
     with _job(Weather(loss=loss)) as job:
         values = _values(256 * (2 * WINDOW - 2))
         sums = job.add_up(values, final=False)
-        found = np.zeros_like(sums)
-        job.reader.read(found)
-        assert np.array_equal(found, sums)
+        target = np.zeros_like(sums)
+        job.reader.read(target)
+        assert np.array_equal(target, sums)
         assert job.server.pulled >= 2 * WINDOW - 1
         assert job.reader.statistics.received <= 2 * job.server.pulled
 
@@ -82,9 +82,9 @@ def test_integers_and_means_are_read_as_they_are_added_up() -> None:
     with _job() as job:
         sums = job.add_up(_values(3000), final=False)
         first = job.reader.next_item
-        found = np.zeros_like(sums)
-        job.reader.read(found, mean=True)
-        assert np.allclose(found * 2, sums)
+        target = np.zeros_like(sums)
+        job.reader.read(target, mean=True)
+        assert np.allclose(target * 2, sums)
         assert job.reader.next_item > first
 
 

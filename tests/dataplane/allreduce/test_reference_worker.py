@@ -1,4 +1,4 @@
-"""All-reduces of floats by reference workers over the reference switch, over a network that loses and repeats."""
+"""All-reduces of floats by reference workers over the reference switch, over a network with loss and repetition."""
 
 from __future__ import annotations
 

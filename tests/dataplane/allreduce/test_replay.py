@@ -1,4 +1,4 @@
-"""A switch starts anew in an all-reduce: some workers have results that it has forgotten, and others lack them."""
+"""A switch restarts within an all-reduce: some workers have results that it has lost, others lack them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ JOB_AS_IT_WAS = Job(epoch=1, children=0b111, cells=2 * WINDOW)
 JOB_OF_TWO = Job(epoch=2, children=0b011, cells=2 * WINDOW)
 
 
-Found = list[NDArray[np.float32] | AllReduceError]
+Outcomes = list[NDArray[np.float32] | AllReduceError]
 
 
 class Forgetful(Server):
-    """Gives the results of some items to one child only; soon, or after the last of them, it has forgotten all."""
+    """Gives the results of some items to one child only; then, or after the last of them, it loses all state."""
 
     def __init__(self, weather: Weather, lacking: range) -> None:
         super().__init__(WORKERS, WINDOW, weather)
@@ -37,7 +37,7 @@ class Forgetful(Server):
             super()._take(packet, child)
             return
         answer = self.switch.from_child(child, packet)
-        self._soon -= 1  # as nobody repeats a lost contribution to the last of them while results of others lack
+        self._soon -= 1  # a lost contribution to the last of them is not repeated while other results are missing
         if isinstance(answer, Multicast):
             self._complete.add(packet.item)
             address = next(address for address, number in self.children.items() if number == 0)
@@ -50,7 +50,7 @@ class Forgetful(Server):
 
 
 class Changing(Forgetful):
-    """Nobody gets an item's result at first; then a worker leaves, another gets that result, and all is forgotten."""
+    """An item's result reaches no worker at first; then one leaves, another gets it, and all state is lost."""
 
     def _take(self, packet: Aggregation, child: int) -> None:
         if self.has_forgotten or packet.item not in self._lacking:
@@ -59,12 +59,12 @@ class Changing(Forgetful):
             if isinstance(self.switch.from_child(child, packet), Multicast):
                 self._complete.add(packet.item)
                 self.switch.jobs[JOB] = JOB_OF_TWO
-        elif child == 1 and packet.epoch == JOB_OF_TWO.epoch:  # what it sent before it knew of the change is lost
+        elif child == 1 and packet.epoch == JOB_OF_TWO.epoch:  # its packets from before the change are lost
             Server._take(self, packet, child)
             self._forget(JOB_OF_TWO)
 
 
-def reduce(server: Server, patience_s: float) -> list[Found]:
+def reduce(server: Server, patience_s: float) -> list[Outcomes]:
     """Return what each worker, in the order of children, gets for three all-reduces of as many ones as its number."""
     settings = EngineSettings(
         "127.0.0.1", JOB, WINDOW, WORKERS, 1, port=server.port, patience_s=patience_s, longest_timeout_s=0.02
@@ -90,7 +90,7 @@ def test_what_only_some_have_is_added_up_once_more(lacking: range, weather: Weat
     server = Forgetful(weather, lacking)
     with server:
         for row in reduce(server, 15.0):
-            assert all(np.all(found == 6) for found in row)
+            assert all(np.all(values == 6) for values in row)
         assert server.has_forgotten
 
 

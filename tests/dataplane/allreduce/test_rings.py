@@ -1,4 +1,4 @@
-"""Packets by rings of our own on a device, whose way the kernel knows, and frames that are not for a worker."""
+"""Packets by our own rings on a device, routed as the kernel knows, and frames not for a worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MACS = {WORKER: 0x020000007701, SWITCH: 0x020000007702}
 
 @pytest.fixture(scope="module")
 def cable() -> Iterator[dict[str, str]]:
-    """Two namespaces by the address that a device `eth0` has in each; nobody's neighbour is known."""
+    """Two namespaces by the address that a device `eth0` has in each; no neighbour is known."""
     with cabled("mr-rings", MACS) as names:
         yield names
 
@@ -56,8 +56,8 @@ def test_sums_come_by_rings_on_a_device_as_by_a_socket(cable: dict[str, str], ki
             list(threads.map(Engine.all_reduce, engines, values, targets))
         assert {engine.local_address[0] for engine in engines} == {WORKER}
         assert not server.too_early
-    for found in targets:
-        assert np.allclose(found, sum(values), rtol=1e-6)
+    for target in targets:
+        assert np.allclose(target, sum(values), rtol=1e-6)
 
 
 def _engine(namespace: str, **more: object) -> Engine:
@@ -108,9 +108,9 @@ def test_what_is_not_the_aggregators_answer_is_left_alone(wrong: dict[str, Any])
     carried = RingTransport(there, next_hop, 40000)
     check = check_of_one(nonce=0, item=0)
     payload = Aggregation(Kind.RESULT, JOB, 0, 1, operation=Operation.MAX, values=bytes(1024), check=check).encode()
-    said = _RIGHT | {name: value for name, value in wrong.items() if name != "cut"}
-    addresses: dict[str, Any] = {"src": IPv4Address(said.pop("src")), "dst": IPv4Address(said.pop("dst"))}
-    frame = udp_frame(src_mac=1, dst_mac=MACS[WORKER], payload=payload, **addresses, **said)
+    fields = _RIGHT | {name: value for name, value in wrong.items() if name != "cut"}
+    addresses: dict[str, Any] = {"src": IPv4Address(fields.pop("src")), "dst": IPv4Address(fields.pop("dst"))}
+    frame = udp_frame(src_mac=1, dst_mac=MACS[WORKER], payload=payload, **addresses, **fields)
     settings = replace(_settings(patience_s=0.05), port=UDP_PORT)
     values = np.zeros(256, np.float32)
     with here, Engine(settings, carried) as engine:

@@ -1,4 +1,4 @@
-"""Numbers with units: in names, in settings files, and what is refused."""
+"""Numbers with units: in names, in settings files, and refusals."""
 
 from __future__ import annotations
 
@@ -81,27 +81,27 @@ lease_s: 2min
 
 
 def test_settings_take_units_wherever_a_key_has_one() -> None:
-    found = loads(TEXT, _Settings)
-    assert found.queues == (_Queue(wait_ns=5_000_000, rate_bps=2.5e9), _Queue(wait_ns=7))
-    assert found.by_name == {"a": _Queue(wait_ns=1_000_000_000)}
-    assert (found.waits_ns, found.pet, found.lease) == ((1000, 2), _Cat(purr_s=0.1), 120)
-    assert found.hold_s == "5 s"  # what takes text gets text
+    settings = loads(TEXT, _Settings)
+    assert settings.queues == (_Queue(wait_ns=5_000_000, rate_bps=2.5e9), _Queue(wait_ns=7))
+    assert settings.by_name == {"a": _Queue(wait_ns=1_000_000_000)}
+    assert (settings.waits_ns, settings.pet, settings.lease) == ((1000, 2), _Cat(purr_s=0.1), 120)
+    assert settings.hold_s == "5 s"  # text fields get text
     assert loads("pet: {kind: dog, purr_s: 100ms}", _Settings).pet == _Dog(purr_s="100ms")
     assert loads('waits_ns = ["1us"]', _Settings, toml=True).waits_ns == (1000,)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("queues:\n- wait_ns: 1.5ns\n", "<text>:2: queues[0].wait_ns: '1.5ns' is not a whole number of ns"),
         ("by_name: {a: {wait_ns: 5 mz}}", "<text>:1: by_name.a.wait_ns: '5 mz' is not a time such as 500ms, nor "),
         ("lease_s: soon", "<text>:1: lease_s: 'soon' is not a time such as 500ms, nor a number of s (units: ns, us, "),
     ],
 )
-def test_what_is_no_quantity_is_refused_at_its_place(text: str, said: str) -> None:
+def test_what_is_no_quantity_is_refused_at_its_place(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         loads(text, _Settings)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 def test_an_unknown_key_names_the_nearest_and_all() -> None:

@@ -83,16 +83,16 @@ def test_exponential_aliases_are_refused_cheaply() -> None:
 @given(text=st.text(max_size=80), toml=st.booleans())
 def test_any_text_is_a_value_or_a_config_error(text: str, toml: bool) -> None:
     for candidate in (text, TEXT + text, f"name: {text}"):
-        found: Settings | ConfigError
+        outcome: Settings | ConfigError
         try:
-            found = loads(candidate, Settings, file="f", toml=toml)
+            outcome = loads(candidate, Settings, file="f", toml=toml)
         except ConfigError as error:
-            found = error
-        if isinstance(found, ConfigError):
-            assert str(found).startswith("f")
-            assert "\n" not in str(found)
+            outcome = error
+        if isinstance(outcome, ConfigError):
+            assert str(outcome).startswith("f")
+            assert "\n" not in str(outcome)
         else:
-            assert isinstance(found.name, str)
+            assert isinstance(outcome.name, str)
 
 
 class Folders(Strict, frozen=True):

@@ -28,7 +28,7 @@ class Feed(Settings, frozen=True):
     """A section."""
 
     interval_ns: Annotated[int, msgspec.Meta(ge=1_000)] = 1_000_000
-    """Time between two."""
+    """Interval."""
     hold_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Hold time."""
     waits_ns: tuple[int, ...] = ()
@@ -45,27 +45,27 @@ class Daemon(Settings, frozen=True):
     feeds: tuple[Feed, ...] = ()
     """Sections."""
     kept: int = 3
-    """Most that are kept."""
+    """Maximum number kept."""
     kept_s: float = msgspec.field(default=60.0, name="kept_age")
-    """Age up to which they are kept."""
+    """Maximum age."""
     per_s: float = 1.0
-    """A rate, whose name ends like a time's."""
+    """A rate with a name that ends like a time's."""
 
 
 def test_times_have_units_and_keys_none() -> None:
     text = (
         "feed: {interval: 2ms, hold: 1.5 m, waits: [1us, 0], by_name: {a: 1h}}\nfeeds: [{hold: 500ms}]\nkept_age: 2d\n"
     )
-    found = loads(text, Daemon)
-    assert found.feed == Feed(interval_ns=2_000_000, hold_s=90.0, waits_ns=(1000, 0), by_name_s={"a": 3600.0})
-    assert (found.feeds[0].hold_s, found.kept_s) == (0.5, 172_800.0)
+    settings = loads(text, Daemon)
+    assert settings.feed == Feed(interval_ns=2_000_000, hold_s=90.0, waits_ns=(1000, 0), by_name_s={"a": 3600.0})
+    assert (settings.feeds[0].hold_s, settings.kept_s) == (0.5, 172_800.0)
     assert loads('[feed]\ninterval = "100us"\n', Daemon, toml=True).feed.interval_ns == 100_000
     assert loads("feed: {hold: null}", Daemon).feed.hold_s is None
     assert loads("feed: {hold: .inf}", Daemon).feed.hold_s == math.inf
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("feed:\n  interval: 5\n", "<text>:2: feed.interval: 5 is a time without a unit: write it as 10s, 500ms or 2m"),
         ("feed: {waits: [1s, 5]}", "<text>:1: feed.waits[1]: 5 is a time without a unit: write it as 10s, 500ms or 2m"),
@@ -91,10 +91,10 @@ def test_times_have_units_and_keys_none() -> None:
         ("per: 1s", "<text>:1: per: unknown key; did you mean `per_s`? (known: feed, feeds, kept, kept_age, per_s)"),
     ],
 )
-def test_wrong_times_are_refused_at_their_place(text: str, said: str) -> None:
+def test_wrong_times_are_refused_at_their_place(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         loads(text, Daemon)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_former_keys_load_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -103,21 +103,25 @@ def test_former_keys_load_with_one_warning(caplog: pytest.LogCaptureFixture) -> 
     text = "feed:\n  interval_ns: 5000\nfeeds:\n- hold_s: 5\n- hold_s: 100ms\nkept_s: 7\n"
     for _ in range(2):
         document = loads_document(text, Daemon, file=file)
-    found = document.value
-    assert (found.feed.interval_ns, [one.hold_s for one in found.feeds], found.kept_s) == (5000, [5.0, 0.1], 7.0)
+    settings = document.value
+    assert (settings.feed.interval_ns, [feed.hold_s for feed in settings.feeds], settings.kept_s) == (
+        5000,
+        [5.0, 0.1],
+        7.0,
+    )
     keys = (
         "feed.interval_ns (now feed.interval), feeds[0].hold_s (now feeds[0].hold), feeds[1].hold_s (now feeds[1].hold)"
     )
-    said = f"{file}: renamed settings, whose old names load for this version only: {keys}, kept_s (now kept_age)"
-    assert caplog.messages == [said]
+    warning = f"{file}: renamed settings, whose old names load for this version only: {keys}, kept_s (now kept_age)"
+    assert caplog.messages == [warning]
     assert str(document.error("too short", "feed.interval")) == f"{file}:2: feed.interval: too short"
     loads("feed: {interval: 2ms}", Daemon, file=f"daemon{next(FILES)}.yaml")
     assert len(caplog.messages) == 1
 
 
 def test_a_mapping_under_two_names_is_read_for_both() -> None:
-    found = loads("feed: &one {interval: 5us, hold: 1s}\nfeeds: [*one, *one]\n", Daemon)
-    assert found.feeds == (found.feed, found.feed) == (Feed(interval_ns=5000, hold_s=1.0),) * 2
+    settings = loads("feed: &one {interval: 5us, hold: 1s}\nfeeds: [*one, *one]\n", Daemon)
+    assert settings.feeds == (settings.feed, settings.feed) == (Feed(interval_ns=5000, hold_s=1.0),) * 2
 
 
 @given(
@@ -171,5 +175,5 @@ def test_schemas_and_lists_of_settings_show_texts() -> None:
     assert properties["hold"]["anyOf"][1] == {"type": "null"}
     assert properties["waits"]["items"]["type"] == "string"
     assert properties["by_name"]["additionalProperties"]["type"] == "string"
-    shown = {one.key: one.value for one in defaults_of(Daemon)}
+    shown = {setting.key: setting.value for setting in defaults_of(Daemon)}
     assert (shown["feed.interval"], shown["kept_age"], shown["kept"], shown["per_s"]) == ("1ms", "1m", 3, 1.0)

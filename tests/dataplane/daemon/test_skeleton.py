@@ -15,7 +15,7 @@ import pytest
 from dataplane.config import Strict
 from dataplane.daemon import Daemon, Lifecycle, Reload
 from dataplane.errors import ConfigError, FabricError
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 
 class Settings(Strict, frozen=True):
@@ -29,14 +29,14 @@ Life = Lifecycle[Settings]
 
 
 def run(path: Path, work: Callable[[Settings, Life], Awaitable[None]]) -> list[str]:
-    """Run a daemon named test whose work is this; return the lines that it said."""
-    said: list[str] = []
+    """Run a daemon named test with this work; return its lines."""
+    lines: list[str] = []
 
     async def serve(settings: Settings, lifecycle: Life) -> None:
         await finish_within(work(settings, lifecycle), 20)
 
-    Daemon("test", Settings, serve).run(path, said.append)
-    return said
+    Daemon("test", Settings, serve).run(path, lines.append)
+    return lines
 
 
 @pytest.fixture
@@ -69,11 +69,10 @@ def test_sighup_applies_settings_or_changes_nothing(file: Path, caplog: pytest.L
         applied.put_nowait(settings.level)
         return f"level {settings.level}"
 
-    async def hang_up(text: str, until: str) -> None:
+    async def hang_up(text: str, line: str) -> None:
         file.write_text(text)
         os.kill(os.getpid(), signal.SIGHUP)
-        while until not in caplog.messages:
-            await asyncio.sleep(0.01)
+        await until(lambda: line in caplog.messages, lambda: caplog.messages)
 
     async def work(_: Settings, lifecycle: Life) -> None:
         lifecycle.reload(Reload(apply, "settings stay as they were", keys=("level",)))
@@ -92,8 +91,7 @@ def test_sighup_applies_settings_or_changes_nothing(file: Path, caplog: pytest.L
 def test_sighup_is_ignored_without_a_reload(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def work(_: Settings, __: Life) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
-        while "SIGHUP has no effect: settings are read at startup" not in caplog.messages:
-            await asyncio.sleep(0.01)
+        await until(lambda: "SIGHUP has no effect: settings are read at startup" in caplog.messages)
 
     run(file, work)
 

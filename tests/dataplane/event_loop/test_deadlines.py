@@ -1,4 +1,4 @@
-"""Deadlines count the time in which the event loop ran, on a loop whose clock the test moves."""
+"""Deadlines count the time that the event loop ran, on a loop with a manual clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.event_loop.deadlines import loop_timeout
 
 
 class _Selector(selectors.DefaultSelector):
-    """Does not wait: the time until the next timer passes at once."""
+    """Does not wait: time jumps to the next timer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """An event loop whose clock can be moved on, as when it stands still."""
+    """An event loop with a clock that can be advanced, as if it were blocked."""
 
     def __init__(self) -> None:
         self.moving = _Selector()

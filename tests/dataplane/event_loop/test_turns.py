@@ -1,4 +1,4 @@
-"""Few do something at a time, and a slow one holds nobody up."""
+"""Few run at a time, and a slow one does not block the others."""
 
 from __future__ import annotations
 

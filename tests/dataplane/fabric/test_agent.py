@@ -45,7 +45,7 @@ def flow(source: int, destination: int, **changes: int) -> AgentFlow:
 
 @dataclass
 class Steps:
-    """A clock that shows each of its times once, and then the last one for ever."""
+    """A clock that shows each of its times once, then the last one forever."""
 
     times_ns: list[int]
 
@@ -55,7 +55,7 @@ class Steps:
 
 @dataclass
 class ClockUntil:
-    """A clock that shows the end of every plan once something has happened."""
+    """A clock that jumps past every plan's end after an event."""
 
     clock: Clock
     happened: Callable[[], bool]
@@ -83,7 +83,7 @@ def run_agent(plan: AgentPlan, clock: Clock, log: BinaryIO, origin_ns: int) -> S
 def test_what_is_sent_over_loopback_is_logged_and_measured(tmp_path: Path) -> None:
     port, clock = free_port(), MonotonicClock()
     log = tmp_path / "host.flows"
-    # However busy the machine is, nothing is too late to be sent.
+    # Nothing is too late to be sent, however busy the machine.
     plan = plan_of(send=(flow(free_port(), port),), receive_ports=(port,), end_ns=10**10, skip_after_ns=10**10)
     with log.open("wb") as file:
         running = Agent(plan, ClockUntil(clock, lambda: file.tell() >= 100 * 33), file)
@@ -101,11 +101,11 @@ def test_what_is_sent_over_loopback_is_logged_and_measured(tmp_path: Path) -> No
 
 
 def test_agent_skips_very_late_packets_and_sends_others() -> None:
-    """A packet is due each millisecond of 100; the agent gets its first turn after 60 ms, and no other."""
+    """A packet is due every millisecond for 100 ms; the agent runs only once, after 60 ms."""
     port, log = free_port(), io.BytesIO()
     plan = plan_of(send=(flow(free_port(), port),), receive_ports=(port,), skip_after_ns=35 * MS)
     load = run_agent(plan, ClockUntil(VirtualClock(60 * MS), lambda: log.tell() >= 36 * 33), log, 0)
-    # Late by over 35 ms are 0 to 24 ms, by over 20 ms 25 to 39 ms; 40 to 60 ms are in time, the rest is never due.
+    # Packets of 0 to 24 ms are over 35 ms late, of 25 to 39 ms over 20 ms; of 40 to 60 ms on time; others never due.
     assert load == SentLoad(planned=100, sent=36, late=15, skipped=25 + 39, worst_late_ns=60 * MS)
 
 
@@ -159,10 +159,10 @@ def test_a_wrong_plan_is_one_line(text: str, problem: str, tmp_path: Path, capsy
     file = tmp_path / "plan.yaml"
     file.write_text(text, encoding="utf-8")
     assert agent.main([str(file)]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"millrace agent: {file}")
-    assert problem in said
-    assert said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.startswith(f"millrace agent: {file}")
+    assert problem in stderr
+    assert stderr.count("\n") == 1
 
 
 def start(plan: AgentPlan, folder: Path) -> subprocess.Popen[str]:
@@ -182,7 +182,7 @@ def test_a_process_sends_nothing_before_it_is_given_a_start(tmp_path: Path) -> N
         assert process.stdin
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
-        # It can receive already: what others send now waits in its socket.
+        # It can receive already: early packets wait in its socket.
         ready_ns = clock.now_ns()
         process.stdin.write(f"{ready_ns}\n")
         process.stdin.close()
@@ -196,11 +196,11 @@ def test_a_process_sends_nothing_before_it_is_given_a_start(tmp_path: Path) -> N
     assert {arrival.hop_limit for arrival in arrivals} == {64}
 
 
-@pytest.mark.parametrize(("said", "problem"), [("", "got no start time"), ("now\n", "'now' is not the time")])
-def test_a_process_without_a_start_ends_with_one_line(said: str, problem: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("line", "problem"), [("", "got no start time"), ("now\n", "'now' is not the time")])
+def test_a_process_without_a_start_ends_with_one_line(line: str, problem: str, tmp_path: Path) -> None:
     plan = plan_of(log=str(tmp_path / "log"), load=str(tmp_path / "load"))
     with start(plan, tmp_path) as process:
-        _, errors = process.communicate(said, timeout=HANG_S)
+        _, errors = process.communicate(line, timeout=HANG_S)
     assert process.returncode == 1
     assert errors.startswith("millrace agent: ")
     assert problem in errors
@@ -217,7 +217,7 @@ def test_a_load_that_is_cut_off_is_named(content: bytes, tmp_path: Path) -> None
 
 
 def test_an_agent_starts_without_what_builds_fabrics() -> None:
-    """A fabric starts one for each host; what builds fabrics takes a second of CPU time to import."""
+    """A fabric starts one per host; importing the fabric builder takes a second of CPU time."""
     code = "import sys, dataplane.fabric.agent; print(*sorted({'finsy', 'pyroute2', 'numpy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.split() == []

@@ -1,4 +1,4 @@
-"""The topologies that come with Millrace: facts, restated right."""
+"""The bundled topologies: published facts, correctly stated."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def test_abilene_is_the_topology_zoo_s() -> None:
 
 
 def _label(node: ElementTree.Element) -> str:
-    found = node.find(".//{http://www.yworks.com/xml/graphml}NodeLabel")
-    assert found is not None
-    return (found.text or "").strip()
+    label = node.find(".//{http://www.yworks.com/xml/graphml}NodeLabel")
+    assert label is not None
+    return (label.text or "").strip()
 
 
 def test_abilene_has_the_links_and_ids_of_the_matrices() -> None:

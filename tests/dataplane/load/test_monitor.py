@@ -1,4 +1,4 @@
-"""The load monitor on a clock of its own: when overload begins and ends, and what is logged."""
+"""The load monitor on a clock of its own: start and end of overload, and log lines."""
 
 from __future__ import annotations
 
@@ -163,8 +163,7 @@ def test_processor_times_of_this_process_grow_by_thread() -> None:
     worker = threading.Thread(target=spin, name="spinning")
     worker.start()
     before = processor_times()
-    while processor_times().threads_ns["spinning"] < before.threads_ns["spinning"] + 10_000_000:
-        time.sleep(0.001)
+    wait_until(lambda: processor_times().threads_ns["spinning"] >= before.threads_ns["spinning"] + 10_000_000)
     stop.set()
     worker.join()
     assert processor_times().process_ns > before.process_ns
@@ -202,7 +201,7 @@ def test_threads_that_end_meanwhile_are_left_out(monkeypatch: pytest.MonkeyPatch
     ended.start()
     ended.join()
     wait_until(lambda: not Path(f"/proc/self/task/{ended.native_id}").exists())
-    # To the C library a thread is the address of its memory, which is nobody's any more.
+    # To the C library a thread is an address in memory, here one already freed.
     gone = SimpleNamespace(name="gone", ident=8, native_id=ended.native_id)
     monkeypatch.setattr(threading, "enumerate", lambda: [gone, threading.main_thread()])
     assert set(processor_times().threads_ns) == {threading.main_thread().name}

@@ -1,4 +1,4 @@
-"""Deadlines for what happens on this machine: by the CPU that there was, not by the clock alone."""
+"""Deadlines for local events: by available CPU time, not only by the clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dataplane.local.deadline import (
 
 
 class Machine:
-    """A machine whose time and load are said."""
+    """A machine with settable time and load."""
 
     def __init__(self, runnable: int = 1, cpus: int = 2) -> None:
         self.now_s, self.runnable, self.cpus = 100.0, runnable, cpus

@@ -1,4 +1,4 @@
-"""Runs tests with every NumPy array between pages that nobody may touch: python -m ... end|begin PYTEST-ARGUMENT...
+"""Runs tests with every NumPy array between inaccessible pages: python -m ... end|begin PYTEST-ARGUMENT...
 
 Kernels are given pointers to arrays, and nothing checks an index: one element too far, at the end or before the
 beginning, and the process is gone (SIGSEGV). What lies between an array and the page on its other side has a pattern
@@ -21,10 +21,10 @@ from dataplane.native import pointer_to
 
 PAGE = mmap.PAGESIZE
 MOST = 12_000
-"""Arrays that are guarded at a time: a process may have 65,530 mappings, and each takes three. Others are plain."""
+"""Maximum number of guarded arrays: a process may have 65,530 mappings, and each takes three. Others are plain."""
 _PATTERN, _NO_ACCESS = 0xA5, 0
 _SET_HANDLER = 304
-"""The place of PyDataMem_SetHandler in NumPy's table (numpy/_core/code_generators/numpy_api.py)."""
+"""Index of PyDataMem_SetHandler in NumPy's table (numpy/_core/code_generators/numpy_api.py)."""
 _READ_WRITE, _PRIVATE_ANONYMOUS = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -67,7 +67,7 @@ class Guards:
         )
 
     def use(self) -> None:
-        """Have NumPy take the memory of arrays from here."""
+        """Let NumPy allocate arrays here."""
         capsule_of = ctypes.pythonapi.PyCapsule_New
         capsule_of.restype = ctypes.py_object
         capsule_of.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
@@ -129,14 +129,14 @@ class Guards:
 
 
 def main(side: str, *arguments: str) -> int:
-    """Run tests, and say how many arrays were guarded, as proof that any were."""
+    """Run tests, and print how many arrays were guarded, as proof that any were."""
     guards = Guards(at_end=side == "end")
     guards.use()
     transports.zeros = lambda nbytes: pointer_to(np.zeros(nbytes, np.uint8))  # of a bytearray otherwise
     code = int(pytest.main([*arguments, "-p", "no:cacheprovider", "-p", "no:xdist"]))
     print(guards.guarded)
     sys.stdout.flush()
-    # What is left at the end is freed by an interpreter that may have no callbacks any more.
+    # Remaining arrays are freed by an interpreter that may no longer run callbacks.
     os._exit(code)
 
 

@@ -1,4 +1,4 @@
-"""Kernels that several threads are the first to use: compiled once, and there for as long as somebody may call them."""
+"""Kernels first used by several threads at once: compiled once, and alive as long as they may be called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import HANG_S
 
 THREADS = 8
 
-# Nothing is compiled or loaded yet in a new process: its first pushes come from several threads at a time.
+# A new process has nothing compiled or loaded: its first pushes come from several threads at once.
 PUSHES = """
 import threading
 from dataplane.clock import VirtualClock
@@ -58,8 +58,8 @@ def test_threads_that_ask_first_get_the_same_library() -> None:
         return kernel_library(add)
 
     with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(ask, range(THREADS)))
-    assert all(library is found[0] for library in found)
+        answers = list(pool.map(ask, range(THREADS)))
+    assert all(library is answers[0] for library in answers)
     assert kernel_library(add).bind(add)(2, 3) == 5
 
 

@@ -1,4 +1,4 @@
-"""Kernels keep to the arrays that they are given: their own tests, with every array between forbidden pages.
+"""Kernels stay within their arrays: their own tests, with every array between forbidden pages.
 
 In processes of their own, once with a page behind each array and once before it. MILLRACE_EXAMPLES, as `make deep` sets
 it, runs all of `MODULES`; otherwise those that are quick.
@@ -39,7 +39,7 @@ MODULES = (
     "tests/dataplane/switch/tables",
 )
 RAISING = "not refused and not rows_names"
-"""Left out: NumPy frees an array while an error is on its way there, when no function of Python can be called."""
+"""Left out: NumPy frees an array there while an error propagates, when Python functions cannot be called."""
 CHOSEN = MODULES if "MILLRACE_EXAMPLES" in os.environ else QUICK
 LIMIT_S = 1500
 BEYOND = """

@@ -1,4 +1,4 @@
-"""The hash over key words: drawn by each process, and no better for who has read its source."""
+"""The hash over key words: secrets drawn per process, so that reading its source does not help an attacker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def hash_of(key: list[int]) -> int:
 
 
 def old_hash(key: list[int], factor: int, seed: int) -> int:
-    """A polynomial, as it was: a word more is `state * factor + word`."""
+    """The former polynomial: each word gives `state * factor + word`."""
     state = seed
     for word in key:
         state = (state * factor + word) & WORD
@@ -47,19 +47,19 @@ def old_hash(key: list[int], factor: int, seed: int) -> int:
 
 
 def longest_search(hashes: list[int], places: int) -> int:
-    """Return how many places the longest search looks at, in slots with these hashes."""
+    """Return the number of slots that the longest search visits, with these hashes."""
     taken, longest = set[int](), 0
     for mixed in hashes:
-        place, looked = mixed % places, 1
-        while place in taken:
-            place, looked = (place + 1) % places, looked + 1
-        taken.add(place)
+        index, looked = mixed % places, 1
+        while index in taken:
+            index, looked = (index + 1) % places, looked + 1
+        taken.add(index)
         longest = max(longest, looked)
     return longest
 
 
 def test_keys_that_collide_for_every_odd_factor_do_not_any_more() -> None:
-    """Those in which an even number of words differ in their top bits: 4,096 of thirteen words."""
+    """Keys with an even number of words that differ in their top bits: 4,096 of thirteen words."""
     rng = random.Random(3)
     base = [rng.getrandbits(63) for _ in range(13)]
     flips = [bits for bits in product((0, TOP), repeat=13) if sum(map(bool, bits)) % 2 == 0]
@@ -77,8 +77,8 @@ def test_keys_that_collide_for_every_odd_factor_do_not_any_more() -> None:
 @pytest.mark.parametrize("words", [1, 2, 5])
 @pytest.mark.parametrize("shift", [0, 16, 32, 48, 52])
 def test_consecutive_keys_lengthen_no_search(words: int, shift: int) -> None:
-    for place in range(words):
-        keys = [[number << shift if word == place else 7 for word in range(words)] for number in range(4096)]
+    for index in range(words):
+        keys = [[number << shift if word == index else 7 for word in range(words)] for number in range(4096)]
         hashes = [hash_of(key) for key in keys]
         assert len(set(hashes)) == len(keys)
         assert longest_search(hashes, 16_384) <= 32

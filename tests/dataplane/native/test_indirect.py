@@ -1,4 +1,4 @@
-"""Functions of which only the address is known while the code runs."""
+"""Functions called through addresses known only at run time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def Narrow(a: u8, b: u16, c: i32, d: bool, e: Array[u8], f: u32, g: u64, h: u8) 
 
 
 @signature
-def Poke(place: Array[u64]) -> None:  # noqa: N802 - a type
+def Poke(cell: Array[u64]) -> None:  # noqa: N802 - a type
     raise NotImplementedError
 
 
@@ -68,8 +68,8 @@ def call_narrow(function: u64, a: u64, data: Array[u8]) -> u64:
 
 
 @kernel
-def call_poke(function: u64, place: Array[u64]) -> None:
-    invoke(Poke, function, place)
+def call_poke(function: u64, cell: Array[u64]) -> None:
+    invoke(Poke, function, cell)
 
 
 def test_the_function_at_each_address_is_called_in_turn() -> None:
@@ -95,13 +95,13 @@ def test_arguments_and_result_are_those_of_c(first: int, a: int, result: int) ->
 
 
 def test_a_function_without_result_is_called() -> None:
-    def poke(place: Any) -> None:
-        place[0] = 41
+    def poke(cell: Any) -> None:
+        cell[0] = 41
 
     called = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint64))(poke)
-    place = (ctypes.c_uint64 * 1)()
-    kernel_library(call_poke).bind(call_poke)(ctypes.cast(called, ctypes.c_void_p).value, place)
-    assert place[0] == 41
+    cell = (ctypes.c_uint64 * 1)()
+    kernel_library(call_poke).bind(call_poke)(ctypes.cast(called, ctypes.c_void_p).value, cell)
+    assert cell[0] == 41
 
 
 def test_a_c_function_is_called() -> None:

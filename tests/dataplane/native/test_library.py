@@ -172,19 +172,19 @@ def both(a: u64) -> u64:
 
 @external
 def getpid() -> i32:
-    """Return the process's number (POSIX)."""
+    """Return the process id (POSIX)."""
     raise NotImplementedError
 
 
 @external(symbol="strlen")
 def length_of(text: Array[u8]) -> u64:
-    """Return how many bytes stand before the first zero (C)."""
+    """Return the number of bytes before the first zero (C)."""
     raise NotImplementedError
 
 
 @external
 def generated(number: u64) -> u64:
-    """Return what generated code makes of a number."""
+    """Return generated code's result for a number."""
     raise NotImplementedError
 
 
@@ -235,8 +235,8 @@ def test_generated_code_calls_kernels_and_reaches_fields() -> None:
     builder = ir.IRBuilder(function.append_basic_block())
     index = [ir.IntType(32)(0), ir.IntType(32)(module.field_index(Flags, "seen"))]
     builder.store(WORD(8), builder.gep(function.args[0], index, source_etype=kind))
-    found = builder.call(module.function(find), [function.args[0], WORD(3)])
-    builder.ret(builder.ptrtoint(found, WORD))
+    result = builder.call(module.function(find), [function.args[0], WORD(3)])
+    builder.ret(builder.ptrtoint(result, WORD))
     library, flags = compile_module(module, cache_dir=None), Flags(ready=3)
     run = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(library.call_address("entry"))
     assert run(flags.address) == flags.address

@@ -1,4 +1,4 @@
-"""The shared index kernels against a dictionary: whatever collides, is removed and moves up."""
+"""The shared index kernels against a dictionary: collisions, removals and shifts."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def remove(index: Array[u64], mask: u64, mixed: u64, number: u64) -> None:
 
 
 @kernel
-def alike(index: Array[u64], mask: u64, mixed: u64, found: Array[u64]) -> u64:
+def alike(index: Array[u64], mask: u64, mixed: u64, matches: Array[u64]) -> u64:
     count: u64 = 0
-    place = next_alike(index, mask, home_of(mixed, mask), mixed)
-    while index[place] != 0:
-        found[count] = index[place] & LOW32
+    position = next_alike(index, mask, home_of(mixed, mask), mixed)
+    while index[position] != 0:
+        matches[count] = index[position] & LOW32
         count += 1
-        place = next_alike(index, mask, (place + 1) & mask, mixed)
+        position = next_alike(index, mask, (position + 1) & mask, mixed)
     return count
 
 
@@ -61,7 +61,7 @@ def empty(index: Array[u64], mask: u64, start: u64) -> u64:
 
 
 LIBRARY = kernel_library(put, remove, alike, tagged, tagged_shared, empty)
-# Few homes and tags, some at the end of the index: nearly all collide and some go round.
+# Few homes and tags, some at the end of the index: nearly all collide, and some wrap around.
 hashes = st.integers(0, 3).flatmap(lambda tag: st.sampled_from([0, 1, 29, 30, 31]).map(lambda home: tag << 5 | home))
 changes = st.lists(st.tuples(hashes, st.integers(1, PLACES - 1)), max_size=100)
 
@@ -69,19 +69,19 @@ changes = st.lists(st.tuples(hashes, st.integers(1, PLACES - 1)), max_size=100)
 @given(changes=changes)
 def test_index_finds_entered_and_not_removed_keys(changes: list[tuple[int, int]]) -> None:
     index = (ctypes.c_uint64 * PLACES)()
-    found = (ctypes.c_uint64 * PLACES)()
-    known: dict[int, int] = {}
+    matches = (ctypes.c_uint64 * PLACES)()
+    entered: dict[int, int] = {}
     for high, number in changes:
-        if number in known:
-            LIBRARY.bind(remove)(index, MASK, known.pop(number), number)
+        if number in entered:
+            LIBRARY.bind(remove)(index, MASK, entered.pop(number), number)
         else:
-            known[number] = high << 32
-            LIBRARY.bind(put)(index, MASK, known[number], number)
-        assert sum(entry != 0 for entry in index) == len(known)
-        for mixed in {high << 32, *known.values()}:
-            count = LIBRARY.bind(alike)(index, MASK, mixed, found)
-            assert {*found[:count]} == {one for one, its in known.items() if its == mixed}
-            assert count == len({*found[:count]})
+            entered[number] = high << 32
+            LIBRARY.bind(put)(index, MASK, entered[number], number)
+        assert sum(entry != 0 for entry in index) == len(entered)
+        for mixed in {high << 32, *entered.values()}:
+            count = LIBRARY.bind(alike)(index, MASK, mixed, matches)
+            assert {*matches[:count]} == {key for key, its in entered.items() if its == mixed}
+            assert count == len({*matches[:count]})
 
 
 @given(
@@ -94,7 +94,7 @@ def test_a_search_stops_at_a_tag_or_where_nothing_is(tags: list[int], start: int
     tags[gap] = 0
     index = (ctypes.c_uint64 * 8)(*tags)
     order = [(start + step) % 8 for step in range(8)]
-    expected = next(place for place in order if not tags[place] or tags[place] >> TAG_SHIFT == tag)
+    expected = next(position for position in order if not tags[position] or tags[position] >> TAG_SHIFT == tag)
     assert LIBRARY.bind(tagged)(index, 7, start, tag) == expected
     assert LIBRARY.bind(tagged_shared)(index, 7, start, tag) == expected
-    assert LIBRARY.bind(empty)(index, 7, start) == next(place for place in order if not tags[place])
+    assert LIBRARY.bind(empty)(index, 7, start) == next(position for position in order if not tags[position])

@@ -1,4 +1,4 @@
-"""Operations on bytes and on memory that threads share."""
+"""Operations on bytes and on shared memory."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def blank(data: Array[u8], start: u64, byte: u8, nbytes: u64) -> None:
 
 
 @kernel
-def back(data: Array[u8], place: u64) -> u8:
-    """Return the byte before a place."""
-    return offset(data, place)[0 - as_one(place)]
+def back(data: Array[u8], position: u64) -> u8:
+    """Return the byte before a position."""
+    return offset(data, position)[0 - as_one(position)]
 
 
 @kernel
-def as_one(place: u64) -> u64:
-    return 1 if place > 0 else 0
+def as_one(number: u64) -> u64:
+    return 1 if number > 0 else 0
 
 
 @given(data=st.binary(min_size=64, max_size=64), a=st.integers(0, 40), b=st.integers(0, 40), n=st.integers(0, 24))
@@ -68,20 +68,20 @@ def test_bytes_are_copied_even_over_themselves(data: bytes, a: int, b: int, n: i
 ENDIAN: dict[str, Literal["big", "little"]] = {"u": sys.byteorder, "be": "big"}
 
 
-@given(data=st.binary(min_size=32, max_size=32), place=st.integers(0, 24), number=st.integers(0, (1 << 64) - 1))
+@given(data=st.binary(min_size=32, max_size=32), offset=st.integers(0, 24), number=st.integers(0, (1 << 64) - 1))
 def test_wide_loads_and_stores_need_no_alignment(
-    data: bytes, place: int, number: int, wide: dict[tuple[str, str, int], Callable[..., int]]
+    data: bytes, offset: int, number: int, wide: dict[tuple[str, str, int], Callable[..., int]]
 ) -> None:
     for (verb, order, bits), run in wide.items():
         size, memory, expected = bits // 8, bytearray(data), bytearray(data)
         cut = number & ((1 << bits) - 1)
         if verb == "load":
-            assert run(memory, place) == int.from_bytes(
-                data[place : place + size], "big" if order == "be" else "little"
+            assert run(memory, offset) == int.from_bytes(
+                data[offset : offset + size], "big" if order == "be" else "little"
             )
         else:
-            expected[place : place + size] = cut.to_bytes(size, ENDIAN[order])
-            run(memory, place, cut)
+            expected[offset : offset + size] = cut.to_bytes(size, ENDIAN[order])
+            run(memory, offset, cut)
         assert memory == expected
 
 

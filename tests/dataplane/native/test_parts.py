@@ -1,4 +1,4 @@
-"""A module compiled in two parts does what it does as one."""
+"""A module compiled in two parts behaves like one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _module() -> Module:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the shortest text parted, with however many processors."""
+    """Split even the shortest text, with any number of processors."""
     monkeypatch.setattr("dataplane.native.library.worth_parting", lambda text: True)
 
 
@@ -73,7 +73,7 @@ def test_short_texts_are_compiled_here() -> None:
 def test_unusable_interpreter_leaves_compilation_in_process(
     mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one file may not be run, the other is no program: another user's interpreter, or one that is gone."""
+    """One file is not executable, the other no program: another user's interpreter, or one that is gone."""
     interpreter = tmp_path / "python"
     interpreter.write_bytes(b"none")
     interpreter.chmod(mode)

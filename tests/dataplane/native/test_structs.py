@@ -270,14 +270,14 @@ def test_any_struct_is_laid_out_alike_on_both_sides(
     places = [f"{n}] = address(reference(s.f{n}))" for n, kind in enumerate(kinds) if not kind.startswith("Inline")]
     places += [f"{n}] = address(s.f{n})" for n, kind in enumerate(kinds) if kind.startswith("Inline")]
     text += "@kernel\ndef f(s: Whole, out: Array[u64], many: Array[Whole]) -> u64:\n"
-    text += "".join(f"    out[{place}\n" for place in places) + "    return address(many[1]) - address(many[0])\n"
+    text += "".join(f"    out[{line}\n" for line in places) + "    return address(many[1]) - address(many[0])\n"
     made = kernels_in(text, Literal=Literal)
     module = Module("layout")
     module.export(made["f"])
     whole, out = made["Whole"](), (ctypes.c_uint64 * len(kinds))()
     run: Callable[..., int] = compile_module(module, cache_dir=None, optimise=False).bind(made["f"])
     assert run(whole, out, 4096) == ctypes.sizeof(whole)
-    assert [place - whole.address for place in out] == [
+    assert [address - whole.address for address in out] == [
         getattr(made["Whole"], f"f{number}").offset for number in range(len(kinds))
     ]
 
@@ -326,7 +326,7 @@ def test_python_reads_structs_at_an_address() -> None:
 
 
 def test_what_the_machine_passes_in_registers(kernels_in: Callable[..., dict[str, Any]]) -> None:
-    """Narrow numbers arrive cut to their width, whatever the caller's register holds above it."""
+    """Narrow numbers are truncated to their width, whatever the caller's register holds above it."""
     text = "".join(
         f"@kernel\ndef f_{t}(a: {t}, b: {t}) -> u64:\n    return as_u64(a) + as_u64(b)\n" for t in (U8, U16, I32, U64)
     )

@@ -20,8 +20,8 @@ def spread(target: Array[u32], data: Array[u8], at: u64, places: u32) -> None:
 
 
 @kernel
-def same(one: Array[u8], other: Array[u8], mask: Array[u8]) -> bool:
-    return same_bits(one, other, mask)
+def same(data: Array[u8], other: Array[u8], mask: Array[u8]) -> bool:
+    return same_bits(data, other, mask)
 
 
 MEMORY = Guarded(SIZE + 16)
@@ -34,7 +34,7 @@ def test_words_are_spread_over_places_and_no_byte_more_is_read(data: bytes, plac
     target = (ctypes.c_uint32 * WORDS)()
     kernel_library(spread, same).bind(spread)(target, address, before, places)
     words = iter(int.from_bytes(data[at : at + 4], "big") for at in range(0, SIZE, 4))
-    assert list(target) == [next(words) if places >> place & 1 else 0xFFFF_FFFF for place in range(WORDS)]
+    assert list(target) == [next(words) if places >> index & 1 else 0xFFFF_FFFF for index in range(WORDS)]
 
 
 @given(
@@ -43,9 +43,9 @@ def test_words_are_spread_over_places_and_no_byte_more_is_read(data: bytes, plac
     masks=st.dictionaries(st.integers(0, SIZE - 1), st.integers(1, 255), max_size=6),
 )
 def test_bits_are_compared_where_a_mask_has_ones(one: bytes, flips: dict[int, int], masks: dict[int, int]) -> None:
-    other = bytes(byte ^ flips.get(place, 0) for place, byte in enumerate(one))
-    mask = bytes(masks.get(place, 0) for place in range(SIZE))
-    expected = all(not flips.get(place, 0) & bits for place, bits in masks.items())
+    other = bytes(byte ^ flips.get(index, 0) for index, byte in enumerate(one))
+    mask = bytes(masks.get(index, 0) for index in range(SIZE))
+    expected = all(not flips.get(index, 0) & bits for index, bits in masks.items())
     assert kernel_library(spread, same).bind(same)(one, other, mask) == expected
-    needed = max((place // 4 * 4 + 4 for place in masks), default=0)
+    needed = max((index // 4 * 4 + 4 for index in masks), default=0)
     assert kernel_library(spread, same).bind(same)(MEMORY.put(one[:needed], at_end=True), other, mask) == expected

@@ -1,4 +1,4 @@
-"""A driver thread as tests play it: hands frames out in bursts and sends what producers have put in line."""
+"""A driver thread played by tests: hands out frames in bursts and sends producers' queued packets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Driver:
             return [self.hand(frame, group=group, flow=flow) for frame in frames]
 
     def transmit(self, queue: PortQueue, limit: int = 64) -> int:
-        """Send, in the burst that is going on or in one of its own."""
+        """Send, in the current burst or a new one."""
         if self.epoch % 2 == 1:
             return kernels().transmit(self.thread, queue, limit)
         with self.burst():
@@ -77,29 +77,29 @@ class Driver:
 
 
 def free_addresses(memory: Memory) -> list[int]:
-    """Return where the buffers stand that nobody has."""
+    """Return the addresses of the free buffers."""
     free = []
     for number in range(memory.classes):
         reserve = memory.reserves[number]
         ring = reserve.returned[0]
-        free += [reserve.stack[place] for place in range(reserve.count)]
-        free += [ring.slots[place & ring.mask] for place in range(ring.head, ring.tail)]
+        free += [reserve.stack[index] for index in range(reserve.count)]
+        free += [ring.slots[position & ring.mask] for position in range(ring.head, ring.tail)]
     return free
 
 
 def chain(address: int) -> list[int]:
-    """Return where a packet's buffers stand."""
-    found = []
+    """Return the addresses of a packet's buffers."""
+    addresses = []
     while address:
-        found.append(address)
+        addresses.append(address)
         address = Buffer.from_address(address).next
-    return found
+    return addresses
 
 
 def waiting_addresses(queue: ReceiveQueue) -> list[int]:
-    """Return where the buffers of packets stand that have not been taken."""
+    """Return the addresses of the buffers of packets not yet taken."""
     ring = queue.packets[0]
-    return [one for place in range(ring.head, queue.put) for one in chain(ring.slots[place & ring.mask])]
+    return [address for position in range(ring.head, queue.put) for address in chain(ring.slots[position & ring.mask])]
 
 
 def buffer_count(memory: Memory) -> int:

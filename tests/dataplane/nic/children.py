@@ -1,4 +1,4 @@
-"""Child processes in a cable's namespace, for what a test cannot do to itself: lose rights, lack memory, die."""
+"""Child processes in a cable's namespace for what a test cannot do itself: lose rights, lack memory, die."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def try_to_open(kind, **settings):
 
 
 def start_child(cable: Cable, text: str) -> subprocess.Popen[bytes]:
-    """Start a Python program inside the namespace, with what `PRELUDE` has; it is the caller's to end."""
+    """Start a Python program inside the namespace, after `PRELUDE`; the caller must end it."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     argv = [sys.executable, "-c", PRELUDE + text]
     return namespaces.start(cable.namespace, argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
 
 def run_child(cable: Cable, text: str) -> list[str]:
-    """Run a program to its end and return what it printed, line by line."""
+    """Run a program to its end and return its lines of output."""
     with start_child(cable, text) as child:
         printed, _ = child.communicate(timeout=HANG_S)
     assert child.returncode == 0

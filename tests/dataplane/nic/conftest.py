@@ -82,7 +82,7 @@ def cable(make_cable: Callable[..., Cable]) -> Cable:
 
 
 def receive(port: NicPort, count: int) -> list[bytes]:
-    """Wait for so many frames, as long as some keep coming."""
+    """Wait for this many frames, as long as some keep coming."""
     frames: list[bytes] = []
     while len(frames) < count and select.select([port], [], [], 2.0)[0]:
         frames += port.receive(64)

@@ -35,14 +35,14 @@ def nic() -> Iterator[Nic]:
 
 
 def samples(text: str) -> dict[str, dict[Labels, float]]:
-    found: dict[str, dict[Labels, float]] = {}
+    values: dict[str, dict[Labels, float]] = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation
         for sample in family.samples:
             labels = frozenset(sample.labels.items())
-            assert labels not in found.setdefault(sample.name, {})
-            found[sample.name][labels] = sample.value
-    return found
+            assert labels not in values.setdefault(sample.name, {})
+            values[sample.name][labels] = sample.value
+    return values
 
 
 def label(**values: str) -> Labels:
@@ -50,22 +50,22 @@ def label(**values: str) -> Labels:
 
 
 def test_metrics_are_the_statistics(nic: Nic) -> None:
-    found = samples(nic.metrics())
-    assert all(name.startswith("millrace_nic_") for name in found)
-    assert found["millrace_nic_received_packets_total"] == {label(queue="0"): 9}
-    assert found["millrace_nic_received_bytes_total"] == {label(queue="0"): 9 * 60}
-    assert found["millrace_nic_sent_packets_total"] == {label(queue="0"): 1}
-    assert found["millrace_nic_handed_out_packets_total"] == {label(thread="0"): 4}
-    assert found["millrace_nic_polls_total"] == {label(thread="0"): 2}
-    assert found["millrace_nic_waiting_packets"] == {label(consumer="reports"): 1}
-    assert found["millrace_nic_lent_packets"] == {label(consumer="reports"): 3}
-    assert found["millrace_nic_free_buffers"] == {label(consumer="reports", size_bytes="128"): 0}
-    assert found["millrace_nic_unsent_packets"] == {label(producer="nic.send"): 0}
-    dropped = found["millrace_nic_dropped_packets_total"]
+    values = samples(nic.metrics())
+    assert all(name.startswith("millrace_nic_") for name in values)
+    assert values["millrace_nic_received_packets_total"] == {label(queue="0"): 9}
+    assert values["millrace_nic_received_bytes_total"] == {label(queue="0"): 9 * 60}
+    assert values["millrace_nic_sent_packets_total"] == {label(queue="0"): 1}
+    assert values["millrace_nic_handed_out_packets_total"] == {label(thread="0"): 4}
+    assert values["millrace_nic_polls_total"] == {label(thread="0"): 2}
+    assert values["millrace_nic_waiting_packets"] == {label(consumer="reports"): 1}
+    assert values["millrace_nic_lent_packets"] == {label(consumer="reports"): 3}
+    assert values["millrace_nic_free_buffers"] == {label(consumer="reports", size_bytes="128"): 0}
+    assert values["millrace_nic_unsent_packets"] == {label(producer="nic.send"): 0}
+    dropped = values["millrace_nic_dropped_packets_total"]
     assert {dict(labels)["reason"]: count for labels, count in dropped.items()} == nic.read_statistics().dropped
-    received = sum(found["millrace_nic_received_packets_total"].values())
+    received = sum(values["millrace_nic_received_packets_total"].values())
     parts = ("handed_out", "called", "dropped")
-    assert received == sum(sum(found[f"millrace_nic_{part}_packets_total"].values()) for part in parts)
+    assert received == sum(sum(values[f"millrace_nic_{part}_packets_total"].values()) for part in parts)
 
 
 def test_a_consumer_that_left_and_its_successor_are_one_series(nic: Nic) -> None:
@@ -81,8 +81,8 @@ def test_a_consumer_that_left_and_its_successor_are_one_series(nic: Nic) -> None
 def test_several_nics_are_told_apart_by_their_interface(nic: Nic) -> None:
     near, far = memory_pair(("second", "far"))
     with far, open_nic(near, NicSettings(threads=0)) as second:
-        found = samples(metrics_text(nic.read_statistics, second.read_statistics))
-    interfaces = {dict(labels)["interface"] for labels in found["millrace_nic_polls_total"]}
+        values = samples(metrics_text(nic.read_statistics, second.read_statistics))
+    interfaces = {dict(labels)["interface"] for labels in values["millrace_nic_polls_total"]}
     assert interfaces == {"near", "second"}
 
 
@@ -90,8 +90,8 @@ def test_metrics_are_served_until_closed(nic: Nic) -> None:
     with serve_metrics(0, nic.read_statistics) as server:
         address = f"http://127.0.0.1:{server.port}/metrics"
         with urllib.request.urlopen(address, timeout=10) as answer:
-            found = samples(answer.read().decode())
-    assert found["millrace_nic_received_packets_total"] == {label(queue="0"): 9}
+            values = samples(answer.read().decode())
+    assert values["millrace_nic_received_packets_total"] == {label(queue="0"): 9}
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", server.port)) != 0
 

@@ -26,7 +26,7 @@ def make_pacer(mode: Mode = Mode.HYBRID, target_batch: int = 40) -> Pacer:
 
 
 class Arrivals:
-    """Frames that come at a steady rate, and a driver that takes what is there, in virtual time."""
+    """Frames at a steady rate, and a driver that takes the waiting ones, in virtual time."""
 
     def __init__(self, pacer: Pacer, gap_ns: int) -> None:
         self.pacer, self.gap_ns = pacer, gap_ns
@@ -35,7 +35,7 @@ class Arrivals:
         self.batches: list[int] = []
 
     def turn(self) -> int:
-        """Take a burst and pause as told; return the pause."""
+        """Take a burst and pause as the pacer says; return the pause."""
         asked = self.pacer.batch
         moved = min(self.now_ns // self.gap_ns - self.taken, asked)
         self.taken += moved
@@ -60,13 +60,13 @@ def test_waiting_sleeps_whenever_nothing_is_left() -> None:
     assert next_pause_ns(pacer, 3, 0, 0) == UNTIL_WOKEN
 
 
-@pytest.mark.parametrize(("gap_ns", "found"), [(1_000, 40), (2_000, 40), (4_000, 40), (10_000, 20), (100_000, 2)])
-def test_pauses_adapt_to_bring_the_target_within_the_bound(gap_ns: int, found: int) -> None:
+@pytest.mark.parametrize(("gap_ns", "burst"), [(1_000, 40), (2_000, 40), (4_000, 40), (10_000, 20), (100_000, 2)])
+def test_pauses_adapt_to_bring_the_target_within_the_bound(gap_ns: int, burst: int) -> None:
     arrivals = Arrivals(make_pacer(), gap_ns)
     for _ in range(400):
         arrivals.turn()
     steady = arrivals.batches[-20:]
-    assert found * 0.8 <= sum(steady) / len(steady) <= found * 1.3
+    assert burst * 0.8 <= sum(steady) / len(steady) <= burst * 1.3
     assert arrivals.longest_pause_ns <= 200 * US
 
 

@@ -1,4 +1,4 @@
-"""A Nic in memory: frames take each of their ways, turn by turn, and what is counted adds up."""
+"""A Nic in memory: frames take each possible way, turn by turn, and the counters add up."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ FLOWS = 8
 
 
 class Changes:
-    """Makes a random change to a Nic at a time, and uses what it made."""
+    """Makes random changes to a Nic, and uses the results."""
 
     def __init__(self, nic: Nic, seed: int) -> None:
         self.nic, self.random = nic, random.Random(seed)
@@ -94,7 +94,7 @@ class Changes:
 
 
 class Load:
-    """Sends without a break into one end of a cable, and takes what comes back."""
+    """Sends continuously into one end of a cable, and receives the returned frames."""
 
     def __init__(self, port: NicPort) -> None:
         self.port = port

@@ -1,4 +1,4 @@
-"""Leftovers of a Nic that cannot start, is closed while others use it, or is simply dropped."""
+"""Leftovers of a Nic that cannot start, is closed while in use, or is simply dropped."""
 
 from __future__ import annotations
 

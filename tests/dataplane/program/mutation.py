@@ -20,14 +20,14 @@ OWN_PROGRAMS = (
     "choices",
     "algorithms",
 )
-"""The programs that exercise the language; p4rt_entities is there for P4Runtime."""
+"""The programs that exercise the language; p4rt_entities is for P4Runtime."""
 
 JsonPath = tuple[str | int, ...]
 DELETE = object()
 
 
 def without_positions(node: Any) -> Any:
-    """Return a document without source_info, which would be most of it."""
+    """Return a document without source_info, which makes up most of it."""
     if isinstance(node, dict):
         return {key: without_positions(value) for key, value in node.items() if key != "source_info"}
     if isinstance(node, list):
@@ -44,13 +44,13 @@ def p4info(name: str) -> bytes:
 
 
 def paths(node: Any, prefix: JsonPath = ()) -> list[JsonPath]:
-    """Return the path of everything in a document, the document itself left out."""
+    """Return the paths of all parts of a document, except itself."""
     items: Any = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     return [path for key, value in items for path in [(*prefix, key), *paths(value, (*prefix, key))]]
 
 
 def changed(base: Any, path: JsonPath, value: object) -> bytes:
-    """Return the document, encoded, with the place at `path` set to a value, or deleted."""
+    """Return the document, encoded, with the part at `path` set to a value, or deleted."""
     root = copy.deepcopy(base)
     node = root
     for step in path[:-1]:

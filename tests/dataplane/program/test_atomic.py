@@ -33,8 +33,8 @@ def branch(name: str, true_next: str | None, false_next: str | None) -> Conditio
 def sections(*nodes: Node) -> set[tuple[str, str]]:
     """Return sections as (registers, nodes), each joined."""
     pipeline = Pipeline("ingress", nodes[0].name, {node.name: node for node in nodes})
-    found = register_sections(pipeline)
-    return {(" ".join(sorted(item.registers)), " ".join(sorted(item.nodes))) for item in found}
+    registers = register_sections(pipeline)
+    return {(" ".join(sorted(item.registers)), " ".join(sorted(item.nodes))) for item in registers}
 
 
 @pytest.mark.parametrize(

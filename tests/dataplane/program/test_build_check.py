@@ -1,4 +1,4 @@
-"""The committed build belongs to the committed sources, and the check notices when it does not."""
+"""The committed build matches the committed sources, and the check detects a mismatch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.dataplane.program.mutation import PROGRAMS
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Return a folder with sources and a build that belong together."""
+    """Return a folder with matching sources and build."""
     folder = tmp_path / "p4"
     (folder / "build").mkdir(parents=True)
     (folder / "shared").mkdir()

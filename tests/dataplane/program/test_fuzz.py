@@ -1,4 +1,4 @@
-"""Mutated programs: loading raises ProgramError or nothing, and what loads also runs."""
+"""Mutated programs: loading succeeds or raises ProgramError, and a loaded program runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FRAMES = [bytes(0), bytes(64), bytes(range(1, 120)), b"\x01\x80\x02\x04\x06\x08"
 
 
 def loads(data: bytes, info: bytes | None) -> bool:
-    """Return whether a program loads; what is refused is refused in one line."""
+    """Return whether a program loads; refusals have one line."""
     try:
         load_program(data, info)
     except ProgramError as error:
@@ -73,7 +73,7 @@ def test_mutated_json(name: str, data: Any) -> None:
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_exchanged_parts(name: str, data: Any) -> None:
-    """One part of the document takes another one's place: well formed, and most often out of place."""
+    """One part of the document replaces another: well formed, but mostly misplaced."""
     base = DOCUMENTS[name]
     target, source = (data.draw(st.sampled_from(PATHS[name])) for _ in range(2))
     part = base

@@ -1,4 +1,4 @@
-"""Programs that load, and what they are then."""
+"""Programs that load, and their contents."""
 
 from __future__ import annotations
 
@@ -224,8 +224,8 @@ def test_log_messages_with_formats_and_without_values() -> None:
         calls[0]["parameters"] = [{"type": "string", "value": text}, {"type": "parameters_vector", "value": values}]
         program = load_program(json.dumps(raw).encode(), None)
         nodes = [node for node in program.ingress.nodes.values() if isinstance(node, CallNode)]
-        found = [item for node in nodes for item in node.action.primitives if isinstance(item, LogMessage)]
-        return found[0].pieces
+        messages = [item for node in nodes for item in node.action.primitives if isinstance(item, LogMessage)]
+        return messages[0].pieces
 
     value = {"type": "hexstr", "value": "0x1"}
     assert pieces("nothing", {}) == ("nothing",)

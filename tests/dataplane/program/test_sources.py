@@ -1,4 +1,4 @@
-"""The compiled programs that tests use are what p4c makes of their sources."""
+"""The tests' compiled programs are p4c's output of their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that only tests know, described as a .proto would, and one that answers it."""
+"""A service for tests only, described like a .proto, and its implementation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ECHO: Final = "tests.echo.v1.Echo"
 
 
 class Echo:
-    """Answers what it is told; "no" is refused, "wait" takes until somebody sets `go`."""
+    """Echoes its input; "no" is refused, "wait" waits until `go` is set."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()

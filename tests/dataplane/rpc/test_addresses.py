@@ -1,4 +1,4 @@
-"""Addresses to listen at: what gRPC would share, steal or explain badly is refused in one line."""
+"""Addresses to listen at: those that gRPC would share, steal or explain badly are refused in one line."""
 
 from __future__ import annotations
 

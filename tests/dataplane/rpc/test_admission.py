@@ -1,4 +1,4 @@
-"""Requests that are large, many and slow: a server reads no more of them at a time than it has room for."""
+"""Large, numerous and slow requests: a server reads only as many at once as it has room for."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dataplane.rpc.admission import Admission, Budget
 from dataplane.rpc.limits import Limits
 from dataplane.rpc.server import RpcServer
 from tests.dataplane.rpc.echo import ECHO, Echo, Word
+from tests.waiting import until
 
 MIB = 1 << 20
 SAY = f"/{ECHO}/Say"
@@ -43,7 +44,7 @@ def test_budget_is_given_in_order() -> None:
 
 
 def test_requests_beyond_the_budget_wait_unread(tmp_path: Path) -> None:
-    """Two requests that are worked on have the budget; the third is read once one of them has ended."""
+    """Two running requests hold the budget; the third is read once one has ended."""
     echo, word = Echo(), Word(text="wait", more=[Word(text="x" * (MIB - 64))])
 
     async def run() -> None:
@@ -56,18 +57,18 @@ def test_requests_beyond_the_budget_wait_unread(tmp_path: Path) -> None:
             waiting = [say(word) for _ in range(2)]
             await echo.begun.wait()
             third = say(Word(text="a"))
-            while not all(one.done() for one in waiting):
-                await asyncio.sleep(0.05)
-                assert echo.go.is_set() or not third.done()
-                echo.go.set()
+            await asyncio.sleep(0.05)  # time enough to read the third, if nothing held it back
+            assert not third.done()
+            echo.go.set()
+            await until(lambda: all(call.done() for call in waiting))
             assert (await third).text == "a"
         await server.stop()
 
     asyncio.run(run())
 
 
-async def asked(folder: Path, act: Callable[[Any], Awaitable[None]], busy: asyncio.Event) -> None:
-    """Run a function on a channel of a server with room for one request, whose work lasts until `busy` is set."""
+async def run_with_server(folder: Path, act: Callable[[Any], Awaitable[None]], busy: asyncio.Event) -> None:
+    """Run a function on a channel of a server with room for one request, which runs until `busy` is set."""
 
     async def answer(data: bytes, context: object) -> bytes:
         if len(data) == MIB:
@@ -88,19 +89,19 @@ def test_who_waits_too_long_is_refused(tmp_path: Path) -> None:
     async def act(channel: Any) -> None:
         say, refusals = channel.unary_unary(SAY), list[tuple[object, object]]()
         first = say(bytes(MIB))
-        while not refusals:  # until the first one is being worked on
+        while not refusals:  # until the first one is running
             try:
                 await say(b"a")
             except grpc.aio.AioRpcError as error:
                 refusals.append((error.code(), error.details()))
-        said = f"requests of {MIB} bytes are in progress, the most at a time"
-        assert refusals == [(grpc.StatusCode.RESOURCE_EXHAUSTED, said)]
+        problem = f"requests of {MIB} bytes are in progress, the most at a time"
+        assert refusals == [(grpc.StatusCode.RESOURCE_EXHAUSTED, problem)]
         busy.set()
         assert len(await first) == MIB
         assert await say(b"a") == b"a"
 
     busy = asyncio.Event()
-    asyncio.run(asked(tmp_path, act, busy))
+    asyncio.run(run_with_server(tmp_path, act, busy))
 
 
 def test_who_stops_halfway_keeps_no_room(tmp_path: Path) -> None:
@@ -110,4 +111,4 @@ def test_who_stops_halfway_keeps_no_room(tmp_path: Path) -> None:
             await half
         assert await channel.unary_unary(SAY)(b"a") == b"a"
 
-    asyncio.run(asked(tmp_path, act, asyncio.Event()))
+    asyncio.run(run_with_server(tmp_path, act, asyncio.Event()))

@@ -1,4 +1,4 @@
-"""Clients of our services notice one that is gone without a word; one that has nothing to say is left alone."""
+"""Clients of our services detect a vanished server; silent connections stay open."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_stream_that_a_dead_network_has_swallowed_ends(monkeypatch: pytest.Mon
                 records = client.records()
                 assert await anext(records) == ()
                 following = asyncio.ensure_future(anext(records))
-                # Nothing is said for many times as long as a client waits before it asks: the stream stands.
+                # Silence for many times a client's keepalive interval: the stream stays open.
                 assert not (await asyncio.wait((following,), timeout=2))[0]
                 way.swallow()
                 await ended.wait()

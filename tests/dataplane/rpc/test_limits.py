@@ -1,4 +1,4 @@
-"""Limits on what a client may take of our servers: one line beyond each bound, and the other clients go on."""
+"""Limits on a client's use of our servers: one line beyond each bound; other clients go on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.collectors.reports import build_topology
 from tests.waiting import finish_within
 
 
-async def said(*messages: str) -> AsyncIterator[str]:
+async def stream_of(*messages: str) -> AsyncIterator[str]:
     for message in messages:
         yield message
 
@@ -34,10 +34,10 @@ async def nothing() -> AsyncIterator[str]:
 
 def test_who_does_not_begin_is_not_waited_for() -> None:
     async def all_of(messages: AsyncIterator[str]) -> list[str]:
-        return [one async for one in in_time(messages, 50_000_000)]
+        return [message async for message in in_time(messages, 50_000_000)]
 
-    assert asyncio.run(all_of(said("a", "b"))) == ["a", "b"]
-    assert asyncio.run(all_of(said())) == []
+    assert asyncio.run(all_of(stream_of("a", "b"))) == ["a", "b"]
+    assert asyncio.run(all_of(stream_of())) == []
     with pytest.raises(CallError, match=r"^no message within 0\.05 s of the stream's beginning$") as caught:
         asyncio.run(all_of(nothing()))
     assert caught.value.code is grpc.StatusCode.DEADLINE_EXCEEDED

@@ -1,4 +1,4 @@
-"""The folder of a user's sockets: where it is, how it is made, and which ones are refused, on both sides."""
+"""The folder of a user's sockets: path, creation, and refusals, on both sides."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_without_a_runtime_folder_there_are_others(named: str) -> None:
 def test_system_folder_is_roots_or_its_given_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_folder, "_SYSTEM", tmp_path)
     system = tmp_path / "millrace"
-    assert system in own_folders({})  # nobody has it yet
+    assert system in own_folders({})  # not created yet
     system.mkdir(mode=0o700)
     assert system in own_folders({})
     os.chown(system, 12345, 12345)  # a daemon's, as systemd makes it
@@ -70,7 +70,7 @@ def test_system_folder_is_roots_or_its_given_owners(tmp_path: Path, monkeypatch:
         folder.chmod(0o755)
     with as_user(12345):
         assert system in own_folders({})
-    with as_user(54321):  # who has none at all is told why
+    with as_user(54321):  # without any folder the error says why
         assert own_folders({}) == (system,)
         assert refusal(system) == f"folder {system} belongs to user 12345, not to user 54321"
 
@@ -113,7 +113,7 @@ def test_a_folder_of_somebody_else_is_refused_on_both_sides(runtime: Path) -> No
 
 @contextmanager
 def as_user(user: int) -> Iterator[None]:
-    """Be another user."""
+    """Run as another user."""
     os.seteuid(user)
     try:
         yield

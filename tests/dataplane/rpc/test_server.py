@@ -1,4 +1,4 @@
-"""A server of ours: what it takes and refuses, its limits, its socket's rights, its health and its end."""
+"""A server of ours: requests, refusals, limits, its socket's rights, its health and its end."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def served(
 
 
 async def refusal(call: Awaitable[object]) -> tuple[grpc.StatusCode, str | None]:
-    """Return the code and the words with which a call is refused."""
+    """Return the code and the details of a refused call."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return caught.value.code(), caught.value.details()
 
 
 async def is_let_in(stream: Any) -> bool:
-    """Return whether a stream begins, False where there are too many."""
+    """Return whether a stream is accepted, False if there are too many."""
     try:
         return bool(await stream.read())
     except grpc.aio.AioRpcError as error:
@@ -71,7 +71,7 @@ async def is_let_in(stream: Any) -> bool:
 
 
 def talking(channel: grpc.aio.Channel) -> Any:
-    """Return a stream both ways, to write to and read from."""
+    """Return a bidirectional stream."""
     call: Any = channel.stream_stream(f"/{ECHO}/Talk", None, None)
     return call()
 
@@ -110,8 +110,8 @@ def test_what_is_refused_has_its_code_and_its_sentence() -> None:
         await talk.write(b"\xff")
         assert await refusal(talk.read()) == broken
         unknown = b"\x78\x01"
-        said = "tests.echo.v1.Word has fields unknown to this version"
-        assert await refusal(say(channel, unknown)) == (grpc.StatusCode.INVALID_ARGUMENT, said)
+        problem = "tests.echo.v1.Word has fields unknown to this version"
+        assert await refusal(say(channel, unknown)) == (grpc.StatusCode.INVALID_ARGUMENT, problem)
         code, _details = await refusal(channel.unary_unary(f"/{ECHO}/Shout", None, None)(b""))
         assert code is grpc.StatusCode.UNIMPLEMENTED
 
@@ -124,12 +124,12 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     try:
         message = parse_request(Word, data)
     except MessageError as error:
-        said = error
+        call_error = error
     else:
         assert parse(Word, message.SerializeToString()) == message
         return
-    assert said.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert "\n" not in str(said)
+    assert call_error.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "\n" not in str(call_error)
 
 
 def test_unknown_fields_are_refused_at_any_depth_of_requests() -> None:
@@ -240,8 +240,8 @@ def test_who_opens_a_stream_and_says_nothing_is_refused() -> None:
         await begun.write(word("a"))
         assert await begun.read() == word("a")
         silent = [talking(channel) for _ in range(20)]
-        for one in silent:
-            assert await refusal(one.read()) == late
+        for connection in silent:
+            assert await refusal(connection.read()) == late
         await begun.write(word("b"))
         assert await begun.read() == word("b")
 
@@ -256,15 +256,15 @@ GREETED_SOON, CALLED_SOON = Limits(first_message_ns=SOON_NS), Limits(idle_ns=SOO
 
 
 @pytest.mark.parametrize(
-    ("said", "limits"),
+    ("data", "limits"),
     [(b"", GREETED_SOON), (HTTP2[:10], GREETED_SOON), (HTTP2, CALLED_SOON)],
     ids=["nothing", "half a greeting", "no call"],
 )
-def test_connections_that_carry_nothing_are_closed(said: bytes, limits: Limits) -> None:
+def test_connections_that_carry_nothing_are_closed(data: bytes, limits: Limits) -> None:
     async def scene(server: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
         host, _, port = server.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(said)
+        writer.write(data)
         try:
             while await reader.read(1000):
                 pass

@@ -1,4 +1,4 @@
-"""Clients of our services over a network on which everything takes its time."""
+"""Clients of our services over a slow network."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_first_question_is_answered_over_the_first_connection() -> None:
         await server.start()
         try:
             async with FarAway(int(server.address.rpartition(":")[2])) as way:
-                # Short waits between two tries leave each of them its time.
+                # Short waits between attempts leave each enough time.
                 settings = FeedClientSettings(address=way.address, longest_wait_ns=100_000_000)
                 async with FeedClient(settings) as client:
                     assert (await client.status()).taken_ns == 7

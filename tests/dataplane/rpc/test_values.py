@@ -1,4 +1,4 @@
-"""Values as messages: what goes in comes out, what is missing or cannot be is named, what does not fit is refused."""
+"""Values as messages: round trips; missing and impossible values are named, those that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _schemas() -> dict[str, Any]:
     for line in _PROTO.split("\n")[1:-1]:
         name, _, fields = line.strip().partition(": ")
         message = file.message_type.add(name=name)
-        for number, one in enumerate(fields.split(), 1):
-            label, kind = one.split("=")
+        for number, field_name in enumerate(fields.split(), 1):
+            label, kind = field_name.split("=")
             field = message.field.add(name=label, number=number)
             field.label = FieldDescriptorProto.LABEL_REPEATED if kind[0] == "*" else FieldDescriptorProto.LABEL_OPTIONAL
             is_scalar = kind.lstrip("?*")[0].islower()
@@ -44,8 +44,8 @@ def _schemas() -> dict[str, Any]:
                 message.oneof_decl.add(name=f"_{label}")
     pool = DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
-    found = pool.FindFileByName(file.name)
-    return {name: GetMessageClass(descriptor) for name, descriptor in found.message_types_by_name.items()}
+    pool_file = pool.FindFileByName(file.name)
+    return {name: GetMessageClass(descriptor) for name, descriptor in pool_file.message_types_by_name.items()}
 
 
 SCHEMAS: Final = _schemas()

@@ -42,7 +42,7 @@ CAMPAIGN = Path(__file__).with_name("int_telemetry.uts")
 
 @pytest.fixture(autouse=True)
 def default_marks() -> Iterator[None]:
-    """Put back what marks INT packets, and how Scapy treats malformed ones."""
+    """Restore the marking of INT packets, and Scapy's treatment of malformed ones."""
     marks, debug = dict(conf.contribs["INT"]), conf.debug_dissector
     yield
     conf.contribs["INT"] = marks
@@ -92,10 +92,10 @@ BEHIND = {
 def test_golden_frames_dissect_fully_and_rebuild_exactly(name: str) -> None:
     conf.debug_dissector = True
     mark(FRAMES[name].marking)
-    found = dissect(FRAMES[name].packet)
-    assert layers(found)[: len(BEHIND[name])] == BEHIND[name]
-    found.clear_cache()
-    assert bytes(found) == FRAMES[name].packet
+    packet = dissect(FRAMES[name].packet)
+    assert layers(packet)[: len(BEHIND[name])] == BEHIND[name]
+    packet.clear_cache()
+    assert bytes(packet) == FRAMES[name].packet
 
 
 @pytest.mark.parametrize("name", ["MD_GENEVE", "MX_GENEVE"])
@@ -109,24 +109,29 @@ def test_a_geneve_option_holds_the_int_header(name: str) -> None:
 def test_golden_reports_are_dissected_and_built_again(name: str) -> None:
     conf.debug_dissector = True
     mark(REPORTS[name].marking)
-    found = TelemetryReport(REPORTS[name].payload)
+    dissected = TelemetryReport(REPORTS[name].payload)
     expected = report.decode(REPORTS[name].payload)
-    assert (found.hw_id, found.sequence, found.node_id) == (
+    assert (dissected.hw_id, dissected.sequence, dissected.node_id) == (
         expected.group.hw_id,
         expected.group.sequence,
         expected.group.node_id,
     )
-    assert len(found.reports) == len(expected.reports)
-    for one, ours in zip(found.reports, expected.reports, strict=True):
-        assert (ours.dropped, ours.congested, ours.tracked, ours.intermediate) == (one.D, one.Q, one.F, one.I)
+    assert len(dissected.reports) == len(expected.reports)
+    for theirs, ours in zip(dissected.reports, expected.reports, strict=True):
+        assert (ours.dropped, ours.congested, ours.tracked, ours.intermediate) == (
+            theirs.D,
+            theirs.Q,
+            theirs.F,
+            theirs.I,
+        )
         assert ours.main is not None
-        assert (one.drop_reason, one.ingress_interface) == (
+        assert (theirs.drop_reason, theirs.ingress_interface) == (
             ours.main.metadata.drop_reason,
             ours.main.metadata.ingress_interface,
         )
-        assert bytes(one.data) == ours.inner
-    found.clear_cache()
-    assert bytes(found) == REPORTS[name].payload
+        assert bytes(theirs.data) == ours.inner
+    dissected.clear_cache()
+    assert bytes(dissected) == REPORTS[name].payload
 
 
 WORD, HALF, LONG = st.integers(0, 2**32 - 2), st.integers(0, 2**16 - 2), st.integers(0, 2**64 - 2)
@@ -168,20 +173,20 @@ ASKED_BY = {
 }
 
 
-def asked(bits: int, hop: HopMetadata, *, in_report: bool = False) -> dict[str, Any]:
-    """Return the Scapy fields of what a bitmap asks for; a field that the hop lacks is left to its default."""
-    found = {name: getattr(hop, SPELLED.get(name, name)) for name, bit in ASKED_BY.items() if bits & bit}
-    found |= {f"reserved{9 + place}": hop.reserved[place] for place in range(6) if bits & 0x40 >> place}
+def requested_fields(bits: int, hop: HopMetadata, *, in_report: bool = False) -> dict[str, Any]:
+    """Return the Scapy fields that a bitmap asks for; fields that the hop lacks keep their defaults."""
+    asked_for = {name: getattr(hop, SPELLED.get(name, name)) for name, bit in ASKED_BY.items() if bits & bit}
+    asked_for |= {f"reserved{9 + index}": hop.reserved[index] for index in range(6) if bits & 0x40 >> index}
     if bits & 1 and in_report:
-        found |= {"drop_queue_id": hop.drop_queue_id, "drop_reason": hop.drop_reason}
+        asked_for |= {"drop_queue_id": hop.drop_queue_id, "drop_reason": hop.drop_reason}
     elif bits & 1:
-        found["checksum_complement"] = hop.checksum_complement
-    return {name: value for name, value in found.items() if value is not None}
+        asked_for["checksum_complement"] = hop.checksum_complement
+    return {name: value for name, value in asked_for.items() if value is not None}
 
 
 def trimmed(bits: int, hop: HopMetadata) -> HopMetadata:
-    """Return a hop with those reserved words alone that a bitmap asks for."""
-    return replace(hop, reserved=tuple(word for place, word in enumerate(hop.reserved) if bits & 0x40 >> place))
+    """Return a hop with only the reserved words that a bitmap asks for."""
+    return replace(hop, reserved=tuple(word for index, word in enumerate(hop.reserved) if bits & 0x40 >> index))
 
 
 @settings(max_examples=60)
@@ -189,12 +194,12 @@ def trimmed(bits: int, hop: HopMetadata) -> HopMetadata:
 def test_md_headers_match_our_codec_both_ways(bits: int, hops: list[HopMetadata], remaining: int) -> None:
     header = IntMd(int_metadata.baseline_words(bits), remaining, bits)
     ours = header.encode() + encode_stack(header, tuple(trimmed(bits, hop) for hop in hops))
-    stack = [INTHop(**asked(bits, hop)) for hop in hops]
+    stack = [INTHop(**requested_fields(bits, hop)) for hop in hops]
     crafted = INTShim() / INTMD(remaining_hops=remaining, instructions=bits, stack=stack) / Raw(b"payload")
     assert bytes(crafted)[4:] == ours + b"payload"
-    found = INTShim(bytes(crafted))[INTMD]
-    assert [asked_of(hop, bits) for hop in found.stack] == [asked_of(hop, bits) for hop in stack]
-    assert bytes(found.payload) == b"payload"
+    dissected = INTShim(bytes(crafted))[INTMD]
+    assert [asked_of(hop, bits) for hop in dissected.stack] == [asked_of(hop, bits) for hop in stack]
+    assert bytes(dissected.payload) == b"payload"
 
 
 def asked_of(hop: Packet, bits: int) -> dict[str, int]:
@@ -206,12 +211,12 @@ def asked_of(hop: Packet, bits: int) -> dict[str, int]:
 def test_reports_are_built_as_our_codec_has_them(bits: int, hop: HopMetadata, domain: int, flags: int) -> None:
     words = b"\xab\xcd\xef\x01" * domain
     inner = FRAMES["MD_TCP"].packet[:72]
-    said = trimmed(bits, hop)
-    main = IntReport(bits, replace(said, domain=words), 1, 2, 3)
+    trimmed_hop = trimmed(bits, hop)
+    main = IntReport(bits, replace(trimmed_hop, domain=words), 1, 2, 3)
     on = [bool(flags & bit) for bit in (8, 4, 2, 1)]
     ours = ReportPacket(ReportGroup(5, 6, 7), (Report(ReportType.INT, InnerType.IPV4, main, inner, *on),)).encode()
     flag_fields: dict[str, Any] = dict(zip("DQFI", map(int, on), strict=True))
-    one = IndividualReport(
+    individual = IndividualReport(
         metadata_bits=bits,
         domain_id=1,
         domain_bits=2,
@@ -219,9 +224,9 @@ def test_reports_are_built_as_our_codec_has_them(bits: int, hop: HopMetadata, do
         domain=words,
         data=IP(inner),
         **flag_fields,
-        **asked(bits, hop, in_report=True),
+        **requested_fields(bits, hop, in_report=True),
     )
-    assert bytes(TelemetryReport(hw_id=5, sequence=6, node_id=7, reports=[one])) == ours
+    assert bytes(TelemetryReport(hw_id=5, sequence=6, node_id=7, reports=[individual])) == ours
     assert TelemetryReport(ours).reports[0].domain == words
 
 
@@ -229,8 +234,8 @@ def test_a_crafted_packet_is_read_by_the_codecs() -> None:
     hops = [INTHop(node_id=2, hop_latency=900), INTHop(node_id=1, hop_latency=800)]
     header = INTMD(remaining_hops=6, instructions="node_id+hop_latency", stack=hops)
     packet = IP(src="10.0.0.1", dst="10.0.0.2", tos=0x5C) / TCP(sport=5, dport=6) / INTShim(dscp=3) / header / Raw(b"x")
-    found = decode_ipv4(bytes(packet), Marking())
-    assert found.hops == (HopMetadata(node_id=2, hop_latency=900), HopMetadata(node_id=1, hop_latency=800))
+    decoded = decode_ipv4(bytes(packet), Marking())
+    assert decoded.hops == (HopMetadata(node_id=2, hop_latency=900), HopMetadata(node_id=1, hop_latency=800))
     mx = INTMX(instructions="node_id", domain_id=9, domain_instructions=0x8000, source_inserted=b"1234", D=1)
     packet = IP(tos=0x5C) / UDP(sport=4000, dport=6001) / INTShim() / mx
     assert decode_ipv4(bytes(packet), Marking()).int_mx == IntMx(0x8000, 9, 0x8000, 0, b"1234", discard=True)
@@ -250,8 +255,8 @@ def test_mangled_packets_dissect_and_rebuild_to_their_bytes(name: str) -> None:
     outer = link_header(1, 2, version) if golden else Udp(4000, REPORT_PORT, 8 + len(data)).encode()
     for at in range(len(data)):
         for mangled in (data[:at], data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]):
-            found = (Ether if golden else UDP)(outer + mangled)
-            assert bytes(found) == outer + mangled
+            dissected = (Ether if golden else UDP)(outer + mangled)
+            assert bytes(dissected) == outer + mangled
 
 
 def test_what_our_codec_reads_the_layers_read_alike() -> None:
@@ -263,9 +268,10 @@ def test_what_our_codec_reads_the_layers_read_alike() -> None:
             ours = report.decode(mangled)
         except WireError:
             continue
-        found = TelemetryReport(mangled).reports
-        assert [(one.D, one.Q, one.F, one.I) for one in found] == [
-            (one.dropped, one.congested, one.tracked, one.intermediate) for one in ours.reports
+        reports = TelemetryReport(mangled).reports
+        assert [(individual.D, individual.Q, individual.F, individual.I) for individual in reports] == [
+            (individual.dropped, individual.congested, individual.tracked, individual.intermediate)
+            for individual in ours.reports
         ]
 
 

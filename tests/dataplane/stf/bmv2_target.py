@@ -52,8 +52,10 @@ SHOWS = (CounterRead, MeterGet, MirrorGet, RegisterRead, Wait)
 def run_on_bmv2(
     program: Path, p4info: Path | None, statements: Sequence[Statement], file: str
 ) -> tuple[Difference, ...]:
-    """Return in what a test fails on bmv2; raises SwitchError where bmv2 refuses the program or an entry."""
-    controls = [one for one in statements if not isinstance(one.command, (Packet, Expect, NoPacket, *SHOWS))]
+    """Return a test's differences on bmv2; raise SwitchError if bmv2 refuses the program or an entry."""
+    controls = [
+        statement for statement in statements if not isinstance(statement.command, (Packet, Expect, NoPacket, *SHOWS))
+    ]
     ledger = Ledger(named_ports(statements, file))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stf-bmv2")))
@@ -150,8 +152,8 @@ class _Mirror:
             *(p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=meter.preamble.id)) for meter in info.meters),
         ]
         request = p4r.ReadRequest(device_id=DEVICE, entities=wanted)
-        found = [entity for answer in self._core.read(request) for entity in answer.entities]
-        return {_key(entity): entity for entity in found if not entity.table_entry.is_const}
+        entities = [entity for answer in self._core.read(request) for entity in answer.entities]
+        return {_key(entity): entity for entity in entities if not entity.table_entry.is_const}
 
 
 def _everything(kind: str) -> p4r.PacketReplicationEngineEntry:
@@ -161,7 +163,7 @@ def _everything(kind: str) -> p4r.PacketReplicationEngineEntry:
 
 
 def _key(entity: p4r.Entity) -> bytes:
-    """Return what says which entity this is, without what it does."""
+    """Return an entity's key, without its action and data."""
     key = p4r.Entity()
     key.CopyFrom(entity)
     for field in ("action", "idle_timeout_ns"):
@@ -198,15 +200,15 @@ def _messages() -> tuple[Any, Any]:
             message.field.add(name=field, number=number, type=kind, label=kinds.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = [pool.FindMessageTypeByName(f"p4.bm.{name}") for name in ("PacketStreamRequest", "PacketStreamResponse")]
-    return message_factory.GetMessageClass(found[0]), message_factory.GetMessageClass(found[1])
+    types = [pool.FindMessageTypeByName(f"p4.bm.{name}") for name in ("PacketStreamRequest", "PacketStreamResponse")]
+    return message_factory.GetMessageClass(types[0]), message_factory.GetMessageClass(types[1])
 
 
 _Request, _Response = _messages()
 
 
 def _send(folder: Path, packets: Sequence[tuple[int, Packet]], ledger: Ledger) -> None:
-    """Send packets in order and take what leaves until bmv2 has nothing more to do."""
+    """Send packets in order and collect the output until bmv2 is idle."""
     if not packets:
         return
     with grpc.insecure_channel(f"unix:{folder}/packets") as channel:

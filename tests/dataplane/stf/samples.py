@@ -49,7 +49,7 @@ class Compiled:
 
 
 def find_samples(source: Path) -> list[Sample]:
-    """Return the v1model samples of a p4c source tree that have a test; raise FileNotFoundError if it is none."""
+    """Return the v1model samples with a test in a p4c source tree; raise FileNotFoundError if it is none."""
     folder = source / FOLDER
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is missing: {source} is no p4c source tree")
@@ -58,7 +58,7 @@ def find_samples(source: Path) -> list[Sample]:
 
 
 def compile_sample(sample: Sample, out: Path) -> Compiled | str:
-    """Return the compiler's output for a sample, or its complaint in one line."""
+    """Return the compiler's output for a sample, or its error in one line."""
     program, info, complaint = (out / f"{sample.name}.{end}" for end in ("json", "p4info.txtpb", "refused"))
     if complaint.exists():
         return complaint.read_text()
@@ -77,7 +77,7 @@ def compile_sample(sample: Sample, out: Path) -> Compiled | str:
 
 
 def run_sample(sample: Sample, compiled: Compiled, target: str) -> tuple[Difference, ...]:
-    """Return in what the test fails on a target; raises MillraceError where program or test are refused."""
+    """Return the test's differences on a target; raise MillraceError if program or test are refused."""
     statements = parse_stf(sample.test.read_text(), str(sample.test))
     if target == BMV2:
         return run_on_bmv2(compiled.json, compiled.p4info, statements, str(sample.test))

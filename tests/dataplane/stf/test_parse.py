@@ -1,4 +1,4 @@
-"""The grammar of test files: every command, every form of number, and what is refused with file and line."""
+"""The grammar of test files: every command, every form of number, and refusals with file and line."""
 
 from __future__ import annotations
 

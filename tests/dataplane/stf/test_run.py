@@ -1,4 +1,4 @@
-"""Test files on real programs: those that pass, and every way in which one can differ."""
+"""Test files on real programs: passing ones, and every kind of difference."""
 
 from __future__ import annotations
 
@@ -46,10 +46,12 @@ def test_readings_come_back_as_notes() -> None:
 
 
 def test_differing_frame_is_shown_with_first_byte_and_port() -> None:
-    found = differences("packet 1 00 00 00\nexpect 2 00 02 01")
-    assert [(one.line, one.port, one.problem, one.expected) for one in found] == [(2, 2, "differs at byte 2", "000201")]
-    assert found[0].got is not None
-    assert found[0].got.hex().startswith("0002000077")
+    faults = differences("packet 1 00 00 00\nexpect 2 00 02 01")
+    assert [(fault.line, fault.port, fault.problem, fault.expected) for fault in faults] == [
+        (2, 2, "differs at byte 2", "000201")
+    ]
+    assert faults[0].got is not None
+    assert faults[0].got.hex().startswith("0002000077")
 
 
 def test_frame_length_is_a_minimum_and_exact_with_a_dollar() -> None:
@@ -65,29 +67,33 @@ def test_a_frame_that_does_not_come_is_missing() -> None:
 
 
 def test_unexpected_frame_differs_only_on_named_ports() -> None:
-    found = differences("packet 2 00 00 00")
-    assert [(one.line, one.port, one.problem) for one in found] == [(1, 2, "sent a frame that is not expected")]
-    # Nothing looks at a port that the test does not name.
+    faults = differences("packet 2 00 00 00")
+    assert [(fault.line, fault.port, fault.problem) for fault in faults] == [
+        (1, 2, "sent a frame that is not expected")
+    ]
+    # Ports that the test does not name are ignored.
     assert differences("packet 1 00 00 00") == ()
 
 
 def test_frames_of_a_port_come_in_order_and_bare_expect_fits_any() -> None:
     packets = "packet 1 00 00 01\npacket 1 00 00 02\n"
     assert differences(packets + "expect 2 000200 01\nexpect 2 000200 02") == ()
-    assert [one.line for one in differences(packets + "expect 2 000200 02\nexpect 2 000200 01")] == [3]
+    assert [difference.line for difference in differences(packets + "expect 2 000200 02\nexpect 2 000200 01")] == [3]
     assert differences(packets + "expect 2\nexpect 2 000200 02") == ()
-    assert [one.problem for one in differences(packets + "expect 2")] == ["sent a frame that is not expected"]
+    assert [difference.problem for difference in differences(packets + "expect 2")] == [
+        "sent a frame that is not expected"
+    ]
 
 
 def test_no_packet_looks_at_what_the_last_packet_sent() -> None:
     assert differences("packet 1 04 00 00\nno_packet") == ()
-    found = differences("packet 1 00 00 00\nexpect 2\nno_packet")
-    assert found == (Difference(3, "the packet of line 1 sent 1 frames, none expected"),)
+    faults = differences("packet 1 00 00 00\nexpect 2\nno_packet")
+    assert faults == (Difference(3, "the packet of line 1 sent 1 frames, none expected"),)
 
 
 def test_a_counter_that_is_not_as_it_should_be_differs() -> None:
-    found = differences("check_counter reasons(0) packets == 1", "forwarding")
-    assert found == (Difference(1, "counter reasons[0]: 0 packets, 0 bytes, expected packets == 1"),)
+    faults = differences("check_counter reasons(0) packets == 1", "forwarding")
+    assert faults == (Difference(1, "counter reasons[0]: 0 packets, 0 bytes, expected packets == 1"),)
 
 
 @pytest.mark.parametrize(

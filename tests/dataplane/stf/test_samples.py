@@ -1,4 +1,4 @@
-"""p4c's own samples, wherever a source tree of p4c is: MILLRACE_P4C_SAMPLES names it."""
+"""p4c's own samples, if MILLRACE_P4C_SAMPLES names a source tree of p4c."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The network is the set of all packets ever sent; any of them may come at any time, any number of times, or never. What
 readers and writers send changes no cell, so it is taken to be under way at every moment, and all that can be told from
-an answer is taken to be known to everybody as soon as it has left the switch: nothing worse can happen.
+an answer counts as known to all once it has left the switch: nothing worse can happen.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Case:
     switches: int = 1
 
     def version(self, writes: int) -> int:
-        """Return the version after so many writes; 0 is none."""
+        """Return the version after this many writes; 0 means none."""
         number = self.first + writes
         return number if number < 2**32 else number - 2**32 + 1
 
@@ -63,19 +63,19 @@ class World:
 
     @property
     def applied(self) -> int:
-        return sum(one is not None for one in self.made)
+        return sum(version is not None for version in self.made)
 
 
 @dataclass
 class Explorer:
-    """Worlds that a case can come to; `problems` are of those that must not be, `hits` counts answers of switches."""
+    """Worlds that a case can reach; `problems` are those of forbidden ones, `hits` counts answers of switches."""
 
     case: Case
     problems: list[str] = field(default_factory=list)
     hits: int = 0
 
     def explore(self, most: int) -> int:
-        """Visit every world, at most so many; return how many there were."""
+        """Visit every world, up to a limit; return their number."""
         case, none = self.case, frozenset[Message]()
         nothing = (none,) * case.switches
         start = World((None,) * case.writes, (SwitchEntry(),) * case.switches, (*nothing, none), nothing)
@@ -96,29 +96,29 @@ class Explorer:
         for write, made in enumerate(world.made):
             if made is None:
                 yield replace(world, made=_with(world.made, write, world.applied + 1))
-        for switch, place in enumerate(world.places):
-            if place.held:
-                yield replace(world, places=_with(world.places, switch, replace(place, held=False)))
-            elif place.insertions < self.case.insertions:
-                placed = replace(place, held=True, insertions=place.insertions + 1)
+        for switch, store in enumerate(world.places):
+            if store.held:
+                yield replace(world, places=_with(world.places, switch, replace(store, held=False)))
+            elif store.insertions < self.case.insertions:
+                placed = replace(store, held=True, insertions=store.insertions + 1)
                 yield replace(world, places=_with(world.places, switch, placed))
             for message in world.answered[switch]:
                 yield self.passing(world, switch, message)
 
     def passing(self, world: World, switch: int, message: Message) -> World:
-        """Let an answer go by a switch, towards the clients."""
-        place = world.places[switch]
-        if place.held:
-            cell, _, _ = receive(self.held(world, switch), place.cell, PRODUCER, message, 0)
-            world = replace(world, places=_with(world.places, switch, replace(place, cell=cell)))
+        """Pass an answer through a switch, towards the clients."""
+        store = world.places[switch]
+        if store.held:
+            cell, _, _ = receive(self.held(world, switch), store.cell, PRODUCER, message, 0)
+            world = replace(world, places=_with(world.places, switch, replace(store, cell=cell)))
         if switch:
             further = world.answered[switch - 1] | {message}
             return replace(world, answered=_with(world.answered, switch - 1, further))
-        number = next(one for one in range(self.case.writes + 1) if self.case.version(one) == message.version)
+        number = next(write for write in range(self.case.writes + 1) if self.case.version(write) == message.version)
         return replace(world, known=max(world.known, number))
 
     def closed(self, world: World) -> World:
-        """Return the world with everything under way that clients, switches and the producer may send in it."""
+        """Return the world with all packets in flight that clients, switches and the producer may send."""
         asked, answered = [set(there) for there in world.asked], [set(there) for there in world.answered]
         asked[0] = set(self.questions())
         for switch in range(self.case.switches):
@@ -132,11 +132,11 @@ class Explorer:
         return replace(world, asked=tuple(map(frozenset, asked)), answered=tuple(map(frozenset, answered)))
 
     def sent(self, world: World, switch: int, message: Message) -> Sent:
-        """Return what a switch makes of a client's message."""
-        place = world.places[switch]
-        if not place.held:
+        """Return a switch's handling of a client's message."""
+        store = world.places[switch]
+        if not store.held:
             return On(message)
-        _, sent, _ = receive(self.held(world, switch), place.cell, CLIENT, message, 0)
+        _, sent, _ = receive(self.held(world, switch), store.cell, CLIENT, message, 0)
         return sent
 
     def questions(self) -> Iterator[Message]:
@@ -154,7 +154,7 @@ class Explorer:
             yield Message(Kind.PUT_ACK, NAME, version=version, freshness_ms=FRESH_MS, content=content, tag=message.tag)
 
     def check(self, world: World) -> None:
-        """No switch gives out anything older than what is known, and asking leads to what there is being given out."""
+        """No switch answers with anything older than known versions, and repeated requests get the content."""
         interest, copies = next(self.questions()), False
         for switch in range(self.case.switches):
             sent = self.sent(world, switch, interest)
@@ -172,7 +172,7 @@ class Explorer:
             self.problems.append(f"requests leads to version {sent.message.version}: {world}")
 
     def through(self, world: World, message: Message) -> World:
-        """Let a question go as far as it goes, and its answer come back."""
+        """Forward a request as far as it goes, and return its answer."""
         switch = 0
         sent = self.sent(world, switch, message)
         while isinstance(sent, On) and switch + 1 < self.case.switches:

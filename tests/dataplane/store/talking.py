@@ -1,4 +1,4 @@
-"""Clients and a producer in virtual time, with a network between them that loses, delays and repeats."""
+"""Clients and a producer in virtual time, over a network with loss, delay and repetition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MS = 1_000_000
 
 @dataclass
 class Network:
-    """Delivers what was sent after a while, or never, or twice."""
+    """Delivers packets late, never, or twice."""
 
     producer: ProducerCore
     chance: random.Random
@@ -44,12 +44,12 @@ class Network:
         self._carry(arrive)
 
     def run(self) -> None:
-        """Let everything happen."""
+        """Run all pending events."""
         while self._due:
             self.step()
 
     def run_until_over(self, talk: Talk) -> None:
-        """Let everything happen until a talk has ended."""
+        """Run events until a dialogue has ended."""
         while not talk.is_over:
             self.step()
 

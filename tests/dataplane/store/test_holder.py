@@ -1,4 +1,4 @@
-"""The switch's part of the store: every order of a few writes, and rules that are missed where they are left out."""
+"""The switch's part of the store: every order of a few writes; leaving out any rule fails."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ LENGTHS = [0, 1, MOST_IN_FIRST - 1, MOST_IN_FIRST, MOST_IN_FIRST + 1, SEGMENT_BY
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_values_come_back_from_their_segments(length: int) -> None:
-    value = bytes(place % 251 for place in range(length))
+    value = bytes(index % 251 for index in range(length))
     segments = layout.in_place(value)
     preamble = layout.decode(segments[0])
     assert preamble is not None
@@ -30,8 +30,8 @@ def test_values_come_back_from_their_segments(length: int) -> None:
 
 def test_segments_are_quarters_and_a_thousand_bytes_take_one() -> None:
     assert MOST_IN_FIRST == 1000
-    assert [len(one) for one in layout.in_place(bytes(1000))] == [1024]
-    assert [len(one) for one in layout.in_place(bytes(1001))] == [1024, 256]
+    assert [len(segment) for segment in layout.in_place(bytes(1000))] == [1024]
+    assert [len(segment) for segment in layout.in_place(bytes(1001))] == [1024, 256]
 
 
 @given(st.binary(max_size=4000), st.integers(0, 8 * 4000))

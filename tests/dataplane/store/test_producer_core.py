@@ -1,4 +1,4 @@
-"""A producer's answers, what it remembers across restarts, and what it forgets."""
+"""A producer's answers, its memory across restarts, and forgetting."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shelves_are_closed() -> Iterator[None]:
 
 
 def opened(path: str = ":memory:") -> ContentDatabase:
-    """Return a shelf that is closed after the test."""
+    """Open a shelf until the end of the test."""
     _opened.append(ContentDatabase(path))
     return _opened[-1]
 
@@ -57,7 +57,7 @@ def put(value: bytes, *, number: int = 1, name: str = "/a") -> Message:
 
 
 def tell(core: ProducerCore, source: Source, message: Message, now_ns: int = 0, *, writable: bool = True) -> Message:
-    """Send a write as a client does, with the proof that it is told; return the answer."""
+    """Send a write as a client does, with the proof from the challenge; return the answer."""
     told = core.receive(source, message, now_ns)
     assert told is not None
     assert (told.kind, told.reason, told.version, told.content) == (Kind.NACK, Reason.UNPROVEN, 0, b"")
@@ -113,7 +113,7 @@ def test_versions_continue_and_writes_are_known_after_a_restart(tmp_path: Path) 
     shelf = opened(path)
     first = ProducerCore(shelf, ProducerSettings(), 0)
     writes = [tell(first, ALICE, put(b"%d" % number, number=number), S) for number in (1, 2)]
-    assert [one.version for one in writes] == [1, 2]
+    assert [write.version for write in writes] == [1, 2]
     first.publish("/long", LONG, S)
     shelf.commit()
     shelf.close()
@@ -148,46 +148,46 @@ def test_a_file_has_one_producer(tmp_path: Path) -> None:
 
 def test_writes_are_forgotten_when_nobody_repeats_them_any_more() -> None:
     shelf = opened()
-    one = ProducerCore(shelf, ProducerSettings(), 0)
-    tell(one, ALICE, put(b"1", number=1), S)
-    one.tidy(S + REMEMBERED_NS)
+    core = ProducerCore(shelf, ProducerSettings(), 0)
+    tell(core, ALICE, put(b"1", number=1), S)
+    core.tidy(S + REMEMBERED_NS)
     assert len(shelf.writes) == 1
-    one.tidy(S + REMEMBERED_NS + 1)
+    core.tidy(S + REMEMBERED_NS + 1)
     assert len(shelf.writes) == 0
 
 
 def test_versions_turn_over_without_zero() -> None:
     shelf = opened()
-    one = ProducerCore(shelf, ProducerSettings(), 0)
-    one.publish("/a", b"1", 0)
+    core = ProducerCore(shelf, ProducerSettings(), 0)
+    core.publish("/a", b"1", 0)
     key = key_of(digest("/a")), 0
     shelf.put(key, replace(shelf.items[key], version=2**32 - 1))
-    assert one.publish("/a", b"2", 0) == 1
+    assert core.publish("/a", b"2", 0) == 1
 
 
 def test_answer_gives_freshness_and_echoes_number_and_tag() -> None:
-    one = producer_core(settings=ProducerSettings(freshness_ms=77))
-    one.publish("/a", b"1", 0)
-    answer = one.receive(BOB, Message(Kind.INTEREST, digest("/a"), content=ROOM, number=8, tag=9), S)
+    core = producer_core(settings=ProducerSettings(freshness_ms=77))
+    core.publish("/a", b"1", 0)
+    answer = core.receive(BOB, Message(Kind.INTEREST, digest("/a"), content=ROOM, number=8, tag=9), S)
     assert answer is not None
     assert (answer.freshness_ms, answer.number, answer.tag, answer.size) == (77, 8, 9, 1)
-    short = one.receive(BOB, Message(Kind.INTEREST, digest("/a")), S)
+    short = core.receive(BOB, Message(Kind.INTEREST, digest("/a")), S)
     assert short is not None
     assert (short.kind, short.reason, short.size, short.version) == (Kind.NACK, Reason.TOO_SHORT, 1, 1)
 
 
 def test_name_settles_once_older_copies_are_no_longer_fresh() -> None:
-    one = producer_core()
+    core = producer_core()
     interest = Message(Kind.INTEREST, digest("/a"), content=ROOM)
-    one.publish("/a", b"1", 0)
-    assert one.settled_ns("/a") == 0
-    one.receive(BOB, interest, S)
-    one.publish("/a", b"2", 3 * S // 2)
-    assert one.settled_ns("/a") == 2 * S + 100 * MS
-    one.receive(BOB, interest, 4 * S)
-    assert one.settled_ns("/a") == 2 * S + 100 * MS
-    assert one.announcement("/a") == (BOB, Message(Kind.PUT_ACK, digest("/a"), version=2))
-    assert one.announcement("/b") is None
+    core.publish("/a", b"1", 0)
+    assert core.settled_ns("/a") == 0
+    core.receive(BOB, interest, S)
+    core.publish("/a", b"2", 3 * S // 2)
+    assert core.settled_ns("/a") == 2 * S + 100 * MS
+    core.receive(BOB, interest, 4 * S)
+    assert core.settled_ns("/a") == 2 * S + 100 * MS
+    assert core.announcement("/a") == (BOB, Message(Kind.PUT_ACK, digest("/a"), version=2))
+    assert core.announcement("/b") is None
 
 
 def test_who_may_not_write_is_told() -> None:
@@ -218,24 +218,24 @@ def test_first_segment_without_its_blocks_is_refused_at_once() -> None:
 
 def test_blocks_of_a_replaced_value_stay_for_readers_then_go() -> None:
     shelf = opened()
-    one = ProducerCore(shelf, ProducerSettings(), 0)
+    core = ProducerCore(shelf, ProducerSettings(), 0)
     interest = Message(Kind.INTEREST, layout.hash_of(LONG), 1, content=ROOM)
-    one.publish("/a", LONG, 0)
-    one.publish("/b", LONG, 0)
-    one.publish("/a", b"short", 0)
-    one.tidy(100 * S)
-    assert one.read("/b", 100 * S) == LONG
-    one.publish("/b", b"short", 100 * S)
-    one.tidy(129 * S)
-    still = one.receive(BOB, interest, 129 * S)
+    core.publish("/a", LONG, 0)
+    core.publish("/b", LONG, 0)
+    core.publish("/a", b"short", 0)
+    core.tidy(100 * S)
+    assert core.read("/b", 100 * S) == LONG
+    core.publish("/b", b"short", 100 * S)
+    core.tidy(129 * S)
+    still = core.receive(BOB, interest, 129 * S)
     assert still is not None
     assert still.kind is Kind.DATA
-    one.tidy(131 * S)
-    gone = one.receive(BOB, interest, 131 * S)
+    core.tidy(131 * S)
+    gone = core.receive(BOB, interest, 131 * S)
     assert gone is not None
     assert gone.kind is Kind.NACK
     assert len(shelf.items) == 2
-    network = Network(one, random.Random(1))
+    network = Network(core, random.Random(1))
     assert talked(network, Talk(network, ALICE, writing("/a", LONG))) == [3]
 
 
@@ -270,7 +270,7 @@ def test_write_from_an_unreachable_address_is_never_kept() -> None:
     first = layout.padded(Preamble(Form.BY_HASH, 1024, 7).encode())
     kinds = [put(b"forged"), Message(Kind.PUT, 7, 1, content=ROOM), Message(Kind.PUT, 8, 1, 9, content=ROOM)]
     kinds.append(Message(Kind.PUT, digest("/b"), content=first))
-    # Of another host, another port, another time, and 5,000 that are guessed: none but the one that was told.
+    # Of another host, port or time, and 5,000 guesses: only the issued one is accepted.
     for source, now_ns in ((BOB, 0), ((ALICE[0], 1), 0), (ALICE, 2 * SLOT_NS), (ALICE, -1)):
         for message in kinds:
             answer = core.receive(source, replace(message, tag=told.tag), now_ns)
@@ -302,12 +302,12 @@ def test_a_write_beyond_a_quota_is_refused_and_those_before_stay(quotas: Quotas,
     assert {answer.reason for answer in answers[fitting:]} == {Reason.FULL}
     assert (len(shelf.items), len(shelf.writes)) == (fitting, fitting)
     assert core.read("/0", 0) == b"1"
-    # A repetition is known, whatever is full.
+    # Repetitions are recognised, whatever is full.
     assert tell(core, ALICE, put(b"1", number=0, name="/0")).kind is Kind.PUT_ACK
 
 
 def test_names_that_are_one_to_pythons_hash_lie_apart_in_memory() -> None:
-    """The hash of an integer is its remainder by a number that everybody knows: all in one place, a search is long."""
+    """Python's hash of an integer is its remainder by a well-known number: collisions would make searches long."""
     names = [7 + number * sys.hash_info.modulus for number in range(200)]
     assert len({hash(name) for name in names}) == 1
     shelf = opened()
@@ -363,7 +363,7 @@ def test_a_value_that_was_checked_is_not_hashed_again(monkeypatch: pytest.Monkey
     again = Message(Kind.PUT, digest("/a"), content=first)
     for number in range(2, 30):
         assert tell(network.producer, ALICE, replace(again, number=number)).version == number
-    # Nor when it was replaced and comes back while its blocks wait for their readers.
+    # Nor when it was replaced and returns while its blocks still have readers.
     assert tell(network.producer, ALICE, put(b"", number=30)).version == 30
     assert tell(network.producer, ALICE, replace(again, number=31)).version == 31
     assert len(LONG) not in hashed
@@ -380,8 +380,8 @@ def test_recorded_junk_blocks_form_no_value() -> None:
     first = layout.padded(preamble.encode())
     forged = Message(Kind.PUT, digest("/x"), 0, version=1, content=first)
     assert tell(network.producer, BOB, forged).reason is Reason.FORBIDDEN
-    for place in range(1, len(blocks) + 1):
-        junk = Message(Kind.PUT, preamble.hash, place, version=9, content=ROOM)
+    for index in range(1, len(blocks) + 1):
+        junk = Message(Kind.PUT, preamble.hash, index, version=9, content=ROOM)
         assert tell(network.producer, BOB, junk).kind is Kind.PUT_ACK
     assert talked(network, Talk(network, ALICE, writing("/a", LONG))) == [1]
     assert network.producer.read("/a", network.now_ns) == LONG
@@ -404,7 +404,7 @@ def test_without_a_disk_nothing_is_written_and_all_is_as_before() -> None:
     assert tell(core, ALICE, put(b"1", number=1, name="/b"), writable=False).version == 1  # known again
     assert tell(core, ALICE, put(b"3", number=3, name="/b"), writable=False).reason is Reason.FULL
     assert tell(core, ALICE, Message(Kind.PUT, 7, 0, version=1, content=ROOM), writable=False).reason is Reason.FULL
-    # Of a value whose blocks went with the transaction, too: asking for them again would never end.
+    # Also for a value whose blocks were lost with the transaction: requests for them would never end.
     first = Message(Kind.PUT, digest("/c"), content=layout.padded(layout.by_hash(LONG[::-1])[0].encode()))
     assert tell(core, ALICE, first, writable=False).reason is Reason.FULL
     assert core.read("/a", 0) == LONG

@@ -1,4 +1,4 @@
-"""Names that are asked for often."""
+"""Detection of frequently requested names."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def test_counts_stop_at_their_bound() -> None:
     sketch = Sketch()
     told = [sketch.ask(SEGMENT, interval=1, threshold=65535) for _ in range(65540)]
     assert told.index(HotName(SEGMENT, 65535, interval=1)) == 65534
-    assert sum(one is not None for one in told) == 1
+    assert sum(answer is not None for answer in told) == 1
 
 
 def test_no_name_that_is_hot_is_missed_and_few_others_are_told() -> None:
-    """30,000 questions for 8,000 names, Zipf: a sketch of 3 times 16,384 takes few for more than they are."""
+    """30,000 requests for 8,000 names, Zipf: a sketch of 3 times 16,384 overestimates few."""
     chance, sketch, threshold = random.Random(1), Sketch(), 40
     names = [chance.getrandbits(128) for _ in range(8000)]
     asked = chance.choices(names, [1 / rank for rank in range(1, 8001)], k=30_000)

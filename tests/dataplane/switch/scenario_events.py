@@ -69,7 +69,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """Change a table's default action, None brings the program's own back; and its meter where the table has one."""
+    """Change a table's default action, None restores the program's own; and its meter if the table has one."""
 
     table: str
     call: ActionCall | None

@@ -1,4 +1,4 @@
-"""Strategies for what a switch may meet: table writes of every kind, frames valid and mangled, time, port changes."""
+"""Strategies for a switch's events: table writes of every kind, frames valid and mangled, time, port changes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _general() -> tuple[bytes, ...]:
     whole = flows[0]
     lldp = whole[:12] + bytes.fromhex("88cc") + b"beacon"
     tagged = whole[:12] + bytes.fromhex("81000005") + whole[12:]
-    # Twice, because most programs have most to do with these.
+    # Twice, because these exercise most programs most.
     return *flows, *flows, tagged, lldp, b"\0\1" + lldp, whole[:50]
 
 
@@ -125,7 +125,7 @@ def mangled(draw: st.DrawFn, name: str) -> bytes:
 
 
 def frames(name: str) -> st.SearchStrategy[bytes]:
-    """Return frames for a program: mostly what it understands, some that it cannot."""
+    """Return frames for a program: mostly ones that it parses, some that it cannot."""
     whole = st.sampled_from(templates(name))
     return st.one_of(whole, whole, mangled(name), mangled(name), st.binary(max_size=90))
 
@@ -135,13 +135,13 @@ def frames(name: str) -> st.SearchStrategy[bytes]:
 
 @cache
 def _slices(name: str, width: int) -> tuple[int, ...]:
-    """Return values of `width` bits that stand somewhere in the program's frames, so that keys hit."""
-    nbytes, found = (width + 7) // 8, dict.fromkeys((0, 1, 4, 6, all_ones(width)))
+    """Return values of `width` bits that occur in the program's frames, so that keys hit."""
+    nbytes, values = (width + 7) // 8, dict.fromkeys((0, 1, 4, 6, all_ones(width)))
     for frame in templates(name):
         for start in range(max(0, len(frame) - nbytes)):
             value = int.from_bytes(frame[start : start + nbytes], "big")
-            found.update(dict.fromkeys((value & all_ones(width), value >> (8 * nbytes - width))))
-    return tuple(value for value in found if value <= all_ones(width))
+            values.update(dict.fromkeys((value & all_ones(width), value >> (8 * nbytes - width))))
+    return tuple(value for value in values if value <= all_ones(width))
 
 
 def _values(name: str, width: int) -> st.SearchStrategy[int]:
@@ -188,21 +188,21 @@ _looked_up: dict[str, Mapping[str, tuple[Key, ...]]] = {}
 
 
 def keys_looked_up(program: Program, name: str) -> Mapping[str, tuple[Key, ...]]:
-    """Return what the program looks up in its tables for its frames, found by filling the tables with just that."""
+    """Return the keys that the program looks up for its frames, discovered by filling the tables with them."""
     if name not in _looked_up:
-        found: dict[str, dict[Key, None]] = {}
+        by_table: dict[str, dict[Key, None]] = {}
         for seed in range(DISCOVERY_ROUNDS):
-            _discover(program, name, found, random.Random(seed))
-        _looked_up[name] = {table: tuple(keys) for table, keys in found.items()}
+            _discover(program, name, by_table, random.Random(seed))
+        _looked_up[name] = {table: tuple(keys) for table, keys in by_table.items()}
     return _looked_up[name]
 
 
-def _discover(program: Program, name: str, found: dict[str, dict[Key, None]], rng: random.Random) -> None:
+def _discover(program: Program, name: str, keys: dict[str, dict[Key, None]], rng: random.Random) -> None:
     state = ForwardingState(program)
     for table in state.tables.values():
-        table.lookup = _noting(table.lookup, found.setdefault(table.spec.name, {}))  # type: ignore[assignment]
+        table.lookup = _noting(table.lookup, keys.setdefault(table.spec.name, {}))  # type: ignore[assignment]
         if not table.spec.is_const:
-            for key in [key for key in found[table.spec.name] if rng.random() < 0.5][:50]:
+            for key in [key for key in keys[table.spec.name] if rng.random() < 0.5][:50]:
                 _insert_exactly(program, table, key, rng)
     pipeline = InterpretedPipeline(program, state, rng=SplitMix(1))
     for number, data in enumerate(templates(name)):
@@ -292,54 +292,54 @@ def _usable(program: Program, table: TableSpec) -> list[str]:
 
 
 def _table_writes(program: Program, name: str, one_shot: bool) -> list[st.SearchStrategy[Write]]:
-    found: list[st.SearchStrategy[Write]] = []
+    writes: list[st.SearchStrategy[Write]] = []
     for table in program.tables.values():
         calls = _call(program, _usable(program, table)) if _usable(program, table) else None
         if table.keys and not table.is_const and calls is not None:
             insert = _insert(program, name, table, one_shot)
-            found += [insert, insert, insert, st.builds(Delete, st.just(table.name), st.integers(0, 9))]
+            writes += [insert, insert, insert, st.builds(Delete, st.just(table.name), st.integers(0, 9))]
         if not table.const_default and calls is not None:
             meter = st.one_of(st.none(), _rates)
-            found.append(st.builds(Default, st.just(table.name), st.one_of(st.none(), calls), meter))
-    return found
+            writes.append(st.builds(Default, st.just(table.name), st.one_of(st.none(), calls), meter))
+    return writes
 
 
 def _profile_writes(program: Program) -> list[st.SearchStrategy[Write]]:
-    found: list[st.SearchStrategy[Write]] = []
+    writes: list[st.SearchStrategy[Write]] = []
     for profile in program.profiles.values():
         tables = [table for table in program.tables.values() if table.profile == profile.name]
         actions = sorted({action for table in tables for action in _usable(program, table)})
         calls, just = _call(program, actions), st.just(profile.name)
-        found.append(st.builds(Member, just, st.sampled_from(MEMBER_IDS), calls))
+        writes.append(st.builds(Member, just, st.sampled_from(MEMBER_IDS), calls))
         if profile.selector:
             places = st.builds(GroupMember, st.sampled_from(MEMBER_IDS), _weighted, _watch)
-            members = st.lists(places, max_size=3, unique_by=lambda place: place.member).map(tuple)
-            found.append(st.builds(GroupWrite, just, st.builds(Group, st.sampled_from(GROUP_IDS), members)))
-    return found
+            members = st.lists(places, max_size=3, unique_by=lambda choice: choice.member).map(tuple)
+            writes.append(st.builds(GroupWrite, just, st.builds(Group, st.sampled_from(GROUP_IDS), members)))
+    return writes
 
 
 def _array_writes(program: Program, name: str) -> list[st.SearchStrategy[Write]]:
     numbers = st.integers(0, 9)
     sessions = st.builds(CloneSession, _replicas.map(tuple), st.integers(0, 7), st.sampled_from((0, 0, 5, 40)))
-    found: list[st.SearchStrategy[Write]] = [
+    writes: list[st.SearchStrategy[Write]] = [
         st.builds(Copies, numbers, _replicas.map(tuple), st.none()),
         st.builds(Copies, numbers, st.just(()), sessions),
     ]
     for register in program.registers.values():
         values = _values(name, register.width)
-        found.append(st.builds(Cell, st.just(register.name), st.integers(0, register.size - 1), values))
-    found += [
+        writes.append(st.builds(Cell, st.just(register.name), st.integers(0, register.size - 1), values))
+    writes += [
         st.builds(Count, st.just(counter.name), st.integers(0, counter.size - 1), numbers)
         for counter in program.counters.values()
     ]
     for meter in program.meters.values():
         if meter.table is None:
             cells = st.integers(0, meter.size - 1)
-            found.append(st.builds(Rates, st.just(meter.name), cells, st.one_of(st.none(), _rates)))
+            writes.append(st.builds(Rates, st.just(meter.name), cells, st.one_of(st.none(), _rates)))
     for value_set in program.value_sets.values():
         members = st.lists(_match(name, value_set.keys), max_size=min(3, value_set.size), unique=True).map(tuple)
-        found.append(st.builds(Members, st.just(value_set.name), members))
-    return found
+        writes.append(st.builds(Members, st.just(value_set.name), members))
+    return writes
 
 
 @st.composite
@@ -350,7 +350,7 @@ def _any_of(draw: st.DrawFn, *strategies: st.SearchStrategy[Event]) -> Event:
 
 @st.composite
 def scenarios(draw: st.DrawFn, name: str) -> list[Event]:
-    """Return what happens to a switch that runs a program: its tables are filled, then frames come and all changes."""
+    """Return the events of a switch that runs a program: its tables are filled, then frames and changes follow."""
     program = load(name)
     one_shot = draw(st.booleans())
     profiles = [] if one_shot else _profile_writes(program)

@@ -69,7 +69,7 @@ class ByFirstByte:
 
 
 class Empty:
-    """A program with nothing in it."""
+    """An empty program."""
 
     tables = actions = profiles = counters = registers = meters = value_sets = cast(dict[str, object], {})
 

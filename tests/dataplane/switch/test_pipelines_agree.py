@@ -35,12 +35,12 @@ LAST_NS = 60_000_000_000
 QUICKLY_REACHED = ("fabric", "forwarding")
 """Programs whose scenarios are checked every time; those of the others with MILLRACE_EXAMPLES, in `make deep`."""
 REACHED_ELSEWHERE = {"fabric_aggregation"}
-"""Scenarios are fabric's; tests/p4 draws packets that hit what it has besides, jobs and names."""
+"""Scenarios are fabric's; tests/p4 draws packets for its other parts, jobs and names."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """All that shows of a switch."""
+    """Observable behaviour of a switch."""
 
     departures: list[Departure]
     packets_in: list[bytes]
@@ -52,7 +52,7 @@ class Seen:
 
 
 def run(name: str, factory: PipelineFactory, events: Sequence[Event]) -> Seen:
-    """Run a scenario on a fresh switch; return all that shows of it."""
+    """Run a scenario on a fresh switch; return its observable behaviour."""
     clock = VirtualClock()
     ports = [PortSettings(port, rate_bps=10_000_000 * port, queue_frames=3) for port in PORTS]
     switch = Switch(7, ports, clock, cpu_port=CPU_PORT, seed=3, deflect_session=1, pipeline_factory=factory)
@@ -86,15 +86,15 @@ def _without_zeros(counters: SwitchCounters) -> SwitchCounters:
 
 
 def _arrays(state: ForwardingState) -> dict[str, object]:
-    found: dict[str, object] = {name: used_cells(cells) for name, cells in state.registers.items()}
+    arrays: dict[str, object] = {name: used_cells(cells) for name, cells in state.registers.items()}
     for name, counter in state.counters.items():
-        found[f"counter {name}"] = [counter.read(index) for index in range(counter.spec.size)]
+        arrays[f"counter {name}"] = [counter.read(index) for index in range(counter.spec.size)]
     for name, table in state.tables.items():
-        found[f"table {name}"] = {
+        arrays[f"table {name}"] = {
             (entry.match, entry.priority): (entry.packets, entry.bytes, entry.last_hit_us) for entry in table
         }
-        found[f"default of {name}"] = (table.default_entry.packets, table.default_entry.bytes)
-    return found
+        arrays[f"default of {name}"] = (table.default_entry.packets, table.default_entry.bytes)
+    return arrays
 
 
 @pytest.mark.parametrize("pipeline", [name for name in PipelineName if name is not REFERENCE] or [REFERENCE])
@@ -128,7 +128,7 @@ def test_traced_pipeline_behaves_the_same_and_reports_every_drop(name: str, data
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - REACHED_ELSEWHERE) if IS_DEEP else QUICKLY_REACHED)
 def test_scenarios_reach_the_program(name: str) -> None:
-    """Without frames that go through and entries that are hit, agreement would say little.
+    """Without forwarded frames and hit entries, agreement would mean little.
 
     What a seed draws depends on the modules that are loaded: where some do not do, others have to.
     """

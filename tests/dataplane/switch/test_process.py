@@ -1,4 +1,4 @@
-"""`millrace switch` as a process: starts, forwards, tells, survives a lost port, and stops when it should."""
+"""`millrace switch` as a process: starts, forwards, reports, survives a lost port, and stops when it should."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def add_host(namespace: str, host: str) -> None:
 
 
 def said_of_segments(switch: Running) -> list[str | None]:
-    """Return what the ports say, in the order of their numbers."""
+    """Return the ports' reasons, in the order of their numbers."""
     return [state["not_joined"] for _, state in sorted(json.loads(switch.stats.read_text())["port_states"].items())]
 
 

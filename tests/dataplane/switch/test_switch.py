@@ -58,7 +58,7 @@ class ScriptedPipeline:
         return []
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
-        found = []
+        placements = []
         for frame in frames:
             self.ingress_us.append(now_us)
             if len(frame.data) < 3:
@@ -70,9 +70,9 @@ class ScriptedPipeline:
                 continue
             if action == 2:
                 self.clones += 1
-                found.append(Placement(bytes((CPU, 0, 0)) + frame.data[3:], CPU, 0, len(frame.data)))
-            found.append(Placement(frame.data, port, priority, len(frame.data)))
-        return found
+                placements.append(Placement(bytes((CPU, 0, 0)) + frame.data[3:], CPU, 0, len(frame.data)))
+            placements.append(Placement(frame.data, port, priority, len(frame.data)))
+        return placements
 
     def deflect(self, refused: Placement, session: int) -> list[Placement]:
         if session not in self.sessions:
@@ -316,14 +316,14 @@ def test_wrong_ports_are_refused() -> None:
 
 def test_random_numbers_depend_only_on_seed_and_device() -> None:
     def numbers(device_id: int, seed: int) -> list[int]:
-        found: list[int] = []
+        drawn: list[int] = []
 
         def make(program: Program, state: ForwardingState, rng: SplitMix) -> ScriptedPipeline:
-            found.extend(rng.next() for _ in range(3))
+            drawn.extend(rng.next() for _ in range(3))
             return ScriptedPipeline()
 
         Switch(device_id, PORTS, VirtualClock(), seed=seed, pipeline_factory=make).commit(PROGRAM)
-        return found
+        return drawn
 
     assert numbers(1, 0) == numbers(1, 0)
     assert len({tuple(numbers(d, s)) for d in (1, 2) for s in (0, 1)}) == 4

@@ -1,4 +1,4 @@
-"""A switch that runs a program and its P4Runtime service together: what packets do is what the controller is told."""
+"""A switch that runs a program and its P4Runtime service together: packets notify the controller."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Bench:
         return [departure.port for departure in self.switch.advance(time_ns)]
 
     def news(self) -> list[str | None]:
-        found = [message.WhichOneof("update") for message in self.mail]
+        kinds = [message.WhichOneof("update") for message in self.mail]
         self.mail.clear()
-        return [str(kind) for kind in found]
+        return [str(kind) for kind in kinds]
 
 
 def number(items: object, alias: str) -> int:

@@ -21,12 +21,12 @@ def place(packet: object, port: int = 1, priority: int = 0, length: int = 100) -
 
 def drain(traffic: TrafficManager, until_ns: int, length: int = 101) -> list[tuple[int, Dequeued, int]]:
     """Send everything that is due: (start, packet, departure)."""
-    found = []
+    frames = []
     while (burst := traffic.dequeue(until_ns)) is not None:
         for packet in burst.packets:
             departs_ns = traffic.occupy(packet.port, length, burst.start_ns)
-            found.append((burst.start_ns, packet, departs_ns))
-    return found
+            frames.append((burst.start_ns, packet, departs_ns))
+    return frames
 
 
 def test_frame_occupies_its_port_for_its_bits_and_wire_overhead() -> None:
@@ -203,15 +203,15 @@ def test_packets_are_conserved_and_ports_keep_their_rate(arrivals: list[Arrival]
 
 
 def _send_until(traffic: TrafficManager, until_ns: int) -> list[tuple[int, tuple[int, Arrival], int]]:
-    found = []
+    frames = []
     last = 0
     while (burst := traffic.dequeue(until_ns)) is not None:
         assert last <= burst.start_ns <= until_ns
         last = burst.start_ns
         for packet in burst.packets:
             departs = traffic.occupy(packet.port, packet.packet[1].length, burst.start_ns)
-            found.append((burst.start_ns, packet.packet, departs))
-    return found
+            frames.append((burst.start_ns, packet.packet, departs))
+    return frames
 
 
 @settings(deadline=None)

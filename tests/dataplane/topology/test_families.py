@@ -57,8 +57,8 @@ def test_text_names_a_member() -> None:
 
 
 def test_a_family_with_a_rate_is_no_file() -> None:
-    found = load_topology("leaf-spine:spines=1,leaves=2,hosts=1,rate=1Gbit/s")
-    assert found == leaf_spine(1, 2, 1, rate="1Gbit/s")
+    topology = load_topology("leaf-spine:spines=1,leaves=2,hosts=1,rate=1Gbit/s")
+    assert topology == leaf_spine(1, 2, 1, rate="1Gbit/s")
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_aliases_that_multiply_are_read_once() -> None:
 
 
 def check(text: str) -> None:
-    """Text is refused with a ConfigError, or its topology is whole and survives its own text."""
+    """Text is refused with a ConfigError, or its topology is valid and round-trips."""
     try:
         topology = loads(text)
     except ConfigError:
@@ -199,9 +199,9 @@ def test_any_text_gives_a_topology_or_a_config_error(text: str) -> None:
 def test_changed_characters_give_a_topology_or_a_config_error(data: st.DataObject) -> None:
     text = SMALL
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(text)))
+        position = data.draw(st.integers(0, len(text)))
         gone = data.draw(st.integers(0, 6))
-        text = text[:place] + data.draw(st.text("s123abc:{}[],-&*!' \n\t.%é", max_size=4)) + text[place + gone :]
+        text = text[:position] + data.draw(st.text("s123abc:{}[],-&*!' \n\t.%é", max_size=4)) + text[position + gone :]
     check(text)
 
 

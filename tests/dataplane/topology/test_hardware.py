@@ -86,4 +86,4 @@ def test_wrong_hardware_is_refused_with_line_and_key(right: str, wrong: str, lin
 
 
 def test_every_number_format_has_a_key() -> None:
-    assert set(RatesSpec.__struct_fields__) == {known.value for known in NumberFormat}
+    assert set(RatesSpec.__struct_fields__) == {kind.value for kind in NumberFormat}

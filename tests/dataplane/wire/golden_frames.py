@@ -13,7 +13,7 @@ from dataplane.wire.marking import Marking
 
 @dataclass(frozen=True)
 class Golden:
-    """A packet as text, hexadecimal with remarks behind `#`; `marking` is how its domain tells INT."""
+    """A packet as text, hexadecimal with remarks behind `#`; `marking` is its domain's INT mark."""
 
     title: str
     text: str
@@ -26,7 +26,7 @@ class Golden:
 
 
 def bytes_of(text: str) -> bytes:
-    """Return what hexadecimal text with remarks says."""
+    """Return the bytes of hexadecimal text with remarks."""
     digits = "".join(line.partition("#")[0] for line in text.splitlines())
     return bytes.fromhex("".join(digits.split()))
 

@@ -15,7 +15,7 @@ from tests.dataplane.wire.golden_frames import Golden, bytes_of
 
 @dataclass(frozen=True)
 class GoldenReport:
-    """Group header and individual reports as text; each individual report ends with so many bytes of a frame."""
+    """Group header and individual reports as text; each individual report ends with this many bytes of a frame."""
 
     title: str
     group: str
@@ -83,7 +83,7 @@ HOP_BY_HOP = (
 )
 DROP = (
     """
-    1 4 0d 04 8 0             # INT, IPv4; 13 words: 2 + 4 + 7; D alone: nobody tracks this flow
+    1 4 0d 04 8 0             # INT, IPv4; 13 words: 2 + 4 + 7; D alone: this flow is not tracked
     4801 0000 0000 0000       # RepMdBits: bits 1, 4, 15
     0001 0002                 # interfaces
     0000000000001000          # bit 4: ingress timestamp, 8 bytes

@@ -82,7 +82,7 @@ def test_what_is_unknown_is_refused(at: int, byte: int, problem: str) -> None:
 
 @pytest.mark.parametrize("packet", [RESULT, REFUSAL], ids=["result", "refusal"])
 def test_a_flipped_bit_is_refused_or_another_packet(packet: Aggregation) -> None:
-    """Only the header's reserved bits carry nothing; the check of a result does not cover them either."""
+    """Only the header's reserved bits carry nothing; a result's check does not cover them."""
     encoded = packet.encode()
     reserved = range(14 * 8, 16 * 8)
     for bit in range(8 * len(encoded)):
@@ -94,12 +94,12 @@ def test_a_flipped_bit_is_refused_or_another_packet(packet: Aggregation) -> None
 @given(st.binary(max_size=SIZE + 600), st.integers(0, 40))
 def test_no_bytes_do_more_than_be_refused(data: bytes, offset: int) -> None:
     try:
-        found = decode(data, offset)
+        decoded = decode(data, offset)
     except WireError:
         return
-    end = offset + SIZE + len(found.values)
-    assert found.encode()[:14] == data[offset : offset + 14]
-    assert found.encode()[16:] == data[offset + 16 : end]
+    end = offset + SIZE + len(decoded.values)
+    assert decoded.encode()[:14] == data[offset : offset + 14]
+    assert decoded.encode()[16:] == data[offset + 16 : end]
 
 
 @pytest.mark.parametrize(

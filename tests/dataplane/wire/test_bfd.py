@@ -61,7 +61,7 @@ def test_a_packet_cut_short_is_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "byte", "problem"),
+    ("offset", "byte", "problem"),
     [
         (0, 0x03, "version 0"),
         (0, 0x43, "version 2"),
@@ -73,9 +73,9 @@ def test_a_packet_cut_short_is_refused(size: int) -> None:
         (3, 255, "length of 255"),
     ],
 )
-def test_what_must_be_discarded_is_refused(place: int, byte: int, problem: str) -> None:
+def test_what_must_be_discarded_is_refused(offset: int, byte: int, problem: str) -> None:
     data = bytearray(SAMPLE)
-    data[place] = byte
+    data[offset] = byte
     with pytest.raises(WireError, match=problem):
         bfd.decode(bytes(data))
 

@@ -36,9 +36,9 @@ def golden() -> bytes:
 
 def test_a_golden_report_is_read() -> None:
     packet = report.decode(golden())
-    (one,) = packet.reports
-    assert one.main is not None
-    assert completion.in_report(one.main) == SAID
+    (individual,) = packet.reports
+    assert individual.main is not None
+    assert completion.in_report(individual.main) == SAID
     assert packet.encode() == golden()
 
 
@@ -52,9 +52,9 @@ def test_words_are_what_was_said() -> None:
 
 
 def test_a_report_about_something_else_says_nothing_of_items() -> None:
-    (one,) = report.decode(golden().replace(bytes.fromhex("4d52"), bytes.fromhex("4d53"))).reports
-    assert one.main is not None
-    assert completion.in_report(one.main) is None
+    (individual,) = report.decode(golden().replace(bytes.fromhex("4d52"), bytes.fromhex("4d53"))).reports
+    assert individual.main is not None
+    assert completion.in_report(individual.main) is None
 
 
 WORDS = {name: st.integers(0, 2**16 - 1) for name in ("job", "repeated", "ahead")}
@@ -73,8 +73,8 @@ def test_they_are_these_bytes() -> None:
 
 
 @given(COMPLETIONS)
-def test_all_come_back(said: Completion) -> None:
-    assert completion.decode(b"??" + said.encode() + b"more", 2) == said
+def test_all_come_back(record: Completion) -> None:
+    assert completion.decode(b"??" + record.encode() + b"more", 2) == record
 
 
 def test_a_flipped_bit_is_refused_or_says_something_else() -> None:

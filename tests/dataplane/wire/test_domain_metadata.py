@@ -31,9 +31,9 @@ def test_a_domain_tells_what_each_hop_and_what_the_source_writes() -> None:
 
 
 def test_metadata_is_split_by_bit_in_order() -> None:
-    found = EXAMPLE.split(0xC000, bytes.fromhex("0000000f12345678"))
-    assert found == {0: bytes.fromhex("0000000f"), 1: bytes.fromhex("12345678")}
-    assert list(found) == [0, 1]
+    parts = EXAMPLE.split(0xC000, bytes.fromhex("0000000f12345678"))
+    assert parts == {0: bytes.fromhex("0000000f"), 1: bytes.fromhex("12345678")}
+    assert list(parts) == [0, 1]
     for size in (0, 4, 12):
         with pytest.raises(WireError, match="domain 0xabcd"):
             EXAMPLE.split(0xC000, bytes(size))

@@ -85,10 +85,10 @@ def test_flipped_bits_decode_reversibly_or_raise_wire_error(decode: Decode, text
         data = bytearray(bytes.fromhex(text))
         data[bit // 8] ^= 0x80 >> bit % 8
         try:
-            found = decode(bytes(data), 0)
+            decoded = decode(bytes(data), 0)
         except WireError:
             continue
-        assert decode(found.encode() + bytes(data)[found.size :], 0) == found
+        assert decode(decoded.encode() + bytes(data)[decoded.size :], 0) == decoded
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Golden packets and reports against the codecs: values both ways, checksums computed anew, truncation, mangling."""
+"""Golden packets and reports against the codecs: values both ways, recomputed checksums, truncation, mangling."""
 
 from __future__ import annotations
 
@@ -136,24 +136,24 @@ def test_every_golden_frame_has_an_expectation() -> None:
 @pytest.mark.parametrize("name", FRAMES)
 def test_a_golden_frame_says_what_its_remarks_say(name: str) -> None:
     addresses, protocol, ports, hops, mx, shim = EXPECTED[name]
-    found = decode(FRAMES[name])
-    assert (str(found.src), str(found.dst)) == addresses
-    assert (found.protocol, (found.src_port, found.dst_port)) == (protocol, ports)
-    assert (found.hops, found.int_mx, found.shim) == (hops, mx, shim)
+    decoded = decode(FRAMES[name])
+    assert (str(decoded.src), str(decoded.dst)) == addresses
+    assert (decoded.protocol, (decoded.src_port, decoded.dst_port)) == (protocol, ports)
+    assert (decoded.hops, decoded.int_mx, decoded.shim) == (hops, mx, shim)
 
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_int_of_a_golden_frame_encodes_to_its_bytes(name: str) -> None:
-    packet, found = FRAMES[name].packet, decode(FRAMES[name])
-    if found.shim is None:
+    packet, decoded = FRAMES[name].packet, decode(FRAMES[name])
+    if decoded.shim is None:
         return
     int_header = b""
-    if found.int_md is not None:
-        int_header = found.int_md.encode() + encode_stack(found.int_md, found.hops)
-    elif found.int_mx is not None:
-        int_header = found.int_mx.encode()
-    shim = found.shim.encode()
-    whole = shim if isinstance(found.shim, GeneveOption) else shim + int_header
+    if decoded.int_md is not None:
+        int_header = decoded.int_md.encode() + encode_stack(decoded.int_md, decoded.hops)
+    elif decoded.int_mx is not None:
+        int_header = decoded.int_mx.encode()
+    shim = decoded.shim.encode()
+    whole = shim if isinstance(decoded.shim, GeneveOption) else shim + int_header
     assert packet.count(whole) == 1
     assert int_header in whole
 
@@ -216,10 +216,10 @@ def inner_ipv4(segment: bytes) -> bytes:
 
 
 def test_the_checksum_under_a_complement_is_the_one_without_int() -> None:
-    found, plain = decode(golden_frames.MD_ALL_INSTRUCTIONS), golden_frames.MD_ALL_INSTRUCTIONS.packet
+    decoded, plain = decode(golden_frames.MD_ALL_INSTRUCTIONS), golden_frames.MD_ALL_INSTRUCTIONS.packet
     bare = udp.segment(ip_address("10.0.0.1"), ip_address("10.0.0.2"), 5000, 6001, b"Millrace")
     assert plain[26:28] == bare[6:8]
-    assert found.packet_id & 0xFFFF == int.from_bytes(bare[6:8], "big")
+    assert decoded.packet_id & 0xFFFF == int.from_bytes(bare[6:8], "big")
 
 
 @pytest.mark.parametrize("name", [name for name in FRAMES if name != "XD_UDP"])
@@ -228,13 +228,13 @@ def test_truncated_golden_frame_has_no_hops_or_is_a_wire_error(name: str) -> Non
     complete = False
     for size in range(len(FRAMES[name].packet) + 1):
         try:
-            found = decode(FRAMES[name], FRAMES[name].packet[:size])
+            decoded = decode(FRAMES[name], FRAMES[name].packet[:size])
         except WireError:
             assert not complete
             continue
-        # What can be read at all is either not known to be INT yet (a cut tunnel or marker), or all of it.
-        complete = complete or found.shim is not None
-        assert (found.hops, found.int_mx) == ((whole.hops, whole.int_mx) if complete else ((), None))
+        # Readable prefixes are either not recognised as INT yet (a cut tunnel or marker), or complete.
+        complete = complete or decoded.shim is not None
+        assert (decoded.hops, decoded.int_mx) == ((whole.hops, whole.int_mx) if complete else ((), None))
     assert complete
 
 
@@ -245,10 +245,10 @@ def test_mangled_golden_frame_decodes_or_is_a_wire_error(name: str) -> None:
         for flip in (0x01, 0x80, 0xFF):
             mangled = packet[:at] + bytes([packet[at] ^ flip]) + packet[at + 1 :]
             try:
-                found = decode(FRAMES[name], mangled)
+                decoded = decode(FRAMES[name], mangled)
             except WireError:
                 continue
-            assert 0 <= found.packet_id < 1 << 63
+            assert 0 <= decoded.packet_id < 1 << 63
 
 
 KINDS = {
@@ -264,27 +264,27 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_a_golden_report_is_of_its_kind_and_has_its_hops(name: str) -> None:
     kind, nodes = KINDS[name]
-    found = collector_decode.decode(REPORTS[name].payload, REPORTS[name].marking)
-    (packet,) = found.packets
+    decoded = collector_decode.decode(REPORTS[name].payload, REPORTS[name].marking)
+    (packet,) = decoded.packets
     assert (packet.kind, [hop.node_id for hop in packet.hops]) == (kind, nodes)
-    assert (found.drops, found.skipped) == ((), 0)
+    assert (decoded.drops, decoded.skipped) == ((), 0)
     if name == "sink":
-        assert (found.group.hw_id, found.group.sequence) == (0, 0x100003)
+        assert (decoded.group.hw_id, decoded.group.sequence) == (0, 0x100003)
     assert packet.flow.dst_port == 6001
 
 
 def test_the_golden_drop_report_has_queue_and_reason() -> None:
-    found = collector_decode.decode(REPORTS["drop"].payload, REPORTS["drop"].marking)
-    (drop,) = found.drops
+    decoded = collector_decode.decode(REPORTS["drop"].payload, REPORTS["drop"].marking)
+    (drop,) = decoded.drops
     assert (drop.metadata.drop_queue_id, drop.metadata.drop_reason) == (3, 9)
     assert drop.metadata.ingress_timestamp == 4096
-    assert found.packets == ()
+    assert decoded.packets == ()
 
 
 def test_the_golden_group_has_four_reports_of_hardware_five() -> None:
     packet = report.decode(REPORTS["group"].payload)
     assert (packet.group.hw_id, packet.group.sequence, packet.group.node_id) == (5, 0x12345, 42)
-    assert [(one.dropped, one.congested, one.tracked) for one in packet.reports] == [
+    assert [(individual.dropped, individual.congested, individual.tracked) for individual in packet.reports] == [
         (False, False, True),
         (True, False, False),
         (False, True, False),
@@ -307,12 +307,12 @@ def test_mangled_golden_report_decodes_or_is_a_wire_error(name: str) -> None:
     golden = REPORTS[name]
     for size in range(len(golden.payload)):
         try:
-            found = collector_decode.decode(golden.payload[:size], golden.marking)
+            decoded = collector_decode.decode(golden.payload[:size], golden.marking)
         except WireError:
             continue
         # Only a group can end at a border between reports, or in the packet of a report that runs to the end.
         assert name == "group"
-        assert len(found.packets) + len(found.drops) < 4 or size >= len(golden.payload) - 8
+        assert len(decoded.packets) + len(decoded.drops) < 4 or size >= len(golden.payload) - 8
     for at in range(len(golden.payload)):
         for flip in (0x01, 0x10, 0xFF):
             mangled = bytearray(golden.payload)

@@ -1,4 +1,4 @@
-"""INT inside packets, whatever marks and carries it: the original flow, packet id and size, and the hops."""
+"""INT inside packets, under every mark and encapsulation: the original flow, packet id and size, and the hops."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def decode(packet: bytes, marking: Marking) -> InnerPacket:
 
 @dataclass(frozen=True)
 class Sent:
-    """A packet of TCP or UDP as its source sends it, and as it is with INT in it, checksums computed anew."""
+    """A TCP or UDP packet as sent, and with INT and recomputed checksums."""
 
     addresses: tuple[IpAddress, IpAddress]
     over_tcp: bool
@@ -117,26 +117,26 @@ def test_a_marked_packet_is_the_packet_that_was_sent_with_hops(
     payload: bytes,
 ) -> None:
     sent = Sent(addresses, over_tcp, payload)
-    plain, found = decode(sent.plain(), marking), decode(mark(sent), marking)
-    assert (found.src, found.dst, found.protocol, found.src_port, found.dst_port) == (
+    plain, decoded = decode(sent.plain(), marking), decode(mark(sent), marking)
+    assert (decoded.src, decoded.dst, decoded.protocol, decoded.src_port, decoded.dst_port) == (
         *addresses,
         6 if over_tcp else 17,
         5000,
         6001,
     )
-    assert found.packet_id == plain.packet_id != 0
-    assert found.ip_bytes == plain.ip_bytes == len(sent.plain())
-    assert found.hops == HOPS
-    assert found.int_md == MD
+    assert decoded.packet_id == plain.packet_id != 0
+    assert decoded.ip_bytes == plain.ip_bytes == len(sent.plain())
+    assert decoded.hops == HOPS
+    assert decoded.int_md == MD
     assert plain.shim is None
 
 
 def test_mx_header_has_no_hops_and_its_sequence_is_the_packet_id() -> None:
     sent = Sent(V6, over_tcp=False, payload=b"")
     data = sent.build(sent.shim(NextProtocol.UNCHANGED, MX.encode()) + MX.encode(), dscp=0x17)
-    found = decode(data, Marking())
-    assert (found.int_mx, found.hops, found.int_md) == (MX, (), None)
-    assert found.packet_id >> 16 == 77
+    decoded = decode(data, Marking())
+    assert (decoded.int_mx, decoded.hops, decoded.int_md) == (MX, (), None)
+    assert decoded.packet_id >> 16 == 77
 
 
 @pytest.mark.parametrize("hop_words", [1, 3])
@@ -146,9 +146,9 @@ def test_source_only_words_of_our_domain_are_no_hop(hop_words: int) -> None:
     stack = bytes(4 * hop_words * 2) + (7).to_bytes(4, "big")
     body = header.encode() + stack
     shim = IntShim(IntType.MD, len(body) // 4)
-    found = decode(Sent(V4, over_tcp=False, payload=b"").build(shim.encode() + body, dscp=0x17), Marking())
-    assert len(found.hops) == 2
-    assert found.hops[-1].domain == (7).to_bytes(4, "big")
+    decoded = decode(Sent(V4, over_tcp=False, payload=b"").build(shim.encode() + body, dscp=0x17), Marking())
+    assert len(decoded.hops) == 2
+    assert decoded.hops[-1].domain == (7).to_bytes(4, "big")
 
 
 def test_behind_a_new_udp_header_a_whole_ip_packet_may_stand() -> None:
@@ -157,10 +157,10 @@ def test_behind_a_new_udp_header_a_whole_ip_packet_may_stand() -> None:
     shim = IntShim(IntType.MD, len(INT_MD) // 4, NextProtocol.NEW_UDP, original_protocol=41)
     body = shim.encode() + INT_MD + original.plain()
     outer = ip_packet(*V4, 17, udp.Udp(1, PORT, udp.SIZE + len(body)).encode() + body)
-    found = decode(outer, Marking(udp_port=PORT))
+    decoded = decode(outer, Marking(udp_port=PORT))
     plain = decode(original.plain(), Marking())
-    assert (found.src, found.dst, found.dst_port, found.packet_id) == (*V6, 6001, plain.packet_id)
-    assert (found.ip_bytes, found.hops) == (plain.ip_bytes, HOPS)
+    assert (decoded.src, decoded.dst, decoded.dst_port, decoded.packet_id) == (*V6, 6001, plain.packet_id)
+    assert (decoded.ip_bytes, decoded.hops) == (plain.ip_bytes, HOPS)
 
 
 @pytest.mark.parametrize("inserted", [False, True])
@@ -171,15 +171,15 @@ def test_only_gre_inserted_by_the_source_is_looked_through(inserted: bool, follo
     shim = GreShim(IntType.MD, len(INT_MD) // 4, following, gre_inserted=inserted)
     body = Gre(ETHER_INT, key=5).encode() + shim.encode() + INT_MD
     outer = ip_packet(IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2"), PROTOCOL_GRE, body + inner_bytes)
-    found = decode(outer, Marking())
-    assert found.hops == HOPS
+    decoded = decode(outer, Marking())
+    assert decoded.hops == HOPS
     if inserted:
         plain = decode(original.plain(), Marking())
-        assert (found.src, found.dst_port, found.packet_id) == (V4[0], 6001, plain.packet_id)
-        assert found.ip_bytes == len(original.plain())
-        found = decode(outer[: len(outer) - len(inner_bytes)], Marking())  # the report stops behind INT
-    assert (str(found.src), found.protocol, found.dst_port) == ("192.0.2.1", PROTOCOL_GRE, 0)
-    assert found.ip_bytes == len(outer) - len(shim.encode()) - len(INT_MD)
+        assert (decoded.src, decoded.dst_port, decoded.packet_id) == (V4[0], 6001, plain.packet_id)
+        assert decoded.ip_bytes == len(original.plain())
+        decoded = decode(outer[: len(outer) - len(inner_bytes)], Marking())  # the report stops behind INT
+    assert (str(decoded.src), decoded.protocol, decoded.dst_port) == ("192.0.2.1", PROTOCOL_GRE, 0)
+    assert decoded.ip_bytes == len(outer) - len(shim.encode()) - len(INT_MD)
 
 
 @pytest.mark.parametrize("was_vxlan", [False, True])
@@ -199,9 +199,9 @@ def test_vxlan_tunnel_is_the_flow_with_its_original_checksum(
         last = VxlanGpeShim(IntType.DESTINATION, 1, NEXT_ETHERNET, was_vxlan=was_vxlan)
         int_bytes = first.encode() + INT_MD + last.encode() + b"dest"
     marked = before.build(VxlanGpe(100, NEXT_INT).encode() + int_bytes + frame, dst_port=4790)
-    found, expected = decode(marked, Marking()), decode(plain, Marking())
-    assert (found.dst_port, found.packet_id, found.ip_bytes) == (port, expected.packet_id, len(plain))
-    assert found.hops == HOPS
+    decoded, expected = decode(marked, Marking()), decode(plain, Marking())
+    assert (decoded.dst_port, decoded.packet_id, decoded.ip_bytes) == (port, expected.packet_id, len(plain))
+    assert decoded.hops == HOPS
 
 
 def test_int_in_a_geneve_option_is_found_behind_other_options() -> None:
@@ -211,9 +211,9 @@ def test_int_in_a_geneve_option_is_found_behind_other_options() -> None:
     plain = before.build(Geneve(7, ETHER_BRIDGED, (other,)).encode() + frame)
     option = GeneveOption(0x0103, IntType.MD, INT_MD)
     marked = before.build(Geneve(7, ETHER_BRIDGED, (other, option)).encode() + frame)
-    found, expected = decode(marked, Marking()), decode(plain, Marking())
-    assert (found.dst_port, found.packet_id, found.ip_bytes) == (6081, expected.packet_id, len(plain))
-    assert (found.hops, expected.hops) == (HOPS, ())
+    decoded, expected = decode(marked, Marking()), decode(plain, Marking())
+    assert (decoded.dst_port, decoded.packet_id, decoded.ip_bytes) == (6081, expected.packet_id, len(plain))
+    assert (decoded.hops, expected.hops) == (HOPS, ())
 
 
 @pytest.mark.parametrize(("port", "protocol"), [(4790, 17), (6081, 17), (0, PROTOCOL_GRE)])
@@ -222,8 +222,8 @@ def test_tunnel_without_int_or_cut_short_is_its_own_flow(port: int, protocol: in
     for size in range(len(bodies[port]) + 1):
         body = bodies[port][:size]
         segment = body if protocol == PROTOCOL_GRE else udp.segment(*V4, 9, port, body)
-        found = decode(ip_packet(*V4, protocol, segment), Marking())
-        assert (found.protocol, found.dst_port, found.shim) == (protocol, port, None)
+        decoded = decode(ip_packet(*V4, protocol, segment), Marking())
+        assert (decoded.protocol, decoded.dst_port, decoded.shim) == (protocol, port, None)
 
 
 @pytest.mark.parametrize("over_tcp", [False, True])
@@ -247,7 +247,7 @@ def test_damaged_packets_decode_or_raise_wire_error(data: st.DataObject) -> None
     for at in data.draw(st.lists(st.integers(0, len(packet) - 1), min_size=1, max_size=3)):
         packet[at] ^= data.draw(st.integers(1, 255))
     try:
-        found = decode_ethernet(link_header(1, 2, sent.addresses[0].version) + bytes(packet), marking)
+        decoded = decode_ethernet(link_header(1, 2, sent.addresses[0].version) + bytes(packet), marking)
     except WireError:
         return
-    assert 0 <= found.packet_id < 1 << 63
+    assert 0 <= decoded.packet_id < 1 << 63

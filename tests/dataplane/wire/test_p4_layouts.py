@@ -29,15 +29,15 @@ OTHER = HopMetadata(reserved=(None,) * 6)
 
 def places_in_p4() -> dict[str, dict[str, Place]]:
     """Return the places of the fields of each header."""
-    found: dict[str, dict[str, Place]] = {}
+    layouts: dict[str, dict[str, Place]] = {}
     for source in SOURCES:
         for name, body in _HEADER.findall((P4 / source).read_text(encoding="utf-8")):
             places, at = {}, 0
             for bits, field in _FIELD.findall(body):
                 places[field] = Place(at, int(bits))
                 at += int(bits)
-            found[name] = places
-    return found
+            layouts[name] = places
+    return layouts
 
 
 def hop(field: str, bitmap: int, *, report: bool = False) -> Callable[[int], bytes]:
@@ -127,8 +127,8 @@ CASES: dict[tuple[str, str], Callable[[int], bytes]] = {
 
 @pytest.mark.parametrize(("header", "field"), CASES, ids="-".join)
 def test_fields_lie_where_the_codec_puts_them(header: str, field: str) -> None:
-    place = places_in_p4()[header][field]
-    assert place_of(CASES[header, field], place.bits) == place
+    span = places_in_p4()[header][field]
+    assert place_of(CASES[header, field], span.bits) == span
 
 
 @pytest.mark.parametrize("name", ["instructions", "domain_id", "domain_instructions", "domain_flags"])
@@ -141,7 +141,7 @@ def test_hops_are_pushed_in_the_order_of_the_bitmap() -> None:
     """The deparser emits headers in the order of the struct."""
     text = (P4 / "shared/headers.p4").read_text(encoding="utf-8").split("struct headers_t")[1]
     pushed = [kind for kind, name in re.findall(r"^ +(\w+?)(?:\[\d+\])? +(hop_\w+);", text, re.MULTILINE)]
-    sizes = {name: sum(place.bits for place in fields.values()) for name, fields in places_in_p4().items()}
+    sizes = {name: sum(span.bits for span in fields.values()) for name, fields in places_in_p4().items()}
     declared = [sum(bits for _, bits in group) for _, group in int_metadata.LAYOUT]
     assert [sizes[kind] for kind in pushed][: len(declared)] == declared
 

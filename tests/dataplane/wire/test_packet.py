@@ -35,9 +35,9 @@ def frame(src: str, dst: str, payload: bytes = b"hello", dscp: int = 0, vlan_id:
 
 
 def received(data: bytes) -> UdpFrame:
-    found = decode_udp_frame(data)
-    assert found is not None
-    return found
+    datagram = decode_udp_frame(data)
+    assert datagram is not None
+    return datagram
 
 
 def test_ipv4_frame_has_the_bytes_of_the_rfcs() -> None:
@@ -82,11 +82,11 @@ def test_scapy_builds_the_same_tcp_frame(src: str, dst: str) -> None:
 @given(payload=st.binary(max_size=64), pair=st.sampled_from(PAIRS), vlan_id=st.none() | st.integers(0, 4095))
 def test_what_is_built_is_read_back(payload: bytes, pair: tuple[str, str], vlan_id: int | None) -> None:
     data = frame(*pair, payload, 0x17, vlan_id)
-    found = received(data + b"\0" * 9)  # Ethernet pads short frames
-    assert (str(found.ip.src), str(found.ip.dst), found.ip.dscp) == (*pair, 0x17)
-    assert (found.src_port, found.dst_port, found.payload) == (5000, 6001, payload)
-    assert found.checksum_ok
-    assert (found.vlan.vlan_id if found.vlan else None) == vlan_id
+    datagram = received(data + b"\0" * 9)  # Ethernet pads short frames
+    assert (str(datagram.ip.src), str(datagram.ip.dst), datagram.ip.dscp) == (*pair, 0x17)
+    assert (datagram.src_port, datagram.dst_port, datagram.payload) == (5000, 6001, payload)
+    assert datagram.checksum_ok
+    assert (datagram.vlan.vlan_id if datagram.vlan else None) == vlan_id
 
 
 def test_a_zero_udp_checksum_is_right_in_ipv4_and_wrong_in_ipv6() -> None:

@@ -57,51 +57,51 @@ def decoded(text: str) -> Report:
 
 
 def test_example_1_has_baseline_metadata_and_a_truncated_packet() -> None:
-    one = decoded(EXAMPLE_1)
-    assert one == Report(
+    individual = decoded(EXAMPLE_1)
+    assert individual == Report(
         ReportType.INT,
         InnerType.IPV4,
         IntReport(0x5000, HopMetadata(ingress_interface=3, egress_interface=7, queue_id=2, queue_occupancy=256)),
         bytes.fromhex(IPV4_TCP + TCP),
         tracked=True,
     )
-    assert inner.decode_ipv4(one.inner, Marking()) == InnerPacket(
+    assert inner.decode_ipv4(individual.inner, Marking()) == InnerPacket(
         IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 6, 8080, 80, packet_id=0x01020304 << 16, ip_bytes=0x28
     )
 
 
 def test_example_2_has_domain_metadata_and_tlvs() -> None:
-    one = decoded(EXAMPLE_2)
-    assert one.main is not None
-    assert (one.main.domain_id, one.main.domain_bits, one.main.domain_status) == (1, 0x8000, 5)
-    assert one.main.metadata.domain.hex() == "dddddddd"
-    assert report_tlv.decode_all(one.inner) == (
+    individual = decoded(EXAMPLE_2)
+    assert individual.main is not None
+    assert (individual.main.domain_id, individual.main.domain_bits, individual.main.domain_status) == (1, 0x8000, 5)
+    assert individual.main.metadata.domain.hex() == "dddddddd"
+    assert report_tlv.decode_all(individual.inner) == (
         Tlv(TlvType.DOMAIN, bytes.fromhex("eeeeeeee"), template=9),
         Tlv(TlvType.IPV4, bytes.fromhex(IPV4_TCP + TCP)),
     )
 
 
 def test_example_3_has_int_md_behind_a_new_udp_header_before_tcp() -> None:
-    one = decoded(EXAMPLE_3)
-    assert one.main == IntReport(0x1000, HopMetadata(queue_id=6, queue_occupancy=0x22))
-    found = inner.decode_ipv4(one.inner, BY_PORT)
-    assert (found.protocol, found.src_port, found.dst_port) == (6, 8080, 80)
-    assert found.int_md is not None
-    assert found.int_md.remaining_hops == 6
-    assert found.hops == (
+    individual = decoded(EXAMPLE_3)
+    assert individual.main == IntReport(0x1000, HopMetadata(queue_id=6, queue_occupancy=0x22))
+    inner_packet = inner.decode_ipv4(individual.inner, BY_PORT)
+    assert (inner_packet.protocol, inner_packet.src_port, inner_packet.dst_port) == (6, 8080, 80)
+    assert inner_packet.int_md is not None
+    assert inner_packet.int_md.remaining_hops == 6
+    assert inner_packet.hops == (
         HopMetadata(node_id=2, queue_id=5, queue_occupancy=0x11),
         HopMetadata(node_id=1, queue_id=0, queue_occupancy=3),
     )
 
 
 def test_example_4_has_all_hops_and_the_original_port() -> None:
-    one = decoded(EXAMPLE_4)
-    assert one.main is None
-    assert one.report_type is ReportType.INNER_ONLY
-    found = inner.decode_ipv4(one.inner, BY_PORT)
-    assert (found.protocol, found.src_port, found.dst_port) == (17, 56789, 4789)
-    assert [hop.node_id for hop in found.hops] == [3, 2, 1]
-    assert {(hop.ingress_interface, hop.egress_interface) for hop in found.hops} == {(3, 4)}
+    individual = decoded(EXAMPLE_4)
+    assert individual.main is None
+    assert individual.report_type is ReportType.INNER_ONLY
+    inner_packet = inner.decode_ipv4(individual.inner, BY_PORT)
+    assert (inner_packet.protocol, inner_packet.src_port, inner_packet.dst_port) == (17, 56789, 4789)
+    assert [hop.node_id for hop in inner_packet.hops] == [3, 2, 1]
+    assert {(hop.ingress_interface, hop.egress_interface) for hop in inner_packet.hops} == {(3, 4)}
 
 
 @pytest.mark.parametrize("text", [EXAMPLE_1, EXAMPLE_2, EXAMPLE_3, EXAMPLE_4])
@@ -123,7 +123,7 @@ def test_every_truncation_of_the_packet_within_is_a_wire_error(text: str) -> Non
 def test_a_group_holds_several_reports() -> None:
     data = bytes.fromhex(EXAMPLE_1) + bytes.fromhex(EXAMPLE_3)[8:]
     packet = report.decode(data)
-    assert [one.inner_type for one in packet.reports] == [InnerType.IPV4, InnerType.IPV4]
+    assert [individual.inner_type for individual in packet.reports] == [InnerType.IPV4, InnerType.IPV4]
     assert packet.encode() == data
     assert report.decode(b"\xee" * 8 + data, 8) == packet
 
@@ -132,13 +132,13 @@ def test_a_group_holds_several_reports() -> None:
 @pytest.mark.parametrize("words", [0, 3, 200])
 def test_reports_of_reserved_types_are_passed_over(types: int, words: int) -> None:
     whole = bytes.fromhex(EXAMPLE_3)
-    known = report.decode(whole)
+    original = report.decode(whole)
     odd = bytes((types, words, 7, 0xFF)) + bytes(4 * words)
-    for wanted, data in ((known.reports, whole[:8] + odd + whole[8:]), ((), whole[:8] + odd)):
-        found = report.decode(data)
-        assert (found.reports, found.reserved) == (wanted, 1)
+    for wanted, data in ((original.reports, whole[:8] + odd + whole[8:]), ((), whole[:8] + odd)):
+        decoded = report.decode(data)
+        assert (decoded.reports, decoded.reserved) == (wanted, 1)
     to_the_end = whole[:8] + bytes((types, 0xFF, 0, 0)) + whole[8:]
-    assert report.decode(to_the_end) == ReportPacket(known.group, (), 1)
+    assert report.decode(to_the_end) == ReportPacket(original.group, (), 1)
 
 
 def test_a_report_of_255_words_or_more_runs_to_the_end() -> None:
@@ -218,10 +218,10 @@ def test_a_damaged_report_decodes_or_raises_wire_error(junk: bytes, at: int, fli
     data = bytearray(bytes.fromhex(EXAMPLE_3) + junk)
     data[at] ^= flip
     try:
-        for one in report.decode(bytes(data)).reports:
+        for individual in report.decode(bytes(data)).reports:
             for decode in (inner.decode_ipv4, inner.decode_ipv6, inner.decode_ethernet):
-                decode(one.inner, BY_PORT)
-            report_tlv.decode_all(one.inner)
+                decode(individual.inner, BY_PORT)
+            report_tlv.decode_all(individual.inner)
     except WireError:
         return
 
@@ -230,9 +230,9 @@ def test_the_dscp_marks_int_and_the_shim_keeps_the_original_one() -> None:
     marked = (
         "455c0030 00004000 40110000 0a000001 0a000002" + "13881771 00180000" + "10030028 20000208 90000000 00000000"
     )
-    found = inner.decode_ipv4(bytes.fromhex(marked), Marking())
-    assert found.shim == IntShim(IntType.MD, 3, original_dscp=0x0A)
-    assert found.hops == ()
+    decoded = inner.decode_ipv4(bytes.fromhex(marked), Marking())
+    assert decoded.shim == IntShim(IntType.MD, 3, original_dscp=0x0A)
+    assert decoded.hops == ()
     unmarked = inner.decode_ipv4(bytes.fromhex(marked), Marking(dscp=0x18))
     assert (unmarked.shim, unmarked.dst_port) == (None, 6001)
 
@@ -243,9 +243,9 @@ def test_ipv6_extensions_are_walked_and_fragments_lack_ports() -> None:
     udp = bytes.fromhex("1388177100080000")
     packet = bytes.fromhex("65c00000 00200040") + addresses
     packet = packet[:6] + b"\x3c" + packet[7:] + options + udp + bytes.fromhex("1003 0000 20000008 80000000 00000000")
-    found = inner.decode_ipv6(packet, Marking())
-    assert (str(found.src), found.protocol, found.src_port, found.dst_port) == ("2001:db8::1", 17, 5000, 6001)
-    assert found.int_md is not None
+    decoded = inner.decode_ipv6(packet, Marking())
+    assert (str(decoded.src), decoded.protocol, decoded.src_port, decoded.dst_port) == ("2001:db8::1", 17, 5000, 6001)
+    assert decoded.int_md is not None
     fragment = packet[:6] + b"\x2c" + packet[7:40] + bytes.fromhex("11000008 00000001") + udp
     assert inner.decode_ipv6(fragment, Marking()).src_port == 0
     for size in range(40, 56):
@@ -262,5 +262,5 @@ def test_an_ethernet_packet_may_have_a_vlan_tag_and_must_be_ip() -> None:
 
 def test_other_protocols_have_no_ports() -> None:
     icmp = bytes.fromhex("45000054 12344000 40010000 0a000001 0a000002")
-    found = inner.decode_ipv4(icmp, Marking())
-    assert (found.protocol, found.src_port, found.dst_port, found.packet_id) == (1, 0, 0, 0x1234 << 48)
+    decoded = inner.decode_ipv4(icmp, Marking())
+    assert (decoded.protocol, decoded.src_port, decoded.dst_port, decoded.packet_id) == (1, 0, 0, 0x1234 << 48)

@@ -58,7 +58,7 @@ pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="needs ts
 
 @dataclass(frozen=True)
 class Dissected:
-    """tshark's view of a frame: the values of each requested field, and its expert notes."""
+    """A frame as seen by tshark: the values of each requested field, and its expert notes."""
 
     values: dict[str, list[str]]
     notes: str
@@ -83,13 +83,13 @@ def dissect(
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr
     assert "lua" not in done.stderr.lower(), done.stderr
-    found = []
+    dissections = []
     for line in done.stdout.splitlines():
         *columns, notes = line.split("\t")
         assert "Lua" not in notes, notes
         values = {name: column.split("|") if column else [] for name, column in zip(names, columns, strict=True)}
-        found.append(Dissected(values, notes))
-    return found
+        dissections.append(Dissected(values, notes))
+    return dissections
 
 
 def test_named_script_coexists_with_the_personal_plugin(tmp_path: Path) -> None:
@@ -134,14 +134,14 @@ def inner(packet: bytes, marking: Marking) -> InnerPacket:
 
 
 def values_of(hops: Sequence[HopMetadata], name: str, bits: int, *, in_report: bool = False) -> list[int]:
-    """Return what the wire has of a value, all ones where a hop lacks it, nothing where nobody asked."""
-    found = []
+    """Return a value on the wire: all ones where a hop lacks it, nothing where it was not requested."""
+    values = []
     asked = _asked(bits, in_report=in_report)
     for hop in hops:
         value = getattr(hop, name)
         if name in asked:
-            found.append((1 << 8 * BYTES[name]) - 1 if value is None else value)
-    return found
+            values.append((1 << 8 * BYTES[name]) - 1 if value is None else value)
+    return values
 
 
 def _asked(bits: int, *, in_report: bool) -> set[str]:
@@ -178,21 +178,23 @@ def test_int_in_packets_is_what_our_decoder_finds(tmp_path: Path, options: tuple
     names += [f"p4int.hop.{name}" for name in HOP_FIELDS]
     dissected = dissect(tmp_path, [framed(golden.packet) for golden in goldens], names, options)
     assert len(dissected) == len(goldens) > 0
-    for golden, found in zip(goldens, dissected, strict=True):
+    for golden, dissection in zip(goldens, dissected, strict=True):
         want = inner(golden.packet, golden.marking)
-        said = want.int_md or want.int_mx
-        assert "INT" not in found.notes, golden.title
-        if want.shim is None or said is None:
-            assert found.numbers("p4int.type") == []
+        header = want.int_md or want.int_mx
+        assert "INT" not in dissection.notes, golden.title
+        if want.shim is None or header is None:
+            assert dissection.numbers("p4int.type") == []
             continue
         assert not isinstance(want.shim, GeneveOption)
-        assert found.numbers("p4int.type")[0] == want.shim.int_type
-        assert found.numbers("p4int.length")[0] == want.shim.length_words
+        assert dissection.numbers("p4int.type")[0] == want.shim.int_type
+        assert dissection.numbers("p4int.length")[0] == want.shim.length_words
         for name in HEADER:
-            assert found.numbers(f"p4int.{name}") == ([getattr(said, name)] if hasattr(said, name) else []), name
+            assert dissection.numbers(f"p4int.{name}") == ([getattr(header, name)] if hasattr(header, name) else []), (
+                name
+            )
         for name in NUMBERS:
-            assert found.numbers(f"p4int.hop.{name}") == values_of(want.hops, name, said.instructions), name
-        assert found.values["p4int.hop.domain"] == [hop.domain.hex() for hop in want.hops if hop.domain]
+            assert dissection.numbers(f"p4int.hop.{name}") == values_of(want.hops, name, header.instructions), name
+        assert dissection.values["p4int.hop.domain"] == [hop.domain.hex() for hop in want.hops if hop.domain]
 
 
 def test_reports_are_what_our_decoder_finds(tmp_path: Path) -> None:
@@ -209,26 +211,28 @@ def test_reports_are_what_our_decoder_finds(tmp_path: Path) -> None:
     names += [f"p4int.hop.{name}" for name in NUMBERS]
     goldens = [golden for golden in REPORTS.values() if golden.marking.dscp != 0x20]
     dissected = dissect(tmp_path, [reported(golden.payload) for golden in goldens], names, MARKS)
-    for golden, found in zip(goldens, dissected, strict=True):
+    for golden, dissection in zip(goldens, dissected, strict=True):
         want = report.decode(golden.payload)
-        assert not found.notes, golden.title
+        assert not dissection.notes, golden.title
         for name in ("hw_id", "sequence", "node_id"):
-            assert found.numbers(f"p4report.{name}") == [getattr(want.group, name)]
+            assert dissection.numbers(f"p4report.{name}") == [getattr(want.group, name)]
         for name in flags:
-            assert found.numbers(f"p4report.{name}") == [getattr(one, name) for one in want.reports], name
-        mains = [one.main for one in want.reports if one.main]
+            assert dissection.numbers(f"p4report.{name}") == [
+                getattr(individual, name) for individual in want.reports
+            ], name
+        mains = [individual.main for individual in want.reports if individual.main]
         for name in header:
-            assert found.numbers(f"p4report.{name}") == [getattr(main, name) for main in mains], name
+            assert dissection.numbers(f"p4report.{name}") == [getattr(main, name) for main in mains], name
         for name in NUMBERS:
-            own = [value for one in mains for value in values_of([one.metadata], name, one.bits, in_report=True)]
-            assert found.numbers(f"p4report.own.{name}") == own, name
-        packets = [inner(one.inner, golden.marking) for one in want.reports]
-        addresses = found.values["p4report.flow.src"] + found.values["p4report.flow.src6"]
+            own = [value for main in mains for value in values_of([main.metadata], name, main.bits, in_report=True)]
+            assert dissection.numbers(f"p4report.own.{name}") == own, name
+        packets = [inner(individual.inner, golden.marking) for individual in want.reports]
+        addresses = dissection.values["p4report.flow.src"] + dissection.values["p4report.flow.src6"]
         assert addresses == [str(packet.src) for packet in packets]
-        assert found.numbers("p4report.flow.protocol") == [packet.protocol for packet in packets]
-        assert found.numbers("p4report.flow.dst_port") == [packet.dst_port for packet in packets]
+        assert dissection.numbers("p4report.flow.protocol") == [packet.protocol for packet in packets]
+        assert dissection.numbers("p4report.flow.dst_port") == [packet.dst_port for packet in packets]
         stacks = [hop.queue_occupancy for packet in packets for hop in packet.hops]
-        assert found.numbers("p4int.hop.queue_occupancy") == stacks
+        assert dissection.numbers("p4int.hop.queue_occupancy") == stacks
 
 
 def test_our_domain_s_metadata_has_names(tmp_path: Path) -> None:
@@ -247,8 +251,8 @@ def test_our_domain_s_metadata_has_names(tmp_path: Path) -> None:
     )
     done = Completion(job=3, item=9, last_child=2, wait_us=40, repeated=1, ahead=5, leaf=True)
     main = IntReport(0, HopMetadata(domain=done.encode()), FABRIC.domain_id, domain_metadata.COMPLETION)
-    one = Report(ReportType.INT, InnerType.NONE, main, b"")
-    completed = reported(ReportPacket(ReportGroup(0, 1, 4), (one,)).encode())
+    individual = Report(ReportType.INT, InnerType.NONE, main, b"")
+    completed = reported(ReportPacket(ReportGroup(0, 1, 4), (individual,)).encode())
     names = ["p4int.source_number", "p4int.hop.decision", "p4int.hop.ttl"]
     own = ["job", "item", "last_child", "wait", "repeated", "ahead", "leaf"]
     first, second = dissect(tmp_path, [marked, completed], names + [f"p4report.own.{name}" for name in own])
@@ -278,16 +282,16 @@ def test_the_aggregation_header_is_what_our_decoder_finds(tmp_path: Path) -> Non
         "check",
         "saturated",
     ]
-    found, *cut = dissect(tmp_path, frames, [f"mrsum.{name}" for name in names], ["mrsum.port:20000"])
-    assert not found.notes
-    assert all("needs" in one.notes for one in cut)
-    assert [found.numbers(f"mrsum.{name}") for name in names] == [
+    dissection, *cut = dissect(tmp_path, frames, [f"mrsum.{name}" for name in names], ["mrsum.port:20000"])
+    assert not dissection.notes
+    assert all("needs" in truncated.notes for truncated in cut)
+    assert [dissection.numbers(f"mrsum.{name}") for name in names] == [
         [value] for value in (2, 7, 1 << 31, 3, 8, 1, 2, 0, 5, 9, 1)
     ]
 
 
 def test_what_is_cut_is_told_and_never_an_error_of_the_script(tmp_path: Path) -> None:
-    """Cut wherever it can be: of a packet, what a capture kept; of a report, its UDP payload."""
+    """Cut at every length: packets by the capture, reports in their UDP payload."""
     packets = [FRAMES[name] for name in ("MD_TCP", "MX_UDP_PORT", "MD_GRE", "MX_VXLAN", "MD_PROBE_MARKER")]
     frames = [framed(golden.packet)[:size] for golden in packets for size in range(14, 14 + len(golden.packet))]
     payloads = [REPORTS[name].payload for name in ("sink", "group", "intermediate")]
@@ -295,12 +299,12 @@ def test_what_is_cut_is_told_and_never_an_error_of_the_script(tmp_path: Path) ->
     frames += [reported(payload) for payload in reports]
     dissected = dissect(tmp_path, frames, ["p4int.type"], MARKS)
     assert len(dissected) == len(frames)
-    for payload, found in zip(reports, dissected[-len(reports) :], strict=True):
+    for payload, dissection in zip(reports, dissected[-len(reports) :], strict=True):
         try:
             report.decode(payload)
         except WireError:
-            assert "needs" in found.notes or "fewer" in found.notes, payload.hex()
+            assert "needs" in dissection.notes or "fewer" in dissection.notes, payload.hex()
     md = dissected[: len(packets[0].packet)]
-    told = [found for size, found in enumerate(md) if 44 <= size < 72]
-    assert all("needs" in found.notes or "explain" in found.notes for found in told)
+    told = [dissection for size, dissection in enumerate(md) if 44 <= size < 72]
+    assert all("needs" in dissection.notes or "explain" in dissection.notes for dissection in told)
     assert len(told) == 28

@@ -1,4 +1,4 @@
-"""Daemons that a page's commands ask: of `millrace up`, of a fabric in the kernel, or one alone."""
+"""Daemons that a page's commands ask: of `millrace up`, of a fabric in the kernel, or single ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.controller.workloads.nodes.busybox_image import (
     write_layout,
 )
 from tests.docs.shell_blocks import ROOT, File, parts_of
-from tests.soak.pages.place import LackingError, Place
+from tests.soak.pages.workspace import LackingError, Workspace
 
 REGISTRY = ("127.0.0.1", 5000)
 _READER = """
@@ -33,11 +33,11 @@ while True:
 """
 
 
-def _two_centres(place: Place) -> None:
+def _two_centres(workspace: Workspace) -> None:
     """`millrace up` with two compute centres, a core each, whose units cost 3 a second; both have reported."""
     centre = "{hosts: [HOST], units: [{name: cpu, cores: 1}], local: {cores: CORE}}"
     _up(
-        place,
+        workspace,
         f"""
         topology: leaf-spine
         scheduler: {{tasks: {{profiles: [{{name: measured}}], prices: {{steps: [{{score: 0, per_unit_s: 3}}]}}}}}}
@@ -46,26 +46,26 @@ def _two_centres(place: Place) -> None:
           c2: {centre.replace("HOST", "h2").replace("CORE", "'1'")}
         """,
     )
-    place.until("millrace get centres --format json | grep -c '\"ready\": true'", "2")
+    workspace.until("millrace get centres --format json | grep -c '\"ready\": true'", "2")
 
 
-def _products_have_run(place: Place) -> None:
+def _products_have_run(workspace: Workspace) -> None:
     """The task of docs/cluster/task-scheduler.md has run in one of two centres."""
-    _two_centres(place)
+    _two_centres(workspace)
     page = ROOT / "docs/cluster/task-scheduler.md"
     task = next(part for part in parts_of(page) if isinstance(part, File) and part.name == "products.yaml")
-    place.write(task.name, task.text)
-    place.call("millrace task submit products.yaml --wait")
+    workspace.write(task.name, task.text)
+    workspace.call("millrace task submit products.yaml --wait")
 
 
-def _node_with_containers(place: Place) -> None:
+def _node_with_containers(workspace: Workspace) -> None:
     """`millrace up` with a node that has podman; docker.io is a registry of this machine that has its busybox."""
-    place.need("podman", "runc", "conmon", "skopeo", "docker-registry")
+    workspace.need("podman", "runc", "conmon", "skopeo", "docker-registry")
     if not BUSYBOX.exists():
         raise LackingError("busybox-static")
-    folder = place.room / "containers"
+    folder = workspace.room / "containers"
     environment = podman_environment(folder / "podman")
-    place.stack.callback(remove_podman_storage, folder / "podman", environment)
+    workspace.stack.callback(remove_podman_storage, folder / "podman", environment)
     host, port = REGISTRY
     settings = {
         "version": 0.1,
@@ -73,19 +73,19 @@ def _node_with_containers(place: Place) -> None:
         "http": {"addr": f"{host}:{port}"},
     }
     (folder / "registry.yml").write_text(json.dumps(settings))
-    place.start(f"docker-registry serve {folder}/registry.yml", "listening on")
+    workspace.start(f"docker-registry serve {folder}/registry.yml", "listening on")
     write_layout(folder / "image")
     target = f"docker://{host}:{port}/library/busybox:latest"
-    place.call(f"skopeo copy --quiet --dest-tls-verify=false oci:{folder}/image:latest {target}")
+    workspace.call(f"skopeo copy --quiet --dest-tls-verify=false oci:{folder}/image:latest {target}")
     mirror = folder / "registries.conf"
     mirror.write_text(f'[[registry]]\nprefix = "docker.io"\nlocation = "{host}:{port}"\ninsecure = true\n')
     runtime = {"kind": "podman", "environment": environment | {"CONTAINERS_REGISTRIES_CONF": str(mirror)}}
-    _up(place, f"topology: leaf-spine\nnodes: {{h1: {{runtime: {json.dumps(runtime)}}}}}\n")
+    _up(workspace, f"topology: leaf-spine\nnodes: {{h1: {{runtime: {json.dumps(runtime)}}}}}\n")
 
 
-def _store_in_a_fabric(place: Place) -> None:
+def _store_in_a_fabric(workspace: Workspace) -> None:
     """leaf-spine in the kernel; h8 has /model/weights, which is read often, and workers return parameters."""
-    place.write(
+    workspace.write(
         "fabric-controller.yaml",
         textwrap.dedent(
             """
@@ -97,39 +97,39 @@ def _store_in_a_fabric(place: Place) -> None:
             """
         ),
     )
-    place.start("millrace fabric up leaf-spine --name page", "fabric: ready", 120)
-    for node in json.loads(place.call("millrace fabric list page --format json")):
+    workspace.start("millrace fabric up leaf-spine --name page", "fabric: ready", 120)
+    for node in json.loads(workspace.call("millrace fabric list page --format json")):
         if node["kind"] == "switch":
-            (place.folder / f"{node['node']}.sock").symlink_to(node["address"].removeprefix("unix:"))
-    place.start("millrace controller serve --settings fabric-controller.yaml", "ready")
+            (workspace.folder / f"{node['node']}.sock").symlink_to(node["address"].removeprefix("unix:"))
+    workspace.start("millrace controller serve --settings fabric-controller.yaml", "ready")
     on_h8 = "millrace fabric exec h8 millrace store serve producer.db --address 10.0.6.2 --anyone"
-    place.start(on_h8, "ready")
-    place.write("reader.py", _READER)
-    place.start("millrace fabric exec h1 python reader.py", "has read")
+    workspace.start(on_h8, "ready")
+    workspace.write("reader.py", _READER)
+    workspace.start("millrace fabric exec h1 python reader.py", "has read")
 
 
-def _collector_of_the_page(place: Place) -> None:
+def _collector_of_the_page(workspace: Workspace) -> None:
     """A collector by the page's collector.yaml."""
-    place.start("millrace collector serve --settings collector.yaml", "collector: ready")
+    workspace.start("millrace collector serve --settings collector.yaml", "collector: ready")
 
 
-def _switch(place: Place) -> None:
+def _switch(workspace: Workspace) -> None:
     """A switch without a program, and the environment of p4runtime-shell."""
     if not (ROOT / ".venv-shell/.ready").exists():
         raise LackingError("p4runtime-shell: make .venv-shell/.ready")
-    place.start("millrace switch --no-p4 --device-id 1 --grpc-server-addr 127.0.0.1:9559", "ready")
+    workspace.start("millrace switch --no-p4 --device-id 1 --grpc-server-addr 127.0.0.1:9559", "ready")
 
 
-def _up(place: Place, settings: str) -> None:
-    folder = place.home / ".local/state/millrace/up"
+def _up(workspace: Workspace, settings: str) -> None:
+    folder = workspace.home / ".local/state/millrace/up"
     folder.mkdir(parents=True)
     (folder / "millrace.yaml").write_text(textwrap.dedent(settings))
     topology = next(line for line in settings.split("\n") if "topology:" in line).partition(":")[2].strip()
-    place.call(f"millrace up {topology} --detach")
-    place.stack.callback(place.call, "millrace down")
+    workspace.call(f"millrace up {topology} --detach")
+    workspace.stack.callback(workspace.call, "millrace down")
 
 
-SCENES: Final[dict[str, Callable[[Place], None]]] = {
+SCENES: Final[dict[str, Callable[[Workspace], None]]] = {
     "two centres": _two_centres,
     "products have run": _products_have_run,
     "node with containers": _node_with_containers,

@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.soak.pages.place import Place
+from tests.soak.pages.workspace import Workspace
 
 
-def _cables(place: Place) -> None:
+def _cables(workspace: Workspace) -> None:
     """Lay two cables of veth: veth0 to veth1, veth2 to veth3."""
     for a, b in (("veth0", "veth1"), ("veth2", "veth3")):
-        place.call(f"ip link add {a} type veth peer name {b} && ip link set {a} up && ip link set {b} up")
+        workspace.call(f"ip link add {a} type veth peer name {b} && ip link set {a} up && ip link set {b} up")
 
 
-def _eth0(place: Place) -> None:
-    """A device as on a real machine, with incoming traffic."""
-    place.call(
+def _eth0(workspace: Workspace) -> None:
+    """A device like a real machine's, with incoming traffic."""
+    workspace.call(
         "ip netns add peer && ip link add eth0 type veth peer name eth0 netns peer "
         "&& ip address add 192.0.2.1/24 dev eth0 && ip link set eth0 up "
         "&& ip -n peer address add 192.0.2.2/24 dev eth0 && ip -n peer link set eth0 up"
     )
-    place.start("ip netns exec peer ping -i 0.2 192.0.2.1", "bytes from")
+    workspace.start("ip netns exec peer ping -i 0.2 192.0.2.1", "bytes from")
 
 
-def _two_addresses(place: Place) -> None:
-    """This machine is a producer's, 10.0.3.2, and a writer's, 10.0.0.2, who is at that address when it calls."""
-    place.call(
+def _two_addresses(workspace: Workspace) -> None:
+    """This machine has a producer's address, 10.0.3.2, and a writer's, 10.0.0.2, which its calls come from."""
+    workspace.call(
         "ip link add hosts type veth peer name peer && ip link set hosts up && ip link set peer up "
         "&& ip address add 10.0.3.2/32 dev hosts && ip address add 10.0.0.2/32 dev hosts "
         "&& ip route replace local 10.0.3.2 dev hosts table local src 10.0.0.2"
     )
-    (place.folder / "weights.bin").write_bytes(bytes(1_000_000))
+    (workspace.folder / "weights.bin").write_bytes(bytes(1_000_000))
 
 
-SCENES: Final[dict[str, Callable[[Place], None]]] = {
+SCENES: Final[dict[str, Callable[[Workspace], None]]] = {
     "cables": _cables,
     "eth0": _eth0,
     "two addresses": _two_addresses,

@@ -1,4 +1,4 @@
-"""Networks that stand when a reader comes to a block: fabrics, switches, devices, p4lang's tutorials."""
+"""Networks that exist when a reader reaches a block: fabrics, switches, devices, p4lang's tutorials."""
 
 from __future__ import annotations
 
@@ -9,89 +9,91 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.soak.pages.place import LackingError, Place
+from tests.soak.pages.workspace import LackingError, Workspace
 from tests.soak.tutorials import lacking
 
 
-def _all_on(place: Place, topology: str, settings: str = "") -> None:
+def _all_on(workspace: Workspace, topology: str, settings: str = "") -> None:
     """Run `millrace up` on a topology in virtual time or as its settings say, until the page ends."""
-    place.write("up.yaml", f"topology: {topology}\n{settings}")
-    place.call("millrace up --settings up.yaml --detach")
+    workspace.write("up.yaml", f"topology: {topology}\n{settings}")
+    workspace.call("millrace up --settings up.yaml --detach")
 
 
-def _abilene_up(place: Place) -> None:
+def _abilene_up(workspace: Workspace) -> None:
     """Everything at once on Abilene, with its own rates: hosts send nothing."""
-    _all_on(place, "abilene", "fabric: {rate_divisor: 1, peak_utilisation: 0}\n")
+    _all_on(workspace, "abilene", "fabric: {rate_divisor: 1, peak_utilisation: 0}\n")
 
 
-def _racks_up(place: Place) -> None:
-    """Everything on the page's racks between namespaces, none slowed down: the cable's first figures are there."""
-    _all_on(place, "racks.yaml", "time: kernel\nfabric: {rate_divisor: 1, peak_utilisation: 0.1}\n")
-    place.call("until millrace telemetry links --format csv | grep -q '^s2,s1,.*stamps'; do sleep 1; done")
+def _racks_up(workspace: Workspace) -> None:
+    """Everything on the page's racks between namespaces, unshaped: the cable's first figures exist."""
+    _all_on(workspace, "racks.yaml", "time: kernel\nfabric: {rate_divisor: 1, peak_utilisation: 0.1}\n")
+    workspace.call("until millrace telemetry links --format csv | grep -q '^s2,s1,.*stamps'; do sleep 1; done")
 
 
-def _sockets_of_a_user(place: Place) -> None:
+def _sockets_of_a_user(workspace: Workspace) -> None:
     """Everything on a leaf-spine, with jobs, in the user's own folder; and a switch at P4Runtime's address."""
     user = Path(f"/run/user/{os.getuid()}")
     user.mkdir(parents=True)
     user.chmod(0o700)
-    _all_on(place, "leaf-spine", f'controller: {{jobs: {{listen: "unix:{user}/millrace/jobs.sock"}}}}\n')
-    _switch(place, "127.0.0.1:9559")
+    _all_on(workspace, "leaf-spine", f'controller: {{jobs: {{listen: "unix:{user}/millrace/jobs.sock"}}}}\n')
+    _switch(workspace, "127.0.0.1:9559")
 
 
-def _switch(place: Place, address: str) -> None:
+def _switch(workspace: Workspace, address: str) -> None:
     command = f"millrace switch --device-id 1 --grpc-server-addr {address} p4/build/fabric.json"
-    place.start(command, ready="ready: P4Runtime")
+    workspace.start(command, ready="ready: P4Runtime")
 
 
-def _switch_s1(place: Place) -> None:
+def _switch_s1(workspace: Workspace) -> None:
     """A switch with our program at s1.sock, without a controller."""
-    _switch(place, "unix:s1.sock")
+    _switch(workspace, "unix:s1.sock")
 
 
-def _killed_fabric(place: Place) -> None:
+def _killed_fabric(workspace: Workspace) -> None:
     """Leftovers of a fabric whose process was killed."""
-    place.start("millrace fabric up leaf-spine", ready="millrace fabric: ready")
-    (process,) = place.call("pgrep -f 'millrace fabric up leaf-spine$'").split()
+    workspace.start("millrace fabric up leaf-spine", ready="millrace fabric: ready")
+    (process,) = workspace.call("pgrep -f 'millrace fabric up leaf-spine$'").split()
     os.kill(int(process), signal.SIGKILL)
 
 
-def _device_eth0(place: Place) -> None:
-    """A network device of the name that most machines have."""
-    place.call("ip link add eth0 type veth peer name lan && ip link set eth0 up && ip link set lan up")
+def _device_eth0(workspace: Workspace) -> None:
+    """A network device with the most common name."""
+    workspace.call("ip link add eth0 type veth peer name lan && ip link set eth0 up && ip link set lan up")
 
 
-def _virtual_machine(place: Place) -> None:
-    """A machine without what most virtual ones have not."""
-    del place
+def _virtual_machine(workspace: Workspace) -> None:
+    """A machine without the features that most virtual ones lack."""
+    del workspace
     for what in ("/sys/devices/system/cpu/cpufreq/policy0", "/proc/driver/nvidia"):
         if Path(what).exists():
             raise LackingError(f"a machine without {what}")
 
 
-def _cubic_and_bbr(place: Place) -> None:
-    """Namespaces in which TCP may have these congestion controls; those of the machine's own are for it to allow."""
-    allowed = place.call("cat /proc/sys/net/ipv4/tcp_allowed_congestion_control").split()
+def _cubic_and_bbr(workspace: Workspace) -> None:
+    """Namespaces in which TCP may use these congestion controls; the machine's own namespace decides for itself."""
+    allowed = workspace.call("cat /proc/sys/net/ipv4/tcp_allowed_congestion_control").split()
     missing = sorted({"cubic", "bbr"} - set(allowed))
     if missing:
         raise LackingError(f"{' and '.join(missing)} in net.ipv4.tcp_allowed_congestion_control")
 
 
-def _tutorials(place: Place) -> None:
+def _tutorials(workspace: Workspace) -> None:
     """p4lang's tutorials in a folder next to the checkout's others, and their prerequisites."""
     missing = lacking()
     if missing is not None:
         raise LackingError(missing)
     leave = shutil.ignore_patterns("build", "logs", "pcaps")
     for part in ("utils", "exercises"):
-        shutil.copytree(Path(os.environ["MILLRACE_TUTORIALS"]) / part, place.folder / "tutorials" / part, ignore=leave)
+        shutil.copytree(
+            Path(os.environ["MILLRACE_TUTORIALS"]) / part, workspace.folder / "tutorials" / part, ignore=leave
+        )
     own = os.environ.get("MILLRACE_TUTORIALS_BIN")
     if own is not None:
-        sandbox, rest = place.environment["PATH"].split(":", 1)
-        place.environment["PATH"] = f"{sandbox}:{own}:{rest}"
+        sandbox, rest = workspace.environment["PATH"].split(":", 1)
+        workspace.environment["PATH"] = f"{sandbox}:{own}:{rest}"
 
 
-SCENES: Final[dict[str, Callable[[Place], None]]] = {
+SCENES: Final[dict[str, Callable[[Workspace], None]]] = {
     "Abilene is up": _abilene_up,
     "racks are up": _racks_up,
     "sockets of a user": _sockets_of_a_user,

@@ -1,4 +1,4 @@
-"""A machine on which a page may install what it wants: its folders under a layer in memory."""
+"""A machine on which a page may install anything: its folders are under a layer in memory."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.soak.pages.place import Place
+from tests.soak.pages.workspace import Workspace
 
 _SYSTEM: Final = ("/usr", "/opt", "/var")
 
 
-def _packages(place: Place) -> None:
+def _packages(workspace: Workspace) -> None:
     """Debian's packages can be installed, and prompts are answered with yes."""
-    _own(place)
+    _own(workspace)
     Path("/etc/apt/apt.conf.d/90-pages").write_text('APT::Get::Assume-Yes "true";\n')
-    place.call("apt-get update -qq")
+    workspace.call("apt-get update -qq")
 
 
-def _an_environment(place: Place) -> None:
+def _an_environment(workspace: Workspace) -> None:
     """An empty environment of Python is active."""
-    folder = place.room / "environment"
-    place.call(f"python3 -m venv {folder}")
-    place.environment["PATH"] = f"{folder}/bin:{place.environment['PATH']}"
+    folder = workspace.room / "environment"
+    workspace.call(f"python3 -m venv {folder}")
+    workspace.environment["PATH"] = f"{folder}/bin:{workspace.environment['PATH']}"
 
 
-def _a_wheel(place: Place) -> None:
+def _a_wheel(workspace: Workspace) -> None:
     """The wheel that docs/start/install.md makes is here, and /opt is the page's own."""
-    _own(place)
-    place.call("pip wheel --quiet --no-deps --wheel-dir . .")
+    _own(workspace)
+    workspace.call("pip wheel --quiet --no-deps --wheel-dir . .")
 
 
-def _own(place: Place) -> None:
+def _own(workspace: Workspace) -> None:
     for number, folder in enumerate(_SYSTEM):
-        upper, work = place.room / f"system{number}", place.room / f"system-work{number}"
+        upper, work = workspace.room / f"system{number}", workspace.room / f"system-work{number}"
         if upper.exists():
             continue
         upper.mkdir()
@@ -43,7 +43,7 @@ def _own(place: Place) -> None:
         subprocess.run(["mount", "-t", "overlay", "pages", "-o", layers, folder], check=True)
 
 
-SCENES: Final[dict[str, Callable[[Place], None]]] = {
+SCENES: Final[dict[str, Callable[[Workspace], None]]] = {
     "packages": _packages,
     "an environment": _an_environment,
     "a wheel": _a_wheel,

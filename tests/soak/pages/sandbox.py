@@ -1,4 +1,4 @@
-"""A page's blocks for a shell, run as they are written where nothing of them stays.
+"""A page's shell blocks, run as written where they leave nothing behind.
 
 `python -m tests.soak.pages.sandbox PAGE...` as root: processes, mounts, devices and host's name are the page's own; the
 checkout is seen through a layer in memory. Only pages with the scene `online` keep the machine's network.
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.docs.shell_blocks import ROOT, File, ShellBlock, parts_of, shell_blocks_of
-from tests.soak.pages.place import LackingError, Place
 from tests.soak.pages.scenes import SCENES
 from tests.soak.pages.shell import Command, PageError, Shell, Terminals, commands_of
+from tests.soak.pages.workspace import LackingError, Workspace
 
 WAYS: Final = {"shell", "terminals"}
 LACKING: Final = 77
-"""The status of a page of which something was left out, because the machine lacks what it is made of."""
+"""Status of a page with omitted blocks, because the machine lacks prerequisites."""
 _ROOM: Final = Path("/run/pages")
 
 
@@ -86,16 +86,16 @@ def _close_off() -> dict[str, str]:
 
 
 class _Reader:
-    """Reader that goes through a page and does what its blocks say."""
+    """A reader who goes through a page and follows its blocks."""
 
-    def __init__(self, page: Path, place: Place) -> None:
-        self._page, self._place = page, place
+    def __init__(self, page: Path, workspace: Workspace) -> None:
+        self._page, self._place = page, workspace
         self._stands: set[str] = set()
         self._shell: Shell | None = None
         self.lacks: list[str] = []
 
     def take(self, block: ShellBlock) -> None:
-        """Run a block, or say what it lacks."""
+        """Run a block, or print its missing prerequisites."""
         print(f"== {block.place} ({block.way})", flush=True)
         self._place.line = block.line
         try:
@@ -146,22 +146,22 @@ def quickly(command: Command) -> Command:
 
 
 def _inside(page: Path) -> list[str]:
-    """Run a page's blocks; return what those that were left out lack."""
+    """Run a page's blocks; return the missing prerequisites of omitted ones."""
     environment = _close_off()
     os.chdir(ROOT)  # as it is through the layer
     with ExitStack() as stack:
-        place = Place(Path.cwd(), environment, stack, page)
-        reader = _Reader(page, place)
+        workspace = Workspace(Path.cwd(), environment, stack, page)
+        reader = _Reader(page, workspace)
         for part in parts_of(page):
             if isinstance(part, File):
-                place.write(part.name, part.text)
+                workspace.write(part.name, part.text)
             elif part.way in WAYS:
                 reader.take(part)
     return reader.lacks
 
 
 def main(words: Sequence[str]) -> int:
-    """Run pages; return 1 where one says what is not so, `LACKING` where all is well but for blocks left out."""
+    """Run pages; return 1 if one is wrong, `LACKING` if blocks were omitted."""
     if words[:1] == ["--inside"]:
         try:
             lacks = _inside(Path(words[1]))

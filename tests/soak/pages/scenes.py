@@ -14,15 +14,15 @@ from tests.soak.pages import (
     program_scenes,
     service_scenes,
 )
-from tests.soak.pages.place import Place
+from tests.soak.pages.workspace import Workspace
 
 
-def _as_it_is(place: Place) -> None:
-    """Nothing is needed but what every page has."""
-    del place
+def _as_it_is(workspace: Workspace) -> None:
+    """Nothing is needed."""
+    del workspace
 
 
-SCENES: Final[dict[str, Callable[[Place], None]]] = {
+SCENES: Final[dict[str, Callable[[Workspace], None]]] = {
     "checkout": _as_it_is,
     "online": _as_it_is,
     "quick": _as_it_is,

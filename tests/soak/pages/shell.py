@@ -29,12 +29,12 @@ _DRAWN = re.compile(r"[\s│┃┏┓┗┛┡┩├┤└┘┌┐─━┳╇�
 
 
 class PageError(AssertionError):
-    """A page says what is not so."""
+    """A page is wrong."""
 
 
 @dataclass(slots=True)
 class Command:
-    """A command of a block: what is typed, what is typed into it, and what the page says that it prints."""
+    """A command of a block: its text, its input, and its output on the page."""
 
     line: int
     text: str
@@ -60,25 +60,25 @@ def commands_of(block: ShellBlock) -> Iterator[Command]:
 
 
 def _of_console(block: ShellBlock) -> Iterator[Command]:
-    found: Command | None = None
+    command: Command | None = None
     is_open = False
     for number, line in enumerate(block.text.splitlines()):
         if line.startswith("$ "):
-            if found is not None:
-                yield found
-            found = Command(block.line + number, line[2:])
+            if command is not None:
+                yield command
+            command = Command(block.line + number, line[2:])
             is_open = line.endswith("\\")
-        elif found is None:
+        elif command is None:
             raise PageError(f"{block.page.name}:{block.line + number}: output of no command")
         elif is_open or line.startswith("> "):
-            found.text += "\n" + line.removeprefix("> ")
+            command.text += "\n" + line.removeprefix("> ")
             is_open = line.endswith("\\")
         elif (typed := _PROMPT.match(line)) is not None:
-            found.typed.append(typed["input"])
+            command.typed.append(typed["input"])
         else:
-            found.printed.append(line)
-    if found is not None:
-        yield found
+            command.printed.append(line)
+    if command is not None:
+        yield command
 
 
 def _is_whole(text: str) -> bool:
@@ -87,20 +87,20 @@ def _is_whole(text: str) -> bool:
 
 
 def shows(want: list[str], got: str) -> bool:
-    """Return whether an output is that of a page, but for its numbers, lines drawn around them, and `...`."""
+    """Return whether an output equals a page's, except for numbers, lines drawn around them, and `...`."""
     wanted = [_NUMBER.sub("#", _DRAWN.sub(" ", part)).strip() for part in re.split(r"\.\.\.", "\n".join(want))]
     text = _NUMBER.sub("#", _DRAWN.sub(" ", got)).strip()
     return re.search(r".*?".join(map(re.escape, wanted)), text, re.DOTALL) is not None
 
 
-def _is_ready(command: str, said: str) -> bool:
-    """Return whether a daemon has said that it is ready; True of all that is none."""
-    found = _DAEMON.search(command)
-    return found is None or re.search(rf"\b{found['name'] or found['served']}(?: \d+|:) ready", said) is not None
+def _is_ready(command: str, output: str) -> bool:
+    """Return whether a daemon has printed its ready line; True for other commands."""
+    match = _DAEMON.search(command)
+    return match is None or re.search(rf"\b{match['name'] or match['served']}(?: \d+|:) ready", output) is not None
 
 
 class Shell:
-    """One bash, fed as a terminal is; what it and its children print comes back in the order in which they did."""
+    """One bash, fed like a terminal; it returns its own and its children's output in order."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -118,7 +118,7 @@ class Shell:
         self.said = ""
 
     def run(self, command: Command, page: str) -> None:
-        """Type a command and what goes into it; raise PageError if it fails, or prints something else."""
+        """Type a command and its input; raise PageError if it fails, or its output differs."""
         while True:
             try:
                 self._try(command, page)
@@ -137,16 +137,16 @@ class Shell:
         typed = "".join(f"{line}\n" for line in command.typed)
         into = f"<<'END_OF_{self._count}'\n{typed}END_OF_{self._count}\n" if typed else "</dev/null\n"
         self._type(f"{{\n{command.text}\n}} {into}printf '\\n%s%s\\n' '{mark}' $?\n")
-        said, status = self._until(mark, command, page)
+        output, status = self._until(mark, command, page)
         if status != "0":
-            raise PageError(f"{page}:{command.line}: {command.text!r} ended with {status}:\n{said}")
+            raise PageError(f"{page}:{command.line}: {command.text!r} ended with {status}:\n{output}")
         if command.text.rstrip().endswith("&"):
-            said = self._until_shown(command, said)
-        if command.printed and not shows(command.printed, said):
-            raise PageError(f"{page}:{command.line}: {command.text!r} says:\n{said}")
+            output = self._until_shown(command, output)
+        if command.printed and not shows(command.printed, output):
+            raise PageError(f"{page}:{command.line}: {command.text!r} says:\n{output}")
 
     def close(self) -> None:
-        """End the shell and what it started."""
+        """End the shell and its processes."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
@@ -155,27 +155,27 @@ class Shell:
         self._process.stdin.write(text.encode())
 
     def _until(self, mark: str, command: Command, page: str) -> tuple[str, str]:
-        until_s, found = time.monotonic() + COMMAND_S, ""
-        while (at := found.find(mark)) < 0 or "\n" not in found[at:]:
+        until_s, output = time.monotonic() + COMMAND_S, ""
+        while (at := output.find(mark)) < 0 or "\n" not in output[at:]:
             more = self._read(until_s - time.monotonic())
             if not more:
-                raise PageError(f"{page}:{command.line}: {command.text!r} does not end:\n{found}")
-            found += more
-        before, _, after = found.partition(f"\n{mark}")
+                raise PageError(f"{page}:{command.line}: {command.text!r} does not end:\n{output}")
+            output += more
+        before, _, after = output.partition(f"\n{mark}")
         status, _, rest = after.partition("\n")
         return before + rest, status
 
-    def _until_shown(self, command: Command, found: str) -> str:
-        """Read on until all that a page has is there, a daemon is ready, and nothing comes any more."""
+    def _until_shown(self, command: Command, output: str) -> str:
+        """Read until the page's output is complete, a daemon is ready, and output stops."""
         until_s = time.monotonic() + 60.0
         while more := self._read(
             min(
                 until_s - time.monotonic(),
-                QUIET_S if shows(command.printed, found) and _is_ready(command.text, found) else 60.0,
+                QUIET_S if shows(command.printed, output) and _is_ready(command.text, output) else 60.0,
             )
         ):
-            found += more
-        return found
+            output += more
+        return output
 
     def _read(self, within_s: float) -> str:
         assert self._process.stdout is not None
@@ -187,7 +187,7 @@ class Shell:
 
 
 class Terminals:
-    """Commands side by side, each in a terminal; those that go on end by Ctrl-C."""
+    """Concurrent commands, each in a terminal; those still running are ended by Ctrl-C."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._folder, self._environment = folder, environment
@@ -195,7 +195,7 @@ class Terminals:
         self.said = ""
 
     def run(self, command: Command, page: str, *, ends: bool = False) -> None:
-        """Begin a command, and look at it until it ends or, if it need not, says nothing more."""
+        """Start a command, and watch it until it ends or, if it need not end, is silent."""
         began_s = time.monotonic()
         while True:
             try:
@@ -229,7 +229,7 @@ class Terminals:
             time.sleep(0.05)
             if (size := path.stat().st_size) != seen:
                 seen, quiet_s = size, time.monotonic()
-            # What has said nothing yet is still at work, and a daemon until it says that it is ready.
+            # Without output it is still working, as is a daemon before its ready line.
             if ends or not seen or not _is_ready(command.text, path.read_text(errors="replace")):
                 continue
             if time.monotonic() - quiet_s > QUIET_S or time.monotonic() - begin_s > STAYS_S:
@@ -241,7 +241,7 @@ class Terminals:
             raise PageError(f"{page}:{command.line}: {command.text!r} does not end:\n{text}")
 
     def close(self, page: str) -> None:
-        """Press Ctrl-C wherever something goes on; raise PageError for what does not end well by it, or says else."""
+        """Press Ctrl-C in all terminals; raise PageError for unclean ends or other output."""
         for command, process, path, output in reversed(self._running):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGINT)

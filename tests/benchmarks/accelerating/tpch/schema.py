@@ -98,7 +98,7 @@ _SCALED: Final = {
     "orders": (1_500_000, 104),
     "lineitem": (6_000_000, 112),
 }
-"""Rows at scale 1, and bytes of a row; lineitem's rows are about so many at each scale."""
+"""Rows at scale 1, and bytes of a row; lineitem's number of rows is approximate at each scale."""
 
 
 def tables(scale: float) -> dict[str, SqlTable]:

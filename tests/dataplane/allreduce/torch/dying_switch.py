@@ -1,4 +1,4 @@
-"""The reference aggregator behind a UDP socket, for several jobs; in some it dies at a time that is planned."""
+"""The reference aggregator behind a UDP socket, for several jobs; in some it dies as planned."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Plan:
     loss: float = 0.0
     dies_after: int | None = None
     flips_at: int | None = None
-    """The result of which a bit changes in the switch's memory."""
+    """Number of the result with a bit flip in the switch's memory."""
     children: list[Address] = field(default_factory=list)
     results: int = 0
 
 
 class Switch:
-    """The reference aggregator behind a UDP socket; whoever comes first is the first child."""
+    """The reference aggregator behind a UDP socket; children are numbered by arrival."""
 
     def __init__(self, plans: dict[int, Plan], workers: int, seed: int = 1) -> None:
         self._plans, self._chance = plans, random.Random(seed)
@@ -72,8 +72,8 @@ class Switch:
                 self._socket.sendto(answer.packet.encode(), taker)
 
     def _flip(self, result: Aggregation) -> Multicast:
-        """Change a bit of a result in its cell, after which all get it."""
-        place = result.job, result.item % CELLS
+        """Flip a bit of a result in its cell before it is sent."""
+        cell = result.job, result.item % CELLS
         changed = replace(result, values=result.values[:5] + bytes([result.values[5] ^ 16]) + result.values[6:])
-        self._aggregator._cells[place] = replace(self._aggregator._cells[place], value=changed)
+        self._aggregator._cells[cell] = replace(self._aggregator._cells[cell], value=changed)
         return Multicast(changed)

@@ -1,4 +1,4 @@
-"""Reducers that stand for a switch: each doubles, when the test wants it to, or fails."""
+"""Stand-ins for a switch: each reducer doubles or fails, as the test wants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_S: Final = 0.002
 
 
 class Doubling:
-    """Doubles what it is given, or times something else; held, only those all-reduces that have an outcome."""
+    """Multiplies its input by two or another factor; while held, only all-reduces with an outcome."""
 
     def __init__(self, *, held: bool = False, factor: int = 2) -> None:
         self.asked: list[NDArray[Any]] = []
@@ -35,7 +35,7 @@ class Doubling:
         final: bool = False,
         poll: Callable[[], None] | None = None,
     ) -> None:
-        """Double into the target; raise what the outcome is."""
+        """Double into the target, or raise the outcome."""
         number = self._begin(values)
         while not self._is_due(number):
             if poll is not None:
@@ -51,29 +51,29 @@ class Doubling:
             np.multiply(values, self._factor, out=target)
 
     def end(self, number: int, outcome: Outcome = None) -> None:
-        """Have an all-reduce, which may not have begun, be done, or fail with this."""
+        """Complete an all-reduce, even a future one, or fail it with this error."""
         with self._changed:
             self._outcomes[number] = outcome
             self._changed.notify_all()
 
     def let_go(self) -> None:
-        """Hold no more."""
+        """Release everything held."""
         with self._changed:
             self._is_held = False
             self._changed.notify_all()
 
     def hold(self) -> None:
-        """Hold what has no outcome yet."""
+        """Hold all-reduces without an outcome."""
         with self._changed:
             self._is_held = True
 
     def wait_until_asked(self, count: int) -> None:
-        """Wait until so many have begun."""
+        """Wait until this many have begun."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.asked) >= count, 9)
 
     def close(self) -> None:
-        """Have what is going on fail."""
+        """Fail the all-reduces in progress."""
         with self._changed:
             self.closed += 1
             self._changed.notify_all()
@@ -92,7 +92,7 @@ class Doubling:
 
 
 def failing(number: int, outcome: BaseException | None = None, *, factor: int = 2) -> Doubling:
-    """Return one that does so many all-reduces and fails the next one."""
+    """Return a reducer that completes this many all-reduces and fails the next one."""
     reducer = Doubling(factor=factor)
     reducer.end(number, outcome or AllReduceError("no answer"))
     return reducer

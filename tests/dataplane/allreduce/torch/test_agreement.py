@@ -1,4 +1,4 @@
-"""Workers that leave the switch come to one decision, or to none that tears them apart."""
+"""Workers that leave the switch agree on one decision, or on none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataplane.allreduce.torch.agreement import Agreement, Decision, Voters
 
 
 class Waiting:
-    """Time that goes on in pauses; `then` happens in the first."""
+    """Time that advances in pauses; `then` runs in the first."""
 
     def __init__(self, then: object = None) -> None:
         self.clock, self._then = VirtualClock(), then

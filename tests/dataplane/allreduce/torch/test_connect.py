@@ -1,4 +1,4 @@
-"""States of workers of a job that a service looks after: refused, removed, left alone, ended in a hurry."""
+"""Worker states of a managed job: refused, removed, last one left, ended abruptly."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Member:
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[None]:
+def single_worker(tmp_path: Path) -> Iterator[None]:
     """A group of one worker."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     yield
@@ -63,9 +63,9 @@ def alone(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def member(monkeypatch: pytest.MonkeyPatch) -> Member:
-    found = Member()
-    monkeypatch.setattr(Membership, "join", lambda *_, **__: found)
-    return found
+    joined = Member()
+    monkeypatch.setattr(Membership, "join", lambda *_, **__: joined)
+    return joined
 
 
 def connect(**more: Any) -> MillraceState:
@@ -76,7 +76,7 @@ def refuse(*_: Any, **__: Any) -> NoReturn:
     raise JobRefusedError("job resnet: no switch has cells for it")
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_who_is_refused_goes_by_the_ring_and_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -87,7 +87,7 @@ def test_who_is_refused_goes_by_the_ring_and_says_why(
     assert "not the switch: worker 0: job resnet: no switch has cells for it" in caplog.text
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_where_no_service_answers_the_ring_adds_up(caplog: pytest.LogCaptureFixture) -> None:
     with connect(join_s=0.1) as state:
         assert all_reduce(torch.ones(2), state).wait().tolist() == [1, 1]
@@ -100,7 +100,7 @@ def test_who_is_refused_and_has_no_group_is_told_at_once(monkeypatch: pytest.Mon
         connect()
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_removed_worker_fails_without_stopping_the_others(member: Member) -> None:
     with connect() as state:
         future = all_reduce(torch.ones(2), state)
@@ -112,7 +112,7 @@ def test_removed_worker_fails_without_stopping_the_others(member: Member) -> Non
         assert state._agreement.called() is None
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_isolated_worker_does_not_train_on_alone(member: Member) -> None:
     with connect() as state:
         future = all_reduce(torch.ones(2), state)
@@ -122,7 +122,7 @@ def test_isolated_worker_does_not_train_on_alone(member: Member) -> None:
     assert member.closed
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_an_exception_in_the_training_waits_for_nobody(member: Member) -> None:
     class TrainingError(Exception):
         pass
@@ -139,7 +139,7 @@ def test_an_exception_in_the_training_waits_for_nobody(member: Member) -> None:
     assert member.closed
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_what_is_left_open_is_let_go_at_the_end_of_the_process(member: Member) -> None:
     state = connect()
     _at_exit()
@@ -147,7 +147,7 @@ def test_what_is_left_open_is_let_go_at_the_end_of_the_process(member: Member) -
     assert not state._thread.is_alive()
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_between_steps_newcomers_are_met_and_given_what_there_is(member: Member) -> None:
     member.engine = Doubling(factor=1)
     with connect(boundaries=True) as state:

@@ -1,4 +1,4 @@
-"""One process: the hook does not wait, order, formats, layouts, and what the caller is told when there is no way on."""
+"""One process: the hook does not block; order, formats, layouts, and final errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.dataplane.allreduce.torch.reducers import Doubling, failing
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[None]:
+def single_worker(tmp_path: Path) -> Iterator[None]:
     """A group of one worker."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     yield
@@ -39,7 +39,7 @@ def test_nothing_but_the_hook_imports_pytorch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_backward_pass_begins_all_buckets_before_waiting() -> None:
     net = torch.nn.Sequential(*[torch.nn.Linear(20, 20) for _ in range(6)])
     model = DistributedDataParallel(net, bucket_cap_mb=0.001)
@@ -52,7 +52,7 @@ def test_backward_pass_begins_all_buckets_before_waiting() -> None:
         buckets.append(bucket.index())
         futures.append(future)
         if bucket.is_last():
-            assert not any(one.done() for one in futures)
+            assert not any(future.done() for future in futures)
             reducer.let_go()
         return future
 
@@ -60,7 +60,7 @@ def test_backward_pass_begins_all_buckets_before_waiting() -> None:
     images = torch.ones(1, 20)
     with MillraceState(reducer, deadline_s=5) as state:
         model.register_comm_hook(state, hook)
-        for _ in range(2):  # in the second step buckets are as small as they should be
+        for _ in range(2):  # buckets have their final size from the second step on
             buckets.clear()
             futures.clear()
             net.zero_grad()
@@ -124,7 +124,7 @@ def test_integers_have_no_mean() -> None:
         state.submit(torch.ones(3, dtype=torch.int32), mean=True)
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_integer_sums_are_exact_and_saturation_is_not_fatal() -> None:
     reducer = Doubling()
     reducer.end(0, SaturatedError("overflowed int32"))
@@ -155,7 +155,7 @@ def test_a_closed_state_refuses() -> None:
         all_reduce(torch.ones(3), state).wait()
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_failed_reducer_is_closed_and_its_work_goes_to_the_ring() -> None:
     reducer = failing(1, AllReduceError("no route to host"))
     with MillraceState(reducer, deadline_s=5) as state:
@@ -165,7 +165,7 @@ def test_failed_reducer_is_closed_and_its_work_goes_to_the_ring() -> None:
     assert reducer.closed
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_worker_with_results_learns_that_another_has_left() -> None:
     clock, reducer = VirtualClock(), Doubling()
     with MillraceState(reducer, deadline_s=5, clock=clock) as state:
@@ -177,7 +177,7 @@ def test_worker_with_results_learns_that_another_has_left() -> None:
         assert state.is_by_ring
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_worker_too_far_behind_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     decided = Decision((0, 1), (0, 5), "worker 1: no answer")
     monkeypatch.setattr("dataplane.allreduce.torch.state.Agreement.settle", lambda *_, **__: decided)
@@ -188,7 +188,7 @@ def test_worker_too_far_behind_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> 
         all_reduce(torch.ones(2), state).wait()
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_backward_pass_without_a_ring_raises_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_ring(*_: object) -> None:
         raise AllReduceError("no ring of workers 0 within 5 s")

@@ -1,9 +1,8 @@
-"""Leaving the switch with workers that are a result apart: those ahead give, those behind take, in order."""
+"""Leaving the switch with workers one result apart: those ahead send, those behind receive, in order."""
 
 from __future__ import annotations
 
 import importlib.util
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import torch.distributed as dist
 from dataplane.allreduce.torch import MillraceState, all_reduce
 from dataplane.allreduce.torch.agreement import Decision
 from tests.dataplane.allreduce.torch.reducers import Doubling, failing
+from tests.waiting import wait_until
 
 TAKEN, BY_RING = 7, 9
 SATURATED = SaturatedError("overflowed int32")
@@ -38,7 +38,7 @@ class Sum:
 
 
 class Ring:
-    """Records what is broadcast and begun; what is taken is all TAKEN, and what the ring adds up BY_RING."""
+    """Records broadcasts and all-reduces; received values are all TAKEN, sums of the ring BY_RING."""
 
     def __init__(self, ranks: tuple[int, ...], deadline_s: float) -> None:
         self.broadcasts: list[tuple[list[float], int]] = []
@@ -57,7 +57,7 @@ class Ring:
 
 @pytest.fixture(autouse=True)
 def others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A group of one worker, which takes decisions as if there were two."""
+    """A group of one worker, which decides as if there were two."""
     monkeypatch.setattr("dataplane.allreduce.torch.state.Ring", Ring)
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     yield
@@ -144,8 +144,7 @@ def test_result_for_a_call_not_begun_waits_until_the_deadline(monkeypatch: pytes
     reducer = Doubling()
     with MillraceState(reducer, deadline_s=9) as state:
         _call(state)
-        while not reducer.closed:
-            time.sleep(0.001)
+        wait_until(lambda: reducer.closed > 0)
         assert all_reduce(torch.ones(2), state).wait().tolist() == [TAKEN, TAKEN]
 
 

@@ -1,4 +1,4 @@
-"""Gloo's ring: what keeps its group alive."""
+"""Lifetime of the group of Gloo's ring."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Unfinished:
 
 
 def test_what_gloo_has_not_finished_does_not_keep_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else one of gloo's threads could be the last to let the group go, which waits for all of them to end: abort."""
+    """Else one of gloo's threads could drop the last reference to the group, which joins all of them: abort."""
     monkeypatch.setattr(dist, "new_group", lambda *_, **__: object())
     work = Unfinished()
     monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: work)

@@ -1,4 +1,4 @@
-"""Tensors that are not in the host's memory are copied there and back; where there is no GPU, as if they were not."""
+"""Tensors outside the host's memory are copied there and back; simulated where there is no GPU."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.dataplane.allreduce.torch.reducers import Doubling, failing
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let all tensors be elsewhere than where the reducer works."""
+    """Treat all tensors as being on another device than the reducer."""
     monkeypatch.setattr(staging, "_is_on_host", lambda _: False)
     monkeypatch.setattr(staging, "_empty_on_host", lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[None]:
+def single_worker(tmp_path: Path) -> Iterator[None]:
     """A group of one worker."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     yield
@@ -50,7 +50,7 @@ def test_a_tensor_of_any_layout_is_copied_and_filled(kind: torch.dtype) -> None:
     assert not np.shares_memory(reducer.asked[0], whole.view(torch.int8).numpy())
 
 
-@pytest.mark.usefixtures("elsewhere", "alone")
+@pytest.mark.usefixtures("elsewhere", "single_worker")
 def test_the_ring_has_the_values_as_they_were_given() -> None:
     tensors = [torch.full((3,), float(at)) for at in range(4)]
     with MillraceState(failing(2), deadline_s=5) as state:
@@ -80,9 +80,9 @@ def test_sparse_tensor_gives_a_new_one_with_the_nonzero_rows(kind: torch.dtype) 
     )  # not coalesced, and with a row of zeros
     dense[1] = 2
     with MillraceState(Doubling()) as state:
-        found = all_reduce(given, state).wait()
-    assert found.indices().tolist() == [[1, 4]]
-    assert torch.equal(found.to_dense(), dense * 2)
+        result = all_reduce(given, state).wait()
+    assert result.indices().tolist() == [[1, 4]]
+    assert torch.equal(result.to_dense(), dense * 2)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
@@ -93,7 +93,7 @@ def test_other_layouts_are_refused() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_worker")
 def test_gpu_gradients_are_read_and_written_in_stream_order() -> None:
     net = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(8)]).cuda()
     model = DistributedDataParallel(net, bucket_cap_mb=1)

@@ -58,7 +58,7 @@ def parameters(net: torch.nn.Module) -> np.ndarray:
 
 
 def train_sparse(rank: int, state: MillraceState | None) -> np.ndarray:
-    """Return the parameters after three steps that touch few rows of a table, each of which is a block."""
+    """Return the parameters after three steps that touch few rows of a table, each row a block."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.EmbeddingBag(ROWS, 256, sparse=True), torch.nn.Linear(256, 1))
     model = DistributedDataParallel(net)
@@ -83,10 +83,10 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
     torch.set_num_threads(1)
     logging.basicConfig(filename=folder / f"{rank}.log", level=logging.INFO)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def keep(name: str, trained: tuple[list[float], np.ndarray]) -> None:
-        found[f"{name}_losses"], found[f"{name}_parameters"] = trained
+        results[f"{name}_losses"], results[f"{name}_parameters"] = trained
 
     def state(job: int, patience_s: float = 30.0, agreement_s: float = 60.0) -> MillraceState:
         settings = EngineSettings("127.0.0.1", job, CELLS // 2, world, epoch=1, port=port, patience_s=patience_s)
@@ -96,36 +96,36 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
     for job in LOSSES:
         with state(job) as switch:
             keep(f"job{job}", train(rank, switch))
-            found[f"job{job}_by_ring"] = switch.is_by_ring
+            results[f"job{job}_by_ring"] = switch.is_by_ring
     with state(SINGLE) as switch:
         for kind in FORMATS:
-            found[kind] = all_reduce(single(rank, kind), switch, mean=True).wait().float().numpy()
+            results[kind] = all_reduce(single(rank, kind), switch, mean=True).wait().float().numpy()
         empty = all_reduce(torch.empty(0), switch).wait()
-        found["empty"] = empty.numpy()
-    found["sparse_by_gloo"] = train_sparse(rank, None)
+        results["empty"] = empty.numpy()
+    results["sparse_by_gloo"] = train_sparse(rank, None)
     with state(SPARSE) as switch:
-        found["sparse"] = train_sparse(rank, switch)
+        results["sparse"] = train_sparse(rank, switch)
         assert isinstance(switch._reducer, JobEngine)
         statistics = switch._reducer.statistics
-        found["sparse_sent"] = statistics.sent - statistics.repeated  # what was in doubt went twice
+        results["sparse_sent"] = statistics.sent - statistics.repeated  # doubtful items went twice
     with MillraceState(None) as ring:
-        found["sparse_by_ring"] = train_sparse(rank, ring)
+        results["sparse_by_ring"] = train_sparse(rank, ring)
     with state(SHORT, 0.5) as switch:
         ones = [all_reduce(torch.full((256,), float(rank + at)), switch) for at in range(8)]
-        found["short"] = np.array([one.wait().numpy() for one in ones])
+        results["short"] = np.array([future.wait().numpy() for future in ones])
     with MillraceState(None) as ring:
         sums = [all_reduce(torch.full((2,), 2**29 - at, dtype=torch.int32), ring) for at in range(2)]
         try:
             sums[0].wait()
         except AllReduceError as error:
-            found["beyond"] = str(error)
-        found["integers"] = sums[1].wait().numpy()
+            results["beyond"] = str(error)
+        results["integers"] = sums[1].wait().numpy()
     with state(DYING, 0.5) as switch:
         keep("dying", train(rank, switch))
     with state(FLIPPED) as switch:
         keep("flipped", train(rank, switch))
         assert isinstance(switch._reducer, JobEngine)
-        found["flipped_corrupt"] = switch._reducer.statistics.corrupt
+        results["flipped_corrupt"] = switch._reducer.statistics.corrupt
     with MillraceState(None, reason="the job has no cells") as ring:
         keep("ring", train(rank, ring))
     deserted = state(DESERTED, 0.5, 4.0)
@@ -133,10 +133,10 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
         train(rank, deserted, LAST_STEP)
     else:
         keep("deserted", train(rank, deserted))
-        found["deserted_mean"] = all_reduce(torch.ones(3), deserted, mean=True).wait().numpy()
-    np.savez(folder / f"{rank}.npz", **found)
+        results["deserted_mean"] = all_reduce(torch.ones(3), deserted, mean=True).wait().numpy()
+    np.savez(folder / f"{rank}.npz", **results)
     logging.shutdown()
-    os._exit(0)  # a group whose members have gone cannot be left in an orderly way
+    os._exit(0)  # a group whose members are gone cannot be left cleanly
 
 
 def main(world: int, folder: Path, port: int) -> int:

@@ -1,4 +1,4 @@
-"""Paths for a kernel fabric of two switches, pushed by a controller that is not ours."""
+"""Paths for a kernel fabric of two switches, pushed by a foreign controller."""
 
 from __future__ import annotations
 

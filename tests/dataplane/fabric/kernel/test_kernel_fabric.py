@@ -1,4 +1,4 @@
-"""Topologies in the kernel: real frames through real switch processes, and nothing left behind, whatever happens."""
+"""Topologies in the kernel: real frames through real switch processes, and nothing ever left behind."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ def fabric(topology: Topology, settings: KernelSettings) -> Iterator[KernelFabri
 def traces(fabric_id: str) -> list[str]:
     """Return what a fabric left behind: namespaces, and processes whose environment or arguments name it."""
     namespaces = [path.name for path in RUN_NETNS.glob(f"mr-{fabric_id}-*")]
-    found = []
+    lines = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
                 if fabric_id.encode() in (entry / "cmdline").read_bytes():
-                    found.append(entry.name)
+                    lines.append(entry.name)
             except OSError:
                 continue
-    return namespaces + found
+    return namespaces + lines
 
 
 def open_udp(fabric: KernelFabric, host: str, family: int = socket.AF_INET) -> socket.socket:
@@ -110,7 +110,7 @@ def test_datagrams_cross_two_switches_at_the_slow_links_rate(fabric: KernelFabri
 
 @pytest.mark.root
 def test_no_agent_sends_before_every_agent_can_receive(fabric: KernelFabric, agents: HostAgents) -> None:
-    """An agent that gets no CPU while it starts keeps all of them waiting; then nothing is lost."""
+    """An agent without CPU time at its start makes all wait; then nothing is lost."""
     install_paths(fabric)
     flow = flow_between(fabric.topology, 5, "h1", "h2", 800_000, stop_ns=200_000_000)
     agents.start("h1", send=(flow,), receive_ports=(), end_ns=700_000_000, seed=1)
@@ -169,7 +169,7 @@ FRAMES = 640
 
 @pytest.mark.root
 def test_links_lose_their_share_and_jitter_keeps_the_order(settings: KernelSettings) -> None:
-    """The middle link alone, with the kernel's own random numbers: half of all, and seven standard deviations."""
+    """Only the middle link, with the kernel's own random numbers: half, within seven standard deviations."""
     rough = TOPOLOGY.replace("delay: 2 ms}", "delay: 2 ms, loss: 50%, jitter: 2ms}").replace("10 Mbit/s", "100 Mbit/s")
     with KernelFabric(loads(rough), settings) as fabric:
         fabric.wait_ready(WAIT_S)
@@ -183,7 +183,7 @@ def test_links_lose_their_share_and_jitter_keeps_the_order(settings: KernelSetti
                 for start in range(0, FRAMES, 32):
                     for index in range(start, start + 32):
                         sender.sendto(index.to_bytes(2, "big"), (str(host.ipv4), 7000))
-                    # What is on the way is let through before more comes: no queue fills, however busy the machine.
+                    # Frames in flight arrive before more are sent: no queue fills, however busy the machine.
                     deadline = LocalDeadline(WAIT_S, "a test")
                     while fabric.lost_by_chance(*ends) + len(received) < start + 32:
                         assert not deadline.has_passed()

@@ -1,4 +1,4 @@
-"""Losses behind a device: counted, of the share that was asked for, and unseen by who sends."""
+"""Losses behind a device: counted, at the configured share, and invisible to the sender."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def open_raw(namespace: str) -> socket.socket:
 
 
 def crossed(cable: tuple[str, str], frames: int) -> int:
-    """Return how many frames arrive of those that are sent; nobody refuses one."""
+    """Send frames; return how many arrive. None is refused."""
     with open_raw(cable[0]) as sender, open_raw(cable[1]) as receiver:
         for _ in range(frames):
             assert sender.send(FRAME) == len(FRAME)

@@ -26,38 +26,38 @@ ROOT = Path(__file__).parents[4]
 
 
 def this_process() -> ProcessId:
-    found = ProcessId.of(os.getpid())
-    assert found is not None
-    return found
+    process_id = ProcessId.of(os.getpid())
+    assert process_id is not None
+    return process_id
 
 
 def start(*argv: str) -> tuple[subprocess.Popen[bytes], ProcessId]:
     process = subprocess.Popen(argv)
-    found = ProcessId.of(process.pid)
-    assert found is not None
-    return process, found
+    process_id = ProcessId.of(process.pid)
+    assert process_id is not None
+    return process, process_id
 
 
 def test_a_process_is_its_number_and_its_start() -> None:
     own = this_process()
     assert own.is_alive()
     assert not ProcessId(own.pid, own.start_time + 1).is_alive()
-    process, found = start("/bin/sleep", "60")
+    process, process_id = start("/bin/sleep", "60")
     process.kill()
-    # Not reaped yet, and dead all the same.
+    # Dead, though not yet reaped.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert not found.is_alive()
+    assert not process_id.is_alive()
     process.wait()
     assert ProcessId.of(process.pid) is None
 
 
 def test_signals_reach_the_process_that_was_meant_or_none() -> None:
-    process, found = start("/bin/sleep", "60")
-    ProcessId(found.pid, found.start_time - 1).send(signal.SIGKILL)
+    process, process_id = start("/bin/sleep", "60")
+    ProcessId(process_id.pid, process_id.start_time - 1).send(signal.SIGKILL)
     assert process.poll() is None
-    found.send(signal.SIGKILL)
+    process_id.send(signal.SIGKILL)
     assert process.wait(HANG_S) == -signal.SIGKILL
-    found.send(signal.SIGKILL)
+    process_id.send(signal.SIGKILL)
 
 
 def test_what_ignores_sigterm_is_killed() -> None:
@@ -66,10 +66,10 @@ def test_what_ignores_sigterm_is_killed() -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == b"\n"
     process.stdout.close()
-    found = ProcessId.of(process.pid)
-    assert found is not None
+    process_id = ProcessId.of(process.pid)
+    assert process_id is not None
     polite, second = start("/bin/sleep", "60")
-    end_processes([found, second], 0.3)
+    end_processes([process_id, second], 0.3)
     assert process.wait(HANG_S) == -signal.SIGKILL
     assert polite.wait(HANG_S) == -signal.SIGTERM
 

@@ -1,4 +1,4 @@
-"""A fabric in the kernel that stays up: a switch that dies is started again, so is the fabric after kill -9."""
+"""A long-running kernel fabric: a dead switch is restarted, and so is the fabric after kill -9."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from dataplane.errors import FabricError
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
 from dataplane.fabric.live.stats import read_stats
 from dataplane.fabric.live.values import FabricCounters
-from dataplane.local.deadline import LocalDeadline
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -46,8 +45,8 @@ def start(folder: Path) -> subprocess.Popen[str]:
     ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    said = next(process.stderr)
-    assert "ready: 2 switches" in said, said + process.stderr.read()
+    line = next(process.stderr)
+    assert "ready: 2 switches" in line, line + process.stderr.read()
     return process
 
 
@@ -57,17 +56,19 @@ def answers(folder: Path, switch: str) -> bool:
     return version.p4runtime_api_version.startswith("1.")
 
 
-def until(folder: Path, is_so: Callable[[FabricCounters], bool]) -> FabricCounters:
-    deadline = LocalDeadline(WAIT_S, "a test")
-    while not deadline.has_passed():
+def until(folder: Path, holds: Callable[[FabricCounters], bool]) -> FabricCounters:
+    """Return the first statistics that satisfy a condition."""
+    last: list[FabricCounters] = []
+
+    def look() -> bool:
         try:
-            found = read_stats(folder / "stats.json")
+            last[:] = [read_stats(folder / "stats.json")]
         except FabricError:
-            found = None
-        if found is not None and is_so(found):
-            return found
-        time.sleep(0.05)
-    pytest.fail("not in time")
+            return False
+        return holds(last[0])
+
+    wait_until(look, lambda: f"last statistics: {last}", limit_s=WAIT_S)
+    return last[0]
 
 
 def test_switches_and_the_fabric_itself_come_back(tmp_path: Path) -> None:
@@ -79,12 +80,14 @@ def test_switches_and_the_fabric_itself_come_back(tmp_path: Path) -> None:
         first = start(tmp_path)
         try:
             assert answers(tmp_path, "leaf1")
-            until(tmp_path, lambda found: found.pid == first.pid and found.traffic.sent > 0)
+            until(tmp_path, lambda counters: counters.pid == first.pid and counters.traffic.sent > 0)
             (manifest,) = [
-                found for path in RUN_ROOT.iterdir() if (found := Manifest.load(path)) and found.owner.pid == first.pid
+                candidate
+                for path in RUN_ROOT.iterdir()
+                if (candidate := Manifest.load(path)) and candidate.owner.pid == first.pid
             ]
             manifest.processes[0].send(signal.SIGKILL)
-            until(tmp_path, lambda found: found.restarts == 1)
+            until(tmp_path, lambda counters: counters.restarts == 1)
         finally:
             first.kill()
             first.communicate()

@@ -1,4 +1,4 @@
-"""Virtual time beside a clock that the test moves: what is late is counted, what cannot be made up for is given up."""
+"""Virtual time paced by a manual clock: lateness is counted, and dropped where it cannot be made up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MS = 1_000_000
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    """The machine's: it stands still while the fabric works."""
+    """The machine's clock, which stops while the fabric works."""
     return VirtualClock(77 * MS)
 
 
@@ -46,14 +46,14 @@ def test_a_late_event_has_its_own_time_and_is_counted(fabric: VirtualFabric, clo
     pacer.take_turn()
     assert done == [5_003 * MS]
     assert pacer.counters.late_events == 1
-    # Those that are close to one another are counted together, with the least late of them.
+    # Close ones are counted together, with the smallest lateness.
     assert 49 * MS <= pacer.counters.worst_late_ns <= 50 * MS
     assert pacer.counters.slipped_ns == 0
     assert pacer.behind_ns == 0
 
 
 def test_what_cannot_be_made_up_for_is_given_up(fabric: VirtualFabric, clock: VirtualClock) -> None:
-    """A fabric whose every event takes a second of the machine's time."""
+    """A fabric whose events each take a second of real time."""
     pacer = Pacer.of(fabric, clock)
 
     def slow() -> None:

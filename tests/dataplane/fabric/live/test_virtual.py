@@ -1,4 +1,4 @@
-"""A virtual fabric that stays up: its switches answer over gRPC, reports go to a socket, a restart finds all free."""
+"""A long-running virtual fabric: gRPC services, reports to a socket, restarts on the same sockets."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from dataplane.fabric.live.values import FabricCounters, ReportCounters
 from dataplane.fabric.live.virtual import LiveVirtualFabric
 from dataplane.topology.addressing import report_source
 from dataplane.topology.families import leaf_spine
+from tests.waiting import until
 
 TOPOLOGY = leaf_spine(1, 2, 1)
 
@@ -64,8 +65,7 @@ def test_switches_answer_and_hosts_send(settings: FabricSettings) -> None:
                     assert answer.p4runtime_api_version.startswith("1.")
                     got = await gnmi_grpc.gNMIStub(channel).Get(gnmi.GetRequest(path=[gnmi.Path()]))
                     assert got.notification
-            while fabric.counters.traffic.sent < 3:
-                await asyncio.sleep(0)
+            await until(lambda: fabric.counters.traffic.sent >= 3)
         assert settings.stats_file is not None
         assert read_stats(Path(settings.stats_file)).switches == len(TOPOLOGY.switches)
         return fabric.counters
@@ -100,24 +100,24 @@ def test_reports_are_relayed_and_refused_ones_counted() -> None:
         for _ in range(3):
             relay.forward(report, report_source(node))
         relay.close()
-    # Linux says that nobody listens at the call after.
+    # Linux reports the missing listener at the next call.
     assert counters.forwarded + counters.refused == 4
     assert counters.refused >= 1
 
 
 def test_reports_from_a_foreign_source_are_not_relayed() -> None:
-    one, other = TOPOLOGY.switches[:2]
+    switch, other = TOPOLOGY.switches[:2]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
         collector.bind(("127.0.0.1", 0))
         collector.settimeout(10)
         counters = ReportCounters()
         relay = ReportRelay(TOPOLOGY, f"127.0.0.1:{collector.getsockname()[1]}", counters)
-        report, unknown = (b"\x20\0\0\0" + number.to_bytes(4, "big") for number in (one.node_id, 0xFFFF_FFFF))
+        report, unknown = (b"\x20\0\0\0" + number.to_bytes(4, "big") for number in (switch.node_id, 0xFFFF_FFFF))
         for source in (report_source(other), TOPOLOGY.hosts[0].ipv4):
             relay.forward(report, source)
-        relay.forward(unknown, report_source(one))
-        relay.forward(report[:7], report_source(one))
-        relay.forward(report, report_source(one))
+        relay.forward(unknown, report_source(switch))
+        relay.forward(report[:7], report_source(switch))
+        relay.forward(report, report_source(switch))
         assert collector.recv(100) == report
         relay.close()
     assert (counters.forged, counters.forwarded) == (4, 1)

@@ -26,7 +26,7 @@ class EmptyProgram:
 
 
 class StaticPipeline:
-    """Sends frames by their IPv4 destination; anything else is dropped as `no_route`."""
+    """Forwards by IPv4 destination; anything else is dropped as `no_route`."""
 
     def __init__(self, ports: dict[bytes, int]) -> None:
         self.ports = ports
@@ -37,14 +37,14 @@ class StaticPipeline:
         return []
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
-        found = []
+        placements = []
         for frame in frames:
             port = self.ports.get(frame.data[30:34])
             if port is None:
                 self.drops["no_route"] = self.drops.get("no_route", 0) + 1
             else:
-                found.append(Placement(frame.data, port, 0, len(frame.data)))
-        return found
+                placements.append(Placement(frame.data, port, 0, len(frame.data)))
+        return placements
 
     def egress(self, packets: Sequence[Dequeued], now_us: int) -> EgressResult:
         return EgressResult([Output(packet.port, packet.packet) for packet in packets])

@@ -1,4 +1,4 @@
-"""Loss and jitter of links in virtual time: as many and as much as the file says, and nothing else is touched."""
+"""Loss and jitter of links in virtual time: as configured, without other effects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ links: [{a: s1, b: s2, rate: 100 Mbit/s, delay: 2 ms}]
 
 
 def rough(loss_ppb: int = 0, jitter_ns: int = 0) -> Topology:
-    """The two switches with a link between them that is left to chance."""
+    """Two switches with a lossy, jittery link between them."""
     links = tuple(
         replace(link, loss_ppb=loss_ppb, jitter_ns=jitter_ns) if link.a.node == "s1" else link for link in EXACT.links
     )
@@ -67,7 +67,7 @@ def test_a_link_that_loses_all_and_one_that_loses_nothing(make_fabric: MakeFabri
 
 
 def arrivals(fabric: VirtualFabric, **flow: int) -> list[tuple[int, int]]:
-    """Return sequence and delay of all that came to `b`, in the order in which it came."""
+    """Return sequence and delay of all arrivals at `b`, in order."""
     seen: list[tuple[int, int]] = []
     receiver = Receiver()
 

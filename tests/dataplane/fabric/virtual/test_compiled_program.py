@@ -78,7 +78,7 @@ def entries_of(topology: Topology, switch: str) -> list[fy.P4TableEntry]:
     for link in topology.links:
         graph.add_edge(link.a.node, link.b.node, delay_ns=link.delay_ns)
     port = {end.node: number for number, end in topology.neighbours[switch].items()}
-    found = [
+    entries = [
         fy.P4TableEntry(
             "egress_ports",
             match=fy.P4TableMatch({"egress_port": number}),
@@ -96,12 +96,12 @@ def entries_of(topology: Topology, switch: str) -> list[fy.P4TableEntry]:
         next_hop = nx.shortest_path(graph, switch, host.name, weight="delay_ns")[1]
         end = topology.neighbours[switch][port[next_hop]]
         forward = fy.P4TableAction("forward", egress_port=port[next_hop], dst_mac=mac_at(topology, end.node, end.port))
-        found.append(
+        entries.append(
             fy.P4TableEntry(
                 "ipv4_destination_paths", match=fy.P4TableMatch({"dst_addr": f"{host.ipv4}/32"}), action=forward
             )
         )
-    return found
+    return entries
 
 
 def start(seed: int = 0) -> VirtualFabric:
@@ -117,7 +117,7 @@ def fabric() -> VirtualFabric:
 
 
 def path_delay_ns(frame_bytes: int, *nodes: str) -> int:
-    """Return what an idle path takes: each link serialises the whole frame and then carries it."""
+    """Return the delay of an idle path: each link serialises the whole frame and then carries it."""
     links = [ABILENE.directed_links[LinkKey(a, b)] for a, b in pairwise(nodes)]
     return sum((frame_bytes + 24) * 8 * SECOND // link.rate_bps + link.delay_ns for link in links)
 
@@ -242,14 +242,14 @@ def add_telemetry(client: Client, topology: Topology, switch: str) -> None:
 
 
 def reported_hops(frame: bytes) -> list[tuple[int, int | None, int | None, int | None]]:
-    """Return (node, ingress time, egress time, hop latency) of every hop that a sink's report speaks of."""
+    """Return (node, ingress time, egress time, hop latency) of every hop in a sink's reports."""
     datagram = decode_udp_frame(frame)
     assert datagram is not None
     packet = report.decode(datagram.payload)
-    (one,) = packet.reports
-    assert one.main is not None
-    hops = [(packet.group.node_id, one.main.metadata)]
-    hops += [(hop.node_id or 0, hop) for hop in inner.decode_ipv4(one.inner, Marking()).hops]
+    (individual,) = packet.reports
+    assert individual.main is not None
+    hops = [(packet.group.node_id, individual.main.metadata)]
+    hops += [(hop.node_id or 0, hop) for hop in inner.decode_ipv4(individual.inner, Marking()).hops]
     return [(node, hop.ingress_timestamp, hop.egress_timestamp, hop.hop_latency) for node, hop in hops]
 
 
@@ -280,4 +280,4 @@ def test_telemetry_tells_the_truth_to_the_microsecond() -> None:
         assert abs(latency_ns - hop.residence_ns) < 1000
         waited = max(waited, hop.residence_ns)
     assert not truth
-    assert waited > 5_000_000  # INT makes frames longer than the link has room for: there was a queue to measure
+    assert waited > 5_000_000  # INT makes frames longer than the link's budget: there was a queue to measure

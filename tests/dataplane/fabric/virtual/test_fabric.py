@@ -129,7 +129,7 @@ def test_a_broken_cable_loses_what_is_on_it_and_mends(make_fabric: MakeFabric) -
     receiver = listen(fabric, "b")
     sender = flow(fabric, 1, "a", "b", 800_000, frame_bytes=1000, stop_ns=100 * MS)  # every 10 ms, from 0
     fabric.call_at(31 * MS, lambda: fabric.set_link("s2", "s1", up=False))
-    fabric.call_at(32 * MS, lambda: fabric.set_link("s2", "s1", up=True))  # the frame of 30 ms was on its way
+    fabric.call_at(32 * MS, lambda: fabric.set_link("s2", "s1", up=True))  # the frame of 30 ms was in flight
     fabric.call_at(45 * MS, lambda: fabric.set_link("s1", "s2", up=False))
     fabric.call_at(65 * MS, lambda: fabric.set_link("s1", "s2", up=True))
     fabric.run_until(SECOND)
@@ -173,7 +173,7 @@ def test_time_between_events_passes_too(make_fabric: MakeFabric) -> None:
 
 
 def busy(make_fabric: MakeFabric, seed: int, until_ns: int = SECOND // 2) -> VirtualFabric:
-    """Abilene at a thousandth of its rates, six Poisson flows, two of which congest one link, which breaks once."""
+    """Abilene at a thousandth of its rates, six Poisson flows, two of them congesting a link that breaks once."""
     fabric = make_fabric(scaled(load_topology("abilene"), 10_000), seed=seed, record_hops=True)
     ends = [("sttl", "wash"), ("losa", "nycm"), ("snva", "atla"), ("hstn", "chin"), ("chin", "wash"), ("nycm", "losa")]
     for number, (src, dst) in enumerate(ends):
@@ -220,7 +220,7 @@ def test_what_is_under_way_ends_somewhere(make_fabric: MakeFabric) -> None:
 
 
 def account(fabric: VirtualFabric) -> int:
-    """Return frames sent less frames received, lost with a name, waiting or under way."""
+    """Return frames sent minus frames received, dropped by name, waiting or in flight."""
     hosts = [fabric.host(node.name).counters for node in fabric.topology.hosts]
     switches = [fabric.switch(node.name).counters() for node in fabric.topology.switches]
     ports = [port for switch in switches for port in switch.ports.values()]

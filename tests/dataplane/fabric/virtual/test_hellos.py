@@ -1,4 +1,4 @@
-"""Hellos in virtual time: what breaks is known to the nanosecond, and passing hellos over changes nothing at all."""
+"""Hellos in virtual time: failures are detected to the nanosecond, and skipping hellos changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BRISK, SLOW = HelloSettings(20 * MS, 4), HelloSettings(300 * MS, 2)
 
 
 class Story:
-    """A ring that says hello, and what its switches told of their ports when."""
+    """A ring with hellos, and the timed port reports of its switches."""
 
     def __init__(self, *, every_hello: bool) -> None:
         self.fabric = VirtualFabric(RING, seed=5, every_hello=every_hello)
@@ -47,8 +47,8 @@ class Story:
         """Return the port of `a` towards `b`."""
         return self.fabric.cables[LinkKey(a, b)].link.tail.port
 
-    def set_hello(self, a: str, b: str, said: HelloSettings | None) -> None:
-        self.fabric.switch(a).set_hello(self.port(a, b), said)
+    def set_hello(self, a: str, b: str, settings: HelloSettings | None) -> None:
+        self.fabric.switch(a).set_hello(self.port(a, b), settings)
 
     def state(self, a: str, b: str) -> PortState:
         return self.fabric.switch(a).port_states()[self.port(a, b)]
@@ -57,7 +57,7 @@ class Story:
         self.events += self.fabric.run_until(self.fabric.now_ns + time_ns)
 
     def do(self, what: int, pair: tuple[str, str]) -> None:
-        """Let something happen to a cable or to its first end."""
+        """Apply an event to a cable or its first end."""
         a, b = pair
         switch, port = self.fabric.switch(a), self.port(a, b)
         cable = self.fabric.cables[LinkKey(a, b)]
@@ -80,7 +80,7 @@ class Story:
 
 
 def in_order(story: Story) -> list[tuple[int, str, PortState]]:
-    """Return what was told: at one instant, in the order of the ports."""
+    """Return the reports; those of one instant in the order of the ports."""
     return sorted(story.told, key=lambda told: (told[0], told[1], told[2].port))
 
 

@@ -23,7 +23,7 @@ def shift_right(scalar: Scalar) -> Binary:
 
 
 def operators(scalar: Scalar) -> dict[str, Binary]:
-    """Return each operator and what it gives on Python's numbers; by 0 the quotient is 0, the rest the dividend."""
+    """Return each operator and its value on Python's numbers; division by 0 gives 0, the remainder the dividend."""
     return {
         "a + b": lambda a, b: a + b,
         "a - b": lambda a, b: a - b,

@@ -1,4 +1,4 @@
-"""A kernel is also plain Python, which gives the same as long as nothing wraps: most tests compare the two."""
+"""A kernel is also plain Python with the same results unless numbers wrap: most tests compare the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers: the smallest that holds a frame, else several; no byte goes outside of them, none is given back twice."""
+"""Buffers: the smallest that holds a frame, else several; no byte is written outside of them, none is freed twice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_frame_takes_the_smallest_fitting_buffer_or_several(length: int, sizes: 
 
 
 def free_by_size(buffers: tuple[BufferReading, ...]) -> dict[int, int]:
-    return {one.size_bytes: one.free for one in buffers}
+    return {buffer.size_bytes: buffer.free for buffer in buffers}
 
 
 def test_buffer_sizes_stand_in_for_each_other_when_exhausted() -> None:
@@ -60,19 +60,19 @@ def test_no_byte_is_written_outside_of_a_buffer() -> None:
     driver, canary = Driver(manager), 0xA5
     struct = consumer.queues[0].memory[0]
     buffers = [Buffer.from_address(address) for address in free_addresses(struct)]
-    ends = [one.address + stride_bytes(one.capacity) for one in buffers]
+    ends = [buffer.address + stride_bytes(buffer.capacity) for buffer in buffers]
     for length in [*range(LONGEST), 656]:
-        for one, end in zip(buffers, ends, strict=True):
-            ctypes.memset(one.data, canary, end - one.data)
-        frame = bytes(place & 127 for place in range(length))
+        for buffer, end in zip(buffers, ends, strict=True):
+            ctypes.memset(buffer.data, canary, end - buffer.data)
+        frame = bytes(index & 127 for index in range(length))
         assert driver.give(frame) == [True]
         (packet,) = consumer.receive(1)
         assert bytes(packet) == frame
         packet.release()
         written = 0
-        for one, end in zip(buffers, ends, strict=True):
-            content = ctypes.string_at(one.data, end - one.data)
-            assert content[one.capacity :] == bytes([canary]) * (len(content) - one.capacity)
+        for buffer, end in zip(buffers, ends, strict=True):
+            content = ctypes.string_at(buffer.data, end - buffer.data)
+            assert content[buffer.capacity :] == bytes([canary]) * (len(content) - buffer.capacity)
             written += sum(byte != canary for byte in content)
         assert written == length
     assert driver.give(bytes(657)) == [False]

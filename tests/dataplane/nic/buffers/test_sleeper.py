@@ -1,4 +1,4 @@
-"""Python threads that sleep on bells: signal handlers, several that wait, descriptors that are polled as well."""
+"""Python threads that sleep on bells: signal handlers, several waiters, polled descriptors."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_departed_producer_is_kept_while_a_driver_may_wake_it(manager: PacketMan
     descriptor = producer.queue.bell.fd
     epoch = 1
     producer.close()
-    epoch = 3  # another turn: nothing of the producer is left, but this turn may have settled its last packet
+    epoch = 3  # another turn: the producer has no packets left, but this turn may have settled its last one
     manager.collect()
     manager.collect()
     assert producer.queue.bell.fd == descriptor

@@ -1,4 +1,4 @@
-"""Anything that driver threads, consumers and producers do in any order, against a plain model of it."""
+"""Operations of driver threads, consumers and producers in any order, against a plain model."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ModelQueue:
 
 @dataclass
 class ModelConsumer:
-    """A consumer and what it should have."""
+    """A consumer and its expected packets."""
 
     consumer: Consumer
     group: int
@@ -158,7 +158,7 @@ class SoftwareQueueMachine(RuleBasedStateMachine):
 
     def hand_one(self, driver: Driver, group: int, flow: int, length: int) -> None:
         self.number += 1
-        data = bytes((self.number + place) & 255 for place in range(length))
+        data = bytes((self.number + index) & 255 for index in range(length))
         members = [model for model in self.consumers if model.group == group]
         before = [self.offered(model, driver.number) for model in members]
         taken = driver.hand(data, group=self.groups[group], flow=flow)
@@ -243,9 +243,9 @@ class SoftwareQueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(model.held for model in self.consumers + self.leaving))
     @rule(data=st.data(), by_collection=st.booleans())
     def give_back(self, data: st.DataObject, by_collection: bool) -> None:
-        model = data.draw(st.sampled_from([one for one in self.consumers + self.leaving if one.held]))
-        place = data.draw(st.integers(0, len(model.held) - 1))
-        packet, thread, sent = model.held.pop(place)
+        model = data.draw(st.sampled_from([consumer for consumer in self.consumers + self.leaving if consumer.held]))
+        position = data.draw(st.integers(0, len(model.held) - 1))
+        packet, thread, sent = model.held.pop(position)
         model.queues[thread].lent -= 1
         self.came_back(model, thread, sent)
         if by_collection:
@@ -269,7 +269,7 @@ class SoftwareQueueMachine(RuleBasedStateMachine):
         self.flow_of(thread, model.group, sent.flow)[model.consumer.name] -= 1
 
     def settle_leaving(self) -> None:
-        """Discard what waits for consumers that left once every thread has moved on; forget those that hold nothing."""
+        """Discard packets for consumers that left once every thread has moved on; forget those without packets."""
         self.manager.collect()
         for model in tuple(self.leaving):
             now = [driver.epoch for driver in self.drivers]
@@ -302,7 +302,7 @@ class SoftwareQueueMachine(RuleBasedStateMachine):
     def send(self, data: st.DataObject, length: int) -> None:
         producer, line = data.draw(st.sampled_from(self.producers))
         self.number += 1
-        frame = bytes((self.number + place) & 255 for place in range(length))
+        frame = bytes((self.number + index) & 255 for index in range(length))
         before = producer.read()
         position = producer.send(frame)
         reading = producer.read()
@@ -343,9 +343,9 @@ class SoftwareQueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.producers)
     @rule(data=st.data())
     def remove_producer(self, data: st.DataObject) -> None:
-        found = data.draw(st.sampled_from(self.producers))
-        self.producers.remove(found)
-        producer, line = found
+        leaver = data.draw(st.sampled_from(self.producers))
+        self.producers.remove(leaver)
+        producer, line = leaver
         producer.close()
         if self.drivers[0].epoch % 2 == 0 and self.drivers[1].epoch % 2 == 0:
             self.manager.collect()
@@ -366,7 +366,7 @@ class SoftwareQueueMachine(RuleBasedStateMachine):
             assert (reading.handed_out, reading.refused_releases) == (queue.handed_out, queue.refused)
             assert reading.drops == queue.drops
             assert reading.handed_out == reading.waiting + reading.taken + reading.drops["consumer_left"]
-            assert {one.size_bytes: one.free for one in reading.buffers} == queue.free
+            assert {buffer.size_bytes: buffer.free for buffer in reading.buffers} == queue.free
 
     @invariant()
     def every_buffer_is_in_one_place(self) -> None:
@@ -381,14 +381,14 @@ class SoftwareQueueMachine(RuleBasedStateMachine):
     def every_buffer_to_send_from_is_free_or_in_line(self) -> None:
         for producer, line in self.producers:
             queue = producer.queue
-            elements = [queue.elements[place & queue.mask] for place in range(queue.head, queue.tail)]
+            elements = [queue.elements[position & queue.mask] for position in range(queue.head, queue.tail)]
             places = free_addresses(queue.memory[0])
             for element, frame in zip(elements, line, strict=True):
-                found = chain(element.first)
-                places += found
-                parts = [Buffer.from_address(one) for one in found]
+                addresses = chain(element.first)
+                places += addresses
+                parts = [Buffer.from_address(address) for address in addresses]
                 assert b"".join(ctypes.string_at(part.data, part.length) for part in parts) == frame
-                assert (element.length, element.segments, element.last) == (len(frame), len(found), found[-1])
+                assert (element.length, element.segments, element.last) == (len(frame), len(addresses), addresses[-1])
             assert len(set(places)) == len(places) == buffer_count(queue.memory[0])
 
     def teardown(self) -> None:

@@ -1,4 +1,4 @@
-"""Real threads on software queues: flows stay in order, everything adds up, whoever sleeps is woken."""
+"""Real threads on software queues: flows stay in order, all packets are accounted for, sleepers are woken."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Pourer(Struct):
 
 
 class Drinker(Struct):
-    """A native consumer of one software queue, which checks what it gets."""
+    """A native consumer of one software queue that checks its packets."""
 
     queue: ReceiveQueue
     bell: Bell
@@ -75,12 +75,12 @@ class Drinker(Struct):
     taken: u64
     wrong_order: u64
     wrong_bytes: u64
-    seen: Array[u64]  # of each flow of the software queue's driver thread, the last sequence number that anyone took
+    seen: Array[u64]  # for each flow of the software queue's driver thread, the last sequence number taken
 
 
 @kernel
 def pour(state: Pourer) -> None:
-    """Hand out `count` packets: flow, sequence, length, then bytes that follow from them."""
+    """Hand out `count` packets: flow, sequence, length, then bytes derived from them."""
     frame = stack_array(u8, 2048)
     verdict = view(Verdict, address(stack_array(u64, 16)))
     stamp = view(Stamp, address(stack_array(u64, 4)))
@@ -103,10 +103,10 @@ def pour(state: Pourer) -> None:
             words[0] = flow
             words[1] = state.sequence[flow]
             words[2] = length
-            place: u64 = HEADER_BYTES
-            while place < length:
-                frame[place] = u8_of(flow + words[1] + place)
-                place += 1
+            offset: u64 = HEADER_BYTES
+            while offset < length:
+                frame[offset] = u8_of(flow + words[1] + offset)
+                offset += 1
             verdict.flow_hash = (flow + 1) * 0x9E37_79B9
             if distribute(state.manager, verdict, frame, as_length(length), stamp):
                 state.handed_out += 1
@@ -136,7 +136,7 @@ def as_length(number: u64) -> u32:
 
 @kernel
 def drink(state: Drinker) -> None:
-    """Take packets, give them back in another order, sleep when there are none, until told to stop."""
+    """Take packets, return them in another order, sleep when there are none, until stopped."""
     packets = stack_array(u64, 16)
     queues = stack_array(u64, 1)
     queues[0] = address(state.queue)
@@ -151,8 +151,8 @@ def drink(state: Drinker) -> None:
         i = 0
         while i < count:
             # 7 has no factor in common with counts that are not multiples of it; those go in order.
-            place: u32 = (i * 7 + 3) % count if count % 7 != 0 else i
-            give_back(state.queue, view(Buffer, packets[place]))
+            index: u32 = (i * 7 + 3) % count if count % 7 != 0 else i
+            give_back(state.queue, view(Buffer, packets[index]))
             i += 1
         if count == 0:
             if stopping != 0:
@@ -162,25 +162,25 @@ def drink(state: Drinker) -> None:
 
 @kernel
 def check(state: Drinker, packet: Buffer) -> None:
-    """Compare a packet with what was poured, and its number with the flow's last one."""
+    """Compare a packet with the poured one, and its number with the flow's last."""
     head = stack_array(u8, 2048)
-    place: u64 = 0
+    offset: u64 = 0
     segment = packet
     while address(segment) != 0:
         i: u64 = 0
         while i < as_u64(segment.length):
-            head[place] = array_at(u8, segment.data)[i]
-            place += 1
+            head[offset] = array_at(u8, segment.data)[i]
+            offset += 1
             i += 1
         segment = view(Buffer, segment.next)
     flow: u64 = load_u64(head, 0)
     sequence: u64 = load_u64(head, 8)
-    if load_u64(head, 16) != place or place != as_u64(packet.total):
+    if load_u64(head, 16) != offset or offset != as_u64(packet.total):
         state.wrong_bytes += 1
         return
-    while place > HEADER_BYTES:
-        place -= 1
-        if head[place] != u8_of(flow + sequence + place):
+    while offset > HEADER_BYTES:
+        offset -= 1
+        if head[offset] != u8_of(flow + sequence + offset):
             state.wrong_bytes += 1
     if load_acquire(state.seen[flow]) >= sequence:
         state.wrong_order += 1
@@ -189,7 +189,7 @@ def check(state: Drinker, packet: Buffer) -> None:
 
 @kernel
 def serve(manager: ManagerThread, queue: PortQueue, stop: Array[u64]) -> u64:
-    """Send what producers put in line, sleeping on the bell between, until told to stop and nothing is in line."""
+    """Send queued packets of producers, sleeping on the bell between, until stopped and nothing is queued."""
     taken: u64 = 0
     while True:
         stopping: u64 = load_acquire(stop[0])
@@ -210,7 +210,7 @@ def serve(manager: ManagerThread, queue: PortQueue, stop: Array[u64]) -> u64:
 
 @kernel
 def swallow(queue: PortQueue, wanted: u64, line: Array[u64], stop: Array[u64]) -> u64:
-    """Receive so many frames of 16 bytes; write their words one behind the other."""
+    """Receive this many frames of 16 bytes; write their words in sequence."""
     frames = stack_array(u64, 64)
     lengths = stack_array(u32, 64)
     got: u64 = 0
@@ -274,7 +274,11 @@ def test_native_consumers_get_flows_in_order_from_two_threads() -> None:
         assert [(state.wrong_order, state.wrong_bytes) for state in drinkers] == [(0, 0)] * 4
         check_sums(manager, pourers)
         reading = manager.read()
-        assert sum(consumer.total("taken") for consumer in reading.consumers) == sum(one.taken for one in drinkers) > 0
+        assert (
+            sum(consumer.total("taken") for consumer in reading.consumers)
+            == sum(drinker.taken for drinker in drinkers)
+            > 0
+        )
         manager.close()
 
 
@@ -305,13 +309,13 @@ def check_sums(manager: PacketManager, pourers: list[Pourer]) -> None:
     for consumer in reading.consumers:
         assert consumer.total("lent") == consumer.total("waiting") == consumer.dropped("consumer_left") == 0
         for queue in consumer.queues:
-            assert all(one.free == one.buffers for one in queue.buffers)
+            assert all(buffer.free == buffer.buffers for buffer in queue.buffers)
     past = reading.departed
     assert past.handed_out == past.given_back + past.consumer_drops.get("consumer_left", 0)
 
 
 def padding(pourers: list[Pourer]) -> int:
-    """Return how many packets more than asked for the last bursts had."""
+    """Return by how many packets the last bursts exceeded the request."""
     return sum(-state.count % BURST for state in pourers)
 
 
@@ -340,7 +344,10 @@ def test_python_consumers_get_flows_in_order_and_return_in_any(balance: Balance)
             for packet in packets[::2]:
                 packet.release()
 
-    works = [lambda one=one, seed=seed: consume(one, random.Random(seed)) for seed, one in enumerate(consumers)]
+    works = [
+        lambda consumer=consumer, seed=seed: consume(consumer, random.Random(seed))
+        for seed, consumer in enumerate(consumers)
+    ]
     with running(*works):
         with running(*(lambda state=state: pouring(state) for state in pourers)):
             pass
@@ -393,7 +400,9 @@ def test_threaded_producers_keep_their_order_and_await_sending() -> None:
                 assert producer.wait_sent(position, PATIENCE_S)
 
     wanted = each * len(producers)
-    works = [lambda number=number, one=one: produce(number, one) for number, one in enumerate(producers)]
+    works = [
+        lambda number=number, producer=producer: produce(number, producer) for number, producer in enumerate(producers)
+    ]
     with running(
         lambda: taken.append(serving(manager.threads[0], end.queues[0], stop)),
         lambda: taken.append(swallowing(other.queues[0], wanted, line, (ctypes.c_uint64 * 1)())),

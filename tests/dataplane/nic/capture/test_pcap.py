@@ -115,8 +115,8 @@ def test_truncation_is_reported_or_ends_between_frames(tmp_path: Path, data: byt
 def test_no_bytes_whatever_do_more_than_raise(folder: Path, data: st.DataObject) -> None:
     original = data.draw(st.sampled_from([classic("<", 0xA1B2C3D4, 5), next_generation("<"), next_generation(">")]))
     mangled = bytearray(original)
-    for place in data.draw(st.lists(st.integers(0, len(original) - 1), max_size=4)):
-        mangled[place] = data.draw(st.integers(0, 255))
+    for position in data.draw(st.lists(st.integers(0, len(original) - 1), max_size=4)):
+        mangled[position] = data.draw(st.integers(0, 255))
     try:
         for capture in read(write(folder / "mangled", bytes(mangled))):
             assert len(capture.frame) <= len(mangled)

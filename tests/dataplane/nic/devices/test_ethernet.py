@@ -87,7 +87,7 @@ def test_channels_are_set_up_to_what_the_device_has(make_cable: Callable[..., Ca
         cable.call(lambda: ethernet.set_channels("here", rx=5))
     with pytest.raises(PortError, match=r"^interface here: channels: give numbers of 0 or more, not nothing$"):
         cable.call(lambda: ethernet.set_channels("here"))
-    # What was set counts: AF_XDP takes a socket for each receive queue.
+    # The configured number counts: AF_XDP takes a socket per receive queue.
     with pytest.raises(PortError, match=r"^interface here: has fewer receive queues than its peer has transmit queues"):
         cable.open("here", PortKind.XDP, 3)
     cable.call(lambda: ethernet.set_channels("there", tx=3))

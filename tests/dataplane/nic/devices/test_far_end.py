@@ -1,4 +1,4 @@
-"""Readers at the other end of a cable: each kind is detected; a host's stack alone does not count as one."""
+"""Readers at the other end of a cable: each kind is detected; a plain host stack does not count as one."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def cable() -> Iterator[LongCable]:
 
 
 @pytest.fixture
-def found(cable: LongCable) -> Iterator[FarEnd]:
+def observer(cable: LongCable) -> Iterator[FarEnd]:
     """Far end as observed from `here`."""
     made = cable.here(lambda: FarEnd(socket.if_nametoindex(HERE), (), NamespacePaths()))
     yield made
     made.close()
 
 
-def look(cable: LongCable, found: FarEnd) -> str:
+def look(cable: LongCable, observer: FarEnd) -> str:
     """Look from a thread of the namespace."""
-    return cable.here(found.look)
+    return cable.here(observer.look)
 
 
 def change(device: str, **values: object) -> Act:
@@ -93,13 +93,13 @@ def stacked(kind: str) -> Act:
     return act
 
 
-def attached(device: str, place: int) -> Act:
-    """Attach a program by tcx, which no discipline shows."""
+def attached(device: str, kind: int) -> Act:
+    """Attach a program by tcx, which no queueing discipline shows."""
 
     def act(stack: ExitStack) -> None:
         code = bpf.instruction(bpf.SET, 0, immediate=-1 & 0x7FFF_FFFF) + bpf.instruction(bpf.EXIT)
         program = bpf.load_program(_SCHED_CLS, code)
-        link = bpf.bpf(bpf.LINK_CREATE, struct.pack("=IIII32x", program, socket.if_nametoindex(device), place, 0))
+        link = bpf.bpf(bpf.LINK_CREATE, struct.pack("=IIII32x", program, socket.if_nametoindex(device), kind, 0))
         os.close(program)
         stack.callback(os.close, link)
 
@@ -129,7 +129,7 @@ THERE_ACTS: dict[str, tuple[Act, str]] = {
     "clsact": (queueing("clsact", THERE), far_end.FILTERED_THERE),
     "ingress": (queueing("ingress", THERE), far_end.FILTERED_THERE),
     "tcx": (attached(THERE, _TCX_INGRESS), far_end.FILTERED_THERE),
-    # What does not read frames of TCP is not in the way.
+    # Readers of other frames than TCP do not matter.
     "ARP": (listen(*PACKET, ARP, THERE), PLAIN_STACK),
     "sends only": (listen(*PACKET, 0, THERE), PLAIN_STACK),
     "ping": (listen(*RAW, socket.IPPROTO_ICMP), PLAIN_STACK),
@@ -151,20 +151,20 @@ HERE_ACTS: dict[str, tuple[Act, str]] = {
 
 @pytest.mark.root
 @pytest.mark.parametrize(("act", "reason"), THERE_ACTS.values(), ids=THERE_ACTS)
-def test_who_reads_at_the_other_end_is_seen(cable: LongCable, found: FarEnd, act: Act, reason: str) -> None:
-    assert look(cable, found) == PLAIN_STACK
+def test_who_reads_at_the_other_end_is_seen(cable: LongCable, observer: FarEnd, act: Act, reason: str) -> None:
+    assert look(cable, observer) == PLAIN_STACK
     with ExitStack() as stack:
         cable.there(lambda: act(stack))
-        assert look(cable, found) == reason
+        assert look(cable, observer) == reason
 
 
 @pytest.mark.root
 @pytest.mark.parametrize(("act", "reason"), HERE_ACTS.values(), ids=HERE_ACTS)
-def test_who_sees_what_leaves_at_this_end_is_seen(cable: LongCable, found: FarEnd, act: Act, reason: str) -> None:
-    assert look(cable, found) == PLAIN_STACK
+def test_who_sees_what_leaves_at_this_end_is_seen(cable: LongCable, observer: FarEnd, act: Act, reason: str) -> None:
+    assert look(cable, observer) == PLAIN_STACK
     with ExitStack() as stack:
         cable.here(lambda: act(stack))
-        assert look(cable, found) == reason
+        assert look(cable, observer) == reason
 
 
 @pytest.mark.root
@@ -173,9 +173,9 @@ def test_who_reads_here_by_right_does_not_count(cable: LongCable) -> None:
         reader = cable.here(lambda: socket.socket(*PACKET, socket.htons(ALL)))
         stack.enter_context(reader)
         own = os.fstat(reader.fileno()).st_ino
-        found = cable.here(lambda: FarEnd(socket.if_nametoindex(HERE), [own], NamespacePaths()))
-        stack.callback(found.close)
-        assert look(cable, found) == PLAIN_STACK
+        observer = cable.here(lambda: FarEnd(socket.if_nametoindex(HERE), [own], NamespacePaths()))
+        stack.callback(observer.close)
+        assert look(cable, observer) == PLAIN_STACK
 
 
 @pytest.mark.root
@@ -183,36 +183,36 @@ def test_an_end_in_the_same_namespace_and_what_is_no_cable() -> None:
     with network_namespace((HERE, THERE)) as name:
         for device, reason in ((HERE, far_end.SAME_NAMESPACE), ("lo", far_end.NO_VETH)):
             index = namespaces.call(name, lambda device=device: socket.if_nametoindex(device))  # type: ignore[misc]
-            found = namespaces.call(name, lambda index=index: FarEnd(index, (), NamespacePaths()))  # type: ignore[misc]
-            assert namespaces.call(name, found.look) == reason
-            found.close()
+            observer = namespaces.call(name, lambda index=index: FarEnd(index, (), NamespacePaths()))  # type: ignore[misc]
+            assert namespaces.call(name, observer.look) == reason
+            observer.close()
 
 
 @pytest.mark.root
-def test_a_namespace_to_which_no_path_leads(cable: LongCable, found: FarEnd) -> None:
+def test_a_namespace_to_which_no_path_leads(cable: LongCable, observer: FarEnd) -> None:
     def nameless() -> int:
         assert ctypes.CDLL(None).unshare(_CLONE_NEWNET) == 0
         return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
-    held = cable.there(nameless)  # by this descriptor alone, once the thread has ended
+    held = cable.there(nameless)  # only by this descriptor, once the thread has ended
     cable.there(lambda: change(THERE, net_ns_fd=held)(ExitStack()))
-    assert look(cable, found) == far_end.NOT_VISIBLE
+    assert look(cable, observer) == far_end.NOT_VISIBLE
     os.close(held)
 
 
 @pytest.mark.root
-def test_a_namespace_that_was_looked_at_vanishes_as_it_would(cable: LongCable, found: FarEnd) -> None:
-    assert look(cable, found) == PLAIN_STACK
+def test_a_namespace_that_was_looked_at_vanishes_as_it_would(cable: LongCable, observer: FarEnd) -> None:
+    assert look(cable, observer) == PLAIN_STACK
     namespaces.remove(cable.far)
-    wait_until(lambda: look(cable, found) == "its other end cannot be inspected: No such device")
+    wait_until(lambda: look(cable, observer) == "its other end cannot be inspected: No such device")
 
 
 @pytest.mark.root
-def test_the_kernel_tells_of_the_other_end(cable: LongCable, found: FarEnd) -> None:
-    assert look(cable, found) == PLAIN_STACK
+def test_the_kernel_tells_of_the_other_end(cable: LongCable, observer: FarEnd) -> None:
+    assert look(cable, observer) == PLAIN_STACK
     events = cable.here(CableEvents)
     assert events.take() == frozenset()
-    (far,) = (end for end in found.ends if end[0] is not None)
+    (far,) = (end for end in observer.ends if end[0] is not None)
     for act in (THERE_ACTS["promiscuous"][0], THERE_ACTS["clsact"][0], THERE_ACTS["MTU"][0]):
         cable.there(lambda act=act: act(ExitStack()))  # type: ignore[misc]
         changed = events.take()

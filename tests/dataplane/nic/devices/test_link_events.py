@@ -1,4 +1,4 @@
-"""Devices that change: the kernel tells, and how each is can be read."""
+"""Devices that change: kernel events, and their states."""
 
 from __future__ import annotations
 

@@ -30,6 +30,6 @@ def test_htb_with_one_class_and_tbf() -> None:
 
         assert tc() is None
         assert tc(*HTB) == 500_000
-        assert tc(*BORROWS) is None  # two classes: which one a packet goes through is for filters to say
+        assert tc(*BORROWS) is None  # two classes: filters decide which one a packet goes through
         assert tc("qdisc del dev a1 root", "qdisc add dev a1 root tbf rate 3mbit burst 32k latency 50ms") == 3_000_000
         assert namespaces.call(namespace, lambda: shaped_rate_bps("none")) is None

@@ -82,7 +82,7 @@ def test_frames_of_every_size_cross_to_the_byte_both_ways(narrow_cable: Cable, d
 @pytest.mark.root
 @both_drivers
 def test_every_mbuf_comes_back_and_is_used_again(narrow_cable: Cable, driver: DpdkSettings) -> None:
-    """Twice as many frames as there are mbufs, both ways, in bursts that fill half of what may be lent."""
+    """Twice as many frames as mbufs, both ways, in bursts of half the lending limit."""
     bursts = 2 * XDP_MBUFS // 512 + 1
     with open_dpdk(narrow_cable, driver) as here, narrow_cable.open("there") as there:
         for seed in range(bursts):
@@ -106,7 +106,7 @@ def test_a_port_can_be_opened_again_and_leaves_nothing(narrow_cable: Cable, driv
 
 
 def count_sockets() -> int:
-    """Return how many sockets this process has; not all descriptors: libxdp forgets a map and a program each time."""
+    """Return how many sockets this process has; not all descriptors: libxdp leaks a map and a program each time."""
     names = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
     return sum(str(name.readlink()).startswith("socket:") for name in names)
 
@@ -119,7 +119,7 @@ def test_queues_share_the_flows_and_each_wakes_its_own_reader(make_cable: Callab
         frames = [make_datagram(flow) for flow in range(32)]
         there.send(frames)
         wait_until(lambda: all(map(kernels.bind(is_readable), here.queues)))
-        # What a queue has found already it keeps, so that more has to come before its socket wakes again.
+        # A queue keeps frames that it has already found, so more must arrive before its socket wakes again.
         there.send(frames)
         woken, _, _ = select.select([queue.fd for queue in here.queues], [], [], PATIENCE_S)
         assert len(woken) >= 1

@@ -1,4 +1,4 @@
-"""Frames for the flow classifier: few values, so that rules match and flows meet again, then cut and mangled."""
+"""Frames for the flow classifier: few values, so that rules match and flows recur, then cut and mangled."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def frames(draw: st.DrawFn) -> bytes:
         case "cut":
             del frame[draw(st.integers(0, len(frame))) :]
         case "mangled":
-            for place, octet in draw(
+            for index, octet in draw(
                 st.lists(st.tuples(st.integers(0, len(frame) - 1), st.integers(0, 255)), max_size=4)
             ):
-                frame[place] = octet
+                frame[index] = octet
     return bytes(frame)

@@ -44,41 +44,41 @@ def masks(draw: st.DrawFn, width: int) -> int:
 
 
 @st.composite
-def addresses(draw: st.DrawFn, known: Sequence[FieldValue]) -> MatchValue:
+def addresses(draw: st.DrawFn, values: Sequence[FieldValue]) -> MatchValue:
     """Return an address, a prefix, a masked one or a range."""
-    pool = [address for address in (*ADDRESSES, *known) if not isinstance(address, int)]
-    one = draw(st.sampled_from(pool))
+    pool = [address for address in (*ADDRESSES, *values) if not isinstance(address, int)]
+    value = draw(st.sampled_from(pool))
     kind = draw(st.sampled_from(("object", "text", "prefix", "masked", "range")))
     if kind == "object":
-        return one
+        return value
     if kind == "text":
-        return str(one)
+        return str(value)
     if kind == "range":
-        other = draw(st.sampled_from([address for address in pool if address.version == one.version]))
-        return Range(type(one)(min(int(one), int(other))), str(type(one)(max(int(one), int(other)))))
+        other = draw(st.sampled_from([address for address in pool if address.version == value.version]))
+        return Range(type(value)(min(int(value), int(other))), str(type(value)(max(int(value), int(other)))))
     if kind == "prefix":
-        length = draw(st.integers(0, one.max_prefixlen))
-        free = one.max_prefixlen - length
-        return f"{type(one)(int(one) >> free << free)}/{length}"
-    mask = draw(masks(one.max_prefixlen))
-    return Masked(type(one)(int(one) & mask), str(type(one)(mask)))
+        length = draw(st.integers(0, value.max_prefixlen))
+        free = value.max_prefixlen - length
+        return f"{type(value)(int(value) >> free << free)}/{length}"
+    mask = draw(masks(value.max_prefixlen))
+    return Masked(type(value)(int(value) & mask), str(type(value)(mask)))
 
 
 @st.composite
-def numbers(draw: st.DrawFn, name: str, known: Sequence[FieldValue]) -> MatchValue:
+def numbers(draw: st.DrawFn, name: str, values: Sequence[FieldValue]) -> MatchValue:
     """Return a number, a masked one, a range, or the prefix of a MAC address."""
     field = FIELDS[name]
-    one, other = (draw(st.sampled_from((*map(int, known), 0, 4, 6, field.most))) & field.most for _ in range(2))
+    value, other = (draw(st.sampled_from((*map(int, values), 0, 4, 6, field.most))) & field.most for _ in range(2))
     kind = draw(st.sampled_from(("exact", "prefix", "masked", "range")))
     if kind == "range":
-        return Range(min(one, other), max(one, other))
+        return Range(min(value, other), max(value, other))
     if kind == "masked":
         mask = draw(masks(field.width))
-        return Masked(one & mask, mask)
+        return Masked(value & mask, mask)
     if kind == "prefix" and field.kind is Kind.MAC:
         length = draw(st.integers(0, 48))
-        return (one >> 48 - length << 48 - length).to_bytes(6, "big").hex(":") + f"/{length}"
-    return one
+        return (value >> 48 - length << 48 - length).to_bytes(6, "big").hex(":") + f"/{length}"
+    return value
 
 
 @st.composite
@@ -87,8 +87,8 @@ def rules(draw: st.DrawFn, name: str, seen: Seen) -> FlowRule:
     names = [name for name in FIELDS if seen.values(name)] * 3 + list(FIELDS)
     match: dict[str, MatchValue] = {}
     for wanted in draw(st.lists(st.sampled_from(names), max_size=3, unique=True)):
-        known = seen.values(wanted)
+        values = seen.values(wanted)
         is_address = FIELDS[wanted].kind is Kind.ADDRESS
-        match[wanted] = draw(addresses(known) if is_address else numbers(wanted, known))
+        match[wanted] = draw(addresses(values) if is_address else numbers(wanted, values))
     action, count = draw(st.sampled_from(ACTIONS)), draw(st.booleans())
     return FlowRule(name, match, action, draw(st.integers(0, 3)), count, draw(st.integers(0, 9)))

@@ -40,7 +40,7 @@ FRAME, OTHER = frame_to(32766), frame_to(53)
 
 
 class Model:
-    """A classifier beside the plain list of rules that it should be like."""
+    """A classifier and the plain list of rules that it should behave like."""
 
     def __init__(self) -> None:
         self.classifier = make()
@@ -55,16 +55,16 @@ class Model:
         self.classifier.replace(rule)
         if not rule.count:
             self.counts.pop(rule.name, None)
-        self.rules = [rule if known.name == rule.name else known for known in self.rules]
+        self.rules = [rule if existing.name == rule.name else existing for existing in self.rules]
 
     def remove(self, rule: FlowRule) -> None:
         self.classifier.remove(rule.name)
         self.counts.pop(rule.name, None)
-        self.rules = [known for known in self.rules if known.name != rule.name]
+        self.rules = [existing for existing in self.rules if existing.name != rule.name]
 
     def put(self, rule: FlowRule, seen: Seen) -> None:
-        """Insert, replace or remove; what is refused matches none of the frames."""
-        names = [known.name for known in self.rules]
+        """Insert, replace or remove; refused rules match none of the frames."""
+        names = [existing.name for existing in self.rules]
         try:
             if rule.name not in names:
                 self.insert(rule)
@@ -76,7 +76,7 @@ class Model:
             assert not any(matches(rule, fields) for fields in seen.fields)
 
     def check(self, frame: bytes) -> None:
-        """Compare what is said of a frame, and count it."""
+        """Compare the verdicts of a frame, and count it."""
         verdict = self.classifier.classify(frame)
         wanted = find_rule(self.rules, frame)
         assert self.classifier.name_of(verdict.rule) == (wanted.name if wanted else None)
@@ -87,8 +87,8 @@ class Model:
         action = ActionKind.HAND_OUT if group else ActionKind.DROP
         assert (verdict.action, verdict.group, verdict.mark) == (action, group, wanted.mark)
         if wanted.count:
-            known = self.counts.get(wanted.name, RuleCount(0, 0))
-            self.counts[wanted.name] = RuleCount(known.packets + 1, known.bytes + len(frame))
+            count = self.counts.get(wanted.name, RuleCount(0, 0))
+            self.counts[wanted.name] = RuleCount(count.packets + 1, count.bytes + len(frame))
 
 
 @settings(max_examples=examples(30))

@@ -48,8 +48,8 @@ def flow_hash(frame: bytes) -> int:
 def guarded() -> Iterator[tuple[int, int]]:
     """Start and end of a readable page whose neighbours are inaccessible."""
     memory = mmap.mmap(-1, 3 * PAGE)
-    place = ctypes.c_char.from_buffer(memory)
-    start = ctypes.addressof(place)
+    address = ctypes.c_char.from_buffer(memory)
+    start = ctypes.addressof(address)
     mprotect = ctypes.CDLL(None, use_errno=True).mprotect
     mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     for page in (start, start + 2 * PAGE):
@@ -57,7 +57,7 @@ def guarded() -> Iterator[tuple[int, int]]:
     yield start + PAGE, start + 2 * PAGE
     for page in (start, start + 2 * PAGE):
         assert mprotect(page, PAGE, mmap.PROT_READ | mmap.PROT_WRITE) == 0
-    del place
+    del address
     memory.close()
 
 
@@ -76,7 +76,7 @@ def test_a_frame_cut_anywhere_is_read_no_further_than_its_end(guarded: tuple[int
         assert read(end - length, length)[0] == wanted  # the next byte would be a fault
         ctypes.memmove(first, frame, length)
         ctypes.memset(first + length, 0xFF, PAGE - length)
-        assert read(first, length)[0] == wanted  # nor does what stands behind make a difference
+        assert read(first, length)[0] == wanted  # nor do the bytes behind make a difference
 
 
 def fields_of(packet: Packet) -> dict[str, object]:

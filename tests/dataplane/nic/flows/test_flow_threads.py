@@ -1,4 +1,4 @@
-"""The classifier under native threads: what they see of changes, what they count, what they call."""
+"""The classifier under native threads: visible changes, counts and calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Literal
 
 import pytest
 
-from dataplane.local.deadline import LocalDeadline
 from dataplane.native import (
     Array,
     Inline,
@@ -38,6 +37,7 @@ from dataplane.nic.flows.kernels.classifying import classify
 from dataplane.nic.flows.rules import Call, Drop, FlowRule, FlowVerdict, Range
 from dataplane.nic.flows.structures import STRIPES, Classifier
 from dataplane.nic.structures import ActionKind, FrameFunction, Verdict
+from tests.waiting import wait_until
 
 FRAME = bytes.fromhex("020000000002 020000000001 0800 4500001c 00000000 40110000 0a000001 0a000002 03e87ffe 00080000")
 PATIENCE_S = 20.0
@@ -60,7 +60,7 @@ class Prober(Struct):
 
 @kernel
 def probe(prober: Prober) -> None:
-    """Classify until told to stop; every verdict has to have a rule, whose context is its mark."""
+    """Classify until stopped; every verdict must have a rule with its mark as context."""
     verdict = prober.verdict
     while load_acquire(prober.stop) == 0:
         store_release(prober.epoch[0], prober.epoch[0] + 1)
@@ -83,7 +83,7 @@ def act(classifier: Classifier, frame: Array[u8], length: u32, verdict: Verdict)
 
 @kernel
 def add_up(context: u64, frame: u64, length: u32, verdict: u64) -> None:
-    """Add a frame's length, first byte and mark to what the context points at."""
+    """Add a frame's length, first byte and mark to the totals at the context."""
     total = array_at(u64, context)
     total[0] += as_u64(length)
     total[1] += as_u64(array_at(u8, frame)[0])
@@ -101,13 +101,13 @@ def no_group(name: str) -> int | None:
 
 
 def marked(name: str, mark: int, match: dict[str, Range | int], *, count: bool = False) -> FlowRule:
-    """Return a rule whose verdict shows if it is put together from two."""
+    """Return a rule whose verdict shows if it was torn."""
     return FlowRule(name, match, Call(1, context=mark), mark=mark, count=count)
 
 
 @contextmanager
 def probing(classifier: FlowClassifier, threads: int) -> Iterator[list[Prober]]:
-    """Have threads classify as long as this goes on, all of whose hits are counted in the same place."""
+    """Run classifying threads while the block lasts; all their hits go to the same counter."""
     probers = [
         Prober(classifier=classifier.native, verdict=Verdict(), frame=(ctypes.c_uint8 * len(FRAME))(*FRAME))
         for _ in range(threads)
@@ -120,7 +120,7 @@ def probing(classifier: FlowClassifier, threads: int) -> Iterator[list[Prober]]:
     for thread in running:
         thread.start()
     try:
-        wait_for(lambda: all(prober.frames for prober in probers))
+        wait_until(lambda: all(prober.frames for prober in probers))
         yield probers
     finally:
         for prober in probers:
@@ -129,12 +129,6 @@ def probing(classifier: FlowClassifier, threads: int) -> Iterator[list[Prober]]:
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
             classifier.unregister_driver(address(prober.epoch))
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = LocalDeadline(PATIENCE_S, "a test")
-    while not condition():
-        assert not deadline.has_passed()
 
 
 def test_changes_are_atomic_for_threads_and_frames_counted_once() -> None:

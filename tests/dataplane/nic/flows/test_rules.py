@@ -14,7 +14,7 @@ TOO_LARGE = 1 << 32
 
 
 def refusal(match: Mapping[str, Any]) -> str:
-    """Return the message for a match that cannot be."""
+    """Return the error for an invalid match."""
     rule = FlowRule("web", match, Drop())
     with pytest.raises(ClassifierError) as refused:
         pattern_of(rule)

@@ -1,4 +1,4 @@
-"""Consumers in Python: packets in place or copied, sleeping and waking, and packets that nobody wants any more."""
+"""Consumers in Python: packets in place or copied, sleeping and waking, and abandoned packets."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ def test_views_stay_readable_after_everything_is_gone() -> None:
 
 def test_all_queues_are_received_from_in_turn(consumer: Consumer, drivers: list[Driver]) -> None:
     for driver in drivers:
-        driver.give(*(bytes([driver.number, place]) for place in range(6)))
+        driver.give(*(bytes([driver.number, index]) for index in range(6)))
     assert consumer.receive(0) == []
     taken = [bytes(packet) for size in (2, 2, 20) for packet in consumer.receive(size)]
     for number in range(2):
-        assert [one for one in taken if one[0] == number] == [bytes([number, place]) for place in range(6)]
+        assert [packet for packet in taken if packet[0] == number] == [bytes([number, index]) for index in range(6)]
     assert consumer.receive(5) == []
 
 

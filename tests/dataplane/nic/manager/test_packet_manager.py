@@ -1,4 +1,4 @@
-"""The packet manager: who gets which packet, what is dropped and by what name, and members that come and go."""
+"""The packet manager: assignment of packets, named drops, and members that come and go."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def join(manager: PacketManager, count: int, **settings: int) -> list[Consumer]:
 
 
 def flows_of(consumer: Consumer) -> list[int]:
-    """Return the flows of the packets that wait, and give them back."""
+    """Return the flows of the waiting packets, and release them."""
     flows = []
     for packet in consumer.receive(1000):
         flows.append(packet.data[0])
@@ -139,16 +139,16 @@ def test_a_full_queue_and_a_group_without_consumers_are_counted() -> None:
 
 def test_leaving_consumer_counts_its_queue_and_others_take_over() -> None:
     manager, (driver,) = make()
-    one, other = join(manager, 2)
+    consumer, other = join(manager, 2)
     for flow in range(40):
         driver.give(bytes([flow]), flow=flow)
-    held, had = one.receive(3), one.read().total("waiting")
-    one.close()
-    one.close()
-    assert one.read().dropped("consumer_left") == had
-    assert one.read().total("lent") == 3
+    held, had = consumer.receive(3), consumer.read().total("waiting")
+    consumer.close()
+    consumer.close()
+    assert consumer.read().dropped("consumer_left") == had
+    assert consumer.read().total("lent") == 3
     with pytest.raises(PortError, match=r"^consumer c0 has left$"):
-        one.receive(1)
+        consumer.receive(1)
     before = other.read().total("handed_out")
     for flow in range(20):
         assert driver.give(bytes([flow]), flow=flow) == [True]
@@ -166,13 +166,13 @@ def test_leaving_consumer_counts_its_queue_and_others_take_over() -> None:
 
 def test_queue_is_drained_only_after_bursts_that_may_fill_it() -> None:
     manager, (driver, idle) = make(2)
-    one, other = join(manager, 2)
+    consumer, other = join(manager, 2)
     driver.begin()
     for flow in range(20):
         driver.hand(bytes([flow]), flow=flow)
-    handed = one.read().total("handed_out")
-    one.close()
-    assert one.read().dropped("consumer_left") == 0
+    handed = consumer.read().total("handed_out")
+    consumer.close()
+    assert consumer.read().dropped("consumer_left") == 0
     assert idle.epoch == 0
     driver.end()
     manager.collect()

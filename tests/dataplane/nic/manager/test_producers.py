@@ -134,8 +134,8 @@ def test_a_producer_writes_into_its_buffers_in_place(manager: PacketManager, dri
     assert claiming(producer.queue, 200) == unwanted
     address = claiming(producer.queue, 5)
     packet = Buffer.from_address(address)
-    place = packet.data - producer._queue.native.memory[0].start
-    producer._queue.view[place : place + 5] = b"hello"
+    offset = packet.data - producer._queue.native.memory[0].start
+    producer._queue.view[offset : offset + 5] = b"hello"
     assert completing(producer.queue) == 0
     driver.transmit(ends[0].queues[0])
     assert ends[1].receive(1) == [b"hello"]
@@ -147,14 +147,14 @@ def test_who_waits_is_woken_when_its_packet_has_left(manager: PacketManager, dri
     position = producer.send(b"x")
     assert position == 0
     assert not producer.wait_sent(position, 0.001)
-    found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(producer.wait_sent(0, PATIENCE_S)))
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(producer.wait_sent(0, PATIENCE_S)))
     thread.start()
     while not producer._sleeper.bell.waiting:
         os.sched_yield()
     driver.transmit(ends[0].queues[0])
     thread.join(PATIENCE_S)
-    assert found == [True]
+    assert results == [True]
     assert producer._sleeper.bell.rings == 1
 
 

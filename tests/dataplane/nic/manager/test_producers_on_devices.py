@@ -1,4 +1,4 @@
-"""Producers over network devices: what the kernel took is reported sent, in order; what it lost is counted."""
+"""Producers over network devices: packets taken by the kernel are reported sent, in order; lost ones are counted."""
 
 from __future__ import annotations
 

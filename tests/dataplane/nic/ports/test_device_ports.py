@@ -38,7 +38,7 @@ def open_both(cable: Cable, kind: PortKind, settings: RingSettings | None = None
 @every_kind
 def test_frames_cross_to_the_byte_and_own_ones_do_not_come_back(cable: Cable, kind: PortKind) -> None:
     here, there = open_both(cable, kind)
-    # DPDK's driver puts back the outer tag, which the kernel takes out, as 802.1Q whatever it was.
+    # DPDK's driver restores the outer tag, which the kernel takes out, always as 802.1Q.
     frames = [FRAME, TAGGED, FRAME if kind is PortKind.DPDK else SERVICE_TAGGED, make_frame(2014)]
     with here, there:
         assert here.send(frames) == 4
@@ -150,7 +150,7 @@ def test_a_port_that_goes_down_drops_and_comes_back(cable: Cable, kind: PortKind
         # The kernel lets frames through up to a second later (linkwatch).
         wait_until(lambda: bool(here.send([TAGGED]) and TAGGED in there.receive(8)))
         wait_until(lambda: bool(there.send([TAGGED]) and TAGGED in here.receive(8)))
-        # What was dropped while it was down does not come later.
+        # Frames dropped while it was down do not arrive later.
         assert FRAME not in there.receive(64)
 
 
@@ -217,7 +217,7 @@ def test_devices_that_cannot_be_opened_are_refused_in_one_line(cable: Cable) -> 
 def test_too_large_ring_is_refused_before_the_kernel_is_asked(
     cable: Cable, kind: PortKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A machine that seems to have 64 MiB, so that the test is harmless whatever the code does.
+    # A machine that seems to have 64 MiB, so that a bug does no harm.
     monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1 << 14, "SC_PAGE_SIZE": 1 << 12}.__getitem__)
     with pytest.raises(PortError, match=r"^interface here: a ring of \d+ MiB is more than an eighth .* \(8 MiB\)$"):
         cable.open("here", kind, settings=RingSettings(rx_frames=1 << 13))

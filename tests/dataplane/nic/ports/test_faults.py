@@ -35,7 +35,7 @@ def test_another_xdp_program_on_the_device(cable: Cable) -> None:
         cable.call(program.attach)
         with pytest.raises(PortError, match=r"^interface here: another XDP program is on it$"):
             cable.open("here", PortKind.XDP)
-        cable.open("here").close()  # who needs no program is not disturbed
+        cable.open("here").close()  # ports without a program are not affected
     finally:
         program.close()
     cable.open("here", PortKind.XDP).close()
@@ -57,7 +57,7 @@ def test_without_rights(cable: Cable) -> None:
 
 
 def test_rings_that_do_not_fit_into_locked_memory(cable: Cable) -> None:
-    # Locked memory is counted by user: one whom no other process has. CAP_IPC_LOCK is 14.
+    # Locked memory is counted by user: use one without other processes. CAP_IPC_LOCK is 14.
     lines = run_child(
         cable,
         "change_user(1_000_000 + os.getpid())\n"
@@ -176,7 +176,7 @@ def test_jumbo_frames_that_the_slots_do_not_hold_are_counted(cable: Cable, kind:
 
 @pytest.fixture
 def tunnel(cable: Cable) -> Iterator[int]:
-    """A TUN device named `here` without Ethernet headers: what is written to it comes in as it is."""
+    """A TUN device named `here` without Ethernet headers: data written to it arrives unchanged."""
 
     def make() -> int:
         with IPRoute() as netlink:
@@ -202,7 +202,7 @@ def test_a_device_without_ethernet_headers_is_refused(cable: Cable, kind: PortKi
 
 @pytest.mark.parametrize("kind", [PortKind.PACKET_V2, PortKind.PACKET_V3], ids=lambda kind: kind.name)
 def test_runts_are_counted(cable: Cable, tunnel: int, kind: PortKind) -> None:
-    # Linux lets no runt out of an Ethernet device, so they come from one that has no Ethernet headers.
+    # Linux sends no runts from Ethernet devices, so use one without Ethernet headers.
     def open_tunnel() -> NicPort:
         device = Device("here", ethernet.read_device("here").index, 1500)
         sockets = open_packet_sockets(device, kind, 1, RingSettings())

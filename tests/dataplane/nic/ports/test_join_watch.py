@@ -1,4 +1,4 @@
-"""Ports that join TCP segments by themselves: only while nobody reads frames at the other end, and again afterwards."""
+"""Ports that join TCP segments automatically: only without a frame reader at the other end, and again afterwards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FRAMES = [each.encode() for each in BURST]
 
 @dataclass(slots=True)
 class Watched:
-    """A port with its watch, and what that said last."""
+    """A port with its watch, and the watch's last report."""
 
     cable: LongCable
     port: NicPort
@@ -90,7 +90,7 @@ def reader(*, promiscuous: bool) -> socket.socket:
 
 
 def drained(opened: socket.socket) -> list[bytes]:
-    """Return what waits in a socket."""
+    """Return a socket's waiting data."""
     frames = []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Cables in memory: what goes in comes out, in order; a full ring counts; a sleeping receiver is woken."""
+"""Cables in memory: frames arrive in order; a full ring counts drops; a sleeping receiver is woken."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_borrowed_frames_stay_until_they_are_released() -> None:
     assert take(queue, addresses, lengths, 2) == 2
     assert a.send([b"six"]) == 0
     assert take(queue, addresses, lengths, 4) == 2
-    assert [ctypes.string_at(*place) for place in zip(addresses[:2], lengths[:2], strict=True)] == [b"three", b"four"]
+    assert [ctypes.string_at(*span) for span in zip(addresses[:2], lengths[:2], strict=True)] == [b"three", b"four"]
     give_back(queue)
     assert not library.bind(is_readable)(queue)
     assert a.send([b"six"]) == 1
@@ -81,11 +81,11 @@ def test_a_reservation_may_be_forgotten_and_a_slot_is_bounded() -> None:
     ask, put = library.bind(reserve), library.bind(commit)
     a, b = memory_pair(slots=2, slot_bytes=64)
     queue = a.queues[0]
-    place = ask(queue, 64)
-    assert place
-    assert ask(queue, 10) == place
+    reservation = ask(queue, 64)
+    assert reservation
+    assert ask(queue, 10) == reservation
     assert ask(queue, 65) == 0
-    ctypes.memmove(place, b"frame", 5)
+    ctypes.memmove(reservation, b"frame", 5)
     assert not put(queue, 65)
     assert put(queue, 5)
     assert b.receive(1) == []
@@ -110,7 +110,7 @@ def test_the_descriptor_wakes_a_receiver_that_has_found_nothing() -> None:
 
 
 def test_descriptor_stays_readable_for_frames_before_arming() -> None:
-    """Whoever then takes some of them, and not all, is to come back for the others."""
+    """A consumer that takes only some of them must return for the others."""
     asked_to_be_woken = kernel_library(arm).bind(arm)
     a, b = memory_pair()
     a.send([b"one", b"two", b"three"])
@@ -143,15 +143,15 @@ def test_wait_sleeps_until_a_frame_comes() -> None:
 
 
 def test_wait_looks_at_every_port_that_a_switch_can_have() -> None:
-    """None of the 511 port numbers may be left out: nobody else would notice its frames."""
+    """None of the 511 port numbers may be missed: its frames would go unnoticed."""
     sleep = kernel_library(wait).bind(wait)
     pairs = [memory_pair(slots=1, slot_bytes=64) for _ in range(511)]
     queues = (ctypes.c_uint64 * len(pairs))(*(b.queues[0].address for _, b in pairs))
-    for place in (0, 254, 255, 510):
+    for position in (0, 254, 255, 510):
         assert sleep(queues, len(pairs), -1, 0) == 0
-        pairs[place][0].send([b"frame"])
+        pairs[position][0].send([b"frame"])
         assert sleep(queues, len(pairs), -1, 10_000_000_000) == 1
-        assert pairs[place][1].receive(1) == [b"frame"]
+        assert pairs[position][1].receive(1) == [b"frame"]
     for pair in pairs:
         for port in pair:
             port.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,11 +13,11 @@ from pyroute2 import IPRoute
 
 from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
-from dataplane.local.deadline import LocalDeadline
 from dataplane.nic import NicPort, PortKind, RingSettings
 from dataplane.nic import open_port as open_device
 from dataplane.nic.devices.offloads import disable_offloads
 from tests.network_namespace import network_namespace
+from tests.waiting import wait_until
 
 MACS = bytes.fromhex("020000000002 020000000001")
 FRAME = MACS + b"\x88\xb5" + bytes(range(46))
@@ -46,7 +45,7 @@ def open_port(name: str, device: str, rx_frames: int = 512) -> NicPort:
 
 
 def receive(port: NicPort, count: int) -> list[bytes]:
-    """Wait, two seconds at most, for so many frames."""
+    """Wait, two seconds at most, for this many frames."""
     frames: list[bytes] = []
     while len(frames) < count and select.select([port], [], [], 2.0)[0]:
         frames += port.receive(8)
@@ -103,14 +102,9 @@ def test_unsendable_frames_are_counted_and_the_port_recovers(namespace: str) -> 
     assert here.read_counters().drops["port_down"] == 1
     _set(namespace, "here", state="up")
     # The kernel lets frames through up to a second later (linkwatch).
-    deadline = LocalDeadline(10.0, "a test")
-    while not here.send([FRAME]):
-        assert not deadline.has_passed()
-        time.sleep(0.02)
+    wait_until(lambda: here.send([FRAME]) == 1, "nothing can be sent")
     assert not here.is_down
-    while not (there.send([FRAME]) and FRAME in here.receive(8)):
-        assert not deadline.has_passed()
-        time.sleep(0.02)
+    wait_until(lambda: there.send([FRAME]) == 1 and FRAME in here.receive(8), "nothing arrives")
     here.close()
     there.close()
 

@@ -38,7 +38,7 @@ def flow_of(frame: bytes) -> int:
 
 
 def drain(port: NicPort, frames: int) -> list[list[bytes]]:
-    """Receive so many frames and return what each queue had."""
+    """Receive this many frames and return each queue's."""
     seen: list[list[bytes]] = [[] for _ in port.queues]
 
     def collect() -> bool:

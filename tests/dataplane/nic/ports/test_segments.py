@@ -1,4 +1,4 @@
-"""TCP segments that leave as one packet: which are joined, and that cut apart they are what they were, to the bit."""
+"""TCP segments that leave as one packet: which ones are joined, and that splitting restores them, to the bit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _HOUR_NS = 3_600_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One frame of a stream, as far as these tests change it."""
+    """One frame of a stream, with the fields that these tests vary."""
 
     sequence: int
     payload: bytes = bytes(range(100))
@@ -79,9 +79,9 @@ NEXT = replace(FIRST, sequence=1_100, identification=8)
 THIRD = replace(FIRST, sequence=1_200, identification=9)
 
 
-def changed(frame: bytes, place: int) -> bytes:
+def changed(frame: bytes, position: int) -> bytes:
     """Return a frame with one bit changed."""
-    return frame[:place] + bytes([frame[place] ^ 1]) + frame[place + 1 :]
+    return frame[:position] + bytes([frame[position] ^ 1]) + frame[position + 1 :]
 
 
 def of_ipv6(sequence: int) -> bytes:
@@ -97,7 +97,7 @@ def of_ipv6(sequence: int) -> bytes:
 
 @kernel
 def line_up(queue: PacketQueue, data: Array[u8], lengths: Array[u32], count: u32) -> None:
-    """Put frames that stand one behind the other in line, and send none."""
+    """Queue consecutive frames without sending any."""
     start: u64 = 0
     for index in range(count):
         copy(reserve_segment(queue, lengths[index]), offset(data, start), as_u64(lengths[index]))
@@ -106,16 +106,16 @@ def line_up(queue: PacketQueue, data: Array[u8], lengths: Array[u32], count: u32
 
 
 def frames_of_messages(*frames: bytes, gate: JoinGate | None = None) -> list[int]:
-    """Return how many frames each message has once these are in line."""
+    """Return the number of frames of each message once these are queued."""
     memory = LineMemory(-1, MTU, gate or open_gate())
     queue = PacketQueue(kind=PortKind.PACKET_V2, transmit_room=memory.room, shortest_frame=14, longest_frame=MTU)
     queue.segments, queue.device_fd = memory.line, -1
     lengths = (ctypes.c_uint32 * len(frames))(*map(len, frames))
     kernel_library(line_up).bind(line_up)(queue, pointer_to(bytearray(b"".join(frames))), lengths, len(frames))
     messages = (MessageHeader * memory.line.messages).from_address(memory.line.vector.address)
-    found = [message.vector_count for message in messages]
+    counts = [message.vector_count for message in messages]
     memory.close()
-    return found
+    return counts
 
 
 @pytest.mark.parametrize(
@@ -156,14 +156,14 @@ def test_what_linux_would_join_is_one_message_and_nothing_else(frames: list[Segm
     assert frames_of_messages(*(frame.encode() for frame in frames)) == messages
 
 
-@pytest.mark.parametrize("place", [14 + 10, 14 + 20 + 16, 14 + 20 + 20 + 12, -1], ids=["ip", "tcp", "first", "last"])
-def test_wrong_checksums_stay_with_their_frames(place: int) -> None:
+@pytest.mark.parametrize("offset", [14 + 10, 14 + 20 + 16, 14 + 20 + 20 + 12, -1], ids=["ip", "tcp", "first", "last"])
+def test_wrong_checksums_stay_with_their_frames(offset: int) -> None:
     for size in (100, 101, 102, 103):
         first = replace(FIRST, payload=random.Random(size).randbytes(size))
         second = replace(first, sequence=1_000 + size, identification=8)
         frames = [first.encode(), second.encode()]
         assert frames_of_messages(*frames) == [2]
-        at = place % len(frames[0])
+        at = offset % len(frames[0])
         assert frames_of_messages(changed(frames[0], at), frames[1]) == [1, 1]
         assert frames_of_messages(frames[0], changed(frames[1], at)) == [1, 1]
 
@@ -224,7 +224,7 @@ def test_a_shut_gate_with_nobody_to_ask() -> None:
 
 
 def drawn_frames(seed: int) -> list[bytes]:
-    """Return frames of two streams, mixed with what breaks trains."""
+    """Return frames of two streams, mixed with frames that break trains."""
     rng = random.Random(seed)
     streams = [replace(FIRST, port=port, identification=rng.randrange(2**16)) for port in (80, 81)]
     frames: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Ports on UNIX sockets: one frame a message, whole or not at all; peers that go."""
+"""Ports on UNIX sockets: one frame a message, whole or not at all; vanishing peers."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def test_connecting_finds_out_the_kind(tmp_path: Path) -> None:
 def test_what_cannot_be_a_port_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PortError, match=rf"^port p: {tmp_path}/none: No such file or directory$"):
         connect_socket_port(tmp_path / "none", "p")
-    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with one, other, pytest.raises(PortError, match=r"^port p: its socket does not preserve frame boundaries"):
-        open_socket_port(one, "p")
+    end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with end, other, pytest.raises(PortError, match=r"^port p: its socket does not preserve frame boundaries"):
+        open_socket_port(end, "p")
     path = tmp_path / "stream"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
         stream.bind(str(path))

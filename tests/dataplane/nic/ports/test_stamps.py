@@ -46,7 +46,7 @@ def test_frames_of_a_device_have_the_time_they_came(cable: Cable, kind: PortKind
         here.send([FRAME] * 3)
         assert len(receive(there, 3)) == 3
         after_ns = time.time_ns()
-    # `receive` asks several times, and each answer begins at the first place.
+    # `receive` polls several times, and each result begins at index 0.
     assert set(stamps.kinds.tolist()) == {StampKind.SOFTWARE, StampKind.NONE}
     assert all(before_ns <= stamp <= after_ns for stamp in stamps.times_ns[stamps.kinds > 0].tolist())
 
@@ -62,7 +62,7 @@ def test_kernel_stamps_arrival_rather_than_reading(cable: Cable) -> None:
         assert len(receive(there, 2)) == 2
     assert stamps.kinds.tolist()[:3] == [StampKind.SOFTWARE, StampKind.SOFTWARE, StampKind.NONE]
     assert stamps.times_ns[1] - stamps.times_ns[0] >= PAUSE_NS
-    # The second one was read long after it had come.
+    # The second one was read long after its arrival.
     assert before_ns <= stamps.times_ns[1] <= time.time_ns() - PAUSE_NS
 
 

@@ -1,4 +1,4 @@
-"""AF_XDP sockets: how they came together with their device, when they call the kernel, and what a killed one leaves."""
+"""AF_XDP sockets: binding to the device, system calls, and leftovers of a killed one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.root
 FRAME = bytes.fromhex("020000000002 020000000001 88b5") + bytes(46)
 LONG_FRAME = FRAME + bytes(8000)
 PAGES = 1 << 14
-"""Pages pinned by the port of the child that is killed; nothing else pins as many meanwhile."""
+"""Pages pinned by the port of the killed child; nothing else pins as many at the same time."""
 
 
 def queue_of(port: NicPort) -> XdpQueue:
@@ -85,7 +85,7 @@ def test_who_polls_busily_runs_the_device(cable: Cable, frame: bytes) -> None:
         cable.change(device, mtu=9000)
     settings = RingSettings(busy_poll_us=100)
     with cable.open("here", PortKind.XDP, settings=settings) as here, cable.open("there", PortKind.XDP) as there:
-        # What a driver of hardware makes of it is its affair; veth has handed the frames over before anybody asks.
+        # A hardware driver's reaction is its own; veth has delivered the frames before the poll.
         with socket.socket(44, socket.SOCK_RAW, 0, os.dup(here.fileno())) as opened:
             assert opened.getsockopt(socket.SOL_SOCKET, 46) == 100  # SO_BUSY_POLL
             assert opened.getsockopt(socket.SOL_SOCKET, 69) == 1  # SO_PREFER_BUSY_POLL
@@ -95,7 +95,7 @@ def test_who_polls_busily_runs_the_device(cable: Cable, frame: bytes) -> None:
 
 
 def poll(port: NicPort, count: int) -> list[bytes]:
-    """Ask until so many frames have come."""
+    """Poll until this many frames have arrived."""
     frames: list[bytes] = []
 
     def ask() -> bool:
@@ -128,7 +128,7 @@ while True:
 
 
 def pinned_pages() -> int:
-    """Return how many pages of memory devices and sockets hold in place now."""
+    """Return the number of pages that devices and sockets have pinned."""
     lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
     numbers = {name: int(value) for name, value in map(str.split, lines)}
     return numbers["nr_foll_pin_acquired"] - numbers["nr_foll_pin_released"]

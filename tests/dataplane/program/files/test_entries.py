@@ -1,4 +1,4 @@
-"""p4c's entries file: what it adds to the JSON's entries, in each of its forms, and what it must not say."""
+"""p4c's entries file: its additions to the JSON's entries, in each form, and its refusals."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ def load(entries: bytes | Path | None) -> Program:
     return load_program(PROGRAMS / "presets.json", PROGRAMS / "presets.p4info.txtpb", entries=entries)
 
 
-def told() -> p4r.WriteRequest:
+def read_request() -> p4r.WriteRequest:
     return read_entries(FILE.read_bytes(), str(FILE))
 
 
-def said(program: Program, table: str) -> list[tuple[int, bool]]:
+def entries_of(program: Program, table: str) -> list[tuple[int, bool]]:
     return [(entry.priority, entry.is_const) for entry in program.tables[table].presets]
 
 
 def test_file_gives_const_flags_and_declared_priorities() -> None:
     without, program = load(None), load(FILE)
-    assert said(program, FIXED) == [(0, True), (0, True)]
-    assert said(program, OPEN) == [(0, True), (0, False)]
-    assert said(program, ROUTES) == [(0, True), (0, False), (0, False)]
-    assert said(without, RANKED) == [(4, False), (3, False), (2, False), (1, False)]
-    assert said(program, RANKED) == [(50, False), (10, True), (9, False), (1, True)]
+    assert entries_of(program, FIXED) == [(0, True), (0, True)]
+    assert entries_of(program, OPEN) == [(0, True), (0, False)]
+    assert entries_of(program, ROUTES) == [(0, True), (0, False), (0, False)]
+    assert entries_of(without, RANKED) == [(4, False), (3, False), (2, False), (1, False)]
+    assert entries_of(program, RANKED) == [(50, False), (10, True), (9, False), (1, True)]
     for table in (FIXED, OPEN, ROUTES, RANKED, SMALLEST):
-        bare, full = (one.tables[table].presets for one in (without, program))
+        bare, full = (loaded.tables[table].presets for loaded in (without, program))
         assert [(entry.match, entry.call) for entry in bare] == [(entry.match, entry.call) for entry in full]
 
 
 def test_smallest_wins_tables_get_inverted_p4runtime_priorities() -> None:
-    assert [entry.priority for entry in _entries(told(), "smallest_wins")] == [10, 20]
-    assert said(load(FILE), SMALLEST) == [(2, False), (1, True)]
+    assert [entry.priority for entry in _entries(read_request(), "smallest_wins")] == [10, 20]
+    assert entries_of(load(FILE), SMALLEST) == [(2, False), (1, True)]
 
 
 def test_a_table_that_the_json_lacks_has_what_the_file_says() -> None:
@@ -59,7 +59,7 @@ def test_a_table_that_the_json_lacks_has_what_the_file_says() -> None:
 
 
 def test_each_form_of_the_file_makes_the_same_program() -> None:
-    request, program = told(), load(FILE)
+    request, program = read_request(), load(FILE)
     forms = (
         text_format.MessageToString(request).encode(),
         json_format.MessageToJson(request).encode(),
@@ -70,7 +70,7 @@ def test_each_form_of_the_file_makes_the_same_program() -> None:
         assert same == program
         assert (same.digest, same.entries) == (program.digest, program.entries)
     assert load(None).digest != program.digest
-    other = told()
+    other = read_request()
     _entries(other, "open")[1].is_const = True
     assert load(other.SerializeToString()).digest not in {program.digest, load(None).digest}
 
@@ -159,7 +159,7 @@ def _another_entity(request: p4r.WriteRequest) -> None:
 def test_a_file_of_another_program_is_told_in_one_line(
     change: Callable[[p4r.WriteRequest], None], line: str, tmp_path: Path
 ) -> None:
-    request, file = told(), tmp_path / "e.txtpb"
+    request, file = read_request(), tmp_path / "e.txtpb"
     change(request)
     file.write_text(text_format.MessageToString(request))
     with pytest.raises(ProgramError, match=line) as caught:

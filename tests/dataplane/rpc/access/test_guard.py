@@ -37,7 +37,7 @@ Ask = Callable[[TlsSettings | None, str], Awaitable[str]]
 def serving(
     tls: TlsSettings | None, scene: Callable[[Ask, str], Awaitable[None]], address: str = "127.0.0.1:0"
 ) -> None:
-    """Run a scene with what calls a server: settings and a method in, what came of it out."""
+    """Run a scene with a function that calls a server: settings and a method in, the outcome out."""
 
     async def run() -> None:
         server = RpcServer(address, [Echo().service], purpose="cannot serve", error=SwitchError, tls=tls)
@@ -63,18 +63,18 @@ async def called(channel: grpc.aio.Channel, method: str) -> str:
     """Call a method of any kind once; return its answer's text."""
     path = f"/{ECHO}/{method}"
     if method == SAY:
-        found: Any = await channel.unary_unary(path, None, None)(WORD)
+        answer: Any = await channel.unary_unary(path, None, None)(WORD)
     elif method == REPEAT:
-        found = await channel.unary_stream(path, None, None)(WORD).read()
+        answer = await channel.unary_stream(path, None, None)(WORD).read()
     else:
         return await talked(channel.stream_stream(path, None, None))
-    return str(Word.FromString(found).text)
+    return str(Word.FromString(answer).text)
 
 
 async def talked(talk: Any) -> str:
-    """Return what a stream both ways answers, or is refused with.
+    """Return the answers of a bidirectional stream, or its refusal.
 
-    Where the refusal comes while the first message is being written, gRPC's client knows of an internal error only.
+    If the refusal arrives while the first message is written, gRPC's client reports only an internal error.
     """
     while True:
         stream = talk()
@@ -110,8 +110,11 @@ def test_each_role_may_do_what_it_may_and_no_more(tmp_path: Path) -> None:
         }
         for tls, methods in allowed.items():
             for method in (SAY, REPEAT, TALK):
-                found = await ask(tls, method)
-                assert found == "a" if method in methods else found.startswith("PERMISSION_DENIED: "), (method, found)
+                answer = await ask(tls, method)
+                assert answer == "a" if method in methods else answer.startswith("PERMISSION_DENIED: "), (
+                    method,
+                    answer,
+                )
         text = "PERMISSION_DENIED: ann (user) may not call Talk: that needs the permission to operate"
         assert await ask(reader, TALK) == text
         text = "PERMISSION_DENIED: w1 (worker h1) may not call Say: that needs the permission to read"
@@ -208,7 +211,7 @@ def test_tokens_in_place_of_certificates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", [SAY, REPEAT])
 def test_strangers_are_refused_before_they_have_said_anything(tmp_path: Path, method: str) -> None:
-    """Else each could keep a place among the calls, and have a request read and parsed as large as it may be."""
+    """Otherwise each could occupy a call, and have a request of maximum size read and parsed."""
     authority, records = Authority(tmp_path), tmp_path / "tokens"
     append_record(records, new_token("ann", Role.USER, None, now_ns=0, expires_ns=None, rights=())[1])
     served = msgspec.structs.replace(authority.settings("service"), tokens=str(records))
@@ -248,7 +251,7 @@ def test_renewed_files_are_used_without_a_restart(tmp_path: Path) -> None:
         assert "no certificate of our authority" in await ask(ann, SAY)
         assert await ask(msgspec.structs.replace(ann, ca=str(new.file)), SAY) == "a"
         Path(str(served.certificate)).write_text("garbage")
-        assert await ask(msgspec.structs.replace(ann, ca=str(new.file)), SAY) == "a"  # what was in use stays
+        assert await ask(msgspec.structs.replace(ann, ca=str(new.file)), SAY) == "a"  # the settings in use stay
 
     serving(served, scene)
 
@@ -288,12 +291,12 @@ def test_plaintext_beyond_loopback_needs_an_explicit_address(address: str, tmp_p
     async def never(_: Ask, __: str) -> None:
         raise AssertionError
 
-    # An address that is no one's here is said to be that; the others are refused for what they are.
+    # An address of no interface is reported as such; the others are refused for their kind.
     with pytest.raises(SwitchError, match=r"not loopback, and there is no tls.*plain:|not known|[Nn]ame|assign"):
         serving(None, never, address)
     needs = Authority(tmp_path)
     with pytest.raises(MillraceError, match="needs certificate and private_key"):
-        serving(TlsSettings(ca=str(needs.file)), never, "0.0.0.0:0")  # half of what is needed
+        serving(TlsSettings(ca=str(needs.file)), never, "0.0.0.0:0")  # half of the needed settings
 
 
 def test_plain_is_served_where_it_is_said() -> None:

@@ -1,4 +1,4 @@
-"""TLS files are checked before gRPC sees them: over some it would end the whole process."""
+"""TLS files are checked before gRPC sees them: some would make it end the whole process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory between pages that nobody may touch: one byte too far, at either end, and the process is gone (SIGSEGV)."""
+"""Memory between inaccessible pages: one byte too far, at either end, kills the process (SIGSEGV)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Guarded:
             _forbid(page)
 
     def place(self, size: int, *, at_end: bool) -> int:
-        """Return where `size` bytes begin that end where the memory ends, or begin where it begins."""
+        """Return the start of `size` bytes that end where the memory ends, or begin where it begins."""
         assert size <= self._room
         return self.end - size if at_end else self.begin
 
@@ -50,7 +50,7 @@ def _forbid(page: int) -> None:
 
 
 class Note:
-    """Current activity of a process, in a file that another one reads once the first has died."""
+    """Current activity of a process, in a file for another process to read after its death."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(bytes(NOTE_BYTES))
@@ -64,5 +64,5 @@ class Note:
 
     @staticmethod
     def read(path: Path) -> str:
-        """Return what was noted last."""
+        """Return the last note."""
         return path.read_bytes().partition(b"\0")[0].decode(errors="replace")

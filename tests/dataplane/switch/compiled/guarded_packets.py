@@ -1,6 +1,6 @@
 """A program's compiled functions over guarded memory: frame, region, output, counters, registers, meters.
 
-`Steps` calls one `p4_*` function after the other, with every buffer exactly as long as it is said to be. `Bursts` calls
+`Steps` calls one `p4_*` function after the other, with every buffer exactly as long as declared. `Bursts` calls
 the kernels around them, with regions and buffers of packets in guarded memory, for what only those do: clones,
 replicas, resubmission, recirculation.
 """
@@ -39,7 +39,7 @@ CUTS = (0, 1, 7, 20)
 
 
 def compile_for_guards(program: Program, *, optimise: bool) -> CompiledProgram:
-    """Return a program's code with its own functions and the kernels around them to be called from Python."""
+    """Return a program's code with its functions and the surrounding kernels callable from Python."""
     module = Module(program.name)
     layout = emit_program(program, module)
     for function in bursts.KERNELS:
@@ -62,8 +62,8 @@ class GuardedArrays:
 
     def _move(self, addresses: Array[Any], sizes: Iterable[int]) -> Array[Any]:
         moved = array("Q")
-        for place, size in enumerate(sizes):
-            present = addresses[place]
+        for index, size in enumerate(sizes):
+            present = addresses[index]
             memory = Guarded(size)
             self._memory.append(memory)
             moved.append(memory.put(ctypes.string_at(present, size), at_end=True) if present else 0)
@@ -72,7 +72,7 @@ class GuardedArrays:
 
 
 class Steps:
-    """The functions of a program, called one by one on one packet after the other."""
+    """The functions of a program, called one by one, packet by packet."""
 
     def __init__(self, compiled: CompiledProgram, note: Note, seed: int) -> None:
         self.program, self._note, self._rng = compiled.program, note, random.Random(seed)
@@ -100,7 +100,7 @@ class Steps:
         self.deparsed = 0
 
     def use(self, state: ForwardingState) -> None:
-        """Run with the tables of a state from now on; the packets' own state begins anew."""
+        """Use the tables of a state from now on; reset the packets' own state."""
         self._native = NativeState(state)
         self._native.fill(self._machine)
         self._arrays = GuardedArrays(self.program, self._machine)
@@ -111,7 +111,7 @@ class Steps:
     def send(self, port: int, data: bytes, *, all_capacities: bool = False, length: int | None = None) -> None:
         """Run a frame with everything flush against the memory's end, then against its beginning.
 
-        A `length` that is not the frame's is a lie that the guards must find out.
+        A wrong `length` must be caught by the guards.
         """
         for at_end in (True, False):
             self._at_end, self._context = at_end, f"{'end' if at_end else 'begin'} {data.hex()}"
@@ -125,7 +125,7 @@ class Steps:
         return function(self._machine.address, *arguments)
 
     def _packet(self, port: int, data: bytes, length: int, region: int) -> Packet:
-        """Return a fresh packet whose region holds what others have left there."""
+        """Return a fresh packet whose region holds remains of earlier ones."""
         packet = Packet()
         garbage = self._rng.randbytes(self._region_bytes)
         packet.region = array_at(u8, self._regions[region].put(garbage, at_end=self._at_end))
@@ -152,7 +152,7 @@ class Steps:
         return True
 
     def _copies(self, packet: Packet, data: bytes) -> None:
-        """Keep every field list, and run egress on copies whose payload is cut; the rest of the frame is not there."""
+        """Keep every field list, and run egress on copies with a truncated payload and no further bytes."""
         twin = self._packet(packet.port, b"", 0, 1)
         for field_list in (*self.program.field_lists, 1 << 20):
             self._call(self._keep, f"keep {field_list}", packet.address, twin.address, field_list, 1)
@@ -205,7 +205,7 @@ class Bursts:
 
     def _send(self, made: CompiledPipeline, frame: Frame) -> None:
         waiting = made.ingress([frame], NOW_US)
-        for _ in range(4):  # what recirculates for ever need not do so here
+        for _ in range(4):  # endless recirculation is cut short here
             dequeued = [Dequeued(item.packet, item.port, item.priority, NOW_US, 0, 0, 0) for item in waiting]
             waiting = made.egress(dequeued, NOW_US).placements
         del waiting
@@ -213,7 +213,7 @@ class Bursts:
         assert made.packets_in_use == -BLOCKS, "a block is lost or there twice"
 
     def _guard(self, pool: Pool, packets: Sequence[Packet], buffers: Sequence[Guarded], at_end: bool) -> None:
-        """Let a pool have only blocks in guarded memory, none that never was used."""
+        """Give a pool only used blocks in guarded memory."""
         pool.fresh = pool.end = pool.begin
         pool.free, pool.free_blocks = 0, len(packets)
         for packet, buffer, region in zip(packets, buffers, (*self._regions, *self._regions), strict=False):
@@ -223,5 +223,5 @@ class Bursts:
 
 
 def few_blocks() -> None:
-    """Let pipelines of this process have no more blocks of their own than they are given here."""
+    """Limit this process's pipelines to the blocks given here."""
     pipeline.PACKETS = pipeline.FRAMES = BLOCKS

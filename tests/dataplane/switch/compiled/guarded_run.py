@@ -1,4 +1,4 @@
-"""Runs programs over guarded memory until a byte too many ends the process: python -m ... NOTE EXAMPLES NAME...
+"""Runs programs over guarded memory, which kills the process at a byte too many: python -m ... NOTE EXAMPLES NAME...
 
 Prints how many frames each of them deparsed, as proof that it got anywhere.
 """
@@ -44,7 +44,7 @@ OBJECTS: dict[str, Any] = {
 OPTIMISED_FROM = 10
 """Examples. Code that is not optimised compiles in a tenth of the time, and makes accesses that others leave out."""
 LIE = "lie"
-"""In place of a number of examples: tell the program that frames are a byte longer than they are."""
+"""Instead of a number of examples: claim that frames are a byte longer than they are."""
 
 
 def random_program(seed: int) -> Program:
@@ -58,16 +58,16 @@ def random_program(seed: int) -> Program:
 def frames_of_every_length(name: str, rng: random.Random, most: int = 1) -> list[bytes]:
     """Return for each length random bytes, `most` of the program's frames cut or filled up, and the same mangled."""
     own = templates(name) if name in PROGRAMS else ()
-    found: list[bytes] = []
+    frames: list[bytes] = []
     for length in SHORT_LENGTHS if name in SHORT else LENGTHS:
-        found.append(rng.randbytes(length))
+        frames.append(rng.randbytes(length))
         for template in rng.sample(own, min(most, len(own))):
             frame = bytearray((template + rng.randbytes(length))[:length])
-            found.append(bytes(frame))
+            frames.append(bytes(frame))
             for _ in range(min(3, length)):
                 frame[rng.randrange(min(length, 20))] = rng.choice((0, 1, 2, 3, 0x45, 0x4F, 0x7F, 0xFF))
-            found.append(bytes(frame))
-    return found
+            frames.append(bytes(frame))
+    return frames
 
 
 def run_lengths(name: str, program: Program, steps: Steps, bursts: Bursts, examples: int) -> None:
@@ -82,7 +82,7 @@ def run_lengths(name: str, program: Program, steps: Steps, bursts: Bursts, examp
 
 
 def run_scenarios(name: str, program: Program, steps: Steps, bursts: Bursts, examples: int) -> None:
-    """Send frames, valid and mangled, through a program whose tables lead them everywhere."""
+    """Send frames, valid and mangled, through a program with tables that reach all its parts."""
 
     def play(events: Sequence[Event]) -> None:
         state = ForwardingState(program)

@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 PROGRAMS = Path(__file__).parents[2] / "programs"
 DEADLINE_S = 30.0
 NOT_PACKETS = ("digest_queue_full", "no_digest_receiver", "packet_out_full", "receiver_failed", "cable_full")
-"""Drops of what is no packet any more, or not yet one."""
+"""Drops of frames that are not packets yet, or no longer."""
 
 
 def own_program(name: str) -> Program:
@@ -29,7 +29,7 @@ def own_program(name: str) -> Program:
 
 
 def settle(switch: NativeSwitch, sent: int) -> None:
-    """Wait until a switch has received so many frames in all, and none of them waits, is on a cable or in hand."""
+    """Wait until a switch has received this many frames in total, and none is queued, on a cable or in processing."""
 
     def is_quiet() -> bool:
         ports = switch.counters().ports.values()
@@ -41,9 +41,9 @@ def settle(switch: NativeSwitch, sent: int) -> None:
 
 
 def wait_until_between_bursts(switch: NativeSwitch, condition: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds of a switch that has nothing in hand.
+    """Wait until a condition holds for a switch with no burst in progress.
 
-    A burst is counted as received before it is in a queue, and is in none any more before it is sent.
+    A burst is counted as received before it is queued, and leaves the queue before it is sent.
     """
 
     def holds() -> bool:
@@ -56,7 +56,7 @@ def wait_until_between_bursts(switch: NativeSwitch, condition: Callable[[], bool
 
 
 class QueuedBench:
-    """The switch between `with` and its end; frames go into a port by the queue that the test names."""
+    """A running switch; the test names the queue by which frames enter a port."""
 
     def __init__(
         self, ports: Iterable[PortSettings], threads: int, replaced: Mapping[int, NicPort] | None = None

@@ -1,4 +1,4 @@
-"""A cable's jitter in machine code: what its plain twin draws, and frames stay in order."""
+"""A cable's jitter in machine code: as its Python twin draws it; frames stay in order."""
 
 from __future__ import annotations
 

@@ -23,18 +23,18 @@ from tests.dataplane.switch.scenarios import PROGRAMS, ROOT
 
 EXAMPLES = os.environ.get("MILLRACE_EXAMPLES", "2")
 PARTS = {"fabric"}
-"""Programs of which another has all: fabric_aggregation is fabric and more."""
+"""Programs contained in others: fabric_aggregation includes fabric."""
 LONG = "fabric_aggregation"
 RANDOM_SEEDS = ("4", "22")
 _SHORT = (*sorted(PROGRAMS.keys() - PARTS - {LONG}), *RANDOM_SEEDS)
 _PROCESSES = 3
 TOGETHER = ((LONG,), *(_SHORT[first::_PROCESSES] for first in range(_PROCESSES)))
-"""Programs by the process that they run in: to start one takes as long as a short program."""
+"""Programs grouped by process: starting one takes as long as a short program."""
 LIMIT_S = 1500
 
 
 def run(tmp_path: Path, examples: str, *names: str) -> tuple[subprocess.CompletedProcess[str], str]:
-    """Run programs in a process; return how that ended and what it did last."""
+    """Run programs in a process; return its exit status and last activity."""
     note = tmp_path / "note"
     command = [sys.executable, "-m", guarded_run.__name__, str(note), examples, *names]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -51,7 +51,7 @@ def test_no_frame_leads_outside_of_a_buffer(tmp_path: Path, names: tuple[str, ..
 
 
 def test_one_byte_too_many_is_noticed(tmp_path: Path) -> None:
-    """A program that is told that frames are a byte longer than they are dies, and it shows where."""
+    """A program with wrong frame lengths dies, and the note shows where."""
     done, note = run(tmp_path, LIE, "parsing")
     assert done.returncode == -signal.SIGSEGV, done.stderr
     assert note.startswith("parsing: ")

@@ -62,7 +62,7 @@ class Bench:
         settle(self.switch, self.sent)
 
     def wait_received(self, port: int, frames: int) -> None:
-        """Wait until a port has received so many frames, and they are in queues, gone or dropped."""
+        """Wait until a port has received this many frames, and they are queued, sent or dropped."""
         wait_until_between_bursts(
             self.switch, lambda: self.switch.counters().ports[port].rx_frames == frames, "not received"
         )
@@ -109,7 +109,7 @@ def fill_copies(state: ForwardingState) -> None:
 
 
 def orders(rng: random.Random, count: int) -> list[bytes]:
-    """Return frames that ask for everything that `copies.p4` can do, in all combinations."""
+    """Return frames for all features of `copies.p4`, in all combinations."""
     return [
         bytes([rng.randrange(11), rng.randrange(6), rng.randrange(6)]) + rng.randbytes(rng.choice((0, 11, 60, 1500)))
         for _ in range(count)
@@ -137,7 +137,7 @@ def reference_outputs(frames: Sequence[bytes]) -> tuple[dict[int, Counter[bytes]
 
 
 def without_times(frame: bytes) -> bytes:
-    """Blank what depends on how many packets were there at once: queue depth, waiting time, passage."""
+    """Blank fields that depend on concurrent packets: queue depth, waiting time, passage."""
     return frame[:8] + bytes(4) + frame[12:]
 
 
@@ -296,7 +296,7 @@ def test_a_pause_nests_and_holds_frames_back(bench: Bench) -> None:
 
 
 def test_entries_may_change_while_frames_are_forwarded(bench: Bench) -> None:
-    """A group is there as it was or as it is: no frame goes astray, none is lost uncounted."""
+    """A group is either old or new: no frame goes astray or is lost uncounted."""
     state = bench.switch.commit(own_program("copies"), fill_copies)
     stopping = threading.Event()
 
@@ -386,7 +386,7 @@ def test_deparser_runs_once_if_the_device_slot_is_too_short() -> None:
 
 
 def test_no_frame_is_stamped_with_a_time_before_it_was_sent() -> None:
-    """A frame that comes in while the switch is busy with another port's has its own time, not that of the turn."""
+    """A frame that arrives while the switch handles another port has its own time, not that of the turn."""
     arrival = FieldRef("standard_metadata", "ingress_global_timestamp")
     onwards = Assign(FieldRef("standard_metadata", "egress_spec"), Constant(3))
     aliases = {"intrinsic_metadata.ingress_global_timestamp": arrival}

@@ -1,4 +1,4 @@
-"""The compiled pipeline as a switch holds it: packets come home, counters have names, the cache answers."""
+"""The compiled pipeline in a switch: packets are returned, counters have names, the cache is used."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_frame_longer_than_a_buffer_is_dropped_under_a_name(pipeline: Compiled
     placements = pipeline.ingress([Frame(1, bytes(BUFFER_BYTES)), Frame(1, bytes(BUFFER_BYTES + 1))], 5)
     assert len(placements) == 1
     assert pipeline.drops == {"frame_too_long": 1}
-    # What egress puts in front does not fit any more.
+    # Headers added by egress no longer fit.
     assert pipeline.egress([dequeued(placements[0].packet)], 6).outputs == []
     assert pipeline.drops == {"frame_too_long": 2}
     assert pipeline.packets_in_use == 0
@@ -116,7 +116,7 @@ def test_code_for_one_thread_is_not_code_for_many(tmp_path: Path, copies: Progra
 
 
 def test_a_burst_that_fails_is_over(pipeline: CompiledPipeline) -> None:
-    """The tables go on freeing what no packet looks at, and only that."""
+    """The tables keep freeing entries that no packet uses, and only those."""
     machine = pipeline._context.machine
     with pytest.raises(TypeError):
         pipeline.ingress([Frame(1, bytearray(60))], 1)  # type: ignore[arg-type]

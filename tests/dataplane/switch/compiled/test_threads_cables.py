@@ -1,4 +1,4 @@
-"""Workers look at each other's cables and ports at any moment: what they find may be old, but never leads astray."""
+"""Workers read each other's cables and ports at any moment: values may be stale, but never misleading."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fill_and_empty(port: OutPort, frame: Packet, rounds: u64) -> None:
 
 @kernel
 def look(port: OutPort, rounds: u64) -> u64:
-    """Look at the cable again and again; return how often there was something else than the one frame or nothing."""
+    """Look at the cable again and again; return how often it had neither the one frame nor nothing."""
     wrong: u64 = 0
     for _ in range(rounds):
         arrives_ns = next_arrival_ns(port)

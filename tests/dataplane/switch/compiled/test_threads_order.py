@@ -1,4 +1,4 @@
-"""A flow, which always comes in by the same queue, leaves in order whichever worker serves the port."""
+"""A flow, always received by the same queue, leaves in order whichever worker serves the port."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Receiver:
         self.thread.start()
 
     def port(self, queues: int) -> NicPort:
-        """Return a port whose queues all lead here."""
+        """Return a port with all queues connected here."""
         channels = []
         for _ in range(queues):
             opened = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -80,7 +80,7 @@ def frame_of(flow: int, number: int) -> bytes:
 
 @pytest.mark.parametrize("threads", [2, 3, 4])
 def test_flows_stay_in_order(receiver: Receiver, threads: int) -> None:
-    """Few frames at a time, which the socket always has room for: the workers compete for the port."""
+    """Few frames at a time, for which the socket always has room: the workers compete for the port."""
     out = receiver.port(threads)
     with QueuedBench([PortSettings(1), PortSettings(2, queue_frames=4096)], threads, {2: out}) as bench:
         bench.switch.commit(own_program("copies"))
@@ -96,14 +96,14 @@ def test_flows_stay_in_order(receiver: Receiver, threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [2, 4])
 def test_flows_stay_in_order_where_the_device_pushes_back(receiver: Receiver, threads: int) -> None:
-    """The socket is full most of the time: frames wait in one worker's queue of it, and none of another's overtakes."""
+    """The socket is mostly full: frames wait in one worker's queue, and no other worker's overtake them."""
     out = receiver.port(threads)
     ports = [PortSettings(1), PortSettings(2, queue_frames=4 * ROUNDS * threads)]  # no frame finds it full
     with QueuedBench(ports, threads, {2: out}) as bench:
         bench.switch.commit(own_program("copies"))
         for number in range(0, 4 * ROUNDS, 4):
             for flow in range(threads):
-                bench.send(1, flow, [frame_of(flow, number + place) for place in range(4)])
+                bench.send(1, flow, [frame_of(flow, number + index) for index in range(4)])
         bench.settle()
         bench.assert_accounted()
         wait_until(lambda: not any(queue.tx_pending for queue in out.queues), "frames are left lying in a queue")

@@ -37,7 +37,7 @@ COUNT = Count("c", Constant(0))
 
 @pytest.mark.parametrize("threads", [2, 3, 4])
 def test_an_exchange_of_a_wide_cell_is_exact(threads: int) -> None:
-    """Each packet leaves its number of 96 bits and takes the one before: all numbers are there once, none is torn."""
+    """Each packet stores its 96-bit number and takes the previous one: all occur once, none is torn."""
     numbers = itertools.count(1)
     given: Counter[bytes] = Counter({bytes(12): 1})
     taken: Counter[bytes] = Counter()

@@ -31,7 +31,7 @@ def fill(state: ForwardingState) -> None:
 
 
 def orders(rng: random.Random, count: int) -> list[bytes]:
-    """Return frames that ask for everything that `copies.p4` can do."""
+    """Return frames for all features of `copies.p4`."""
     return [
         bytes([rng.randrange(11), rng.randrange(6), rng.randrange(6)]) + rng.randbytes(rng.choice((0, 11, 60, 1500)))
         for _ in range(count)
@@ -39,7 +39,7 @@ def orders(rng: random.Random, count: int) -> list[bytes]:
 
 
 def repeat(work: Callable[[], None], stopping: threading.Event, failures: list[BaseException]) -> threading.Thread:
-    """Do something again and again until told to stop; failures are kept for the test."""
+    """Repeat an action until stopped; keep failures for the test."""
 
     def loop() -> None:
         try:
@@ -55,7 +55,7 @@ def repeat(work: Callable[[], None], stopping: threading.Event, failures: list[B
 
 @contextmanager
 def repeat_briefly(work: Callable[[], None]) -> Iterator[None]:
-    """Do something again and again, on another thread, for as long as the block lasts; its failure is the test's."""
+    """Repeat an action on another thread while the block lasts; its failure fails the test."""
     stopping, failures = threading.Event(), list[BaseException]()
     thread = repeat(work, stopping, failures)
     try:

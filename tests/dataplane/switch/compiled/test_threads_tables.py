@@ -32,7 +32,7 @@ def marked(value: int, mask: int, priority: int, mark: int) -> TableEntry:
 
 
 class ExactAndTernary:
-    """Entries that come and go beside those that stay: the tables grow, shrink, and change their order."""
+    """Entries that come and go next to permanent ones: the tables grow, shrink, and change their order."""
 
     def __init__(self, state: ForwardingState, rng: random.Random) -> None:
         self._state, self._rng = state, rng
@@ -44,7 +44,7 @@ class ExactAndTernary:
             state.tables[MARKED].insert(marked(index, 0xFF, BEST, 1 + index % max(STABLE)))
 
     def change(self) -> None:
-        """Insert a number of others, and take them away again."""
+        """Insert a number of others, and remove them again."""
         others = self._rng.sample(range(max(STABLE) + 1, 256), self._rng.randint(1, 200))
         masks = [(other, self._rng.randint(0, 255), self._rng.randint(1, BEST - 1)) for other in others[:40]]
         exact, ternary = self._state.tables[POLICED], self._state.tables[MARKED]
@@ -85,7 +85,7 @@ def test_exact_and_ternary_entries_that_stay_are_always_found(threads: int) -> N
 
 
 class Routes:
-    """A route that stays, and others around it: longer ones beside it, shorter ones above it, groups that change."""
+    """A permanent route among others: longer neighbours, shorter covering ones, groups that change."""
 
     def __init__(self, state: ForwardingState, rng: random.Random) -> None:
         self._state, self._rng = state, rng
@@ -97,7 +97,7 @@ class Routes:
         self.table.insert(TableEntry(((0x0A020000, 16),), group=7))
 
     def change(self) -> None:
-        """Insert routes around those that stay, change the group, and take the routes away again."""
+        """Insert routes around the permanent ones, change the group, and remove the routes again."""
         rng, made = self._rng, dict[tuple[int, int], TableEntry]()
         for _ in range(rng.randint(1, 40)):
             length = rng.randint(8, 31)

@@ -1,4 +1,4 @@
-"""One program twice: interpreted and compiled, each with a state of its own; packets must come to the same everywhere.
+"""One program twice: interpreted and compiled, each with a state of its own; packets must have the same outcome.
 
 What is compared is all that a packet holds after the parser, ingress and egress (every field of every header, valid
 bits, stacks' next indices, requests), the bytes that leave, faults, and what packets leave behind in the state. The
@@ -36,7 +36,7 @@ SEED = 77
 RING_WORDS = 1 << 10
 GUARD_BYTES = 64
 FILL = 0xA5
-"""Content of the memory around a frame and behind written data, which nobody may touch."""
+"""Content of the memory around a frame and behind written data, which must not change."""
 
 State = dict[str, object]
 
@@ -51,7 +51,7 @@ class Outcome:
 
 
 class LastPage:
-    """Memory behind which there is none: reading a byte too many ends the process."""
+    """Memory with nothing behind it: reading a byte too many kills the process."""
 
     def __init__(self) -> None:
         self._size = 1 << 16
@@ -80,15 +80,15 @@ class CompiledProgram:
         self.library: Library = compile_module(module, cache_dir=None)
 
     def unseen(self, state: State) -> Set[str]:
-        """Return what has no meaning: fields that are only written, and those of invalid headers nobody reads."""
-        found: set[str] = set()
+        """Return the meaningless fields: those only written, and those of invalid headers never read."""
+        names: set[str] = set()
         for name, location in self.region.headers.items():
             for spec in location.header.type.fields:
                 field = location.fields[spec.name]
                 begin = location.data + (field.offset_bits // 8 if location.header.metadata else 0)
                 if begin >= self.region.fresh_bytes and (location.header.metadata or not state.get(f"{name}.{VALID}")):
-                    found.add(f"{name}.{spec.name}")
-        return found
+                    names.add(f"{name}.{spec.name}")
+        return names
 
     def function(self, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
         return ctypes.CFUNCTYPE(result, *arguments)(self.library.call_address(name))
@@ -174,7 +174,7 @@ class Compiled:
         steps.append({"emitted": headers})
         return Outcome(tuple(steps), bytes(out[: min(length, self.packet.truncate)]), None)
 
-    # ---- reading what a packet holds
+    # ---- reading a packet's contents
 
     def read(self) -> State:
         """Return all that a packet holds."""
@@ -278,13 +278,13 @@ class Interpreted:
         return state
 
 
-def _compare(wanted: Outcome, found: Outcome, unseen: Callable[[State], Set[str]] = lambda _: set()) -> None:
-    """Fail unless both are the same, but for what `unseen` names of each step."""
-    assert found.fault == wanted.fault
-    for wanted_step, found_step in zip(wanted.steps, found.steps, strict=True):
+def _compare(wanted: Outcome, actual: Outcome, unseen: Callable[[State], Set[str]] = lambda _: set()) -> None:
+    """Fail unless both are the same, except for the fields that `unseen` names for each step."""
+    assert actual.fault == wanted.fault
+    for wanted_step, found_step in zip(wanted.steps, actual.steps, strict=True):
         differing = {key: (value, found_step[key]) for key, value in wanted_step.items() if found_step[key] != value}
         assert not differing.keys() - unseen(found_step), differing
-    assert found.sent == wanted.sent
+    assert actual.sent == wanted.sent
 
 
 class Twin:
@@ -298,25 +298,25 @@ class Twin:
         self.reused = Compiled(compiled, self.states[2], leftovers=FILL)
 
     def send(self, data: bytes, port: int = 1) -> Outcome:
-        """Send a packet through all sides; return what became of it, which has to be the same."""
-        wanted, found = self.interpreted.send(port, data), self.compiled.send(port, data)
-        _compare(wanted, found)
+        """Send a packet through all sides; return its outcome, which must be the same."""
+        wanted, actual = self.interpreted.send(port, data), self.compiled.send(port, data)
+        _compare(wanted, actual)
         reused = self.reused.send(port, data)
         _compare(wanted, reused, self.compiled.compiled.unseen)
-        return found
+        return actual
 
     def check_states(self) -> None:
-        """Compare what packets have left behind."""
+        """Compare the states after the packets."""
         for other in self.states[1:]:
             self._check_state(self.states[0], other)
 
-    def _check_state(self, one: ForwardingState, other: ForwardingState) -> None:
-        for name, counter in one.counters.items():
+    def _check_state(self, state: ForwardingState, other: ForwardingState) -> None:
+        for name, counter in state.counters.items():
             assert counter.packets.tolist() == other.counters[name].packets.tolist(), name
             assert counter.bytes.tolist() == other.counters[name].bytes.tolist(), name
-        for name, register in one.registers.items():
+        for name, register in state.registers.items():
             assert used_cells(register) == used_cells(other.registers[name]), name
-        for name, table in one.tables.items():
+        for name, table in state.tables.items():
             mine = [(entry.match, entry.packets, entry.bytes) for entry in table]
             theirs = [(entry.match, entry.packets, entry.bytes) for entry in other.tables[name]]
             assert mine == theirs, name

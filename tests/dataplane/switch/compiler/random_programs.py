@@ -1,4 +1,4 @@
-"""Expressions and primitives drawn at random over the headers of `synthetic`, evenly over all that there is."""
+"""Expressions and primitives drawn at random over the headers of `synthetic`, evenly over all kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs made by hand: headers of many widths, one parser state, and whatever actions a test wants to run."""
+"""Programs made by hand: headers of many widths, one parser state, and arbitrary actions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WIDE = HeaderType(
 OPTIONS = HeaderType(
     "options_t", (FieldSpec("size", 5), FieldSpec("v", 96, variable=True), FieldSpec("left", 3), FieldSpec("tail", 8))
 )
-"""Its varbit begins in the middle of a byte, as none does that p4c makes."""
+"""Its varbit begins in the middle of a byte, unlike p4c's."""
 
 ELEMENT = HeaderType("element_t", (FieldSpec("a", 4), FieldSpec("b", 12)))
 OPTIONS_BITS = Binary(BinaryOp.MUL, LastFieldRef("stack", "a"), Constant(8))

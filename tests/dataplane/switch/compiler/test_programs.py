@@ -1,4 +1,4 @@
-"""Every packet comes to the same in compiled code as in the interpreter, whatever its bytes and the tables' entries."""
+"""Every packet has the same outcome in compiled code and in the interpreter, for any bytes and table entries."""
 
 from __future__ import annotations
 
@@ -75,18 +75,18 @@ def calls(draw: st.DrawFn, spec: TableSpec, program: Program) -> ActionCall:
 def entries(draw: st.DrawFn, program: Program) -> list[tuple[str, TableEntry]]:
     """Return a few entries for tables without profile."""
     tables = [spec for spec in program.tables.values() if spec.profile is None and spec.keys and not spec.is_const]
-    found: dict[tuple[str, object, int], TableEntry] = {}
+    by_key: dict[tuple[str, object, int], TableEntry] = {}
     for _ in range(draw(st.integers(0, 6)) if tables else 0):
         spec = draw(st.sampled_from(tables))
         match = tuple(draw(field_matches(key)) for key in spec.keys)
         ordered = any(key.kind not in (MatchKind.EXACT, MatchKind.LPM) for key in spec.keys)
         priority = draw(st.integers(1, 1000)) if ordered else 0
-        found[spec.name, match, priority] = TableEntry(match, priority, call=draw(calls(spec, program)))
+        by_key[spec.name, match, priority] = TableEntry(match, priority, call=draw(calls(spec, program)))
     priorities: set[tuple[str, int]] = set()
     kept = []
-    for (name, _, priority), entry in found.items():
+    for (name, _, priority), entry in by_key.items():
         if priority and (name, priority) in priorities:
-            continue  # two entries of one priority may both match: which one wins is nobody's business
+            continue  # two entries of one priority may both match: either may win
         priorities.add((name, priority))
         kept.append((name, entry))
     return kept

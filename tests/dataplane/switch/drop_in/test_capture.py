@@ -1,4 +1,4 @@
-"""Capture files of ports: what comes and what goes, VLAN tags in place, and what goes to the log."""
+"""Capture files of ports: both directions, VLAN tags in place, and log lines."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def test_each_direction_has_its_file(tmp_path: Path, caplog: pytest.LogCaptureFi
         with namespaces.call(namespace, lambda: Capture({7: "a1"}, tmp_path, dump_bytes=16)):
             assert near.send([SHORT, TAGGED]) == 2
             assert far.send([LONG, TAGGED, SHORT]) == 3
-            # Flushed at once, as who runs `tcpdump -r` meanwhile expects.
+            # Flushed at once, for `tcpdump -r` on a live capture.
             wait_until(lambda: min(sizes(tmp_path)) > 24, "nothing is written")
         near.close()
         far.close()
     assert read(tmp_path / "a1_in.pcap") == [LONG, TAGGED, SHORT]
     assert read(tmp_path / "a1_out.pcap") == [SHORT, TAGGED]
-    said = [record.getMessage() for record in caplog.records]
-    assert f"Sending packet of length {len(SHORT)} on port 7: {SHORT[:16].hex()}" in said
-    assert f"Received packet of length {len(LONG)} on port 7: {LONG[:16].hex()}" in said
+    messages = [record.getMessage() for record in caplog.records]
+    assert f"Sending packet of length {len(SHORT)} on port 7: {SHORT[:16].hex()}" in messages
+    assert f"Received packet of length {len(LONG)} on port 7: {LONG[:16].hex()}" in messages
 
 
 @pytest.mark.root

@@ -102,17 +102,17 @@ def test_bmv2s_options_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "said"), [("-v", "Millrace "), ("--version", "Millrace "), ("--json-version", "2.")]
+    ("option", "output"), [("-v", "Millrace "), ("--version", "Millrace "), ("--json-version", "2.")]
 )
-def test_what_it_is(option: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_it_is(option: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse_arguments([option], GRPC_NAME)
     assert not ended.value.code
-    assert capsys.readouterr().out.startswith(said)
+    assert capsys.readouterr().out.startswith(output)
 
 
 def test_an_error_begins_with_the_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([], GRPC_NAME) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("simple_switch_grpc: command line: program: name a bmv2 JSON file")
-    assert said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("simple_switch_grpc: command line: program: name a bmv2 JSON file")
+    assert stderr.count("\n") == 1

@@ -37,13 +37,13 @@ class Peer:
     """The other side of the pair, on the wire."""
 
     def __init__(self, address: str) -> None:
-        kind, _, place = address.partition("://")
+        kind, _, target = address.partition("://")
         self._mark = b"\x01" if kind == "ipc" else b""
         if kind == "ipc":
             self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.connect(place)
+            self._socket.connect(target)
         else:
-            host, _, port = place.rpartition(":")
+            host, _, port = target.rpartition(":")
             self._socket = socket.create_connection((host, int(port)))
         self._socket.settimeout(DEADLINE_S)
         self._socket.sendall(GREETING)
@@ -143,8 +143,8 @@ def test_foreign_protocol_is_closed_and_the_next_peer_is_heard(sent: bytes, tmp_
             stranger.settimeout(DEADLINE_S)
             stranger.connect(f"{tmp_path}/p")
             stranger.sendall(sent)
-            said = stranger.recv(64)
-            assert said == GREETING
+            answer = stranger.recv(64)
+            assert answer == GREETING
             assert stranger.recv(64) == b""
         peer = Peer(f"ipc://{tmp_path}/p")
         peer.send(packet(1, b"y" * 60))
@@ -229,10 +229,10 @@ def test_a_switch_whose_ports_are_messages(tmp_path: Path) -> None:
 
 
 def test_nanomsgs_own_library_understands_it(tmp_path: Path) -> None:
-    found = ctypes.util.find_library("nanomsg")
-    if found is None:
+    library = ctypes.util.find_library("nanomsg")
+    if library is None:
         pytest.skip("needs libnanomsg5")
-    nanomsg = ctypes.CDLL(found, use_errno=True)
+    nanomsg = ctypes.CDLL(library, use_errno=True)
     address = f"ipc://{tmp_path}/p"
     with listening(address) as (_, ports):
         pair = nanomsg.nn_socket(AF_SP, PAIR)

@@ -1,4 +1,4 @@
-"""Shims: what is written, what is left alone, and that they become the switch."""
+"""Shims: files written, files left alone, and exec of the switch."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ON_CHANGE, SAMPLE = gnmi.SubscriptionMode.ON_CHANGE, gnmi.SubscriptionMode.SAMPL
 NO_MODE: Any = 9
 MS = 1_000_000
 
-Found = dict[str, Any]
+Values = dict[str, Any]
 
 
 def path(text: str) -> gnmi.Path:
@@ -32,15 +32,15 @@ def path(text: str) -> gnmi.Path:
 def scalar(value: gnmi.TypedValue) -> Any:
     kind = value.WhichOneof("value")
     assert kind is not None
-    found = getattr(value, kind)
-    return json.loads(found) if kind.startswith("json") else found
+    result = getattr(value, kind)
+    return json.loads(result) if kind.startswith("json") else result
 
 
-def values(notification: gnmi.Notification) -> Found:
+def values(notification: gnmi.Notification) -> Values:
     return {text_of(read_path(update.path)): scalar(update.val) for update in notification.update}
 
 
-def get(core: GnmiCore, *texts: str, **more: Any) -> list[Found]:
+def get(core: GnmiCore, *texts: str, **more: Any) -> list[Values]:
     request = gnmi.GetRequest(path=map(path, texts), **{"encoding": PROTO, **more})
     return [values(notification) for notification in core.get(request).notification]
 
@@ -69,18 +69,18 @@ class Reader:
         self.changes: list[gnmi.SubscribeResponse] = []
         self.subscription: Subscription = core.subscribe(request, self.changes.append)
 
-    def initial(self) -> list[Found | None]:
-        return [told(message) for message in self.subscription.initial()]
+    def initial(self) -> list[Values | None]:
+        return [values_of(message) for message in self.subscription.initial()]
 
-    def due(self) -> list[Found | None]:
-        return [told(message) for message in self.subscription.due()]
+    def due(self) -> list[Values | None]:
+        return [values_of(message) for message in self.subscription.due()]
 
     def take(self) -> list[gnmi.Notification]:
         taken, self.changes[:] = [message.update for message in self.changes], []
         return taken
 
 
-def told(message: gnmi.SubscribeResponse) -> Found | None:
+def values_of(message: gnmi.SubscribeResponse) -> Values | None:
     """Return what an update says, None for the end of the first ones."""
     return None if message.sync_response else values(message.update)
 

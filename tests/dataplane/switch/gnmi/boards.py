@@ -24,7 +24,7 @@ EPOCH_NS = 1_700_000_000_000_000_000
 
 
 class Board:
-    """Ports 1 (`east`, 10 Gbit/s), 2 (`west`, a rate that has no name) and whatever is asked for beyond."""
+    """Ports 1 (`east`, 10 Gbit/s), 2 (`west`, a rate without a name) and any further ones requested."""
 
     def __init__(self, ports: int = 2) -> None:
         self.clock = VirtualClock(5)

@@ -29,9 +29,9 @@ def test_capabilities_name_models_and_encodings(core: GnmiCore) -> None:
 
 def test_a_port_is_read_leaf_by_leaf(core: GnmiCore, board: Board) -> None:
     board.counters[1] = PortCounters(3, 300, 2, 200, 0, {"queue_full": 5, "oversize": 1, "port_down": 2})
-    (found,) = get(core, "interfaces/interface[name=east]")
+    (values,) = get(core, "interfaces/interface[name=east]")
     base = "/interfaces/interface[name=east]"
-    assert found == {
+    assert values == {
         f"{base}/name": "east",
         f"{base}/config/name": "east",
         f"{base}/state/name": "east",
@@ -59,9 +59,9 @@ def test_why_segments_are_not_joined_is_read_once_it_is_known(core: GnmiCore, bo
     assert get(core, leaf) == [{}]
     board.board.set_not_joined(1, "")
     board.board.set_not_joined(2, "somebody reads")
-    found = {"east": "", "west": "somebody reads"}
+    reasons = {"east": "", "west": "somebody reads"}
     assert get(core, leaf) == [
-        {f"/interfaces/interface[name={name}]/state/not-joined": why for name, why in found.items()}
+        {f"/interfaces/interface[name={name}]/state/not-joined": why for name, why in reasons.items()}
     ]
 
 
@@ -71,9 +71,9 @@ def test_hellos_are_read_as_bfd(core: GnmiCore, board: Board) -> None:
     board.say(2, HelloState.UP, was_up=True, remote_state=HelloState.UP, sent=4, received=3)
     board.clock.advance_to(90)
     board.say(2, HelloState.DOWN, diagnostic=Diagnostic.CONTROL_DETECTION_EXPIRED, remote_state=HelloState.DOWN)
-    (found,) = get(core, "bfd/interfaces/interface[id=west]/peers")
+    (values,) = get(core, "bfd/interfaces/interface[id=west]/peers")
     base = f"/bfd/interfaces/interface[id=west]/peers/peer[local-discriminator={discriminator(1, 2)}]"
-    assert found == {
+    assert values == {
         f"{base}/local-discriminator": str(discriminator(1, 2)),
         f"{base}/state/local-discriminator": str(discriminator(1, 2)),
         f"{base}/state/remote-discriminator": "0",
@@ -91,8 +91,8 @@ def test_hellos_are_read_as_bfd(core: GnmiCore, board: Board) -> None:
 
 
 def test_wildcards_read_every_port_with_a_notification_per_path(core: GnmiCore) -> None:
-    found = get(core, "interfaces/interface[name=*]/state/oper-status", "interfaces/interface/ethernet/state")
-    assert [list(one.values()) for one in found] == [
+    values = get(core, "interfaces/interface[name=*]/state/oper-status", "interfaces/interface/ethernet/state")
+    assert [list(update.values()) for update in values] == [
         ["UP", "UP"],
         ["openconfig-if-ethernet:SPEED_10GB", "openconfig-if-ethernet:SPEED_UNKNOWN"],
     ]
@@ -110,7 +110,7 @@ def test_switch_without_ports_has_nothing_under_a_wildcard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "found"),
+    ("kind", "leaves"),
     [
         (gnmi.GetRequest.CONFIG, {"config/enabled"}),
         (gnmi.GetRequest.STATE, {"state/enabled", "state/oper-status"}),
@@ -118,24 +118,24 @@ def test_switch_without_ports_has_nothing_under_a_wildcard() -> None:
         (gnmi.GetRequest.ALL, {"config/enabled", "state/enabled", "state/oper-status"}),
     ],
 )
-def test_only_the_kind_that_is_asked_for_is_read(core: GnmiCore, kind: Any, found: set[str]) -> None:
+def test_only_the_kind_that_is_asked_for_is_read(core: GnmiCore, kind: Any, leaves: set[str]) -> None:
     base = "interfaces/interface[name=east]"
     (answer,) = get(core, base, type=kind)
     told = {text.removeprefix(f"/{base}/") for text in answer}
-    assert told & {"config/enabled", "state/enabled", "state/oper-status"} == found
+    assert told & {"config/enabled", "state/enabled", "state/oper-status"} == leaves
 
 
 def test_json_is_one_object_a_node(core: GnmiCore) -> None:
-    (found,) = get(core, "interfaces/interface[name=east]/state", encoding=JSON)
-    (state,) = found.values()
-    assert list(found) == ["/interfaces/interface[name=east]/state"]
+    (values,) = get(core, "interfaces/interface[name=east]/state", encoding=JSON)
+    (state,) = values.values()
+    assert list(values) == ["/interfaces/interface[name=east]/state"]
     assert (state["id"], state["oper-status"], state["counters"]["in-pkts"]) == (1, "UP", 0)
     assert state["type"] == "ethernetCsmacd"
 
 
 def test_json_ietf_names_modules_and_writes_64_bits_as_text(core: GnmiCore) -> None:
-    (found,) = get(core, "interfaces", encoding=IETF)
-    first, second = found["/interfaces"]["openconfig-interfaces:interface"]
+    (values,) = get(core, "interfaces", encoding=IETF)
+    first, second = values["/interfaces"]["openconfig-interfaces:interface"]
     assert (first["name"], second["name"]) == ("east", "west")
     assert first["state"]["last-change"] == str(EPOCH_NS + 5)
     assert first["state"]["openconfig-p4rt:id"] == 1
@@ -147,14 +147,17 @@ def test_json_ietf_names_modules_and_writes_64_bits_as_text(core: GnmiCore) -> N
 
 
 def test_the_root_is_one_object(core: GnmiCore) -> None:
-    (found,) = get(core, "", encoding=IETF)
-    assert found["/"].keys() == {"openconfig-interfaces:interfaces", "openconfig-bfd:bfd"}
-    assert [one["id"] for one in found["/"]["openconfig-bfd:bfd"]["interfaces"]["interface"]] == ["east", "west"]
+    (values,) = get(core, "", encoding=IETF)
+    assert values["/"].keys() == {"openconfig-interfaces:interfaces", "openconfig-bfd:bfd"}
+    assert [interface["id"] for interface in values["/"]["openconfig-bfd:bfd"]["interfaces"]["interface"]] == [
+        "east",
+        "west",
+    ]
 
 
 def test_models_restrict_what_is_read(core: GnmiCore) -> None:
-    (found,) = get(core, "", use_models=[gnmi.ModelData(name="openconfig-p4rt")])
-    assert set(found.values()) == {1, 2}
+    (values,) = get(core, "", use_models=[gnmi.ModelData(name="openconfig-p4rt")])
+    assert set(values.values()) == {1, 2}
     message = refusal(
         grpc.StatusCode.INVALID_ARGUMENT, lambda: get(core, "", use_models=[gnmi.ModelData(name="openconfig-bgp")])
     )

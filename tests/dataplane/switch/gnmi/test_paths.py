@@ -1,4 +1,4 @@
-"""Paths: read, refused, and what they select."""
+"""Paths: reading, refusals, and selected leaves."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def view(name: str) -> PortView:
 
 
 def test_prefix_and_path_are_one_path_and_it_is_written_back() -> None:
-    found = read_path(GNMIPath("state/oper-status").path, GNMIPath("interfaces/interface[name=a/b]").path)
-    assert text_of(found) == "/interfaces/interface[name=a/b]/state/oper-status"
-    assert read_path(write_path(found)) == found
+    path = read_path(GNMIPath("state/oper-status").path, GNMIPath("interfaces/interface[name=a/b]").path)
+    assert text_of(path) == "/interfaces/interface[name=a/b]/state/oper-status"
+    assert read_path(write_path(path)) == path
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_origin_may_be_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "leaves"),
     [
         (f"{STATE}/oper-status", {f"{STATE}/oper-status"}),
         ("interfaces/interface[name=*]/state/oper-status", {f"{STATE}/oper-status"}),
@@ -95,8 +95,8 @@ def test_the_origin_may_be_named() -> None:
         ("bfd", {leaf.name for leaf in LEAVES if leaf.name.startswith("bfd/")}),
     ],
 )
-def test_patterns_select_leaves(text: str, found: set[str]) -> None:
-    assert names(text) == found
+def test_patterns_select_leaves(text: str, leaves: set[str]) -> None:
+    assert names(text) == leaves
 
 
 def test_a_key_selects_one_port() -> None:
@@ -148,9 +148,9 @@ _WORDS = ["interfaces", "interface", "state", "config", "bfd", "peers", "peer", 
 )
 def test_any_path_is_answered_or_refused(steps: list[tuple[str, dict[str, str]]]) -> None:
     message = gnmi.Path(elem=[gnmi.PathElem(name=name, key=keys) for name, keys in steps])
-    found, refused = answer(message)
+    matches, refused = answer(message)
     if refused is None:
-        assert len({(one.leaf.name, one.keys) for one in found}) == len(found) > 0
+        assert len({(match.leaf.name, match.keys) for match in matches}) == len(matches) > 0
     else:
         assert refused.code in {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED}
         assert len(str(refused)) < 1_000

@@ -25,6 +25,7 @@ from dataplane.switch.gnmi.service import GnmiService
 from dataplane.switch.p4runtime import P4RuntimeCore, P4RuntimeServer
 from dataplane.switch.ports.states import OperStatus
 from dataplane.switch.switch import PortSettings, Switch
+from tests.waiting import until
 
 BOUND_S = 20.0
 OPER = "interfaces/interface[name=1]/state/oper-status"
@@ -81,7 +82,7 @@ async def drain(stream: Any) -> None:
 
 
 async def status(stream: Any) -> tuple[grpc.StatusCode, str]:
-    """Return how a stream ends, reading whatever comes before."""
+    """Return a stream's final status, discarding its messages."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await drain(stream)
     return caught.value.code(), caught.value.details() or ""
@@ -114,8 +115,8 @@ def test_finsy_subscribes_once(served: Served) -> None:
         async with GNMIClient(served.address) as client:
             once = client.subscribe(prefix=GNMIPath("interfaces", target="s1"))
             once.once(GNMIPath("interface/state/oper-status"), GNMIPath("interface/state/id"))
-            found = [update async for update in once.synchronize()]
-            assert len(found) == 8
+            updates = [update async for update in once.synchronize()]
+            assert len(updates) == 8
 
     run(work)
 
@@ -160,8 +161,7 @@ def test_finsys_switch_follows_ports_by_itself(tmp_path: Path) -> None:
         async with Switch_("s1", served.address) as switch:
             assert [port.id for port in switch.ports] == list(range(1, 101))
             await asyncio.to_thread(served.switch.set_oper, 77, OperStatus.LOWER_LAYER_DOWN)
-            while switch.ports["77"].up:
-                await asyncio.sleep(0)
+            await until(lambda: not switch.ports["77"].up)
             assert [port.id for port in switch.ports if not port.up] == [77]
 
     with served.server:
@@ -267,8 +267,7 @@ def test_a_write_that_nobody_reads_is_given_up(tmp_path: Path, monkeypatch: pyte
             stream = stub.Subscribe()
             await stream.write(subscribe("", mode=gnmi.SubscriptionList.POLL))
             polling = asyncio.create_task(poll_for_ever(stream))
-            while not served.gnmi.drops["gnmi_slow_subscriber"]:
-                await asyncio.sleep(0.01)
+            await until(lambda: served.gnmi.drops["gnmi_slow_subscriber"] > 0)
             polling.cancel()
             stream.cancel()
 

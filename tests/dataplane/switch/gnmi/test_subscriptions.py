@@ -23,8 +23,8 @@ from tests.dataplane.switch.gnmi.asking import (
     put,
     refusal,
     sample,
-    told,
     values,
+    values_of,
 )
 from tests.dataplane.switch.gnmi.boards import EPOCH_NS, Board
 
@@ -72,7 +72,7 @@ def test_hellos_that_end_are_deleted(core: GnmiCore, board: Board) -> None:
     )
     down, up, gone = reader.take()
     assert (values(down), values(up), values(gone)) == ({base: "DOWN"}, {base: "UP"}, {})
-    assert [text_of(read_path(one)) for one in gone.delete] == [base]
+    assert [text_of(read_path(path)) for path in gone.delete] == [base]
 
 
 def test_settings_of_hellos_that_are_off_are_told_too(core: GnmiCore) -> None:
@@ -88,7 +88,7 @@ def test_updates_only_begins_with_the_end(core: GnmiCore) -> None:
 def test_a_poll_tells_everything_again(core: GnmiCore) -> None:
     reader = Reader(core, gnmi.Subscription(path=path(_OPER)), mode=POLL)
     first = reader.initial()
-    assert [told(message) for message in reader.subscription.poll()] == first
+    assert [values_of(message) for message in reader.subscription.poll()] == first
     stream = Reader(core, *on_change(_OPER))
     refusal(grpc.StatusCode.INVALID_ARGUMENT, lambda: next(stream.subscription.poll()))
 
@@ -111,7 +111,7 @@ def test_redundant_samples_are_spared_but_for_heartbeats(core: GnmiCore, board: 
         if turn == 2:
             board.counters[1] = PortCounters(7, 0, 0, 0, 0, {})
         board.clock.advance_to(start_ns + turn * 100 * MS)
-        rounds.append([value for one in reader.due() if one is not None for value in one.values()])
+        rounds.append([value for update in reader.due() if update is not None for value in update.values()])
     assert rounds == [[0], [7], [7], []]
 
 
@@ -128,9 +128,9 @@ def test_target_defined_streams_states_and_samples_counters(core: GnmiCore, boar
     assert len(reader.take()) == 1
     assert reader.subscription.next_due_ns() == start_ns + 10_000 * MS
     board.clock.advance_to(start_ns + 10_000 * MS)
-    (found,) = reader.due()
-    assert found is not None
-    assert all("/counters/" in text for text in found)
+    (update,) = reader.due()
+    assert update is not None
+    assert all("/counters/" in text for text in update)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from dataplane.clock import MonotonicClock
-from dataplane.local.deadline import LocalDeadline
 from dataplane.nic import NicPort, memory_pair
 from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.switch import NativeSwitch
@@ -18,16 +17,16 @@ from dataplane.switch.hellos.port_hello import PortHello
 from dataplane.switch.ports.states import HelloSession, HelloSettings
 from dataplane.switch.switch import Switch
 from dataplane.switch.traffic import PortSettings
+from tests.waiting import wait_until
 
 DEVICE, NEIGHBOUR = 1, 2
 PORTS = (PortSettings(1), PortSettings(2), PortSettings(3, delay_ns=200_000))
-DEADLINE_S = 30.0
 BRISK = HelloSettings(interval_ns=10_000_000, multiplier=3)
 DRIVERS = ("python", "native", "native of two workers")
 
 
 class Rig:
-    """The switch and the far ends of its cables; nothing of it moves by itself but a native switch."""
+    """The switch and the far ends of its cables; only a native switch runs by itself."""
 
     def __init__(self, driver: str) -> None:
         self.clock = MonotonicClock()
@@ -51,7 +50,7 @@ class Rig:
         return self.neighbours[port]
 
     def step(self) -> None:
-        """Let the switch and the neighbours do what is due."""
+        """Let the switch and the neighbours do their due work."""
         if self._forwarder is not None:
             self._forwarder.step(self._near)
         now_ns = self.clock.now_ns()
@@ -64,19 +63,21 @@ class Rig:
                     self.traffic[port].append(frame)
             due_ns = None if neighbour is None else neighbour.due_ns()
             if neighbour is not None and due_ns is not None and due_ns <= now_ns:
-                said = neighbour.step(now_ns)
-                if said is not None:
-                    far.send([said])
+                reply = neighbour.step(now_ns)
+                if reply is not None:
+                    far.send([reply])
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Go on until something is true."""
-        deadline = LocalDeadline(DEADLINE_S, "a test")
-        while not condition():
-            assert not deadline.has_passed(), f"{what}: {self.switch.port_states()}"
+        """Step until a condition holds."""
+
+        def step() -> bool:
             self.step()
+            return condition()
+
+        wait_until(lambda: condition() or step(), lambda: f"{what}: {self.switch.port_states()}", poll_s=0)
 
     def hello(self, port: int) -> HelloSession:
-        """Return what a port's hellos say."""
+        """Return a port's hello session."""
         session = self.switch.port_states()[port].hello
         assert session is not None
         return session

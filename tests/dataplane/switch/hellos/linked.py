@@ -1,4 +1,4 @@
-"""Two `millrace switch` processes on the two ends of a veth cable, told by gNMI to say hello, and what befalls it."""
+"""Two `millrace switch` processes on the two ends of a veth cable, with hellos set by gNMI, and faults of the cable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -22,11 +21,11 @@ from finsy.gnmipath import GNMIPath
 
 from dataplane.fabric.kernel import namespaces
 from dataplane.linux.bpf import EXIT, SET, instruction, load_program
-from dataplane.local.deadline import LocalDeadline
 from dataplane.nic.devices import ethernet
 from dataplane.nic.devices.device import find_device
 from dataplane.nic.ports import bpf
 from tests.network_namespace import network_namespace
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
 DEADLINE_S = 60.0
@@ -36,7 +35,7 @@ _LINE = re.compile(r"^(\S+ \S+),(\d+) \w+ \S+: (.*)$")
 
 
 class DropEverything(bpf.SocketProgram):
-    """Drops every frame that comes in at a device before anybody sees it, until it is closed."""
+    """Drops every incoming frame of a device before any socket sees it, until closed."""
 
     def _load(self) -> int:
         code = instruction(SET, immediate=DROP) + instruction(EXIT)
@@ -44,7 +43,7 @@ class DropEverything(bpf.SocketProgram):
 
 
 class End:
-    """One switch process; `said` waits for a line of its log."""
+    """One switch process; `wait_for_line` waits for a line of its log."""
 
     def __init__(self, namespace: str, folder: Path, device: str, number: int, driver: tuple[str, ...]) -> None:
         self.device, self._namespace = device, namespace
@@ -69,11 +68,8 @@ class End:
 
     def wait_ready(self) -> None:
         """Wait until it serves."""
-        deadline = LocalDeadline(DEADLINE_S, "a test")
-        while not self._ready.exists():
-            assert self.process.poll() is None, self.log.read_text()
-            assert not deadline.has_passed(), "never ready"
-            time.sleep(0.02)
+        wait_until(lambda: self._ready.exists() or self.process.poll() is not None, "never ready", limit_s=DEADLINE_S)
+        assert self.process.poll() is None, self.log.read_text()
 
     def say_hello(self, interval_us: int, multiplier: int) -> None:
         """Set hellos on its port."""
@@ -86,18 +82,21 @@ class End:
 
         asyncio.run(work())
 
-    def said(self, *words: str) -> float:
+    def wait_for_line(self, *words: str) -> float:
         """Wait for the next line that has one of these words; return when it was written (time.time())."""
-        deadline = LocalDeadline(DEADLINE_S, "a test")
-        while True:
-            lines = self.log.read_text().splitlines()
-            for place, line in enumerate(lines[self._seen :], self._seen):
-                found = _LINE.match(line)
-                if found is not None and any(word in line for word in words):
-                    self._seen = place + 1
-                    return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").timestamp() + int(found[2]) / 1000
-            assert not deadline.has_passed(), f"{self.device} did not say {words}: {lines[self._seen :]}"
-            time.sleep(0.005)
+
+        def lines() -> list[str]:
+            return self.log.read_text().splitlines()[self._seen :]
+
+        def matches() -> Iterator[tuple[int, re.Match[str]]]:
+            for index, line in enumerate(lines(), self._seen):
+                if any(word in line for word in words) and (match := _LINE.match(line)) is not None:
+                    yield index, match
+
+        wait_until(lambda: any(matches()), lambda: f"{self.device} did not say {words}: {lines()}", limit_s=DEADLINE_S)
+        index, match = next(matches())
+        self._seen = index + 1
+        return datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S").timestamp() + int(match[2]) / 1000
 
     def stats(self) -> dict[str, Any]:
         """Return the ports' states as the statistics file has them."""
@@ -154,9 +153,9 @@ class Linked:
         self.met()
 
     def met(self) -> None:
-        """Wait until both ends say that they hear each other."""
+        """Wait until both ends report each other."""
         for end in (self.a, self.b):
-            end.said("hello from neighbour")
+            end.wait_for_line("hello from neighbour")
 
     def set_up(self, device: str, *, is_up: bool) -> None:
         """Set a device up or down."""
@@ -164,7 +163,7 @@ class Linked:
 
     @contextmanager
     def dropping(self, device: str) -> Iterator[None]:
-        """Drop what comes in at a device meanwhile."""
+        """Drop all incoming frames of a device while the block lasts."""
 
         def attach() -> DropEverything:
             program = DropEverything(find_device(device), 1)

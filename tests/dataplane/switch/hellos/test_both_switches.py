@@ -1,4 +1,4 @@
-"""Hellos on both switches: the same words bring a session up and down, and nothing else does."""
+"""Hellos on both switches: the same messages bring a session up and down, and nothing else does."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def test_neighbours_come_up_and_silence_takes_them_down(rig: Rig, port: int) -> 
 
 
 def test_a_neighbour_that_does_not_hear_us_takes_the_link_down(rig: Rig) -> None:
-    """Everything dropped one way: their end is silent to itself, says so, and ours goes down, too."""
+    """Everything dropped one way: their end times out, says so, and ours goes down, too."""
     come_up(rig, 1, PATIENT, PATIENT)
     neighbour, seen = rig.neighbours[1], list[Diagnostic]()
     rig.switch.add_port_listener(lambda state: seen.append(state.hello.diagnostic) if state.hello else None)
     neighbour.adopt(session.expire(neighbour.session, rig.clock.now_ns()), rig.clock.now_ns())
-    # They may have found each other again before anybody looks.
+    # They may have found each other again before the check.
     rig.until(lambda: Diagnostic.NEIGHBOR_SIGNALED_DOWN in seen, "ours did not notice")
     assert not rig.hello(1).drops
 
@@ -84,7 +84,7 @@ def test_a_switch_that_goes_tells_every_neighbour_at_once(rig: Rig) -> None:
     rig.switch.take_leave()
     left = [neighbour.session for neighbour in rig.neighbours.values()]
     rig.until(lambda: all(n.session.remote_state is HelloState.ADMIN_DOWN for n in rig.neighbours.values()), "not told")
-    assert all(session.state is UP for session in left)  # nobody had to wait for silence
+    assert all(session.state is UP for session in left)  # without waiting for silence
     assert all(neighbour.session.describe().is_lost for neighbour in rig.neighbours.values())
     assert all(state.admin_up for state in rig.switch.port_states().values())
     assert rig.hello(1).state is HelloState.ADMIN_DOWN

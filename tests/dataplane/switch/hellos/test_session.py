@@ -1,4 +1,4 @@
-"""The session as a value: RFC 5880's state table, what counts as a word of the neighbour, what two ends agree on."""
+"""The session as a value: RFC 5880's state table, valid messages of the neighbour, and agreement of two ends."""
 
 from __future__ import annotations
 
@@ -131,10 +131,10 @@ def test_discriminators_tell_ports_apart_and_are_never_zero() -> None:
 
 
 class Pair:
-    """Two ends whose words are lost, late and repeated as the test wants: each word that was said may come any time."""
+    """Two ends whose messages the test loses, delays and repeats: each one sent may arrive at any time."""
 
-    def __init__(self, one: HelloSettings, other: HelloSettings) -> None:
-        self.ends = [Session(OURS, one), Session(THEIRS, other)]
+    def __init__(self, settings: HelloSettings, other: HelloSettings) -> None:
+        self.ends = [Session(OURS, settings), Session(THEIRS, other)]
         self.said: list[list[Bfd]] = [[], []]
 
     def say(self, end: int) -> None:
@@ -149,7 +149,7 @@ class Pair:
 def test_whatever_happened_two_ends_that_hear_each_other_come_up(
     one: HelloSettings, other: HelloSettings, happened: list[tuple[int, int, int]]
 ) -> None:
-    """Losses, late words, silences and ports out of use first, then a line that works: UP at both ends within a few."""
+    """Losses, delays, silences and disabled ports first, then a working line: UP at both ends within a few messages."""
     pair = Pair(one, other)
     for end, what, number in happened:
         if what <= 1:

@@ -83,7 +83,7 @@ class Bmv2Process:
         self._stub.Write(p4r.WriteRequest(device_id=DEVICE, election_id=ELECTION, updates=[update]))
 
     def send(self, port: int, data: bytes, *, expect: int) -> Sent:
-        """Return what leaves, by port: waits for `expect` frames, and a little longer for more."""
+        """Return the output by port: wait for `expect` frames, and a little longer for more."""
         self._sockets[port].send(data)
         sent: Sent = []
         give_up = time.monotonic() + TIMEOUT_S

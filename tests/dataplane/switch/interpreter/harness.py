@@ -1,6 +1,6 @@
 """A program, its state and a pipeline, with a queue between ingress and egress that is always empty.
 
-Every test here takes its pipeline from `make_pipeline`, so that each way of executing a program is put to all of them.
+Every test here takes its pipeline from `make_pipeline`, so that each way of executing a program passes all of them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Bench:
         self.state.tables[table].insert(TableEntry(match, priority, call=call))
 
     def send(self, port: int, data: bytes, *, depth: int = 0, waited_us: int = 0) -> Sent:
-        """Return what leaves, in order; every packet finds `depth` frames waiting and waits `waited_us`."""
+        """Return the output in order; every packet finds `depth` frames waiting and waits `waited_us`."""
         self.now_us += 100
         waiting = self.pipeline.ingress([Frame(port, data)], self.now_us)
         self.placed = []

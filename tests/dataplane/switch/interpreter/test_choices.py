@@ -61,11 +61,11 @@ def test_match_kinds_and_priorities(bench: Bench) -> None:
     add((1, (15, 20), None, (0, 0)), 2, 2)
     add((1, (0, 0xFFFF), 7, (0, 0)), 3, 3)
     add((1, (0, 0xFFFF), None, (0x100, 0x100)), 4, 4)
-    found = [
+    results = [
         trace(bench, 1, second, what, port).kinds
         for second, what, port in ((9, 0, 1), (10, 0, 1), (20, 0, 1), (21, 0, 1), (20, 7, 1), (20, 7, 0x101))
     ]
-    assert found == [0, 1, 2, 0, 3, 4]
+    assert results == [0, 1, 2, 0, 3, 4]
     assert trace(bench, 2, 15).kinds == 0
 
 

@@ -37,7 +37,7 @@ def order(ingress: int, egress: int, argument: int) -> bytes:
 
 
 def read(sent: tuple[int, bytes]) -> tuple[Seen, bytes]:
-    """Return what was seen, and the order and payload behind it; the port is where it says."""
+    """Return the values seen, and the order and payload behind them; check the port."""
     seen = Seen(*SEEN.unpack_from(sent[1]))
     assert seen.egress_port == sent[0]
     return seen, sent[1][SEEN.size :]

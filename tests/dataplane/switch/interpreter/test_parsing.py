@@ -1,4 +1,4 @@
-"""The parser, header stacks and varbits: parsing.p4, which reports what it found in front of what it parsed."""
+"""The parser, header stacks and varbits: parsing.p4, which prepends a report to the parsed packet."""
 
 from __future__ import annotations
 

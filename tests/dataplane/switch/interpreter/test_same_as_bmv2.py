@@ -1,6 +1,6 @@
 """Random packets of each small program come out of the interpreter and of simple_switch_grpc with the same bytes.
 
-What cannot be the same is blanked: times, random numbers, and a field that is read from a header that is not valid.
+Blanked, as they differ: times, random numbers, and a field that is read from a header that is not valid.
 """
 
 from __future__ import annotations

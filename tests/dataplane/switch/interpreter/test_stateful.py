@@ -1,4 +1,4 @@
-"""Meters, digests, registers of any width, idle entries and counters beside a profile: stateful.p4."""
+"""Meters, digests, registers of any width, idle entries and counters next to a profile: stateful.p4."""
 
 from __future__ import annotations
 

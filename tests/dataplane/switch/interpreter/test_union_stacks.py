@@ -28,7 +28,7 @@ def options(*kinds: tuple[int, str]) -> tuple[int, str]:
 
 
 def run(bench: Bench, what: int, *kinds: tuple[int, str]) -> tuple[int, str]:
-    """Return what was found, and the hex behind the order."""
+    """Return the valid headers, and the hex behind the order."""
     first, text = options(*kinds)
     data = bench.send_one(1, bytes([first, what, 0]) + bytes.fromhex(text) + b"\xee")
     assert data[:2] == bytes([first, what])
@@ -41,7 +41,7 @@ def bench(make_bench: MakeBench) -> Bench:
 
 
 @pytest.mark.parametrize(
-    ("what", "kinds", "found", "left"),
+    ("what", "kinds", "valid", "left"),
     [
         (NOTHING, [], 0, ""),
         (NOTHING, [(SMALL, A)], FIRST | FIRST_SMALL, "00aa"),
@@ -61,11 +61,11 @@ def bench(make_bench: MakeBench) -> Bench:
         (COPY_MEMBER, [(SMALL, A), (SMALL, B), (LARGE, C)], FIRST, "0002cccc" + "02bb" + "0002cccc"),
     ],
 )
-def test_options(bench: Bench, what: int, kinds: list[tuple[int, str]], found: int, left: str) -> None:
+def test_options(bench: Bench, what: int, kinds: list[tuple[int, str]], valid: int, left: str) -> None:
     seen, behind = run(bench, what, *kinds)
     if what == COMPARE and len(kinds) == 3:
-        found |= EQUAL  # every field is equal, the next kind too
-    assert (seen, behind) == (found, left + "ee")
+        valid |= EQUAL  # every field is equal, the next kind too
+    assert (seen, behind) == (valid, left + "ee")
 
 
 def test_one_option_too_many_is_a_parser_error(bench: Bench) -> None:

@@ -18,7 +18,7 @@ def test_the_union_is_declared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "order", "rest", "found", "left"),
+    ("kind", "order", "rest", "valid", "left"),
     [
         (0, 0, "aabb", NOTHING, "aabb"),
         (1, 0, "11aa", SMALL, "11aa"),
@@ -44,6 +44,6 @@ def test_the_union_is_declared() -> None:
         "setValid of one",
     ],
 )
-def test_at_most_one_is_valid(make_bench: MakeBench, kind: int, order: int, rest: str, found: int, left: str) -> None:
+def test_at_most_one_is_valid(make_bench: MakeBench, kind: int, order: int, rest: str, valid: int, left: str) -> None:
     data = make_bench("unions").send_one(2, bytes([kind, order, 0]) + bytes.fromhex(rest))
-    assert data.hex() == (bytes([kind, order, found]) + bytes.fromhex(left)).hex()
+    assert data.hex() == (bytes([kind, order, valid]) + bytes.fromhex(left)).hex()

@@ -1,4 +1,4 @@
-"""A switch without packets, and a controller's short hand for the messages of p4rt_entities.p4."""
+"""A switch without packets, and a controller's shorthand for the messages of p4rt_entities.p4."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ class Shell:
 
     def id(self, kind: str, alias: str) -> int:
         """Return the id of an object of the P4Info, e.g. `id("tables", "lpm_table")`."""
-        found = [item.preamble.id for item in getattr(self._p4info, kind) if item.preamble.alias == alias]
-        return int(found[0])
+        ids = [item.preamble.id for item in getattr(self._p4info, kind) if item.preamble.alias == alias]
+        return int(ids[0])
 
     def action(self, alias: str, *values: bytes) -> p4r.Action:
         params = [p4r.Action.Param(param_id=index, value=value) for index, value in enumerate(values, 1)]

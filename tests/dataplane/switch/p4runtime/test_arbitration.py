@@ -1,4 +1,4 @@
-"""Sections 5 and 11: who is primary, who is told, who may write."""
+"""Sections 5 and 11: primaries, notifications, and the right to write."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class Controller:
         self.session.handle(hello(election_id, self.role))
 
     def news(self) -> list[tuple[Code, int | None]]:
-        """Return (status, highest election id) of what came since the last call."""
-        found: list[tuple[Code, int | None]] = []
+        """Return (status, highest election id) of the messages since the last call."""
+        codes: list[tuple[Code, int | None]] = []
         for message in self.mail:
             update = message.arbitration
             assert update.device_id == DEVICE
             assert update.role.name == self.role
             highest = update.election_id.high << 64 | update.election_id.low if update.HasField("election_id") else None
-            found.append((Code(update.status.code), highest))
+            codes.append((Code(update.status.code), highest))
         self.mail.clear()
-        return found
+        return codes
 
 
 def may_write(core: P4RuntimeCore, election_id: int | None, role: str = "") -> Code:
@@ -207,7 +207,7 @@ def test_streams_and_roles_are_bounded(core: P4RuntimeCore) -> None:
     assert caught.value.code is Code.RESOURCE_EXHAUSTED
     for number in (3, 1):
         controllers[number].session.close()
-    Controller(core, 1, "another")  # in the place of the role that was left first, whose ids it knows no more
+    Controller(core, 1, "another")  # in place of the role abandoned first, whose ids are forgotten
     core._arbitration.check_role("role 1")
     with pytest.raises(P4RuntimeError) as caught:
         core._arbitration.check_role("role 3")

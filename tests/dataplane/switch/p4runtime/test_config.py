@@ -90,10 +90,10 @@ def test_commit_and_read_back(bare: P4RuntimeCore, switch: FakeSwitch, cookie: p
 
 
 def test_command_line_program_is_read_back_without_cookie(shell: Shell) -> None:
-    found = get(shell.core)
-    assert found.p4info.tables
-    assert not found.HasField("cookie")
-    assert not found.p4_device_config
+    config = get(shell.core)
+    assert config.p4info.tables
+    assert not config.HasField("cookie")
+    assert not config.p4_device_config
 
 
 def test_verify_changes_nothing(bare: P4RuntimeCore, switch: FakeSwitch, config: p4r.ForwardingPipelineConfig) -> None:
@@ -159,7 +159,7 @@ def test_save_then_write_then_commit(shell: Shell, switch: FakeSwitch, cookie: p
     assert push(shell.core, Request.VERIFY_AND_SAVE, cookie) is Code.OK
     assert switch.state is running
     assert get(shell.core).cookie.cookie == 99
-    assert not shell.read(shell.entry("lpm_table"))  # reads and writes refer to what is saved
+    assert not shell.read(shell.entry("lpm_table"))  # reads and writes refer to the saved program
     shell.insert(entry(shell, 2))
     assert len(running.tables["EntitiesIngress.lpm_table"]) == 1
     assert push(shell.core, Request.COMMIT) is Code.OK

@@ -141,10 +141,10 @@ def entry(shell: Shell, *config: int) -> p4r.Entity:
     return p4r.Entity(digest_entry=message)
 
 
-def told(shell: Shell) -> list[p4r.DigestList]:
-    found = [message.digest for message in shell.received if message.WhichOneof("update") == "digest"]
+def received_lists(shell: Shell) -> list[p4r.DigestList]:
+    lists = [message.digest for message in shell.received if message.WhichOneof("update") == "digest"]
     shell.received.clear()
-    return found
+    return lists
 
 
 def learned(address: int, port: int) -> p4d.P4Data:
@@ -188,11 +188,11 @@ def test_lists_reach_the_primary_and_are_acknowledged(shell: Shell, switch: Fake
     switch.digests(message(0xAA00, 3), message(0xBB00), message(0xAA00, 3))
     assert wakes == [7]
     assert shell.core.tick(106) == 107
-    assert told(shell) == []
+    assert received_lists(shell) == []
     switch.time_ns = 107
     assert shell.core.tick(107) is None
-    (found,) = told(shell)
-    assert found == p4r.DigestList(
+    (digest,) = received_lists(shell)
+    assert digest == p4r.DigestList(
         digest_id=shell.id("digests", "learned_t"),
         list_id=1,
         data=[learned(0xAA00, 3), learned(0xBB00, 1)],
@@ -200,19 +200,19 @@ def test_lists_reach_the_primary_and_are_acknowledged(shell: Shell, switch: Fake
     )
     switch.digests(message(0xBB00), message(0xCC00))
     shell.core.tick(300)
-    assert [item.data for item in told(shell)] == [[learned(0xCC00, 1)]]
-    ack = p4r.DigestListAck(digest_id=found.digest_id, list_id=1)
+    assert [item.data for item in received_lists(shell)] == [[learned(0xCC00, 1)]]
+    ack = p4r.DigestListAck(digest_id=digest.digest_id, list_id=1)
     shell.session.handle(p4r.StreamMessageRequest(digest_ack=ack))
     switch.digests(message(0xBB00))
     shell.core.tick(500)
-    assert [item.list_id for item in told(shell)] == [3]
+    assert [item.list_id for item in received_lists(shell)] == [3]
     assert all(item.WhichOneof("update") == "arbitration" for item in backup)
 
 
 def test_new_primary_resets_acknowledged_digests(shell: Shell, switch: FakeSwitch) -> None:
     shell.insert(entry(shell, 0, 0, 10**9))
     switch.digests(message(1))
-    assert len(told(shell)) == 1
+    assert len(received_lists(shell)) == 1
     mail: list[p4r.StreamMessageResponse] = []
     shell.connect(5, mail)
     switch.digests(message(1))
@@ -222,7 +222,7 @@ def test_new_primary_resets_acknowledged_digests(shell: Shell, switch: FakeSwitc
 def test_refused_acknowledgements(shell: Shell, switch: FakeSwitch) -> None:
     shell.insert(entry(shell, 0, 0, 10))
     switch.digests(message(1))
-    told(shell)
+    received_lists(shell)
     digest_id = shell.id("digests", "learned_t")
     backup: list[p4r.StreamMessageResponse] = []
     standby = shell.connect(0, backup)
@@ -247,7 +247,7 @@ def test_lost_digests_are_counted(shell: Shell, switch: FakeSwitch) -> None:
     shell.session.close()
     switch.digests(message(1))
     assert shell.core.drops["digest_no_primary"] == 1
-    assert told(shell) == []
+    assert received_lists(shell) == []
 
 
 TYPES = """

@@ -1,4 +1,4 @@
-"""Whatever a client sends, P4RuntimeError is all that comes out, and a refused update changes nothing."""
+"""Any input of a client raises at most P4RuntimeError, and a refused update changes nothing."""
 
 from __future__ import annotations
 

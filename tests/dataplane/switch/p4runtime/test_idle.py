@@ -31,9 +31,9 @@ def aging(shell: Shell, source: int = 1, **fields: Any) -> p4r.Entity:
 
 def notes(shell: Shell) -> list[p4r.IdleTimeoutNotification]:
     kind = "idle_timeout_notification"
-    found = [item.idle_timeout_notification for item in shell.received if item.WhichOneof("update") == kind]
+    notifications = [item.idle_timeout_notification for item in shell.received if item.WhichOneof("update") == kind]
     shell.received.clear()
-    return found
+    return notifications
 
 
 def hit(switch: FakeSwitch, source: int, now_ns: int) -> None:
@@ -123,13 +123,13 @@ def test_the_time_since_the_last_hit_is_read(shell: Shell, switch: FakeSwitch) -
     shell.insert(aging(shell))
     switch.time_ns = 8 * MS
     asked = shell.entry("aging_table", time_since_last_hit=p4r.TableEntry.IdleTimeout())
-    (found,) = shell.read(asked)
-    assert found.table_entry.time_since_last_hit.elapsed_ns == 3 * MS
+    (entity,) = shell.read(asked)
+    assert entity.table_entry.time_since_last_hit.elapsed_ns == 3 * MS
     hit(switch, 1, 7 * MS)
-    (found,) = shell.read(asked)
-    assert found.table_entry.time_since_last_hit.elapsed_ns == MS
-    (found,) = shell.read(shell.entry("aging_table"))
-    assert not found.table_entry.HasField("time_since_last_hit")
+    (entity,) = shell.read(asked)
+    assert entity.table_entry.time_since_last_hit.elapsed_ns == MS
+    (entity,) = shell.read(shell.entry("aging_table"))
+    assert not entity.table_entry.HasField("time_since_last_hit")
     everywhere = p4r.Entity(table_entry=p4r.TableEntry(time_since_last_hit=p4r.TableEntry.IdleTimeout()))
     shown = [item.table_entry for item in shell.read(everywhere) if item.table_entry.HasField("time_since_last_hit")]
     assert [item.table_id for item in shown] == [shell.id("tables", "aging_table")]
@@ -178,6 +178,6 @@ def test_alarms_agree_with_looking_at_every_entry(program: Program, steps: list[
         elif step == "delete" and present is not None:
             table.delete((key,))
             del lives[key]
-        found = {entry.match[0] for _, entry in watch.due(state, now * MS)}
-        assert found == {key for key, life in lives.items() if life and now - since[key] >= life}
-        since.update((key, now) for key in lives if key in found)
+        due = {entry.match[0] for _, entry in watch.due(state, now * MS)}
+        assert due == {key for key, life in lives.items() if life and now - since[key] >= life}
+        since.update((key, now) for key in lives if key in due)

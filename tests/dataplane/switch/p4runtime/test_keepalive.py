@@ -1,4 +1,4 @@
-"""Controllers that die without a word, with their connection open: the server finds out, and their ids are free."""
+"""Controllers that die silently with an open connection: the server detects it, and frees their ids."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_id_of_a_controller_that_died_without_a_word_is_free(core: P4Runtime
             way.swallow()
             assert (await backup.read()).arbitration.status.code == Code.NOT_FOUND
             assert (await bid(living, 9))[1] == Code.OK
-            # The backup, which had nothing to say all the while, has heard that, too: it counted as there.
+            # The silent backup was notified, too: it counted as connected.
             assert (await backup.read()).arbitration.status.code == Code.ALREADY_EXISTS
 
     assert Keepalive().interval_s + Keepalive().timeout_s < 15

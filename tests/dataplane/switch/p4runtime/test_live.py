@@ -16,6 +16,7 @@ from dataplane.local.deadline import local_timeout
 from dataplane.switch.p4runtime import Code, P4RuntimeServer
 from dataplane.switch.p4runtime.core import DROPS
 from dataplane.switch.pipeline import DigestMessage
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.dataplane.switch.p4runtime.conftest import FakeSwitch, Shell
@@ -33,12 +34,6 @@ def run(job: Callable[[], Awaitable[None]]) -> None:
             await job()
 
     asyncio.run(limited())
-
-
-async def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until other threads have done their part; the test's own timeout ends it otherwise."""
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 @pytest.mark.usefixtures("server")
@@ -73,7 +68,7 @@ def test_finsy_learns_and_is_told_of_idle_entries(switch: FakeSwitch, address: s
                 switch.time_ns += 1_000_000
                 return second.done()
 
-            await wait_for(learn_again)  # held back until the server has seen the acknowledgement
+            await until(learn_again)  # held back until the server has seen the acknowledgement
             assert (await second).data == digest.data
 
     run(job)

@@ -101,10 +101,10 @@ def test_a_meter_takes_the_rates_of_its_type(
     message = p4r.MeterConfig(cir=cir, cburst=cburst, pir=pir, pburst=pburst, eburst=eburst)
     try:
         assert decode_meter(message, kind, "m") == MeterConfig(*rates[:4])
-        found = Code.OK
+        result = Code.OK
     except P4RuntimeError as error:
-        found = error.code
-    assert found is code
+        result = error.code
+    assert result is code
 
 
 def test_direct_meters_live_and_die_with_their_entries(shell: Shell) -> None:
@@ -160,13 +160,13 @@ def test_meters_of_default_entries_are_like_any_other(shell: Shell) -> None:
     assert shell.read(asked) == [metered]
     meter = p4r.Entity()
     meter.direct_meter_entry.table_entry.CopyFrom(shell.entry("aging_table", is_default_action=True).table_entry)
-    (found,) = shell.read(meter)
-    assert found.direct_meter_entry.config == CONFIG
+    (entity,) = shell.read(meter)
+    assert entity.direct_meter_entry.config == CONFIG
     shell.modify(meter)
-    (found,) = shell.read(meter)
-    assert not found.direct_meter_entry.HasField("config")
+    (entity,) = shell.read(meter)
+    assert not entity.direct_meter_entry.HasField("config")
     batch = shell.request(MODIFY, metered, shell.entry("aging_table", OTHER))
     batch.atomicity = p4r.WriteRequest.ROLLBACK_ON_ERROR
     with pytest.raises(P4RuntimeError):
         shell.core.write(batch)
-    assert shell.read(meter) == [found]
+    assert shell.read(meter) == [entity]

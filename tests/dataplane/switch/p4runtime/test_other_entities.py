@@ -67,9 +67,9 @@ def test_members_groups_and_the_entries_over_them(shell: Shell, switch: FakeSwit
     assert shell.read(p4r.Entity(action_profile_group=p4r.ActionProfileGroup())) == [group]
     assert shell.read(shell.entry("selector_table")) == [entry]
     assert switch.state is not None
-    found = switch.state.tables["EntitiesIngress.selector_table"].lookup((0x0A1111111111,))
-    assert found is not None
-    call = switch.state.profiles["EntitiesIngress.ecmp"].resolve(found, 1)
+    hit = switch.state.tables["EntitiesIngress.selector_table"].lookup((0x0A1111111111,))
+    assert hit is not None
+    call = switch.state.profiles["EntitiesIngress.ecmp"].resolve(hit, 1)
     assert call is not None
     assert call.arguments == (2,)
     for entity in (shell.member("ecmp", 1), shell.group("ecmp", 1)):
@@ -332,7 +332,7 @@ def test_wide_registers(shell: Shell, switch: FakeSwitch) -> None:
 def test_packets_wait_while_a_register_is_written(
     shell: Shell, switch: FakeSwitch, atomicity: p4r.WriteRequest.Atomicity.ValueType
 ) -> None:
-    """One that has read the cell, and writes it after the controller, would undo what the controller wrote."""
+    """A packet that reads the cell before the controller's write, and writes after it, would undo it."""
     assert switch.state is not None
     cells = switch.state.registers["EntitiesIngress.cells"]
     seen: list[tuple[str, list[int]]] = []

@@ -1,4 +1,4 @@
-"""Packet-in and packet-out: real bits, and what is said about packets that are refused."""
+"""Packet-in and packet-out: real bits, and errors of refused packets."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ def test_watched_ports_are_ports_of_the_switch(shell: Shell) -> None:
     assert shell.refusal(INSERT, group) is Code.INVALID_ARGUMENT
     group.action_profile_group.members[0].watch_port = b"\x00\x08"
     shell.insert(group)
-    (found,) = shell.read(shell.group("ecmp", 1))
-    assert found.action_profile_group.members[0].watch_port == b"\x08"
+    (entity,) = shell.read(shell.group("ecmp", 1))
+    assert entity.action_profile_group.members[0].watch_port == b"\x08"
 
 
 def replica(port: int, *backups: int) -> p4r.Replica:

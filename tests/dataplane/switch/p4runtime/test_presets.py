@@ -40,14 +40,14 @@ def writable(entry: p4r.TableEntry, action: p4r.Action | None = None) -> p4r.Ent
 
 
 def test_what_is_read_says_const_and_the_declared_priority(presets: Shell) -> None:
-    def said(table: str) -> list[tuple[int, bool]]:
+    def entries_of(table: str) -> list[tuple[int, bool]]:
         return sorted(((entry.priority, entry.is_const) for entry in of(presets, table)), reverse=True)
 
-    assert said("ranked") == [(50, False), (10, True), (9, False), (1, True)]
-    assert said("fixed_ternary") == [(3, True), (2, True), (1, True)]
-    assert said("open") == [(0, True), (0, False)]
-    assert said("routes") == [(0, True), (0, False), (0, False)]
-    assert said("unreached") == [(0, True), (0, False)]
+    assert entries_of("ranked") == [(50, False), (10, True), (9, False), (1, True)]
+    assert entries_of("fixed_ternary") == [(3, True), (2, True), (1, True)]
+    assert entries_of("open") == [(0, True), (0, False)]
+    assert entries_of("routes") == [(0, True), (0, False), (0, False)]
+    assert entries_of("unreached") == [(0, True), (0, False)]
     by_priority = presets.entry("ranked", priority=10)
     assert [entity.table_entry.is_const for entity in presets.read(by_priority)] == [True]
 
@@ -112,7 +112,7 @@ def test_reconciling_with_a_changed_program_keeps_every_entry(presets: Shell) ->
     before = {table: of(presets, table) for table in ("open", "ranked", "routes", "fixed")}
     presets.delete(writable(before["routes"][1]))
     changed = read_config("presets")
-    changed.p4_device_config += b"\n"  # nothing says of this one which entries are const
+    changed.p4_device_config += b"\n"  # nothing marks this one's const entries
     presets.core.set_pipeline(push(changed, Request.RECONCILE_AND_COMMIT))
     for table in ("open", "ranked"):
         kept = [p4r.Entity(table_entry=entry) for entry in of(presets, table)]

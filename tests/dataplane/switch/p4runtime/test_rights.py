@@ -1,4 +1,4 @@
-"""A switch over TLS: what readers, writers and operators may ask of P4Runtime and gNMI, and who may do all."""
+"""A switch over TLS: rights of readers, writers, operators and the controller in P4Runtime and gNMI."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def served(tls: TlsFiles) -> P4RuntimeServer:
 
 
 async def end_of(channel: grpc.aio.Channel, method: str) -> str:
-    """Return what a call ends with, nothing if it goes well; what matters is whether a right is missing."""
+    """Return a call's error, none on success; only missing rights matter."""
     p4, gn = _untyped(p4r_grpc.P4RuntimeStub(channel)), _untyped(gnmi_grpc.gNMIStub(channel))
     requests: Mapping[str, Any] = {
         "Read": lambda: p4.Read(p4r.ReadRequest(device_id=1)).read(),
@@ -89,7 +89,7 @@ async def _first(stream: Any, message: Any) -> None:
 
 
 def allowed(server: P4RuntimeServer, tls: TlsSettings) -> set[str]:
-    """Return the permissions that somebody turns out to have."""
+    """Return the effective permissions of a caller."""
 
     async def ask() -> dict[str, str]:
         async with open_aio_channel(f"127.0.0.1:{server.ports[0]}", tls, []) as channel:
@@ -97,10 +97,10 @@ def allowed(server: P4RuntimeServer, tls: TlsSettings) -> set[str]:
 
     ends = asyncio.run(finish_within(ask(), BOUND_S))
     assert not any(end.startswith(("UNAVAILABLE", "UNAUTHENTICATED")) for end in ends.values()), ends
-    denied = {method for method, end in ends.items() if MISSING in end}  # who is no primary is denied, too
-    found = {NEEDS[method] for method in ends.keys() - denied}
-    assert found.isdisjoint(NEEDS[method] for method in denied), ends
-    return found
+    denied = {method for method, end in ends.items() if MISSING in end}  # a non-primary is denied, too
+    rights = {NEEDS[method] for method in ends.keys() - denied}
+    assert rights.isdisjoint(NEEDS[method] for method in denied), ends
+    return rights
 
 
 def test_reading_writing_and_operating_are_three_rights(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeServer, Tls
 from dataplane.switch.p4runtime import outbox as outbox_module
 from dataplane.switch.p4runtime.outbox import Outbox
 from tests.certificates import Authority
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.dataplane.switch.p4runtime.conftest import FakeSwitch
@@ -43,13 +44,7 @@ def run(job: Callable[[], Awaitable[None]]) -> None:
 
 async def read(sw: Any, wanted: Any) -> list[Any]:
     """Return what finsy reads."""
-    return [found async for found in sw.read([wanted])]
-
-
-async def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until other threads have done their part; the test's own timeout ends it otherwise."""
-    while not condition():
-        await asyncio.sleep(0.005)
+    return [entity async for entity in sw.read([wanted])]
 
 
 @asynccontextmanager
@@ -90,7 +85,7 @@ def test_finsy_pushes_writes_reads_and_exchanges_packets(
             assert switch.state is not None
             assert set(switch.state.multicast_groups) == {1}
             await sw.write([fy.P4PacketOut(b"\xca\xfe", egress_port=2, pad=0)])
-            await wait_for(lambda: bool(switch.packets_out))
+            await until(lambda: bool(switch.packets_out))
             assert switch.packets_out == [bytes.fromhex("0100cafe")]
             waiting = asyncio.ensure_future(anext(aiter(sw.read_packets())))
             await asyncio.sleep(0)  # the queue exists from its first await on
@@ -132,9 +127,9 @@ def test_two_finsy_clients_contest_mastership(server: P4RuntimeServer, address: 
                 assert len(await read(second, fy.P4TableEntry())) == 5
                 async with fy.Switch("third", address, OPTIONS(initial_election_id=100)) as third:
                     assert third.is_primary
-                    await wait_for(lambda: not first.is_primary)
+                    await until(lambda: not first.is_primary)
                     await third.write([+fy.P4MulticastGroupEntry(1, replicas=[1])])
-                await wait_for(lambda: first.is_primary or second.is_primary)  # the dead one's id is taken over
+                await until(lambda: first.is_primary or second.is_primary)  # the dead one's id is taken over
 
     run(job)
 

@@ -1,4 +1,4 @@
-"""Types translated to strings: what is written reads back, and the data plane has numbers (sections 8.3 and 18.1)."""
+"""Types translated to strings: strings read back as written, the data plane has numbers (sections 8.3 and 18.1)."""
 
 from __future__ import annotations
 
@@ -73,15 +73,17 @@ def test_strings_read_back_and_the_data_plane_has_numbers(shell: Shell, switch: 
     assert shell.read(shell.entry("exact_table", first.table_entry.match)) == [first]
     assert switch.state is not None
     table = switch.state.tables["EntitiesIngress.exact_table"]
-    found = [table.lookup((0x0A0000000001, port)) for port in (1, 2, 3)]
-    calls = [hit.call.arguments for hit in found if hit is not None and hit.call is not None]
+    entries = [table.lookup((0x0A0000000001, port)) for port in (1, 2, 3)]
+    calls = [hit.call.arguments for hit in entries if hit is not None and hit.call is not None]
     assert calls[1:] == [(0x2E,), (511,)]
-    assert calls[0] not in {(0,), (0x2E,), (4,), (6,), (8,)}  # the program's own are left alone
+    assert calls[0] not in {(0,), (0x2E,), (4,), (6,), (8,)}  # the program's own stay
 
 
 def test_entries_of_the_program_have_decimals(shell: Shell) -> None:
     const = shell.read(shell.entry("const_table"))
-    classes = [one.table_entry.action.action.params[0].value for one in const if one.table_entry.action.action.params]
+    classes = [
+        entity.table_entry.action.action.params[0].value for entity in const if entity.table_entry.action.action.params
+    ]
     assert classes == [b"4", b"6"]
     empty = shell.entry("exact_table", is_default_action=True, action=shell.action("drop"))
     assert shell.read(shell.entry("exact_table", is_default_action=True)) == [empty]

@@ -281,7 +281,7 @@ def test_counters_of_default_entries_count_what_matches_nothing(shell: Shell, sw
     key = default_entry(shell, "exact_table").table_entry
     counter = p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=key))
     shell.modify(default_entry(shell, "exact_table", action=shell.action("forward", b"\x01")))
-    assert [found.direct_counter_entry.data for found in shell.read(counter)] == [counts]  # a new action keeps them
+    assert [entity.direct_counter_entry.data for entity in shell.read(counter)] == [counts]  # a new action keeps them
     counter.direct_counter_entry.data.packet_count = 7
     shell.modify(counter)
     assert shell.read(counter) == [counter]
@@ -295,14 +295,14 @@ def test_counters_of_default_entries_count_what_matches_nothing(shell: Shell, sw
 def test_a_direct_counters_action_and_metadata_mean_nothing(shell: Shell) -> None:
     shell.insert(shell.entry("exact_table", EXACT, action=shell.action("forward", b"\x01"), metadata=b"a"))
     stale = shell.entry("exact_table", EXACT, action=shell.action("set_class", b"\x02"), metadata=b"b").table_entry
-    (found,) = shell.read(p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=stale)))
-    assert found.direct_counter_entry.table_entry == shell.entry("exact_table", EXACT).table_entry
+    (entity,) = shell.read(p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=stale)))
+    assert entity.direct_counter_entry.table_entry == shell.entry("exact_table", EXACT).table_entry
 
 
 def test_a_const_default_entry_says_so(shell: Shell) -> None:
-    found = {table: shell.read(default_entry(shell, table))[0] for table in ("lpm_table", "exact_table")}
-    assert found["lpm_table"].table_entry.is_const
-    assert not found["exact_table"].table_entry.is_const
+    entries = {table: shell.read(default_entry(shell, table))[0] for table in ("lpm_table", "exact_table")}
+    assert entries["lpm_table"].table_entry.is_const
+    assert not entries["exact_table"].table_entry.is_const
 
 
 def test_a_default_entry_with_a_bad_filter_fails_alone(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""The board of port states: dated changes, told in order, to everybody, with no lock held."""
+"""The board of port states: timestamped changes, sent in order to all subscribers, with no lock held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever bytes come, a call is answered or its connection ends, as is foreseen; nothing else is raised."""
+"""For any bytes a call is answered or its connection ends, as designed; nothing else is raised."""
 
 from __future__ import annotations
 
@@ -71,8 +71,11 @@ def calls(draw: st.DrawFn) -> bytes:
     protocol = TBinaryProtocol(buffer)
     method = SERVICES[service][name]
     members = {f"a{number}": (number, kind) for number, kind in enumerate(method.arguments, 1)}
-    strategies = [next((found for known, found in VALUES if known is kind), st.none()) for kind in method.arguments]
-    values = SimpleNamespace(**{member: draw(one) for member, one in zip(members, strategies, strict=True)})
+    strategies = [
+        next((strategy for value_kind, strategy in VALUES if value_kind is kind), st.none())
+        for kind in method.arguments
+    ]
+    values = SimpleNamespace(**{member: draw(strategy) for member, strategy in zip(members, strategies, strict=True)})
     protocol.writeMessageBegin(f"{service}:{name}", TMessageType.CALL, 1)
     protocol.writeStruct(values, layout(members))
     protocol.writeMessageEnd()

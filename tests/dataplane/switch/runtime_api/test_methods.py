@@ -54,10 +54,10 @@ def test_entries_by_handle(client: Client, switch: Switch) -> None:
         TableCode.DUPLICATE_ENTRY
     )
     client.bm_mt_modify_entry(0, EXACT, 1, FORWARD, [b"\x01\x00"])
-    found = state(switch).tables[EXACT].get((0x0A0000000001, 1))
-    assert found is not None
-    assert found.call is not None
-    assert found.call.arguments == (256,)
+    stored = state(switch).tables[EXACT].get((0x0A0000000001, 1))
+    assert stored is not None
+    assert stored.call is not None
+    assert stored.call.arguments == (256,)
     client.bm_mt_delete_entry(0, EXACT, 1)
     assert client.refusal("bm_mt_delete_entry", 0, EXACT, 1) == TableCode.INVALID_HANDLE
     assert add(client, b"\x03") == 1  # the smallest that is free
@@ -95,7 +95,7 @@ def test_the_smallest_priority_wins(client: Client, switch: Switch) -> None:
     read = client.bm_mt_get_entries(0, MIXED)
     assert [entry.options.priority for entry in read] == [10, 0]
     assert read[0].match_key[2] == ternary(b"\x00\x00", b"\x00\x00")
-    assert read[0].match_key[3] == lpm(b"\x0a\x00\x00\x00\x00\x00", 8)  # what no mask looks at is cleared
+    assert read[0].match_key[3] == lpm(b"\x0a\x00\x00\x00\x00\x00", 8)  # bits outside the mask are cleared
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_refused_entries(
 
 def test_default_entries(client: Client) -> None:
     client.bm_mt_set_default_action(0, "EntitiesIngress.keyless", FORWARD, [b"\x03"])
-    found = client.bm_mt_get_default_entry(0, "EntitiesIngress.keyless")
-    assert (found.action_type, found.action_name, found.action_data) == (EntryType.ACTION_DATA, FORWARD, [b"\x00\x03"])
+    entry = client.bm_mt_get_default_entry(0, "EntitiesIngress.keyless")
+    assert (entry.action_type, entry.action_name, entry.action_data) == (EntryType.ACTION_DATA, FORWARD, [b"\x00\x03"])
     client.bm_mt_reset_default_entry(0, "EntitiesIngress.keyless")
     assert client.bm_mt_get_default_entry(0, "EntitiesIngress.keyless").action_name == DROP
     assert client.refusal("bm_mt_set_default_action", 0, LPM, DROP, []) == TableCode.DEFAULT_ACTION_IS_CONST
@@ -163,9 +163,15 @@ def test_members_and_groups(client: Client, switch: Switch) -> None:
     assert client.bm_mt_indirect_add_entry(0, SELECTOR, [lpm(MAC, 9)], 1, NONE) == 1
     assert [group.members[0].member for group in state(switch).profiles[ECMP].groups.values()] == [1]  # ids from 1
     entries = client.bm_mt_get_entries(0, SELECTOR)
-    assert [(one.action_entry.grp_handle, one.action_entry.mbr_handle) for one in entries] == [(0, None), (None, 1)]
+    assert [(entry.action_entry.grp_handle, entry.action_entry.mbr_handle) for entry in entries] == [
+        (0, None),
+        (None, 1),
+    ]
     assert client.bm_mt_act_prof_get_group(0, ECMP, 0).mbr_handles == [0, 1]
-    assert [one.action_data for one in client.bm_mt_act_prof_get_members(0, ECMP)] == [[b"\x00\x01"], [b"\x00\x02"]]
+    assert [member.action_data for member in client.bm_mt_act_prof_get_members(0, ECMP)] == [
+        [b"\x00\x01"],
+        [b"\x00\x02"],
+    ]
     for name, arguments, code in (
         ("bm_mt_indirect_ws_add_entry", (SELECTOR, [lpm(MAC, 7)], 9, NONE), TableCode.INVALID_GROUP_HANDLE),
         ("bm_mt_indirect_add_entry", (SELECTOR, [lpm(MAC, 7)], 9, NONE), TableCode.INVALID_MEMBER_HANDLE),
@@ -240,12 +246,12 @@ def test_multicast_groups_and_mirroring(client: Client, switch: Switch, service:
         pre.bm_mc_node_associate(0, 4, node)
     mirror.mirroring_session_add(9, MirroringConfig(mgid=4))
     mirror.mirroring_session_add(10, MirroringConfig(port=2))
-    found = state(switch)
-    assert list(found.multicast_groups[4]) == [Replica(1, 7), Replica(2, 7), Replica(1, 8), Replica(2, 8)]
-    assert found.clone_sessions[9].replicas == found.multicast_groups[4]
+    current = state(switch)
+    assert list(current.multicast_groups[4]) == [Replica(1, 7), Replica(2, 7), Replica(1, 8), Replica(2, 8)]
+    assert current.clone_sessions[9].replicas == current.multicast_groups[4]
     pre.bm_mc_node_update(0, 0, "1000", *more)
     pre.bm_mc_node_dissociate(0, 4, 1)
-    assert list(found.multicast_groups[4]) == list(found.clone_sessions[9].replicas) == [Replica(3, 7)]
+    assert list(current.multicast_groups[4]) == list(current.clone_sessions[9].replicas) == [Replica(3, 7)]
     entries = json.loads(pre.bm_mc_get_entries(0))
     assert entries["mgrps"] == [{"id": 4, "l1_handles": [0]}]
     assert entries["l2_handles"][0]["ports"] == [3]
@@ -261,8 +267,8 @@ def test_multicast_groups_and_mirroring(client: Client, switch: Switch, service:
         assert pre.refusal(name, 0, *arguments) == code, name
     pre.bm_mc_node_destroy(0, 0)
     pre.bm_mc_mgrp_destroy(0, 4)
-    assert not found.multicast_groups
-    assert not found.clone_sessions[9].replicas
+    assert not current.multicast_groups
+    assert not current.clone_sessions[9].replicas
     assert mirror.mirroring_mapping_delete(9) == 0
     assert mirror.mirroring_mapping_delete(9) == -1
     assert mirror.refusal("mirroring_session_get", 9) == 1

@@ -1,4 +1,4 @@
-"""The API's connections: where it listens, what is no call, how much a client may take."""
+"""The API's connections: addresses, invalid calls, and limits of clients."""
 
 from __future__ import annotations
 

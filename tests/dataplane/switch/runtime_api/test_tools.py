@@ -65,7 +65,7 @@ ANSWERS = (
 
 @pytest.fixture(scope="session")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of bmv2's shell: its sources beside its executable, and what thrift makes of its declarations."""
+    """The environment of bmv2's shell: its sources next to its executable, and thrift's output for its declarations."""
     switch, compiler = shutil.which("simple_switch_grpc"), shutil.which("thrift")
     if switch is None or compiler is None:
         pytest.skip("simple_switch_grpc and thrift (thrift-compiler) are not on the PATH")
@@ -101,9 +101,9 @@ def test_the_process_serves_the_port_that_it_is_given(tmp_path: Path) -> None:
         command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stderr is not None
-        found = next(filter(None, (re.search(r"Thrift\) on 127\.0\.0\.1:(\d+)", line) for line in process.stderr)))
-        with Client(int(found[1])) as client:
+        match = next(filter(None, (re.search(r"Thrift\) on 127\.0\.0\.1:(\d+)", line) for line in process.stderr)))
+        with Client(int(match[1])) as client:
             info = client.bm_mgmt_get_info()
         process.communicate(timeout=DEADLINE_S)
-    assert (info.device_id, info.thrift_port) == (9, int(found[1]))
+    assert (info.device_id, info.thrift_port) == (9, int(match[1]))
     assert process.returncode == 0

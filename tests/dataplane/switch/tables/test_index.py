@@ -48,11 +48,11 @@ def entry(match: Match, priority: int = 0, port: int = 1) -> TableEntry:
 
 
 def hit(index: Index, *key: int) -> int | None:
-    found = index.lookup(key)
-    if found is None:
+    entry = index.lookup(key)
+    if entry is None:
         return None
-    assert found.call is not None
-    return found.call.arguments[0]
+    assert entry.call is not None
+    return entry.call.arguments[0]
 
 
 def test_index_for_chooses_by_kind() -> None:
@@ -109,7 +109,7 @@ def test_among_equals_the_older_wins_also_after_a_change(make: Factory) -> None:
     assert hit(index, 3) == 1
     index.put(entry(((1, 1),), priority=5, port=9))
     assert hit(index, 3) == 9
-    assert [found.match for found in index] == [((1, 1),), ((2, 2),)]
+    assert [entry.match for entry in index] == [((1, 1),), ((2, 2),)]
 
 
 def test_range_bounds_are_inclusive(make: Factory) -> None:
@@ -156,7 +156,7 @@ def test_quick_agrees_with_the_reference(data: st.DataObject) -> None:
         new = entry(match, priority, number)
         for index in (reference, quick):
             index.put(new)
-    present = [(found.match, found.priority) for found in reference]
+    present = [(entry.match, entry.priority) for entry in reference]
     for match, priority in data.draw(
         st.lists(st.sampled_from(present), unique=True) if present else st.just([]), "gone"
     ):

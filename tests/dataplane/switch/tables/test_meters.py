@@ -1,4 +1,4 @@
-"""Meters: colours by hand, and what is refused."""
+"""Meters: colours computed by hand, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members, groups, one-shot action sets: what a hash chooses, and what is refused."""
+"""Members, groups, one-shot action sets: selection by hash, and refusals."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_entries_point_at_what_exists(ecmp: Profile, routes: Table) -> None:
     with pytest.raises(EntryError):
         routes.modify(TableEntry((1,), group=9))
     with pytest.raises(EntryError, match="in use"):
-        ecmp.delete_member(1)  # the refused change did not let go of it
+        ecmp.delete_member(1)  # the refused change did not release it
     with pytest.raises(EntryError, match="a member, group or action set"):
         routes.insert(TableEntry((2,), call=forward(1)))
 
@@ -250,7 +250,7 @@ def test_action_sets(state: ForwardingState, routes: Table) -> None:
     with pytest.raises(EntryError) as caught:
         routes.insert(TableEntry((3,), action_set=action_set(2)))
     assert refused(caught, EntryFault.FULL)
-    routes.modify(TableEntry((1,), action_set=action_set(4)))  # room for what it replaces is its own
+    routes.modify(TableEntry((1,), action_set=action_set(4)))  # it may use the room of the group that it replaces
     routes.delete((1,))
     routes.insert(TableEntry((3,), action_set=action_set(2)))
 

@@ -197,9 +197,9 @@ def test_entries_that_nothing_counts_have_no_tally_of_their_own() -> None:
     plain, counted = (ForwardingState(program).tables["direct"] for program in (Program(), metered()))
     for table in (plain, counted):
         table.insert(TableEntry((1,), call=SEND, idle_timeout_ns=5))
-    found = [table.lookup((1,)) for table in (plain, counted)]
-    assert [entry is not None and entry.tally is not None for entry in found] == [False, True]
-    entry = found[1]
+    entries = [table.lookup((1,)) for table in (plain, counted)]
+    assert [entry is not None and entry.tally is not None for entry in entries] == [False, True]
+    entry = entries[1]
     assert entry is not None
     assert entry.last_hit_us == 0
     entry.touch(12)
@@ -265,7 +265,7 @@ def test_ports_that_are_down_take_their_members_out() -> None:
     assert answers() == [SEND, OTHER, OTHER]
     state.set_port_status(1, up=False)
     assert answers() == [OTHER, OTHER, OTHER]
-    profile.modify_member(6, SEND)  # a choice made anew leaves it out still
+    profile.modify_member(6, SEND)  # a new selection still leaves it out
     assert answers() == [SEND, SEND, SEND]
     state.set_port_status(2, up=False)
     assert answers() == [None, None, None]

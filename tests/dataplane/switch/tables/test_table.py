@@ -108,7 +108,7 @@ def test_malformed_entries_change_nothing(entry: TableEntry) -> None:
     t.insert(TableEntry((1,), call=forward(9)))
     with pytest.raises(EntryError):
         t.modify(entry)
-    assert [found.call for found in t] == [forward(9)]
+    assert [entry.call for entry in t] == [forward(9)]
 
 
 @pytest.mark.parametrize("priority", [0, -1])

@@ -1,4 +1,4 @@
-"""Value sets: what is a member, and what is refused."""
+"""Value sets: membership, and refusals."""
 
 from __future__ import annotations
 

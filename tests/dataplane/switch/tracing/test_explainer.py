@@ -1,4 +1,4 @@
-"""Explanations of a packet: golden texts of a small program, and that the shadow of a state changes nothing."""
+"""Explanations of a packet: golden texts of a small program, and shadow states without side effects."""
 
 from __future__ import annotations
 
@@ -90,29 +90,29 @@ def test_each_step_is_json_with_the_keys_of_the_page() -> None:
     rows = [line.split("|") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| `")]
     written = {row[1].strip(" `"): [key.strip(" `") for key in row[2].split(",")] for row in rows}
     assert {kind: written.get(kind) for kind in kinds} == kinds
-    found = json.loads(trace_json(explain("forwarding", UDP, forwarding())))
-    for step in (step for passage in found["passages"] for step in passage["steps"]):
+    trace = json.loads(trace_json(explain("forwarding", UDP, forwarding())))
+    for step in (step for passage in trace["passages"] for step in passage["steps"]):
         assert list(step) == ["kind", *kinds[step["kind"]]]
 
 
 def test_json_has_wide_and_negative_numbers_as_hexadecimal() -> None:
-    found = json.loads(trace_json(explain("forwarding", UDP, forwarding())))
-    ethernet = found["passages"][0]["steps"][1]["header"]
+    trace = json.loads(trace_json(explain("forwarding", UDP, forwarding())))
+    ethernet = trace["passages"][0]["steps"][1]["header"]
     assert ethernet["fields"][0] == {"name": "dst_addr", "width_bits": 48, "value": "0x020000000002"}
-    assert (found["sent"][0]["port"], found["drops"], found["version"]) == (2, [], 1)
+    assert (trace["sent"][0]["port"], trace["drops"], trace["version"]) == (2, [], 1)
 
 
 # ---- the shadow of a state
 
 
 def arrays(state: ForwardingState) -> dict[str, object]:
-    found: dict[str, object] = {name: used_cells(cells) for name, cells in state.registers.items()}
-    found |= {f"counter {name}": counter.cells.tolist() for name, counter in state.counters.items()}
-    found |= {f"meter {name}": meter.cells.tolist() for name, meter in state.meters.items()}
+    state_arrays: dict[str, object] = {name: used_cells(cells) for name, cells in state.registers.items()}
+    state_arrays |= {f"counter {name}": counter.cells.tolist() for name, counter in state.counters.items()}
+    state_arrays |= {f"meter {name}": meter.cells.tolist() for name, meter in state.meters.items()}
     for name, table in state.tables.items():
         cells = [entry.meter_cell.words.tolist() if entry.meter_cell else None for entry in table]
-        found[f"table {name}"] = cells, [(entry.packets, entry.bytes, entry.last_hit_us) for entry in table]
-    return found
+        state_arrays[f"table {name}"] = cells, [(entry.packets, entry.bytes, entry.last_hit_us) for entry in table]
+    return state_arrays
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"fabric_aggregation"}))

@@ -1,4 +1,4 @@
-"""The filter language: what is true of which packet, and what is said of expressions that are none."""
+"""The filter language: matches, and errors of invalid expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two pairs of hosts over one bottleneck, and a connection over it with what both ends got."""
+"""Two pairs of hosts over one bottleneck, and a connection over it with the data received."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ links:
 
 
 class Ends:
-    """A connection from `a` to port 80 of `b`, and what each end got."""
+    """A connection from `a` to port 80 of `b`, with the data received."""
 
     def __init__(self, fabric: VirtualFabric, *, server: TcpSettings | None = None, **client: Any) -> None:
         self.fabric = fabric

@@ -97,7 +97,7 @@ def test_cubic_follows_its_function_of_time() -> None:
         for ack in range(window // (2 * MSS)):
             now_ns = trip * RTT_NS + RTT_NS * 2 * MSS * ack // window
             control = control.acked(Acked(2 * MSS, now_ns, RTT_NS))
-        # The window at the end of a round trip is the one that the function has then.
+        # At the end of a round trip the window equals the function.
         expected = 0.4 * ((trip + 1) * 0.1 - climb_s) ** 3 + 500
         assert control.window_bytes / MSS == pytest.approx(expected, rel=0.02)
     assert climb_s < 14
@@ -106,7 +106,7 @@ def test_cubic_follows_its_function_of_time() -> None:
 def test_cubic_is_no_slower_than_reno_where_that_is_faster() -> None:
     """Section 4.3, with short round trips: the window of an AIMD with 0.7 and 3 (1 - 0.7) / (1 + 0.7) = 0.529.
 
-    In whole segments, as Linux has it, and up to two behind the estimate, as it grows by how far ahead that is.
+    In whole segments, like Linux, and up to two behind the estimate, as growth follows the gap to it.
     """
     control = Cubic(MSS, 20.0).reduced(20 * MSS)
     rtt_ns = 10_000_000

@@ -113,13 +113,13 @@ def test_a_round_trip_is_not_taken_of_what_was_sent_twice() -> None:
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 6)), max_size=40))
 def test_what_is_under_way_is_what_is_neither_there_nor_lost(steps: list[tuple[int, int, int]]) -> None:
     sent, now_ns, reached = board(20), SECOND, 1
-    for what, place, length in steps:
+    for what, start, length in steps:
         now_ns += MS
         if what == 0:
-            reached = max(reached, min(1 + place * MSS + length, 1 + 20 * MSS))
+            reached = max(reached, min(1 + start * MSS + length, 1 + 20 * MSS))
             sent.acknowledge(reached, now_ns)
         elif what == 1:
-            sent.select([block(place, place + length)], now_ns)
+            sent.select([block(start, start + length)], now_ns)
         elif what == 2:
             sent.find_lost(4 * MS)
         elif what == 3:
@@ -136,7 +136,7 @@ def test_what_is_under_way_is_what_is_neither_there_nor_lost(steps: list[tuple[i
 
 
 def test_recovery_sends_half_of_arrivals_until_half_in_flight() -> None:
-    """RFC 9937: of twenty segments under way ten are left, and one is sent for each two that arrive."""
+    """RFC 9937: of twenty segments in flight ten remain, and one is sent for every two that arrive."""
     rate = ProportionalRate(MSS, 10 * MSS, 20 * MSS)
     under_way, sent = 19 * MSS, 0
     for _ in range(18):
@@ -163,21 +163,21 @@ def test_any_order_gives_the_stream(seed: int, pieces: list[tuple[int, int]], sh
     stream = random.Random(seed).randbytes(460)
     every = [*pieces, *((start, 20) for start in range(0, 460, 20))]
     shuffled.shuffle(every)
-    taken, found = Reassembly(1), b""
+    taken, text = Reassembly(1), b""
     have: set[int] = set()
     for start, length in every:
         data = stream[start : start + length]
-        found += taken.take(1 + start, data)
+        text += taken.take(1 + start, data)
         have.update(range(start, start + len(data)))
-        in_order = next((place for place in range(461) if place not in have), 460)
+        in_order = next((position for position in range(461) if position not in have), 460)
         assert taken.position == 1 + in_order
-        assert found == stream[:in_order]
-        beyond = {place for first, last in taken.blocks for place in range(first - 1, last - 1)}
-        assert beyond == {place for place in have if place > in_order}
+        assert text == stream[:in_order]
+        beyond = {position for first, last in taken.blocks for position in range(first - 1, last - 1)}
+        assert beyond == {position for position in have if position > in_order}
         if start > in_order:
             first, last = taken.blocks[0]
             assert first <= 1 + start < last, "the block of what came last is the first (RFC 2018, section 4)"
-    assert found == stream
+    assert text == stream
 
 
 @given(st.integers(0, SEQUENCES - 1), st.integers(0, 1 << 40), st.integers(-(1 << 31) + 1, (1 << 31) - 1))

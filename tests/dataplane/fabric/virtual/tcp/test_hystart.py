@@ -1,4 +1,4 @@
-"""HyStart: when CUBIC's slow start ends, by itself and into a queue that does not end."""
+"""HyStart: the end of CUBIC's slow start, in isolation and into an endless queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOW = 40 * MSS
 
 
 def after(rtts_ns: list[int], gap_ns: int, *, window_bytes: int = WINDOW, start: Hystart | None = None) -> Hystart:
-    """Hear round trips, `gap_ns` apart, of one round that is acknowledged segment by segment."""
+    """Feed round trips, `gap_ns` apart, of one round acknowledged segment by segment."""
     hystart = start or Hystart()
     for number, rtt_ns in enumerate(rtts_ns):
         hystart = hystart.heard(Heard(number * gap_ns, rtt_ns, 1 + number, 100), window_bytes, MSS)
@@ -25,8 +25,8 @@ def after(rtts_ns: list[int], gap_ns: int, *, window_bytes: int = WINDOW, start:
 
 @pytest.mark.parametrize(("least_ms", "growth_ms"), [(10, 4), (80, 10), (800, 16)])
 def test_delay_growth_by_an_eighth_ends_slow_start(least_ms: int, growth_ms: int) -> None:
-    known = after([least_ms * MS], 3 * MS)
-    before = Hystart(least_rtt_ns=known.least_rtt_ns)
+    expected = after([least_ms * MS], 3 * MS)
+    before = Hystart(least_rtt_ns=expected.least_rtt_ns)
     limit_ns = (least_ms + growth_ms) * MS
     assert not after([limit_ns] * 30, 3 * MS, start=before).is_found
     assert not after([limit_ns + 1] * 8, 3 * MS, start=before).is_found, "eight samples come before it"
@@ -35,7 +35,7 @@ def test_delay_growth_by_an_eighth_ends_slow_start(least_ms: int, growth_ms: int
 
 
 def test_ack_train_of_half_a_round_trip_ends_slow_start() -> None:
-    """21 ms / 2, the round trip and a millisecond, with gaps of 2 ms; one of more breaks it."""
+    """21 ms / 2 (the round trip and a millisecond) with gaps of 2 ms; a longer gap breaks the train."""
     assert not after([20 * MS] * 6, 2 * MS).is_found
     assert after([20 * MS] * 7, 2 * MS).is_found
     assert not after([20 * MS] * 30, 2 * MS + 1).is_found

@@ -45,7 +45,7 @@ def test_resent_segment_is_lost_again_by_its_own_send_time() -> None:
 
 
 def test_too_early_ack_is_for_the_first_transmission() -> None:
-    """Step 2: sent again 39 ms ago, where no round trip took less than 40."""
+    """Step 2: retransmitted 39 ms ago, with a minimum round trip of 40 ms."""
     rack = rack_with(Sent(100, 200, 60 * MS))
     rack.note(Sent(200, 300, 71 * MS, is_repeated=True), 110 * MS)
     assert rack.sent_ns == 60 * MS
@@ -125,7 +125,7 @@ def test_a_first_block_that_is_known_says_what_arrived_twice(
 
 
 class Wire:
-    """A connection on which ten segments at a time are sent; what is sent, with its time, and what of it gets lost.
+    """A connection that sends bursts of ten segments; records transmissions with their times, and loses some.
 
     `lose` gets the number of a segment of the burst, and how often it was sent before.
     """
@@ -136,11 +136,11 @@ class Wire:
         self.sent: list[tuple[int, int]] = []
         """Time and number."""
         self.heard: list[tuple[int, int]] = []
-        """Time and what is acknowledged of the burst, in segments."""
+        """Time, and segments of the burst acknowledged."""
         self.lose: Callable[[int, int], bool] = lambda _number, _before: False
         self.lose_answers = False
         self.ends.run(SECOND)
-        self._burst(10)  # the round trip is known, and the first acknowledgments have not waited
+        self._burst(10)  # the round trip is known, and the first acknowledgments were not delayed
         self._first = self.ends.client.sender.next
         for host in ("a", "b"):
             stack = self.fabric.host(host).tcp
@@ -155,13 +155,13 @@ class Wire:
 
     def _tamper(self, host: str, send: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
         def tampered(frame: bytes) -> bool:
-            found = decode_tcp_frame(frame)
-            assert found is not None
+            segment = decode_tcp_frame(frame)
+            assert segment is not None
             if host == "b":
                 return self.lose_answers or send(frame)
-            if not found.payload:
+            if not segment.payload:
                 return send(frame)
-            position = found.header.sequence - self.ends.client._first_sequence
+            position = segment.header.sequence - self.ends.client._first_sequence
             number = (position - self._first) // MSS
             before = sum(number == other for _, other in self.sent)
             self.sent.append((self.fabric.now_ns, number))
@@ -174,13 +174,13 @@ class Wire:
         self.ends.run(SECOND)
 
     def burst(self, segments: int = 10) -> int:
-        """Send a burst, run a second, and return when it was sent."""
+        """Send a burst, run for a second, and return the time of sending."""
         began_ns = self.fabric.now_ns
         self._burst(segments)
         return began_ns
 
     def again(self) -> list[tuple[int, int]]:
-        """Return what was sent again."""
+        """Return the retransmissions."""
         return [entry for index, entry in enumerate(self.sent) if entry[1] in {other for _, other in self.sent[:index]}]
 
 
@@ -202,8 +202,8 @@ def test_of_a_burst_whose_last_two_are_lost_a_probe_finds_them(make_fabric: Make
     assert probe_ns == last_ns + 2 * smoothed_ns[0] + 2 * MS
     assert repair_ns == next(time_ns for time_ns, _ in wire.heard if time_ns > probe_ns)
     assert 20 * MS < repair_ns - probe_ns < 23 * MS
-    found = wire.ends.client.statistics
-    assert (found.probes, found.recoveries, found.retransmissions, found.timeouts) == (1, 1, 2, 0)
+    statistics = wire.ends.client.statistics
+    assert (statistics.probes, statistics.recoveries, statistics.retransmissions, statistics.timeouts) == (1, 1, 2, 0)
     assert len(wire.ends.got["b"]) == 20 * MSS
 
 
@@ -211,8 +211,8 @@ def test_without_probes_the_last_segments_wait_for_the_timeout(make_fabric: Make
     wire = Wire(make_fabric, tail_loss_probes=False)
     wire.lose = lambda number, before: number in {8, 9} and not before
     wire.burst()
-    found = wire.ends.client.statistics
-    assert (found.probes, found.timeouts) == (0, 1)
+    statistics = wire.ends.client.statistics
+    assert (statistics.probes, statistics.timeouts) == (0, 1)
     last_ns = max(time_ns for time_ns, number in wire.heard if number == 8 and time_ns < wire.again()[0][0])
     assert wire.again()[0][0] - last_ns > LEAST_RTO_NS
 
@@ -226,25 +226,25 @@ def test_lone_last_segment_is_probed_and_costs_one_reduction(
     wire.fabric.call_after(100 * MS, lambda: due_ns.append(wire.ends.client._retransmission.due_ns))
     wire.burst()
     assert [(time_ns, number) for time_ns, number in wire.again()] == [(due_ns[0], 9)]
-    found, sender = wire.ends.client.statistics, wire.ends.client.sender
-    assert (found.probes, found.probe_recoveries, found.timeouts) == (1, 0, 0)
+    statistics, sender = wire.ends.client.statistics, wire.ends.client.sender
+    assert (statistics.probes, statistics.probe_recoveries, statistics.timeouts) == (1, 0, 0)
     before_bytes = sender.control.window_bytes
     assert before_bytes >= 10 * MSS
-    wire.burst()  # what is acknowledged beyond the probe shows that it repaired something
-    assert found.probe_recoveries == 1
+    wire.burst()  # acknowledgments beyond the probe show that it repaired a loss
+    assert statistics.probe_recoveries == 1
     assert sender.control.threshold_bytes < before_bytes
 
 
 def test_a_probe_that_was_not_needed_costs_nothing(make_fabric: MakeFabric) -> None:
-    """The answers get lost, not the burst; the receiver says that it had the last segment twice (DSACK)."""
+    """Answers are lost, not the burst; the receiver reports the last segment as a duplicate (DSACK)."""
     wire = Wire(make_fabric)
     wire.lose_answers = True
     wire.fabric.call_after(50 * MS, lambda: setattr(wire, "lose_answers", False))
     wire.burst()
     wire.burst()
-    found = wire.ends.client.statistics
-    assert (found.probes, found.needless, found.probe_recoveries) == (1, 1, 0)
-    assert (found.recoveries, found.timeouts) == (0, 0)
+    statistics = wire.ends.client.statistics
+    assert (statistics.probes, statistics.needless, statistics.probe_recoveries) == (1, 1, 0)
+    assert (statistics.recoveries, statistics.timeouts) == (0, 0)
     assert wire.ends.client.sender.control.threshold_bytes > 1 << 40, "nothing was reduced"
     assert wire.ends.server.statistics.duplicate_segments == 1
 
@@ -266,7 +266,7 @@ def test_probe_sends_new_data_beyond_the_window_if_any(make_fabric: MakeFabric) 
 def test_one_later_segment_reveals_loss_in_a_quarter_round_trip(
     make_fabric: MakeFabric,
 ) -> None:
-    """Not three: the last but one is lost, and sent again when the last could not have overtaken it any more."""
+    """Not three: the last but one is lost, and retransmitted once the last cannot have overtaken it."""
     wire = Wire(make_fabric)
     wire.lose = lambda number, before: number == 8 and not before
     wire.burst()
@@ -275,12 +275,12 @@ def test_one_later_segment_reveals_loss_in_a_quarter_round_trip(
     least_ns = wire.ends.client.sender.board.rack.least_rtt_ns
     assert least_ns is not None
     assert (number, again_ns) == (8, selected_ns + least_ns // 4)
-    found = wire.ends.client.statistics
-    assert (found.recoveries, found.probes, found.timeouts) == (1, 0, 0)
+    statistics = wire.ends.client.statistics
+    assert (statistics.recoveries, statistics.probes, statistics.timeouts) == (1, 0, 0)
 
 
 def test_slightly_reordered_segments_are_not_resent(make_fabric: MakeFabric) -> None:
-    """However many overtake: the first is 4 ms late, once before two others, then, as that is known, before nine."""
+    """However many overtake: the first is 4 ms late, first behind two others, then, once learned, behind nine."""
     fabric = make_fabric(dumbbell("100 Mbit/s"))
     ends = Ends(fabric)
     ends.run(SECOND)
@@ -302,9 +302,9 @@ def test_slightly_reordered_segments_are_not_resent(make_fabric: MakeFabric) -> 
         count[0] = 0
         ends.client.write(bytes(segments * MSS))
         ends.run(SECOND)
-    found = ends.client.statistics
+    statistics = ends.client.statistics
     assert ends.server.statistics.out_of_order >= 11
-    assert (found.retransmissions, found.recoveries) == (0, 0)
+    assert (statistics.retransmissions, statistics.recoveries) == (0, 0)
 
 
 @pytest.mark.parametrize(("quick", "expected"), [(16, 16 + 12), (0, 20)])

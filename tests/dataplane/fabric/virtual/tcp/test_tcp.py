@@ -1,4 +1,4 @@
-"""TCP between virtual hosts, end to end: what programs get, how fast, and how it ends."""
+"""TCP between virtual hosts, end to end: data, speed, and closing."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def test_both_ends_may_finish_at_once(make_fabric: MakeFabric) -> None:
 def test_both_ends_may_open_at_once(make_fabric: MakeFabric) -> None:
     fabric = make_fabric(dumbbell())
     a, b = fabric.host("a"), fabric.host("b")
-    one = a.tcp.connect(b.node.ipv4, 7, local_port=9)
+    connection = a.tcp.connect(b.node.ipv4, 7, local_port=9)
     other = b.tcp.connect(a.node.ipv4, 9, local_port=7)
-    one.write(b"hello")
+    connection.write(b"hello")
     fabric.run_until(SECOND)
-    assert one.state is other.state is State.ESTABLISHED
+    assert connection.state is other.state is State.ESTABLISHED
     assert other.read(10) == b"hello"
 
 
@@ -116,7 +116,7 @@ def test_streams_go_over_ipv6_too(make_fabric: MakeFabric) -> None:
 def test_alone_a_flow_fills_the_bottleneck(make_fabric: MakeFabric, congestion: Congestion) -> None:
     """Once slow start is over: the queue holds five times what the path does.
 
-    Within a fiftieth. What is lost holds up what came behind it, so no end of the time measured is in a recovery.
+    Within a fiftieth. A loss delays the data behind it, so neither end of the measurement is in a recovery.
     """
     fabric = make_fabric(dumbbell("4 Mbit/s", queue_frames=32))
     end_ns = 11 * SECOND // 2
@@ -144,7 +144,7 @@ def test_reno_s_goodput_under_loss_is_that_of_mathis(make_fabric: MakeFabric) ->
 
 @BOTH
 def test_two_flows_share_a_bottleneck(make_fabric: MakeFabric, congestion: Congestion) -> None:
-    """The second begins a second later; of the last six each gets a third at least, both together all."""
+    """The second starts a second later; in the last six seconds each gets at least a third, together all."""
     fabric = make_fabric(dumbbell("3 Mbit/s", queue_frames=24))
     settings = TcpSettings(congestion=congestion)
     flows = [
@@ -158,7 +158,7 @@ def test_two_flows_share_a_bottleneck(make_fabric: MakeFabric, congestion: Conge
 
 
 class Tampering:
-    """Intercept a host's TCP output before it enters the network: record its times, and lose one segment."""
+    """Intercepts a host's TCP output before it enters the network: records its times, and loses one segment."""
 
     def __init__(self, fabric: VirtualFabric, host: str) -> None:
         self.times_ns: list[int] = []
@@ -192,7 +192,7 @@ def test_one_loss_costs_half_or_three_tenths_and_no_timeout(
     before = next(sample for sample in statistics.samples if sample.time_ns >= SECOND // 2)
     threshold = statistics.samples[-1].threshold_bytes
     assert threshold is not None
-    # What is under way is the receiver's window, of which whole segments fit, and less than the sender's.
+    # The data in flight is the receiver's window in whole segments, and less than the sender's.
     under_way = 100_000 // 1448 * 1448
     assert before.window_bytes >= under_way
     assert threshold == pytest.approx(factor * under_way, rel=0.02)
@@ -239,7 +239,7 @@ def test_a_connection_that_nobody_takes_is_refused(make_fabric: MakeFabric) -> N
 
 def test_a_host_that_is_not_there_is_asked_seven_times(make_fabric: MakeFabric) -> None:
     fabric = make_fabric(dumbbell())
-    connection = fabric.host("a").tcp.connect("10.0.2.1", 81)  # its host has no TCP, as nobody has asked for it
+    connection = fabric.host("a").tcp.connect("10.0.2.1", 81)  # its host has no TCP, as it was never used
     fabric.run_until(200 * SECOND)
     assert connection.statistics.segments_sent == 7
     assert "was not answered: 7 attempts" in str(connection.error)
@@ -264,11 +264,11 @@ def test_receive_window_closes_and_opens_with_reading(make_fabric: MakeFabric) -
     ends.run(300 * SECOND)
     assert ends.server.statistics.received_bytes == 20_000
     assert ends.client.state is State.ESTABLISHED, "a closed window is probed, and is no failure"
-    found = b""
+    received = b""
     for _ in range(200):
-        found += ends.server.read(3_000)
+        received += ends.server.read(3_000)
         ends.run(20 * MS)
-    assert found == stream
+    assert received == stream
 
 
 def test_write_takes_what_fits_and_reports_new_room(make_fabric: MakeFabric) -> None:
@@ -306,7 +306,7 @@ def test_segments_out_of_order_are_put_in_order(make_fabric: MakeFabric) -> None
 
 
 def mark_beyond(fabric: VirtualFabric, switch: str, depth: int) -> None:
-    """Have a switch mark what finds more than so many frames waiting, as programs do: ECT becomes CE (RFC 3168)."""
+    """Let a switch mark frames that find more than `frames` waiting, as programs do: ECT becomes CE (RFC 3168)."""
     pipeline = fabric.switch(switch)._pipeline
     assert pipeline is not None
     egress = pipeline.egress
@@ -347,9 +347,9 @@ def test_an_end_without_ecn_is_not_marked(make_fabric: MakeFabric) -> None:
     seen: list[int] = []
 
     def note(frame: bytes, _: int) -> None:
-        found = decode_tcp_frame(frame)
-        assert found is not None
-        seen.append(found.ip.ecn)
+        segment = decode_tcp_frame(frame)
+        assert segment is not None
+        seen.append(segment.ip.ecn)
 
     ends.fabric.host("b").on_frame(note)
     ends.client.write(b"x")
@@ -379,7 +379,7 @@ def test_cut_or_corrupt_frames_are_counted_and_harmless(make_fabric: MakeFabric)
 
 
 def test_a_reset_that_only_comes_near_is_asked_for_again(make_fabric: MakeFabric) -> None:
-    """RFC 5961, section 3: who does not know the next number cannot end a connection."""
+    """RFC 5961, section 3: without the next sequence number a connection cannot be reset."""
     ends = Ends(make_fabric(dumbbell()))
     ends.run(100 * MS)
     address, server = ends.server.address, ends.server

@@ -1,4 +1,4 @@
-"""Bells: whoever has heard one is woken again by the next ring, and by nothing else."""
+"""Bells: a woken waiter wakes again at the next ring, and only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The traffic manager's kernels do what `TrafficManager` does, packet by packet, over random schedules."""
+"""The traffic manager's kernels behave like `TrafficManager`, packet by packet, over random schedules."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class NativeTraffic:
         start_ns = min(self.next_event(port) for port in self.ports.values())
         if start_ns > until_ns or start_ns == NEVER:
             return None
-        found: list[Reading] = []
+        readings: list[Reading] = []
         for number in sorted(self.ports):
             port = self.ports[number]
             if self.next_event(port) == start_ns:
@@ -77,10 +77,10 @@ class NativeTraffic:
                 assert port.start_ns == start_ns
                 while block:
                     packet = Packet.from_address(block)
-                    found.append(_reading(packet, start_ns))
+                    readings.append(_reading(packet, start_ns))
                     block = packet.next
                     self.give(self.core.packets[0], packet)
-        return start_ns, found
+        return start_ns, readings
 
     def occupy(self, number: int, length: int, start_ns: int) -> int:
         return self._occupy(self.ports[number], length, start_ns)

@@ -1,4 +1,4 @@
-"""State that a fresh packet may keep from the one before: only what is written before it is read on every path."""
+"""State that a fresh packet may keep from the previous one: only values written before read on every path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Late or omitted clears never show: programs in which they would, and the mistakes that these programs find."""
+"""Late or omitted clears are never visible: programs that would show them, and the mistakes that they catch."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _with_spare() -> Any:
 
 
 def send_some(program: Program) -> None:
-    """Send packets whose ways differ, of which each finds the memory full of what is not zero."""
+    """Send packets on different paths, each over memory filled with non-zero bytes."""
     twin = Twin(CompiledProgram(program))
     for byte in (0, 1, 2, 3, 255):
         twin.send(bytes([byte]) * 150)
@@ -133,7 +133,7 @@ def test_no_packet_sees_what_another_left(name: str) -> None:
     send_some(PROGRAMS[name]())
 
 
-# ---- mistakes, each of which a program above finds
+# ---- mistakes, each caught by a program above
 
 
 def _on_either_side(condition: object, _: bool, bits: Any) -> int:
@@ -156,11 +156,11 @@ def _different_is_equal(condition: object, holds: bool, bits: Any) -> int:
 
 
 def _only_first_edges(effects: Any, edges: Any, first: Any) -> Effects:
-    return in_graph(effects, {vertex: found[:1] for vertex, found in edges.items()}, first)
+    return in_graph(effects, {vertex: outgoing[:1] for vertex, outgoing in edges.items()}, first)
 
 
 def _known_for_ever(effects: Any, edges: Any, first: Any) -> Effects:
-    """As if what is known on one way through a vertex were written there."""
+    """As if facts from one path through a vertex held for all."""
     written = {vertex: sum(way.known for way in edges[vertex]) for vertex in edges}
     return in_graph(
         {vertex: Effects(effect.exposed, effect.written | written[vertex]) for vertex, effect in effects.items()},
@@ -196,20 +196,20 @@ def _a_field(self: Any, item: Any) -> int:
 
 
 def _last(following: Any, first: Any) -> Any:
-    """As if a field belonged to the last place that mentions it."""
+    """As if a field belonged to its last mention."""
     order = flow.reverse_postorder(following, first)
-    return lambda one, other: max(one, other, key=order.index)
+    return lambda vertex, other: max(vertex, other, key=order.index)
 
 
 def _each_for_itself(program: Program, candidates: Any) -> Any:
-    """As if one control never saw what another has written."""
+    """As if a control never saw another's writes."""
     nothing = Pipeline("nothing", None, {})
     alone = (replace(program, egress=nothing), replace(program, ingress=nothing))
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for part in alone:
-        taken = {ref for refs in found.values() for ref in refs}
-        found |= deferred_fields(part, [ref for ref in candidates if ref not in taken])
-    return found
+        taken = {ref for refs in fields.values() for ref in refs}
+        fields |= deferred_fields(part, [ref for ref in candidates if ref not in taken])
+    return fields
 
 
 MISTAKES: list[tuple[Any, str, Any, str]] = [
@@ -237,7 +237,7 @@ def test_each_mistake_shows(where: Any, what: str, mistake: Any, program: str, m
         send_some(PROGRAMS[program]())
 
 
-# ---- what is found
+# ---- results of the analysis
 
 
 @pytest.mark.parametrize(
@@ -277,16 +277,16 @@ def test_what_a_condition_says_of_headers(condition: Expression, holds: set[str]
     ],
 )
 def test_header_read_only_where_valid_is_not_cleared(program: Program) -> None:
-    place = Layout(program)
-    assert place.fresh_bytes <= place.headers["other"].data < place.plain_bytes
+    layout = Layout(program)
+    assert layout.fresh_bytes <= layout.headers["other"].data < layout.plain_bytes
 
 
 def test_a_field_is_cleared_where_the_ways_to_it_begin() -> None:
     program = forking(
         ODD, PERHAPS, NOTHING, [Assign(BIG, SOURCE)], [JumpIfZero(SOURCE, 2), Assign(BIG, SOURCE), *PERHAPS]
     )
-    place = Layout(program)
-    assert not place.deferred  # OWN is mentioned on one side and behind; BIG is written before it is read
+    layout = Layout(program)
+    assert not layout.deferred  # OWN is mentioned on one side and behind; BIG is written before it is read
     alone = Layout(forking(ODD, PERHAPS, NOTHING, NOTHING))
     assert set(alone.deferred) == {"call_0"}
     span, own = alone.deferred["call_0"], alone.headers["own"]

@@ -1,4 +1,4 @@
-"""Parts of a packet that the switch reads and writes, and those that its copies keep."""
+"""Parts of a packet that the switch reads and writes, and those kept by its copies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def other_packet(compiled: Compiled) -> tuple[Packet, ctypes.Array[ctypes.c_uint
 
 
 def with_a_meaning(compiled: Compiled) -> State:
-    """Return all that a packet holds, but for what nobody ever sees."""
+    """Return all visible parts of a packet."""
     state = compiled.read()
     return {name: value for name, value in state.items() if name not in compiled.compiled.unseen(state)}
 

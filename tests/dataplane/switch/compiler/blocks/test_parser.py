@@ -35,9 +35,9 @@ def one_state(*operations: ParserOp) -> Parser:
 
 def parsed(twin: Twin, data: bytes) -> tuple[int, int]:
     """Return how many bytes were parsed, and the error's code."""
-    found = twin.send(data).steps[0]["parsed"]
-    assert isinstance(found, tuple)
-    return found
+    headers = twin.send(data).steps[0]["parsed"]
+    assert isinstance(headers, tuple)
+    return headers
 
 
 def errors(twin: Twin, data: bytes) -> str:
@@ -66,8 +66,8 @@ def test_varbits_that_begin_inside_a_byte() -> None:
     for count in range(16):
         twin = Twin(code)
         data = bytes([count << 4, 0]) + BYTES[:40]
-        found = twin.send(data)
-        assert found.sent == data
+        outcome = twin.send(data)
+        assert outcome.sent == data
         assert errors(twin, data) == ("NoError" if 2 + count <= longest else "HeaderTooShort")
 
 

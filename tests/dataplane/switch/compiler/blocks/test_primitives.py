@@ -1,4 +1,4 @@
-"""Any sequence of primitives leaves a packet and the state as the interpreter leaves them.
+"""Any sequence of primitives has the same effect on packet and state as in the interpreter.
 
 MILLRACE_EXAMPLES sets the number of programs, 8 if it is not given.
 """

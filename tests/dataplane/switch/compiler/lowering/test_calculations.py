@@ -1,4 +1,4 @@
-"""Checksums added up where the bytes lie, and checksums of a program, are those of the interpreter."""
+"""Checksums computed in place, and a program's checksums, equal the interpreter's."""
 
 from __future__ import annotations
 

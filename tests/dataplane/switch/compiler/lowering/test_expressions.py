@@ -1,4 +1,4 @@
-"""Any expression comes to what exact integers come to, in every field that it is stored to."""
+"""Any expression equals exact integer arithmetic, in every field that it is stored to."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def program_of(assignments: list[Assign]) -> Program:
 
 
 def supported(assignments: list[Assign]) -> list[Assign]:
-    """Return those that the compiler takes; it refuses integers beyond reason, which are rare: so halve."""
+    """Return the supported ones; the compiler refuses excessive integers, which are rare: so halve."""
     try:
         emit_program(program_of(assignments), Module("attempt"))
     except ProgramError as error:

@@ -47,7 +47,7 @@ CHECK_VALUES = {
 
 
 def native(calculation: Calculation) -> Callable[..., int]:
-    kernels = {name: kernel_of(known) for name, known in CALCULATIONS.items() if name != "cksum16"}
+    kernels = {name: kernel_of(calculation) for name, calculation in CALCULATIONS.items() if name != "cksum16"}
     return kernel_library(*kernels.values()).bind(kernel_of(calculation))
 
 

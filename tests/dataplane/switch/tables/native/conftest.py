@@ -11,7 +11,7 @@ from tests.dataplane.switch.tables.native.harness import MakeBench, NativeBench,
 
 @pytest.fixture
 def make() -> Iterator[MakeBench]:
-    """Return what makes benches."""
+    """Return a factory of benches."""
     benches: list[NativeBench] = []
 
     def make_bench(program: Program) -> NativeBench:

@@ -102,7 +102,7 @@ class NativeBench:
         name, spec = list(ACTIONS.items())[entry.action]
         if not spec.parameters:
             return ActionCall(name)
-        port, low, high = (entry.arguments[place] for place in range(3))
+        port, low, high = (entry.arguments[index] for index in range(3))
         return ActionCall(name, (port, high << 64 | low))
 
     def hit(self, *key: int, table: str = "t") -> ActionCall | None:
@@ -115,7 +115,7 @@ class NativeBench:
         self.table.insert(TableEntry(match, priority, call=send(port)))
 
     def release(self) -> None:
-        """Let go of everything; nothing may stay allocated."""
+        """Release everything; nothing may stay allocated."""
         self.native.release()
         assert self.native.blocks == 0
 

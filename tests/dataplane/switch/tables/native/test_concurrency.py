@@ -1,4 +1,4 @@
-"""Readers without locks beside a writer: nothing is missed, nothing is torn, nothing is freed too early."""
+"""Lock-free readers alongside a writer: nothing is missed, torn, or freed too early."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WORDS = 4
 
 @kernel
 def is_torn(entry: Entry) -> bool:
-    """Say whether an entry's arguments do not belong together."""
+    """Return whether an entry's arguments do not belong together."""
     port = entry.arguments[0]
     return entry.arguments[1] != port or entry.arguments[2] != port
 
@@ -107,7 +107,7 @@ def key_of(match: Match) -> list[int]:
 
 @contextmanager
 def reading(bench: NativeBench, read: Kernel[..., Any], rows: list[list[int]]) -> Iterator[Any]:
-    """Have another thread look the rows up meanwhile; yields what it counts, which is complete afterwards."""
+    """Look the rows up in another thread while the block lasts; yield its counts, complete afterwards."""
     flat = [word for row in rows for word in row]
     told, data = (ctypes.c_uint64 * 4)(), (ctypes.c_uint64 * len(flat))(*flat)
     function = kernel_library(read).bind(read)
@@ -176,7 +176,7 @@ def test_nothing_is_freed_while_a_machine_is_in_a_burst(make: MakeBench) -> None
     assert bench.native.collect() >= 2 * BATCH
     assert bench.native.blocks == blocks
     assert [bench.call(entry) for entry in held] == [send(number) for number in range(2 * BATCH)]
-    other.epoch = 7  # another machine's burst that began later does not hold up what was closed before
+    other.epoch = 7  # another machine's later burst does not delay objects closed before
     bench.machine.epoch = 3
     bench.native.collect()
     assert bench.native.blocks < blocks

@@ -134,8 +134,8 @@ class Tables(RuleBasedStateMachine):
     @rule(data=st.data())
     def look_up(self, data: st.DataObject) -> None:
         key = data.draw(st.tuples(*map(value_of, self.keys)), "key")
-        found = self.reference.lookup(key)
-        assert self.bench.hit(*key) == (None if found is None else found.call)
+        entry = self.reference.lookup(key)
+        assert self.bench.hit(*key) == (None if entry is None else entry.call)
 
     @rule()
     def change_the_default(self) -> None:
@@ -153,9 +153,9 @@ class Tables(RuleBasedStateMachine):
         for entry in getattr(self, "reference", ()):
             borders = [borders_of(key, part) for key, part in zip(self.keys, entry.match, strict=True)]
             for values in zip(*borders, strict=True):
-                found = self.reference.lookup(values)
-                assert found is not None
-                assert self.bench.hit(*values) == found.call
+                hit = self.reference.lookup(values)
+                assert hit is not None
+                assert self.bench.hit(*values) == hit.call
 
     def teardown(self) -> None:
         if hasattr(self, "bench"):

@@ -223,7 +223,7 @@ def replicas(address: int) -> tuple[int, int, list[tuple[int, int]]] | None:
     if not address:
         return None
     native = Replicas.from_address(address)
-    pairs = [(native.ports[place], native.instances[place]) for place in range(native.count)]
+    pairs = [(native.ports[index], native.instances[index]) for index in range(native.count)]
     return native.class_of_service, native.packet_length, pairs
 
 

@@ -1,4 +1,4 @@
-"""Prefilters on raw bytes: they miss no frame that the filter is meant for, and check headers at known places."""
+"""Prefilters on raw bytes: they miss no matching frame, and check headers at known offsets."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ def test_undecidable_filters_match_all_and_contradictions_none() -> None:
 
 
 def test_a_stack_has_its_elements_one_behind_the_other() -> None:
-    found = alternatives("labels[1].value==2", "parsing")
+    choices = alternatives("labels[1].value==2", "parsing")
     wanted = {(0, 0xFF, 1, True), (2, 0x01, 0, True), (3, 0xFE, 4, True)}  # kind 1, not the last label, then label 2
-    assert any(alternative.checks >= wanted for alternative in found)
+    assert any(alternative.checks >= wanted for alternative in choices)
 
 
 def test_headers_behind_options_are_sought_only_with_options() -> None:
-    """The port's place is known in packets whose IPv4 header has a fixed length; in others nothing is."""
+    """The port's offset is known in packets with an IPv4 header of fixed length; in others it is not."""
     plain, options = (14, 0x0F, 5, True), (14, 0x0F, 5, False)
-    found = [one for one in alternatives("udp.dst_port==2000", "fabric") if one.checks >= IPV4]
-    assert {plain in one.checks for one in found} == {True, False}
-    assert all((36, 0xFF, 0x07, True) in one.checks for one in found if plain in one.checks)
-    assert all(options in one.checks for one in found if plain not in one.checks)
+    choices = [choice for choice in alternatives("udp.dst_port==2000", "fabric") if choice.checks >= IPV4]
+    assert {plain in choice.checks for choice in choices} == {True, False}
+    assert all((36, 0xFF, 0x07, True) in choice.checks for choice in choices if plain in choice.checks)
+    assert all(options in choice.checks for choice in choices if plain not in choice.checks)
 
 
 @cache
@@ -96,11 +96,11 @@ def has_all(alternative: Alternative, frame: Frame) -> bool:
 @settings(max_examples=examples(6), suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
 def test_prefilter_misses_no_frame_and_agrees_with_machine_code(program: str, text: str, data: st.DataObject) -> None:
-    found = alternatives(text, program)
+    choices = alternatives(text, program)
     tap, fits_native = Tap(), kernel_library(fits).bind(fits)
-    set_alternatives(tap, found)
+    set_alternatives(tap, choices)
     for content in data.draw(st.lists(frames(program), max_size=8)):
         frame = Frame(data.draw(st.sampled_from((1, 2))), content)
-        fitting = any(has_all(alternative, frame) for alternative in found)
+        fitting = any(has_all(alternative, frame) for alternative in choices)
         assert fitting or not matcher(program, text)(frame)
         assert bool(fits_native(tap, frame.port, content, len(content))) is fitting

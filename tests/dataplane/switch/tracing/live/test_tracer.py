@@ -1,4 +1,4 @@
-"""Packets explained beside the traffic: the switch does what it does without, and no more are told than asked for."""
+"""Packets explained alongside the traffic: the switch behaves as without, and the limit holds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Clock:
 
 
 def lines(path: Path) -> list[dict[str, object]]:
-    """Return what is written so far; a line that has no end yet is not."""
+    """Return the complete lines written so far."""
     return [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
 
 
@@ -71,7 +71,7 @@ def traced_switch(tracer: LiveTracer, clock: Clock) -> Switch:
 def test_tracing_switch_behaves_as_without_tracing(
     tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
 ) -> None:
-    """Also what is counted: departures, digests, counters, registers and meters are the same."""
+    """Also the accounting: departures, digests, counters, registers and meters are the same."""
     events: list[Event] = data.draw(scenarios(name))
     path = tmp_path_factory.mktemp("traces") / "t.jsonl"
     clock = Clock()
@@ -86,9 +86,9 @@ def test_packets_are_chosen_by_the_filter(clock: Clock, file: Path) -> None:
         switch = traced_switch(tracer, clock)
         switch.receive(1, [FRAME, FRAME])
         switch.receive(2, [FRAME[:2] + b"\x04", FRAME])
-    (found,) = lines(file)
-    assert (found["port"], found["data"]) == (2, FRAME.hex())
-    assert found["unknown"]
+    (line,) = lines(file)
+    assert (line["port"], line["data"]) == (2, FRAME.hex())
+    assert line["unknown"]
 
 
 def test_no_more_are_explained_than_a_second_and_all_may_have(
@@ -101,9 +101,9 @@ def test_no_more_are_explained_than_a_second_and_all_may_have(
             switch.receive(1, [FRAME] * 10)
             clock.now += SECOND_NS
     assert len(lines(file)) == 5
-    said = [record.message for record in caplog.records]
-    assert said[0] == "8 possibly matching packets were skipped: 2 a second are traced at most"
-    assert "5 packets were traced: the limit is reached" in said
+    messages = [record.message for record in caplog.records]
+    assert messages[0] == "8 possibly matching packets were skipped: 2 a second are traced at most"
+    assert "5 packets were traced: the limit is reached" in messages
 
 
 def test_filter_unknown_to_the_program_traces_nothing(
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         LiveTracer(TraceSettings(file=tmp_path / "none" / "t.txt"), exact=True)
 
 
-# ---- beside machine code
+# ---- alongside machine code
 
 
 @pytest.fixture
@@ -154,11 +154,11 @@ def test_workers_copy_what_is_meant_and_go_on(traced_native: tuple[NativeSwitch,
     wait_until(lambda: len(lines(file)) == 1, "one packet is explained")
     far.send([bytes((0, 0, 5, number)) for number in range(9)])
     wait_until(lambda: len(lines(file)) == 3, "no more than asked for")
-    found = lines(file)
-    assert found[0]["data"] == "01000501"
-    sent = found[0]["sent"]
+    explained = lines(file)
+    assert explained[0]["data"] == "01000501"
+    sent = explained[0]["sent"]
     assert isinstance(sent, list)
-    assert [one["port"] for one in sent] == [2, 2]
+    assert [line["port"] for line in sent] == [2, 2]
     wait_until(lambda: switch.counters().ports[1].rx_frames == 50, "everything came in")
     with switch.paused():
         assert switch.counters().drops == {"clone_session_unknown": 40}
@@ -169,9 +169,9 @@ def test_workers_copy_what_is_meant_and_go_on(traced_native: tuple[NativeSwitch,
 
 def test_options_say_what_is_explained_and_come_back_as_words(tmp_path: Path) -> None:
     words = ["--no-p4", "--trace-filter", "ipv4 && ingress_port==1", "--trace-rate", "5", "--trace-file", "t.jsonl"]
-    found = parse_arguments(words).trace
-    assert found == TraceSettings("ipv4 && ingress_port==1", Path("t.jsonl"), 1_000, 5)
-    assert parse_arguments(["--no-p4", *trace_words(found)]).trace == found
+    trace = parse_arguments(words).trace
+    assert trace == TraceSettings("ipv4 && ingress_port==1", Path("t.jsonl"), 1_000, 5)
+    assert parse_arguments(["--no-p4", *trace_words(trace)]).trace == trace
     assert parse_arguments(["--no-p4"]).trace is None
 
 

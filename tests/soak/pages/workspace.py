@@ -1,4 +1,4 @@
-"""The place where a page's blocks run, and the actions of scenes there."""
+"""The workspace of a page's blocks, and the actions of scenes there."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.waiting import comes_true
+
 
 class LackingError(Exception):
-    """This machine has not what a scene is made of; the message says what."""
+    """This machine lacks a prerequisite of a scene, which the message names."""
 
 
 @dataclass(slots=True)
-class Place:
-    """The place where a page's blocks run; scenes may change folder and environment before the page's first command."""
+class Workspace:
+    """Folder and environment of a page's blocks; scenes may change both before the page's first command."""
 
     folder: Path
     environment: dict[str, str]
@@ -44,7 +45,7 @@ class Place:
             raise LackingError(", ".join(missing))
 
     def call(self, command: str) -> str:
-        """Run a command that a scene needs; it has to succeed."""
+        """Run a command for a scene; it must succeed."""
         done = subprocess.run(
             ["bash", "-ec", command],
             cwd=self.folder,
@@ -59,16 +60,17 @@ class Place:
             raise RuntimeError(f"{command}: {done.returncode}: {done.stdout}{done.stderr}")
         return done.stdout
 
-    def until(self, command: str, said: str, within_s: float = 120.0) -> None:
-        """Ask until a command says just that; it may fail before."""
-        until_s = time.monotonic() + within_s
-        while (found := self.call(f"{command} || true").strip()) != said:
-            if time.monotonic() > until_s:
-                raise RuntimeError(f"{command}: still says {found}")
-            time.sleep(0.2)
+    def until(self, command: str, wanted: str, within_s: float = 120.0) -> None:
+        """Run a command until its output is exactly the wanted one; it may fail before."""
+
+        def output() -> str:
+            return self.call(f"{command} || true").strip()
+
+        if not comes_true(lambda: output() == wanted, limit_s=within_s, poll_s=0.2):
+            raise RuntimeError(f"{command}: still prints {output()}")
 
     def start(self, command: str, ready: str, within_s: float = 60.0) -> None:
-        """Start what goes on until the page ends; return once it has said `ready`."""
+        """Start a program that runs until the page ends; return once its output has `ready`."""
         log = self.room / f"scene-{len(list(self.room.glob('scene-*')))}"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -81,11 +83,13 @@ class Place:
                 start_new_session=True,
             )
         self.stack.callback(_end, process)
-        until_s = time.monotonic() + within_s
-        while ready not in (said := log.read_text(errors="replace")):
-            if process.poll() is not None or time.monotonic() > until_s:
-                raise RuntimeError(f"{command}: is not ready: {said}")
-            time.sleep(0.05)
+
+        def is_ready() -> bool:
+            return ready in log.read_text(errors="replace")
+
+        comes_true(lambda: is_ready() or process.poll() is not None, limit_s=within_s)
+        if not is_ready():
+            raise RuntimeError(f"{command}: is not ready: {log.read_text(errors='replace')}")
 
     def write(self, name: str, text: str) -> None:
         """Write a file of the scene."""

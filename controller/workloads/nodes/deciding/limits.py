@@ -25,6 +25,6 @@ class PodLimits:
         wanted, most = pod.spec.request.memory_bytes, self.most_memory_bytes
         if most is not None and wanted > most:
             raise OrderError(
-                f"pod {pod.metadata.name}: memory: {wanted} bytes are wanted, {most} are the most on this node"
+                f"pod {pod.metadata.name}: memory: it requests {wanted} bytes, this node allows at most {most}"
             )
         return wanted or (self.memory_bytes if most is None else min(self.memory_bytes, most))

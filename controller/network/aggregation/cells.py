@@ -1,6 +1,6 @@
 """Cells of a switch in blocks: powers of two, each aligned to its size (the buddy system, Knowlton 1965).
 
-Nothing is kept but the blocks that are taken, which can also be read from a switch's entries.
+Only the blocks in use are kept, which can also be read from a switch's entries.
 """
 
 from __future__ import annotations

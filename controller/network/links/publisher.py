@@ -1,6 +1,6 @@
 """Publishing the status of links to the path server and the collector: at each change, and again after a while.
 
-A subscriber may have restarted meanwhile, so all that is known is sent each time.
+A subscriber may have restarted meanwhile, so the full state is sent each time.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ SHED: Final = {
     Count.NOT_JUDGED: "raise events.max_subjects: some figures are judged by no rule",
     Count.REPORTERS_FORGOTTEN: "raise collector.sequence.max_reporters, or find the sender that uses other nodes' ids",
 }
-"""Counters of what is left out, and what helps."""
+"""Counters of dropped work, and remedies."""
 
 
 def monitor_of(collector: Collector, receiver: ReportReceiver, log: logging.Logger) -> LoadMonitor:

@@ -13,7 +13,7 @@ BURST_NS: Final = 40_000_000
 
 
 class ReadingBudget:
-    """Counts and times what Python reads.
+    """Counts and times Python's reading.
 
     Without `is_limited` all is allowed: of a core that reads every report in Python anyway.
     """

@@ -1,4 +1,4 @@
-"""The collector's clock, which can be set back while it takes what has waited for it."""
+"""The collector's clock, which can be set back while it takes waiting reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ReceiveClock:
         self._latest_ns = clock.now_ns()
 
     def now_ns(self) -> int:
-        """Return the time, or when what is being taken came."""
+        """Return the time, or the arrival time of the reports being taken."""
         set_ns = self._set_ns
         return self._clock.now_ns() if set_ns is None or self._thread != get_ident() else set_ns
 

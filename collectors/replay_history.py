@@ -23,7 +23,7 @@ from dataplane.topology.file import load_topology
 def replay_into(
     folder: Path, capture: Path, settings: CollectorProcessSettings, on_problem: Callable[[str], None]
 ) -> tuple[Replayed, CollectorStatus]:
-    """Write the history that a collector with these settings would have written; return what the capture held.
+    """Write the history that a collector with these settings would have written; return the capture's contents.
 
     Without a history in the settings there is a row for every window of the collector. Raises PortError for a file that
     is no capture, and HistoryError; `on_problem` gets where a capture is damaged, and that ends it.

@@ -62,7 +62,7 @@ class Handover(Generic[T]):
         self._has_called = False
 
     def offer(self, item: T) -> bool:
-        """Put an item in line; False if the queue is full. Never waits for the loop."""
+        """Queue an item; return False if the queue is full. Never waits for the loop."""
         with self._guard:
             if len(self._items) >= self._room:
                 return False

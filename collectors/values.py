@@ -329,7 +329,7 @@ class ChildKey:
 
 @dataclass(frozen=True, slots=True)
 class JobNote:
-    """Job details that only its operator knows: its name, its epoch, and its number of cells in each switch."""
+    """Job details known only to its operator: its name, its epoch, and its number of cells in each switch."""
 
     name: str
     epoch: int | None = None

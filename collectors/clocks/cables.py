@@ -1,4 +1,4 @@
-"""The offsets between the clocks at cables' two ends, from the fastest packets of both directions.
+"""Offsets between the clocks at cables' two ends, from the fastest packets of both directions.
 
 With flights f and g (serialisation and propagation) the differences of stamps are f + o and g - o for an offset o of
 b's clock against a's. Half of their difference is o, wrong by half of f - g; their sum f + g has no clock in it.
@@ -66,7 +66,7 @@ class _Points:
         return _Points(self.time_ns[which], self.half_ns[which], self.odd[which], self.excess_ns[which])
 
     def above(self, half_ns: Integers, odd: Integers | int = 0) -> Numbers:
-        """Return how much more they say than others, however far apart."""
+        """Return the weight of observations against others, however far apart."""
         apart = self.half_ns.astype(np.float64) - half_ns.astype(np.float64)
         near: Numbers = (self.half_ns - half_ns).astype(np.float64)
         return np.where(np.abs(apart) < 2.0**62, near, apart) + (self.odd - odd) / 2
@@ -76,7 +76,7 @@ class Cables:
     """Cables between two switches, a and b; times are the collector's and must not decrease."""
 
     def __init__(self, there: Places, back: Places, delay_ns: Integers, settings: ClockSettings) -> None:
-        """Take the place of each cable's link from a to b and of that from b to a among the flights."""
+        """Take the index of each cable's link from a to b, and of that from b to a, among the flights."""
         self._there, self._back = there, back
         self._delay_ns = delay_ns
         self._settings = settings
@@ -101,7 +101,7 @@ class Cables:
         self._lines[places] = lines
 
     def offsets(self, now_ns: int) -> Offsets:
-        """Return the offsets now of the cables of which something was observed, and not too long ago.
+        """Return the current offsets of recently observed cables.
 
         Those beyond 64 bits are left out: no stamps of clocks are so far apart.
         """
@@ -115,11 +115,11 @@ class Cables:
         return Offsets(places, offset_ns, self._slopes(lines), uncertainty_ns)
 
     def _is_known(self, lines: _Lines, now_ns: Integers | int) -> Flags:
-        known: Flags = (lines["weight"] > 0) & (now_ns - lines["time_ns"] <= self._settings.forget_after_ns)
-        return known
+        is_known: Flags = (lines["weight"] > 0) & (now_ns - lines["time_ns"] <= self._settings.forget_after_ns)
+        return is_known
 
     def _expected(self, lines: _Lines, now_ns: Integers | int) -> tuple[Numbers, Numbers]:
-        """Return what the lines say of a time, in whole ns above their base, and the bounds of the errors."""
+        """Return the lines' values at a time, in whole ns above their base, and the bounds of the errors."""
         weight = _weights(lines)
         since_s = (now_ns - lines["time_ns"]) / NS_PER_S
         away_s = since_s - lines["t"] / weight
@@ -129,7 +129,7 @@ class Cables:
         return above, doubt + wander + self._settings.resolution_ns
 
     def _points(self, lines: _Lines, places: Places, apart_ns: Integers) -> tuple[_Points, Flags]:
-        """Return what the newest packets of both directions say, and where clocks explain it."""
+        """Return the observations of the newest packets of both directions, and which of them clocks can explain."""
         forward, backward = self._forward.some(places), self._backward.some(places)
         both_ns = _sum(forward.flight_ns, backward.flight_ns) - self._slopes(lines) * apart_ns / NS_PER_S
         doubt_ns = self._settings.resolution_ns
@@ -143,18 +143,18 @@ class Cables:
         return _Points(time_ns, half_ns, odd, np.maximum(excess, 0.0)), plausible
 
     def _take(self, lines: _Lines, points: _Points) -> None:
-        """Add observations that are near what is expected; two off it that agree begin a new line."""
-        known = self._is_known(lines, points.time_ns)
+        """Add observations near the expected value; two off it that agree begin a new line."""
+        is_known = self._is_known(lines, points.time_ns)
         expected, uncertainty_ns = self._expected(lines, points.time_ns)
         reach_ns = self._settings.jump_ns + 4 * (points.excess_ns + uncertainty_ns)
-        near = known & (np.abs(points.above(lines["base_ns"]) - expected) <= reach_ns)
-        off = known & ~near
+        near = is_known & (np.abs(points.above(lines["base_ns"]) - expected) <= reach_ns)
+        off = is_known & ~near
         apart = 2 * points.above(lines["suspect_half_ns"], lines["suspect_odd"])
         agreed = off & (lines["is_suspected"] != 0) & (np.abs(apart) <= 2 * reach_ns)
-        lines["is_suspected"] = np.where(known, off & ~agreed, lines["is_suspected"])
+        lines["is_suspected"] = np.where(is_known, off & ~agreed, lines["is_suspected"])
         lines["suspect_half_ns"] = np.where(off, points.half_ns, lines["suspect_half_ns"])
         lines["suspect_odd"] = np.where(off, points.odd, lines["suspect_odd"])
-        anew, added = ~known | agreed, ~off | agreed
+        anew, added = ~is_known | agreed, ~off | agreed
         for name in _SUMS:
             lines[name][anew] = 0.0
         lines["least_excess_ns"][anew] = np.inf
@@ -162,7 +162,7 @@ class Cables:
         lines[added] = self._added(lines[added], points.some(added))
 
     def _added(self, lines: _Lines, points: _Points) -> _Lines:
-        """Return lines with a point more each."""
+        """Return lines with one more point each."""
         self._move_to(lines, np.maximum(points.time_ns, lines["time_ns"]))
         t = (points.time_ns - lines["time_ns"]) / NS_PER_S
         x = points.above(lines["base_ns"])
@@ -177,7 +177,7 @@ class Cables:
         return lines
 
     def _move_to(self, lines: _Lines, time_ns: Integers) -> None:
-        """Count times from `time_ns`, and let what is older fade."""
+        """Count times from `time_ns`, and let older observations fade."""
         by = (time_ns - lines["time_ns"]) / NS_PER_S
         lines["tt"] += by * (by * lines["weight"] - 2 * lines["t"])
         lines["tx"] -= by * lines["x"]
@@ -216,14 +216,14 @@ def _spread(lines: _Lines) -> Numbers:
     return spread
 
 
-def _sum(one: Integers, other: Integers) -> Numbers:
+def _sum(first: Integers, other: Integers) -> Numbers:
     """Return sums, to the last digit where 64 bits hold them."""
-    about = one.astype(np.float64) + other.astype(np.float64)
-    return np.where(np.abs(about) < 2.0**62, (one + other).astype(np.float64), about)
+    about = first.astype(np.float64) + other.astype(np.float64)
+    return np.where(np.abs(about) < 2.0**62, (first + other).astype(np.float64), about)
 
 
-def _half(one: Integers, other: Integers) -> tuple[Integers, Integers]:
+def _half(first: Integers, other: Integers) -> tuple[Integers, Integers]:
     """Return half of one minus other, rounded down, and whether that cut off a half; nothing overflows."""
-    odd: Integers = (one ^ other) & 1
-    half: Integers = (one >> 1) - (other >> 1) - (odd & other)
+    odd: Integers = (first ^ other) & 1
+    half: Integers = (first >> 1) - (other >> 1) - (odd & other)
     return half, odd

@@ -29,7 +29,7 @@ class ClockEstimator:
 
     def __init__(self, topology: Topology, settings: ClockSettings | None = None) -> None:
         self._settings = settings or ClockSettings()
-        self._places = {key: place for place, key in enumerate(topology.directed_links)}
+        self._places = {key: index for index, key in enumerate(topology.directed_links)}
         self._ids = sorted(node.node_id for node in topology.switches)
         ends, cables = self._wiring(topology)
         self._tails, self._heads = np.array(ends, np.intp).reshape(-1, 2).T
@@ -48,9 +48,9 @@ class ClockEstimator:
         node = {switch.name: number[switch.node_id] for switch in topology.switches}
         ends = [(node.get(key.src, -1), node.get(key.dst, -1)) for key in self._places]
         cables = [
-            (place, self._places[LinkKey(key.dst, key.src)], topology.directed_links[key].delay_ns)
-            for key, place in self._places.items()
-            if min(ends[place]) >= 0 and place < self._places[LinkKey(key.dst, key.src)]
+            (index, self._places[LinkKey(key.dst, key.src)], topology.directed_links[key].delay_ns)
+            for key, index in self._places.items()
+            if min(ends[index]) >= 0 and index < self._places[LinkKey(key.dst, key.src)]
         ]
         return ends, [] if topology.synchronised_clocks else cables
 

@@ -110,15 +110,15 @@ class Corrections(Mapping[LinkKey, LinkCorrection]):
 
     def __iter__(self) -> Iterator[LinkKey]:
         corrected = (self.columns.uncertainty_ns != UNKNOWN).tolist()
-        return (key for key, place in self._places.items() if corrected[place])
+        return (key for key, index in self._places.items() if corrected[index])
 
     def __getitem__(self, key: LinkKey) -> LinkCorrection:
-        place, columns = self._places[key], self.columns
-        uncertainty_ns = int(columns.uncertainty_ns[place])
+        index, columns = self._places[key], self.columns
+        uncertainty_ns = int(columns.uncertainty_ns[index])
         if uncertainty_ns == UNKNOWN:
             raise KeyError(key)
         at_ns, offset_ns, drift_ppb = (
-            int(column[place]) for column in (columns.at_ns, columns.offset_ns, columns.drift_ppb)
+            int(column[index]) for column in (columns.at_ns, columns.offset_ns, columns.drift_ppb)
         )
         return LinkCorrection(at_ns, offset_ns, drift_ppb, uncertainty_ns)
 

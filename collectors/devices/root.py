@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def integer_of(text: str, base: int = 10) -> int | None:
-    """Return a whole number, None for what is none."""
+    """Return a whole number, None for anything else."""
     try:
         return int(text, base)
     except ValueError:
@@ -16,7 +16,7 @@ def integer_of(text: str, base: int = 10) -> int | None:
 
 
 def real_of(text: str) -> float | None:
-    """Return a finite number, None for what is none."""
+    """Return a finite number, None for anything else."""
     try:
         value = float(text)
     except ValueError:
@@ -26,7 +26,7 @@ def real_of(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder that has proc/ and sys/; what is absent or will not be read is None, never an exception.
+    """A folder that has proc/ and sys/; absent or unreadable files are None, never an exception.
 
     Many files of /sys refuse to be read where the device does not know (a link's speed while it is down).
     """

@@ -34,7 +34,7 @@ def read_device_sample(root: Root, address: str, time_ns: int, busy_us: tuple[in
     power_uw = _hwmon(root, address, "power1_average", "power1_input")
     temperature_mc = _hwmon(root, address, "temp1_input")
     used = root.integer(*folder, "mem_info_vram_used")
-    found = {
+    figures = {
         "utilisation": utilisation,
         "memory_used_bytes": root.integer(*folder, "npu_memory_utilization") if used is None else used,
         "memory_total_bytes": root.integer(*folder, "mem_info_vram_total"),
@@ -45,9 +45,9 @@ def read_device_sample(root: Root, address: str, time_ns: int, busy_us: tuple[in
         **_network_bytes(root, address),
     }
     reason = "the driver does not report it in /sys"
-    missing = {name: reason for name in FIGURES if found.get(name) is None and name not in _NETWORK}
-    known = {name: value for name, value in found.items() if value is not None}
-    return DeviceSample(time_ns, address, **known, missing=missing)  # type: ignore[arg-type]
+    missing = {name: reason for name in FIGURES if figures.get(name) is None and name not in _NETWORK}
+    measured = {name: value for name, value in figures.items() if value is not None}
+    return DeviceSample(time_ns, address, **measured, missing=missing)  # type: ignore[arg-type]
 
 
 def read_busy_us(root: Root, address: str) -> int | None:
@@ -67,8 +67,8 @@ def _clock_hz(root: Root, address: str) -> int | None:
 
 def _hwmon(root: Root, address: str, *names: str) -> int | None:
     monitors = root.names(*PCI, address, "hwmon")
-    found = (root.integer(*PCI, address, "hwmon", monitor, name) for monitor in monitors for name in names)
-    return next((figure for figure in found if figure is not None), None)
+    readings = (root.integer(*PCI, address, "hwmon", monitor, name) for monitor in monitors for name in names)
+    return next((figure for figure in readings if figure is not None), None)
 
 
 def _network_bytes(root: Root, address: str) -> dict[str, int]:

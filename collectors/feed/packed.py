@@ -61,7 +61,7 @@ def unpack_integers(name: str, data: bytes, rows: int, *, least: int = 0, most: 
 
 
 def unpack_places(name: str, data: bytes, rows: int, things: Sequence[Any]) -> Integers:
-    """Return places in a list; raise MessageError for one that is not there."""
+    """Return indices into a list; raise MessageError for one out of range."""
     places = unpack_integers(name, data, rows)
     highest = int(places.max(initial=-1))
     if highest >= len(things):
@@ -96,8 +96,8 @@ class FlagColumn:
 
     def unpack(self, name: str, data: bytes, rows: int) -> Flags:
         """Return the column; raise MessageError."""
-        found: Flags = unpack_integers(name, data, rows, most=1).astype(np.bool_)
-        return found
+        flags: Flags = unpack_integers(name, data, rows, most=1).astype(np.bool_)
+        return flags
 
 
 class FloatColumn:
@@ -159,7 +159,7 @@ class MemberColumn:
 
 
 def packed_columns(kind: type, leading: int, special: Mapping[str, PackedColumn[Any]]) -> dict[str, PackedColumn[Any]]:
-    """Return how the fields of a dataclass travel, but for the `leading` ones; by their types, or as `special` says."""
+    """Return the codecs of a dataclass's fields, except the `leading` ones: by type, or from `special`."""
     hints, names = get_type_hints(kind), [field.name for field in fields(kind)[leading:]]
     return {name: special[name] if name in special else _BY_TYPE[hints[name]] for name in names}
 

@@ -38,7 +38,7 @@ class JournalWriter:
         try:
             self._append(schema.serialize())
         except HistoryError:
-            # Tried again at every interval while the disk is full: nothing may pile up.
+            # Retried at every interval while the disk is full: nothing may pile up.
             os.close(self._file)
             path.unlink(missing_ok=True)
             raise
@@ -49,7 +49,7 @@ class JournalWriter:
         self.rows += batch.num_rows
 
     def sync(self) -> None:
-        """Return when all that was appended survives a power cut."""
+        """Return once all appended batches survive a power cut."""
         try:
             os.fdatasync(self._file)
             if not self._is_synced:
@@ -87,7 +87,7 @@ class JournalWriter:
 
 
 def synchronise(path: Path) -> None:
-    """Return when what a file holds, or which files a folder has, survives a power cut; raise OSError."""
+    """Return once a file's content, or a folder's list of files, survives a power cut; raise OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

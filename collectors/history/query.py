@@ -111,15 +111,15 @@ class _Reading:
     def _contents(self, table: Table) -> tuple[list[Path], pa.Table]:
         """Return a table's files and the rows of its journals; again if a journal became a file meanwhile."""
         while True:
-            found = files.listing(self.folder / table.name)
+            listed = files.listing(self.folder / table.name)
             try:
-                return self._sound(found), pa.Table.from_batches(self._recent(found, table), table.schema)
+                return self._sound(listed), pa.Table.from_batches(self._recent(listed, table), table.schema)
             except FileNotFoundError:
                 continue
 
-    def _sound(self, found: Listing) -> list[Path]:
+    def _sound(self, listed: Listing) -> list[Path]:
         sound = []
-        for file in found.files:
+        for file in listed.files:
             if file.path in self.broken:
                 continue
             problem = problem_of(file.path)
@@ -129,9 +129,9 @@ class _Reading:
                 self._leave_out(file.path, problem)
         return sound
 
-    def _recent(self, found: Listing, table: Table) -> list[pa.RecordBatch]:
+    def _recent(self, listed: Listing, table: Table) -> list[pa.RecordBatch]:
         batches: list[pa.RecordBatch] = []
-        for journal in found.journals:
+        for journal in listed.journals:
             try:
                 batches += read_journal(journal.path, table.schema)
             except HistoryError as error:
@@ -151,8 +151,8 @@ class _Reading:
 
 
 def _refuse_all_but_one_select(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
-    found = connection.extract_statements(statement)
-    if len(found) != 1 or found[0].type not in _ONLY_READS:
+    statements = connection.extract_statements(statement)
+    if len(statements) != 1 or statements[0].type not in _ONLY_READS:
         raise HistoryError("a query must be a single SELECT: the history is read-only")
 
 

@@ -1,4 +1,4 @@
-"""Values to rows: a snapshot, and what happened since the one before, as a batch for each table."""
+"""Values to rows: a snapshot, and the changes since the previous one, as a batch for each table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Row = tuple[Any, ...]
 
 
 class JobRows:
-    """Makes rows of snapshots' jobs; remembers what the totals were."""
+    """Makes rows of snapshots' jobs; keeps the previous totals."""
 
     def __init__(self) -> None:
         self._jobs: Mapping[JobKey, JobState] = {}
@@ -160,7 +160,7 @@ class Observation:
 
 
 class RowMaker:
-    """Makes rows; remembers what counters were, because rows hold increases."""
+    """Makes rows; keeps previous counters, because rows hold increases."""
 
     def __init__(self, topology: Topology, settings: HistorySettings) -> None:
         self._topology = topology

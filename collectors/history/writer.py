@@ -111,7 +111,7 @@ class _TableWriter:
         self._newest_ns, self._is_unsynced = wall_ns, True
 
     def sync_if_due(self, wall_ns: int) -> None:
-        """Bring what was appended to the disk for good, if that was not done for long, or the clock was set."""
+        """Sync appended rows to disk, if that was not done for long, or the clock was set."""
         is_due = self._is_unsynced and abs(wall_ns - self._synced_ns) >= self._settings.sync_ns
         if self._journal is not None and is_due:
             self._journal.sync()
@@ -168,7 +168,7 @@ def _newest_us(batch: pa.RecordBatch) -> int:
 
 
 def _take(folder: Path) -> FileLock:
-    """Return what locks a folder, which is made if it is missing."""
+    """Return the lock of a folder, which is created if missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return FileLock(str(folder / _LOCK))

@@ -91,8 +91,10 @@ class DatagramVector:
         self.cut += int(np.count_nonzero(cut))
         joined = (segments > 0) & (segments < lengths) & ~cut
         lengths = np.where(cut, 0, lengths).astype(np.uint32)
-        found = Payloads(self._data, self._starts[:count], lengths, self._source, addresses=self._addresses(count))
-        return self._take_apart(found, np.where(joined, segments, np.maximum(lengths, 1))) if joined.any() else found
+        payloads = Payloads(self._data, self._starts[:count], lengths, self._source, addresses=self._addresses(count))
+        return (
+            self._take_apart(payloads, np.where(joined, segments, np.maximum(lengths, 1))) if joined.any() else payloads
+        )
 
     def _addresses(self, count: int) -> NDArray[np.uint32]:
         """Return the IPv4 addresses that messages came from, 0 for those from IPv6."""

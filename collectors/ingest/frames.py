@@ -68,7 +68,7 @@ class FrameReader:
 def source_of_frame(frame: bytes) -> object:
     """Return the sender's address and port of a UDP frame, None for any other."""
     try:
-        found = decode_udp_frame(frame)
+        datagram = decode_udp_frame(frame)
     except WireError:
         return None
-    return None if found is None else (str(found.ip.src), found.src_port)
+    return None if datagram is None else (str(datagram.ip.src), datagram.src_port)

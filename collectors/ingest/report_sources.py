@@ -101,7 +101,7 @@ class SocketSource:
         self._read_up_to_ns = self._clock.now_ns()  # what came before has been read
         self._late_messages = 1
         self.behind_since_ns: int | None = None
-        """Since when reading has been late, without the socket having been empty; None: it is not late."""
+        """Time since when reading has been late, without the socket having been empty; None: it is not late."""
         self._lost = WrappingCount()
 
     @property

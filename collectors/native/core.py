@@ -34,7 +34,7 @@ HOP_ROOM = 16_384
 BITMAPS = 1 << 16
 PATTERNS = 64
 MOST_ITEMS = 1024
-"""So many items wait for Python, and those of one group of payloads more."""
+"""Items that may wait for Python, plus those of one group of payloads."""
 
 
 class NativeCore:
@@ -58,7 +58,7 @@ class NativeCore:
         self.log = NativeRecordLog(self.store, counters)
         self._counters = counters
         self.last_refusal: str | None = None
-        """Last report that did not come from its switch's report source."""
+        """Last report from a source other than its switch's."""
         self._calls = kernel_calls()
         self._kept = [
             CellMemory(Layout, BITMAPS),
@@ -188,7 +188,7 @@ def native_parts(
 
 def _noticed(cell: tuple[int, int, int, int, int, int]) -> NoticedItem:
     node_id, child, about, item, wait_us, counts = cell
-    said = Completion(
+    completion = Completion(
         about >> 16, item, about >> 8 & 0xFF, wait_us, counts >> 16, counts & 0xFFFF, leaf=about & 0x80 != 0
     )
-    return node_id, said, IPv4Address(child)
+    return node_id, completion, IPv4Address(child)

@@ -129,12 +129,12 @@ class Reception:
         if not state.refused:
             return None
         state.refused = 0
-        head = bytes(state.refused_head[place] for place in range(state.refused_bytes))
-        name = bytes(state.refused_name[place] for place in range(NAME_BYTES))
+        head = bytes(state.refused_head[index] for index in range(state.refused_bytes))
+        name = bytes(state.refused_name[index] for index in range(NAME_BYTES))
         return Refused(head, state.refused_source, sender(name))
 
     def close(self) -> None:
-        """Give the bell back; the socket is the caller's."""
+        """Close the bell; the socket is the caller's."""
         if self._wake_fd >= 0:
             os.close(self._wake_fd)
             self._wake_fd = -1

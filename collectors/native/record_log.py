@@ -39,7 +39,7 @@ class NativeRecordLog:
         self._records.cells, self._records.room, self._records.share = self._cells.pointer, ROOM, ALL
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Make records of so many reports per second, 0 for none; if that is capped, subscribers want more."""
+        """Make records of this many reports per second, 0 for none; if that is capped, subscribers want more."""
         self._records.per_s, self._records.share = min(reports_per_s, _MOST_PER_S), ALL
         self._records.is_capped = is_capped
 
@@ -64,8 +64,8 @@ class NativeRecordLog:
 
     def _put(self, cell: Any, record: HopRecord, choice: int) -> None:  # noqa: ANN401 - a struct in native memory
         key = key_words(record.flow).tolist()
-        for place in range(KEY_WORDS):
-            cell.key[place] = key[place]
+        for index in range(KEY_WORDS):
+            cell.key[index] = key[index]
         for name in _SAME:
             setattr(cell, name, getattr(record, name))
         for name in _HALVES:
@@ -78,7 +78,7 @@ class NativeRecordLog:
         cell.choice = choice
 
     def take(self) -> KeptCells:
-        """Return what was kept since the last call."""
+        """Return the records since the last call."""
         cells = self._cells.rows(self._type)[: self._records.count].copy()
         self._records.count = 0
         return KeptCells(cells, self._records.per_s, self._records.seen_per_s)
@@ -114,5 +114,5 @@ def columns_of_cells(cells: NDArray[np.void]) -> RecordColumns:
 
 
 def _maybe(numbers: NDArray[Any], none: int) -> list[int]:
-    known: list[int] = np.where(numbers == none, UNKNOWN, numbers.astype(np.int64)).tolist()
-    return known
+    values: list[int] = np.where(numbers == none, UNKNOWN, numbers.astype(np.int64)).tolist()
+    return values

@@ -111,22 +111,22 @@ class PlainStore:
     def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
         """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""
         units = admission.units_of(ip_bytes + FRAMING_BYTES)
-        found = self._touch(flow, now_ns, units)
-        if found is None:
+        seen = self._touch(flow, now_ns, units)
+        if seen is None:
             return
-        found.weight = min(self._weight(found, now_ns) + units, admission.LARGEST_WEIGHT)
-        found.weight_epoch = self._epoch(now_ns)
-        at_ns = now_ns if source_ns is None else _sent_ns(found, now_ns, source_ns)
-        found.meter.add(at_ns, (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
+        seen.weight = min(self._weight(seen, now_ns) + units, admission.LARGEST_WEIGHT)
+        seen.weight_epoch = self._epoch(now_ns)
+        at_ns = now_ns if source_ns is None else _sent_ns(seen, now_ns, source_ns)
+        seen.meter.add(at_ns, (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
 
     def take_stamp(self, flow: FlowKey, stamp_ns: int) -> None:
         """Take when a measured packet came to its first switch, by that switch's clock; of a flow that was counted."""
-        found = self._flows.get(flow)
-        if found is None or not found.meter.has_counted:
+        seen = self._flows.get(flow)
+        if seen is None or not seen.meter.has_counted:
             return
-        known_mean = found.gaps.note(stamp_ns, self._rounds.round)
+        known_mean = seen.gaps.note(stamp_ns, self._rounds.round)
         if known_mean >= 0:
-            self._signals.note_growth(flow, found.gaps.mean, known_mean)
+            self._signals.note_growth(flow, seen.gaps.mean, known_mean)
 
     def take_queue_report(self, link: LinkKey) -> None:
         """Take note that a switch has reported a congested queue of a link."""
@@ -156,13 +156,13 @@ class PlainStore:
 
     def flows(self, now_ns: int) -> SeenFlows:
         """Return the flows whose path was seen recently."""
-        found: list[SeenFlow] = []
+        seen_flows: list[SeenFlow] = []
         for key, flow in self._flows.items():
             path = flow.path
             if path is not None and now_ns - path.received_ns <= self._settings.forget_path_after_ns:
                 over = SwitchPath(path.switches, path.links, self._routes[path.switches].figures())
                 sending_ns = flow.meter.newest_ns + max(now_ns - flow.heard_ns, 0)
-                found.append(
+                seen_flows.append(
                     SeenFlow(
                         key,
                         over,
@@ -174,7 +174,7 @@ class PlainStore:
                         flow.gaps.share,
                     )
                 )
-        return found
+        return seen_flows
 
     @property
     def flow_count(self) -> int:
@@ -235,10 +235,10 @@ class PlainStore:
             route = self._routes[switches] = Window(self._settings)
         return route
 
-    def _is_older(self, path: SeenPath, known: SeenPath) -> bool:
-        if path.switches[0] != known.switches[0] or path.source_time_ns is None or known.source_time_ns is None:
+    def _is_older(self, path: SeenPath, current: SeenPath) -> bool:
+        if path.switches[0] != current.switches[0] or path.source_time_ns is None or current.source_time_ns is None:
             return False
-        return 0 < known.source_time_ns - path.source_time_ns <= self._settings.stale_after_ns
+        return 0 < current.source_time_ns - path.source_time_ns <= self._settings.stale_after_ns
 
 
 def _sent_ns(flow: _Flow, now_ns: int, source_ns: int) -> int:

@@ -41,8 +41,8 @@ class PendingPackets(Generic[K]):
 
     def start(self, key: K, now_ns: int) -> PendingPacket:
         """Return a new packet of a key, in place of one that it may have had."""
-        known = self._packets.pop(key, None)
-        self._hops -= len(known.hops) if known else 0
+        previous = self._packets.pop(key, None)
+        self._hops -= len(previous.hops) if previous else 0
         packet = self._packets[key] = PendingPacket(now_ns)
         self._newest_ns = max(self._newest_ns, now_ns)
         return packet

@@ -20,7 +20,7 @@ class PlainRecordLog:
         self._kept: list[tuple[HopRecord, int]] = []
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Make records of so many reports per second, 0 for none; if that is capped, subscribers want more."""
+        """Make records of this many reports per second, 0 for none; if that is capped, subscribers want more."""
         self._budget.want(reports_per_s, is_capped=is_capped)
 
     def say_behind(self, is_behind: bool) -> None:
@@ -46,7 +46,7 @@ class PlainRecordLog:
         self._kept += ((record, choice) for record in records)
 
     def take(self) -> PlainRecords:
-        """Return what was kept since the last call."""
+        """Return the records since the last call."""
         kept, self._kept = self._kept, []
         return PlainRecords(kept, self._budget.per_s, self._budget.seen_per_s)
 

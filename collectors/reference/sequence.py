@@ -84,7 +84,7 @@ class SequenceTracker:
         return (sequence - newest + MODULUS // 2) % MODULUS - MODULUS // 2
 
     def _reconsider(self, sequence: int) -> None:
-        """Take a restart back when the very next report continues where the one before it was: it was a stray, late."""
+        """Undo a restart when the very next report continues the earlier numbers: it was a stray late report."""
         before, self._before = self._before, None
         if before is None or 0 < self._ahead(sequence, self._newest) < self._settings.window_reports:
             return
@@ -96,7 +96,7 @@ class SequenceTracker:
             self.late += 1
 
     def _confirm_jump(self, sequence: int) -> None:
-        """Believe a number far ahead once the very next report follows it: what is between them was lost."""
+        """Trust a number far ahead once the very next report follows it: the numbers between were lost."""
         jump, self._jump = self._jump, None
         if jump is not None and 0 < self._ahead(sequence, jump[0]) < self._settings.window_reports:
             self.late -= 1

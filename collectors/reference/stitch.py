@@ -1,4 +1,4 @@
-"""Hops that wait for one another in plain Python, as `collectors.native.fallback` and its kernels have them wait."""
+"""Hops that wait for one another in plain Python, like `collectors.native.fallback` and its kernels."""
 
 from __future__ import annotations
 

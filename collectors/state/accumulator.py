@@ -147,7 +147,7 @@ class Store(Protocol):
         ...
 
     def begin_round(self, now_ns: int) -> None:
-        """Begin a round of decisions, unless one has just begun: what flows send now is known from now on."""
+        """Begin a round of decisions, unless one has just begun: the present rates of flows are known from now on."""
         ...
 
     def link(self, link: LinkKey) -> WindowFigures | None:
@@ -170,7 +170,7 @@ class Store(Protocol):
         ...
 
     def correct(self, corrections: Corrections) -> None:
-        """Take what corrects the differences of stamps from now on, for samples that it makes itself."""
+        """Use these corrections for the differences of stamps from now on, in samples that it makes itself."""
         ...
 
     @property

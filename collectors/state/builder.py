@@ -170,12 +170,12 @@ class StateBuilder(ABC):
 
         Between some of them it calls `step_aside`, in which the state may change.
         """
-        found: dict[LinkKey, Sketch] = {}
+        sketches: dict[LinkKey, Sketch] = {}
         for number, key in enumerate(self._measured_links(), 1):
-            found[key] = self._store.delays(key)
+            sketches[key] = self._store.delays(key)
             if number % _SKETCHES == 0:
                 step_aside()
-        return found
+        return sketches
 
     def _measured_links(self) -> list[LinkKey]:
         now_ns, stale_ns = self._clock.now_ns(), self._settings.stale_after_ns

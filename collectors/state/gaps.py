@@ -19,7 +19,7 @@ PAUSE: Final = 16
 LONGEST_GAP_NS: Final = 1 << 35
 """A gap of 34 s is a pause after any mean; fixed-point numbers of longer ones would not fit 64 bits."""
 TELLING: Final = 4
-"""So many gaps give a rate that is worth reporting."""
+"""Number of gaps that give a rate worth reporting."""
 MEAN_BITS: Final = 8
 """Bits of a mean behind the point, in ns."""
 RATIO_BITS: Final = 16
@@ -27,7 +27,7 @@ VARIATION_BITS: Final = 2 * RATIO_BITS
 CHANCE: Final = 1 << VARIATION_BITS
 """The variation of packets that come by chance: 1."""
 GROWN: Final = 5, 4
-"""A flow is news that sends more than 5/4 of what was known."""
+"""A flow is news if it sends more than 5/4 of its known rate."""
 
 
 @dataclass(slots=True)
@@ -96,11 +96,11 @@ class FlowGaps:
         self.mean += (gap - self.mean) // self.count
 
     def _outgrown(self) -> int:
-        mean, known = self._telling_mean, self.known_mean
-        if not mean or (known and GROWN[0] * mean >= GROWN[1] * known):
+        mean, known_mean = self._telling_mean, self.known_mean
+        if not mean or (known_mean and GROWN[0] * mean >= GROWN[1] * known_mean):
             return -1
         self.known_mean = mean
-        return known
+        return known_mean
 
 
 def more_hz(mean: int, known_mean: int) -> float:

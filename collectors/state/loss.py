@@ -65,13 +65,13 @@ class _Slots(Generic[K]):
     counts: dict[int, _Counts] = field(default_factory=dict)
 
     def at(self, slot: int) -> _Counts:
-        found = self.counts.get(slot)
-        if found is None:
-            found = self.counts[slot] = _Counts()
+        counts = self.counts.get(slot)
+        if counts is None:
+            counts = self.counts[slot] = _Counts()
             newest = max(self.counts)
             for old in [old for old in self.counts if old <= newest - self.kept]:
                 del self.counts[old]
-        return found
+        return counts
 
     def within(self, first: int, last: int) -> Iterable[_Counts]:
         return (counts for slot, counts in self.counts.items() if first <= slot <= last)
@@ -115,7 +115,7 @@ class LossMeter:
                 counts.unmarked += fate.packets
 
     def note_reporting(self, switches: Iterable[str]) -> None:
-        """Know that switches report drops."""
+        """Note that switches report drops."""
         self._reporting.update(switches)
 
     def dropped(self, drop: DropRecord) -> None:
@@ -187,8 +187,8 @@ class LossMeter:
             return None
         now = now_ns // self._slot_ns
         last = now - self._wait_slots
-        found = list(slots.within(last - SLOTS + 1, last))
-        passed, missing = sum(counts.passed for counts in found), sum(counts.missing for counts in found)
+        parts = list(slots.within(last - SLOTS + 1, last))
+        passed, missing = sum(counts.passed for counts in parts), sum(counts.missing for counts in parts)
         if not passed + missing:
             return None
         # A drop is reported, and a gap in the sequence seen, somewhat later than the packet was heard of first.
@@ -203,16 +203,16 @@ class LossMeter:
 
     def _by_drops(self, link: LinkKey, now_ns: int, samples: int) -> float | None:
         slots, now = self._links.get(link), now_ns // self._slot_ns
-        found = [] if slots is None else list(slots.within(now - SLOTS + 1, now))
-        unmarked = sum(counts.unmarked for counts in found)
-        dropped = sum(counts.dropped for counts in found) + unmarked / self._sample_every
+        parts = [] if slots is None else list(slots.within(now - SLOTS + 1, now))
+        unmarked = sum(counts.unmarked for counts in parts)
+        dropped = sum(counts.dropped for counts in parts) + unmarked / self._sample_every
         if dropped:
             return dropped / (dropped + samples)
         return 0.0 if samples and link.src in self._reporting else None
 
 
 def _lost_by_node(states: Iterable[ReporterState]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    lost: dict[int, int] = {}
     for state in states:
-        found[state.node_id] = found.get(state.node_id, 0) + state.lost
-    return found
+        lost[state.node_id] = lost.get(state.node_id, 0) + state.lost
+    return lost

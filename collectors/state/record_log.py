@@ -46,7 +46,7 @@ class RecordLog(Protocol):
     """Keeps the records that subscribers want until they are taken."""
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Make records of so many reports per second, 0 for none; if that is capped, subscribers want more."""
+        """Make records of this many reports per second, 0 for none; if that is capped, subscribers want more."""
         ...
 
     def say_behind(self, is_behind: bool) -> None:
@@ -62,7 +62,7 @@ class RecordLog(Protocol):
         ...
 
     def take(self) -> KeptRecords:
-        """Return what was kept since the last call."""
+        """Return the records since the last call."""
         ...
 
 
@@ -97,11 +97,11 @@ class RecordBudget:
         self._seen = self._begun_ns = self._full_ns = 0
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Choose so many reports per second from now on, 0 for none; if that is capped, subscribers want more."""
+        """Choose this many reports per second from now on, 0 for none; if that is capped, subscribers want more."""
         self.per_s, self._share, self._is_capped = reports_per_s, ALL, is_capped
 
     def choose(self, choice: int, now_ns: int) -> Choice:
-        """Say what becomes of a report."""
+        """Return the fate of a report's records."""
         if not self.per_s:
             return Choice.NOT_WANTED
         self._follow(now_ns)
@@ -130,5 +130,5 @@ def share_of(per_s: int, seen_per_s: int) -> int:
 
 
 def sample_of(wanted_per_s: int, kept_per_s: int, seen_per_s: int) -> int:
-    """Return the share of choices of one who wants so many reports a second, where so many are kept."""
+    """Return the share of choices for a subscriber's number of reports per second, given the number kept."""
     return ALL if wanted_per_s >= kept_per_s else share_of(wanted_per_s, seen_per_s)

@@ -1,4 +1,4 @@
-"""A mergeable sketch of delays: how many fell into each of a fixed set of buckets, so that any percentile is near.
+"""A mergeable sketch of delays: counts in a fixed set of buckets, which give any percentile approximately.
 
 Below 128 each number has its own bucket; above, each power of two is cut into 64. A percentile is the middle of
 its bucket: at most 1 part in 128 (0.8 %) off, the greatest exact. Two sketches add up to the sketch of both.

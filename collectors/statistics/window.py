@@ -78,7 +78,7 @@ class WindowColumns:
 PASSED_ON: Final = tuple(
     field.name for field in fields(WindowFigures) if field.name in LINK_FIGURES and LINK_FIGURES[field.name].is_optional
 )
-"""Figures of windows that are figures of links as they are."""
+"""Figures of windows that become figures of links unchanged."""
 
 NO_FIGURES: Final = WindowFigures(None, None, None, None, None, DelaySource.NOMINAL, 0, None, None, 0)
 """Figures of an empty window."""
@@ -205,7 +205,9 @@ class Window:
             return None
         newest = max(self._tx)
         begins_ns = self._newest_ns - self._span_ns
-        counted = [said for n, (_, said) in self._tx.items() if n == newest or n * self._tx_window_ns >= begins_ns]
+        counted = [
+            reading for n, (_, reading) in self._tx.items() if n == newest or n * self._tx_window_ns >= begins_ns
+        ]
         return sum(counted) // len(counted)
 
     def _newest_delay(self, source: DelaySource) -> int | None:

@@ -90,18 +90,18 @@ def number_of(data: Array[u8], int_at: u64, int_end: u64) -> u64:
 def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: Packet) -> u64:
     """Return what distinguishes a flow's packets, the same at every hop: its id in `collectors.decode.reports`."""
     at: u64 = inner_at + 40
-    found: u64 = 0
+    value: u64 = 0
     if data[inner_at] >> 4 == IPV4:
         at = inner_at + as_u64(data[inner_at] & 0xF) * 4
-        found = as_u64(load_be16(data, inner_at + 4) & 0x7FFF) << 48
+        value = as_u64(load_be16(data, inner_at + 4) & 0x7FFF) << 48
     times: u64 = 2
     checksum_at: u64 = at + 6
     if packet.key[4] >> 8 & 0xFF == PROTOCOL_TCP:
-        found |= as_u64(load_be32(data, at + 4)) << 16
+        value |= as_u64(load_be32(data, at + 4)) << 16
         checksum_at = at + 16
         times = 1
     else:
-        found |= number_of(data, int_at, int_end) << 16
+        value |= number_of(data, int_at, int_end) << 16
     checksum: u64 = as_u64(load_be16(data, checksum_at))
     if checksum != 0 and int_at != NO_INT:
         # As the source sent it: without INT's bytes, without their number in the lengths, with the port that it had.
@@ -111,7 +111,7 @@ def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: 
             checksum += as_u64(load_be16(data, int_at))
             int_at += 2
         checksum %= 0xFFFF
-    return found | checksum
+    return value | checksum
 
 
 @kernel(inline=False)

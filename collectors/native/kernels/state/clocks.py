@@ -42,7 +42,7 @@ def corrected_flight(tables: TelemetryTables, link: u32, hop: Hop, arrived_ns: u
 
 @kernel
 def corrected_delay(tables: TelemetryTables, link: u32, hop: Hop, arrived_ns: u64) -> u64:
-    """Take note of a packet's flight over a link; return the link's delay, NONE64 where its clocks are not known."""
+    """Note a packet's flight over a link; return the link's delay, NONE64 if its clocks are unknown."""
     left_ns: u64 = departure(hop)
     if left_ns == NONE64 or arrived_ns == NONE64:  # noqa: PLR1714 - kernels have no `in`
         return NONE64

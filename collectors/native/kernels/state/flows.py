@@ -42,9 +42,9 @@ def prefetch_index(tables: TelemetryTables, mixed: u64) -> None:
 @kernel(inline=True)
 def prefetch_flow(tables: TelemetryTables, mixed: u64) -> None:
     """Prefetch the cell that the index most likely leads to."""
-    found: u64 = tables.flows.index[home_of(mixed, tables.flows.mask)] & LOW32
-    if found != 0:
-        cell = tables.flows.cells[found - 1]
+    number: u64 = tables.flows.index[home_of(mixed, tables.flows.mask)] & LOW32
+    if number != 0:
+        cell = tables.flows.cells[number - 1]
         prefetch(reference(cell.heard_ns))
         prefetch(reference(cell.first_ns))
         prefetch(reference(cell.stamp_ns))
@@ -93,7 +93,7 @@ def touch_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64
 
 @kernel(inline=True)
 def forget(cell: FlowCell) -> None:
-    """Leave nothing of a flow but its key."""
+    """Clear a flow except for its key."""
     cell.path_ns = 0
     cell.source_ns = NONE64
     cell.route = NONE32
@@ -163,7 +163,7 @@ def find_epoch(tables: TelemetryTables, now_ns: u64) -> None:
 
 @kernel(inline=True)
 def weight_of(tables: TelemetryTables, cell: FlowCell, now_ns: u64) -> u32:
-    """Return what a flow weighs now: nothing once it was unheard of for long."""
+    """Return a flow's present weight: 0 once it was unheard of for long."""
     if now_ns > cell.heard_ns + tables.limits.forget_ns:
         return 0
     epoch: u32 = epoch_now(tables, now_ns)
@@ -198,7 +198,7 @@ def make_room(tables: TelemetryTables, now_ns: u64, units: u64) -> u64:
     while left > 0:
         cell = tables.flows.cells[tables.flows.hand]
         weight: u32 = weight_of(tables, cell, now_ns)
-        # Of two ages the greater: the counter wraps.
+        # Compare ages, as the counter wraps.
         age: u32 = as_u32(tables.flows.touches) - cell.touched
         older: bool = age > as_u32(tables.flows.touches) - tables.flows.cells[chosen].touched
         if weight < lightest or (weight == lightest and older):
@@ -237,9 +237,9 @@ def count_packet(tables: TelemetryTables, cell: FlowCell, ip_bytes: u64, source_
             step_slots(cell, newest, number)
     elif number + RATE_SLOTS <= newest:
         return
-    place: u64 = number & (RATE_SLOTS - 1)
-    total: u64 = as_u64(cell.rate_bytes[place]) + ip_bytes + FRAMING_BYTES
-    cell.rate_bytes[place] = as_u32(min(total, LOW32))
+    slot: u64 = number & (RATE_SLOTS - 1)
+    total: u64 = as_u64(cell.rate_bytes[slot]) + ip_bytes + FRAMING_BYTES
+    cell.rate_bytes[slot] = as_u32(min(total, LOW32))
 
 
 @kernel(inline=True)
@@ -279,6 +279,6 @@ def step_slots(cell: FlowCell, newest: u64, number: u64) -> None:
 
 @kernel
 def take_packet(tables: TelemetryTables, key: Array[u64], ip_bytes: u64, source_ns: u64) -> None:
-    """Take note of a measured packet of a flow."""
+    """Note a measured packet of a flow."""
     cell = touch_flow(tables, key, hash_key(key), tables.batch.now_ns, units_of(ip_bytes))
     count_packet(tables, cell, ip_bytes, source_ns)

@@ -10,9 +10,9 @@ from dataplane.clock import Clock
 
 
 class ReceiveClock:
-    """Gives the time of another clock or, to the thread that takes reports that came earlier, when those came.
+    """Gives the time of another clock or, to the thread that takes earlier reports, their time of arrival.
 
-    What is taken later never came earlier, and nothing came before this clock was made.
+    Times never go back, and are never before this clock was made.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -25,7 +25,7 @@ _figures_of: Final = attrgetter(*COLUMNS)
 class RecordColumns:
     """Hop records, those of one report in travelling order; `flow` has places among `flows`.
 
-    `columns` have the names of `HopRecord`'s fields; what is not known is UNKNOWN, kinds are their numbers.
+    `columns` have the names of `HopRecord`'s fields; unknown values are UNKNOWN, kinds are numbers.
     """
 
     flows: Sequence[FlowKey]

@@ -98,7 +98,7 @@ class RecordQueue:
         self._held = 0
 
     def offer(self, batch: RecordColumns) -> None:
-        """Put a batch in line, unless it is empty; call `on_full` instead if there is no room."""
+        """Queue a batch unless it is empty; call `on_full` instead if there is no room."""
         with self._guard:
             fits = self._held + len(batch) <= self._room
             if fits and len(batch):

@@ -103,7 +103,7 @@ class Cables:
     def offsets(self, now_ns: int) -> Offsets:
         """Return the current offsets of recently observed cables.
 
-        Those beyond 64 bits are left out: no stamps of clocks are so far apart.
+        Offsets beyond 64 bits are omitted: no two clocks' stamps are that far apart.
         """
         (places,) = np.nonzero(self._is_known(self._lines, now_ns))
         away, uncertainty_ns = self._expected(self._lines[places], now_ns)
@@ -167,7 +167,7 @@ class Cables:
         t = (points.time_ns - lines["time_ns"]) / NS_PER_S
         x = points.above(lines["base_ns"])
         excess = points.excess_ns
-        # What even the fastest packets take is the same for all, so that it says little of how far they scatter.
+        # The delay that even the fastest packets have is common to all, so it says little about their scatter.
         lines["least_excess_ns"] = np.minimum(lines["least_excess_ns"], excess)
         scatter = excess - lines["least_excess_ns"] + excess / 16
         weight = 1.0 / (scatter + self._settings.resolution_ns) ** 2
@@ -188,7 +188,7 @@ class Cables:
             lines[name] *= fade
 
     def _slopes(self, lines: _Lines) -> Numbers:
-        """Return the slopes in ppb; what the clocks may at most drift is what little data is held against."""
+        """Return the slopes in ppb; with little data, the maximum drift of clocks keeps them small."""
         slopes: Numbers = (lines["tx"] - lines["t"] * lines["x"] / _weights(lines)) / (_spread(lines) + self._ridge)
         return slopes
 

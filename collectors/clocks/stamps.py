@@ -45,9 +45,9 @@ class SwitchClock:
         return stamp_ns + self._offset_ns - received_ns > self._window_ns // 2
 
     def behind(self, stamp_ns: int, received_ns: int) -> int:
-        """Return how far a sample's stamp is behind the newest of the switch, 0 if it does not show it.
+        """Return how far a sample's stamp is behind the newest of the switch, 0 if the stamp does not show it.
 
-        Beyond the age at which state is stale it is no late report but a clock that was set back or restarted.
+        Beyond the age at which state is stale, the report is not late: its clock was set back or restarted.
         """
         behind_ns = self._newest_ns - stamp_ns
         if behind_ns > self._window_ns or self.runs_ahead(stamp_ns, received_ns):
@@ -61,7 +61,7 @@ class SwitchClock:
         return max(behind_ns, 0)
 
     def _stray(self, stamp_ns: int, received_ns: int, behind_ns: int) -> int:
-        """Take a stamp that does not fit; those that agree with one another are not late, and may be the clock."""
+        """Take a stray stamp; stray stamps that agree with one another are not late and may show the true clock."""
         if self._agreeing < AGREEING:
             self._begin(stamp_ns, received_ns, agreeing=1)
             return 0

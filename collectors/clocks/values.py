@@ -44,7 +44,7 @@ class FlightColumns:
 
     @classmethod
     def none(cls, count: int) -> FlightColumns:
-        """Return columns of so many links, in which nothing was seen."""
+        """Return columns of `count` links without observations."""
         return cls(*(np.zeros(count, np.int64) for _ in range(4)))
 
     def some(self, places: Places) -> FlightColumns:
@@ -93,7 +93,7 @@ class CorrectionColumns:
 
     @classmethod
     def none(cls, count: int) -> CorrectionColumns:
-        """Return columns of so many links, none of which is corrected."""
+        """Return columns of `count` links without corrections."""
         zeros = np.zeros(count, np.int64)
         return cls(zeros, zeros, zeros, np.full(count, UNKNOWN))
 

@@ -57,7 +57,7 @@ class RecordMaker:
         return made
 
     def counts(self, packet: MeasuredPacket) -> bool:
-        """Return whether a packet's bytes are counted with this report, one of all those that it may have.
+        """Return whether to count a packet's bytes with this report, one of possibly several.
 
         XD reports do not count: nodes that export data by themselves report changes, not every nth packet.
         """

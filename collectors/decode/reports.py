@@ -119,7 +119,7 @@ def decode(payload: bytes, marking: Marking) -> DecodedReport:
 
 
 def _dropped_packet(report: Report, marking: Marking) -> InnerPacket | None:
-    """Return a dropped packet as far as it is valid: with its INT headers, without them, or None."""
+    """Return the valid part of a dropped packet: with its INT headers, without them, or None."""
     for how in (marking, UNMARKED):
         try:
             return _truncated_packet(report, how)

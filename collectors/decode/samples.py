@@ -26,9 +26,9 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 class LinkSample:
     """One packet's measurements of one directed link; `node_time_ns` is by the clock of the tail switch, `node_id`.
 
-    None for what the packet does not report; `delay_ns` and `source` are None together. `left_ns` and `arrived_ns` are
-    the egress stamp of the tail and the ingress stamp of the head, each by its own clock, where the clocks are not
-    synchronised.
+    Figures that the packet does not report are None; `delay_ns` and `source` are None together. `left_ns` and
+    `arrived_ns` are the egress stamp of the tail and the ingress stamp of the head, each by its own clock, where the
+    clocks are not synchronised.
     """
 
     link: LinkKey
@@ -85,7 +85,7 @@ COUNTED_KINDS: Final = frozenset({RecordKind.HOP_BY_HOP, RecordKind.MX})
 
 
 class Sampler:
-    """Makes samples of hops; counts those that the topology does not explain."""
+    """Makes samples of hops; counts hops that the topology does not explain."""
 
     def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
         self._topology = topology

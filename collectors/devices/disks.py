@@ -1,4 +1,4 @@
-"""Disks, as far as they are memory media: their own counters, and how busy they were between two readings.
+"""Disks as memory media: their own counters, and how busy they were between two readings.
 
 Source: Documentation/block/stat.rst of Linux; sectors are 512 bytes there, whatever the disk's are.
 """

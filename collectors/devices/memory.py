@@ -56,7 +56,7 @@ def _of_nodes(root: Root) -> list[MemoryMedium]:
     media = [_of_node(root, name) for name in root.names(*_NODES) if re.fullmatch(r"node\d+", name)]
     total = _meminfo(root.text("proc", "meminfo")).get("MemTotal")
     if total is not None and all(medium.kind is MediumKind.DRAM and not _is_described(medium) for medium in media):
-        # All of one kind: then the total is what the kernel reports, whatever a hypervisor took from which node.
+        # All of one kind: use the kernel's total, as a hypervisor may have taken memory from any node.
         return [MemoryMedium(MediumKind.DRAM, total)]
     return media
 

@@ -18,7 +18,7 @@ _IDS: Final = (("usr", "share", "misc", "pci.ids"), ("usr", "share", "hwdata", "
 _KIND_BY_ID: Final = {ids: kind for kind, traits in DEVICE_TRAITS.items() for ids in traits.pci_ids}
 _KIND_BY_CLASS: Final = {ids: kind for kind, traits in DEVICE_TRAITS.items() for ids in traits.pci_classes}
 _ENCODINGS: Final = ((8.0, 8, 10), (64.0, 128, 130), (float("inf"), 236, 256))
-"""Below so many GT/s: bytes of data of so many on the link (PCIe 1 and 2; 3 to 5; from 6 on, flits)."""
+"""Entries (GT/s, data bytes, link bytes) for rates below GT/s: PCIe 1 and 2; 3 to 5; from 6 on, flits."""
 
 
 @dataclass(frozen=True, slots=True)

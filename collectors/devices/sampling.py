@@ -118,13 +118,13 @@ class Sampler:
         )
 
     def devices(self) -> tuple[DeviceSample, ...]:
-        """Return how busy each device is, by address; those that NVML does not answer for are sampled by /sys."""
+        """Return each device's load, by address; devices that NVML does not answer for are sampled from /sys."""
         samples = {address: self._device(address) for address in self._addresses}
         if self._nvml is not None:
             try:
                 samples |= {sample.address: sample for sample in self._nvml.samples(self._clock.now_ns)}
             except CollectorError as error:
-                # A driver that is being replaced: what /sys says goes on, and all samples say what is not there.
+                # The driver may be being replaced: continue with /sys alone, and name NVML's error in every sample.
                 samples = {address: _without_nvml(sample, str(error)) for address, sample in samples.items()}
         return tuple(samples[address] for address in sorted(samples))
 

@@ -111,7 +111,7 @@ class Levels:
         return runs["total"] > self._settings.limit
 
     def _follow(self, states: _Rows, calm: NDArray[np.bool_], away: Numbers) -> None:
-        """Reduce the weight of old observations by that of one new one."""
+        """Move mean and squares towards calm observations, each of a small fixed weight."""
         weight = 1 / (4 * self._settings.learn)
         away = np.where(calm, (states["mean"] + away) - states["mean"], 0.0)
         grown = weight * (away * away * (states["count"] - 1) - states["squares"])

@@ -1,4 +1,4 @@
-"""A snapshot as rules look at it: each figure of all subjects side by side."""
+"""A snapshot as columns for rules: each figure of all subjects side by side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collectors.values import ReporterKey, Snapshot, Subject
 
 
 class Observation:
-    """A snapshot as rules look at it: figures side by side, in the snapshot's order, each read when first asked for."""
+    """A snapshot as columns for rules, in the snapshot's order; each figure is read when first needed."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot

@@ -42,8 +42,8 @@ _PEER: Final = Peer(feed_pb2.DESCRIPTOR.services_by_name["Feed"].full_name, "col
 class FeedClient(ServiceClient):
     """Reader of a collector's feed, which reconnects; use it as an async context manager.
 
-    gRPC's flow control bounds what is underway: a slow reader makes the server drop batches, and count them, never this
-    side grow.
+    gRPC's flow control bounds the data in flight: if the reader is slow, the server drops and counts batches, and
+    memory here does not grow.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class FeedClient(ServiceClient):
     async def records(self, reports_per_s: int | None = None) -> AsyncGenerator[tuple[HopRecord, ...], None]:
         """Yield batches of hop records, endlessly; raise FeedError when the two sides speak different versions.
 
-        They cover about so many reports per second, by default as many as the collector's settings allow. An empty
+        They cover about `reports_per_s` reports, by default as many as the collector's settings allow. An empty
         batch marks the start of a subscription: records before it may be missing.
         """
         async with aclosing(self.record_columns(reports_per_s)) as batches:
@@ -87,7 +87,7 @@ class FeedClient(ServiceClient):
     def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncGenerator[NetworkSignals, None]:
         """Yield signs that the network has changed, endlessly; one without any marks the start of a subscription.
 
-        A queue of so many frames between two switches is a sign; two messages are at least `shortest_gap_ns` apart.
+        A queue of `queue_frames` between two switches is a sign; messages are at least `shortest_gap_ns` apart.
         """
         request = feed_pb2.WatchSignalsRequest(queue_frames=queue_frames, shortest_gap_ns=shortest_gap_ns)
         return self._watch("WatchSignals", request, feed_pb2.Signals, signals_of)

@@ -1,7 +1,7 @@
 """Flat values as columns or fields of a message, with the names of the value's own fields.
 
-A column has an entry for each value. What may be None is -1 in columns of integers, NaN in those of floats and 0 in
-those of enumerations; a column without entries is unknown throughout.
+A column has an entry for each value. None is -1 in columns of integers, NaN in columns of floats and 0 in columns of
+enumerations; a column without entries is unknown throughout.
 """
 
 from __future__ import annotations
@@ -195,6 +195,6 @@ def put(message: Message, value: object, names: Sequence[str]) -> None:
 
 
 def take(message: Message, names: Sequence[str]) -> list[Any]:
-    """Return fields of a message; None for those that may be left out and are."""
+    """Return fields of a message, None for optional ones that are not set."""
     own = message.DESCRIPTOR.fields_by_name
     return [None if own[name].has_presence and not message.HasField(name) else getattr(message, name) for name in names]

@@ -35,7 +35,7 @@ class PackedColumn(Protocol[C_co]):
         ...
 
     def unpack(self, name: str, data: bytes, rows: int) -> C_co:
-        """Return the column of so many rows; raise MessageError, which begins with `name`, for an invalid one."""
+        """Return the column of `rows` entries; raise MessageError, which begins with `name`, if it is invalid."""
         ...
 
 
@@ -47,7 +47,7 @@ def pack_integers(column: Integers) -> bytes:
 
 
 def unpack_integers(name: str, data: bytes, rows: int, *, least: int = 0, most: int | None = None) -> Integers:
-    """Return integers decoded from bytes; raise MessageError unless there are so many, from `least` to `most`."""
+    """Return integers decoded from bytes; raise MessageError unless there are `rows`, all from `least` to `most`."""
     width, rest = divmod(len(data), rows) if rows else (1, len(data))
     if rest or width not in _WIDTHS:
         raise MessageError(f"{name} has {len(data)} bytes for {rows} rows")

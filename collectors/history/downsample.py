@@ -71,7 +71,7 @@ def merge(table: Table, sources: Sequence[HistoryFile], interval_ns: int, halt: 
             write_whole(path, table.schema, _merged(connection, table, interval_ns))
     except duckdb.Error as error:
         raise HistoryError(f"{path}: cannot be merged: {first_line(error)}") from error
-    # Only once the merged file is whole; after a crash its name tells what it replaces.
+    # Only once the merged file is complete; after a crash its name shows which files it replaces.
     for source in sources:
         source.path.unlink(missing_ok=True)
     return path

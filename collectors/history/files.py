@@ -123,8 +123,8 @@ def _sorted_out(complete: list[HistoryFile], journals: list[Journal]) -> Listing
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     """Return a consistent listing of a folder.
 
-    A file that takes another's place while a folder is read may be missed with the other. So it is read until two
-    readings are the same: what was missed in the first was there before the second began.
+    A file that replaces another while the folder is read may be missed together with it. So read until two listings are
+    equal: any file missed in the first existed before the second began.
     """
     before, names_now = None, _read(folder)
     while before != (names := {entry.name for entry in names_now}):

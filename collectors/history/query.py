@@ -37,9 +37,9 @@ class Answer:
 
 
 def query(folder: Path, statement: str, on_problem: Callable[[str], None] = lambda _: None) -> Answer:
-    """Answer one SELECT over the views of `schema.TABLES`; raise HistoryError with one line on what is wrong with it.
+    """Answer one SELECT over the views of `schema.TABLES`; raise HistoryError with a one-line reason.
 
-    `on_problem` is called for files that are broken; they are left out.
+    `on_problem` is called for broken files, which are left out.
     """
     if not folder.is_dir():
         raise HistoryError(f"{folder}: no such folder")
@@ -139,7 +139,7 @@ class _Reading:
         return batches
 
     def _batches(self, first: pa.RecordBatch | None, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        """Yield what a query finds; the connection must outlive that."""
+        """Yield a query's batches; the connection must stay open until the end."""
         try:
             if first is not None:
                 yield first

@@ -72,7 +72,7 @@ def due_merges(
 class HistoryKeeper:
     """Merges and deletes a history's complete files; never raises: `on_problem` gets failures.
 
-    What is left when `halt` is asked is due again the next time.
+    Work that `halt` leaves undone is due again the next time.
     """
 
     def __init__(self, settings: HistorySettings, on_problem: Callable[[str], None], halt: Halt | None = None) -> None:

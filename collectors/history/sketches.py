@@ -51,7 +51,7 @@ def define_functions(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def is_about_sketches(complaint: str) -> bool:
-    """Return whether DuckDB complains that something is no sketch."""
+    """Return whether DuckDB complains about a value that is not a sketch."""
     return _SQL_TYPE.removesuffix("[]") in complaint
 
 

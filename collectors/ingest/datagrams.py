@@ -125,7 +125,7 @@ class DatagramVector:
     def _read_controls(self, nbytes: np.ndarray) -> np.ndarray:
         """Return the size of each message's segments, 0 for one datagram."""
         segments = np.zeros(len(nbytes), np.int64)
-        if not nbytes.any():  # as with most: the kernel says something only of what it joined
+        if not nbytes.any():  # the usual case: the kernel adds control data only to coalesced datagrams
             return segments
         entry = self._controls[: len(nbytes), :_ENTRY_BYTES].reshape(-1).view(_CONTROL)
         is_segment = nbytes >= _ENTRY_BYTES - 4

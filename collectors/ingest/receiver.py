@@ -1,4 +1,4 @@
-"""Reports to a collector, in real time: a thread takes what the source has, in turns that end after a bounded time."""
+"""Reception of reports in real time: a thread takes the source's reports in turns of bounded time."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ class ReportReceiver:
         return self._meter.backlog
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when reports have come."""
+        """Return a descriptor that is readable when reports have arrived."""
         return self._source.fileno()
 
     async def run(self) -> None:
-        """Receive until cancelled; the source is closed at the end. What fails in the thread is raised here."""
+        """Receive until cancelled, then close the source; raise errors of the thread here."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
         def work() -> None:

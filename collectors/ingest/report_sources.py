@@ -45,12 +45,12 @@ class ReportSource(Protocol):
 
     @property
     def lost(self) -> int:
-        """Return how many datagrams were lost before they could be read, so far."""
+        """Return the number of datagrams lost so far before they could be read."""
         ...
 
     @property
     def malformed(self) -> int:
-        """Return how many datagrams were cut, in fragments or had a wrong checksum, so far."""
+        """Return the number of cut, fragmented and corrupt datagrams so far."""
         ...
 
     def fileno(self) -> int:
@@ -62,7 +62,7 @@ class ReportSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the source uses."""
+        """Release the source's resources."""
         ...
 
 
@@ -153,7 +153,7 @@ class SocketSource:
     def _age_ns(self) -> int:
         """Return how long the datagrams just read had waited, 0 below `LATE_NS`; read more at once if that persists.
 
-        A change of the machine's time makes it neither negative nor older than what was read before.
+        A change of the machine's time makes it neither negative nor older than earlier datagrams.
         """
         now_ns, stamp_ns = self._clock.now_ns(), self._vector.stamp_ns()
         age_ns = 0 if stamp_ns is None else max(self._wall_ns() - stamp_ns, 0)
@@ -164,7 +164,7 @@ class SocketSource:
         return now_ns - came_ns if now_ns - came_ns > LATE_NS else 0
 
     def close(self) -> None:
-        """Close the socket; what it lost is counted for the last time."""
+        """Close the socket, after a last count of its losses."""
         self.read_backlog()
         self._socket.close()
 
@@ -238,7 +238,7 @@ class NicSource:
             yield self._frames.payloads(self._rows.reshape(-1), places, lengths)
 
     def read_statistics(self) -> NicStatistics:
-        """Return what the device and its driver have counted; from any thread."""
+        """Return the counters of the device and its driver; may be called from any thread."""
         return self._nic.read_statistics()
 
     def _count_lost(self) -> None:
@@ -247,7 +247,7 @@ class NicSource:
         self.lost = sum(statistics.missed.values()) + dropped
 
     def close(self) -> None:
-        """Give the device back; what was lost is counted for the last time."""
+        """Release the device, then count its losses for the last time."""
         self._nic.close()
         self._count_lost()
         self._holder.close()

@@ -20,7 +20,7 @@ SLOTS: Final = 8
 _US_NS: Final = 1000
 _HALF_CIRCLE: Final = 1 << 31
 _MOST_BEHIND: Final = 1 << 16
-"""An item further behind the newest is of another job rather than late, as no switch has so many cells."""
+"""An item further behind the newest belongs to another job rather than being late: no switch has this many cells."""
 
 
 @dataclass(slots=True)

@@ -198,21 +198,21 @@ class NativeStore:
         self.count()
 
     def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
-        """Take note of one measured packet of a flow, once per packet."""
+        """Note one measured packet of a flow, once per packet."""
         self.begin_batch(now_ns)
         self._calls.take_packet(self._tables, key_words(flow), ip_bytes, word(source_ns))
         self.count()
 
     def take_stamp(self, flow: FlowKey, stamp_ns: int) -> None:
-        """Take when a measured packet came to its first switch, by that switch's clock; of a flow that was counted."""
+        """Note when a measured packet of a counted flow reached its first switch, by that switch's clock."""
         self._calls.take_stamp(self._tables, key_words(flow), stamp_ns)
 
     def take_queue_report(self, link: LinkKey) -> None:
-        """Take note that a switch has reported a congested queue of a link."""
+        """Note that a switch has reported a congested queue of a link."""
         self._tables.signals.queue_reported |= self._is_inner(link)
 
     def take_full_queue(self, link: LinkKey) -> None:
-        """Take note that a full queue of a link has refused a packet."""
+        """Note that a full queue of a link has refused a packet."""
         self._tables.signals.queue_full |= self._is_inner(link)
 
     def _is_inner(self, link: LinkKey) -> bool:
@@ -269,7 +269,7 @@ class NativeStore:
         return columns_of(self._all_figures()[: self._tables.topology.link_count])
 
     def _all_figures(self) -> NDArray[np.void]:
-        """Return the figures of links and routes as they are now; what has been returned never changes."""
+        """Return the current figures of links and routes; returned arrays never change."""
         begun = self._tables.batch.begun
         if self._figures is None or self._figures_of != begun:
             self._figures_of = begun

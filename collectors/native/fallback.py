@@ -63,7 +63,7 @@ class NativeStitcher(Stitcher):
         return self._kept[-1]
 
     def _put_table(self, table: PendingTable, most: int, hops_each: int = 0) -> None:
-        """Make room in a table for so many packets or flows and one more, and for the hops of one report."""
+        """Make room in a table for `most` packets or flows, and for one more and the hops of its report."""
         places = 1 << (2 * most + 1).bit_length()
         hops = most * hops_each
         table.cells = self._cells(PendingCell, most + 1).pointer

@@ -47,7 +47,7 @@ def figures_of(cell: np.void) -> WindowFigures:
 def columns_of(cells: NDArray[np.void]) -> WindowColumns:
     """Return the figures of many windows side by side."""
     is_known = cells["known"] != 0
-    # What was never written is 0, and 0 / 0 is what is not known.
+    # Cells never written are 0, and 0 / 0 is NaN: unknown.
     with np.errstate(invalid="ignore"):
         queue, buffer = cells["queue_total"] / cells["queues"], cells["buffer_total"] / cells["buffers"]
         newest_queue = cells["newest_queue_total"] / cells["newest_queues"]
@@ -96,7 +96,7 @@ class NativePaths:
 
 
 class NativeFlows:
-    """Flows at one time, copies of their cells; one by one they are the reference of `columns`."""
+    """Flows at one time, as copies of their cells; iteration is the reference of `columns`."""
 
     def __init__(
         self, cells: NDArray[np.void], paths: NativePaths, rate: RateWindow, sample_every: int, now_ns: int

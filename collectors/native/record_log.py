@@ -54,7 +54,7 @@ class NativeRecordLog:
         return chosen
 
     def put(self, records: Sequence[HopRecord], choice: int) -> None:
-        """Keep the records of a report that was chosen; count it if there is no room."""
+        """Keep the records of a chosen report; count it if there is no room."""
         if self._records.count + len(records) > ROOM:
             self._counters[Count.RECORDS_WITHHELD] += 1
             return
@@ -93,7 +93,7 @@ class KeptCells:
     seen_per_s: int
 
     def sample(self, wanted_per_s: int) -> RecordColumns:
-        """Return the records of an even sample of about so many reports per second."""
+        """Return the records of an even sample of about `wanted_per_s` reports per second."""
         share = sample_of(wanted_per_s, self.kept_per_s, self.seen_per_s)
         return columns_of_cells(self.cells[self.cells["choice"] < share])
 

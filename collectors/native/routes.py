@@ -55,7 +55,7 @@ class RouteTable:
 
 
 class RouteTables:
-    """Makes tables of routes; of the last one it takes over what is still so."""
+    """Makes tables of routes, reusing the unchanged parts of the last one."""
 
     def __init__(self, topology: NativeTopology) -> None:
         self._names = topology.switches

@@ -103,13 +103,13 @@ class PlainStore:
             flow.path = self._believed(path)
 
     def _believed(self, path: SeenPath) -> SeenPath:
-        """Return a path without its time where that is not trusted: it must not make those that follow older."""
+        """Return a path without its time if that is not trusted: it must not make later paths look older."""
         clock, stamp_ns = self._clocks.get(path.switches[0]), path.source_time_ns
         is_ahead = clock is not None and stamp_ns is not None and clock.runs_ahead(stamp_ns, path.received_ns)
         return replace(path, source_time_ns=None) if is_ahead else path
 
     def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
-        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""
+        """Note one measured packet of a flow, once per packet; the flow's rate is estimated from these."""
         units = admission.units_of(ip_bytes + FRAMING_BYTES)
         seen = self._touch(flow, now_ns, units)
         if seen is None:
@@ -129,11 +129,11 @@ class PlainStore:
             self._signals.note_growth(flow, seen.gaps.mean, known_mean)
 
     def take_queue_report(self, link: LinkKey) -> None:
-        """Take note that a switch has reported a congested queue of a link."""
+        """Note that a switch has reported a congested queue of a link."""
         self._signals.note_queue_report(link)
 
     def take_full_queue(self, link: LinkKey) -> None:
-        """Take note that a full queue of a link has refused a packet."""
+        """Note that a full queue of a link has refused a packet."""
         self._signals.note_full_queue(link)
 
     def take_signals(self) -> NetworkSignals:
@@ -221,7 +221,7 @@ class PlainStore:
         return now_ns - flow.heard_ns > self._settings.forget_path_after_ns
 
     def _route(self, switches: tuple[str, ...], now_ns: int) -> Window | None:
-        """Return the window of a path over the switches; None when there is no room, not even of unused ones."""
+        """Return the window of a path over the switches; None if there is no room and no unused one to replace."""
         route = self._routes.get(switches)
         if route is None:
             if len(switches) > MOST_SWITCHES:

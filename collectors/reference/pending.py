@@ -40,7 +40,7 @@ class PendingPackets(Generic[K]):
         return self._packets.get(key)
 
     def start(self, key: K, now_ns: int) -> PendingPacket:
-        """Return a new packet of a key, in place of one that it may have had."""
+        """Return a new packet of a key; it replaces any previous one."""
         previous = self._packets.pop(key, None)
         self._hops -= len(previous.hops) if previous else 0
         packet = self._packets[key] = PendingPacket(now_ns)

@@ -39,7 +39,7 @@ class PlainRecordLog:
         return chosen is Choice.TAKEN
 
     def put(self, records: Sequence[HopRecord], choice: int) -> None:
-        """Keep the records of a report that was chosen; count it if there is no room."""
+        """Keep the records of a chosen report; count it if there is no room."""
         if len(self._kept) + len(records) > ROOM:
             self._counters[Count.RECORDS_WITHHELD] += 1
             return
@@ -60,6 +60,6 @@ class PlainRecords:
     seen_per_s: int
 
     def sample(self, wanted_per_s: int) -> RecordColumns:
-        """Return the records of an even sample of about so many reports per second."""
+        """Return the records of an even sample of about `wanted_per_s` reports per second."""
         share = sample_of(wanted_per_s, self.kept_per_s, self.seen_per_s)
         return RecordColumns.of([record for record, choice in self.kept if choice < share])

@@ -2,7 +2,7 @@
 
 For every tracker, between restarts: received + lost == numbers from the first to the newest. A number that is further
 behind than the window may be late or repeated: it counts as late and changes nothing else. So does one that is as far
-ahead, until the very next report continues from there: a single forged or broken number moves nothing.
+ahead, until the very next report continues from there: a single forged or broken number changes nothing.
 """
 
 from __future__ import annotations

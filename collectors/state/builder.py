@@ -125,7 +125,7 @@ class StateBuilder(ABC):
         return self._store.take_signals()
 
     def begin_round(self) -> None:
-        """Begin a round of decisions: a snapshot of now is what it decides by."""
+        """Begin a round of decisions, based on a snapshot of now."""
         self._store.begin_round(self._clock.now_ns())
 
     def tick(self, now_ns: int, reporters: Callable[[], Mapping[tuple[int, int], ReporterState]]) -> None:
@@ -141,7 +141,7 @@ class StateBuilder(ABC):
         self._store.correct(corrections)
 
     def count(self, flow: FlowKey, ip_bytes: int, source_ns: int | None = None) -> None:
-        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from.
+        """Note one measured packet of a flow, once per packet; the flow's rate is estimated from these.
 
         `source_ns` is when it came to its first switch, by that switch's clock.
         """

@@ -79,11 +79,11 @@ class LinkStates(Mapping[LinkKey, LinkState]):
         return self._columns
 
     def integers(self, figure: str) -> Integers:
-        """Return a figure of every link in order, one that is an integer; UNKNOWN where it is not known."""
+        """Return an integer figure of every link, in order; UNKNOWN where it is unknown."""
         return self._columns[figure].astype(np.int64, copy=False)
 
     def floats(self, figure: str) -> Numbers:
-        """Return a figure of every link in order, one that is a float; NaN where it is not known."""
+        """Return a float figure of every link, in order; NaN where it is unknown."""
         return self._columns[figure].astype(np.float64, copy=False)
 
     def column(self, figure: str) -> Numbers:

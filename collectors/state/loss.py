@@ -39,7 +39,7 @@ def slots_kept(window_ns: int, wait_ns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LinkLoss:
-    """A share of frames, where it comes from, and how many packets of the link were reported as lost so far."""
+    """The share of frames lost, its source, and the number of the link's packets reported as lost so far."""
 
     share: float
     source: LossSource
@@ -143,11 +143,11 @@ class LossMeter:
 
     @property
     def counts_packets(self) -> bool:
-        """Return whether any link was reported on so far; until then no report can be taken for a packet."""
+        """Return whether any link has been reported on; until then a report cannot be taken for a packet."""
         return bool(self._links)
 
     def take_reporters(self, states: Iterable[ReporterState], now_ns: int) -> None:
-        """Take the accounts of reports: those lost since the last call may be what is missing."""
+        """Take the accounts of reports: reports lost since the last call may explain missing packets."""
         for node_id, lost in _lost_by_node(states).items():
             grown = lost - self._lost_before.get(node_id, 0)
             self._lost_before[node_id] = lost

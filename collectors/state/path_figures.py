@@ -1,8 +1,8 @@
-"""Figures of flows' paths, derived from their links' states: for all flows at once, and one by one as the reference.
+"""Figures of flows' paths, derived from their links' states: for all flows at once, and for one flow as the reference.
 
-The delay of a path is the sum of its links' means unless whole packets were measured on its switches; the delay that
-those do not cover, of the link from the source host, is added. Bandwidth is the minimum over all links. Loss is unknown
-if that of a link between switches is.
+The delay of a path is the sum of its links' means unless whole packets were measured on its switches; these do not
+cover the link from the source host, whose delay is added. Bandwidth is the minimum over all links. Loss is unknown if
+it is unknown for a link between switches.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class PathMaker:
         return delay_ns, bottleneck_bps, p50, p99, self._loss(states), figures.samples if fresh else 0
 
     def _loss(self, states: list[LinkState]) -> float | None:
-        """Return the loss over a path's links; None where that of a link between switches, or of all, is unknown."""
+        """Return the loss over a path's links; None if it is unknown for a link between switches, or for all."""
         inner = [state for state in states if {state.link.src, state.link.dst} <= self._topology.switch.keys()]
         ends = [state for state in states if state not in inner]
         # Links of hosts come last: the product of those between switches is the same for all flows of a route.
@@ -99,7 +99,7 @@ def path_columns(flows: FlowColumns, links: LinkStates, now_ns: int, stale_after
     fresh = (now_ns - routes.newest_ns <= stale_after_ns) & (routes.samples != 0)
 
     def measured(column: Integers) -> Integers:
-        """Return a delay of whole packets with that of the source's link, UNKNOWN where none were measured lately."""
+        """Return whole packets' delay plus the source link's, UNKNOWN where no packet was measured lately."""
         delays: Integers = np.where(fresh, column, UNKNOWN)[route]
         return np.where(delays == UNKNOWN, UNKNOWN, delays + delay_ns[source])
 
@@ -135,7 +135,7 @@ def path_columns(flows: FlowColumns, links: LinkStates, now_ns: int, stale_after
 
 
 def _losses(flows: FlowColumns, loss: Numbers) -> Numbers:
-    """Return the loss over each flow's links, NaN where that of a link between switches, or of all, is unknown."""
+    """Return the loss over each flow's links, NaN if it is unknown for a link between switches, or for all."""
     routes, (source, target) = flows.routes, flows.access_links
     is_known: Flags = np.asarray(np.isfinite(loss))
     passed: Numbers = np.where(is_known, 1.0 - loss, 1.0)

@@ -38,7 +38,7 @@ class KeptRecords(Protocol):
     """Records that were taken out of a log, not yet as columns: that may be done without the state's lock."""
 
     def sample(self, wanted_per_s: int) -> RecordColumns:
-        """Return the records of an even sample of about so many reports per second."""
+        """Return the records of an even sample of about `wanted_per_s` reports per second."""
         ...
 
 
@@ -58,7 +58,7 @@ class RecordLog(Protocol):
         ...
 
     def put(self, records: Sequence[HopRecord], choice: int) -> None:
-        """Keep the records of a report that was chosen; count it if there is no room."""
+        """Keep the records of a chosen report; count it if there is no room."""
         ...
 
     def take(self) -> KeptRecords:
@@ -125,7 +125,7 @@ class RecordBudget:
 
 
 def share_of(per_s: int, seen_per_s: int) -> int:
-    """Return the choices, of 32 bits, below which so many of the reports seen lie."""
+    """Return the bound of 32-bit choices that keeps `per_s` of the reports seen."""
     return ALL if seen_per_s <= per_s else (per_s << 32) // seen_per_s
 
 

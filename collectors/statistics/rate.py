@@ -92,7 +92,7 @@ class RateWindow:
 
 
 class RateMeter:
-    """Bytes of the last `window_ns`, to one part in `SLOTS`; what is older than the window is left out."""
+    """Bytes of the last `window_ns`, to one part in `SLOTS`, without older ones."""
 
     def __init__(self, window_ns: int) -> None:
         self.window = RateWindow(window_ns)
@@ -125,7 +125,7 @@ class RateMeter:
         return self.window.rate_bps(self.nbytes(now_ns), self._first_ns, now_ns)
 
     def is_young(self, now_ns: int) -> bool:
-        """Return whether the window began before the first packet, which the rate then counts without what it took."""
+        """Return whether the window began before the first packet, which the rate then counts without its duration."""
         return self._first_ns is not None and self._first_ns > self.window.begins_ns(now_ns)
 
     def nbytes(self, now_ns: int) -> int:

@@ -190,7 +190,7 @@ class Window:
             del self._slots[old]
 
     def _add_tx(self, tx_bytes: int, at_ns: int) -> None:
-        """Keep the newest reading of each of the switch's own windows: those that many packets report count once."""
+        """Keep the newest reading of each of the switch's own windows; one that many packets report counts once."""
         number = at_ns // self._tx_window_ns
         if number + TX_READINGS <= max(self._tx, default=0):
             return
@@ -232,7 +232,7 @@ class Window:
 
 
 def _add_delay(slot: _Slot, delay_ns: int, source: DelaySource) -> None:
-    """Take a delay unless the slot has better ones; one that is better ends those before."""
+    """Take a delay unless the slot has better ones; a better one replaces those before it."""
     if RANK[source] < RANK[slot.source]:
         return
     if source is not slot.source:

@@ -275,7 +275,7 @@ def note_item(decoder: Decoder, packet: Packet) -> None:
 
 @kernel
 def find_flows(tables: TelemetryTables, sequences: SequenceTable, decoder: Decoder) -> None:
-    """Account the numbers of the report packets and find the flows of those that count."""
+    """Account the report packets' numbers, and find the flows of the packets that count."""
     fresh: u32 = 0
     sources = array_at(u32, tables.batch.sources)
     is_checked: bool = address(sources) != 0

@@ -57,5 +57,5 @@ def note_gap_before(tables: TelemetryTables, decoder: Decoder, packet: Packet) -
 
 @kernel(inline=False)
 def take_hops_before(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> None:
-    """Take the hops before a drop; as they are no whole path, the flow is not asked for."""
+    """Take the hops before a drop, which are not a whole path: the flow is not needed."""
     take_hops(tables, decoder, packet, view(FlowCell, 0))

@@ -147,7 +147,7 @@ def take_slice(state: ReceiveState, tables: TelemetryTables, sequences: Sequence
 
 @kernel(inline=False)
 def note_refused(state: ReceiveState, row: u32) -> None:
-    """Keep of a refused payload what Python needs to explain it: its buffer may be used again by then."""
+    """Copy what Python needs to explain a refused payload, as its buffer may be reused first."""
     state.refused = 1
     state.refused_source = state.sources[row]
     state.refused_bytes = min(state.lengths[row], HEAD_BYTES)

@@ -45,7 +45,7 @@ def note_records(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> N
     if packet.kind == STACK and packet.missing == 0:
         count = packet.hop_count
     elif packet.kind == HOP_BY_HOP:
-        # What has just been joined to the other hops of its packet.
+        # The hops of its packet, just joined.
         count = tables.pending.part[0].count
         index = tables.pending.part[0].position
     i: u32 = 0

@@ -31,7 +31,7 @@ FAR_AHEAD = 5
 CONTESTED = 6
 """The values of `collectors.decode.sequence.Arrival`, in its order."""
 FIRST = 7
-"""There is no account, and none is made."""
+"""The reporter has no account, and gets none."""
 ELSEWHERE = 8
 """The report may come from elsewhere than the account's source: the account is unchanged."""
 

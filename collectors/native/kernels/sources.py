@@ -37,7 +37,7 @@ def refuse(tables: TelemetryTables, switch: u32, is_group: bool, row: u32) -> bo
 
 @kernel(inline=True)
 def is_right(tables: TelemetryTables, switch: u32, row: u32) -> bool:
-    """Return whether a payload came from a switch's report source; NONE32 is no switch."""
+    """Return whether a payload came from a switch's report source; NONE32 stands for no switch."""
     return switch != NONE32 and tables.topology.report_sources[as_u64(switch)] == source_of(tables, row)
 
 

@@ -116,7 +116,7 @@ class Cable:
         self._move_to(max(point.time_ns, self._time_ns))
         t = (point.time_ns - self._time_ns) / _SECOND
         x = (point.twice_offset_ns - 2 * self._base_ns) / 2
-        # What even the fastest packets take is the same for all, so that it says little of how far they scatter.
+        # The delay that even the fastest packets have is common to all, so it says little about their scatter.
         self._least_excess_ns = min(self._least_excess_ns, point.excess_ns)
         scatter = point.excess_ns - self._least_excess_ns + point.excess_ns / 16
         weight = 1.0 / (scatter + self._settings.resolution_ns) ** 2

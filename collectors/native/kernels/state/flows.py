@@ -68,9 +68,9 @@ def find_flow(tables: TelemetryTables, key: Array[u64], mixed: u64) -> FlowCell:
 
 @kernel(inline=True)
 def touch_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64, units: u64) -> FlowCell:
-    """Return a flow's cell, heard of now; a new one, where it was unheard of for long, has neither path nor rate.
+    """Return a flow's cell, marked as seen now; after a long silence it has neither path nor rate.
 
-    `units` is what the packet weighs if its flow asks for admission; see `is_passing` for one that is not admitted.
+    `units` is the packet's weight if its flow asks for admission; see `is_passing` for flows not admitted.
     """
     tables.flows.touches += 1
     flows = tables.flows
@@ -155,7 +155,7 @@ def epoch_now(tables: TelemetryTables, now_ns: u64) -> u32:
 
 @kernel(inline=False)
 def find_epoch(tables: TelemetryTables, now_ns: u64) -> None:
-    """Find the epoch of a time, for those that follow, too."""
+    """Set the epoch of a time; it also serves the packets that follow."""
     number: u64 = now_ns // tables.limits.forget_ns
     tables.flows.epoch = as_u32(number)
     tables.flows.epoch_begins_ns = number * tables.limits.forget_ns
@@ -182,7 +182,7 @@ def add_weight(tables: TelemetryTables, cell: FlowCell, units: u64) -> None:
 
 @kernel(inline=True)
 def units_of(nbytes: u64) -> u64:
-    """Return the weight of a packet of so many bytes, excluding its framing."""
+    """Return the weight of a packet of `nbytes`, excluding its framing."""
     return (nbytes + FRAMING_BYTES + UNIT_BYTES - 1) // UNIT_BYTES
 
 
@@ -252,7 +252,7 @@ def rate_slot_at(tables: TelemetryTables, at_ns: u64) -> u64:
 
 @kernel(inline=False)
 def find_rate_slot(tables: TelemetryTables, at_ns: u64) -> None:
-    """Find a time's slot of a rate, for those that follow, too."""
+    """Set the rate slot of a time; it also serves the packets that follow."""
     tables.flows.slot = at_ns // tables.flows.rate_slot_ns
     tables.flows.slot_begins_ns = tables.flows.slot * tables.flows.rate_slot_ns
 

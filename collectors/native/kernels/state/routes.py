@@ -124,7 +124,7 @@ def learn_hops(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u64
 
 @kernel(inline=False)
 def find_route(tables: TelemetryTables, switches: Array[u32], count: u64) -> u32:
-    """Return the route over these switches, a new one if there is none yet; NONE32 (counted) where there is no room."""
+    """Return the route over these switches, a new one if needed; NONE32 (counted) if there is no room."""
     state: u64 = 0
     i: u64 = 0
     while i < count:
@@ -145,7 +145,7 @@ def find_route(tables: TelemetryTables, switches: Array[u32], count: u64) -> u32
 
 @kernel(inline=False)
 def add_route(tables: TelemetryTables, switches: Array[u32], count: u64, mixed: u64) -> u32:
-    """Make a route; where there is no room, look for some first."""
+    """Make a route; if there is no room, free some first."""
     if count > MOST_SWITCHES:
         tables.counts.routes_full += 1
         return NONE32
@@ -216,7 +216,7 @@ def sweep(tables: TelemetryTables) -> None:
 def take_flow_path(  # noqa: PLR0917 - kernels have no keywords
     tables: TelemetryTables, cell: FlowCell, switches: Array[u32], count: u64, source_ns: u64, delay_ns: u64
 ) -> None:
-    """Take the whole path of one packet of a flow, all of its switches known; one that cannot be is counted."""
+    """Take the whole path of one packet of a flow, with all switches known; count it if that is impossible."""
     if is_passing(tables, cell):
         return
     number: u32 = cell.route
@@ -253,7 +253,7 @@ def take_route(  # noqa: PLR0917 - kernels have no keywords
         return
     cell.route = number
     cell.path_ns = tables.batch.now_ns
-    # A stamp that is not trusted must not make those that follow older.
+    # An untrusted stamp must not make later packets look older.
     cell.source_ns = NONE64 if is_ahead(tables, first, source_ns) else source_ns
 
 
@@ -300,7 +300,7 @@ def is_path(tables: TelemetryTables, source: u32, target: u32, switches: Array[u
 
 @kernel(inline=True)
 def is_older(tables: TelemetryTables, cell: FlowCell, first: u32, source_ns: u64) -> bool:
-    """Return whether a packet left its source's switch before the one that the flow's path is known by."""
+    """Return whether a packet left its source's switch before the packet that showed the flow's path."""
     if cell.source_ns == NONE64 or source_ns >= cell.source_ns:  # as NONE64 itself is
         return False
     known_first: u32 = nodes_of(tables, as_u64(cell.route))[0]

@@ -38,7 +38,7 @@ def stamp_behind(tables: TelemetryTables, switch: u32, stamp_ns: u64, received_n
 
 @kernel(inline=False)
 def stray(tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64, behind_ns: i64) -> u64:
-    """Take a stamp that does not fit; those that agree with one another are not late, and may be the clock."""
+    """Take a stray stamp; stray stamps that agree with one another are not late and may show the true clock."""
     if clock.agreeing < AGREEING:
         begin_clock(tables, clock, stamp_ns, received_ns, 1)
         return 0
@@ -76,7 +76,7 @@ def slot_at(tables: TelemetryTables, received_ns: u64) -> u64:
 def begin_clock(
     tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64, agreeing: u32
 ) -> None:
-    """Set a switch's clock from a stamp with which so many others agree."""
+    """Set a switch's clock from a stamp with which `agreeing` stamps agree."""
     clock.agreeing = agreeing
     clock.other_agreeing = 0
     clock.newest_ns = stamp_ns

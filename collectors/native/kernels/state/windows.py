@@ -72,7 +72,7 @@ def middle_of(bucket: u64) -> u64:
 
 @kernel(inline=True)
 def ones_if(truth: bool) -> u64:
-    """Return all ones or nothing: a choice without a branch, for what the order of packets makes hard to foresee."""
+    """Return all ones or 0: a choice without a branch, where the order of packets makes branches unpredictable."""
     return 0 - as_u64(truth)
 
 
@@ -238,7 +238,7 @@ def add_load(window: WindowCell, slot: SlotCell, column: u64, queue: u32, buffer
 def add_delay(  # noqa: PLR0917 - kernels have no keywords
     tables: TelemetryTables, row: u64, slot: SlotCell, column: u64, delay_ns: u64, source: u32
 ) -> None:
-    """Take a delay unless the slot has better ones; one that is better ends those before."""
+    """Take a delay unless the slot has better ones; a better one replaces those before it."""
     if slot.source != source:
         if source < slot.source:
             return

@@ -402,7 +402,7 @@ def path_delay(tables: TelemetryTables, key: Array[u64]) -> u64:
 
 @kernel(inline=True)
 def is_taken_path(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> bool:
-    """Return whether the path over `switches` of `pending` is the one that the flow has, which was asked about once."""
+    """Return whether the path over `switches` of `pending` is the flow's, which was looked up once."""
     pending = tables.pending
     cell = find_flow(tables, key, flow_hash)
     if address(cell) == 0 or cell.route == NONE32:
@@ -438,7 +438,7 @@ def take_joined_path(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -
     delay_ns: u64 = path_delay(tables, key)
     now_ns: u64 = tables.batch.now_ns
     if received_ns != now_ns:
-        # The hop that came last is none of these: their slot is looked for, not taken for that of now.
+        # The last hop is not among these: look up their slot rather than use the current one.
         begin_batch(tables, received_ns)
         tables.batch.slot_number += 1
         tables.batch.slot_begins_ns = NONE64

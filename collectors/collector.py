@@ -163,7 +163,7 @@ class Collector:
         return done
 
     def _take_notes(self, native: NativeCore, now_ns: int, drops: int) -> None:
-        """Take what native code has noted for Python; `drops` is how many were counted before."""
+        """Process what native code has noted for Python; `drops` is the number counted before."""
         if native.last_refusal is not None:
             self._reader.last_problem, native.last_refusal = native.last_refusal, None
         for node_id, completion, child in native.take_items():

@@ -1,4 +1,4 @@
-"""Resources of a collector's subscribers: shared snapshot messages, and a queue of records for each."""
+"""Resources of subscribers: shared snapshot messages, and a queue of records for each."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Handover(Generic[T]):
         return True
 
     async def take(self, enough: int) -> list[T]:
-        """Wait for items; return those in line, oldest first, until they hold `enough` or the line is empty."""
+        """Wait for items; return queued ones, oldest first, until they hold `enough` or the queue is empty."""
         await self._filled.wait()
         taken: list[T] = []
         held = 0
@@ -108,7 +108,7 @@ class RecordQueue:
             self._on_full()
 
     def take(self) -> list[RecordColumns]:
-        """Return the batches in line, oldest first."""
+        """Return the queued batches, oldest first."""
         with self._guard:
             taken, self._batches, self._held = self._batches, [], 0
         return taken

@@ -6,7 +6,7 @@ Neither flight is less than the configured delay d, so the error is at most (f +
 two ways is the longer one cannot be found from stamps: no exchange between two clocks can (RFC 5905, section 8).
 
 Observations are added up as a weighted line over time, the more weight the less they exceed the least excess, old ones
-fading: offset now, and drift. All cables are reckoned side by side; `tests/collectors/clocks/reference_network.py` has
+fading: offset now, and drift. All cables are computed side by side; `tests/collectors/clocks/reference_network.py` has
 one cable.
 """
 
@@ -45,7 +45,7 @@ _SUMS: Final = ("weight", "t", "tt", "x", "tx", "excess", "excess2")
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """b's clock minus a's now, how it grows, and the bound of its error; of cables `places`."""
+    """For cables `places`: b's clock minus a's now, its rate of change, and the bound of its error."""
 
     places: Places
     offset_ns: Integers
@@ -83,7 +83,7 @@ class Cables:
         self._forward, self._backward = FlightColumns.none(len(there)), FlightColumns.none(len(there))
         self._lines: _Lines = np.zeros(len(there), _LINE)
         self.implausible = 0
-        """Observations that no two clocks explain: less than no time for both ways together."""
+        """Observations that no two clocks explain: both ways together take less than 0 ns."""
 
     def observe(self, seen: FlightColumns) -> None:
         """Take the fastest packets of an interval."""
@@ -136,7 +136,7 @@ class Cables:
         apart_s = np.abs(apart_ns) / NS_PER_S
         plausible = both_ns >= -2 * doubt_ns - self._settings.largest_drift_ppb * apart_s
         excess = both_ns / 2 - self._delay_ns[places]
-        # Where the cable is shorter than the topology says, nothing bounds the flights but 0.
+        # If the cable is shorter than the topology says, 0 is the only bound of the flights.
         excess = np.where(excess < -doubt_ns, both_ns / 2, excess)
         half_ns, odd = _half(forward.flight_ns, backward.flight_ns)
         time_ns = (forward.received_ns + backward.received_ns) // 2
@@ -193,7 +193,7 @@ class Cables:
         return slopes
 
     def _slope_doubts(self, lines: _Lines) -> Numbers:
-        """Return the bounds of the slopes' errors: all observations wrong by their excess, and what holds against 0."""
+        """Return the bounds of the slopes' errors: all observations wrong by their excess, plus the pull towards 0."""
         spread = _spread(lines)
         # The sum of weight * distance from the mean time * excess, at most (Cauchy and Schwarz).
         errors = np.sqrt(spread * lines["excess2"])
@@ -217,7 +217,7 @@ def _spread(lines: _Lines) -> Numbers:
 
 
 def _sum(first: Integers, other: Integers) -> Numbers:
-    """Return sums, to the last digit where 64 bits hold them."""
+    """Return sums, exact where 64 bits hold them."""
     about = first.astype(np.float64) + other.astype(np.float64)
     return np.where(np.abs(about) < 2.0**62, (first + other).astype(np.float64), about)
 

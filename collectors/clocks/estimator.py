@@ -17,14 +17,14 @@ from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 
 _CABLE_NS: Final = 50_000
-"""Estimates are no closer than this for each cable: they take some tenth of it, so that large fabrics cost no more."""
+"""Least interval of estimates per cable: they take about a tenth of it, so that large fabrics cost no more."""
 
 
 class ClockEstimator:
     """Memory is bounded by the topology. Clocks are only read against each other: no offset to true time is known.
 
-    Where the topology says that clocks are synchronised, nothing is estimated. Links go by their place in the
-    topology's order, nodes by their ids' order.
+    Where the topology says that clocks are synchronised, nothing is estimated. Links are numbered in the
+    topology's order, nodes in the order of their ids.
     """
 
     def __init__(self, topology: Topology, settings: ClockSettings | None = None) -> None:
@@ -56,7 +56,7 @@ class ClockEstimator:
 
     @property
     def corrections(self) -> Corrections:
-        """The corrections as of the last update: of links whose clocks are tied together well enough."""
+        """The corrections as of the last update, for links whose clocks are tied together well enough."""
         return self._corrections
 
     @property
@@ -90,7 +90,7 @@ class ClockEstimator:
         return self._states or {}
 
     def uncertainty_ns(self, link: LinkKey) -> int | None:
-        """Return by how much a link's corrected delays may be wrong; None for a link that is not corrected."""
+        """Return the largest error of a link's corrected delays; None for a link without correction."""
         correction = self._corrections.get(link)
         return None if correction is None else correction.uncertainty_ns
 

@@ -1,4 +1,4 @@
-"""The least difference of stamps that each link has shown since the last query: what clocks are estimated from."""
+"""Least differences of stamps per link since the last query, from which clocks are estimated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataplane.topology.values import LinkKey
 
 
 class Flights:
-    """One difference a link, the least; bounded by the topology's links."""
+    """The least difference of each link; bounded by the topology's links."""
 
     def __init__(self) -> None:
         self._least: dict[LinkKey, StampDifference] = {}

@@ -51,7 +51,7 @@ def _least_connected(tails: Places, heads: Places, nodes: int) -> Places:
     while True:
         nearer = least.copy()
         nearer[reached] = np.minimum(least[reached], np.minimum.reduceat(least[tails], starts))
-        nearer = nearer[nearer]  # the least of the least: rings take few rounds as well
+        nearer = nearer[nearer]  # the minimum of minimums: rings take few rounds as well
         if (nearer == least).all():
             return least
         least = nearer
@@ -110,13 +110,13 @@ class _Laplacian:
         # A node without an edge has nothing to fit.
         self._diagonal: Numbers = np.where(degrees > 0, degrees, 1.0)
         rows, columns = np.append(edges.tails, edges.heads), np.append(edges.heads, edges.tails)
-        order = np.argsort(rows, kind="stable")  # neighbours in memory are added up faster
+        order = np.argsort(rows, kind="stable")  # sums over adjacent memory are faster
         self._columns = columns[order]
         self._reached, self._starts = np.unique(rows[order], return_index=True)
         self._values: Numbers = np.append(self._weights, self._weights)[order]
 
     def fit(self, differences: Numbers) -> Numbers:
-        """Return numbers of nodes, any one of each part free, whose differences along the edges fit best."""
+        """Return the nodes' numbers whose differences along the edges fit best; each part has a free offset."""
         weighted = self._weights * differences
         residual = self._gathered(self._heads, weighted) - self._gathered(self._tails, weighted)
         solution: Numbers = np.zeros(self._nodes)

@@ -23,7 +23,7 @@ STEEPEST = 1024
 
 
 class SwitchClock:
-    """One switch's clock, from the first stamp on that came of it."""
+    """One switch's clock, from its first stamp on."""
 
     def __init__(self, settings: StateSettings, stamp_ns: int, received_ns: int) -> None:
         self._window_ns = settings.window_ns

@@ -51,7 +51,7 @@ class Stitched:
 
 
 class Stitcher(ABC):
-    """Puts the hops of one packet together, whether they came in one report or in one each, in any order."""
+    """Joins the hops of one packet, from one report or from one each, in any order."""
 
     def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
         self._topology = topology

@@ -1,4 +1,4 @@
-"""Processors: number, model, load and clock; and pressure, the resources that tasks wait for.
+"""Processors: number, model, load and clock; and pressure: tasks' waits for resources.
 
 Sources: proc(5), Documentation/ABI/stable/sysfs-devices-system-cpu and Documentation/accounting/psi.rst of Linux.
 """

@@ -34,19 +34,19 @@ class Root:
     path: Path = Path("/")
 
     def text(self, *parts: str) -> str | None:
-        """Return a file's text without blanks around it."""
+        """Return a file's text, stripped."""
         try:
             return self.path.joinpath(*parts).read_bytes().decode("utf-8", "replace").strip("\0 \t\n")
         except OSError:
             return None
 
     def integer(self, *parts: str, base: int = 10) -> int | None:
-        """Return the number that a file's first word is; `base` 0 takes 0x in front."""
+        """Return a file's first word as a number; `base` 0 accepts a 0x prefix."""
         words = (self.text(*parts) or "").split()
         return integer_of(words[0], base=base) if words else None
 
     def names(self, *parts: str) -> list[str]:
-        """Return the names in a folder, sorted; none where there is no folder."""
+        """Return the names in a folder, sorted; none if it does not exist."""
         try:
             return sorted(entry.name for entry in self.path.joinpath(*parts).iterdir())
         except OSError:

@@ -42,7 +42,7 @@ _MICROJOULES_PER_NS: Final = 1000
 
 
 def read_energy(root: Root, time_ns: int) -> tuple[EnergySample, ...]:
-    """Return the counters of the processors' packages; none where there are none, or this user may not read them."""
+    """Return the counters of the processors' packages; empty if absent or not readable by this user."""
     counters = []
     for name in root.names(*_POWERCAP):
         energy_uj = root.integer(*_POWERCAP, name, "energy_uj")

@@ -24,7 +24,7 @@ _NETWORK: Final = frozenset({"network_rx_bytes", "network_tx_bytes"})
 def read_device_sample(root: Root, address: str, time_ns: int, busy_us: tuple[int, int] | None) -> DeviceSample:
     """Return the figures in /sys of the device at a PCI address.
 
-    `busy_us` is how long it was busy, and how long that took, for drivers that only count: see `read_busy_us`.
+    `busy_us` is its busy time and the time that this covers, for drivers that only count: see `read_busy_us`.
     """
     folder = (*PCI, address)
     percent = root.integer(*folder, "gpu_busy_percent")
@@ -51,7 +51,7 @@ def read_device_sample(root: Root, address: str, time_ns: int, busy_us: tuple[in
 
 
 def read_busy_us(root: Root, address: str) -> int | None:
-    """Return for how many microseconds a device was busy since its driver was loaded, where that is counted."""
+    """Return a device's busy microseconds since its driver was loaded, if they are counted."""
     return root.integer(*PCI, address, "npu_busy_time_us")
 
 

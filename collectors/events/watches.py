@@ -1,4 +1,4 @@
-"""Rules at work: each checks its figure over all subjects at once, and keeps state only for those that need it."""
+"""Rules at work: each checks its figure over all subjects at once, and keeps state only where needed."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class _OpenChange:
 
 
 class ChangeWatch(Watch):
-    """A rule on changes of level: of every subject a level is learned.
+    """A rule on changes of level; it learns the level of every subject.
 
     A change is open until the level is back, or has lasted and is the usual one.
     """
@@ -256,7 +256,7 @@ class ChangeWatch(Watch):
         return [index for index in places if index is not None and is_known[index]]
 
     def _take_order(self, seen: Observation) -> list[Event]:
-        """Index the snapshot's subjects; return the ends of events of those that are gone."""
+        """Index the snapshot's subjects; return the ends of events whose subject is gone."""
         subjects = seen.subjects(self.rule.scope)
         if subjects == self._subjects:
             return []

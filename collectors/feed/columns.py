@@ -59,7 +59,7 @@ class _Column:
         return numbers
 
     def problem(self, numbers: Sequence[Any]) -> str | None:  # noqa: ARG002 - protobuf has looked at the range
-        """Return an invalid one of at least one entries, None if all are valid."""
+        """Return an invalid entry, None if all (at least one) are valid."""
         return None
 
     def says_nothing(self, numbers: Sequence[Any]) -> bool:

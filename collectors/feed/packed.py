@@ -101,7 +101,7 @@ class FlagColumn:
 
 
 class FloatColumn:
-    """A column of floats; `default` is what all are where nothing is sent, NaN where they may be unknown."""
+    """A column of floats; `default` is their value if none are sent, NaN if they may be unknown."""
 
     def __init__(self, *, default: float | None = None) -> None:
         self._default = default

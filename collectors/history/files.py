@@ -1,8 +1,8 @@
 """The history's files: FOLDER/TABLE/FIRST-LAST.INTERVALns.END.parquet, and FOLDER/TABLE/NUMBER.journal before that.
 
-Files of a table are numbered in the order in which they were begun. One that is merged from others bears their first
-and last number and appears by a rename; from then on those inside its range are no longer part of the history, deleted
-or not yet. So no crash loses rows or shows any twice. END is the newest row's time in UNIX seconds.
+Files of a table are numbered in the order in which they were begun. One that is merged from others has their first
+and last number and appears by a rename; from then on files inside its range are not part of the history, even before
+they are deleted. So no crash loses rows or shows any twice. END is the newest row's time in UNIX seconds.
 """
 
 from __future__ import annotations

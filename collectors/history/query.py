@@ -72,7 +72,7 @@ class _Reading:
     used: list[Path] = field(default_factory=list)
 
     def answer(self, statement: str) -> Answer:
-        """Define the views, shut everything else out, run the statement."""
+        """Define the views, disable all other access, run the statement."""
         _refuse_all_but_one_select(self.connection, statement)
         for table in TABLES.values():
             self._define(table)

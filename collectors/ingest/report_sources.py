@@ -68,7 +68,7 @@ class ReportSource(Protocol):
 
 @dataclass(slots=True)
 class WrappingCount:
-    """A total of which the kernel gives the low 32 bits."""
+    """A total of which the kernel reports the low 32 bits."""
 
     total: int = 0
 
@@ -98,7 +98,7 @@ class SocketSource:
             self._socket.setsockopt(SOL_UDP, UDP_GRO, 1)
         self._vector = DatagramVector(self._socket)
         self._vector.stamp_ns()  # from now on the kernel takes them
-        self._read_up_to_ns = self._clock.now_ns()  # what came before has been read
+        self._read_up_to_ns = self._clock.now_ns()  # earlier datagrams have been read
         self._late_messages = 1
         self.behind_since_ns: int | None = None
         """Time since when reading has been late, without the socket having been empty; None: it is not late."""
@@ -214,7 +214,7 @@ class NicSource:
 
     @property
     def malformed(self) -> int:
-        """Number of frames to the port so far that were cut, fragmented or had a wrong checksum."""
+        """Number of cut, fragmented and corrupt frames to the port so far."""
         return self._frames.malformed
 
     def fileno(self) -> int:
@@ -269,5 +269,5 @@ def _bind(address: str, udp_port: int, buffer_bytes: int) -> socket.socket:
 
 
 def _refuse_all(sock: socket.socket) -> None:
-    """Attach a filter that takes nothing: the port is ours, and nothing waits in the socket."""
+    """Attach a filter that drops everything: the port stays bound, and nothing waits in the socket."""
     attach_filter(sock, DROP_ALL)

@@ -104,7 +104,7 @@ class JobAccount:
         self._note = note
 
     def state(self, now_ns: int) -> JobState:
-        """Return the job's state; there is one as soon as an item was reported."""
+        """Return the job's state; only after the first reported item."""
         slots, waits, note = list(self._slots.values()), self._waits, self._note
         children = [_state(child, waits.count) for child in self._children.values()]
         return JobState(

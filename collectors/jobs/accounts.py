@@ -16,7 +16,7 @@ from dataplane.wire.completion import Completion
 
 
 class JobAccounts:
-    """Takes reports of complete items; what does not fit makes room, the job unheard for longest first."""
+    """Takes reports of complete items; when full, evicts the job unheard for longest."""
 
     def __init__(self, topology: Topology, settings: JobWatchSettings, counters: Counters) -> None:
         self._settings, self._counters = settings, counters

@@ -38,7 +38,7 @@ MOST_ITEMS = 1024
 
 
 class NativeCore:
-    """Takes reports of common forms; stops at each that is not, which Python then reads and `fallback` takes."""
+    """Takes reports of common forms; stops at any other, which Python then reads and `fallback` takes."""
 
     def __init__(  # noqa: PLR0917 - what a collector has
         self,
@@ -137,7 +137,7 @@ class NativeCore:
         reception.share(lock, checks_sources=self._checks_sources)
 
     def plan(self, reception: Reception, *, skip_others: bool, leave_drops: bool) -> None:
-        """Say what `receive` skips and leaves to Python, as `take` does, or whether it leaves the next payload.
+        """Set what `receive` skips and leaves to Python, as `take` does, and whether it leaves the next payload.
 
         Under the state's lock; it may be receiving.
         """

@@ -55,14 +55,14 @@ class ReceiveState(Struct):
     message_of: Array[u32]
     row_count: u32
     row: u32
-    checks_sources: u32  # not 0: it matters where reports come from
+    checks_sources: u32  # not 0: the reports' sources are checked
     skips_others: u32  # not 0: payloads that only Python reads are accounted by number only
     is_behind: u32  # not 0: payloads have been late for longer than BEHIND_NS
     behind_since_ns: u64  # since when, with the socket never empty; 0: the last payloads were not late
     is_idle: u32  # the last wait ended without a payload
     now_ns: u64  # when the payloads came
     returned_ns: u64  # when the loop returned
-    read_up_to_ns: u64  # what came before has been read
+    read_up_to_ns: u64  # earlier payloads have been read
     came_ns: u64  # the newest time that late payloads were given
     late_messages: u32
     error: i32

@@ -28,7 +28,7 @@ _MOST_PER_S: Final = 1 << 31
 
 
 class NativeRecordLog:
-    """Keeps records of a bounded number of hops; which reports become records is the kernels' choice for all."""
+    """Keeps records of a bounded number of hops; the kernels choose the reports, also those that Python reads."""
 
     def __init__(self, store: NativeStore, counters: Counters) -> None:
         self._store, self._counters = store, counters
@@ -44,7 +44,7 @@ class NativeRecordLog:
         self._records.is_capped = is_capped
 
     def say_behind(self, is_behind: bool) -> None:
-        """Say whether the collector is behind with its work: then no records are made."""
+        """Set whether the collector is behind; if so, no records are made."""
         self._records.is_behind = is_behind
 
     def choose(self, choice: int, now_ns: int) -> bool:
@@ -86,7 +86,7 @@ class NativeRecordLog:
 
 @dataclass(frozen=True, slots=True)
 class KeptCells:
-    """Cells of a log, copied, and of how many reports a second they are out of how many."""
+    """Copied cells of a log, and the numbers of reports per second kept and seen."""
 
     cells: NDArray[np.void]
     kept_per_s: int

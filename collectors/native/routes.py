@@ -13,7 +13,7 @@ from collectors.state.accumulator import RouteColumns
 from collectors.statistics.columns import UNKNOWN, Integers, Places, signed
 
 NO_LINK: Final = -1
-"""Stands for a link that is not there."""
+"""Stands for an absent link."""
 
 
 class RouteTable:
@@ -84,7 +84,7 @@ class RouteTables:
         wanted = nodes[:, :-1].astype(np.int64) << 32 | nodes[:, 1:].astype(np.int64)
         if not len(pairs):
             return np.full(wanted.shape, NO_LINK)
-        # Behind a route's end there is what an earlier one left.
+        # Entries behind a route's end are left over from an earlier one.
         inside = np.arange(1, MOST_SWITCHES)[None, :] < lengths[:, None]
         places = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
         return np.where(inside, numbers[places], NO_LINK)

@@ -1,4 +1,4 @@
-"""A topology as kernels look things up in it: switches by node id, links by port, hosts by address."""
+"""A topology as lookup tables for kernels: switches by node id, links by port, hosts by address."""
 
 from __future__ import annotations
 

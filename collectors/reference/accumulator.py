@@ -35,7 +35,7 @@ class _Flow:
 
 
 class PlainStore:
-    """Plain Python; when flows are too many, the lightest makes room, of equal ones the one unheard for longest."""
+    """Plain Python; when full, evicts the lightest flow, of equal ones the one unheard for longest."""
 
     def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
         self._settings = settings
@@ -120,7 +120,7 @@ class PlainStore:
         seen.meter.add(at_ns, (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
 
     def take_stamp(self, flow: FlowKey, stamp_ns: int) -> None:
-        """Take when a measured packet came to its first switch, by that switch's clock; of a flow that was counted."""
+        """Note when a measured packet of a counted flow reached its first switch, by that switch's clock."""
         seen = self._flows.get(flow)
         if seen is None or not seen.meter.has_counted:
             return

@@ -57,7 +57,7 @@ class PendingPackets(Generic[K]):
         self._hops -= len(self._packets.pop(key).hops)
 
     def overdue(self) -> Iterator[PendingPacket]:
-        """Take out and yield the packets that are too many or have waited too long."""
+        """Remove and yield the packets that are too many or have waited too long."""
         limit_ns = self._newest_ns - self._longest_wait_ns
         while self._packets:
             first = next(iter(self._packets.values()))

@@ -84,7 +84,7 @@ class PostcardStitcher:
             self._end(packet, samples)
 
     def _end(self, packet: PendingPacket, samples: list[LinkSample]) -> None:
-        """Add the delays for which no stamp has come, of a packet that is given up."""
+        """Add the delays for which no stamp has come, of an abandoned packet."""
         self._counters[Count.INCOMPLETE_PACKETS] += 1
         for node_id, hop in packet.hops.items():
             if node_id in packet.waiting:

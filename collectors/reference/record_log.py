@@ -24,7 +24,7 @@ class PlainRecordLog:
         self._budget.want(reports_per_s, is_capped=is_capped)
 
     def say_behind(self, is_behind: bool) -> None:
-        """Say whether the collector is behind with its work: then no records are made."""
+        """Set whether the collector is behind; if so, no records are made."""
         self._budget.is_behind = is_behind
 
     def choose(self, choice: int, now_ns: int) -> bool:
@@ -53,7 +53,7 @@ class PlainRecordLog:
 
 @dataclass(frozen=True, slots=True)
 class PlainRecords:
-    """Records with the choices of their reports, and of how many reports a second they are out of how many."""
+    """Records with the choices of their reports, and the numbers of reports per second kept and seen."""
 
     kept: list[tuple[HopRecord, int]]
     kept_per_s: int

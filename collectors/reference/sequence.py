@@ -44,7 +44,7 @@ class SequenceTracker:
     def observe(self, sequence: int, mark: int, now_ns: int) -> Arrival:
         """Account a report that came at `now_ns`; `mark` distinguishes its content from others.
 
-        Numbers that came before and those a window off change no `received`.
+        Repeated numbers and those a window off do not change `received`.
         """
         self._reconsider(sequence)
         self._confirm_jump(sequence)
@@ -103,7 +103,7 @@ class SequenceTracker:
             self._advance(self._ahead(jump[0], self._newest), jump[1])
 
     def _is_restart(self, sequence: int, ahead: int, silent_ns: int) -> bool:
-        """Tell a switch that restarts near 0 from a wrap, a loss or a repetition: by distance or by silence."""
+        """Distinguish a restart near 0 from a wrap, a loss or a repetition: by distance or by silence."""
         if sequence >= self._settings.window_reports:
             return False
         if 0 < ahead <= self._settings.largest_gap_reports:
@@ -152,7 +152,7 @@ class SequenceTracker:
             return Arrival.REPEATED
         if self._is_long_run(sequence):
             return self._restart(sequence, mark, now_ns)
-        self._set_mark(number, mark)  # the network may double this one, too
+        self._set_mark(number, mark)  # the network may duplicate this one, too
         self.contested += 1
         return Arrival.CONTESTED
 

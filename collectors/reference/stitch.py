@@ -78,7 +78,7 @@ class PlainStitcher(Stitcher):
             self._end(packet, out)
 
     def _end(self, packet: PendingPacket, out: Stitched) -> None:
-        """Add the delays for which no stamp has come, of a packet that is given up."""
+        """Add the delays for which no stamp has come, of an abandoned packet."""
         self._counters[Count.INCOMPLETE_PACKETS] += 1
         for index, hop in packet.hops.items():
             if index in packet.waiting:

@@ -23,7 +23,7 @@ from collectors.values import FlowKey, NetworkSignals
 from dataplane.topology.values import LinkKey
 
 MOST_SWITCHES: Final = 64
-"""Longer paths find no room."""
+"""Longer paths are not kept."""
 
 SWEEP_NS: Final = 100_000_000
 """Interval at which a full table is swept for paths that no flow takes any more."""

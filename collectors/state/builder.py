@@ -40,11 +40,11 @@ _WITH_PLACE = frozenset({RecordKind.STACK, RecordKind.HOP_BY_HOP})
 """Kinds of records whose index gives their hop's position on the path."""
 
 _SKETCHES: Final = 16
-"""Sketches of links that are made before others have the state."""
+"""Sketches of links made before other threads get the state."""
 
 
 class StateBuilder(ABC):
-    """Adds up hop records; `snapshot` is all that deciders see of it. Topology and settings bound its memory."""
+    """Accumulates hop records; deciders only see its `snapshot`. Topology and settings bound its memory."""
 
     def __init__(  # noqa: PLR0917 - where hops wait and samples add up is given by position
         self,
@@ -112,7 +112,7 @@ class StateBuilder(ABC):
         return None if link is None else link.key
 
     def note_stamp(self, records: Sequence[HopRecord]) -> None:
-        """Take when a packet came to its first switch, where its records show that."""
+        """Note when a packet reached its first switch, if its records show that."""
         if not records:
             return
         first = records[0]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 REMEMBERED: Final = 16
-"""Gaps that count: older ones weigh less."""
+"""Number of gaps that count fully: older ones weigh less."""
 PAUSE: Final = 16
 """Multiple of the mean gap that counts as a pause, after which learning restarts."""
 LONGEST_GAP_NS: Final = 1 << 35
@@ -25,7 +25,7 @@ MEAN_BITS: Final = 8
 RATIO_BITS: Final = 16
 VARIATION_BITS: Final = 2 * RATIO_BITS
 CHANCE: Final = 1 << VARIATION_BITS
-"""The variation of packets that come by chance: 1."""
+"""The variation of random arrivals: 1."""
 GROWN: Final = 5, 4
 """A flow is news if it sends more than 5/4 of its known rate."""
 
@@ -104,6 +104,6 @@ class FlowGaps:
 
 
 def more_hz(mean: int, known_mean: int) -> float:
-    """Return how many more packets per second one mean gap stands for than another; a gap of 0 stands for none."""
+    """Return the difference of two mean gaps in packets per second; a gap of 0 stands for none."""
     per_s = 1e9 * (1 << MEAN_BITS)
     return per_s / mean - (per_s / known_mean if known_mean else 0.0)

@@ -20,7 +20,7 @@ from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 
 LOSS_SOURCES: Final = tuple(LossSource)
-"""In the order of their places in columns."""
+"""In the order of their indices in columns."""
 
 _FEW: Final = 64
 """Number of single links from which the states of all are built at once."""
@@ -161,7 +161,7 @@ class LinkColumns:
         self._tx_window_ns = tx_window_ns
 
     def fresh(self, seen: WindowColumns, now_ns: int) -> NDArray[np.bool_]:
-        """Return where figures are of lately."""
+        """Return which links have recent figures."""
         fresh: NDArray[np.bool_] = (seen.newest_ns != UNKNOWN) & (now_ns - seen.newest_ns <= self._stale_after_ns)
         return fresh
 

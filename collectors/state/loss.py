@@ -28,12 +28,12 @@ K = TypeVar("K")
 
 
 def slot_of(window_ns: int) -> int:
-    """Return how long the parts are that a window is counted in."""
+    """Return the length of the parts in which a window is counted."""
     return max(window_ns // SLOTS, 1)
 
 
 def slots_kept(window_ns: int, wait_ns: int) -> int:
-    """Return how many such parts there may be: two windows, and those in which packets wait."""
+    """Return the maximum number of such parts: two windows, and the time that packets wait."""
     return 2 * SLOTS - (-wait_ns // slot_of(window_ns)) + 1
 
 
@@ -107,7 +107,7 @@ class LossMeter:
             case Outcome.MISSING:
                 counts.missing += fate.packets
             case Outcome.UNANNOUNCED:
-                # Another record, given up too early, may say that it is missing.
+                # Another record, abandoned too early, may count it as missing.
                 counts.explained += fate.packets
             case Outcome.DROPPED:
                 counts.dropped += fate.packets
@@ -138,7 +138,7 @@ class LossMeter:
             counts.unmarked += is_unmarked
             self._note_lost(left_by.key, drop.tracked or is_unmarked)
         if came_by is not None and drop.tracked:
-            # It has arrived, though the hop that dropped it does not report it as one of its path.
+            # It has arrived, though the hop that dropped it does not report itself as part of its path.
             self._counts(LinkKey(came_by.head.node, switch.name), drop.received_ns).explained += 1
 
     @property

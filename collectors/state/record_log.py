@@ -35,7 +35,7 @@ class Choice(Enum):
 
 
 class KeptRecords(Protocol):
-    """Records that were taken out of a log, not yet as columns: that may be done without the state's lock."""
+    """Records taken out of a log; their conversion to columns does not need the state's lock."""
 
     def sample(self, wanted_per_s: int) -> RecordColumns:
         """Return the records of an even sample of about `wanted_per_s` reports per second."""
@@ -50,7 +50,7 @@ class RecordLog(Protocol):
         ...
 
     def say_behind(self, is_behind: bool) -> None:
-        """Say whether the collector is behind with its work: then no records are made."""
+        """Set whether the collector is behind; if so, no records are made."""
         ...
 
     def choose(self, choice: int, now_ns: int) -> bool:
@@ -79,14 +79,14 @@ def choice_of(kind: RecordKind, node_id: int, sequence: int, packet_id: int, flo
 
 
 def mixed(number: int) -> int:
-    """Return 32 bits that every bit of a number changes."""
+    """Return a 32-bit hash of a number: every bit of it changes the result."""
     number = number * MIX[0] & _WORD
     number = (number ^ number >> 29) * MIX[1] & _WORD
     return number >> 32
 
 
 class RecordBudget:
-    """Chooses a bounded number of reports per second: of more, an even sample whose share follows their number."""
+    """Chooses a bounded number of reports per second: if there are more, an even sample of adaptive share."""
 
     def __init__(self) -> None:
         self.per_s = 0

@@ -12,13 +12,13 @@ from collectors.values import FlowKey, NetworkSignals
 from dataplane.topology.values import LinkKey, Topology
 
 MOST_GROWN: Final = 64
-"""Grown flows that are listed; of others only the number."""
+"""Maximum number of grown flows listed; others are only counted."""
 SHORTEST_ROUND_NS: Final = 50_000_000
 """Rounds are at least this far apart: a second, faster reader of snapshots must not cut growth into unnoticed bits."""
 
 
 class RoundClock:
-    """Numbers rounds of decisions: the rates of flows at its begin are known."""
+    """Numbers rounds of decisions: the rates of flows at its beginning are known."""
 
     def __init__(self) -> None:
         self.round = 0

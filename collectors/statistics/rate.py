@@ -32,7 +32,7 @@ _LARGEST: Final = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True, slots=True)
 class RateWindow:
-    """The span that a rate is taken over, in slots that leave it whole."""
+    """The span over which a rate is measured, in slots that expire as a whole."""
 
     window_ns: int
 
@@ -46,7 +46,7 @@ class RateWindow:
         return now_ns // self.slot_ns - SLOTS + 1
 
     def begins_ns(self, now_ns: int) -> int:
-        """Return where the window begins: with a whole slot, as what leaves it does."""
+        """Return the beginning of the window, which is a slot's beginning as slots expire as a whole."""
         return self.oldest_slot(now_ns) * self.slot_ns
 
     def rate_bps(self, nbytes: int, first_ns: int, now_ns: int) -> int:
@@ -55,7 +55,7 @@ class RateWindow:
         return nbytes * 8 * NS_PER_S // span_ns
 
     def begin_ns(self, now_ns: Integers) -> Integers:
-        """Return where the window of each of several times begins."""
+        """Return the beginning of the window at each of several times."""
         begins: Integers = (now_ns // self.slot_ns - SLOTS + 1) * self.slot_ns
         return begins
 

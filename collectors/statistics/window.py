@@ -23,7 +23,7 @@ SOURCES: Final = (
     DelaySource.CORRECTED_STAMPS,
     DelaySource.STAMPS,
 )
-"""From the worst to the best; the place is the source's number in native memory."""
+"""From the worst to the best; the index is the source's number in native memory."""
 
 RANK: Final = {source: rank for rank, source in enumerate(SOURCES)}
 

@@ -242,7 +242,7 @@ def count_stack(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> No
 
 @kernel(inline=False)
 def take_unusual_packet(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> bool:
-    """Take a packet that is not a whole stack; False if it is one after all."""
+    """Take a packet that is not a whole stack; return False if it turns out to be one."""
     if packet.dropped != 0:
         take_drop(tables, packet)
         note_gap_before(tables, decoder, packet)

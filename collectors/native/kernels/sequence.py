@@ -304,7 +304,7 @@ def advance(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], ah
 
 @kernel
 def fill_gap(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], behind: u64, mark: u32) -> u32:
-    """Take a number that was passed over: lost until now, or ahead of the first that was heard."""
+    """Take a number that was skipped: lost until now, or before the first received."""
     number: u64 = tracker.newest - behind
     note_seen(sequences, seen, marks_of(sequences, seen), number, mark)
     tracker.received += 1
@@ -330,7 +330,7 @@ def is_long_run(sequences: SequenceTable, tracker: TrackerCell, sequence: u64) -
 def repeat(  # noqa: PLR0917 - kernels have no keywords
     sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], sequence: u64, mark: u32, now_ns: u64
 ) -> u32:
-    """Count a number that came before; a run of them in order, with other content, is a restart."""
+    """Count a repeated number; a run of them in order, with other content, is a restart."""
     marks = marks_of(sequences, seen)
     index: u64 = sequence & (sequences.ring - 1)
     if marks[index] == mark:

@@ -24,7 +24,7 @@ def hash_key(key: Array[u64]) -> u64:
 
 @kernel(inline=True)
 def same_key(cell: FlowCell, key: Array[u64]) -> bool:
-    """Return whether a cell is of a key."""
+    """Return whether a cell has a key."""
     return same_words(cell.key, key)
 
 

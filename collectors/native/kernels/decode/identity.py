@@ -38,7 +38,7 @@ def is_numbered(data: Array[u8], int_at: u64) -> bool:
 
 @kernel(inline=False)
 def source_bytes(data: Array[u8], int_at: u64, size: u64, hop_bytes: u64) -> u64:
-    """Return how many bytes of a stack, the last ones, the source alone has written as domain metadata."""
+    """Return the number of bytes at a stack's end that only the source has written, as domain metadata."""
     if hop_bytes == 0:
         return size
     if size >= 4 and is_numbered(data, int_at) and (size - 4) % hop_bytes == 0:
@@ -48,7 +48,7 @@ def source_bytes(data: Array[u8], int_at: u64, size: u64, hop_bytes: u64) -> u64
 
 @kernel(inline=True)
 def hops_size(data: Array[u8], int_at: u64, int_end: u64, hop_bytes: u64) -> u64:
-    """Return how many bytes of a stack are the hops'."""
+    """Return the number of a stack's bytes that hops have written."""
     size: u64 = int_end - int_at - STACK_AT
     if size != 0 and load_be16(data, int_at + DOMAIN_INSTRUCTIONS_AT) != 0:
         size -= source_bytes(data, int_at, size, hop_bytes)
@@ -88,7 +88,7 @@ def number_of(data: Array[u8], int_at: u64, int_end: u64) -> u64:
 
 @kernel
 def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: Packet) -> u64:
-    """Return what distinguishes a flow's packets, the same at every hop: its id in `collectors.decode.reports`."""
+    """Return what distinguishes a flow's packets, the same at every hop: the id in `collectors.decode.reports`."""
     at: u64 = inner_at + 40
     value: u64 = 0
     if data[inner_at] >> 4 == IPV4:

@@ -1,4 +1,4 @@
-"""Flights over links by stamps of two clocks: the least of each link noted, each corrected where that is known.
+"""Flights over links by stamps of two clocks: notes the least of each link, and corrects each if its clocks are known.
 
 `collectors.decode.samples.Sampler` and `collectors.clocks.flights.Flights` are the same in plain Python.
 """

@@ -118,7 +118,7 @@ def add_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64, 
     number: u64 = tables.flows.count
     cell = tables.flows.cells[number]
     if number == tables.flows.most:
-        # Beyond the last flow's: filled and forgotten, never found.
+        # Beyond the last flow's cell: written, but never looked up.
         forget(cell)
         number = make_room(tables, now_ns, units)
         if number == tables.flows.most:

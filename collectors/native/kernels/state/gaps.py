@@ -1,4 +1,4 @@
-"""The gaps between a flow's measured packets, to the bit as `collectors.state.gaps` has them."""
+"""The gaps between a flow's measured packets, bit for bit as in `collectors.state.gaps`."""
 
 from __future__ import annotations
 

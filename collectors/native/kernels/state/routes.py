@@ -100,9 +100,9 @@ def recall_hops(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u6
 
 @kernel(inline=False)
 def learn_hops(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u64) -> None:
-    """Know a route by a packet's hops from now on, if each one's egress link leads to the next.
+    """Make a packet's hops the route's reference hops, if each one's egress link leads to the next.
 
-    Egress ports of more than 16 bits are known, too, but never found the same.
+    Egress ports of more than 16 bits are stored, too, but never match.
     """
     tables.routes.lessons += 1
     route_hops = hops_of(tables, route)

@@ -16,7 +16,7 @@ def runs_ahead(tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, r
 
 @kernel(inline=False)
 def stamp_behind(tables: TelemetryTables, switch: u32, stamp_ns: u64, received_ns: u64) -> u64:
-    """Return how far a sample's stamp is behind the newest of its switch, 0 if it does not show it."""
+    """Return how far a sample's stamp is behind the newest of its switch, 0 if the stamp does not show it."""
     clock = tables.clocks.switches[switch]
     if clock.agreeing == 0:
         begin_clock(tables, clock, stamp_ns, received_ns, 1)

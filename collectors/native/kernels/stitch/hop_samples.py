@@ -242,12 +242,12 @@ def sample_delay(tables: TelemetryTables, key: Array[u64], hop: PendingHop, foll
         take_delay(tables, key, hop, following, link, False)
 
 
-# ---- packets that are given up
+# ---- abandoned packets
 
 
 @kernel(inline=False)
 def end_packet(tables: TelemetryTables, table: PendingTable, cell: PendingCell) -> None:
-    """Take the delays for which no stamp has come, of a packet that is given up."""
+    """Take the delays for which no stamp has come, of an abandoned packet."""
     tables.pending.incomplete += 1
     number: u32 = cell.first
     while number != 0:
@@ -343,7 +343,7 @@ def take_fates(tables: TelemetryTables, table: PendingTable, cell: PendingCell) 
 
 @kernel(inline=False)
 def take_fates_of_path(tables: TelemetryTables) -> None:
-    """Count that a packet passed all links between the switches of its path."""
+    """Count a packet on all links between the switches of its path."""
     pending = tables.pending
     at_ns: u64 = NONE64
     i: u64 = 0
@@ -362,7 +362,7 @@ def take_fates_of_path(tables: TelemetryTables) -> None:
 
 @kernel(inline=False)
 def give_up(tables: TelemetryTables, table: PendingTable) -> None:
-    """Give up the packets that are too many or have waited too long."""
+    """Abandon the packets that are too many or have waited too long."""
     while table.count != 0:
         cell = cell_of(table, table.oldest)
         if not has_too_many(table) and cell.begun_ns + tables.pending.wait_ns >= table.newest_ns:

@@ -201,7 +201,7 @@ def join_single(tables: TelemetryTables, key: Array[u64], flow_hash: u64, mixed:
 
 @kernel(inline=True)
 def is_whole(tables: TelemetryTables, table: PendingTable, cell: PendingCell) -> bool:
-    """Return whether a packet's last hop and every one before it are there, which are then the `path` of `pending`."""
+    """Return whether all of a packet's hops have come; they are then the `path` of `pending`."""
     pending = tables.pending
     count: u32 = NONE32
     number: u32 = cell.first

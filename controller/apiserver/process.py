@@ -54,7 +54,7 @@ _OWN_FILES = 256
 
 
 def _make_room(limits: ApiLimits) -> None:
-    """Raise the limit on open files to fit all connections and the server's own, lest strangers take them all."""
+    """Raise the limit on open files to fit all connections and the server's own: strangers must not take them all."""
     wanted = limits.connections + limits.strangers + _OWN_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:

@@ -52,7 +52,7 @@ async def bind(registry: Registry, request: BindingRequest) -> PlacementAnswer:
         made = placements.bind(state, request, registry.now_ns())
         return await _write(registry, state, made, request.decision)
 
-    return await retried(once, "what is bound")
+    return await retried(once, "binding")
 
 
 async def release(
@@ -69,7 +69,7 @@ async def release(
         made = placements.release(state, request, registry.now_ns())
         return await _write(registry, state, made, request.decision)
 
-    return await retried(once, "what is released")
+    return await retried(once, "release")
 
 
 async def evict(registry: Registry, request: EvictionRequest) -> PlacementAnswer:
@@ -80,7 +80,7 @@ async def evict(registry: Registry, request: EvictionRequest) -> PlacementAnswer
         state = await _state(registry, pods, {item.node for item in request.nominations})
         return await _write(registry, state, evictions.evict(state, request), request.decision)
 
-    return await retried(once, "what is evicted")
+    return await retried(once, "eviction")
 
 
 async def share_units(registry: Registry, name: str, request: UnitShares, *, expected: int | None) -> UnitPool:

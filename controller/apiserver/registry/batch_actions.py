@@ -74,7 +74,7 @@ async def _in_packs(requests: Sequence[Q], keys: Callable[[Q], int], once: Once[
 async def _carried_out(pack: Sequence[Q], once: Once[Q, A]) -> list[A | ApiError]:
     """Carry out requests together; if others keep writing one of their resources, carry them out one by one."""
     try:
-        return await retried(lambda: once(pack), "what is placed")
+        return await retried(lambda: once(pack), "placement")
     except StaleError as error:
         if len(pack) == 1:
             return [error]

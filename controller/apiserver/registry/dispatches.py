@@ -126,7 +126,7 @@ def dispatch(
 ) -> TaskState:
     """Return the state after a request; raise StaleError if it no longer fits.
 
-    `moved` counts how often the same batch has changed the version of a centre's shares: that is no reason to refuse.
+    `moved` counts the same batch's changes of the version of a centre's shares, which are no reason to refuse.
     """
     _check_names([item.task for item in request.dispatches])
     made = TaskState()
@@ -230,7 +230,7 @@ def with_units(centre: Centre, share: UnitShare) -> Centre:
 
 
 def result_of(task: Task, new: NewResult) -> ProbeResult:
-    """Return the result of a completed probe, named after task and epoch; raise InvalidError if it is no probe."""
+    """Return the result of a completed probe, named after task and epoch; raise InvalidError for any other task."""
     name, spec = task.metadata.name, task.spec
     if not spec.is_probe:
         raise InvalidError(f"Task {name} is not a probe: it has no result")

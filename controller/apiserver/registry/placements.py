@@ -106,7 +106,7 @@ class State:
 def bind(state: State, request: BindingRequest, now_ns: int, moved: Mapping[str, int] = NOT_MOVED) -> State:
     """Return the state after a request; raise StaleError if it no longer fits.
 
-    `moved` counts how often the same batch has changed the version of a node's shares: that is no reason to refuse.
+    `moved` counts the same batch's changes of the version of a node's shares, which are no reason to refuse.
     """
     _check_names([binding.pod for binding in request.bindings])
     made = State()

@@ -198,7 +198,7 @@ async def retried(once: Callable[[], Awaitable[T]], what: str) -> T:
             return await once()
         except ConflictError:
             continue
-    raise StaleError(f"{what} is being written by others: try again")
+    raise StaleError(f"{what}: too many concurrent writes: try again")
 
 
 @contextmanager

@@ -166,7 +166,7 @@ async def _encoded(request: _Asked, frames: AsyncGenerator[Frame, None]) -> Asyn
 
 
 async def _bytes(request: _Asked, frames: AsyncGenerator[Frame, None]) -> AsyncIterator[bytes]:
-    """Yield the bytes in frames; a later failure aborts the connection, lest a part pass for the whole."""
+    """Yield the bytes in frames; a later failure aborts the connection, so that a partial body is recognised."""
     async with aclosing(frames):
         async for frame in frames:
             if frame.stream is Stream.ERROR or not _counts(caller_of(request)):

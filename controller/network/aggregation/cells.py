@@ -16,7 +16,7 @@ def cells_for(window: int) -> int:
 
 
 def free_block(taken: Collection[Block], cells: int) -> Block | None:
-    """Return a free block of so many cells from the smallest free one that is large enough, None if there is none."""
+    """Return a block of `cells` cells within the smallest free one that is large enough, None if there is none."""
     fitting = [block for block in _free(Block(0, CELLS), taken) if block.cells >= cells]
     if not fitting:
         return None

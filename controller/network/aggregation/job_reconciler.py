@@ -326,7 +326,7 @@ class JobReconciler:
         return None
 
     async def _wait_for_progress(self, progress: asyncio.Event, wait_ns: int | None) -> None:
-        """Wait for progress, but no longer than that."""
+        """Wait for progress, or until the timeout."""
         waiting: list[asyncio.Future[object]] = [asyncio.ensure_future(progress.wait())]
         if wait_ns is not None:
             waiting.append(asyncio.ensure_future(self._sleep(wait_ns / NS_PER_S)))

@@ -63,7 +63,7 @@ def place(
 
 
 def _problem(switch: str, taken: Collection[Block], cells: int, banned: Collection[str]) -> str | None:
-    """Return why a switch cannot have one more job of so many cells, None if it can."""
+    """Return why a switch cannot have one more job of `cells` cells, None if it can."""
     if switch in banned:
         return "is unreachable"
     if len(taken) >= MAX_JOBS:

@@ -1,4 +1,4 @@
-"""A switch's ports as its gNMI notifications report them, and the settings that bring their hellos to the wanted ones.
+"""A switch's ports from its gNMI notifications, and the settings that bring their hellos to the desired ones.
 
 No session and no clock: the session's owner hands over notifications and sends requests.
 """

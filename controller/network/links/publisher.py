@@ -78,7 +78,7 @@ async def _send_once(subscriber: Subscriber, statuses: Mapping[LinkKey, LinkStat
 
 
 async def _wait_for(event: asyncio.Event, longest_s: float) -> None:
-    """Wait for an event, no longer than that."""
+    """Wait for an event, or until the timeout."""
     try:
         await asyncio.wait_for(event.wait(), longest_s)
     except TimeoutError:

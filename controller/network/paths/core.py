@@ -100,14 +100,14 @@ class PathServerCore:
         return len(self._managed)
 
     def outgrows(self, grown: Mapping[FlowKey, float]) -> bool:
-        """Return whether flows send so much more than in the last round that a link cannot carry it.
+        """Return whether flows have grown since the last round beyond what a link can carry.
 
         `grown` has the increase of each in measured packets per second.
         """
         return any(self._outgrows_a_link(flow, more_hz) for flow, more_hz in grown.items())
 
     def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:
-        """Return whether so many more measured packets per second would push a link on a flow's path above its rate."""
+        """Return whether `more_hz` measured packets would push a link on a flow's path above its rate."""
         flow = self._seen.flow_of(key)
         path = None if flow is None else self._path(flow, None)
         if path is None or len(path) < 2 or is_probe(key):

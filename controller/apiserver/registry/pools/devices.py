@@ -28,7 +28,7 @@ class Slice:
     memory_bytes: int
 
     def times(self, number: int, units: int) -> DeviceShare:
-        """Return the share of a device that so many units take."""
+        """Return the share of a device that `units` units take."""
         return DeviceShare(number=number, thousandths=units * self.thousandths, memory_bytes=units * self.memory_bytes)
 
 

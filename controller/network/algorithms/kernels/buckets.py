@@ -60,7 +60,7 @@ def take(queue: Buckets, distance: Array[u64]) -> u32:
 
 @kernel(inline=True)
 def spread(queue: Buckets, first: u32, distance: Array[u64]) -> None:
-    """Move the entries of what was the lowest bucket to lower ones, after its smallest key."""
+    """Move the entries of the lowest bucket to lower ones, after its smallest key."""
     least: u64 = _NOTHING
     entry: u32 = first
     while entry != NO_ENTRY:

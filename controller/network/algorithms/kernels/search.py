@@ -45,7 +45,7 @@ def find_path(  # noqa: PLR0917 - kernels have no keywords
     """Return the least cost over links that have room, and leave each reached switch's link back in `predecessor`.
 
     Hart, Nilsson, Raphael 1968. An estimate is at most the cost from a switch to the destination, and over a link it
-    falls by at most the link's cost: distances in a tree of the same or lower costs; null stands for zeros.
+    falls by at most the link's cost: distances in a tree of the same or lower costs; null stands for all zeros.
     """
     heap = scratch.heap
     listed: u32 = 0

@@ -18,7 +18,7 @@ class FeedWatch:
         self._is_silent = False
 
     def observe(self, taken_ns: int) -> None:
-        """Record a snapshot; one older than another changes nothing."""
+        """Record a snapshot; an older one changes nothing."""
         self._newest_ns = taken_ns if self._newest_ns is None else max(self._newest_ns, taken_ns)
 
     def age_ns(self, now_ns: int) -> int | None:

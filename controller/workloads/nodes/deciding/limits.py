@@ -10,7 +10,7 @@ from controller.workloads.nodes.runtimes.errors import OrderError
 
 @dataclass(frozen=True, slots=True)
 class PodLimits:
-    """Limits of each pod of a node: `memory_bytes` is the default memory; `most_memory_bytes` None is no bound.
+    """Limits of each pod of a node: `memory_bytes` is the default memory; `most_memory_bytes` None means unlimited.
 
     `disk_bytes` limits the bytes that its containers write to their own layers, `processes` counts threads, too.
     """

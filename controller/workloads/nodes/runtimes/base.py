@@ -47,7 +47,7 @@ class Mount:
 class ContainerOrder:
     """Order for a container: of an image that `pull` has fetched, or of an OCI bundle's folder.
 
-    A limit of None is no limit. `devices` are paths such as /dev/nvidia0, or CDI names such as vendor.com/gpu=0.
+    A limit of None means unlimited. `devices` are paths such as /dev/nvidia0, or CDI names such as vendor.com/gpu=0.
     """
 
     name: str
@@ -134,7 +134,7 @@ class ExecSession(Protocol):
     """A process started in a running container; call `close`, which kills it if it still runs."""
 
     def output(self) -> AsyncGenerator[Output]:
-        """Yield its output until it closes it; read nothing ahead of the consumer."""
+        """Yield its output until the output is closed; read nothing ahead of the consumer."""
         ...
 
     async def write(self, data: bytes) -> None:

@@ -317,7 +317,7 @@ class RuncRuntime:
                 raise
 
     async def _has_ended(self, container: str, wait_s: float) -> bool:
-        """Return whether a container has ended within so many seconds."""
+        """Return whether a container ends within `wait_s`."""
         loop, look_s = asyncio.get_running_loop(), _LOOK_S
         until = loop.time() + wait_s
         while self._runs(container):

@@ -51,7 +51,7 @@ _SLICE: Final = 4096
 
 
 class Collector:
-    """Turns report payloads into the network's state; never raises on any payload, counts it by name instead.
+    """Turns report payloads into the network's state; it never raises on a payload, but counts it by name.
 
     Its methods may be called from any thread; only one thread at a time may pass payloads. The state has a lock, for
     which `snapshot` and other readers wait a few milliseconds at most: the thread that processes payloads yields to
@@ -62,8 +62,8 @@ class Collector:
         settings = settings or CollectorSettings()
         self._clock, self._lock = ReceiveClock(clock), StateLock()
         marking = marking_of(settings)
-        known = topology.collector.udp_port if topology.collector else REPORT_UDP_PORT
-        self._report_udp_port = known if settings.report_udp_port is None else settings.report_udp_port
+        port = topology.collector.udp_port if topology.collector else REPORT_UDP_PORT
+        self._report_udp_port = port if settings.report_udp_port is None else settings.report_udp_port
         self._counters = Counters()
         self._native: NativeCore | None = None
         sources = ReportSources(topology, settings.relays)
@@ -119,7 +119,7 @@ class Collector:
             drop_sink(read.drops)
 
     def receive_many(self, payloads: Payloads) -> None:
-        """Take payloads in their order, in bulk where that can be; they count as of when they came."""
+        """Take payloads in order, in bulk where possible; they count as of their arrival."""
         with self._lock:
             self._log.say_behind(payloads.is_behind)
             if payloads.age_ns:
@@ -163,16 +163,16 @@ class Collector:
         return done
 
     def _take_notes(self, native: NativeCore, now_ns: int, drops: int) -> None:
-        """Take what native code has noted for Python; `drops` is how many were counted before."""
+        """Process what native code has noted for Python; `drops` is the number counted before."""
         if native.last_refusal is not None:
             self._reader.last_problem, native.last_refusal = native.last_refusal, None
-        for node_id, said, child in native.take_items():
-            self._state.jobs.add(node_id, said, child, now_ns)
+        for node_id, completion, child in native.take_items():
+            self._state.jobs.add(node_id, completion, child, now_ns)
         if self._drop_sinks:
             self._counters[Count.DROPS_WITHHELD] += self._counters[Count.PACKET_DROPPED] - drops
 
     def open_reception(self, fd: int, clock: Clock, wall_ns: Callable[[], int] = time.time_ns) -> Reception | None:
-        """Return what `receive_from` reads a bound UDP socket with; None where native code does not read reports."""
+        """Return the reader of a bound UDP socket for `receive_from`; None if native code does not read reports."""
         if self._native is None:
             return None
         reception = Reception(fd, clock, wall_ns)
@@ -184,7 +184,7 @@ class Collector:
         """Receive until a time of the monotonic clock, and return why it ended; native code does most of it.
 
         It ends early when `reception` is woken and, unless it `waits`, once the socket is empty. Meanwhile another
-        thread calls `settle` now and then: this one may have to wait long for the interpreter.
+        thread calls `settle` regularly: this one may have to wait long for the interpreter.
         """
         if self._native is None:
             raise CollectorError("the reference core reads no socket by itself")
@@ -198,7 +198,7 @@ class Collector:
                 self._read_next(reception)
 
     def settle(self, reception: Reception) -> None:
-        """Count what was received so far and take what is noted for Python; say what Python has time to read."""
+        """Count received reports and take those noted for Python; set how much Python has time to read."""
         native, state = self._native, reception.state
         if native is None:
             return
@@ -230,7 +230,7 @@ class Collector:
         return lambda: self._unsubscribe(sink)
 
     def _plan_again(self) -> None:
-        # What comes from now on is for the new subscriber, too, while native code is receiving.
+        # From now on the new subscriber gets records, too, even while native code is receiving.
         if self._reception is not None:
             self.settle(self._reception)
 
@@ -260,7 +260,7 @@ class Collector:
         self._log.want(min(wanted, self._records_per_s), is_capped=wanted > self._records_per_s)
 
     def hand_over_records(self) -> None:
-        """Give subscribers the records that reports have left since the last call; call it some times a second."""
+        """Give subscribers the records since the last call; call it a few times per second."""
         with self._lock:
             kept = self._log.take()
         self._hand_over(kept)
@@ -277,7 +277,7 @@ class Collector:
                 sink(report)
 
     def subscribe_drops(self, sink: DropSink) -> Callable[[], None]:
-        """Call `sink` with the drops of each report that has any, as of `subscribe`; return what ends that."""
+        """Call `sink` with the drops of each report that has any, like `subscribe`; return a function that ends it."""
         self._drop_sinks = (*self._drop_sinks, sink)
         self._plan_again()
         return lambda: self._unsubscribe_drops(sink)
@@ -302,8 +302,8 @@ class Collector:
         """Return the network's state now."""
         with self._lock:
             self._tick()
-            found = self._state.snapshot(self._accounting.states())
-            return replace(found, statuses=self._links.statuses(found.taken_ns))
+            state = self._state.snapshot(self._accounting.states())
+            return replace(state, statuses=self._links.statuses(state.taken_ns))
 
     def reporters(self) -> Mapping[tuple[int, int], ReporterState]:
         """Return every account of reports, by node id and hardware id."""
@@ -311,12 +311,12 @@ class Collector:
             return self._accounting.states()
 
     def take_signals(self) -> NetworkSignals:
-        """Return the signs, since the last call, that the network has changed."""
+        """Return the signs since the last call that the network has changed."""
         with self._lock:
             return self._state.take_signals()
 
     def begin_round(self) -> None:
-        """Say that a snapshot of now is what a round of decisions will know: what flows send now is no news."""
+        """Note that a round of decisions uses a snapshot of now: the present rates of flows are no longer news."""
         with self._lock:
             self._state.begin_round()
 
@@ -332,17 +332,17 @@ class Collector:
         return CollectorStatus(self._clock.now_ns(), counted, self._reader.last_problem, self._read_load())
 
     def report_load(self, read: Callable[[], DaemonLoad]) -> None:
-        """Have `status` include the load that `read` returns, of the process that this collector runs in."""
+        """Make `status` include the load that `read` returns, of this collector's process."""
         self._read_load = read
 
 
 T = TypeVar("T")
 
 
-def without(many: tuple[T, ...], one: T) -> tuple[T, ...]:
-    """Return a tuple without the first of its elements that equals one."""
-    place = many.index(one)
-    return (*many[:place], *many[place + 1 :])
+def without(many: tuple[T, ...], element: T) -> tuple[T, ...]:
+    """Return a tuple without its first element that equals the given one."""
+    index = many.index(element)
+    return (*many[:index], *many[index + 1 :])
 
 
 def marking_of(settings: CollectorSettings) -> Marking:

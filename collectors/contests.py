@@ -34,7 +34,7 @@ def contests(before: Reporters, now: Reporters, names: Mapping[int, str]) -> lis
 
 
 class ContestWatch:
-    """Looks at a collector's reporters from time to time, and reports what is contested, a line each."""
+    """Checks a collector's reporters from time to time, and reports contested numbers, one line each."""
 
     def __init__(self, collector: Collector, topology: Topology, tell: Callable[[str], None]) -> None:
         self._collector, self._tell = collector, tell
@@ -54,7 +54,7 @@ class ContestWatch:
             self._tell(f"{many} reports were rejected: {self._collector.status().last_problem}")
 
     async def run(self) -> None:
-        """Step now and then until cancelled."""
+        """Step at intervals until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_S)
             self.step()

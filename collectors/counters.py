@@ -60,7 +60,7 @@ class Count(StrEnum):
     """Individual reports that a switch dropped the packet; the hops before it may still be reported."""
 
     DROPS_CAPPED = "drops capped"
-    """Dropped packets that count in no loss and make no record, because one report packet may state only so many."""
+    """Dropped packets beyond the maximum of one report packet: neither counted as loss nor recorded."""
 
     ITEMS_REPORTED = "items reported"
     """Individual reports that a switch has added up an item of a job."""

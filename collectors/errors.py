@@ -2,9 +2,9 @@
 
 MillraceError
 └── CollectorError         the collector cannot receive, store or serve
-    ├── FeedError          the feed between collector and path server: another version, a message that does not decode
-    └── HistoryError       the history's files: cannot be written or read; a query that is wrong
-        └── BrokenJournalError  no later attempt will read it
+    ├── FeedError          the feed between collector and path server: another version, an invalid message
+    └── HistoryError       the history's files cannot be written or read, or a query is invalid
+        └── BrokenJournalError  a journal is invalid, for good
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class CollectorError(MillraceError):
 
 
 class FeedError(CollectorError):
-    """The feed cannot continue: its peer speaks another version, or sent what does not decode."""
+    """The feed cannot continue: its peer speaks another version, or sent an invalid message."""
 
 
 class HistoryError(CollectorError):
-    """The history cannot be written or read, or a query of it is wrong; the text names the file, or what is wrong."""
+    """The history cannot be written or read, or a query of it is invalid; the text names the file, or the problem."""
 
 
 class BrokenJournalError(HistoryError):
-    """A journal is none, or of another version's rows: no later attempt will read it."""
+    """A file is not a journal, or has another version's rows: no later attempt will read it."""

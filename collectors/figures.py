@@ -1,4 +1,4 @@
-"""Declaration of a figure: what history, metrics, rules and messages make of a field of a state.
+"""Declaration of a figure: its use in history, metrics, rules and messages, at a field of a state.
 
 Name, unit and type are the field's own: a name ends in its unit, and a type with None says that the figure may be
 unknown.
@@ -63,13 +63,13 @@ def declared_figures(state: type) -> Mapping[str, DeclaredFigure]:
 
     A field's number in a message is its place among all fields, from 1 on.
     """
-    found: dict[str, DeclaredFigure] = {}
+    declared: dict[str, DeclaredFigure] = {}
     hints, plain = get_type_hints(state, include_extras=True), get_type_hints(state)
     for number, name in enumerate((field.name for field in fields(state)), 1):
-        uses = [one for one in getattr(hints[name], "__metadata__", ()) if isinstance(one, Figure)]
+        uses = [annotation for annotation in getattr(hints[name], "__metadata__", ()) if isinstance(annotation, Figure)]
         if uses:
-            found[name] = DeclaredFigure(name, number, *_kind_of(plain[name]), uses[0])
-    return found
+            declared[name] = DeclaredFigure(name, number, *_kind_of(plain[name]), uses[0])
+    return declared
 
 
 def _kind_of(hint: Any) -> tuple[type, bool]:  # noqa: ANN401 - a type, or a union of one with None

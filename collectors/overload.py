@@ -13,7 +13,7 @@ from dataplane.load.values import QueueLoad
 
 _FEWER: Final = "sample fewer packets (the watch rules' sample_every), or run a collector for each part of the fabric"
 _LONGEST_WAIT_NS: Final = 250_000_000
-"""A report that is read this late no longer shows the present."""
+"""A report read this late no longer shows the present state."""
 SHED: Final = {
     Count.KERNEL_QUEUE_FULL: f"{_FEWER}; raise receiver.socket_buffer_bytes for bursts",
     Count.FLOWS_NOT_ADMITTED: "raise collector.state.max_flows: links are complete, these flows have no rate or path",
@@ -26,7 +26,7 @@ SHED: Final = {
     Count.NOT_JUDGED: "raise events.max_subjects: some figures are judged by no rule",
     Count.REPORTERS_FORGOTTEN: "raise collector.sequence.max_reporters, or find the sender that uses other nodes' ids",
 }
-"""Counters of what is left out, and what helps."""
+"""Counters of dropped work, and remedies."""
 
 
 def monitor_of(collector: Collector, receiver: ReportReceiver, log: logging.Logger) -> LoadMonitor:

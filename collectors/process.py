@@ -63,7 +63,7 @@ async def serve(
     on_events: Callable[[EventService], None] | None = None,
     wall_ns: Callable[[], int] = time.time_ns,
 ) -> None:
-    """Collect until `stop` is set; raise CollectorError when a port, an address or a folder cannot be had.
+    """Collect until `stop` is set; raise CollectorError for an unusable port, address or folder.
 
     `on_events` gets the service of the rules, which may be replaced while it runs.
     """
@@ -91,7 +91,7 @@ async def serve(
 
 
 async def _work_until(stop: asyncio.Event, works: Iterable[Coroutine[None, None, None]]) -> None:
-    """Do several things at the same time until `stop` is set or one of them fails; raise what that raised."""
+    """Run several tasks concurrently until `stop` is set or one of them fails; raise its error."""
     tasks = [asyncio.create_task(work) for work in (*works, _wait(stop))]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -116,7 +116,7 @@ class _Service(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what was taken, if it never ran."""
+        """Release its resources, if it never ran."""
         ...
 
 
@@ -129,7 +129,7 @@ def _extras(  # noqa: PLR0917 - what a collector has
     wall_ns: Callable[[], int],
     undo: ExitStack,
 ) -> list[_Service]:
-    """Return what only some collectors do; `undo` closes it. Who does not want it does not load its libraries."""
+    """Return the optional parts; `undo` closes them. Libraries of unused ones are not loaded."""
     extras: list[_Service] = []
     if settings.history is not None:
         from collectors.history.recorder import HistoryRecorder  # noqa: PLC0415
@@ -150,7 +150,7 @@ def _extras(  # noqa: PLR0917 - what a collector has
 
 
 def reload_of(events: EventService, say: Callable[[str], None]) -> Reload[CollectorProcessSettings]:
-    """Return what SIGHUP applies to a collector: its rules. `say` gets one line with the outcome."""
+    """Return the reload of a collector by SIGHUP: its rules. `say` gets one line with the outcome."""
 
     def replace(settings: CollectorProcessSettings) -> str:
         rules = settings.events.rules

@@ -13,9 +13,9 @@ BURST_NS: Final = 40_000_000
 
 
 class ReadingBudget:
-    """Counts and times what Python reads.
+    """Counts and times Python's reading.
 
-    Without `is_limited` all is allowed: of a core that reads every report in Python anyway.
+    Without `is_limited` everything is allowed: for a core that reads every report in Python anyway.
     """
 
     def __init__(self, settings: CollectorSettings, clock: Clock, *, is_limited: bool) -> None:
@@ -26,7 +26,7 @@ class ReadingBudget:
         self._time = TokenBucket(per_s, clock, BURST_NS)
 
     def now_ns(self) -> int:
-        """Return the time that `charge` counts from."""
+        """Return the current time, for `charge` to count from."""
         return self._clock.now_ns()
 
     def charge(self, began_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""The collector's clock, which can be set back while it takes what has waited for it."""
+"""The collector's clock, which can be set back while it takes waiting reports."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataplane.clock import Clock
 
 
 class ReceiveClock:
-    """Gives the time of another clock or, to the thread that takes reports that came earlier, when those came.
+    """Gives the time of another clock or, to the thread that takes earlier reports, their time of arrival.
 
-    What is taken later never came earlier, and nothing came before this clock was made.
+    Times never go back, and are never before this clock was made.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -22,7 +22,7 @@ class ReceiveClock:
         self._latest_ns = clock.now_ns()
 
     def now_ns(self) -> int:
-        """Return the time, or when what is being taken came."""
+        """Return the time, or the arrival time of the reports being taken."""
         set_ns = self._set_ns
         return self._clock.now_ns() if set_ns is None or self._thread != get_ident() else set_ns
 

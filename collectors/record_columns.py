@@ -1,4 +1,4 @@
-"""Hop records as columns: taken from native memory, sent, and put into tables without an object each."""
+"""Hop records as columns: taken from native memory, sent, and stored without an object per record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _figures_of: Final = attrgetter(*COLUMNS)
 class RecordColumns:
     """Hop records, those of one report in travelling order; `flow` has places among `flows`.
 
-    `columns` have the names of `HopRecord`'s fields; what is not known is UNKNOWN, kinds are their numbers.
+    `columns` have the names of `HopRecord`'s fields; unknown values are UNKNOWN, kinds are numbers.
     """
 
     flows: Sequence[FlowKey]
@@ -37,7 +37,7 @@ class RecordColumns:
         """Return the columns of records."""
         # By identity: the hops of a packet share one object, whose hash costs more than all the rest.
         flows = {id(record.flow): record.flow for record in records}
-        places = {one: place for place, one in enumerate(flows)}
+        places = {flow: index for index, flow in enumerate(flows)}
         flow = [places[id(record.flow)] for record in records]
         rows = list(zip(*map(_figures_of, records), strict=True)) or [()] * len(COLUMNS)
         columns = {
@@ -50,7 +50,7 @@ class RecordColumns:
         return len(self.flow)
 
     def known(self, name: str) -> Sequence[int | None]:
-        """Return a column with None for what is not known."""
+        """Return a column with None for unknown values."""
         column = self.columns[name]
         if name in MAYBE_UNKNOWN and UNKNOWN in column:
             return [None if value == UNKNOWN else value for value in column]

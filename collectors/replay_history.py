@@ -23,10 +23,10 @@ from dataplane.topology.file import load_topology
 def replay_into(
     folder: Path, capture: Path, settings: CollectorProcessSettings, on_problem: Callable[[str], None]
 ) -> tuple[Replayed, CollectorStatus]:
-    """Write the history that a collector with these settings would have written; return what the capture held.
+    """Write the history that a collector with these settings would have written; return the capture's contents.
 
-    Without a history in the settings there is a row for every window of the collector. Raises PortError for a file that
-    is no capture, and HistoryError; `on_problem` gets where a capture is damaged, and that ends it.
+    Without a history in the settings there is a row for every window of the collector. Raises HistoryError, and
+    PortError if the file is not a capture; a damaged place ends the capture and is reported to `on_problem`.
     """
     topology, clock = load_topology(settings.topology), VirtualClock()
     # Nothing is lost while the file waits.

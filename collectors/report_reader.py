@@ -1,7 +1,7 @@
 """Reading of a report in Python: its number goes to the accounts, its hops as records to the state.
 
-With the native core, reports that the native decoder leaves are read this way and go to `collectors.native.fallback`,
-as do reports whose records subscribers want; with the reference, all are. The given `CoreParts` decide which.
+With the native core, this reads the reports that the native decoder leaves, and those whose records subscribers want,
+for `collectors.native.fallback`; with the reference core it reads all. The given `CoreParts` decide which.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ReadReport:
 
 
 class ReportReader:
-    """Reads reports one by one; never raises on any payload, counts it by name instead."""
+    """Reads reports one by one; never raises on a payload, but counts it by name."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class ReportReader:
             self._note(decoded.group, packet, records, now_ns)
 
     def _note(self, group: ReportGroup, packet: MeasuredPacket, records: Sequence[HopRecord], now_ns: int) -> None:
-        """Put the records of a packet into the log, if its report is among those that subscribers get."""
+        """Log the records of a packet if subscribers get its report."""
         if not packet.hops:
             return
         choice = choice_of(packet.kind, group.node_id, group.sequence, packet.packet_id, packet.flow)

@@ -1,4 +1,4 @@
-"""Resources of a collector's subscribers: shared snapshot messages, and a queue of records for each."""
+"""Resources of subscribers: shared snapshot messages, and a queue of records for each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Handover(Generic[T]):
         self._has_called = False
 
     def offer(self, item: T) -> bool:
-        """Put an item in line; False if the queue is full. Never waits for the loop."""
+        """Queue an item; return False if the queue is full. Never waits for the loop."""
         with self._guard:
             if len(self._items) >= self._room:
                 return False
@@ -74,7 +74,7 @@ class Handover(Generic[T]):
         return True
 
     async def take(self, enough: int) -> list[T]:
-        """Wait for items; return those in line, oldest first, until they hold `enough` or the line is empty."""
+        """Wait for items; return queued ones, oldest first, until they hold `enough` or the queue is empty."""
         await self._filled.wait()
         taken: list[T] = []
         held = 0
@@ -98,7 +98,7 @@ class RecordQueue:
         self._held = 0
 
     def offer(self, batch: RecordColumns) -> None:
-        """Put a batch in line, unless it is empty; call `on_full` instead if there is no room."""
+        """Queue a batch unless it is empty; call `on_full` instead if there is no room."""
         with self._guard:
             fits = self._held + len(batch) <= self._room
             if fits and len(batch):
@@ -108,7 +108,7 @@ class RecordQueue:
             self._on_full()
 
     def take(self) -> list[RecordColumns]:
-        """Return the batches in line, oldest first."""
+        """Return the queued batches, oldest first."""
         with self._guard:
             taken, self._batches, self._held = self._batches, [], 0
         return taken

@@ -29,5 +29,5 @@ class TokenBucket:
         return allowed
 
     def spend(self, amount: int) -> None:
-        """Take an amount that is already spent, whether or not it is left."""
+        """Charge an amount that is already spent, even beyond what is left."""
         self._full_ns = max(self._full_ns, self._clock.now_ns()) + amount * NS_PER_S // self._per_s

@@ -80,7 +80,7 @@ class HopRecord:
 
 @dataclass(frozen=True, slots=True)
 class DropRecord:
-    """A packet that a switch dropped, by its own report; None for what the report does not state.
+    """A packet that a switch dropped, by its own report; figures that the report does not state are None.
 
     `reason` is a code of `dataplane.wire.drop_reasons`; `flow` is None where the packet was cut before its addresses;
     `tracked` says that telemetry was requested for this flow, so its packets are also counted elsewhere.
@@ -224,7 +224,7 @@ LINK_FIGURES: Final = declared_figures(LinkState)
 
 
 class LinkCondition(StrEnum):
-    """Ability of a directed link to carry packets, according to those that watch the ports at its ends."""
+    """Ability of a directed link to carry packets, according to the watchers of the ports at its ends."""
 
     UP = "up"
     DOWN = "down"
@@ -329,7 +329,7 @@ class ChildKey:
 
 @dataclass(frozen=True, slots=True)
 class JobNote:
-    """Job details that only its operator knows: its name, its epoch, and its number of cells in each switch."""
+    """Job details known only to its operator: its name, its epoch, and its number of cells in each switch."""
 
     name: str
     epoch: int | None = None
@@ -451,7 +451,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One figure of the event's subject at a time: the one that the rule watches, or context."""
+    """One figure of the event's subject at a time: the watched figure, or context."""
 
     time_ns: int
     figure: str

@@ -1,4 +1,4 @@
-"""The offsets between the clocks at cables' two ends, from the fastest packets of both directions.
+"""Offsets between the clocks at cables' two ends, from the fastest packets of both directions.
 
 With flights f and g (serialisation and propagation) the differences of stamps are f + o and g - o for an offset o of
 b's clock against a's. Half of their difference is o, wrong by half of f - g; their sum f + g has no clock in it.
@@ -6,7 +6,7 @@ Neither flight is less than the configured delay d, so the error is at most (f +
 two ways is the longer one cannot be found from stamps: no exchange between two clocks can (RFC 5905, section 8).
 
 Observations are added up as a weighted line over time, the more weight the less they exceed the least excess, old ones
-fading: offset now, and drift. All cables are reckoned side by side; `tests/collectors/clocks/reference_network.py` has
+fading: offset now, and drift. All cables are computed side by side; `tests/collectors/clocks/reference_network.py` has
 one cable.
 """
 
@@ -45,7 +45,7 @@ _SUMS: Final = ("weight", "t", "tt", "x", "tx", "excess", "excess2")
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """b's clock minus a's now, how it grows, and the bound of its error; of cables `places`."""
+    """For cables `places`: b's clock minus a's now, its rate of change, and the bound of its error."""
 
     places: Places
     offset_ns: Integers
@@ -66,7 +66,7 @@ class _Points:
         return _Points(self.time_ns[which], self.half_ns[which], self.odd[which], self.excess_ns[which])
 
     def above(self, half_ns: Integers, odd: Integers | int = 0) -> Numbers:
-        """Return how much more they say than others, however far apart."""
+        """Return the weight of observations against others, however far apart."""
         apart = self.half_ns.astype(np.float64) - half_ns.astype(np.float64)
         near: Numbers = (self.half_ns - half_ns).astype(np.float64)
         return np.where(np.abs(apart) < 2.0**62, near, apart) + (self.odd - odd) / 2
@@ -76,14 +76,14 @@ class Cables:
     """Cables between two switches, a and b; times are the collector's and must not decrease."""
 
     def __init__(self, there: Places, back: Places, delay_ns: Integers, settings: ClockSettings) -> None:
-        """Take the place of each cable's link from a to b and of that from b to a among the flights."""
+        """Take the index of each cable's link from a to b, and of that from b to a, among the flights."""
         self._there, self._back = there, back
         self._delay_ns = delay_ns
         self._settings = settings
         self._forward, self._backward = FlightColumns.none(len(there)), FlightColumns.none(len(there))
         self._lines: _Lines = np.zeros(len(there), _LINE)
         self.implausible = 0
-        """Observations that no two clocks explain: less than no time for both ways together."""
+        """Observations that no two clocks explain: both ways together take less than 0 ns."""
 
     def observe(self, seen: FlightColumns) -> None:
         """Take the fastest packets of an interval."""
@@ -101,9 +101,9 @@ class Cables:
         self._lines[places] = lines
 
     def offsets(self, now_ns: int) -> Offsets:
-        """Return the offsets now of the cables of which something was observed, and not too long ago.
+        """Return the current offsets of recently observed cables.
 
-        Those beyond 64 bits are left out: no stamps of clocks are so far apart.
+        Offsets beyond 64 bits are omitted: no two clocks' stamps are that far apart.
         """
         (places,) = np.nonzero(self._is_known(self._lines, now_ns))
         away, uncertainty_ns = self._expected(self._lines[places], now_ns)
@@ -115,11 +115,11 @@ class Cables:
         return Offsets(places, offset_ns, self._slopes(lines), uncertainty_ns)
 
     def _is_known(self, lines: _Lines, now_ns: Integers | int) -> Flags:
-        known: Flags = (lines["weight"] > 0) & (now_ns - lines["time_ns"] <= self._settings.forget_after_ns)
-        return known
+        is_known: Flags = (lines["weight"] > 0) & (now_ns - lines["time_ns"] <= self._settings.forget_after_ns)
+        return is_known
 
     def _expected(self, lines: _Lines, now_ns: Integers | int) -> tuple[Numbers, Numbers]:
-        """Return what the lines say of a time, in whole ns above their base, and the bounds of the errors."""
+        """Return the lines' values at a time, in whole ns above their base, and the bounds of the errors."""
         weight = _weights(lines)
         since_s = (now_ns - lines["time_ns"]) / NS_PER_S
         away_s = since_s - lines["t"] / weight
@@ -129,32 +129,32 @@ class Cables:
         return above, doubt + wander + self._settings.resolution_ns
 
     def _points(self, lines: _Lines, places: Places, apart_ns: Integers) -> tuple[_Points, Flags]:
-        """Return what the newest packets of both directions say, and where clocks explain it."""
+        """Return the observations of the newest packets of both directions, and which of them clocks can explain."""
         forward, backward = self._forward.some(places), self._backward.some(places)
         both_ns = _sum(forward.flight_ns, backward.flight_ns) - self._slopes(lines) * apart_ns / NS_PER_S
         doubt_ns = self._settings.resolution_ns
         apart_s = np.abs(apart_ns) / NS_PER_S
         plausible = both_ns >= -2 * doubt_ns - self._settings.largest_drift_ppb * apart_s
         excess = both_ns / 2 - self._delay_ns[places]
-        # Where the cable is shorter than the topology says, nothing bounds the flights but 0.
+        # If the cable is shorter than the topology says, 0 is the only bound of the flights.
         excess = np.where(excess < -doubt_ns, both_ns / 2, excess)
         half_ns, odd = _half(forward.flight_ns, backward.flight_ns)
         time_ns = (forward.received_ns + backward.received_ns) // 2
         return _Points(time_ns, half_ns, odd, np.maximum(excess, 0.0)), plausible
 
     def _take(self, lines: _Lines, points: _Points) -> None:
-        """Add observations that are near what is expected; two off it that agree begin a new line."""
-        known = self._is_known(lines, points.time_ns)
+        """Add observations near the expected value; two off it that agree begin a new line."""
+        is_known = self._is_known(lines, points.time_ns)
         expected, uncertainty_ns = self._expected(lines, points.time_ns)
         reach_ns = self._settings.jump_ns + 4 * (points.excess_ns + uncertainty_ns)
-        near = known & (np.abs(points.above(lines["base_ns"]) - expected) <= reach_ns)
-        off = known & ~near
+        near = is_known & (np.abs(points.above(lines["base_ns"]) - expected) <= reach_ns)
+        off = is_known & ~near
         apart = 2 * points.above(lines["suspect_half_ns"], lines["suspect_odd"])
         agreed = off & (lines["is_suspected"] != 0) & (np.abs(apart) <= 2 * reach_ns)
-        lines["is_suspected"] = np.where(known, off & ~agreed, lines["is_suspected"])
+        lines["is_suspected"] = np.where(is_known, off & ~agreed, lines["is_suspected"])
         lines["suspect_half_ns"] = np.where(off, points.half_ns, lines["suspect_half_ns"])
         lines["suspect_odd"] = np.where(off, points.odd, lines["suspect_odd"])
-        anew, added = ~known | agreed, ~off | agreed
+        anew, added = ~is_known | agreed, ~off | agreed
         for name in _SUMS:
             lines[name][anew] = 0.0
         lines["least_excess_ns"][anew] = np.inf
@@ -162,12 +162,12 @@ class Cables:
         lines[added] = self._added(lines[added], points.some(added))
 
     def _added(self, lines: _Lines, points: _Points) -> _Lines:
-        """Return lines with a point more each."""
+        """Return lines with one more point each."""
         self._move_to(lines, np.maximum(points.time_ns, lines["time_ns"]))
         t = (points.time_ns - lines["time_ns"]) / NS_PER_S
         x = points.above(lines["base_ns"])
         excess = points.excess_ns
-        # What even the fastest packets take is the same for all, so that it says little of how far they scatter.
+        # The delay that even the fastest packets have is common to all, so it says little about their scatter.
         lines["least_excess_ns"] = np.minimum(lines["least_excess_ns"], excess)
         scatter = excess - lines["least_excess_ns"] + excess / 16
         weight = 1.0 / (scatter + self._settings.resolution_ns) ** 2
@@ -177,7 +177,7 @@ class Cables:
         return lines
 
     def _move_to(self, lines: _Lines, time_ns: Integers) -> None:
-        """Count times from `time_ns`, and let what is older fade."""
+        """Count times from `time_ns`, and let older observations fade."""
         by = (time_ns - lines["time_ns"]) / NS_PER_S
         lines["tt"] += by * (by * lines["weight"] - 2 * lines["t"])
         lines["tx"] -= by * lines["x"]
@@ -188,12 +188,12 @@ class Cables:
             lines[name] *= fade
 
     def _slopes(self, lines: _Lines) -> Numbers:
-        """Return the slopes in ppb; what the clocks may at most drift is what little data is held against."""
+        """Return the slopes in ppb; with little data, the maximum drift of clocks keeps them small."""
         slopes: Numbers = (lines["tx"] - lines["t"] * lines["x"] / _weights(lines)) / (_spread(lines) + self._ridge)
         return slopes
 
     def _slope_doubts(self, lines: _Lines) -> Numbers:
-        """Return the bounds of the slopes' errors: all observations wrong by their excess, and what holds against 0."""
+        """Return the bounds of the slopes' errors: all observations wrong by their excess, plus the pull towards 0."""
         spread = _spread(lines)
         # The sum of weight * distance from the mean time * excess, at most (Cauchy and Schwarz).
         errors = np.sqrt(spread * lines["excess2"])
@@ -216,14 +216,14 @@ def _spread(lines: _Lines) -> Numbers:
     return spread
 
 
-def _sum(one: Integers, other: Integers) -> Numbers:
-    """Return sums, to the last digit where 64 bits hold them."""
-    about = one.astype(np.float64) + other.astype(np.float64)
-    return np.where(np.abs(about) < 2.0**62, (one + other).astype(np.float64), about)
+def _sum(first: Integers, other: Integers) -> Numbers:
+    """Return sums, exact where 64 bits hold them."""
+    about = first.astype(np.float64) + other.astype(np.float64)
+    return np.where(np.abs(about) < 2.0**62, (first + other).astype(np.float64), about)
 
 
-def _half(one: Integers, other: Integers) -> tuple[Integers, Integers]:
+def _half(first: Integers, other: Integers) -> tuple[Integers, Integers]:
     """Return half of one minus other, rounded down, and whether that cut off a half; nothing overflows."""
-    odd: Integers = (one ^ other) & 1
-    half: Integers = (one >> 1) - (other >> 1) - (odd & other)
+    odd: Integers = (first ^ other) & 1
+    half: Integers = (first >> 1) - (other >> 1) - (odd & other)
     return half, odd

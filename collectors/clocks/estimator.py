@@ -17,19 +17,19 @@ from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 
 _CABLE_NS: Final = 50_000
-"""Estimates are no closer than this for each cable: they take some tenth of it, so that large fabrics cost no more."""
+"""Least interval of estimates per cable: they take about a tenth of it, so that large fabrics cost no more."""
 
 
 class ClockEstimator:
     """Memory is bounded by the topology. Clocks are only read against each other: no offset to true time is known.
 
-    Where the topology says that clocks are synchronised, nothing is estimated. Links go by their place in the
-    topology's order, nodes by their ids' order.
+    Where the topology says that clocks are synchronised, nothing is estimated. Links are numbered in the
+    topology's order, nodes in the order of their ids.
     """
 
     def __init__(self, topology: Topology, settings: ClockSettings | None = None) -> None:
         self._settings = settings or ClockSettings()
-        self._places = {key: place for place, key in enumerate(topology.directed_links)}
+        self._places = {key: index for index, key in enumerate(topology.directed_links)}
         self._ids = sorted(node.node_id for node in topology.switches)
         ends, cables = self._wiring(topology)
         self._tails, self._heads = np.array(ends, np.intp).reshape(-1, 2).T
@@ -48,15 +48,15 @@ class ClockEstimator:
         node = {switch.name: number[switch.node_id] for switch in topology.switches}
         ends = [(node.get(key.src, -1), node.get(key.dst, -1)) for key in self._places]
         cables = [
-            (place, self._places[LinkKey(key.dst, key.src)], topology.directed_links[key].delay_ns)
-            for key, place in self._places.items()
-            if min(ends[place]) >= 0 and place < self._places[LinkKey(key.dst, key.src)]
+            (index, self._places[LinkKey(key.dst, key.src)], topology.directed_links[key].delay_ns)
+            for key, index in self._places.items()
+            if min(ends[index]) >= 0 and index < self._places[LinkKey(key.dst, key.src)]
         ]
         return ends, [] if topology.synchronised_clocks else cables
 
     @property
     def corrections(self) -> Corrections:
-        """The corrections as of the last update: of links whose clocks are tied together well enough."""
+        """The corrections as of the last update, for links whose clocks are tied together well enough."""
         return self._corrections
 
     @property
@@ -90,7 +90,7 @@ class ClockEstimator:
         return self._states or {}
 
     def uncertainty_ns(self, link: LinkKey) -> int | None:
-        """Return by how much a link's corrected delays may be wrong; None for a link that is not corrected."""
+        """Return the largest error of a link's corrected delays; None for a link without correction."""
         correction = self._corrections.get(link)
         return None if correction is None else correction.uncertainty_ns
 

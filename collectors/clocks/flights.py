@@ -1,4 +1,4 @@
-"""The least difference of stamps that each link has shown since the last query: what clocks are estimated from."""
+"""Least differences of stamps per link since the last query, from which clocks are estimated."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataplane.topology.values import LinkKey
 
 
 class Flights:
-    """One difference a link, the least; bounded by the topology's links."""
+    """The least difference of each link; bounded by the topology's links."""
 
     def __init__(self) -> None:
         self._least: dict[LinkKey, StampDifference] = {}
 
     def add(self, seen: StampDifference | None) -> None:
-        """Take what one packet, or several already compared, showed of a link; None: nothing."""
+        """Take a link's difference from one packet, or several already compared; None: nothing."""
         if seen is None:
             return
         least = self._least.get(seen.link)
@@ -27,12 +27,12 @@ class Flights:
         self._least[seen.link] = replace(less, samples=least.samples + seen.samples)
 
     def take(self, places: Mapping[LinkKey, int]) -> FlightColumns:
-        """Return the least of each link since the last call, each at its link's place."""
-        found = FlightColumns.none(len(places))
+        """Return the least of each link since the last call, each at its link's index."""
+        columns = FlightColumns.none(len(places))
         at = [places[key] for key in self._least]
-        found.tail_stamp_ns[at] = [seen.tail_stamp_ns for seen in self._least.values()]
-        found.flight_ns[at] = [seen.flight_ns for seen in self._least.values()]
-        found.received_ns[at] = [seen.received_ns for seen in self._least.values()]
-        found.samples[at] = [seen.samples for seen in self._least.values()]
+        columns.tail_stamp_ns[at] = [seen.tail_stamp_ns for seen in self._least.values()]
+        columns.flight_ns[at] = [seen.flight_ns for seen in self._least.values()]
+        columns.received_ns[at] = [seen.received_ns for seen in self._least.values()]
+        columns.samples[at] = [seen.samples for seen in self._least.values()]
         self._least.clear()
-        return found
+        return columns

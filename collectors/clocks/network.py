@@ -14,7 +14,7 @@ from collectors.clocks.values import NO_GROUP, Edges, Readings
 from collectors.statistics.columns import Integers, Numbers, Places
 
 _PRECISION: Final = 1e-9
-"""Least squares are near enough when what is left is this part of what was there, or of 1 ns or ppb."""
+"""Least squares are near enough when the residual is this part of the initial one, or of 1 ns or ppb."""
 
 
 def solve(edges: Edges, nodes: int) -> Readings:
@@ -26,11 +26,13 @@ def solve(edges: Edges, nodes: int) -> Readings:
     roots, part = np.unique(_least_connected(tails, heads, nodes), return_inverse=True)
     doubt, before = _shortest_paths(tails, heads, lengths, roots, nodes)
     offset_ns, drift = _along(before, edges, nodes)
-    # The tree's readings stand for what is whole, so that floats only hold what is small.
+    # The tree's readings hold the whole part, so that floats only hold small remainders.
     left_ns = (edges.offset_ns - (offset_ns[edges.heads] - offset_ns[edges.tails])).astype(np.float64)
     left_ppb = edges.drift_ppb - (drift[edges.heads] - drift[edges.tails])
     laplacian = _Laplacian(edges, part, nodes)
-    moved_ns, moved_ppb = (found - found[roots][part] for found in (laplacian.fit(left_ns), laplacian.fit(left_ppb)))
+    moved_ns, moved_ppb = (
+        readings - readings[roots][part] for readings in (laplacian.fit(left_ns), laplacian.fit(left_ppb))
+    )
     tied = np.bincount(tails, minlength=nodes) > 0
     return Readings(
         np.where(tied, roots[part], NO_GROUP),
@@ -49,7 +51,7 @@ def _least_connected(tails: Places, heads: Places, nodes: int) -> Places:
     while True:
         nearer = least.copy()
         nearer[reached] = np.minimum(least[reached], np.minimum.reduceat(least[tails], starts))
-        nearer = nearer[nearer]  # the least of the least: rings take few rounds as well
+        nearer = nearer[nearer]  # the minimum of minimums: rings take few rounds as well
         if (nearer == least).all():
             return least
         least = nearer
@@ -89,7 +91,7 @@ def _along(before: Places, edges: Edges, nodes: int) -> tuple[Integers, Numbers]
     offset_ns, drift = np.zeros(nodes, np.int64), np.zeros(nodes)
     offset_ns[inner] = np.append(edges.offset_ns, -edges.offset_ns)[at]
     drift[inner] = np.append(edges.drift_ppb, -edges.drift_ppb)[at]
-    # Each node knows the sum to a node that is twice as far up every time.
+    # Pointer doubling: each round a node knows the sum to a node twice as far up.
     while (before != before[before]).any():
         offset_ns, drift = offset_ns + offset_ns[before], drift + drift[before]
         before = before[before]
@@ -108,16 +110,16 @@ class _Laplacian:
         # A node without an edge has nothing to fit.
         self._diagonal: Numbers = np.where(degrees > 0, degrees, 1.0)
         rows, columns = np.append(edges.tails, edges.heads), np.append(edges.heads, edges.tails)
-        order = np.argsort(rows, kind="stable")  # neighbours in memory are added up faster
+        order = np.argsort(rows, kind="stable")  # sums over adjacent memory are faster
         self._columns = columns[order]
         self._reached, self._starts = np.unique(rows[order], return_index=True)
         self._values: Numbers = np.append(self._weights, self._weights)[order]
 
     def fit(self, differences: Numbers) -> Numbers:
-        """Return numbers of nodes, any one of each part free, whose differences along the edges fit best."""
+        """Return the nodes' numbers whose differences along the edges fit best; each part has a free offset."""
         weighted = self._weights * differences
         residual = self._gathered(self._heads, weighted) - self._gathered(self._tails, weighted)
-        found: Numbers = np.zeros(self._nodes)
+        solution: Numbers = np.zeros(self._nodes)
         greatest = np.zeros(self._nodes)
         np.maximum.at(greatest, self._part, np.abs(residual))
         enough = _PRECISION * np.maximum(greatest[self._part], 1.0)
@@ -128,12 +130,12 @@ class _Laplacian:
                 break
             pushed = self._times(step)
             length = size / float(step @ pushed)
-            found = found + length * step
+            solution = solution + length * step
             residual = residual - length * pushed
             scaled = residual / self._diagonal
             size, before = float(residual @ scaled), size
             step = scaled + size / before * step
-        return found
+        return solution
 
     def _times(self, numbers: Numbers) -> Numbers:
         """Return the matrix times a vector."""

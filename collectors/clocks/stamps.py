@@ -23,7 +23,7 @@ STEEPEST = 1024
 
 
 class SwitchClock:
-    """One switch's clock, from the first stamp on that came of it."""
+    """One switch's clock, from its first stamp on."""
 
     def __init__(self, settings: StateSettings, stamp_ns: int, received_ns: int) -> None:
         self._window_ns = settings.window_ns
@@ -41,13 +41,13 @@ class SwitchClock:
         self._other = _Other(0, 0, 0)
 
     def runs_ahead(self, stamp_ns: int, received_ns: int) -> bool:
-        """Return whether a stamp is further ahead than reports of one switch are apart on their way."""
+        """Return whether a stamp is further ahead than the reports of one switch can be apart in flight."""
         return stamp_ns + self._offset_ns - received_ns > self._window_ns // 2
 
     def behind(self, stamp_ns: int, received_ns: int) -> int:
-        """Return how far a sample's stamp is behind the newest of the switch, 0 for one that does not show it.
+        """Return how far a sample's stamp is behind the newest of the switch, 0 if the stamp does not show it.
 
-        Beyond the age at which state is stale it is no late report but a clock that was set back or restarted.
+        Beyond the age at which state is stale, the report is not late: its clock was set back or restarted.
         """
         behind_ns = self._newest_ns - stamp_ns
         if behind_ns > self._window_ns or self.runs_ahead(stamp_ns, received_ns):
@@ -61,7 +61,7 @@ class SwitchClock:
         return max(behind_ns, 0)
 
     def _stray(self, stamp_ns: int, received_ns: int, behind_ns: int) -> int:
-        """Take a stamp that does not fit; those that agree with one another are not late, and may be the clock."""
+        """Take a stray stamp; stray stamps that agree with one another are not late and may show the true clock."""
         if self._agreeing < AGREEING:
             self._begin(stamp_ns, received_ns, agreeing=1)
             return 0
@@ -79,7 +79,7 @@ class SwitchClock:
         return behind_ns if self._window_ns < behind_ns <= self._stale_after_ns and not agreed else 0
 
     def _follow(self, offset_ns: int, received_ns: int) -> None:
-        """Follow the clock's drift, and no faster than clocks drift."""
+        """Follow the clock's drift, but no faster than clocks drift."""
         most_ns = max(received_ns - self._followed_ns, 0) // STEEPEST
         self._offset_ns += min(max(offset_ns - self._offset_ns, -most_ns), most_ns)
         self._followed_ns = received_ns
@@ -87,7 +87,7 @@ class SwitchClock:
 
 @dataclass(frozen=True, slots=True)
 class _Other:
-    """A clock that stamps which stray agree on: its offset, the part of a window they came in last, in how many."""
+    """A clock that stray stamps agree on: its offset, the last part of a window with one, and the number of parts."""
 
     offset_ns: int
     slot: int

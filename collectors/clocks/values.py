@@ -13,7 +13,7 @@ from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey
 
 FARTHEST_NS: Final = 3_600_000_000_000
-"""A drift is not followed for longer than this."""
+"""Longest time over which a drift is extrapolated."""
 
 NO_GROUP: Final = -1
 """Stands for the group of a node without an edge."""
@@ -35,7 +35,7 @@ class StampDifference:
 
 @dataclass(frozen=True, slots=True)
 class FlightColumns:
-    """Such differences of directed links side by side, in the topology's order; `samples` is 0 where there is none."""
+    """Flights of directed links as columns, in the topology's order; `samples` is 0 where there is none."""
 
     tail_stamp_ns: Integers
     flight_ns: Integers
@@ -44,17 +44,17 @@ class FlightColumns:
 
     @classmethod
     def none(cls, count: int) -> FlightColumns:
-        """Return columns of so many links, in which nothing was seen."""
+        """Return columns of `count` links without observations."""
         return cls(*(np.zeros(count, np.int64) for _ in range(4)))
 
     def some(self, places: Places) -> FlightColumns:
-        """Return those of some links."""
+        """Return the rows of some links."""
         return FlightColumns(
             self.tail_stamp_ns[places], self.flight_ns[places], self.received_ns[places], self.samples[places]
         )
 
     def over(self, older: FlightColumns) -> FlightColumns:
-        """Return these where there are any, else the older ones."""
+        """Return these flights, and `older` ones where there are none."""
         fresh = self.samples > 0
         return FlightColumns(
             np.where(fresh, self.tail_stamp_ns, older.tail_stamp_ns),
@@ -84,7 +84,7 @@ class LinkCorrection:
 
 @dataclass(frozen=True, slots=True)
 class CorrectionColumns:
-    """Corrections of directed links side by side, in the topology's order; `uncertainty_ns` is UNKNOWN for none."""
+    """Corrections of directed links as columns, in the topology's order; `uncertainty_ns` is UNKNOWN for none."""
 
     at_ns: Integers
     offset_ns: Integers
@@ -93,7 +93,7 @@ class CorrectionColumns:
 
     @classmethod
     def none(cls, count: int) -> CorrectionColumns:
-        """Return columns of so many links, none of which is corrected."""
+        """Return columns of `count` links without corrections."""
         zeros = np.zeros(count, np.int64)
         return cls(zeros, zeros, zeros, np.full(count, UNKNOWN))
 
@@ -110,15 +110,15 @@ class Corrections(Mapping[LinkKey, LinkCorrection]):
 
     def __iter__(self) -> Iterator[LinkKey]:
         corrected = (self.columns.uncertainty_ns != UNKNOWN).tolist()
-        return (key for key, place in self._places.items() if corrected[place])
+        return (key for key, index in self._places.items() if corrected[index])
 
     def __getitem__(self, key: LinkKey) -> LinkCorrection:
-        place, columns = self._places[key], self.columns
-        uncertainty_ns = int(columns.uncertainty_ns[place])
+        index, columns = self._places[key], self.columns
+        uncertainty_ns = int(columns.uncertainty_ns[index])
         if uncertainty_ns == UNKNOWN:
             raise KeyError(key)
         at_ns, offset_ns, drift_ppb = (
-            int(column[place]) for column in (columns.at_ns, columns.offset_ns, columns.drift_ppb)
+            int(column[index]) for column in (columns.at_ns, columns.offset_ns, columns.drift_ppb)
         )
         return LinkCorrection(at_ns, offset_ns, drift_ppb, uncertainty_ns)
 

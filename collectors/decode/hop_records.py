@@ -27,7 +27,7 @@ class HopIndices(Protocol):
 
 
 class RecordMaker:
-    """Makes records of packets; keeps nothing itself."""
+    """Makes records of packets; stateless."""
 
     def __init__(self, topology: Topology, counters: Counters, indices: HopIndices) -> None:
         self._topology = topology
@@ -38,12 +38,12 @@ class RecordMaker:
         """Return the packet's hops as records, in travelling order; hops without a node id are counted and left out."""
         first = 0 if packet.remaining_hops is None else self._indices.index_of(packet)
         count = first + len(packet.hops) if packet.last_hop and not packet.missing_hops else None
-        found: list[HopRecord] = []
+        made: list[HopRecord] = []
         for index, hop in enumerate(packet.hops, first):
             if hop.node_id is None:
                 self._counters[Count.NO_NODE_ID] += 1
             else:
-                found.append(
+                made.append(
                     _record(
                         group,
                         packet,
@@ -54,10 +54,10 @@ class RecordMaker:
                         received_ns=received_ns,
                     )
                 )
-        return found
+        return made
 
     def counts(self, packet: MeasuredPacket) -> bool:
-        """Return whether a packet's bytes are counted with this report, one of all those that it may have.
+        """Return whether to count a packet's bytes with this report, one of possibly several.
 
         XD reports do not count: nodes that export data by themselves report changes, not every nth packet.
         """
@@ -80,8 +80,8 @@ def _record(
     count: int | None,
     received_ns: int,
 ) -> HopRecord:
-    said = hop.metadata
-    ingress, egress = _ports(said)
+    metadata = hop.metadata
+    ingress, egress = _ports(metadata)
     return HopRecord(
         received_ns,
         packet.flow,
@@ -92,22 +92,22 @@ def _record(
         node_id,
         ingress,
         egress,
-        said.hop_latency,
-        said.queue_id,
-        said.queue_occupancy,
-        _time(said.ingress_timestamp),
-        _time(said.egress_timestamp),
-        said.tx_utilisation,
+        metadata.hop_latency,
+        metadata.queue_id,
+        metadata.queue_occupancy,
+        _time(metadata.ingress_timestamp),
+        _time(metadata.egress_timestamp),
+        metadata.tx_utilisation,
         packet.packet_id,
         packet.kind,
-        said.buffer_occupancy,
+        metadata.buffer_occupancy,
     )
 
 
 def drop_record(group: ReportGroup, drop: MeasuredDrop, received_ns: int) -> DropRecord:
     """Return a drop as a record, by the clock of the switch that dropped the packet."""
-    said = drop.metadata
-    ingress, egress = _ports(said)
+    metadata = drop.metadata
+    ingress, egress = _ports(metadata)
     return DropRecord(
         received_ns=received_ns,
         reporter_id=group.node_id,
@@ -115,23 +115,23 @@ def drop_record(group: ReportGroup, drop: MeasuredDrop, received_ns: int) -> Dro
         node_id=group.node_id,
         ingress_port=ingress,
         egress_port=egress,
-        queue_id=said.queue_id if said.drop_queue_id is None else said.drop_queue_id,
-        reason=DropReason.UNKNOWN if said.drop_reason is None else said.drop_reason,
+        queue_id=metadata.queue_id if metadata.drop_queue_id is None else metadata.drop_queue_id,
+        reason=DropReason.UNKNOWN if metadata.drop_reason is None else metadata.drop_reason,
         flow=drop.flow,
-        timestamp_ns=_time(said.ingress_timestamp),
+        timestamp_ns=_time(metadata.ingress_timestamp),
         tracked=drop.tracked,
     )
 
 
-def _ports(said: HopMetadata) -> tuple[int | None, int | None]:
+def _ports(metadata: HopMetadata) -> tuple[int | None, int | None]:
     """Return ingress and egress port: of level 1 if the hop reported it, else of level 2."""
-    ingress, egress = said.ingress_interface, said.egress_interface
+    ingress, egress = metadata.ingress_interface, metadata.egress_interface
     return (
-        said.level2_ingress_interface if ingress is None else ingress,
-        said.level2_egress_interface if egress is None else egress,
+        metadata.level2_ingress_interface if ingress is None else ingress,
+        metadata.level2_egress_interface if egress is None else egress,
     )
 
 
 def _time(timestamp_ns: int | None) -> int | None:
-    """Return None for a stamp of 2**63 ns (292 years) or more: no clock is that far, and int64 ends there."""
+    """Return None for a stamp of 2**63 ns (292 years) or more: no clock is that far ahead, and int64 ends there."""
     return None if timestamp_ns is None or timestamp_ns >> 63 else timestamp_ns

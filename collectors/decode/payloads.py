@@ -32,11 +32,11 @@ class Payloads:
 
     def payload(self, number: int) -> bytes:
         """Return one payload's bytes."""
-        place = int(self.places[number])
-        return self.data[place : place + int(self.lengths[number])].tobytes()
+        offset = int(self.places[number])
+        return self.data[offset : offset + int(self.lengths[number])].tobytes()
 
     def address(self, number: int) -> int | None:
-        """Return the IPv4 address that one payload came from, None where the giver answers for it."""
+        """Return the IPv4 address that one payload came from, None if the caller answers for it."""
         return None if self.addresses is None else int(self.addresses[number])
 
     def source(self, number: int) -> object:

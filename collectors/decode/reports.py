@@ -103,41 +103,43 @@ def decode(payload: bytes, marking: Marking) -> DecodedReport:
     drops: list[MeasuredDrop] = []
     items: list[MeasuredItem] = []
     skipped = 0
-    for one in packet.reports:
-        truncated = _dropped_packet(one, marking) if one.dropped else _truncated_packet(one, marking)
-        if one.dropped:
-            drops.append(MeasuredDrop(_flow(truncated) if truncated else None, _own(one), one.tracked))
+    for individual in packet.reports:
+        truncated = (
+            _dropped_packet(individual, marking) if individual.dropped else _truncated_packet(individual, marking)
+        )
+        if individual.dropped:
+            drops.append(MeasuredDrop(_flow(truncated) if truncated else None, _own(individual), individual.tracked))
         elif truncated is None:
             skipped += 1
-        if truncated is not None and (said := _completion(one, truncated)) is not None:
-            items.append(MeasuredItem(said, truncated.src))
-        elif truncated is not None and (measured := _measured(packet.group, one, truncated)) is not None:
+        if truncated is not None and (completion := _completion(individual, truncated)) is not None:
+            items.append(MeasuredItem(completion, truncated.src))
+        elif truncated is not None and (measured := _measured(packet.group, individual, truncated)) is not None:
             packets.append(measured)
     return DecodedReport(packet.group, tuple(packets), tuple(drops), skipped, packet.reserved, tuple(items))
 
 
-def _dropped_packet(one: Report, marking: Marking) -> InnerPacket | None:
-    """Return a dropped packet as far as it makes sense: with its INT headers, without them, or not at all."""
+def _dropped_packet(report: Report, marking: Marking) -> InnerPacket | None:
+    """Return the valid part of a dropped packet: with its INT headers, without them, or None."""
     for how in (marking, UNMARKED):
         try:
-            return _truncated_packet(one, how)
+            return _truncated_packet(report, how)
         except WireError:
             continue
     return None
 
 
-def _truncated_packet(one: Report, marking: Marking) -> InnerPacket | None:
-    if one.report_type is ReportType.IOAM:
+def _truncated_packet(report: Report, marking: Marking) -> InnerPacket | None:
+    if report.report_type is ReportType.IOAM:
         return None
-    match one.inner_type:
+    match report.inner_type:
         case InnerType.IPV4:
-            return inner.decode_ipv4(one.inner, marking)
+            return inner.decode_ipv4(report.inner, marking)
         case InnerType.IPV6:
-            return inner.decode_ipv6(one.inner, marking)
+            return inner.decode_ipv6(report.inner, marking)
         case InnerType.ETHERNET:
-            return inner.decode_ethernet(one.inner, marking)
+            return inner.decode_ethernet(report.inner, marking)
         case InnerType.TLV:
-            return next(_packets_of_tlvs(one.inner, marking), None)
+            return next(_packets_of_tlvs(report.inner, marking), None)
         case InnerType.NONE | InnerType.DOMAIN:
             return None
 
@@ -155,27 +157,31 @@ def _packets_of_tlvs(data: bytes, marking: Marking) -> Iterator[InnerPacket]:
                 continue
 
 
-def _completion(one: Report, truncated: InnerPacket) -> Completion | None:
+def _completion(report: Report, truncated: InnerPacket) -> Completion | None:
     """Return the completion of an item that a report states, None if the report is about its packet."""
-    if one.main is None or one.dropped or _kind(one, truncated, _remaining_hops(one.main)) is not RecordKind.XD:
+    if (
+        report.main is None
+        or report.dropped
+        or _kind(report, truncated, _remaining_hops(report.main)) is not RecordKind.XD
+    ):
         return None
-    return completion.in_report(one.main)
+    return completion.in_report(report.main)
 
 
-def _measured(group: ReportGroup, one: Report, truncated: InnerPacket) -> MeasuredPacket | None:
+def _measured(group: ReportGroup, report: Report, truncated: InnerPacket) -> MeasuredPacket | None:
     """Return the packet and hops that a report measures, None for a drop report without other hops."""
-    remaining = _remaining_hops(one.main)
-    kind = _kind(one, truncated, remaining)
-    lost = one.dropped and _own(one).drop_reason != DropReason.INT_DISCARD
-    if lost and not (one.tracked and truncated.hops and kind is RecordKind.STACK):
+    remaining = _remaining_hops(report.main)
+    kind = _kind(report, truncated, remaining)
+    lost = report.dropped and _own(report).drop_reason != DropReason.INT_DISCARD
+    if lost and not (report.tracked and truncated.hops and kind is RecordKind.STACK):
         return None
     header = truncated.int_md
-    last_hop = remaining is not None and one.main is not None and bool(one.main.domain_status & LAST_HOP)
+    last_hop = remaining is not None and report.main is not None and bool(report.main.domain_status & LAST_HOP)
     return MeasuredPacket(
         flow=_flow(truncated),
         packet_id=truncated.packet_id,
         ip_bytes=truncated.ip_bytes,
-        hops=_hops(group, one.main if not lost else None, truncated, kind),
+        hops=_hops(group, report.main if not lost else None, truncated, kind),
         kind=kind,
         remaining_hops=remaining if kind is RecordKind.HOP_BY_HOP else None,
         last_hop=not lost and (last_hop or kind is RecordKind.STACK),
@@ -183,8 +189,8 @@ def _measured(group: ReportGroup, one: Report, truncated: InnerPacket) -> Measur
     )
 
 
-def _kind(one: Report, truncated: InnerPacket, remaining: int | None) -> RecordKind:
-    if one.congested and not one.tracked:
+def _kind(report: Report, truncated: InnerPacket, remaining: int | None) -> RecordKind:
+    if report.congested and not report.tracked:
         return RecordKind.QUEUE
     if remaining is not None:
         return RecordKind.HOP_BY_HOP
@@ -192,7 +198,7 @@ def _kind(one: Report, truncated: InnerPacket, remaining: int | None) -> RecordK
         return RecordKind.MX
     if truncated.int_md is None:
         return RecordKind.XD
-    return RecordKind.INTERMEDIATE if one.intermediate else RecordKind.STACK
+    return RecordKind.INTERMEDIATE if report.intermediate else RecordKind.STACK
 
 
 def _hops(
@@ -207,8 +213,8 @@ def _hops(
     return hops
 
 
-def _own(one: Report) -> HopMetadata:
-    return HopMetadata() if one.main is None else one.main.metadata
+def _own(report: Report) -> HopMetadata:
+    return HopMetadata() if report.main is None else report.main.metadata
 
 
 def _flow(packet: InnerPacket) -> FlowKey:

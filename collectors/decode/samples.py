@@ -26,9 +26,9 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 class LinkSample:
     """One packet's measurements of one directed link; `node_time_ns` is by the clock of the tail switch, `node_id`.
 
-    None for what the packet does not report; `delay_ns` and `source` are None together. `left_ns` and `arrived_ns` are
-    the egress stamp of the tail and the ingress stamp of the head, each by its own clock, where the clocks are not
-    synchronised.
+    Figures that the packet does not report are None; `delay_ns` and `source` are None together. `left_ns` and
+    `arrived_ns` are the egress stamp of the tail and the ingress stamp of the head, each by its own clock, where the
+    clocks are not synchronised.
     """
 
     link: LinkKey
@@ -72,7 +72,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """One packet, or several alike, on one link; `at_ns` is when they were first heard of."""
+    """One packet, or several alike, on one link; `at_ns` is the time of their first report."""
 
     link: LinkKey
     outcome: Outcome
@@ -85,7 +85,7 @@ COUNTED_KINDS: Final = frozenset({RecordKind.HOP_BY_HOP, RecordKind.MX})
 
 
 class Sampler:
-    """Makes samples of hops; counts those that the topology does not explain."""
+    """Makes samples of hops; counts hops that the topology does not explain."""
 
     def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
         self._topology = topology
@@ -129,17 +129,17 @@ class Sampler:
             return []
         heard = {hop.node_id for hop in hops}
         at_ns = min(hop.received_ns for hop in hops)
-        found: list[Fate] = []
+        result: list[Fate] = []
         for hop in hops:
             left_by, came_by = self.egress_link(hop, None, count=False), self.ingress_link(hop)
             head = self._topology.switch.get(left_by.head.node) if left_by else None
             if left_by is not None and head is not None:
                 outcome = Outcome.PASSED if head.node_id in heard else Outcome.MISSING
-                found.append(Fate(left_by.key, outcome, at_ns))
+                result.append(Fate(left_by.key, outcome, at_ns))
             tail = self._topology.switch.get(came_by.head.node) if came_by else None
             if came_by is not None and tail is not None and tail.node_id not in heard:
-                found.append(Fate(LinkKey(tail.name, came_by.tail.node), Outcome.UNANNOUNCED, at_ns))
-        return found
+                result.append(Fate(LinkKey(tail.name, came_by.tail.node), Outcome.UNANNOUNCED, at_ns))
+        return result
 
     def expects_stamp(self, hop: HopRecord) -> bool:
         """Return whether the next hop's ingress stamp would give the delay of this hop's egress link."""

@@ -35,7 +35,7 @@ class Arrival(Enum):
 
 
 def content_mark(payload: bytes) -> int:
-    """Return 32 bits that distinguish a report's content, its number aside, from that of others; as the kernel has it.
+    """Return 32 bits that distinguish a report's content, except its number, from others'; equal to the kernel's.
 
     The sum of its words of 8 bytes and, the other way round, its last 8 bytes: stamps are in it, which a forger cannot
     predict.

@@ -18,7 +18,7 @@ from dataplane.topology.values import Topology
 VERSION: Final = 2
 GROUP_BYTES: Final = 8
 ELSEWHERE: Final = 0
-"""The address of what came from none of IPv4, or from where no report can come."""
+"""Stands for an address that is not IPv4, or from which no report can come."""
 
 
 class ReportSources:
@@ -41,7 +41,7 @@ class ReportSources:
         return iter(sorted(self._relays or ()))
 
     def refusal(self, payload: bytes, address: int | None) -> Count | None:
-        """Return why a payload does not count, None if it may; `address` is None where the caller answers for it."""
+        """Return why a payload does not count, None if it does; `address` is None if the caller answers for it."""
         node_id = node_id_of(payload)
         if node_id not in self._sources and is_group(payload):
             return Count.UNKNOWN_REPORTER

@@ -51,7 +51,7 @@ class Stitched:
 
 
 class Stitcher(ABC):
-    """Puts the hops of one packet together, whether they came in one report or in one each, in any order."""
+    """Joins the hops of one packet, from one report or from one each, in any order."""
 
     def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
         self._topology = topology
@@ -60,7 +60,7 @@ class Stitcher(ABC):
         self._sampler = Sampler(topology, settings, counters)
 
     def correct(self, corrections: Mapping[LinkKey, LinkCorrection]) -> None:
-        """Take what corrects the differences of two clocks' stamps from now on."""
+        """Use these corrections for the differences of two clocks' stamps from now on."""
         self._sampler.corrections = corrections
 
     def take_fates(self) -> list[Fate]:
@@ -68,7 +68,7 @@ class Stitcher(ABC):
         return []
 
     def reporting(self) -> list[str]:
-        """Return the switches that have reported drops that are known only here."""
+        """Return the switches with reported drops that are known only here."""
         return []
 
     def stitch(self, records: Sequence[HopRecord]) -> Stitched:
@@ -117,8 +117,8 @@ class Stitcher(ABC):
         """Return whether stacks of this flow come in parts."""
 
     def _path(self, hops: list[HopRecord], out: Stitched) -> None:
-        known = self._topology.switch_by_id
-        names = [known[hop.node_id].name for hop in hops if hop.node_id in known]
+        switches = self._topology.switch_by_id
+        names = [switches[hop.node_id].name for hop in hops if hop.node_id in switches]
         if len(names) != len(hops):
             return
         source = self._topology.host_by_address.get(hops[0].flow.src)
@@ -143,14 +143,14 @@ class Stitcher(ABC):
 
 def _reports(records: Sequence[HopRecord]) -> Iterator[list[HopRecord]]:
     """Yield the hops of each individual report: of one packet and group, and with growing indices."""
-    found: list[HopRecord] = []
+    hops: list[HopRecord] = []
     for record in records:
-        if found and (_packet_of(record) != _packet_of(found[-1]) or record.hop_index <= found[-1].hop_index):
-            yield found
-            found = []
-        found.append(record)
-    if found:
-        yield found
+        if hops and (_packet_of(record) != _packet_of(hops[-1]) or record.hop_index <= hops[-1].hop_index):
+            yield hops
+            hops = []
+        hops.append(record)
+    if hops:
+        yield hops
 
 
 def _packet_of(record: HopRecord) -> tuple[FlowKey, int, int, int, RecordKind]:

@@ -19,7 +19,7 @@ def discover(root: Root, nvml: Nvml | str) -> Machine:
     """Return the hardware of the machine below a root folder; `nvml` describes NVIDIA's devices, or why it cannot."""
     by_nvml, notes = _by_nvml(nvml)
     here = _in_sysfs(root)
-    here |= {found.address: _merged(here.get(found.address), found) for found in by_nvml}
+    here |= {nvidia.address: _merged(here.get(nvidia.address), nvidia) for nvidia in by_nvml}
     devices = tuple(here[address] for address in sorted(here))
     processors = read_processors(root)
     media = read_media(root)
@@ -28,15 +28,15 @@ def discover(root: Root, nvml: Nvml | str) -> Machine:
     if not media:
         notes += ("no memory found: /proc/meminfo reports none",)
     notes += tuple(
-        f"{found.address}: {found.device.model}: its memory size is unknown"
-        for found in devices
-        if found.device.memory_bytes is None
+        f"{device.address}: {device.device.model}: its memory size is unknown"
+        for device in devices
+        if device.device.memory_bytes is None
     )
     return Machine(processors, media, devices, limits_of(root.path), notes)
 
 
 def _by_nvml(nvml: Nvml | str) -> tuple[tuple[FoundDevice, ...], tuple[str, ...]]:
-    """Return NVIDIA's devices and notes; what is wrong with the whole driver is a note, too."""
+    """Return NVIDIA's devices and notes; a problem of the whole driver is a note, too."""
     if isinstance(nvml, str):
         return (), (nvml,)
     try:
@@ -47,17 +47,17 @@ def _by_nvml(nvml: Nvml | str) -> tuple[tuple[FoundDevice, ...], tuple[str, ...]
 
 def _in_sysfs(root: Root) -> dict[str, FoundDevice]:
     """Return the devices that /sys knows, by address."""
-    found = {device.address: _from_pci(root, device) for device in read_pci_devices(root)}
+    devices = {device.address: _from_pci(root, device) for device in read_pci_devices(root)}
     for part in read_platform_devices(root):
         device = Device(part.kind, 1, part.model, None, part.bus)
-        found[part.address] = FoundDevice(device, part.address, part.driver)
-    return found
+        devices[part.address] = FoundDevice(device, part.address, part.driver)
+    return devices
 
 
-def _from_pci(root: Root, found: PciDevice) -> FoundDevice:
-    memory_bytes = read_device_sample(root, found.address, 0, None).memory_total_bytes
-    device = Device(found.kind, 1, found.model, memory_bytes, found.bus)
-    return FoundDevice(device, found.address, found.driver, found.numa_node)
+def _from_pci(root: Root, pci_device: PciDevice) -> FoundDevice:
+    memory_bytes = read_device_sample(root, pci_device.address, 0, None).memory_total_bytes
+    device = Device(pci_device.kind, 1, pci_device.model, memory_bytes, pci_device.bus)
+    return FoundDevice(device, pci_device.address, pci_device.driver, pci_device.numa_node)
 
 
 def _merged(on_pci: FoundDevice | None, by_nvml: FoundDevice) -> FoundDevice:

@@ -1,4 +1,4 @@
-"""Disks, as far as they are memory media: their own counters, and how busy they were between two readings.
+"""Disks as memory media: their own counters, and how busy they were between two readings.
 
 Source: Documentation/block/stat.rst of Linux; sectors are 512 bytes there, whatever the disk's are.
 """
@@ -20,19 +20,19 @@ _NO_DISK: Final = re.compile(r"(loop|ram|zram|dm-|md|sr|fd)\d+")
 
 def read_disks(root: Root, time_ns: int) -> tuple[DiskSample, ...]:
     """Return the counters of all disks."""
-    found = []
+    samples = []
     for name in root.names("sys", "block"):
         figures = [integer_of(word) for word in (root.text("sys", "block", name, "stat") or "").split()]
-        known = [figure for figure in figures[:_FIELDS] if figure is not None]
-        if _NO_DISK.fullmatch(name) or len(known) < _FIELDS:
+        complete = [figure for figure in figures[:_FIELDS] if figure is not None]
+        if _NO_DISK.fullmatch(name) or len(complete) < _FIELDS:
             continue
-        read, written, busy_ms = known[2], known[6], known[9]
-        found.append(DiskSample(name, time_ns, read * _SECTOR_BYTES, written * _SECTOR_BYTES, busy_ms * NS_PER_MS))
-    return tuple(found)
+        read, written, busy_ms = complete[2], complete[6], complete[9]
+        samples.append(DiskSample(name, time_ns, read * _SECTOR_BYTES, written * _SECTOR_BYTES, busy_ms * NS_PER_MS))
+    return tuple(samples)
 
 
 def disk_rates(before: DiskSample, after: DiskSample) -> DiskRates | None:
-    """Return what a disk read and wrote a second between two samples.
+    """Return a disk's reads and writes per second between two samples.
 
     None where no time has passed, or a counter went back, as when the disk was taken out and put back.
     """

@@ -18,11 +18,11 @@ _MILLI: Final = 1000
 
 def read_group(root: Root, group: str, time_ns: int) -> GroupSample:
     """Return the usage of a control group, such as /millrace/unit; raise CollectorError if it is not counted."""
-    found = group_at(group, root.path)
-    usage = usage_in(found)
+    control_group = group_at(group, root.path)
+    usage = usage_in(control_group)
     if usage.cpu_ns is None:
         raise CollectorError(f"control group {group}: it does not exist, or its CPU time is not counted")
-    quota_milli = quota_milli_of(found)
+    quota_milli = quota_milli_of(control_group)
     cpus_milli = _MILLI * max(read_processors(root).cpus, 1)
     quota_milli = cpus_milli if quota_milli is None else min(quota_milli, cpus_milli)
     return GroupSample(group, time_ns, usage.cpu_ns, max(quota_milli, 1), usage.throttled_ns)

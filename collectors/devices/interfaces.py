@@ -1,6 +1,6 @@
-"""Network devices: their own counters, and what follows for the use of the link that they are on.
+"""Network devices: their own counters, and the use of their links.
 
-This is how the use of a host's link towards its switch is known, which no switch measures.
+Only they show the use of a host's link towards its switch, which no switch measures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def read_interfaces(root: Root, time_ns: int, process: str = "self") -> tuple[In
     report one, as virtual ones do not.
     """
     lines = (root.text("proc", process, "net", "dev") or "").splitlines()[2:]
-    found = []
+    samples = []
     for line in lines:
         name, _, counters = line.partition(":")
         figures = [int(word) for word in counters.split() if word.isdecimal()]
@@ -31,7 +31,7 @@ def read_interfaces(root: Root, time_ns: int, process: str = "self") -> tuple[In
             continue
         rx_bytes, rx_packets, rx_errors, rx_drops = figures[:4]
         tx_bytes, tx_packets, tx_errors, tx_drops = figures[8:12]
-        found.append(
+        samples.append(
             InterfaceSample(
                 name=name,
                 time_ns=time_ns,
@@ -46,7 +46,7 @@ def read_interfaces(root: Root, time_ns: int, process: str = "self") -> tuple[In
                 link_rate_bps=_link_rate_bps(root, name) if process == "self" else None,
             )
         )
-    return tuple(found)
+    return tuple(samples)
 
 
 def _link_rate_bps(root: Root, name: str) -> int | None:

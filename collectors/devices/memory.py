@@ -25,7 +25,7 @@ _PMEM: Final = re.compile(r"pmem\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """A machine's memory and what programs could not get of it, in bytes."""
+    """A machine's memory and the part unavailable to programs, in bytes."""
 
     used_bytes: int
     total_bytes: int
@@ -33,9 +33,9 @@ class MemoryUse:
 
 def read_media(root: Root) -> tuple[MemoryMedium, ...]:
     """Return the machine's memory media, those of one kind with the same figures as one."""
-    found = [*_of_nodes(root), *_of_disks(root)]
+    media = [*_of_nodes(root), *_of_disks(root)]
     capacity = Counter[MemoryMedium]()
-    for medium in found:
+    for medium in media:
         key = MemoryMedium(medium.kind, 0, medium.read_latency_ns, medium.write_latency_ns, medium.bytes_per_s)
         capacity[key] += medium.capacity_bytes
     return tuple(
@@ -53,12 +53,12 @@ def read_memory_use(root: Root) -> MemoryUse | None:
 
 
 def _of_nodes(root: Root) -> list[MemoryMedium]:
-    found = [_of_node(root, name) for name in root.names(*_NODES) if re.fullmatch(r"node\d+", name)]
+    media = [_of_node(root, name) for name in root.names(*_NODES) if re.fullmatch(r"node\d+", name)]
     total = _meminfo(root.text("proc", "meminfo")).get("MemTotal")
-    if total is not None and all(medium.kind is MediumKind.DRAM and not _is_described(medium) for medium in found):
-        # All of one kind: then the total is what the kernel reports, whatever a hypervisor took from which node.
+    if total is not None and all(medium.kind is MediumKind.DRAM and not _is_described(medium) for medium in media):
+        # All of one kind: use the kernel's total, as a hypervisor may have taken memory from any node.
         return [MemoryMedium(MediumKind.DRAM, total)]
-    return found
+    return media
 
 
 def _is_described(medium: MemoryMedium) -> bool:
@@ -100,9 +100,9 @@ def _of_disks(root: Root) -> list[MemoryMedium]:
 
 def _meminfo(text: str | None) -> dict[str, int]:
     """Return the entries of a meminfo file in bytes; those of a NUMA node begin with 'Node N '."""
-    found = {}
+    entries = {}
     for line in (text or "").splitlines():
         words = re.sub(r"^Node \d+ +", "", line).split()
         if len(words) == 3 and words[2] == "kB" and (kib := integer_of(words[1])) is not None and kib >= 0:
-            found[words[0].removesuffix(":")] = kib << 10
-    return found
+            entries[words[0].removesuffix(":")] = kib << 10
+    return entries

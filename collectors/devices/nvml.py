@@ -32,31 +32,31 @@ class Nvml:
 
     def devices(self) -> tuple[tuple[FoundDevice, ...], tuple[str, ...]]:
         """Return the devices, and notes on those that do not answer; raise CollectorError if NVML does not."""
-        found, notes = [], []
+        described, notes = [], []
         for index in range(self._count()):
             try:
-                found.append(self._device(self.api.nvmlDeviceGetHandleByIndex(index)))
+                described.append(self._device(self.api.nvmlDeviceGetHandleByIndex(index)))
             except self.api.NVMLError as error:
                 notes.append(f"NVML: device {index}: {error}")
                 continue
             if self._is_divided(self.api.nvmlDeviceGetHandleByIndex(index)):
                 notes.append(f"NVML: device {index} is partitioned (MIG): its instances are not listed individually")
-        return tuple(found), tuple(notes)
+        return tuple(described), tuple(notes)
 
     def samples(self, now_ns: Callable[[], int]) -> tuple[DeviceSample, ...]:
         """Return a sample of each device, without figures of one that is lost; PCIe takes NVML 20 ms each way.
 
         Raises CollectorError if NVML does not answer at all.
         """
-        found = []
+        taken = []
         for index in range(self._count()):
             try:
                 handle = self.api.nvmlDeviceGetHandleByIndex(index)
-                found.append(self._sample(handle, now_ns()))
+                taken.append(self._sample(handle, now_ns()))
             except self.api.NVMLError as error:
                 lost = dict.fromkeys(FIGURES, f"NVML: {error}")
-                found.append(DeviceSample(now_ns(), f"nvml {index}", missing=lost))
-        return tuple(found)
+                taken.append(DeviceSample(now_ns(), f"nvml {index}", missing=lost))
+        return tuple(taken)
 
     def _count(self) -> int:
         try:
@@ -69,13 +69,13 @@ class Nvml:
         memory = self._ask(missing, "memory", api.nvmlDeviceGetMemoryInfo, handle)
         generation = self._ask(missing, "generation", api.nvmlDeviceGetMaxPcieLinkGeneration, handle)
         lanes = self._ask(missing, "lanes", api.nvmlDeviceGetMaxPcieLinkWidth, handle)
-        known = generation in _GIGATRANSFERS and lanes
+        is_known = generation in _GIGATRANSFERS and lanes
         device = Device(
             DeviceKind.GPU,
             1,
             api.nvmlDeviceGetName(handle),
             None if memory is None else int(memory.total),
-            Bus(BusKind.PCIE, pcie_bytes_per_s(_GIGATRANSFERS[generation], lanes) if known else None),
+            Bus(BusKind.PCIE, pcie_bytes_per_s(_GIGATRANSFERS[generation], lanes) if is_known else None),
             self._rates(handle),
         )
         return FoundDevice(device, self._address(handle), "nvidia", None, api.nvmlDeviceGetUUID(handle))

@@ -1,4 +1,4 @@
-"""Devices that compute, among all that is on PCI: kind by class and vendor, model by the list of PCI ids, bus rate.
+"""Computing devices on PCI: kind by class and vendor, model by the list of PCI ids, bus rate.
 
 Sources: the PCI Code and ID Assignment Specification (classes 03 and 12), the list of https://pci-ids.ucw.cz, and
 Documentation/ABI/testing/sysfs-bus-pci of Linux.
@@ -18,7 +18,7 @@ _IDS: Final = (("usr", "share", "misc", "pci.ids"), ("usr", "share", "hwdata", "
 _KIND_BY_ID: Final = {ids: kind for kind, traits in DEVICE_TRAITS.items() for ids in traits.pci_ids}
 _KIND_BY_CLASS: Final = {ids: kind for kind, traits in DEVICE_TRAITS.items() for ids in traits.pci_classes}
 _ENCODINGS: Final = ((8.0, 8, 10), (64.0, 128, 130), (float("inf"), 236, 256))
-"""Below so many GT/s: bytes of data of so many on the link (PCIe 1 and 2; 3 to 5; from 6 on, flits)."""
+"""Entries (GT/s, data bytes, link bytes) for rates below GT/s: PCIe 1 and 2; 3 to 5; from 6 on, flits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class PciDevice:
 
 
 def read_pci_devices(root: Root) -> tuple[PciDevice, ...]:
-    """Return the devices that compute, by address; of several functions of a slot the first, virtual ones not."""
-    found: dict[str, PciDevice] = {}
+    """Return the computing devices by address: the first of several functions of a slot, without virtual ones."""
+    devices: dict[str, PciDevice] = {}
     for address in root.names(*PCI):
         kind = _kind(root, address)
         slot = address.rpartition(".")[0]
-        if kind is None or slot in found or root.link(*PCI, address, "physfn") is not None:
+        if kind is None or slot in devices or root.link(*PCI, address, "physfn") is not None:
             continue
         numa_node = root.integer(*PCI, address, "numa_node")
-        found[slot] = PciDevice(
+        devices[slot] = PciDevice(
             address,
             kind,
             _model(root, address),
@@ -50,7 +50,7 @@ def read_pci_devices(root: Root) -> tuple[PciDevice, ...]:
             numa_node if numa_node is not None and numa_node >= 0 else None,
             Bus(BusKind.PCIE, read_link_bytes_per_s(root, address, "max")),
         )
-    return tuple(found.values())
+    return tuple(devices.values())
 
 
 def pcie_bytes_per_s(gigatransfers: float, lanes: int) -> int:

@@ -1,4 +1,4 @@
-"""Devices of systems on a chip, which hang on no PCI: GPUs by DRM, accelerators by the accel class.
+"""Devices of systems on a chip, which are not on PCI: GPUs by DRM, accelerators by the accel class.
 
 Sources: Documentation/gpu/drm-uapi.rst (render nodes: those that compute, not merely display) and
 Documentation/accel/introduction.rst of Linux. The model is the first entry of the device tree's `compatible`.
@@ -30,8 +30,8 @@ class PlatformDevice:
 
 
 def read_platform_devices(root: Root) -> tuple[PlatformDevice, ...]:
-    """Return the devices that compute and hang on the platform bus, by address."""
-    found = {}
+    """Return the computing devices on the platform bus, by address."""
+    devices = {}
     for name, kind in _CLASSES:
         # DRM also lists its connectors, such as card0-HDMI-A-1.
         pattern = re.compile(rf"{'card' if name == _DRM else name}\d+")
@@ -44,8 +44,8 @@ def read_platform_devices(root: Root) -> tuple[PlatformDevice, ...]:
             address = _last(root.link(*folder))
             model = (root.text(*folder, "of_node", "compatible") or "").split("\0")[0]
             driver = _last(root.link(*folder, "driver"))
-            found[address] = PlatformDevice(address, kind, model or driver, driver, Bus(BusKind.SYSTEM))
-    return tuple(found[address] for address in sorted(found))
+            devices[address] = PlatformDevice(address, kind, model or driver, driver, Bus(BusKind.SYSTEM))
+    return tuple(devices[address] for address in sorted(devices))
 
 
 def _last(path: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Processors: how many, which model, how busy, at what clock; and pressure, what tasks wait for.
+"""Processors: number, model, load and clock; and pressure: tasks' waits for resources.
 
 Sources: proc(5), Documentation/ABI/stable/sysfs-devices-system-cpu and Documentation/accounting/psi.rst of Linux.
 """
@@ -14,7 +14,7 @@ from dataplane.cgroups import parse_cpus
 
 _CPU: Final = ("sys", "devices", "system", "cpu")
 _TICKS: Final = 8
-"""user, nice, system, idle, iowait, irq, softirq, steal: what follows is counted in user already."""
+"""user, nice, system, idle, iowait, irq, softirq, steal: later fields are included in user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def read_processors(root: Root) -> Processors:
     online = online or frozenset(int(entry["processor"]) for entry in entries)
     places = {_place(root, cpu, entries) for cpu in online}
     sockets = {socket for socket, _ in places if socket is not None}
-    cores = {place for place in places if None not in place}
+    cores = {core for core in places if None not in core}
     frequencies = [root.integer(*_CPU, f"cpu{cpu}", "cpufreq", "cpuinfo_max_freq") for cpu in online]
     max_khz = max((khz for khz in frequencies if khz), default=None)
     return Processors(
@@ -64,25 +64,25 @@ def busy_share(before: CpuTimes, after: CpuTimes) -> float | None:
 
 def read_clock_hz(root: Root, processors: Processors) -> int | None:
     """Return the mean clock of the CPUs that are online now."""
-    found = [root.integer(*_CPU, f"cpu{cpu}", "cpufreq", "scaling_cur_freq") for cpu in processors.online]
-    known = [khz * 1000 for khz in found if khz]
-    if not known:
+    khz_of = [root.integer(*_CPU, f"cpu{cpu}", "cpufreq", "scaling_cur_freq") for cpu in processors.online]
+    clocks_hz = [khz * 1000 for khz in khz_of if khz]
+    if not clocks_hz:
         megahertz = (real_of(entry.get("cpu MHz", "")) for entry in _cpuinfo(root))
-        known = [round(clock * 1e6) for clock in megahertz if clock]
-    return sum(known) // len(known) if known else None
+        clocks_hz = [round(clock * 1e6) for clock in megahertz if clock]
+    return sum(clocks_hz) // len(clocks_hz) if clocks_hz else None
 
 
 def read_pressure(root: Root) -> dict[str, Pressure]:
     """Return the pressure on cpu, memory and io, of those that the kernel measures."""
-    found = {}
+    pressure = {}
     for resource in ("cpu", "memory", "io"):
         lines = (root.text("proc", "pressure", resource) or "").splitlines()
         pairs = [line.partition(" avg10=") for line in lines]
         shares = {who: real_of(rest.partition(" ")[0]) for who, _, rest in pairs}
         if (some := shares.get("some")) is not None:
             full = shares.get("full")
-            found[resource] = Pressure(some / 100, None if full is None else full / 100)
-    return found
+            pressure[resource] = Pressure(some / 100, None if full is None else full / 100)
+    return pressure
 
 
 def _place(root: Root, cpu: int, entries: list[dict[str, str]]) -> tuple[int | None, int | None]:

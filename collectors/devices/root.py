@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def integer_of(text: str, base: int = 10) -> int | None:
-    """Return a whole number, None for what is none."""
+    """Return a whole number, None for anything else."""
     try:
         return int(text, base)
     except ValueError:
@@ -16,7 +16,7 @@ def integer_of(text: str, base: int = 10) -> int | None:
 
 
 def real_of(text: str) -> float | None:
-    """Return a finite number, None for what is none."""
+    """Return a finite number, None for anything else."""
     try:
         value = float(text)
     except ValueError:
@@ -26,7 +26,7 @@ def real_of(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder that has proc/ and sys/; what is absent or will not be read is None, never an exception.
+    """A folder that has proc/ and sys/; absent or unreadable files are None, never an exception.
 
     Many files of /sys refuse to be read where the device does not know (a link's speed while it is down).
     """
@@ -34,19 +34,19 @@ class Root:
     path: Path = Path("/")
 
     def text(self, *parts: str) -> str | None:
-        """Return a file's text without blanks around it."""
+        """Return a file's text, stripped."""
         try:
             return self.path.joinpath(*parts).read_bytes().decode("utf-8", "replace").strip("\0 \t\n")
         except OSError:
             return None
 
     def integer(self, *parts: str, base: int = 10) -> int | None:
-        """Return the number that a file's first word is; `base` 0 takes 0x in front."""
+        """Return a file's first word as a number; `base` 0 accepts a 0x prefix."""
         words = (self.text(*parts) or "").split()
         return integer_of(words[0], base=base) if words else None
 
     def names(self, *parts: str) -> list[str]:
-        """Return the names in a folder, sorted; none where there is no folder."""
+        """Return the names in a folder, sorted; none if it does not exist."""
         try:
             return sorted(entry.name for entry in self.path.joinpath(*parts).iterdir())
         except OSError:

@@ -42,18 +42,18 @@ _MICROJOULES_PER_NS: Final = 1000
 
 
 def read_energy(root: Root, time_ns: int) -> tuple[EnergySample, ...]:
-    """Return the counters of the processors' packages; none where there are none, or this user may not read them."""
-    found = []
+    """Return the counters of the processors' packages; empty if absent or not readable by this user."""
+    counters = []
     for name in root.names(*_POWERCAP):
         energy_uj = root.integer(*_POWERCAP, name, "energy_uj")
         range_uj = root.integer(*_POWERCAP, name, "max_energy_range_uj")
         if _PACKAGE.fullmatch(name) and energy_uj is not None and range_uj is not None and 0 <= energy_uj <= range_uj:
-            found.append(EnergySample(name, time_ns, energy_uj, range_uj))
-    return tuple(found)
+            counters.append(EnergySample(name, time_ns, energy_uj, range_uj))
+    return tuple(counters)
 
 
 def power_w(before: Iterable[EnergySample], after: Iterable[EnergySample]) -> float | None:
-    """Return what all packages took between two readings; None where not each was read twice, or no time has passed.
+    """Return the power of all packages between two readings; None if one was not read twice, or no time has passed.
 
     A counter that is lower than before has started again, once: readings lie less than its range apart.
     """
@@ -75,9 +75,9 @@ _FIRST = "shares of time need an earlier sample"
 
 
 class Sampler:
-    """Takes samples; remembers the counters of the last ones, as shares of time lie between two.
+    """Takes samples; keeps the counters of the last ones, as shares of time need two.
 
-    Devices are those that were there when it was made.
+    Devices are those present at its construction.
     """
 
     def __init__(self, root: Root, clock: Clock, nvml: Nvml | None = None) -> None:
@@ -118,15 +118,15 @@ class Sampler:
         )
 
     def devices(self) -> tuple[DeviceSample, ...]:
-        """Return how busy each device is, by address; those that NVML does not answer for are sampled by /sys."""
-        found = {address: self._device(address) for address in self._addresses}
+        """Return each device's load, by address; devices that NVML does not answer for are sampled from /sys."""
+        samples = {address: self._device(address) for address in self._addresses}
         if self._nvml is not None:
             try:
-                found |= {sample.address: sample for sample in self._nvml.samples(self._clock.now_ns)}
+                samples |= {sample.address: sample for sample in self._nvml.samples(self._clock.now_ns)}
             except CollectorError as error:
-                # A driver that is being replaced: what /sys says goes on, and all samples say what is not there.
-                found = {address: _without_nvml(sample, str(error)) for address, sample in found.items()}
-        return tuple(found[address] for address in sorted(found))
+                # The driver may be being replaced: continue with /sys alone, and name NVML's error in every sample.
+                samples = {address: _without_nvml(sample, str(error)) for address, sample in samples.items()}
+        return tuple(samples[address] for address in sorted(samples))
 
     def interfaces(self) -> tuple[InterfaceSample, ...]:
         """Return the counters of the network devices."""
@@ -141,10 +141,10 @@ class Sampler:
         if not self._energy:
             missing["power_w"] = "the kernel has no energy counter (powercap), or this user may not read it"
             return None
-        found = None if before is None else power_w(before, self._energy)
-        if found is None:
+        drawn_w = None if before is None else power_w(before, self._energy)
+        if drawn_w is None:
             missing["power_w"] = _FIRST
-        return found
+        return drawn_w
 
     def _device(self, address: str) -> DeviceSample:
         now_ns, busy_us = self._clock.now_ns(), read_busy_us(self._root, address)

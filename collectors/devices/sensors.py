@@ -24,7 +24,7 @@ _NETWORK: Final = frozenset({"network_rx_bytes", "network_tx_bytes"})
 def read_device_sample(root: Root, address: str, time_ns: int, busy_us: tuple[int, int] | None) -> DeviceSample:
     """Return the figures in /sys of the device at a PCI address.
 
-    `busy_us` is how long it was busy, and how long that took, for drivers that only count: see `read_busy_us`.
+    `busy_us` is its busy time and the time that this covers, for drivers that only count: see `read_busy_us`.
     """
     folder = (*PCI, address)
     percent = root.integer(*folder, "gpu_busy_percent")
@@ -34,7 +34,7 @@ def read_device_sample(root: Root, address: str, time_ns: int, busy_us: tuple[in
     power_uw = _hwmon(root, address, "power1_average", "power1_input")
     temperature_mc = _hwmon(root, address, "temp1_input")
     used = root.integer(*folder, "mem_info_vram_used")
-    found = {
+    figures = {
         "utilisation": utilisation,
         "memory_used_bytes": root.integer(*folder, "npu_memory_utilization") if used is None else used,
         "memory_total_bytes": root.integer(*folder, "mem_info_vram_total"),
@@ -45,13 +45,13 @@ def read_device_sample(root: Root, address: str, time_ns: int, busy_us: tuple[in
         **_network_bytes(root, address),
     }
     reason = "the driver does not report it in /sys"
-    missing = {name: reason for name in FIGURES if found.get(name) is None and name not in _NETWORK}
-    known = {name: value for name, value in found.items() if value is not None}
-    return DeviceSample(time_ns, address, **known, missing=missing)  # type: ignore[arg-type]
+    missing = {name: reason for name in FIGURES if figures.get(name) is None and name not in _NETWORK}
+    measured = {name: value for name, value in figures.items() if value is not None}
+    return DeviceSample(time_ns, address, **measured, missing=missing)  # type: ignore[arg-type]
 
 
 def read_busy_us(root: Root, address: str) -> int | None:
-    """Return for how many microseconds a device was busy since its driver was loaded, where that is counted."""
+    """Return a device's busy microseconds since its driver was loaded, if they are counted."""
     return root.integer(*PCI, address, "npu_busy_time_us")
 
 
@@ -67,8 +67,8 @@ def _clock_hz(root: Root, address: str) -> int | None:
 
 def _hwmon(root: Root, address: str, *names: str) -> int | None:
     monitors = root.names(*PCI, address, "hwmon")
-    found = (root.integer(*PCI, address, "hwmon", monitor, name) for monitor in monitors for name in names)
-    return next((figure for figure in found if figure is not None), None)
+    readings = (root.integer(*PCI, address, "hwmon", monitor, name) for monitor in monitors for name in names)
+    return next((figure for figure in readings if figure is not None), None)
 
 
 def _network_bytes(root: Root, address: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The rate to which a network device is shaped: its link's rate where a queueing discipline allows less.
+"""Rate to which a network device is shaped: the rate of its link if a queueing discipline lowers it.
 
 Queried from the kernel by rtnetlink (tc-tbf(8)); a virtual device has no speed, and this rate changes immediately.
 """
@@ -21,12 +21,12 @@ def shaped_rate_bps(interface: str) -> int | None:
 
     try:
         with IPRoute() as netlink:
-            found = netlink.link_lookup(ifname=interface)
-            if not found:
+            indices = netlink.link_lookup(ifname=interface)
+            if not indices:
                 raise CollectorError(f"network device {interface} does not exist")
-            for one in netlink.get_qdiscs(found[0]):
-                if one.get_attr("TCA_KIND") == "tbf":
-                    return 8 * int(one.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")["rate"])
+            for qdisc in netlink.get_qdiscs(indices[0]):
+                if qdisc.get_attr("TCA_KIND") == "tbf":
+                    return 8 * int(qdisc.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")["rate"])
     except (OSError, NetlinkError) as error:
         raise CollectorError(f"network device {interface}: its queueing discipline cannot be read: {error}") from None
     return None

@@ -72,19 +72,19 @@ class Machine:
     @property
     def allowed_memory(self) -> tuple[MemoryMedium, ...]:
         """The media, of DRAM no more than this process's control groups allow."""
-        left, found = self.limits.memory_bytes, list[MemoryMedium]()
+        left, media = self.limits.memory_bytes, list[MemoryMedium]()
         for medium in self.memory:
             if left is None or medium.kind is not MediumKind.DRAM:
-                found.append(medium)
+                media.append(medium)
             elif (some := min(left, medium.capacity_bytes)) > 0:
-                found.append(replace(medium, capacity_bytes=some))
+                media.append(replace(medium, capacity_bytes=some))
                 left -= some
-        return tuple(found)
+        return tuple(media)
 
     @property
     def grouped_devices(self) -> tuple[Device, ...]:
         """The processors' sockets and the devices, equal ones as one with their number, as a topology file has them."""
-        count = Counter(found.device for found in self.devices)
+        count = Counter(device.device for device in self.devices)
         sockets, model = self.processors.sockets, self.processors.model
         processors = (Device(DeviceKind.CPU, sockets or 1, model),) if model else ()
         return (*processors, *(replace(device, count=many) for device, many in count.items()))

@@ -26,7 +26,7 @@ _ROW: Final = np.dtype([("mean", "f8"), ("squares", "f8"), ("count", "f8"), ("up
 
 @dataclass(frozen=True, slots=True)
 class LevelChanges:
-    """Levels that changed: whose, as places among the observations, and from what to what, means of observations."""
+    """Changes of levels: indices among the observations, and the mean levels before and after."""
 
     places: Places
     before: Numbers
@@ -34,7 +34,7 @@ class LevelChanges:
 
 
 class Levels:
-    """Follows figures, one a row; rows are any numbers from 0 on, and begin without knowing anything."""
+    """Follows figures, one per row; rows are any numbers from 0 on, and begin without a level."""
 
     def __init__(self, settings: ChangeSettings) -> None:
         self._settings = settings
@@ -46,14 +46,14 @@ class Levels:
 
     def level(self, row: int) -> float | None:
         """Return the level that holds now; None while it is being learned."""
-        found = self._rows[row]
-        return float(found["mean"]) if found["count"] >= self._settings.learn else None
+        row_state = self._rows[row]
+        return float(row_state["mean"]) if row_state["count"] >= self._settings.learn else None
 
     def is_near(self, row: int, level: float) -> bool:
         """Return whether a row's present level is the given one, within twice the slack, at least one deviation."""
-        found = self._rows[row : row + 1]
-        reach = max(2 * self._settings.slack, 1.0) * self.deviations(found)
-        return bool((np.abs(found["mean"] - level) <= reach)[0])
+        row_state = self._rows[row : row + 1]
+        reach = max(2 * self._settings.slack, 1.0) * self.deviations(row_state)
+        return bool((np.abs(row_state["mean"] - level) <= reach)[0])
 
     def observe(self, rows: Places, values: Numbers) -> LevelChanges:
         """Take a value for each of some rows, none twice; return the changes that they complete.
@@ -76,8 +76,8 @@ class Levels:
         variance = states["squares"] / np.maximum(states["count"] - 1, 1)
         floor = np.maximum(self._settings.least_deviation, self._settings.least_share * np.abs(states["mean"]))
         # Nothing may divide by zero: a figure that was always 0 changes with the first that is not.
-        found: Numbers = np.maximum(np.maximum(np.sqrt(variance), floor), 1e-12)
-        return found
+        result: Numbers = np.maximum(np.maximum(np.sqrt(variance), floor), 1e-12)
+        return result
 
     def _make_room(self, rows: Places) -> None:
         needed = int(rows.max(initial=-1)) + 1
@@ -87,19 +87,19 @@ class Levels:
             self._rows = more
 
     def _judge(self, states: _Rows, judged: Places, values: Numbers) -> LevelChanges:
-        found, values = states[judged], values[judged]
+        judged_states, values = states[judged], values[judged]
         most = self._settings.limit / 2
-        deviation = self.deviations(found)
-        score = np.clip((values - found["mean"]) / deviation, -most, most)
-        rises, falls = self._add(found["up"], score, values), self._add(found["down"], -score, values)
+        deviation = self.deviations(judged_states)
+        score = np.clip((values - judged_states["mean"]) / deviation, -most, most)
+        rises, falls = self._add(judged_states["up"], score, values), self._add(judged_states["down"], -score, values)
         changed = rises | falls
-        calm = ~changed & (np.maximum(found["up"]["total"], found["down"]["total"]) < most)
-        self._follow(found, calm, score * deviation)
-        runs = np.where(rises, found["up"], found["down"])[changed]
-        changes = LevelChanges(judged[changed], found["mean"][changed], runs["sum"] / runs["count"])
-        found[changed] = 0
-        found["mean"][changed], found["count"][changed] = changes.after, 1
-        states[judged] = found
+        calm = ~changed & (np.maximum(judged_states["up"]["total"], judged_states["down"]["total"]) < most)
+        self._follow(judged_states, calm, score * deviation)
+        runs = np.where(rises, judged_states["up"], judged_states["down"])[changed]
+        changes = LevelChanges(judged[changed], judged_states["mean"][changed], runs["sum"] / runs["count"])
+        judged_states[changed] = 0
+        judged_states["mean"][changed], judged_states["count"][changed] = changes.after, 1
+        states[judged] = judged_states
         return changes
 
     def _add(self, runs: _Rows, excess: Numbers, values: Numbers) -> NDArray[np.bool_]:
@@ -111,7 +111,7 @@ class Levels:
         return runs["total"] > self._settings.limit
 
     def _follow(self, states: _Rows, calm: NDArray[np.bool_], away: Numbers) -> None:
-        """Forget the oldest observations by as much as one new one weighs."""
+        """Move mean and squares towards calm observations, each of a small fixed weight."""
         weight = 1 / (4 * self._settings.learn)
         away = np.where(calm, (states["mean"] + away) - states["mean"], 0.0)
         grown = weight * (away * away * (states["count"] - 1) - states["squares"])

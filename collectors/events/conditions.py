@@ -68,7 +68,7 @@ class LimitCondition:
         return Event(time_ns, rule.name, subject, rule.figure, value, threshold, phase, tuple(self._seen))
 
     def _lasts(self, holds: bool, time_ns: int, hold_ns: int) -> bool:
-        """Return whether what is waited for has held, in every observation, for long enough."""
+        """Return whether the awaited condition has held, in every observation, for long enough."""
         if not holds:
             self._since_ns = None
             return False
@@ -96,7 +96,7 @@ class EvidenceRings:
         self._counts[rows] += 1
 
     def newest(self, row: int) -> tuple[Evidence, ...]:
-        """Return what is kept for a row, oldest first."""
+        """Return a row's observations, oldest first."""
         count = int(self._counts[row])
         columns = [number % self._kept for number in range(max(count - self._kept, 0), count)]
         times, values = self._times[row].tolist(), self._values[row].tolist()

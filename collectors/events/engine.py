@@ -1,4 +1,4 @@
-"""Rules over snapshots: a pure step from one snapshot to the events that it raises and clears, and what it remembers.
+"""Rules over snapshots: a pure step from one snapshot to the events it raises and clears, and the next state.
 
 A figure that the snapshot does not know neither raises nor clears. An open event is cleared when its condition has been
 over for long enough, when its subject is no longer in the snapshot, or when its rule is taken away.

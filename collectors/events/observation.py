@@ -1,4 +1,4 @@
-"""A snapshot as rules look at it: each figure of all subjects side by side."""
+"""A snapshot as columns for rules: each figure of all subjects side by side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collectors.values import ReporterKey, Snapshot, Subject
 
 
 class Observation:
-    """A snapshot as rules look at it: figures side by side, in the snapshot's order, each read when first asked for."""
+    """A snapshot as columns for rules, in the snapshot's order; each figure is read when first needed."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -29,41 +29,41 @@ class Observation:
         return self.snapshot.taken_ns
 
     def subjects(self, scope: Scope) -> list[Subject]:
-        """Return what a rule of this scope looks at."""
-        found = self._subjects.get(scope)
-        if found is None:
+        """Return the subjects of a scope."""
+        cached = self._subjects.get(scope)
+        if cached is None:
             states = states_of(self.snapshot, scope)
-            found = [ReporterKey(*key) for key in states] if scope is Scope.REPORTER else list(states)
-            self._subjects[scope] = found
-        return found
+            cached = [ReporterKey(*key) for key in states] if scope is Scope.REPORTER else list(states)
+            self._subjects[scope] = cached
+        return cached
 
     def place(self, scope: Scope, subject: Subject) -> int | None:
-        """Return a subject's place, None when the snapshot lacks it."""
+        """Return a subject's index, None when the snapshot lacks it."""
         if scope not in self._places:
             states = states_of(self.snapshot, scope)
             own = states.places if isinstance(states, LinkStates) else None
-            self._places[scope] = own or {key: place for place, key in enumerate(self.subjects(scope))}
+            self._places[scope] = own or {key: index for index, key in enumerate(self.subjects(scope))}
         return self._places[scope].get(subject)
 
     def values(self, scope: Scope, figure: str) -> Numbers:
-        """Return a figure of every subject, NaN where the snapshot does not know it."""
-        found = self._values.get((scope, figure))
-        if found is None:
+        """Return a figure of every subject, NaN where it is unknown."""
+        column = self._values.get((scope, figure))
+        if column is None:
             states = states_of(self.snapshot, scope)
             if isinstance(states, LinkStates):
-                found = states.column(figure)
+                column = states.column(figure)
             else:
                 read = FIGURES[scope][figure]
-                found = np.array([read(state) for state in states.values()], np.float64)
-            self._values[scope, figure] = found
-        return found
+                column = np.array([read(state) for state in states.values()], np.float64)
+            self._values[scope, figure] = column
+        return column
 
     def growth(self, last: Observation, scope: Scope, figure: str) -> Numbers:
         """Return by how much a figure has grown since an older snapshot, per second."""
         now, before = self.values(scope, figure), last.values(scope, figure)
         if self.subjects(scope) != last.subjects(scope):
             places = [last.place(scope, subject) for subject in self.subjects(scope)]
-            before = np.array([math.nan if place is None else before[place] for place in places])
+            before = np.array([math.nan if index is None else before[index] for index in places])
         grown: Numbers = (now - before) * 1e9 / (self.time_ns - last.time_ns)
         return grown
 
@@ -74,7 +74,7 @@ class Observation:
 
 
 def states_of(snapshot: Snapshot, scope: Scope) -> Mapping[Any, State]:
-    """Return the states that rules of a scope look at, in the snapshot's order."""
+    """Return the states of a scope, in the snapshot's order."""
     match scope:
         case Scope.LINK:
             return snapshot.links

@@ -82,8 +82,8 @@ class Rule(Settings, frozen=True):
     def __post_init__(self) -> None:
         """Raise ValueError for errors that a schema cannot express."""
         if self.figure not in FIGURES[self.scope]:
-            known = ", ".join(FIGURES[self.scope])
-            raise ValueError(f"rule {self.name!r}: a {self.scope} has no figure {self.figure!r}; it has {known}")
+            names = ", ".join(FIGURES[self.scope])
+            raise ValueError(f"rule {self.name!r}: a {self.scope} has no figure {self.figure!r}; it has {names}")
         if sum(kind is not None for kind in (self.above, self.below, self.change)) != 1:
             raise ValueError(f"rule {self.name!r}: exactly one of above, below and change is required")
         if self.least_samples and self.scope is Scope.REPORTER:

@@ -67,5 +67,5 @@ FIGURES: Final[Mapping[Scope, Mapping[str, Reading]]] = {
 
 def companions(scope: Scope, state: State, time_ns: int, without: str) -> tuple[Evidence, ...]:
     """Return every other known figure of a subject: the context of the figure that the rule watches."""
-    found = ((name, read(state)) for name, read in FIGURES[scope].items() if name != without)
-    return tuple(Evidence(time_ns, name, float(value)) for name, value in found if value is not None)
+    figures = ((name, read(state)) for name, read in FIGURES[scope].items() if name != without)
+    return tuple(Evidence(time_ns, name, float(value)) for name, value in figures if value is not None)

@@ -54,7 +54,7 @@ class EventService:
         self._publish(events)
 
     def step(self) -> tuple[Event, ...]:
-        """Evaluate the rules on a snapshot of now; return what that raised and cleared."""
+        """Evaluate the rules on a snapshot of now; return the raised and cleared events."""
         events = self._observe()
         self._publish(events)
         return events
@@ -68,7 +68,7 @@ class EventService:
         return events
 
     def subscribe(self, sink: EventSink) -> Callable[[], None]:
-        """Call `sink` with each step's events, if there are any; return what ends that."""
+        """Call `sink` with each step's events, if there are any; return a function that ends it."""
         self._sinks.append(sink)
         return lambda: self._sinks.remove(sink)
 

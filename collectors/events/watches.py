@@ -1,4 +1,4 @@
-"""Rules at work: each checks its figure over all subjects at once, and keeps state only for those that need it."""
+"""Rules at work: each checks its figure over all subjects at once, and keeps state only where needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from collectors.values import Event, Phase, Subject
 
 
 class Watch(ABC):
-    """One rule with what it remembers of its subjects."""
+    """One rule with the state of its subjects."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
@@ -50,7 +50,7 @@ class Watch(ABC):
         return passed_over
 
     def _values(self, last: Observation | None, seen: Observation) -> Numbers:
-        """Return what the rule watches, NaN for what is not known or has too few samples."""
+        """Return the rule's figures, NaN for those unknown or with too few samples."""
         scope, figure = self.rule.scope, self.rule.figure
         if not self.rule.per_second:
             values = seen.values(scope, figure)
@@ -84,7 +84,7 @@ class Watch(ABC):
 
 
 class LimitWatch(Watch):
-    """A rule with a limit: nothing is remembered of subjects that are well."""
+    """A rule with a limit: no state is kept for subjects within it."""
 
     def __init__(self, rule: Rule) -> None:
         super().__init__(rule)
@@ -106,11 +106,11 @@ class LimitWatch(Watch):
                 yield condition.end(time_ns)
 
     def observe(self, last: Observation | None, seen: Observation, room: int) -> Iterator[Event]:
-        """Yield what a snapshot raises and clears."""
+        """Yield the events that a snapshot raises and clears."""
         scope, values = self.rule.scope, self._values(last, seen)
         subjects = seen.subjects(scope)
-        for place in self._worth_a_look(values, seen):
-            subject = subjects[place]
+        for index in self._worth_a_look(values, seen):
+            subject = subjects[index]
             if not self._is_meant(subject):
                 continue
             condition = self._conditions.get(subject)
@@ -120,7 +120,7 @@ class LimitWatch(Watch):
                     continue
                 room -= 1
                 condition = self._conditions[subject] = self._new(last, subject)
-            event = condition.observe(seen.time_ns, subject, float(values[place]))
+            event = condition.observe(seen.time_ns, subject, float(values[index]))
             if event is not None:
                 yield condition.keep(self._beside(event, seen))
             if condition.is_idle:
@@ -131,9 +131,9 @@ class LimitWatch(Watch):
         """Return the places, in order, of known values beyond the limit or of subjects that are remembered."""
         beyond = values > self.rule.above if self.rule.above is not None else values < self._below
         for subject in self._conditions:
-            place = seen.place(self.rule.scope, subject)
-            if place is not None and not np.isnan(values[place]):
-                beyond[place] = True
+            index = seen.place(self.rule.scope, subject)
+            if index is not None and not np.isnan(values[index]):
+                beyond[index] = True
         places: list[int] = np.flatnonzero(beyond).tolist()
         return places
 
@@ -145,9 +145,9 @@ class LimitWatch(Watch):
 
     def _new(self, last: Observation | None, subject: Subject) -> LimitCondition:
         condition = LimitCondition(self.rule)
-        place = None if last is None or self.rule.per_second else last.place(self.rule.scope, subject)
-        if last is not None and place is not None:
-            value = float(last.values(self.rule.scope, self.rule.figure)[place])
+        index = None if last is None or self.rule.per_second else last.place(self.rule.scope, subject)
+        if last is not None and index is not None:
+            value = float(last.values(self.rule.scope, self.rule.figure)[index])
             if not np.isnan(value):
                 condition.remember(last.time_ns, value)
         return condition
@@ -170,7 +170,7 @@ class _OpenChange:
 
 
 class ChangeWatch(Watch):
-    """A rule on changes of level: of every subject a level is learned.
+    """A rule on changes of level; it learns the level of every subject.
 
     A change is open until the level is back, or has lasted and is the usual one.
     """
@@ -204,25 +204,25 @@ class ChangeWatch(Watch):
             yield self._end(subject, time_ns)
 
     def observe(self, last: Observation | None, seen: Observation, room: int) -> Iterator[Event]:
-        """Yield what a snapshot raises and clears."""
+        """Yield the events that a snapshot raises and clears."""
         values = self._values(last, seen)
         gone = self._take_order(seen)
-        known = self._meant & ~np.isnan(values)
-        self._admit(known, room)
-        (places,) = np.nonzero(known & (self._rows >= 0))
+        is_known = self._meant & ~np.isnan(values)
+        self._admit(is_known, room)
+        (places,) = np.nonzero(is_known & (self._rows >= 0))
         rows = self._rows[places]
         self._evidence.remember(rows, seen.time_ns, values[places])
         changes = self._levels.observe(rows, values[places])
         changed = places[changes.places].tolist()
         change_at = dict(zip(changed, zip(changes.before.tolist(), changes.after.tolist(), strict=True), strict=True))
-        for place in sorted({*changed, *self._open_places(seen, known)}):
-            event = self._judge(self._subjects[place], seen.time_ns, float(values[place]), change_at.get(place))
+        for index in sorted({*changed, *self._open_places(seen, is_known)}):
+            event = self._judge(self._subjects[index], seen.time_ns, float(values[index]), change_at.get(index))
             if event is not None:
-                yield self._keep(self._beside(event, seen), change_at.get(place))
+                yield self._keep(self._beside(event, seen), change_at.get(index))
         yield from gone
 
     def _judge(self, subject: Subject, time_ns: int, value: float, change: tuple[float, float] | None) -> Event | None:
-        """Return the event that a change of level, from what to what, raises, or that is over with this value."""
+        """Return the event that a change of level raises, or that ends with this value."""
         row, opened = self._row[subject], self._open.get(subject)
         if opened is None:
             return None if change is None else self._event(subject, time_ns, change[1], change[0], Phase.RAISED)
@@ -251,12 +251,12 @@ class ChangeWatch(Watch):
         evidence = self._evidence.newest(self._row[subject])
         return replace(raised, time_ns=time_ns, value=evidence[-1].value, phase=Phase.CLEARED, evidence=evidence)
 
-    def _open_places(self, seen: Observation, known: NDArray[np.bool_]) -> list[int]:
+    def _open_places(self, seen: Observation, is_known: NDArray[np.bool_]) -> list[int]:
         places = (seen.place(self.rule.scope, subject) for subject in self._open)
-        return [place for place in places if place is not None and known[place]]
+        return [index for index in places if index is not None and is_known[index]]
 
     def _take_order(self, seen: Observation) -> list[Event]:
-        """Know the snapshot's subjects by their places; return the ends of events of those that are gone."""
+        """Index the snapshot's subjects; return the ends of events whose subject is gone."""
         subjects = seen.subjects(self.rule.scope)
         if subjects == self._subjects:
             return []
@@ -274,10 +274,10 @@ class ChangeWatch(Watch):
         self._forget_matches(seen)
         return ends
 
-    def _admit(self, known: NDArray[np.bool_], room: int) -> None:
+    def _admit(self, is_known: NDArray[np.bool_], room: int) -> None:
         """Give rows to subjects that have none, as many as there is room for."""
-        new = np.flatnonzero(known & (self._rows < 0)).tolist()
+        new = np.flatnonzero(is_known & (self._rows < 0)).tolist()
         self._passed_over += max(len(new) - max(room, 0), 0)
-        for place in new[: max(room, 0)]:
+        for index in new[: max(room, 0)]:
             row = self._free.pop() if self._free else len(self._row)
-            self._row[self._subjects[place]] = self._rows[place] = row
+            self._row[self._subjects[index]] = self._rows[index] = row

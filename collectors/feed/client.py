@@ -1,4 +1,4 @@
-"""The other end of the feed: snapshots and records in another process, over restarts of the collector."""
+"""The feed's client: snapshots and records in another process, across restarts of the collector."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _PEER: Final = Peer(feed_pb2.DESCRIPTOR.services_by_name["Feed"].full_name, "col
 
 
 class FeedClient(ServiceClient):
-    """Reads a collector's feed and comes back when the collector does; use it as an async context manager.
+    """Reader of a collector's feed, which reconnects; use it as an async context manager.
 
-    gRPC's flow control bounds what is underway: a slow reader makes the server drop batches, and count them, never this
-    side grow.
+    gRPC's flow control bounds the data in flight: if the reader is slow, the server drops and counts batches, and
+    memory here does not grow.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class FeedClient(ServiceClient):
         on_wait: Callable[[str], None] | None = None,
         on_answer: Callable[[str], None] | None = None,
     ) -> None:
-        place = settings or FeedClientSettings()
-        super().__init__(_PEER, place, rng=rng, sleep=sleep, on_wait=on_wait, on_answer=on_answer)
+        client_settings = settings or FeedClientSettings()
+        super().__init__(_PEER, client_settings, rng=rng, sleep=sleep, on_wait=on_wait, on_answer=on_answer)
 
     def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot every interval, endlessly; raise FeedError when the two sides speak different versions."""
@@ -68,7 +68,7 @@ class FeedClient(ServiceClient):
     async def records(self, reports_per_s: int | None = None) -> AsyncGenerator[tuple[HopRecord, ...], None]:
         """Yield batches of hop records, endlessly; raise FeedError when the two sides speak different versions.
 
-        They cover about so many reports per second, by default as many as the collector's settings allow. An empty
+        They cover about `reports_per_s` reports, by default as many as the collector's settings allow. An empty
         batch marks the start of a subscription: records before it may be missing.
         """
         async with aclosing(self.record_columns(reports_per_s)) as batches:
@@ -76,7 +76,7 @@ class FeedClient(ServiceClient):
                 yield columns.records()
 
     def record_columns(self, reports_per_s: int | None = None) -> AsyncGenerator[RecordColumns, None]:
-        """Yield what `records` does as columns, which takes far less time."""
+        """Yield the batches of `records` as columns, which takes far less time."""
         request = feed_pb2.WatchRecordsRequest(reports_per_s=reports_per_s)
         return self._watch("WatchRecords", request, records_pb2.HopRecords, record_columns_of)
 
@@ -87,7 +87,7 @@ class FeedClient(ServiceClient):
     def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncGenerator[NetworkSignals, None]:
         """Yield signs that the network has changed, endlessly; one without any marks the start of a subscription.
 
-        A queue of so many frames between two switches is a sign; two messages are at least `shortest_gap_ns` apart.
+        A queue of `queue_frames` between two switches is a sign; messages are at least `shortest_gap_ns` apart.
         """
         request = feed_pb2.WatchSignalsRequest(queue_frames=queue_frames, shortest_gap_ns=shortest_gap_ns)
         return self._watch("WatchSignals", request, feed_pb2.Signals, signals_of)
@@ -126,7 +126,7 @@ class FeedClient(ServiceClient):
         await self._ask("NameJobs", notes_message(notes), feed_pb2.NameJobsResponse)
 
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
-        """Report the condition of all links that are watched; raise FeedError when the collector cannot be reached."""
+        """Report the condition of all watched links; raise FeedError when the collector cannot be reached."""
         await self._ask("NoteLinks", statuses_message(statuses), feed_pb2.NoteLinksResponse)
 
     async def status(self) -> CollectorStatus:

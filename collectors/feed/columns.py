@@ -1,7 +1,7 @@
-"""Flat values as columns of a message, and as fields of one; both have the names that the value's own fields have.
+"""Flat values as columns or fields of a message, with the names of the value's own fields.
 
-A column has an entry for each value. What may be None is -1 in columns of integers, NaN in those of floats and 0 in
-those of enumerations; a column without entries is unknown throughout.
+A column has an entry for each value. None is -1 in columns of integers, NaN in columns of floats and 0 in columns of
+enumerations; a column without entries is unknown throughout.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Enumeration(Generic[E]):
 
     def __init__(self, kind: type[E], descriptor: EnumDescriptor) -> None:
         prefix = descriptor.values_by_number[0].name.removesuffix("UNSPECIFIED")
-        self.numbers = {one: descriptor.values_by_name[prefix + one.name].number for one in kind}
-        self._members = {number: one for one, number in self.numbers.items()}
+        self.numbers = {member: descriptor.values_by_name[prefix + member.name].number for member in kind}
+        self._members = {number: member for member, number in self.numbers.items()}
         self._name = descriptor.name
 
     def member(self, number: int) -> E:
@@ -43,7 +43,7 @@ class Enumeration(Generic[E]):
 
 
 class _Column:
-    """A column of what is always known: integers, truth values, text."""
+    """A column without unknown values: integers, truth values, text."""
 
     absent: int | float | None = None
 
@@ -59,7 +59,7 @@ class _Column:
         return numbers
 
     def problem(self, numbers: Sequence[Any]) -> str | None:  # noqa: ARG002 - protobuf has looked at the range
-        """Return which of at least one entries cannot be, None if all can."""
+        """Return an invalid entry, None if all (at least one) are valid."""
         return None
 
     def says_nothing(self, numbers: Sequence[Any]) -> bool:
@@ -122,8 +122,10 @@ class _Members(_Column):
         return [self._numbers[value] for value in values]
 
     def values(self, numbers: Sequence[Any]) -> Sequence[Any]:
-        known = {number: None if number == self.absent else self._enumeration.member(number) for number in set(numbers)}
-        return [known[number] for number in numbers]
+        members = {
+            number: None if number == self.absent else self._enumeration.member(number) for number in set(numbers)
+        }
+        return [members[number] for number in numbers]
 
 
 class Columns(Generic[V]):
@@ -136,46 +138,46 @@ class Columns(Generic[V]):
         self._kind = kind
         self._order = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
         self._columns = [_column(name, hints[name], own[name]) for name in self._order if name not in others]
-        self._get = attrgetter(*(one.name for one in self._columns))
+        self._get = attrgetter(*(codec.name for codec in self._columns))
 
     def write(self, message: Message, values: Sequence[V]) -> None:
         """Put values into a message."""
-        for one, column in zip(self._columns, zip(*map(self._get, values), strict=True), strict=bool(values)):
-            _put(message, one, one.numbers(column))
+        for codec, column in zip(self._columns, zip(*map(self._get, values), strict=True), strict=bool(values)):
+            _put(message, codec, codec.numbers(column))
 
     def write_numbers(self, message: Message, numbers: Mapping[str, Sequence[Any]]) -> None:
         """Put columns, by name and as they travel, into a message."""
-        for one in self._columns:
-            _put(message, one, numbers[one.name])
+        for codec in self._columns:
+            _put(message, codec, numbers[codec.name])
 
     def read(self, message: Message, count: int, **others: Sequence[object]) -> Iterator[V]:
         """Return the values of `count` rows; `others` are fields that travelled separately. Raise MessageError."""
         numbers = self.read_numbers(message, count)
-        columns = {one.name: one.values(numbers[one.name]) for one in self._columns} | others
+        columns = {codec.name: codec.values(numbers[codec.name]) for codec in self._columns} | others
         return map(self._kind, *(columns[name] for name in self._order))
 
     def read_numbers(self, message: Message, count: int) -> dict[str, Sequence[Any]]:
         """Return a message's columns as they travel; raise MessageError unless each has `count` valid entries."""
-        return {one.name: self._read(one, getattr(message, one.name)[:], count) for one in self._columns}
+        return {codec.name: self._read(codec, getattr(message, codec.name)[:], count) for codec in self._columns}
 
-    def _read(self, one: _Column, numbers: Sequence[Any], count: int) -> Sequence[Any]:
-        if not numbers and one.absent is not None:
-            return [one.absent] * count
+    def _read(self, codec: _Column, numbers: Sequence[Any], count: int) -> Sequence[Any]:
+        if not numbers and codec.absent is not None:
+            return [codec.absent] * count
         if len(numbers) != count:
-            raise MessageError(f"{self._name}.{one.name} has {len(numbers)} entries for {count} rows")
-        problem = one.problem(numbers) if count else None
+            raise MessageError(f"{self._name}.{codec.name} has {len(numbers)} entries for {count} rows")
+        problem = codec.problem(numbers) if count else None
         if problem is not None:
-            raise MessageError(f"{self._name}.{one.name}: an entry is {problem}")
+            raise MessageError(f"{self._name}.{codec.name}: an entry is {problem}")
         return numbers
 
 
-def _put(message: Message, one: _Column, numbers: Sequence[Any]) -> None:
-    if not one.says_nothing(numbers):
-        getattr(message, one.name).extend(numbers)
+def _put(message: Message, codec: _Column, numbers: Sequence[Any]) -> None:
+    if not codec.says_nothing(numbers):
+        getattr(message, codec.name).extend(numbers)
 
 
 def _column(name: str, hint: Any, field: Any) -> _Column:  # noqa: ANN401 - a type and a descriptor have none
-    (kind,) = [one for one in get_args(hint) if one is not NoneType] or [hint]
+    (kind,) = [member for member in get_args(hint) if member is not NoneType] or [hint]
     may_be_none = NoneType in get_args(hint)
     if issubclass(kind, Enum):
         return _Members(name, Enumeration(kind, field.enum_type), may_be_none=may_be_none)
@@ -185,7 +187,7 @@ def _column(name: str, hint: Any, field: Any) -> _Column:  # noqa: ANN401 - a ty
 
 
 def put(message: Message, value: object, names: Sequence[str]) -> None:
-    """Put a value's fields into those of a message; what is None stays away."""
+    """Put a value's fields into those of a message; None is left out."""
     for name in names:
         field = getattr(value, name)
         if field is not None:
@@ -193,6 +195,6 @@ def put(message: Message, value: object, names: Sequence[str]) -> None:
 
 
 def take(message: Message, names: Sequence[str]) -> list[Any]:
-    """Return fields of a message; None for those that may be left out and are."""
+    """Return fields of a message, None for optional ones that are not set."""
     own = message.DESCRIPTOR.fields_by_name
     return [None if own[name].has_presence and not message.HasField(name) else getattr(message, name) for name in names]

@@ -47,15 +47,15 @@ def rules_message(rules: Sequence[Rule]) -> messages.RuleSet:
     """Return rules as a message."""
     message = messages.RuleSet()
     for rule in rules:
-        one = message.rules.add(scope=_SCOPES.numbers[rule.scope], match=rule.match)
-        put(one, rule, _RULE)
+        rule_message = message.rules.add(scope=_SCOPES.numbers[rule.scope], match=rule.match)
+        put(rule_message, rule, _RULE)
         if rule.change is not None:
-            put(one.change, rule.change, _CHANGE)
+            put(rule_message.change, rule.change, _CHANGE)
     return message
 
 
 def rules_of(message: messages.RuleSet) -> tuple[Rule, ...]:
-    """Return the rules of a message; raise MessageError for rules that make no sense, by the schema of settings."""
+    """Return the rules of a message; raise MessageError for rules that violate the schema of settings."""
     rules = tuple(map(_rule_of, message.rules))
     try:
         check_names(rules)
@@ -99,15 +99,15 @@ def _subject_of(message: messages.Event) -> Subject:
 
 
 def _rule_of(message: messages.Rule) -> Rule:
-    said: dict[str, Any] = {field.name: value for field, value in message.ListFields()}
-    if "scope" in said:
-        said["scope"] = _SCOPES.member(message.scope)
-    if "match" in said:
-        said["match"] = tuple(message.match)
-    if "change" in said:
+    fields_of: dict[str, Any] = {field.name: value for field, value in message.ListFields()}
+    if "scope" in fields_of:
+        fields_of["scope"] = _SCOPES.member(message.scope)
+    if "match" in fields_of:
+        fields_of["match"] = tuple(message.match)
+    if "change" in fields_of:
         change = {field.name: value for field, value in message.change.ListFields()}
-        said["change"] = by_keys(change, ChangeSettings)
+        fields_of["change"] = by_keys(change, ChangeSettings)
     try:
-        return msgspec.convert(by_keys(said, Rule), Rule)
+        return msgspec.convert(by_keys(fields_of, Rule), Rule)
     except msgspec.ValidationError as error:
         raise MessageError(f"rule {message.name!r}: {error}") from error

@@ -1,4 +1,4 @@
-"""Links, flows and routes as columns: what many rows share is in a separate list, rows have places in it."""
+"""Links, flows and routes as columns: values that many rows share are in a separate list, which rows index."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class _Written(Generic[T, M]):
 
     def message(self, thing: T) -> M:
         """Return the message of an object."""
-        for known, message in self._kept:
-            if known is thing:
+        for original, message in self._kept:
+            if original is thing:
                 return message
         message = self._make(thing)
         # Replaced as a whole: threads make messages side by side.
@@ -50,7 +50,7 @@ def links_out(message: messages.LinkKeys, links: Iterable[LinkKey]) -> None:
 
 
 def link_places_out(message: messages.LinkKeys, places: Mapping[LinkKey, int]) -> None:
-    """Put names of links into a message; a mapping that was written lately must not have changed."""
+    """Put names of links into a message; a recently written mapping must not have changed."""
     message.CopyFrom(_LINKS.message(places))
 
 
@@ -85,7 +85,7 @@ def flows_out(message: messages.FlowKeys, flows: Sequence[FlowKey]) -> None:
     src, dst = [flow.src for flow in flows], [flow.dst for flow in flows]
     # By identity, as an address's own hash costs more than all the rest; two objects of one address do no harm.
     addresses = {id(address): address for address in chain(src, dst)}
-    places = {one: place for place, one in enumerate(addresses)}
+    places = {address: index for index, address in enumerate(addresses)}
     message.addresses.extend([address.packed for address in addresses.values()])
     message.src.extend([places[id(address)] for address in src])
     message.dst.extend([places[id(address)] for address in dst])
@@ -176,7 +176,7 @@ K = TypeVar("K")
 
 def keyed(name: str, keys: Iterable[K], values: Sequence[T]) -> dict[K, T]:
     """Return values by their keys; raise MessageError for a duplicate key."""
-    found = dict(zip(keys, values, strict=True))
-    if len(found) != len(values):
+    by_key = dict(zip(keys, values, strict=True))
+    if len(by_key) != len(values):
         raise MessageError(f"a {name} appears twice in one message")
-    return found
+    return by_key

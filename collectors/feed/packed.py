@@ -35,7 +35,7 @@ class PackedColumn(Protocol[C_co]):
         ...
 
     def unpack(self, name: str, data: bytes, rows: int) -> C_co:
-        """Return the column of so many rows; raise MessageError, which begins with `name`, for an invalid one."""
+        """Return the column of `rows` entries; raise MessageError, which begins with `name`, if it is invalid."""
         ...
 
 
@@ -47,7 +47,7 @@ def pack_integers(column: Integers) -> bytes:
 
 
 def unpack_integers(name: str, data: bytes, rows: int, *, least: int = 0, most: int | None = None) -> Integers:
-    """Return integers decoded from bytes; raise MessageError unless there are so many, from `least` to `most`."""
+    """Return integers decoded from bytes; raise MessageError unless there are `rows`, all from `least` to `most`."""
     width, rest = divmod(len(data), rows) if rows else (1, len(data))
     if rest or width not in _WIDTHS:
         raise MessageError(f"{name} has {len(data)} bytes for {rows} rows")
@@ -61,7 +61,7 @@ def unpack_integers(name: str, data: bytes, rows: int, *, least: int = 0, most: 
 
 
 def unpack_places(name: str, data: bytes, rows: int, things: Sequence[Any]) -> Integers:
-    """Return places in a list; raise MessageError for one that is not there."""
+    """Return indices into a list; raise MessageError for one out of range."""
     places = unpack_integers(name, data, rows)
     highest = int(places.max(initial=-1))
     if highest >= len(things):
@@ -96,12 +96,12 @@ class FlagColumn:
 
     def unpack(self, name: str, data: bytes, rows: int) -> Flags:
         """Return the column; raise MessageError."""
-        found: Flags = unpack_integers(name, data, rows, most=1).astype(np.bool_)
-        return found
+        flags: Flags = unpack_integers(name, data, rows, most=1).astype(np.bool_)
+        return flags
 
 
 class FloatColumn:
-    """A column of floats; `default` is what all are where nothing is sent, NaN where they may be unknown."""
+    """A column of floats; `default` is their value if none are sent, NaN if they may be unknown."""
 
     def __init__(self, *, default: float | None = None) -> None:
         self._default = default
@@ -159,7 +159,7 @@ class MemberColumn:
 
 
 def packed_columns(kind: type, leading: int, special: Mapping[str, PackedColumn[Any]]) -> dict[str, PackedColumn[Any]]:
-    """Return how the fields of a dataclass travel, but for the `leading` ones; by their types, or as `special` says."""
+    """Return the codecs of a dataclass's fields, except the `leading` ones: by type, or from `special`."""
     hints, names = get_type_hints(kind), [field.name for field in fields(kind)[leading:]]
     return {name: special[name] if name in special else _BY_TYPE[hints[name]] for name in names}
 

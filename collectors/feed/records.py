@@ -64,6 +64,8 @@ def drops_of(message: messages.DropRecords) -> tuple[DropRecord, ...]:
     least = min(message.flow, default=0)
     if least < UNKNOWN:
         raise MessageError(f"DropRecords.flow: an entry is {least}")
-    known = iter(pick("DropRecords.flow", flows_in(message.flows), [place for place in message.flow if place >= 0]))
-    flows = [None if place == UNKNOWN else next(known) for place in message.flow]
+    flows_present = iter(
+        pick("DropRecords.flow", flows_in(message.flows), [index for index in message.flow if index >= 0])
+    )
+    flows = [None if index == UNKNOWN else next(flows_present) for index in message.flow]
     return tuple(_DROPS.read(message, len(flows), flow=flows))

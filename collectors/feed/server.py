@@ -77,7 +77,7 @@ class FeedSettings(Settings, frozen=True):
     """Interval between checks for signs of a change, while any client watches; messages are no more frequent."""
 
     limits: Limits = Limits()
-    """Limits on what all subscribers may use together."""
+    """Limits for all subscribers together."""
 
 
 class FeedServer:
@@ -117,7 +117,7 @@ class FeedServer:
         }
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
         await self._server.start()
 
     async def stop(self) -> None:
@@ -161,7 +161,7 @@ class FeedServer:
             yield drops_message(())
             while True:
                 batches = await queue.take(self._settings.batch_drops)
-                yield drops_message([one for batch in batches for one in batch])
+                yield drops_message([drop for batch in batches for drop in batch])
         finally:
             unsubscribe()
 

@@ -12,7 +12,7 @@ from dataplane.rpc.errors import MessageError
 
 
 class SignalBoard:
-    """Takes the signs of a collector, where they are kept once, and distributes them to all watchers."""
+    """Takes a collector's signs, which are kept once, and distributes them to all watchers."""
 
     def __init__(self, take: Callable[[], NetworkSignals]) -> None:
         self._take = take
@@ -26,7 +26,7 @@ class SignalBoard:
         return watch
 
     def collect(self) -> None:
-        """Take what the collector has."""
+        """Take the collector's signs."""
         taken = self._take()
         for watch in self._watches:
             watch.add(taken)
@@ -44,11 +44,11 @@ class SignalWatch:
         self._waiting = NetworkSignals()
 
     def add(self, signals: NetworkSignals) -> None:
-        """Keep what came since."""
+        """Add newer signs."""
         self._waiting = merged(self._waiting, signals)
 
     def take(self) -> NetworkSignals:
-        """Return what came since the last call."""
+        """Return the signs since the last call."""
         self._board.collect()
         taken, self._waiting = self._waiting, NetworkSignals()
         return taken
@@ -60,7 +60,7 @@ class SignalWatch:
 
 def merged(earlier: NetworkSignals, later: NetworkSignals) -> NetworkSignals:
     """Return the combined signs of two consecutive spans of time."""
-    frames = [one.queue_frames for one in (earlier, later) if one.queue_frames is not None]
+    frames = [span.queue_frames for span in (earlier, later) if span.queue_frames is not None]
     grown = dict(earlier.grown)
     for flow, more_hz in later.grown.items():
         grown[flow] = grown.get(flow, 0.0) + more_hz
@@ -93,7 +93,7 @@ def signals_message(signals: NetworkSignals) -> messages.Signals:
 
 
 def signals_of(message: messages.Signals) -> NetworkSignals:
-    """Return the signs of a message; raise MessageError for columns that do not fit and figures that cannot be."""
+    """Return the signs of a message; raise MessageError for columns that do not fit and impossible figures."""
     flows = flows_in(message.grown)
     if len(flows) != len(message.more_hz):
         raise MessageError(f"Signals.more_hz has {len(message.more_hz)} entries for {len(flows)} rows")

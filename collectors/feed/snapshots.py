@@ -82,7 +82,7 @@ def snapshot_message(snapshot: Snapshot) -> messages.Snapshot:
 
 
 def snapshot_of(message: messages.Snapshot) -> Snapshot:
-    """Return the snapshot of a message; raise MessageError for columns that do not fit and figures that cannot be."""
+    """Return the snapshot of a message; raise MessageError for columns that do not fit and impossible figures."""
     reporters = list(_REPORTERS.read(message.reporters, len(message.reporters.node_id)))
     clocks = list(_CLOCKS.read(message.clocks, len(message.clocks.node_id)))
     jobs = [_job_of(job) for job in message.jobs]
@@ -185,7 +185,7 @@ def _job_of(message: messages.Job) -> JobState:
 
 
 def notes_message(notes: Mapping[int, JobNote]) -> messages.JobNotes:
-    """Return what is known of jobs, by their numbers, as a message."""
+    """Return the known details of jobs, by their numbers, as a message."""
     message = messages.JobNotes()
     for job, note in notes.items():
         put(message.notes.add(job=job), note, _NOTE)

@@ -14,7 +14,7 @@ from dataplane.rpc.errors import MessageError
 from dataplane.topology.values import LinkKey
 
 MAX_CAUSE: Final = 500
-"""Characters of the cause of a dead link, at most."""
+"""Most characters of a dead link's cause."""
 
 _STATUSES: Final = Columns(LinkStatus, messages.LinkStatuses)
 
@@ -29,7 +29,7 @@ def statuses_message(statuses: Mapping[LinkKey, LinkStatus]) -> messages.LinkSta
 def write_statuses(message: messages.LinkStatuses, statuses: Mapping[LinkKey, LinkStatus]) -> None:
     """Put links' statuses into a message; causes are cut to `MAX_CAUSE` characters."""
     links_out(message.links, statuses)
-    _STATUSES.write(message, [replace(one, cause=one.cause[:MAX_CAUSE]) for one in statuses.values()])
+    _STATUSES.write(message, [replace(status, cause=status.cause[:MAX_CAUSE]) for status in statuses.values()])
 
 
 def statuses_of(message: messages.LinkStatuses) -> dict[LinkKey, LinkStatus]:

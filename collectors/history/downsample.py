@@ -26,7 +26,7 @@ _PORTION_ROWS: Final = 200_000
 
 
 class Halt:
-    """Lets another thread end the merging, for good: a merge may take minutes, and can be done later."""
+    """Lets another thread stop merging for good: a merge may take minutes, and can be done later."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class Halt:
 
     @contextmanager
     def watching(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Have `ask` interrupt a connection; raises HistoryError when it has been asked already."""
+        """Let `ask` interrupt a connection; raises HistoryError if it was called already."""
         with self._lock:
             if self.asked:
                 raise HistoryError("merging has ended")
@@ -71,7 +71,7 @@ def merge(table: Table, sources: Sequence[HistoryFile], interval_ns: int, halt: 
             write_whole(path, table.schema, _merged(connection, table, interval_ns))
     except duckdb.Error as error:
         raise HistoryError(f"{path}: cannot be merged: {first_line(error)}") from error
-    # Only once the merged file is whole; after a crash its name tells what it replaces.
+    # Only once the merged file is complete; after a crash its name shows which files it replaces.
     for source in sources:
         source.path.unlink(missing_ok=True)
     return path

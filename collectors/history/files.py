@@ -1,8 +1,8 @@
 """The history's files: FOLDER/TABLE/FIRST-LAST.INTERVALns.END.parquet, and FOLDER/TABLE/NUMBER.journal before that.
 
-Files of a table are numbered in the order in which they were begun. One that is merged from others bears their first
-and last number and appears by a rename; from then on those inside its range are no longer part of the history, deleted
-or not yet. So no crash loses rows or shows any twice. END is the newest row's time in UNIX seconds.
+Files of a table are numbered in the order in which they were begun. One that is merged from others has their first
+and last number and appears by a rename; from then on files inside its range are not part of the history, even before
+they are deleted. So no crash loses rows or shows any twice. END is the newest row's time in UNIX seconds.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _NAME: Final = re.compile(
 )
 _JOURNAL: Final = re.compile(r"(?P<number>\d{8})" + re.escape(journal.SUFFIX) + r"(?P<bad>\.corrupt)?")
 UNFINISHED: Final = ".unfinished"
-"""The ending of what is being written."""
+"""The suffix of a file that is being written."""
 CORRUPT: Final = ".corrupt"
-"""The ending of what was found broken: no longer read, deleted when it is old."""
+"""The suffix of a broken file: no longer read, deleted when it is old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Listing:
 
     @property
     def next_number(self) -> int:
-        """A number that no file has."""
+        """An unused number."""
         numbers = [file.last for file in (*self.files, *self.replaced, *self.corrupt)]
         return max((*numbers, *(journal.number for journal in self.journals)), default=0) + 1
 
@@ -86,21 +86,23 @@ def journal_name(number: int) -> str:
 
 
 def listing(folder: Path) -> Listing:
-    """Return what a table's folder holds, oldest first; of a folder that is not there, nothing."""
+    """Return the content of a table's folder, oldest first; empty for a missing folder."""
     complete: list[HistoryFile] = []
     journals: list[Journal] = []
     for entry in _entries(folder):
-        if found := _NAME.fullmatch(entry.name):
-            first, last, interval_ns, end_s = (int(found[part]) for part in ("first", "last", "interval", "end"))
-            is_corrupt = found["bad"] is not None
+        if match := _NAME.fullmatch(entry.name):
+            first, last, interval_ns, end_s = (int(match[part]) for part in ("first", "last", "interval", "end"))
+            is_corrupt = match["bad"] is not None
             complete.append(HistoryFile(Path(entry.path), first, last, interval_ns, end_s, _size(entry), is_corrupt))
-        elif found := _JOURNAL.fullmatch(entry.name):
-            one = Journal(Path(entry.path), int(found["number"]), _size(entry))
-            if found["bad"] is None:
-                journals.append(one)
+        elif match := _JOURNAL.fullmatch(entry.name):
+            journal = Journal(Path(entry.path), int(match["number"]), _size(entry))
+            if match["bad"] is None:
+                journals.append(journal)
             else:
-                number, end_s = one.number, _written_s(entry)
-                complete.append(HistoryFile(one.path, number, number, 0, end_s, one.size_bytes, is_corrupt=True))
+                number, end_s = journal.number, _written_s(entry)
+                complete.append(
+                    HistoryFile(journal.path, number, number, 0, end_s, journal.size_bytes, is_corrupt=True)
+                )
     return _sorted_out(complete, journals)
 
 
@@ -114,26 +116,26 @@ def _sorted_out(complete: list[HistoryFile], journals: list[Journal]) -> Listing
         if not file.is_corrupt:
             (replaced if kept and kept[-1].covers(file) else kept).append(file)
     ranges = [(file.first, file.last) for file in (*kept, *corrupt)]
-    open_ones = [one for one in journals if not any(first <= one.number <= last for first, last in ranges)]
-    return Listing(tuple(kept), tuple(replaced), corrupt, tuple(sorted(open_ones, key=lambda one: one.number)))
+    open_ones = [journal for journal in journals if not any(first <= journal.number <= last for first, last in ranges)]
+    return Listing(tuple(kept), tuple(replaced), corrupt, tuple(sorted(open_ones, key=lambda journal: journal.number)))
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Return what is in a folder at one moment.
+    """Return a consistent listing of a folder.
 
-    A file that takes another's place while a folder is read may be missed with the other. So it is read until two
-    readings are the same: what was missed in the first was there before the second began.
+    A file that replaces another while the folder is read may be missed together with it. So read until two listings are
+    equal: any file missed in the first existed before the second began.
     """
-    before, found = None, _read(folder)
-    while before != (names := {entry.name for entry in found}):
-        before, found = names, _read(folder)
-    return found
+    before, names_now = None, _read(folder)
+    while before != (names := {entry.name for entry in names_now}):
+        before, names_now = names, _read(folder)
+    return names_now
 
 
 def _read(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as found:
-            return list(found)
+        with os.scandir(folder) as entries:
+            return list(entries)
     except FileNotFoundError:
         return []
 
@@ -146,7 +148,7 @@ def _size(entry: os.DirEntry[str]) -> int:
 
 
 def _written_s(entry: os.DirEntry[str]) -> int:
-    """Return when a file was written last, which is as good as its newest row's time."""
+    """Return the time of a file's last write, which is as good as its newest row's time."""
     try:
         return int(entry.stat().st_mtime)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Rows that are not in a Parquet file yet: batches appended to one file, each whole or not there.
+"""Rows that are not in a Parquet file yet: batches appended to one file, each complete or absent.
 
-A frame is length32, CRC32, then that many bytes of an Arrow IPC message: the schema first, then record batches. What a
-kill leaves half written at the end fails its length or sum, and ends the journal there; so do the zeros that a power
-failure may leave.
+A frame is length32, CRC32, then that many bytes of an Arrow IPC message: the schema first, then record batches. A
+frame cut by a kill fails its length or sum, and the journal ends there; so do the zeros that a power failure may
+leave.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SUFFIX: Final = ".journal"
 
 
 class JournalWriter:
-    """Appends batches to a new file; raises HistoryError, and then the file is as it was before."""
+    """Appends batches to a new file; on HistoryError the file is as before."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path, self.rows = path, 0
@@ -38,7 +38,7 @@ class JournalWriter:
         try:
             self._append(schema.serialize())
         except HistoryError:
-            # Tried again at every interval while the disk is full: nothing may pile up.
+            # Retried at every interval while the disk is full: nothing may pile up.
             os.close(self._file)
             path.unlink(missing_ok=True)
             raise
@@ -49,7 +49,7 @@ class JournalWriter:
         self.rows += batch.num_rows
 
     def sync(self) -> None:
-        """Return when all that was appended survives a power cut."""
+        """Return once all appended batches survive a power cut."""
         try:
             os.fdatasync(self._file)
             if not self._is_synced:
@@ -70,7 +70,7 @@ class JournalWriter:
             self._is_torn = False
         except OSError as error:
             with suppress(OSError):
-                self._mend()  # else before the next batch: what is behind half a frame is never read
+                self._mend()  # else before the next batch: nothing after a cut frame is ever read
             raise HistoryError(f"{self.path}: cannot be written: {error.strerror}") from error
         self._bytes += len(frame)
 
@@ -87,7 +87,7 @@ class JournalWriter:
 
 
 def synchronise(path: Path) -> None:
-    """Return when what a file holds, or which files a folder has, survives a power cut; raise OSError."""
+    """Return once a file's content, or a folder's list of files, survives a power cut; raise OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -98,8 +98,8 @@ def synchronise(path: Path) -> None:
 def read_journal(path: Path, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield a journal's batches, up to where it was cut, with the columns of this version; raise FileNotFoundError.
 
-    What an older version did not have is null. Raises BrokenJournalError for what will never be read, HistoryError
-    where the disk does not give it.
+    Columns that an older version did not have are null. Raises BrokenJournalError for a journal that can never be read,
+    HistoryError if reading fails.
     """
     try:
         frames = _frames(path)

@@ -33,7 +33,7 @@ def write_whole(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
         beside.rename(path)
         synchronise(path.parent)
     except BaseException as error:
-        # Whatever it is, as that the rows cannot be had: a half file must not stay.
+        # Whatever the error, even one of the rows' source: a half file must not stay.
         with suppress(OSError):
             beside.unlink()
         if isinstance(error, PROBLEMS):

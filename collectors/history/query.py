@@ -37,9 +37,9 @@ class Answer:
 
 
 def query(folder: Path, statement: str, on_problem: Callable[[str], None] = lambda _: None) -> Answer:
-    """Answer one SELECT over the views of `schema.TABLES`; raise HistoryError with one line on what is wrong with it.
+    """Answer one SELECT over the views of `schema.TABLES`; raise HistoryError with a one-line reason.
 
-    `on_problem` is called for files that are broken; they are left out.
+    `on_problem` is called for broken files, which are left out.
     """
     if not folder.is_dir():
         raise HistoryError(f"{folder}: no such folder")
@@ -72,7 +72,7 @@ class _Reading:
     used: list[Path] = field(default_factory=list)
 
     def answer(self, statement: str) -> Answer:
-        """Define the views, shut everything else out, run the statement."""
+        """Define the views, disable all other access, run the statement."""
         _refuse_all_but_one_select(self.connection, statement)
         for table in TABLES.values():
             self._define(table)
@@ -111,15 +111,15 @@ class _Reading:
     def _contents(self, table: Table) -> tuple[list[Path], pa.Table]:
         """Return a table's files and the rows of its journals; again if a journal became a file meanwhile."""
         while True:
-            found = files.listing(self.folder / table.name)
+            listed = files.listing(self.folder / table.name)
             try:
-                return self._sound(found), pa.Table.from_batches(self._recent(found, table), table.schema)
+                return self._sound(listed), pa.Table.from_batches(self._recent(listed, table), table.schema)
             except FileNotFoundError:
                 continue
 
-    def _sound(self, found: Listing) -> list[Path]:
+    def _sound(self, listed: Listing) -> list[Path]:
         sound = []
-        for file in found.files:
+        for file in listed.files:
             if file.path in self.broken:
                 continue
             problem = problem_of(file.path)
@@ -129,9 +129,9 @@ class _Reading:
                 self._leave_out(file.path, problem)
         return sound
 
-    def _recent(self, found: Listing, table: Table) -> list[pa.RecordBatch]:
+    def _recent(self, listed: Listing, table: Table) -> list[pa.RecordBatch]:
         batches: list[pa.RecordBatch] = []
-        for journal in found.journals:
+        for journal in listed.journals:
             try:
                 batches += read_journal(journal.path, table.schema)
             except HistoryError as error:
@@ -139,7 +139,7 @@ class _Reading:
         return batches
 
     def _batches(self, first: pa.RecordBatch | None, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        """Yield what a query finds; the connection must outlive that."""
+        """Yield a query's batches; the connection must stay open until the end."""
         try:
             if first is not None:
                 yield first
@@ -151,8 +151,8 @@ class _Reading:
 
 
 def _refuse_all_but_one_select(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
-    found = connection.extract_statements(statement)
-    if len(found) != 1 or found[0].type not in _ONLY_READS:
+    statements = connection.extract_statements(statement)
+    if len(statements) != 1 or statements[0].type not in _ONLY_READS:
         raise HistoryError("a query must be a single SELECT: the history is read-only")
 
 

@@ -130,7 +130,7 @@ class HistoryRecorder:
             self._writer.close(self._on_problem)
 
     async def _has_finished(self, writing: Awaitable[bool]) -> bool:
-        """Return whether journals wait to be completed; what failed is counted, and reported if the problem is new."""
+        """Return whether journals wait to be completed; failures are counted, and reported if the problem is new."""
         try:
             finished = await writing
         except HistoryError as error:
@@ -146,7 +146,7 @@ class HistoryRecorder:
         await asyncio.to_thread(self._complete_and_tidy, self._wall_ns() // NS_PER_S)
 
     def _complete_and_tidy(self, now_s: int) -> None:
-        """Report what could not be done, unless it could not be done the last time either."""
+        """Report a failure, unless the last attempt failed, too."""
         problems: list[str] = []
         self._writer.complete(problems.append)
         HistoryKeeper(self._settings, problems.append, self._halt).tidy(now_s)

@@ -48,7 +48,7 @@ def due_interval_ns(settings: HistorySettings, age_ns: int) -> int:
 
 
 def due_merges(
-    found: Iterable[HistoryFile], settings: HistorySettings, ages: Ages
+    history_files: Iterable[HistoryFile], settings: HistorySettings, ages: Ages
 ) -> Iterator[tuple[int, list[HistoryFile]]]:
     """Yield the successive files to be merged into one, with the interval of its rows.
 
@@ -60,7 +60,7 @@ def due_merges(
         return due_ns if file.interval_ns < due_ns else 0
 
     patience_ns = settings.merge_files * settings.file_span_ns
-    for interval_ns, group in groupby(found, interval_due):
+    for interval_ns, group in groupby(history_files, interval_due):
         waiting = list(group)
         while interval_ns and waiting:
             chunk, waiting = waiting[: settings.merge_files], waiting[settings.merge_files :]
@@ -70,9 +70,9 @@ def due_merges(
 
 
 class HistoryKeeper:
-    """Merges and deletes a history's complete files; never raises; `on_problem` gets what could not be done.
+    """Merges and deletes a history's complete files; never raises: `on_problem` gets failures.
 
-    What is left when `halt` is asked is due again the next time.
+    Work that `halt` leaves undone is due again the next time.
     """
 
     def __init__(self, settings: HistorySettings, on_problem: Callable[[str], None], halt: Halt | None = None) -> None:
@@ -100,7 +100,7 @@ class HistoryKeeper:
 
     def _ages(self, now_s: int) -> Ages:
         listings = [files.listing(self._folder / name) for name in TABLES]
-        ends_s = (file.end_s for found in listings for file in (*found.files, *found.replaced, *found.corrupt))
+        ends_s = (file.end_s for listed in listings for file in (*listed.files, *listed.replaced, *listed.corrupt))
         ages = Ages(ends_s, now_s, self._settings.gap_ns // NS_PER_S)
         if ages.ahead_s:
             self._on_problem(
@@ -110,18 +110,18 @@ class HistoryKeeper:
         return ages
 
     def _tidy_table(self, table: Table, ages: Ages) -> None:
-        found = files.listing(self._folder / table.name)
-        for file in (*found.files, *found.corrupt):
+        listed = files.listing(self._folder / table.name)
+        for file in (*listed.files, *listed.corrupt):
             if ages.age_s(file.end_s) * NS_PER_S > self._settings.longest_ns:
                 file.path.unlink(missing_ok=True)
-        for file in found.replaced:
+        for file in listed.replaced:
             file.path.unlink(missing_ok=True)
         if table.is_merged:
             self._merge(table, ages)
 
     def _merge(self, table: Table, ages: Ages) -> None:
-        found = files.listing(self._folder / table.name).files
-        for interval_ns, sources in due_merges(found, self._settings, ages):
+        listed = files.listing(self._folder / table.name).files
+        for interval_ns, sources in due_merges(listed, self._settings, ages):
             try:
                 merge(table, sources, interval_ns, self.halt)
             except HistoryError as error:
@@ -142,8 +142,8 @@ class HistoryKeeper:
     def _shrink(self) -> None:
         """Delete the oldest files, of whatever table, until the folder is small enough."""
         listings = [files.listing(self._folder / name) for name in TABLES]
-        excess = sum(found.size_bytes for found in listings) - self._settings.max_bytes
-        complete = [file for found in listings for file in (*found.files, *found.corrupt)]
+        excess = sum(listed.size_bytes for listed in listings) - self._settings.max_bytes
+        complete = [file for listed in listings for file in (*listed.files, *listed.corrupt)]
         for file in sorted(complete, key=lambda file: file.end_s):
             if excess <= 0:
                 return

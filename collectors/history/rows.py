@@ -1,4 +1,4 @@
-"""Values to rows: a snapshot, and what happened since the one before, as a batch for each table."""
+"""Values to rows: a snapshot, and the changes since the previous one, as a batch for each table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Row = tuple[Any, ...]
 
 
 class JobRows:
-    """Makes rows of snapshots' jobs; remembers what the totals were."""
+    """Makes rows of snapshots' jobs; keeps the previous totals."""
 
     def __init__(self) -> None:
         self._jobs: Mapping[JobKey, JobState] = {}
@@ -51,7 +51,7 @@ class JobRows:
         children: list[Row] = []
         for key, state in jobs.items():
             last = before.get(key)
-            # A number that another job has now, or a job that was forgotten, begins at nothing.
+            # A number that another job has now, or a job that was forgotten, restarts at 0.
             if last is not None and (last.reported > state.reported or last.items > state.items):
                 last = None
             states.append(_job(state, last))
@@ -141,7 +141,7 @@ class DropTally:
                 self._kinds[kind] += 1
 
     def take(self) -> Mapping[DropKind, int]:
-        """Return the counts, and begin at nothing."""
+        """Return the counts, and restart at 0."""
         with self._guard:
             kinds, self._kinds = self._kinds, Counter()
         return kinds
@@ -160,7 +160,7 @@ class Observation:
 
 
 class RowMaker:
-    """Makes rows; remembers what counters were, because rows hold increases."""
+    """Makes rows; keeps previous counters, because rows hold increases."""
 
     def __init__(self, topology: Topology, settings: HistorySettings) -> None:
         self._topology = topology
@@ -224,7 +224,7 @@ class RowMaker:
         for key, now in reporters.items():
             then = before.get(key)
             counts = _counts(now)
-            # An account that was forgotten and opened again begins at nothing.
+            # An account that was forgotten and opened again restarts at 0.
             if then is not None and then.received <= now.received:
                 counts = tuple(count - old for count, old in zip(counts, _counts(then), strict=True))
             yield (now.node_id, now.hw_id, self._node(now.node_id), *counts)

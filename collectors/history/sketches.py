@@ -51,7 +51,7 @@ def define_functions(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def is_about_sketches(complaint: str) -> bool:
-    """Return whether DuckDB complains that something is no sketch."""
+    """Return whether DuckDB complains about a value that is not a sketch."""
     return _SQL_TYPE.removesuffix("[]") in complaint
 
 
@@ -74,10 +74,10 @@ def _quantile(column: pa.ChunkedArray, shares: pa.ChunkedArray) -> pa.Array:
     # In whole ten-thousandths, as the sketch has it: 0.07 * 100 is a little more than 7.
     ranks = np.clip(-(-np.rint(wanted * 10_000).astype(np.int64) * total // 10_000), 1, np.maximum(total, 1))
     places = np.searchsorted(reached[1:], reached[begins] + ranks, "left")
-    known = total > 0
-    found = np.zeros(len(lists), np.int64)
-    found[known] = _MIDDLES[buckets[places[known]]]
-    return pa.array(found, pa.int64(), mask=~known)
+    has_delays = total > 0
+    ranked = np.zeros(len(lists), np.int64)
+    ranked[has_delays] = _MIDDLES[buckets[places[has_delays]]]
+    return pa.array(ranked, pa.int64(), mask=~has_delays)
 
 
 def _added_up(lists: pa.Array) -> tuple[Numbers, Numbers, Numbers]:

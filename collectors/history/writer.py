@@ -27,7 +27,7 @@ _LOCK: Final = ".lock"
 class HistoryWriter:
     """Appends rows to a folder's tables; raises HistoryError if the folder cannot be used or another writes there.
 
-    Journals that a killed collector left are among those that `complete` makes files of.
+    `complete` also makes files of the journals that a killed collector left.
     """
 
     def __init__(self, settings: HistorySettings) -> None:
@@ -61,8 +61,7 @@ class HistoryWriter:
     def complete(self, on_problem: Callable[[str], None] = lambda _: None) -> None:
         """Make files of finished journals; may run in another thread than `write`, but only once at a time.
 
-        `on_problem` is called for those that cannot be read or written: they stay, and are tried again; broken ones are
-        set aside.
+        `on_problem` is called for each failure; the journal is kept and tried again, or set aside if it is broken.
         """
         for table in self._tables.values():
             table.complete(on_problem)
@@ -78,7 +77,7 @@ class HistoryWriter:
 
 
 class _TableWriter:
-    """One table's journal, and those that are finished and wait to become files."""
+    """One table's journal, and its finished ones that wait to become files."""
 
     def __init__(self, folder: Path, table: Table, settings: HistorySettings) -> None:
         self._folder, self._table, self._settings = folder / table.name, table, settings
@@ -111,7 +110,7 @@ class _TableWriter:
         self._newest_ns, self._is_unsynced = wall_ns, True
 
     def sync_if_due(self, wall_ns: int) -> None:
-        """Bring what was appended to the disk for good, if that was not done for long, or the clock was set."""
+        """Sync appended rows to disk, if that was not done for long, or the clock was set."""
         is_due = self._is_unsynced and abs(wall_ns - self._synced_ns) >= self._settings.sync_ns
         if self._journal is not None and is_due:
             self._journal.sync()
@@ -135,7 +134,7 @@ class _TableWriter:
 
     def complete(self, on_problem: Callable[[str], None]) -> None:
         """Make files of the journals that wait."""
-        # Each once: those that fail go to the end and wait for the next call.
+        # Try each once: failed ones go to the end and wait for the next call.
         for _ in range(len(self._finished)):
             path, number = self._finished.popleft()
             try:
@@ -168,7 +167,7 @@ def _newest_us(batch: pa.RecordBatch) -> int:
 
 
 def _take(folder: Path) -> FileLock:
-    """Return what locks a folder, which is made if it is missing."""
+    """Return the lock of a folder, which is created if missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return FileLock(str(folder / _LOCK))

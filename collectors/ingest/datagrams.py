@@ -91,8 +91,10 @@ class DatagramVector:
         self.cut += int(np.count_nonzero(cut))
         joined = (segments > 0) & (segments < lengths) & ~cut
         lengths = np.where(cut, 0, lengths).astype(np.uint32)
-        found = Payloads(self._data, self._starts[:count], lengths, self._source, addresses=self._addresses(count))
-        return self._take_apart(found, np.where(joined, segments, np.maximum(lengths, 1))) if joined.any() else found
+        payloads = Payloads(self._data, self._starts[:count], lengths, self._source, addresses=self._addresses(count))
+        return (
+            self._take_apart(payloads, np.where(joined, segments, np.maximum(lengths, 1))) if joined.any() else payloads
+        )
 
     def _addresses(self, count: int) -> NDArray[np.uint32]:
         """Return the IPv4 addresses that messages came from, 0 for those from IPv6."""
@@ -123,7 +125,7 @@ class DatagramVector:
     def _read_controls(self, nbytes: np.ndarray) -> np.ndarray:
         """Return the size of each message's segments, 0 for one datagram."""
         segments = np.zeros(len(nbytes), np.int64)
-        if not nbytes.any():  # as with most: the kernel says something only of what it joined
+        if not nbytes.any():  # the usual case: the kernel adds control data only to coalesced datagrams
             return segments
         entry = self._controls[: len(nbytes), :_ENTRY_BYTES].reshape(-1).view(_CONTROL)
         is_segment = nbytes >= _ENTRY_BYTES - 4

@@ -15,9 +15,9 @@ from dataplane.wire.packet import decode_udp_frame
 
 
 class FrameReader:
-    """Finds the UDP datagrams to a port; counts those that are cut, in fragments or have a wrong checksum.
+    """Finds the UDP datagrams to a port; counts cut, fragmented and corrupt ones.
 
-    What comes `from_cables` in the name of this machine itself (127.0.0.0/8, maybe a relay's) has no address.
+    Datagrams that arrive `from_cables` with this machine's own address (127.0.0.0/8, maybe a relay's) get no address.
     """
 
     def __init__(self, udp_port: int, *, from_cables: bool = False) -> None:
@@ -68,7 +68,7 @@ class FrameReader:
 def source_of_frame(frame: bytes) -> object:
     """Return the sender's address and port of a UDP frame, None for any other."""
     try:
-        found = decode_udp_frame(frame)
+        datagram = decode_udp_frame(frame)
     except WireError:
         return None
-    return None if found is None else (str(found.ip.src), found.src_port)
+    return None if datagram is None else (str(datagram.ip.src), datagram.src_port)

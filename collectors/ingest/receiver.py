@@ -1,4 +1,4 @@
-"""Reports to a collector, in real time: a thread takes what the source has, in turns that end after a bounded time."""
+"""Reception of reports in real time: a thread takes the source's reports in turns of bounded time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ReceiverSettings(Strict, frozen=True):
     reference core; time bounds it as well."""
 
     socket_buffer_bytes: Positive = 33_554_432
-    """The kernel's buffer that is asked for, where reports wait; without root it grants net.core.rmem_max at most."""
+    """Requested size of the kernel's buffer for waiting reports; without root it grants at most net.core.rmem_max."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +103,15 @@ class ReportReceiver:
 
     @property
     def backlog(self) -> Backlog:
-        """The most that waited in the newest second that has passed; from any thread."""
+        """The longest backlog in the last complete second; from any thread."""
         return self._meter.backlog
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when reports have come."""
+        """Return a descriptor that is readable when reports have arrived."""
         return self._source.fileno()
 
     async def run(self) -> None:
-        """Receive until cancelled; the source is closed at the end. What fails in the thread is raised here."""
+        """Receive until cancelled, then close the source; raise errors of the thread here."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
         def work() -> None:
@@ -150,7 +150,7 @@ class ReportReceiver:
         self._count_losses()
 
     def drain(self) -> None:
-        """Give the collector what the source has, for one turn at most."""
+        """Pass the source's reports to the collector, for at most one turn."""
         self._turns.take(waits=False)
         self._count_losses()
 
@@ -167,7 +167,7 @@ class ReportReceiver:
 
 
 class _BacklogMeter:
-    """Keeps the most that waited, by spans of `BACKLOG_NS`."""
+    """Keeps the longest backlog, by spans of `BACKLOG_NS`."""
 
     def __init__(self) -> None:
         self._clock = MonotonicClock()
@@ -176,7 +176,7 @@ class _BacklogMeter:
         self.backlog = Backlog()
 
     def note(self, waiting: SocketBacklog | None, oldest_ns: int) -> None:
-        """Take what waits now; called after each turn."""
+        """Take the current backlog; called after each turn."""
         most = self._most
         if waiting is not None:
             most = replace(most, nbytes=max(most.nbytes, waiting.waiting_bytes), room_bytes=waiting.room_bytes)

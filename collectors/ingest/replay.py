@@ -78,12 +78,12 @@ class Replay:
         """Give the collector the reports among the frames that have gathered."""
         block, before = payloads_of(self._batch), self.result.frames - len(self._batch) + 1
         self._batch.clear()
-        found = self._frames.payloads(
+        payloads = self._frames.payloads(
             block.data, block.places, block.lengths, lambda number: f"frame {before + number}"
         )
-        self.result.reports += len(found)
+        self.result.reports += len(payloads)
         self.result.broken = self._frames.malformed
-        self._collector.receive_many(found)
+        self._collector.receive_many(payloads)
 
     def _is_due(self, now_ns: int) -> bool:
         return any(each.due_ns <= now_ns for each in self._regularly)
@@ -93,7 +93,7 @@ class Replay:
             each.due_ns = now_ns + each.interval_ns
 
     def _go_to(self, now_ns: int) -> None:
-        """Do what is due until then, each at its time."""
+        """Run regular work that is due until then, each at its time."""
         if now_ns - self._clock.now_ns() > LONGEST_GAP_NS:
             self._clock.advance_to(now_ns)
             self._begin_at(now_ns)

@@ -45,12 +45,12 @@ class ReportSource(Protocol):
 
     @property
     def lost(self) -> int:
-        """Return how many datagrams were lost before they could be read, so far."""
+        """Return the number of datagrams lost so far before they could be read."""
         ...
 
     @property
     def malformed(self) -> int:
-        """Return how many datagrams were cut, in fragments or had a wrong checksum, so far."""
+        """Return the number of cut, fragmented and corrupt datagrams so far."""
         ...
 
     def fileno(self) -> int:
@@ -62,13 +62,13 @@ class ReportSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the source uses."""
+        """Release the source's resources."""
         ...
 
 
 @dataclass(slots=True)
 class WrappingCount:
-    """A total of which the kernel gives the low 32 bits."""
+    """A total of which the kernel reports the low 32 bits."""
 
     total: int = 0
 
@@ -98,10 +98,10 @@ class SocketSource:
             self._socket.setsockopt(SOL_UDP, UDP_GRO, 1)
         self._vector = DatagramVector(self._socket)
         self._vector.stamp_ns()  # from now on the kernel takes them
-        self._read_up_to_ns = self._clock.now_ns()  # what came before has been read
+        self._read_up_to_ns = self._clock.now_ns()  # earlier datagrams have been read
         self._late_messages = 1
         self.behind_since_ns: int | None = None
-        """Since when reading has been late, without the socket having been empty; None: it is not late."""
+        """Time since when reading has been late, without the socket having been empty; None: it is not late."""
         self._lost = WrappingCount()
 
     @property
@@ -153,7 +153,7 @@ class SocketSource:
     def _age_ns(self) -> int:
         """Return how long the datagrams just read had waited, 0 below `LATE_NS`; read more at once if that persists.
 
-        A change of the machine's time makes it neither negative nor older than what was read before.
+        A change of the machine's time makes it neither negative nor older than earlier datagrams.
         """
         now_ns, stamp_ns = self._clock.now_ns(), self._vector.stamp_ns()
         age_ns = 0 if stamp_ns is None else max(self._wall_ns() - stamp_ns, 0)
@@ -164,7 +164,7 @@ class SocketSource:
         return now_ns - came_ns if now_ns - came_ns > LATE_NS else 0
 
     def close(self) -> None:
-        """Close the socket; what it lost is counted for the last time."""
+        """Close the socket, after a last count of its losses."""
         self.read_backlog()
         self._socket.close()
 
@@ -214,7 +214,7 @@ class NicSource:
 
     @property
     def malformed(self) -> int:
-        """Number of frames to the port so far that were cut, fragmented or had a wrong checksum."""
+        """Number of cut, fragmented and corrupt frames to the port so far."""
         return self._frames.malformed
 
     def fileno(self) -> int:
@@ -238,7 +238,7 @@ class NicSource:
             yield self._frames.payloads(self._rows.reshape(-1), places, lengths)
 
     def read_statistics(self) -> NicStatistics:
-        """Return what the device and its driver have counted; from any thread."""
+        """Return the counters of the device and its driver; may be called from any thread."""
         return self._nic.read_statistics()
 
     def _count_lost(self) -> None:
@@ -247,7 +247,7 @@ class NicSource:
         self.lost = sum(statistics.missed.values()) + dropped
 
     def close(self) -> None:
-        """Give the device back; what was lost is counted for the last time."""
+        """Release the device, then count its losses for the last time."""
         self._nic.close()
         self._count_lost()
         self._holder.close()
@@ -269,5 +269,5 @@ def _bind(address: str, udp_port: int, buffer_bytes: int) -> socket.socket:
 
 
 def _refuse_all(sock: socket.socket) -> None:
-    """Attach a filter that takes nothing: the port is ours, and nothing waits in the socket."""
+    """Attach a filter that drops everything: the port stays bound, and nothing waits in the socket."""
     attach_filter(sock, DROP_ALL)

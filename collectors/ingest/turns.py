@@ -22,11 +22,11 @@ class Turns(Protocol):
     """Turns of a receiving thread."""
 
     def take(self, *, waits: bool) -> None:
-        """Take what has come, for a bounded time; with `waits`, wait as long for it."""
+        """Take received reports, for a bounded time; with `waits`, wait as long for them."""
         ...
 
     def settle(self) -> None:
-        """Have counted what was taken so far; from another thread, while a turn lasts."""
+        """Update the counts of reports taken so far; from another thread, while a turn lasts."""
         ...
 
     def wake(self) -> None:
@@ -38,7 +38,7 @@ class Turns(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what turns use; the source is the caller's."""
+        """Release the turns' resources; the source is the caller's."""
         ...
 
 
@@ -57,7 +57,7 @@ class NativeTurns:
             raise CollectorError(f"cannot receive reports on UDP port {self._udp_port}: {cause}")
 
     def settle(self) -> None:
-        """Have counted what was taken so far."""
+        """Update the counts of reports taken so far."""
         self._collector.settle(self._reception)
 
     def wake(self) -> None:
@@ -93,7 +93,7 @@ class SourceTurns:
         self._oldest_ns = 0
 
     def take(self, *, waits: bool) -> None:
-        """Take what has come."""
+        """Take received reports."""
         if waits and any(fd == self._wake_fd for fd, _ in self._poll.poll(TURN_NS // NS_PER_MS)):
             os.eventfd_read(self._wake_fd)
             return

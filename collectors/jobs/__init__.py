@@ -1,1 +1,1 @@
-"""Jobs that switches add up for, by what these report of items: `account` one job in one switch, `accounts` all."""
+"""Jobs that switches aggregate, by reports of items: `account` is one job in one switch, `accounts` all."""

@@ -20,7 +20,7 @@ SLOTS: Final = 8
 _US_NS: Final = 1000
 _HALF_CIRCLE: Final = 1 << 31
 _MOST_BEHIND: Final = 1 << 16
-"""An item further behind the newest is no late one, for no switch has as many cells, but one of another job."""
+"""An item further behind the newest belongs to another job rather than being late: no switch has this many cells."""
 
 
 @dataclass(slots=True)
@@ -82,29 +82,29 @@ class JobAccount:
         """Arrival time of the newest report."""
         return self._newest_ns
 
-    def add(self, said: Completion, child: str, now_ns: int) -> None:
+    def add(self, completion: Completion, child: str, now_ns: int) -> None:
         """Take a report of a complete item, whose last contribution came from the named child."""
-        self._advance(said.item)
+        self._advance(completion.item)
         self._newest_ns = max(self._newest_ns, now_ns)
-        slot, wait_ns = self._slot(now_ns), said.wait_us * _US_NS
+        slot, wait_ns = self._slot(now_ns), completion.wait_us * _US_NS
         slot.waits.add(wait_ns)
         self._waits.add(wait_ns)
-        slot.repeated += said.repeated
-        slot.cells_used = max(slot.cells_used, said.ahead + 1)
-        slot.by_child.setdefault(said.last_child, _Waits()).add(wait_ns)
-        known = self._child(said.last_child, child)
-        known.waits.add(wait_ns)
-        known.last += 1
+        slot.repeated += completion.repeated
+        slot.cells_used = max(slot.cells_used, completion.ahead + 1)
+        slot.by_child.setdefault(completion.last_child, _Waits()).add(wait_ns)
+        account_of_child = self._child(completion.last_child, child)
+        account_of_child.waits.add(wait_ns)
+        account_of_child.last += 1
         self._reported += 1
-        self._repeated += said.repeated
-        self._is_leaf = said.leaf
+        self._repeated += completion.repeated
+        self._is_leaf = completion.leaf
 
     def note(self, note: JobNote) -> None:
         """Take the job's name; it stays the job's when it has ended."""
         self._note = note
 
     def state(self, now_ns: int) -> JobState:
-        """Return the job's state; there is one as soon as an item was reported."""
+        """Return the job's state; only after the first reported item."""
         slots, waits, note = list(self._slots.values()), self._waits, self._note
         children = [_state(child, waits.count) for child in self._children.values()]
         return JobState(

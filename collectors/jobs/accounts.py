@@ -16,7 +16,7 @@ from dataplane.wire.completion import Completion
 
 
 class JobAccounts:
-    """Takes reports of complete items; what does not fit makes room, the job unheard for longest first."""
+    """Takes reports of complete items; when full, evicts the job unheard for longest."""
 
     def __init__(self, topology: Topology, settings: JobWatchSettings, counters: Counters) -> None:
         self._settings, self._counters = settings, counters
@@ -28,14 +28,14 @@ class JobAccounts:
         self._accounts: OrderedDict[JobKey, JobAccount] = OrderedDict()
         self._notes: dict[int, JobNote] = {}
 
-    def add(self, node_id: int, said: Completion, child: IPv4Address | IPv6Address, now_ns: int) -> None:
+    def add(self, node_id: int, completion: Completion, child: IPv4Address | IPv6Address, now_ns: int) -> None:
         """Take a switch's report of an item whose last contribution came from an address."""
         self._counters[Count.ITEMS_REPORTED] += 1
         switch = self._switches.get(node_id)
         if switch is None:
             self._counters[Count.UNKNOWN_NODE] += 1
             return
-        key = JobKey(said.job, switch)
+        key = JobKey(completion.job, switch)
         account = self._accounts.get(key)
         if account is None or self._is_old(account, now_ns):
             account = self._accounts[key] = JobAccount(key, self._settings)
@@ -43,7 +43,7 @@ class JobAccounts:
                 self._accounts.popitem(last=False)
                 self._counters[Count.JOBS_FORGOTTEN] += 1
         self._accounts.move_to_end(key)
-        account.add(said, self._names.get(child) or str(child), now_ns)
+        account.add(completion, self._names.get(child) or str(child), now_ns)
 
     def note(self, notes: Mapping[int, JobNote]) -> None:
         """Take the names of all jobs, by number, from their operator; others have ended, and keep their names."""

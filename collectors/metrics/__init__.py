@@ -1,1 +1,1 @@
-"""The network's state for Prometheus: `settings` where it is served, `families` what, `service` how."""
+"""The network's state for Prometheus: the endpoint's `settings`, its `families`, and the `service`."""

@@ -80,10 +80,10 @@ class StateCollector(Collector):
         yield _filled(lost, self._by_node(reporters, "lost"))
 
     def _by_node(self, reporters: Iterable[ReporterState], attribute: str) -> Counter[tuple[str, ...]]:
-        found: Counter[tuple[str, ...]] = Counter()
+        totals: Counter[tuple[str, ...]] = Counter()
         for state in reporters:
-            found[(self._names.get(state.node_id, OTHER_NODE),)] += getattr(state, attribute)
-        return found
+            totals[(self._names.get(state.node_id, OTHER_NODE),)] += getattr(state, attribute)
+        return totals
 
     def _clocks(self, snapshot: Snapshot) -> Iterator[Metric]:
         offset = _gauge("clock_offset_seconds", "A clock's reading, minus its group's reference.", "node", "group")
@@ -148,9 +148,9 @@ def _flows(paths: Sequence[PathState]) -> Iterator[Metric]:
 
 def _events(reading: Reading) -> Iterator[Metric]:
     family = _gauge("events_open", "Events that a rule has raised and not cleared.", "rule")
-    found = Counter(event.rule for event in reading.open_events)
+    counts = Counter(event.rule for event in reading.open_events)
     for rule in reading.rules:
-        family.add_metric((rule,), found[rule])
+        family.add_metric((rule,), counts[rule])
     yield family
 
 

@@ -67,6 +67,6 @@ class MetricsService:
         self._server.close()
 
     def _scrape(self) -> Reading:
-        """Read in the scraper's thread, which does not keep the event loop from other work."""
+        """Read in the scraper's thread, so that the event loop is free for other work."""
         rules = tuple(rule.name for rule in self._events.rules)
         return Reading(self._collector.snapshot(), self._collector.status(), self._events.open_events(), rules)

@@ -138,7 +138,7 @@ class NativeStore:
         self._tables.routes.free, self._tables.routes.most = self._cells(u32, most).pointer, most
 
     def begin_batch(self, now_ns: int) -> None:
-        """Note the time that what follows comes at."""
+        """Set the time of subsequent packets."""
         self._calls.begin_batch(self._address, now_ns)
 
     def count(self) -> None:
@@ -178,12 +178,12 @@ class NativeStore:
         del places
         cells = self._clocks.rows(self._clock_type)
         columns = (cells[name].astype(np.int64) for name in ("left_ns", "flight_ns", "received_ns", "samples"))
-        found = FlightColumns(*columns)
+        flights = FlightColumns(*columns)
         cells["samples"] = 0
-        return found
+        return flights
 
     def correct(self, corrections: Corrections) -> None:
-        """Take what corrects the differences of stamps from now on."""
+        """Use these corrections for the differences of stamps from now on."""
         cells, columns = self._clocks.rows(self._clock_type), corrections.columns
         cells["at_ns"], cells["offset_ns"], cells["drift_ppb"] = columns.at_ns, columns.offset_ns, columns.drift_ppb
         cells["uncertainty_ns"], cells["is_corrected"] = columns.uncertainty_ns, columns.uncertainty_ns != UNKNOWN
@@ -198,21 +198,21 @@ class NativeStore:
         self.count()
 
     def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
-        """Take note of one measured packet of a flow, once per packet."""
+        """Note one measured packet of a flow, once per packet."""
         self.begin_batch(now_ns)
         self._calls.take_packet(self._tables, key_words(flow), ip_bytes, word(source_ns))
         self.count()
 
     def take_stamp(self, flow: FlowKey, stamp_ns: int) -> None:
-        """Take when a measured packet came to its first switch, by that switch's clock; of a flow that was counted."""
+        """Note when a measured packet of a counted flow reached its first switch, by that switch's clock."""
         self._calls.take_stamp(self._tables, key_words(flow), stamp_ns)
 
     def take_queue_report(self, link: LinkKey) -> None:
-        """Take note that a switch has reported a congested queue of a link."""
+        """Note that a switch has reported a congested queue of a link."""
         self._tables.signals.queue_reported |= self._is_inner(link)
 
     def take_full_queue(self, link: LinkKey) -> None:
-        """Take note that a full queue of a link has refused a packet."""
+        """Note that a full queue of a link has refused a packet."""
         self._tables.signals.queue_full |= self._is_inner(link)
 
     def _is_inner(self, link: LinkKey) -> bool:
@@ -237,8 +237,8 @@ class NativeStore:
 
     def delays(self, link: LinkKey) -> Sketch:
         """Return a sketch of the delays behind a link's figures."""
-        place = self._topology.link_number[link]
-        window = self._windows.rows(np.dtype(WindowCell))[place]
+        number = self._topology.link_number[link]
+        window = self._windows.rows(np.dtype(WindowCell))[number]
         slots = window["slots"]
         inside = (slots["number"] != 0) & (slots["number"] + (WINDOW_SLOTS - 1) > window["newest_slot"])
         best = max(slots["source"][inside], default=0)
@@ -249,19 +249,19 @@ class NativeStore:
         slots = slots[counted]
         least, greatest = int(slots["least"].min()), int(slots["greatest"].max())
         first, last = bucket_of(least) // 16, bucket_of(greatest) // 16
-        row = self._buckets.rows(np.uint32)[place * ROW :][: BUCKETS * WINDOW_SLOTS]
+        row = self._buckets.rows(np.uint32)[number * ROW :][: BUCKETS * WINDOW_SLOTS]
         counts = row.reshape(-1, WINDOW_SLOTS, 16)[first : last + 1, counted].sum(axis=1).ravel()
-        (found,) = np.nonzero(counts)
+        (buckets,) = np.nonzero(counts)
         return Sketch(
             count=int(slots["delays"].sum()),
             total=int(slots["total"].sum()),
             least=least,
             greatest=greatest,
-            buckets=Counter(dict(zip((found + 16 * first).tolist(), counts[found].tolist(), strict=True))),
+            buckets=Counter(dict(zip((buckets + 16 * first).tolist(), counts[buckets].tolist(), strict=True))),
         )
 
-    def _window_figures(self, place: int) -> WindowFigures | None:
-        cell = self._all_figures()[place]
+    def _window_figures(self, row: int) -> WindowFigures | None:
+        cell = self._all_figures()[row]
         return figures_of(cell) if cell["known"] else None
 
     def link_columns(self) -> WindowColumns:
@@ -269,7 +269,7 @@ class NativeStore:
         return columns_of(self._all_figures()[: self._tables.topology.link_count])
 
     def _all_figures(self) -> NDArray[np.void]:
-        """Return the figures of links and routes as they are now; what has been returned never changes."""
+        """Return the current figures of links and routes; returned arrays never change."""
         begun = self._tables.batch.begun
         if self._figures is None or self._figures_of != begun:
             self._figures_of = begun

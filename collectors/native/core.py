@@ -34,11 +34,11 @@ HOP_ROOM = 16_384
 BITMAPS = 1 << 16
 PATTERNS = 64
 MOST_ITEMS = 1024
-"""So many items wait for Python, and those of one group of payloads more."""
+"""Items that may wait for Python, plus those of one group of payloads."""
 
 
 class NativeCore:
-    """Takes reports of common forms; stops at each that is not, which Python then reads and `fallback` takes."""
+    """Takes reports of common forms; stops at any other, which Python then reads and `fallback` takes."""
 
     def __init__(  # noqa: PLR0917 - what a collector has
         self,
@@ -58,7 +58,7 @@ class NativeCore:
         self.log = NativeRecordLog(self.store, counters)
         self._counters = counters
         self.last_refusal: str | None = None
-        """Last report that did not come from its switch's report source."""
+        """Last report from a source other than its switch's."""
         self._calls = kernel_calls()
         self._kept = [
             CellMemory(Layout, BITMAPS),
@@ -91,7 +91,7 @@ class NativeCore:
             tunnel_port2=NONE32 if marking.geneve_port is None else marking.geneve_port,
         )
 
-        # What a batch needs of those: with one of a few reports, finding it costs as much as taking them.
+        # Looked up once: in a batch of few reports, the lookups would cost as much as the reports.
         self._batch = self.store.native.batch
         self._checks_sources = sources.are_checked
         self._taking = self.store.native.address, self.accounting.native.address, self._decoder.address
@@ -108,7 +108,7 @@ class NativeCore:
     ) -> int:
         """Take up to `most` payloads from `first` on; return the one after them, or the one that Python has to read.
 
-        It does not have to take any if others are to be skipped: of those only the numbers are accounted. Drops can be
+        It need not take any if others are skipped: only their numbers are accounted. Drops can be
         left to it, which makes records of them.
         """
         decoder, batch = self._decoder, self._batch
@@ -133,11 +133,11 @@ class NativeCore:
         return done
 
     def share(self, reception: Reception, lock: StateLock) -> None:
-        """Prepare a socket's receive loop to take what it reads to this core's state, which has a lock."""
+        """Prepare a socket's receive loop to write to this core's state, which has a lock."""
         reception.share(lock, checks_sources=self._checks_sources)
 
     def plan(self, reception: Reception, *, skip_others: bool, leave_drops: bool) -> None:
-        """Say what `receive` skips and leaves to Python, as `take` does, or whether it leaves the next payload.
+        """Set what `receive` skips and leaves to Python, as `take` does, and whether it leaves the next payload.
 
         Under the state's lock; it may be receiving.
         """
@@ -146,7 +146,7 @@ class NativeCore:
         reception.set_clocks()
 
     def receive(self, reception: Reception, until_ns: int, *, waits: bool) -> Stop:
-        """Take what a socket receives until a time of the monotonic clock; without the state's lock, which it takes.
+        """Receive from a socket until a time of the monotonic clock; acquires the state's lock itself.
 
         Call `settle` afterwards, and as often as counters should be up to date.
         """
@@ -155,7 +155,7 @@ class NativeCore:
         return Stop(self._calls.receive_reports(address, store, accounts, decoder, until_ns, waits))
 
     def settle(self, reception: Reception) -> None:
-        """Count what was received, and note its items and the last refusal; under the state's lock."""
+        """Update the counters, items and last refusal after reception; under the state's lock."""
         if self._decoder.item_count:
             self._note_items()
         self._count()
@@ -188,7 +188,7 @@ def native_parts(
 
 def _noticed(cell: tuple[int, int, int, int, int, int]) -> NoticedItem:
     node_id, child, about, item, wait_us, counts = cell
-    said = Completion(
+    completion = Completion(
         about >> 16, item, about >> 8 & 0xFF, wait_us, counts >> 16, counts & 0xFFFF, leaf=about & 0x80 != 0
     )
-    return node_id, said, IPv4Address(child)
+    return node_id, completion, IPv4Address(child)

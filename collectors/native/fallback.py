@@ -63,7 +63,7 @@ class NativeStitcher(Stitcher):
         return self._kept[-1]
 
     def _put_table(self, table: PendingTable, most: int, hops_each: int = 0) -> None:
-        """Make room in a table for so many packets or flows and one more, and for the hops of one report."""
+        """Make room in a table for `most` packets or flows, and for one more and the hops of its report."""
         places = 1 << (2 * most + 1).bit_length()
         hops = most * hops_each
         table.cells = self._cells(PendingCell, most + 1).pointer
@@ -89,26 +89,26 @@ class NativeStitcher(Stitcher):
             self._pending.incomplete = 0
 
     def take_fates(self) -> list[Fate]:
-        """Return what became of packets on links since the last call."""
-        cells, found = self._fates.rows(np.dtype(FateCell)), self._take_lost_early()
-        for place in self._noted.rows(np.uint32)[: self._tables.losses.noted_count].tolist():
-            cell = cells[place]
-            link = self._store.topology.link_keys[place // self._tables.losses.ring]
+        """Return the fates of packets on links since the last call."""
+        cells, fates = self._fates.rows(np.dtype(FateCell)), self._take_lost_early()
+        for index in self._noted.rows(np.uint32)[: self._tables.losses.noted_count].tolist():
+            cell = cells[index]
+            link = self._store.topology.link_keys[index // self._tables.losses.ring]
             at_ns = (int(cell["slot"]) - 1) * self._tables.losses.slot_ns
-            found += [Fate(link, outcome, at_ns, int(cell[name])) for name, outcome in _OUTCOMES if cell[name]]
+            fates += [Fate(link, outcome, at_ns, int(cell[name])) for name, outcome in _OUTCOMES if cell[name]]
             # A fate without packets marks the link as reported on.
-            found += [Fate(link, Outcome.DROPPED, at_ns, 0)] if cell["others"] else []
+            fates += [Fate(link, Outcome.DROPPED, at_ns, 0)] if cell["others"] else []
             for name in (*(name for name, _ in _OUTCOMES), "others", "noted"):
                 cell[name] = 0
         self._tables.losses.noted_count = 0
-        return found
+        return fates
 
     def _take_lost_early(self) -> list[Fate]:
         """Return the losses of parts of time that the ring has forgotten: too old for a share, but they count."""
         lost, links = self._lost_early.rows(np.uint32), self._store.topology.link_keys
-        found = [Fate(links[number], Outcome.MISSING, 0, int(lost[number])) for number in np.flatnonzero(lost).tolist()]
+        fates = [Fate(links[number], Outcome.MISSING, 0, int(lost[number])) for number in np.flatnonzero(lost).tolist()]
         lost[:] = 0
-        return found
+        return fates
 
     def reporting(self) -> list[str]:
         """Return the switches that have reported drops that `stitch` was not given."""

@@ -46,8 +46,8 @@ def figures_of(cell: np.void) -> WindowFigures:
 
 def columns_of(cells: NDArray[np.void]) -> WindowColumns:
     """Return the figures of many windows side by side."""
-    known = cells["known"] != 0
-    # What was never written is 0, and 0 / 0 is what is not known.
+    is_known = cells["known"] != 0
+    # Cells never written are 0, and 0 / 0 is NaN: unknown.
     with np.errstate(invalid="ignore"):
         queue, buffer = cells["queue_total"] / cells["queues"], cells["buffer_total"] / cells["buffers"]
         newest_queue = cells["newest_queue_total"] / cells["newest_queues"]
@@ -60,12 +60,12 @@ def columns_of(cells: NDArray[np.void]) -> WindowColumns:
         source=signed(cells["source"]),
         samples=signed(cells["samples"]),
         queue_occupancy_frames=queue,
-        tx_bytes_per_window=np.where(known, signed(cells["tx_mean"]), UNKNOWN),
-        newest_ns=np.where(known, signed(cells["newest_ns"]), UNKNOWN),
+        tx_bytes_per_window=np.where(is_known, signed(cells["tx_mean"]), UNKNOWN),
+        newest_ns=np.where(is_known, signed(cells["newest_ns"]), UNKNOWN),
         buffer_occupancy_frames=buffer,
-        newest_delay_ns=np.where(known, signed(cells["newest_delay_ns"]), UNKNOWN),
+        newest_delay_ns=np.where(is_known, signed(cells["newest_delay_ns"]), UNKNOWN),
         newest_queue_frames=newest_queue,
-        newest_tx_bytes=np.where(known, signed(cells["newest_tx"]), UNKNOWN),
+        newest_tx_bytes=np.where(is_known, signed(cells["newest_tx"]), UNKNOWN),
     )
 
 
@@ -96,7 +96,7 @@ class NativePaths:
 
 
 class NativeFlows:
-    """Flows at one time, copies of their cells; one by one they are the reference of `columns`."""
+    """Flows at one time, as copies of their cells; iteration is the reference of `columns`."""
 
     def __init__(
         self, cells: NDArray[np.void], paths: NativePaths, rate: RateWindow, sample_every: int, now_ns: int
@@ -194,7 +194,9 @@ def signals_of(table: SignalTable, cells: NDArray[np.void]) -> NetworkSignals:
         queue_frames=table.queue - 1 if table.queue else None,
         queue_reported=bool(table.queue_reported),
         queue_full=bool(table.queue_full),
-        grown={_flow(words, addresses): more_hz(mean, known) for words, mean, known in zip(*columns, strict=True)},
+        grown={
+            _flow(words, addresses): more_hz(mean, known_mean) for words, mean, known_mean in zip(*columns, strict=True)
+        },
         unlisted=table.unlisted,
     )
 
@@ -213,15 +215,15 @@ def _addresses(keys: NDArray[np.uint64]) -> tuple[list[bytes], Integers, Integer
     high, low = np.concatenate((keys[:, 0:2], keys[:, 2:4])).T
     four = version == 4
     values, places = np.unique(low[four], return_inverse=True)
-    place: Integers = np.zeros(2 * count, np.int64)
-    place[four] = places
+    index: Integers = np.zeros(2 * count, np.int64)
+    index[four] = places
     packed = _packed(values.astype(">u4").tobytes(), 4)
     if not four.all():
         words = np.stack((high[~four], low[~four]), axis=1)
-        found, places = np.unique(words, axis=0, return_inverse=True)
-        place[~four] = places + len(packed)
-        packed += _packed(found.astype(">u8").tobytes(), 16)
-    return packed, place[:count], place[count:]
+        distinct, places = np.unique(words, axis=0, return_inverse=True)
+        index[~four] = places + len(packed)
+        packed += _packed(distinct.astype(">u8").tobytes(), 16)
+    return packed, index[:count], index[count:]
 
 
 def _packed(data: bytes, size: int) -> list[bytes]:
@@ -237,21 +239,21 @@ def distinct_flows(keys: NDArray[np.uint64]) -> tuple[list[FlowKey], Integers]:
     return [_flow(words, addresses) for words in keys[first].tolist()], places.reshape(-1)
 
 
-def _flow(words: Sequence[int], known: dict[tuple[int, int, int], IPv4Address | IPv6Address]) -> FlowKey:
+def _flow(words: Sequence[int], cache: dict[tuple[int, int, int], IPv4Address | IPv6Address]) -> FlowKey:
     source_high, source_low, target_high, target_low, about = words
-    source = _address(about & 0xF, source_high, source_low, known)
-    target = _address(about & 0xF, target_high, target_low, known)
+    source = _address(about & 0xF, source_high, source_low, cache)
+    target = _address(about & 0xF, target_high, target_low, cache)
     return FlowKey(source, target, about >> 8 & 0xFF, about >> 32 & 0xFFFF, about >> 16 & 0xFFFF)
 
 
 def _address(
-    version: int, high: int, low: int, known: dict[tuple[int, int, int], IPv4Address | IPv6Address]
+    version: int, high: int, low: int, cache: dict[tuple[int, int, int], IPv4Address | IPv6Address]
 ) -> IPv4Address | IPv6Address:
-    found = known.get((version, high, low))
-    if found is None:
+    address = cache.get((version, high, low))
+    if address is None:
         kind: type[IPv4Address | IPv6Address] = IPv4Address if version == 4 else IPv6Address
-        found = known[version, high, low] = kind(high << 64 | low)
-    return found
+        address = cache[version, high, low] = kind(high << 64 | low)
+    return address
 
 
 def _field(words: NDArray[np.uint64], shift: int, mask: int) -> Integers:

@@ -1,4 +1,4 @@
-"""The collector's kernels as Python calls them."""
+"""The collector's kernels, callable from Python."""
 
 from __future__ import annotations
 

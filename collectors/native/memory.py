@@ -34,10 +34,10 @@ class CellMemory:
         if hasattr(mmap, "MADV_HUGEPAGE"):  # Linux's
             with contextlib.suppress(OSError):
                 self._map.madvise(mmap.MADV_HUGEPAGE if huge and self.nbytes >= _HUGE_FROM else mmap.MADV_NOHUGEPAGE)
-        place = ctypes.c_char.from_buffer(self._map)
-        self.pointer: Array[Any] = Array(kind, ctypes.addressof(place), (self._map, place))
+        start = ctypes.c_char.from_buffer(self._map)
+        self.pointer: Array[Any] = Array(kind, ctypes.addressof(start), (self._map, start))
 
     def rows(self, dtype: DTypeLike) -> NDArray[Any]:
         """Return the cells as an array of a numpy type."""
-        found: NDArray[Any] = np.frombuffer(self._map, np.dtype(dtype))
-        return found
+        view: NDArray[Any] = np.frombuffer(self._map, np.dtype(dtype))
+        return view

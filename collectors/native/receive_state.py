@@ -1,4 +1,4 @@
-"""State of the native receive loop: a UDP socket's buffers, and how much of what was read has been processed."""
+"""State of the native receive loop: a UDP socket's buffers, and the progress through what was read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataplane.native.locks import TicketLock
 MESSAGES = 256
 """Maximum number of messages per system call."""
 MESSAGE_BYTES = 1 << 16
-"""Size of each message: a datagram, or all those that the kernel coalesces."""
+"""Size of each message: a datagram, or all that the kernel coalesced."""
 STRIDE_BYTES = MESSAGE_BYTES + 5 * 64
 """Distance between messages: an odd number of cache lines, else all beginnings would share few cache sets."""
 NAME_BYTES = 28
@@ -55,14 +55,14 @@ class ReceiveState(Struct):
     message_of: Array[u32]
     row_count: u32
     row: u32
-    checks_sources: u32  # not 0: it matters where reports come from
-    skips_others: u32  # not 0: of payloads that only Python reads the number is accounted
-    is_behind: u32  # not 0: what was read has been late for longer than BEHIND_NS
-    behind_since_ns: u64  # since when, without the socket having been empty; 0: what was read last was not late
+    checks_sources: u32  # not 0: the reports' sources are checked
+    skips_others: u32  # not 0: payloads that only Python reads are accounted by number only
+    is_behind: u32  # not 0: payloads have been late for longer than BEHIND_NS
+    behind_since_ns: u64  # since when, with the socket never empty; 0: the last payloads were not late
     is_idle: u32  # the last wait ended without a payload
     now_ns: u64  # when the payloads came
     returned_ns: u64  # when the loop returned
-    read_up_to_ns: u64  # what came before has been read
+    read_up_to_ns: u64  # earlier payloads have been read
     came_ns: u64  # the newest time that late payloads were given
     late_messages: u32
     error: i32

@@ -1,4 +1,4 @@
-"""A UDP socket as the native receive loop reads it: its buffers, and what Python sees of them."""
+"""A UDP socket for the native receive loop: its buffers, and Python's view of them."""
 
 from __future__ import annotations
 
@@ -99,17 +99,17 @@ class Reception:
         )
 
     def share(self, lock: StateLock, *, checks_sources: bool) -> None:
-        """Say which lock the state has, and whether it matters where payloads come from."""
+        """Set the state's lock, and whether the payloads' sources are checked."""
         self.state.lock, self.state.checks_sources = lock.native, checks_sources
 
     def set_clocks(self) -> None:
-        """Have native code take the clock's time, where that is not the machine's."""
+        """Make native code use the clock's time, if it is not the machine's."""
         if not self._is_real:
             self.state.virtual_ns = max(self._clock.now_ns(), 1)
             self.state.wall_ahead_ns = (self._wall_ns() - time.time_ns()) & 0xFFFF_FFFF_FFFF_FFFF
 
     def wake(self) -> None:
-        """Have the loop return soon."""
+        """Make the loop return soon."""
         os.eventfd_write(self._wake_fd, 1)
 
     @property
@@ -120,7 +120,7 @@ class Reception:
         return Payloads(self._data, self._places[:count], self._lengths[:count], self._source_of, addresses=sources)
 
     def pass_row(self) -> None:
-        """Go on behind the payload at `row`, which Python has read."""
+        """Skip the payload at `row`, which Python has read."""
         self.state.row += 1
 
     def take_refused(self) -> Refused | None:
@@ -129,12 +129,12 @@ class Reception:
         if not state.refused:
             return None
         state.refused = 0
-        head = bytes(state.refused_head[place] for place in range(state.refused_bytes))
-        name = bytes(state.refused_name[place] for place in range(NAME_BYTES))
+        head = bytes(state.refused_head[index] for index in range(state.refused_bytes))
+        name = bytes(state.refused_name[index] for index in range(NAME_BYTES))
         return Refused(head, state.refused_source, sender(name))
 
     def close(self) -> None:
-        """Give the bell back; the socket is the caller's."""
+        """Close the bell; the socket is the caller's."""
         if self._wake_fd >= 0:
             os.close(self._wake_fd)
             self._wake_fd = -1

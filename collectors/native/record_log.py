@@ -28,7 +28,7 @@ _MOST_PER_S: Final = 1 << 31
 
 
 class NativeRecordLog:
-    """Keeps records of a bounded number of hops; which reports become records is the kernels' choice for all."""
+    """Keeps records of a bounded number of hops; the kernels choose the reports, also those that Python reads."""
 
     def __init__(self, store: NativeStore, counters: Counters) -> None:
         self._store, self._counters = store, counters
@@ -39,12 +39,12 @@ class NativeRecordLog:
         self._records.cells, self._records.room, self._records.share = self._cells.pointer, ROOM, ALL
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Make records of so many reports per second, 0 for none; if that is capped, subscribers want more."""
+        """Make records of this many reports per second, 0 for none; if that is capped, subscribers want more."""
         self._records.per_s, self._records.share = min(reports_per_s, _MOST_PER_S), ALL
         self._records.is_capped = is_capped
 
     def say_behind(self, is_behind: bool) -> None:
-        """Say whether the collector is behind with its work: then no records are made."""
+        """Set whether the collector is behind; if so, no records are made."""
         self._records.is_behind = is_behind
 
     def choose(self, choice: int, now_ns: int) -> bool:
@@ -54,7 +54,7 @@ class NativeRecordLog:
         return chosen
 
     def put(self, records: Sequence[HopRecord], choice: int) -> None:
-        """Keep the records of a report that was chosen; count it if there is no room."""
+        """Keep the records of a chosen report; count it if there is no room."""
         if self._records.count + len(records) > ROOM:
             self._counters[Count.RECORDS_WITHHELD] += 1
             return
@@ -64,8 +64,8 @@ class NativeRecordLog:
 
     def _put(self, cell: Any, record: HopRecord, choice: int) -> None:  # noqa: ANN401 - a struct in native memory
         key = key_words(record.flow).tolist()
-        for place in range(KEY_WORDS):
-            cell.key[place] = key[place]
+        for index in range(KEY_WORDS):
+            cell.key[index] = key[index]
         for name in _SAME:
             setattr(cell, name, getattr(record, name))
         for name in _HALVES:
@@ -78,7 +78,7 @@ class NativeRecordLog:
         cell.choice = choice
 
     def take(self) -> KeptCells:
-        """Return what was kept since the last call."""
+        """Return the records since the last call."""
         cells = self._cells.rows(self._type)[: self._records.count].copy()
         self._records.count = 0
         return KeptCells(cells, self._records.per_s, self._records.seen_per_s)
@@ -86,14 +86,14 @@ class NativeRecordLog:
 
 @dataclass(frozen=True, slots=True)
 class KeptCells:
-    """Cells of a log, copied, and of how many reports a second they are out of how many."""
+    """Copied cells of a log, and the numbers of reports per second kept and seen."""
 
     cells: NDArray[np.void]
     kept_per_s: int
     seen_per_s: int
 
     def sample(self, wanted_per_s: int) -> RecordColumns:
-        """Return the records of an even sample of about so many reports per second."""
+        """Return the records of an even sample of about `wanted_per_s` reports per second."""
         share = sample_of(wanted_per_s, self.kept_per_s, self.seen_per_s)
         return columns_of_cells(self.cells[self.cells["choice"] < share])
 
@@ -114,5 +114,5 @@ def columns_of_cells(cells: NDArray[np.void]) -> RecordColumns:
 
 
 def _maybe(numbers: NDArray[Any], none: int) -> list[int]:
-    known: list[int] = np.where(numbers == none, UNKNOWN, numbers.astype(np.int64)).tolist()
-    return known
+    values: list[int] = np.where(numbers == none, UNKNOWN, numbers.astype(np.int64)).tolist()
+    return values

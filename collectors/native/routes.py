@@ -13,7 +13,7 @@ from collectors.state.accumulator import RouteColumns
 from collectors.statistics.columns import UNKNOWN, Integers, Places, signed
 
 NO_LINK: Final = -1
-"""Stands for a link that is not there."""
+"""Stands for an absent link."""
 
 
 class RouteTable:
@@ -27,10 +27,10 @@ class RouteTable:
 
     def changed(self, nodes: NDArray[np.uint32], lengths: NDArray[np.uint32]) -> Places:
         """Return the numbers of the routes that are not the same here."""
-        known = min(len(lengths), len(self.lengths))
+        common = min(len(lengths), len(self.lengths))
         changed = np.ones(len(lengths), np.bool_)
-        changed[:known] = self.lengths[:known] != lengths[:known]
-        changed[:known] |= (self.nodes[:known] != nodes[:known]).any(axis=1)
+        changed[:common] = self.lengths[:common] != lengths[:common]
+        changed[:common] |= (self.nodes[:common] != nodes[:common]).any(axis=1)
         return np.flatnonzero(changed)
 
     def columns(self, used: Integers, figures: NDArray[np.void]) -> RouteColumns:
@@ -40,8 +40,8 @@ class RouteTable:
             last = self._used = used, tuple(self.switches[number] for number in used.tolist())
         longest = int(self.lengths[used].max(initial=1)) - 1
         cells = figures[used]
-        known = cells["known"] != 0
-        measured = known & (cells["samples"] != 0)
+        is_known = cells["known"] != 0
+        measured = is_known & (cells["samples"] != 0)
         mean, p50, p99 = (np.where(measured, signed(cells[name]), UNKNOWN) for name in ("mean", "p50", "p99"))
         return RouteColumns(
             last[1],
@@ -49,13 +49,13 @@ class RouteTable:
             mean,
             p50,
             p99,
-            samples=np.where(known, signed(cells["samples"]), 0),
-            newest_ns=np.where(known, signed(cells["newest_ns"]), 0),
+            samples=np.where(is_known, signed(cells["samples"]), 0),
+            newest_ns=np.where(is_known, signed(cells["newest_ns"]), 0),
         )
 
 
 class RouteTables:
-    """Makes tables of routes; of the last one it takes over what is still so."""
+    """Makes tables of routes, reusing the unchanged parts of the last one."""
 
     def __init__(self, topology: NativeTopology) -> None:
         self._names = topology.switches
@@ -71,11 +71,11 @@ class RouteTables:
         changed = last.changed(nodes, lengths)
         if not len(changed) and len(lengths) == len(last.lengths):
             return last
-        new, known = RouteTable(nodes.copy(), lengths.copy()), min(len(lengths), len(last.lengths))
-        new.switches[:known], new.links[:known] = last.switches[:known], last.links[:known]
+        new, common = RouteTable(nodes.copy(), lengths.copy()), min(len(lengths), len(last.lengths))
+        new.switches[:common], new.links[:common] = last.switches[:common], last.links[:common]
         new.links[changed] = self._links(nodes[changed], lengths[changed])
-        for place in changed.tolist():
-            new.switches[place] = tuple(self._names[node] for node in nodes[place, : lengths[place]].tolist())
+        for number in changed.tolist():
+            new.switches[number] = tuple(self._names[node] for node in nodes[number, : lengths[number]].tolist())
         self._last = new
         return new
 
@@ -84,7 +84,7 @@ class RouteTables:
         wanted = nodes[:, :-1].astype(np.int64) << 32 | nodes[:, 1:].astype(np.int64)
         if not len(pairs):
             return np.full(wanted.shape, NO_LINK)
-        # Behind a route's end there is what an earlier one left.
+        # Entries behind a route's end are left over from an earlier one.
         inside = np.arange(1, MOST_SWITCHES)[None, :] < lengths[:, None]
         places = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
         return np.where(inside, numbers[places], NO_LINK)
@@ -92,8 +92,8 @@ class RouteTables:
 
 def _link_numbers(topology: NativeTopology) -> tuple[Integers, Integers]:
     """Return pairs of neighbouring switches as one number each, in order, and the numbers of the links between them."""
-    known = topology.switch_number
-    ends = [(known.get(key.src, -1), known.get(key.dst, -1)) for key in topology.link_keys]
+    numbers = topology.switch_number
+    ends = [(numbers.get(key.src, -1), numbers.get(key.dst, -1)) for key in topology.link_keys]
     inner = [(src << 32 | dst, number) for number, (src, dst) in enumerate(ends) if min(src, dst) >= 0]
     pairs: Integers = np.array(sorted(inner), np.int64).reshape(-1, 2)
     return pairs[:, 0].copy(), pairs[:, 1].copy()

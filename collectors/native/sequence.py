@@ -68,8 +68,8 @@ class NativeAccounting:
         """Return every account, by node id and hardware id."""
         cells = self._trackers.rows(np.dtype(TrackerCell))[: self._table.count]
         names = ("key", "received", "lost", "late", "duplicate", "restarts", "contested")
-        found = {}
+        result = {}
         for key, *counts in zip(*(cells[name].tolist() for name in names), strict=True):
             node_id, hw_id = key & 0xFFFF_FFFF, key >> 32
-            found[node_id, hw_id] = ReporterState(node_id, hw_id, *counts)
-        return found
+            result[node_id, hw_id] = ReporterState(node_id, hw_id, *counts)
+        return result

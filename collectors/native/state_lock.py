@@ -38,7 +38,7 @@ class StateLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._depth -= 1
         if self._depth == 0:
             self._owner = 0

@@ -127,7 +127,7 @@ class FlowCell(Struct):
 
 
 class GrownCell(Struct):
-    """A flow that sends more than the last round knew: its mean gap now, and the one that was known, 0 for none."""
+    """A flow that sends more than in the last round: its mean gap now and then, 0 if unknown."""
 
     key: Inline[u64, Literal[5]]
     mean: u64
@@ -167,7 +167,7 @@ class RouteCell(Struct):
 
 
 class RouteHop(Struct):
-    """A hop of the newest packet that took a route, and what it was found to be."""
+    """A hop of the newest packet that took a route, resolved."""
 
     name: u64  # node id and egress port
     switch: u32
@@ -307,7 +307,7 @@ class Pattern(Struct):
     words: u32  # as the layouts of the stack and of the reporter's own hop
     own_words: u32
     arrived_at: u32  # of the time of arrival in a hop of the stack
-    own_arrived_at: u32  # of that of the reporter's own
+    own_arrived_at: u32  # of the time of arrival in the reporter's own hop
     missing: u32
     is_ipv4: u32
     is_udp: u32
@@ -361,14 +361,14 @@ class LinkEnd(Struct):
 
 
 class PendingHop(Hop):
-    """A hop that waits for the others of its packet, or that is known of a flow."""
+    """A hop that waits for the others of its packet, or a known hop of a flow."""
 
     received_ns: u64
     identity: u64
     came_by: u32  # the link back over its ingress port, NONE32: no port or no link
     position: u32  # its index on the path, or its switch where only adjacency shows that
     count: u32  # of the whole path's hops, NONE32 where it is not known
-    ends: u32  # not 0: the last of so many
+    ends: u32  # not 0: the path's last hop
     kind: u32
     waiting: u32  # not 0: the next hop's stamp may still give its link's delay
     following: u32  # the packet's next in this order, its number and 1, 0: the last; or the next that is free
@@ -386,7 +386,7 @@ class PendingCell(Struct):
     first: u32  # hops
     last: u32
     hops: u32
-    number: u32  # what is known of a flow
+    number: u32  # of the flow's entry
 
 
 class FateCell(Struct):

@@ -41,8 +41,8 @@ class TopologyTable(Struct):
     addresses: Array[AddressCell]
     address_index: Array[u64]  # high half of the hash, number and 1
     address_mask: u64
-    host_switches: Array[u32]  # the switch that a host hangs on
-    host_links: Array[u32]  # the link that leads to a host
+    host_switches: Array[u32]  # the switch of each host
+    host_links: Array[u32]  # the link to each host
     synchronised: u64
     report_sources: Array[u32]  # by switch: the IPv4 address that its reports come from
     relays: Array[u32]  # addresses from which reports of any switch may come
@@ -160,7 +160,7 @@ class PendingTables(Struct):
     sources: InPlace[PendingTable]  # flows with their source's remaining hops
     singles: InPlace[PendingTable]  # packets by hop index
     parts: InPlace[PendingTable]  # packets by adjacency
-    flows: InPlace[PendingTable]  # what each node said last of a flow
+    flows: InPlace[PendingTable]  # the last hop that each node reported of a flow
     splits: InPlace[PendingTable]  # flows whose stacks come in parts
     part: Array[PendingHop]  # of one report
     path: Array[u64]  # addresses of hops
@@ -196,7 +196,7 @@ class SignalTable(Struct):
 
 
 class RecordTable(Struct):
-    """Hops of the reports that subscribers want, and which these are (`collectors.state.record_log`)."""
+    """Hops of the reports that subscribers want, and the choice of these reports (`collectors.state.record_log`)."""
 
     cells: Array[RecordCell]
     count: u32
@@ -212,7 +212,7 @@ class RecordTable(Struct):
 
 
 class Batch(Struct):
-    """The time of the payloads that are being taken, and what it is in slots."""
+    """The arrival time of the current payloads, and its slots."""
 
     now_ns: u64
     slot_number: u64
@@ -222,8 +222,8 @@ class Batch(Struct):
     tx_begins_ns: u64
     calm_ns: u64  # a sample as far behind is of the slot and of the window of TX readings that now is in
     sources: u64  # address of the payloads' IPv4 addresses, 0: the caller answers for them
-    skips_others: u64  # not 0: of what is not of the common form only the number is accounted
-    begun: u64  # batches so far: figures that were read before the last one are not the newest
+    skips_others: u64  # not 0: payloads of uncommon form are accounted by number only
+    begun: u64  # batches so far: figures read before the last one are out of date
 
 
 class Counts(Struct):

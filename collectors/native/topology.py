@@ -1,4 +1,4 @@
-"""A topology as kernels look things up in it: switches by node id, links by port, hosts by address."""
+"""A topology as lookup tables for kernels: switches by node id, links by port, hosts by address."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ class NativeTopology:
         size = 1 << max(2 * count, 2).bit_length()  # half of the places stay free
         index = [0] * size
         for mixed, tag, number in entries:
-            place = mixed >> 32 & size - 1
-            while index[place]:
-                place = place + 1 & size - 1
-            index[place] = tag << 32 | number + 1
+            slot = mixed >> 32 & size - 1
+            while index[slot]:
+                slot = slot + 1 & size - 1
+            index[slot] = tag << 32 | number + 1
         return self._table(u64, index), size - 1
 
     def _put_links(self, topology: Topology, table: TopologyTable) -> None:
@@ -92,10 +92,10 @@ class NativeTopology:
         table.links = links.pointer
 
     def _put_pairs(self, table: TopologyTable) -> None:
-        known, entries = self.switch_number, []
+        numbers, entries = self.switch_number, []
         for number, key in enumerate(self.link_keys):
-            if key.src in known and key.dst in known:
-                mixed = (known[key.src] << 32 | known[key.dst]) * HASH & _WORD
+            if key.src in numbers and key.dst in numbers:
+                mixed = (numbers[key.src] << 32 | numbers[key.dst]) * HASH & _WORD
                 entries.append((mixed, mixed >> 32, number))
         table.pair_index, table.pair_mask = self._index(len(entries), entries)
 
@@ -111,7 +111,7 @@ class NativeTopology:
         ]
         from_switch = [-1 if key is None else self.link_number[key] for key in keys]
         to_switch = [-1 if key is None else self.link_number[LinkKey(key.dst, key.src)] for key in keys]
-        # With one more entry, for hosts that are not there.
+        # One extra entry, for unknown hosts.
         self.host_links = np.array([*to_switch, -1], np.int64), np.array([*from_switch, -1], np.int64)
         table.host_links = self._table(u32, [NONE32 if number < 0 else number for number in from_switch])
         switches = [NONE32 if edge is None else self.switch_number.get(edge.node, NONE32) for edge in edges]

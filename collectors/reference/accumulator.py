@@ -35,7 +35,7 @@ class _Flow:
 
 
 class PlainStore:
-    """Plain Python; when flows are too many, the lightest makes room, of equal ones the one unheard for longest."""
+    """Plain Python; when full, evicts the lightest flow, of equal ones the one unheard for longest."""
 
     def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
         self._settings = settings
@@ -103,37 +103,37 @@ class PlainStore:
             flow.path = self._believed(path)
 
     def _believed(self, path: SeenPath) -> SeenPath:
-        """Return a path without its time where that is not trusted: it must not make those that follow older."""
+        """Return a path without its time if that is not trusted: it must not make later paths look older."""
         clock, stamp_ns = self._clocks.get(path.switches[0]), path.source_time_ns
         is_ahead = clock is not None and stamp_ns is not None and clock.runs_ahead(stamp_ns, path.received_ns)
         return replace(path, source_time_ns=None) if is_ahead else path
 
     def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
-        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""
+        """Note one measured packet of a flow, once per packet; the flow's rate is estimated from these."""
         units = admission.units_of(ip_bytes + FRAMING_BYTES)
-        found = self._touch(flow, now_ns, units)
-        if found is None:
+        seen = self._touch(flow, now_ns, units)
+        if seen is None:
             return
-        found.weight = min(self._weight(found, now_ns) + units, admission.LARGEST_WEIGHT)
-        found.weight_epoch = self._epoch(now_ns)
-        at_ns = now_ns if source_ns is None else _sent_ns(found, now_ns, source_ns)
-        found.meter.add(at_ns, (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
+        seen.weight = min(self._weight(seen, now_ns) + units, admission.LARGEST_WEIGHT)
+        seen.weight_epoch = self._epoch(now_ns)
+        at_ns = now_ns if source_ns is None else _sent_ns(seen, now_ns, source_ns)
+        seen.meter.add(at_ns, (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
 
     def take_stamp(self, flow: FlowKey, stamp_ns: int) -> None:
-        """Take when a measured packet came to its first switch, by that switch's clock; of a flow that was counted."""
-        found = self._flows.get(flow)
-        if found is None or not found.meter.has_counted:
+        """Note when a measured packet of a counted flow reached its first switch, by that switch's clock."""
+        seen = self._flows.get(flow)
+        if seen is None or not seen.meter.has_counted:
             return
-        known_mean = found.gaps.note(stamp_ns, self._rounds.round)
+        known_mean = seen.gaps.note(stamp_ns, self._rounds.round)
         if known_mean >= 0:
-            self._signals.note_growth(flow, found.gaps.mean, known_mean)
+            self._signals.note_growth(flow, seen.gaps.mean, known_mean)
 
     def take_queue_report(self, link: LinkKey) -> None:
-        """Take note that a switch has reported a congested queue of a link."""
+        """Note that a switch has reported a congested queue of a link."""
         self._signals.note_queue_report(link)
 
     def take_full_queue(self, link: LinkKey) -> None:
-        """Take note that a full queue of a link has refused a packet."""
+        """Note that a full queue of a link has refused a packet."""
         self._signals.note_full_queue(link)
 
     def take_signals(self) -> NetworkSignals:
@@ -156,13 +156,13 @@ class PlainStore:
 
     def flows(self, now_ns: int) -> SeenFlows:
         """Return the flows whose path was seen recently."""
-        found: list[SeenFlow] = []
+        seen_flows: list[SeenFlow] = []
         for key, flow in self._flows.items():
             path = flow.path
             if path is not None and now_ns - path.received_ns <= self._settings.forget_path_after_ns:
                 over = SwitchPath(path.switches, path.links, self._routes[path.switches].figures())
                 sending_ns = flow.meter.newest_ns + max(now_ns - flow.heard_ns, 0)
-                found.append(
+                seen_flows.append(
                     SeenFlow(
                         key,
                         over,
@@ -174,7 +174,7 @@ class PlainStore:
                         flow.gaps.share,
                     )
                 )
-        return found
+        return seen_flows
 
     @property
     def flow_count(self) -> int:
@@ -221,7 +221,7 @@ class PlainStore:
         return now_ns - flow.heard_ns > self._settings.forget_path_after_ns
 
     def _route(self, switches: tuple[str, ...], now_ns: int) -> Window | None:
-        """Return the window of a path over the switches; None when there is no room, not even of unused ones."""
+        """Return the window of a path over the switches; None if there is no room and no unused one to replace."""
         route = self._routes.get(switches)
         if route is None:
             if len(switches) > MOST_SWITCHES:
@@ -235,10 +235,10 @@ class PlainStore:
             route = self._routes[switches] = Window(self._settings)
         return route
 
-    def _is_older(self, path: SeenPath, known: SeenPath) -> bool:
-        if path.switches[0] != known.switches[0] or path.source_time_ns is None or known.source_time_ns is None:
+    def _is_older(self, path: SeenPath, current: SeenPath) -> bool:
+        if path.switches[0] != current.switches[0] or path.source_time_ns is None or current.source_time_ns is None:
             return False
-        return 0 < known.source_time_ns - path.source_time_ns <= self._settings.stale_after_ns
+        return 0 < current.source_time_ns - path.source_time_ns <= self._settings.stale_after_ns
 
 
 def _sent_ns(flow: _Flow, now_ns: int, source_ns: int) -> int:

@@ -1,4 +1,4 @@
-"""The network's state over the plain store, link by link: what `collectors.state.link_states` makes of columns."""
+"""The network's state over the plain store, link by link: as `collectors.state.link_states` does over columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataplane.topology.values import DirectedLink, LinkKey, Topology
 
 
 class PlainStateBuilder(StateBuilder):
-    """Adds up in plain Python, in its own store unless one is given."""
+    """Builds the state in plain Python, in its own store unless one is given."""
 
     def __init__(
         self,

@@ -22,8 +22,8 @@ class PlainHopIndices:
     def index_of(self, packet: MeasuredPacket) -> int:
         """Return the index of a packet's only hop."""
         remaining = packet.remaining_hops or 0
-        known = self._source_remaining.pop(packet.flow, remaining)
-        highest = remaining if self._is_source(packet) else max(known, remaining)
+        source_remaining = self._source_remaining.pop(packet.flow, remaining)
+        highest = remaining if self._is_source(packet) else max(source_remaining, remaining)
         self._source_remaining[packet.flow] = highest
         if len(self._source_remaining) > self._max_flows:
             self._source_remaining.popitem(last=False)

@@ -40,9 +40,9 @@ class PendingPackets(Generic[K]):
         return self._packets.get(key)
 
     def start(self, key: K, now_ns: int) -> PendingPacket:
-        """Return a new packet of a key, in place of one that it may have had."""
-        known = self._packets.pop(key, None)
-        self._hops -= len(known.hops) if known else 0
+        """Return a new packet of a key; it replaces any previous one."""
+        previous = self._packets.pop(key, None)
+        self._hops -= len(previous.hops) if previous else 0
         packet = self._packets[key] = PendingPacket(now_ns)
         self._newest_ns = max(self._newest_ns, now_ns)
         return packet
@@ -57,7 +57,7 @@ class PendingPackets(Generic[K]):
         self._hops -= len(self._packets.pop(key).hops)
 
     def overdue(self) -> Iterator[PendingPacket]:
-        """Take out and yield the packets that are too many or have waited too long."""
+        """Remove and yield the packets that are too many or have waited too long."""
         limit_ns = self._newest_ns - self._longest_wait_ns
         while self._packets:
             first = next(iter(self._packets.values()))

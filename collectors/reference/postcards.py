@@ -39,7 +39,7 @@ class PostcardStitcher:
         for hop, following in pairwise(part):
             _add(samples, self._sampler.sample(hop, following))
         if any(hop.node_id not in self._topology.switch_by_id for hop in part):
-            # No path leads over a stranger, and there is no end to the names that one may have.
+            # No path leads over an unknown switch, and the number of such names is unbounded.
             _add(samples, self._sampler.sample(part[-1], None))
             return None
         packet = self._packet_of(part, samples)
@@ -84,7 +84,7 @@ class PostcardStitcher:
             self._end(packet, samples)
 
     def _end(self, packet: PendingPacket, samples: list[LinkSample]) -> None:
-        """Add the delays for which no stamp has come, of a packet that is given up."""
+        """Add the delays for which no stamp has come, of an abandoned packet."""
         self._counters[Count.INCOMPLETE_PACKETS] += 1
         for node_id, hop in packet.hops.items():
             if node_id in packet.waiting:
@@ -97,7 +97,7 @@ class PostcardStitcher:
         before = len(hops)
         hops[hop.node_id] = hop
         limit_ns = hop.received_ns - self._settings.forget_path_after_ns
-        for node_id in [node_id for node_id, known in hops.items() if known.received_ns < limit_ns]:
+        for node_id in [node_id for node_id, hop in hops.items() if hop.received_ns < limit_ns]:
             del hops[node_id]
         self._flow_hops += len(hops) - before
         path = self._walk(hops)
@@ -134,17 +134,17 @@ class PostcardStitcher:
     def _after(self, hop: HopRecord, hops: Mapping[int, HopRecord]) -> HopRecord | None:
         link = self._sampler.egress_link(hop, None, count=False)
         switch = self._topology.switch.get(link.head.node) if link else None
-        found = hops.get(switch.node_id) if switch else None
-        if link is None or found is None or found.ingress_port not in (None, link.head.port):
+        next_hop = hops.get(switch.node_id) if switch else None
+        if link is None or next_hop is None or next_hop.ingress_port not in (None, link.head.port):
             return None
-        return found
+        return next_hop
 
     def _before(self, hop: HopRecord, hops: Mapping[int, HopRecord]) -> HopRecord | None:
         """Return the hop whose egress link leads here: the one behind the ingress port, or any that points here."""
         came_by = self._sampler.ingress_link(hop)
         tail = self._topology.switch.get(came_by.head.node) if came_by else None
         candidates = [hops.get(tail.node_id)] if tail else list(hops.values())
-        return next((known for known in candidates if known and self._after(known, hops) is hop), None)
+        return next((candidate for candidate in candidates if candidate and self._after(candidate, hops) is hop), None)
 
 
 def _add(samples: list[LinkSample], sample: LinkSample | None) -> None:

@@ -20,11 +20,11 @@ class PlainRecordLog:
         self._kept: list[tuple[HopRecord, int]] = []
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Make records of so many reports per second, 0 for none; if that is capped, subscribers want more."""
+        """Make records of this many reports per second, 0 for none; if that is capped, subscribers want more."""
         self._budget.want(reports_per_s, is_capped=is_capped)
 
     def say_behind(self, is_behind: bool) -> None:
-        """Say whether the collector is behind with its work: then no records are made."""
+        """Set whether the collector is behind; if so, no records are made."""
         self._budget.is_behind = is_behind
 
     def choose(self, choice: int, now_ns: int) -> bool:
@@ -39,27 +39,27 @@ class PlainRecordLog:
         return chosen is Choice.TAKEN
 
     def put(self, records: Sequence[HopRecord], choice: int) -> None:
-        """Keep the records of a report that was chosen; count it if there is no room."""
+        """Keep the records of a chosen report; count it if there is no room."""
         if len(self._kept) + len(records) > ROOM:
             self._counters[Count.RECORDS_WITHHELD] += 1
             return
         self._kept += ((record, choice) for record in records)
 
     def take(self) -> PlainRecords:
-        """Return what was kept since the last call."""
+        """Return the records since the last call."""
         kept, self._kept = self._kept, []
         return PlainRecords(kept, self._budget.per_s, self._budget.seen_per_s)
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRecords:
-    """Records with the choices of their reports, and of how many reports a second they are out of how many."""
+    """Records with the choices of their reports, and the numbers of reports per second kept and seen."""
 
     kept: list[tuple[HopRecord, int]]
     kept_per_s: int
     seen_per_s: int
 
     def sample(self, wanted_per_s: int) -> RecordColumns:
-        """Return the records of an even sample of about so many reports per second."""
+        """Return the records of an even sample of about `wanted_per_s` reports per second."""
         share = sample_of(wanted_per_s, self.kept_per_s, self.seen_per_s)
         return RecordColumns.of([record for record, choice in self.kept if choice < share])

@@ -2,7 +2,7 @@
 
 For every tracker, between restarts: received + lost == numbers from the first to the newest. A number that is further
 behind than the window may be late or repeated: it counts as late and changes nothing else. So does one that is as far
-ahead, until the very next report continues from there: a single forged or broken number moves nothing.
+ahead, until the very next report continues from there: a single forged or broken number changes nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SequenceTracker:
     def observe(self, sequence: int, mark: int, now_ns: int) -> Arrival:
         """Account a report that came at `now_ns`; `mark` distinguishes its content from others.
 
-        Numbers that came before and those a window off change no `received`.
+        Repeated numbers and those a window off do not change `received`.
         """
         self._reconsider(sequence)
         self._confirm_jump(sequence)
@@ -84,7 +84,7 @@ class SequenceTracker:
         return (sequence - newest + MODULUS // 2) % MODULUS - MODULUS // 2
 
     def _reconsider(self, sequence: int) -> None:
-        """Take a restart back when the very next report continues where the one before it was: it was a stray, late."""
+        """Undo a restart when the very next report continues the earlier numbers: it was a stray late report."""
         before, self._before = self._before, None
         if before is None or 0 < self._ahead(sequence, self._newest) < self._settings.window_reports:
             return
@@ -96,14 +96,14 @@ class SequenceTracker:
             self.late += 1
 
     def _confirm_jump(self, sequence: int) -> None:
-        """Believe a number far ahead once the very next report follows it: what is between them was lost."""
+        """Trust a number far ahead once the very next report follows it: the numbers between were lost."""
         jump, self._jump = self._jump, None
         if jump is not None and 0 < self._ahead(sequence, jump[0]) < self._settings.window_reports:
             self.late -= 1
             self._advance(self._ahead(jump[0], self._newest), jump[1])
 
     def _is_restart(self, sequence: int, ahead: int, silent_ns: int) -> bool:
-        """Tell a switch that restarts near 0 from a wrap, a loss or a repetition: by distance or by silence."""
+        """Distinguish a restart near 0 from a wrap, a loss or a repetition: by distance or by silence."""
         if sequence >= self._settings.window_reports:
             return False
         if 0 < ahead <= self._settings.largest_gap_reports:
@@ -152,7 +152,7 @@ class SequenceTracker:
             return Arrival.REPEATED
         if self._is_long_run(sequence):
             return self._restart(sequence, mark, now_ns)
-        self._set_mark(number, mark)  # the network may double this one, too
+        self._set_mark(number, mark)  # the network may duplicate this one, too
         self.contested += 1
         return Arrival.CONTESTED
 

@@ -1,4 +1,4 @@
-"""Hops that wait for one another in plain Python, as `collectors.native.fallback` and its kernels have them wait."""
+"""Hops that wait for one another in plain Python, like `collectors.native.fallback` and its kernels."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class PlainStitcher(Stitcher):
             self._end(packet, out)
 
     def _end(self, packet: PendingPacket, out: Stitched) -> None:
-        """Add the delays for which no stamp has come, of a packet that is given up."""
+        """Add the delays for which no stamp has come, of an abandoned packet."""
         self._counters[Count.INCOMPLETE_PACKETS] += 1
         for index, hop in packet.hops.items():
             if index in packet.waiting:

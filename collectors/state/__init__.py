@@ -1,1 +1,1 @@
-"""The network's state: what hop records add up to, for each directed link and each path."""
+"""The network's state, summed up from hop records, for each directed link and each path."""

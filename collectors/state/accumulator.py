@@ -23,7 +23,7 @@ from collectors.values import FlowKey, NetworkSignals
 from dataplane.topology.values import LinkKey
 
 MOST_SWITCHES: Final = 64
-"""Longer paths find no room."""
+"""Longer paths are not kept."""
 
 SWEEP_NS: Final = 100_000_000
 """Interval at which a full table is swept for paths that no flow takes any more."""
@@ -96,7 +96,7 @@ class FlowColumns:
 
 
 class SeenFlows(Protocol):
-    """Flows as they were when they were asked for, each once, however late they are read."""
+    """The flows at the time of the request, each once, however late they are read."""
 
     def __len__(self) -> int: ...
 
@@ -105,7 +105,7 @@ class SeenFlows(Protocol):
 
 @runtime_checkable
 class FlowsInColumns(SeenFlows, Protocol):
-    """Flows that are kept as columns: one by one they cost more."""
+    """Flows kept as columns; iteration over them costs more."""
 
     def columns(self) -> FlowColumns:
         """Return the flows side by side, in the same order."""
@@ -124,22 +124,22 @@ class Store(Protocol):
         ...
 
     def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
-        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from.
+        """Note one measured packet of a flow, once per packet; the flow's rate is estimated from these.
 
         `source_ns` is when it came to its first switch, by that switch's clock.
         """
         ...
 
     def take_stamp(self, flow: FlowKey, stamp_ns: int) -> None:
-        """Take when a measured packet came to its first switch, by that switch's clock; of a flow that was counted."""
+        """Note when a measured packet of a counted flow reached its first switch, by that switch's clock."""
         ...
 
     def take_queue_report(self, link: LinkKey) -> None:
-        """Take note that a switch has reported a congested queue of a link."""
+        """Note that a switch has reported a congested queue of a link."""
         ...
 
     def take_full_queue(self, link: LinkKey) -> None:
-        """Take note that a full queue of a link has refused a packet."""
+        """Note that a full queue of a link has refused a packet."""
         ...
 
     def take_signals(self) -> NetworkSignals:
@@ -147,7 +147,7 @@ class Store(Protocol):
         ...
 
     def begin_round(self, now_ns: int) -> None:
-        """Begin a round of decisions, unless one has just begun: what flows send now is known from now on."""
+        """Begin a round of decisions, unless one has just begun: the present rates of flows are known from now on."""
         ...
 
     def link(self, link: LinkKey) -> WindowFigures | None:
@@ -170,7 +170,7 @@ class Store(Protocol):
         ...
 
     def correct(self, corrections: Corrections) -> None:
-        """Take what corrects the differences of stamps from now on, for samples that it makes itself."""
+        """Use these corrections for the differences of stamps from now on, in samples that it makes itself."""
         ...
 
     @property

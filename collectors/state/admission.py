@@ -19,7 +19,7 @@ _BITS: Final = 32
 
 
 def units_of(nbytes: int) -> int:
-    """Return the weight of a packet of so many bytes."""
+    """Return the weight of a packet of `nbytes`."""
     return -(-nbytes // UNIT_BYTES)
 
 

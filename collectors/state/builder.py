@@ -40,11 +40,11 @@ _WITH_PLACE = frozenset({RecordKind.STACK, RecordKind.HOP_BY_HOP})
 """Kinds of records whose index gives their hop's position on the path."""
 
 _SKETCHES: Final = 16
-"""Sketches of links that are made before others have the state."""
+"""Sketches of links made before other threads get the state."""
 
 
 class StateBuilder(ABC):
-    """Adds up hop records; `snapshot` is all that deciders see of it. Topology and settings bound its memory."""
+    """Accumulates hop records; deciders only see its `snapshot`. Topology and settings bound its memory."""
 
     def __init__(  # noqa: PLR0917 - where hops wait and samples add up is given by position
         self,
@@ -112,7 +112,7 @@ class StateBuilder(ABC):
         return None if link is None else link.key
 
     def note_stamp(self, records: Sequence[HopRecord]) -> None:
-        """Take when a packet came to its first switch, where its records show that."""
+        """Note when a packet reached its first switch, if its records show that."""
         if not records:
             return
         first = records[0]
@@ -125,7 +125,7 @@ class StateBuilder(ABC):
         return self._store.take_signals()
 
     def begin_round(self) -> None:
-        """Begin a round of decisions: a snapshot of now is what it decides by."""
+        """Begin a round of decisions, based on a snapshot of now."""
         self._store.begin_round(self._clock.now_ns())
 
     def tick(self, now_ns: int, reporters: Callable[[], Mapping[tuple[int, int], ReporterState]]) -> None:
@@ -141,7 +141,7 @@ class StateBuilder(ABC):
         self._store.correct(corrections)
 
     def count(self, flow: FlowKey, ip_bytes: int, source_ns: int | None = None) -> None:
-        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from.
+        """Note one measured packet of a flow, once per packet; the flow's rate is estimated from these.
 
         `source_ns` is when it came to its first switch, by that switch's clock.
         """
@@ -170,12 +170,12 @@ class StateBuilder(ABC):
 
         Between some of them it calls `step_aside`, in which the state may change.
         """
-        found: dict[LinkKey, Sketch] = {}
+        sketches: dict[LinkKey, Sketch] = {}
         for number, key in enumerate(self._measured_links(), 1):
-            found[key] = self._store.delays(key)
+            sketches[key] = self._store.delays(key)
             if number % _SKETCHES == 0:
                 step_aside()
-        return found
+        return sketches
 
     def _measured_links(self) -> list[LinkKey]:
         now_ns, stale_ns = self._clock.now_ns(), self._settings.stale_after_ns

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from typing import Final
 
 REMEMBERED: Final = 16
-"""Gaps that count: older ones weigh less."""
+"""Number of gaps that count fully: older ones weigh less."""
 PAUSE: Final = 16
 """Multiple of the mean gap that counts as a pause, after which learning restarts."""
 LONGEST_GAP_NS: Final = 1 << 35
 """A gap of 34 s is a pause after any mean; fixed-point numbers of longer ones would not fit 64 bits."""
 TELLING: Final = 4
-"""So many gaps give a rate that is worth reporting."""
+"""Number of gaps that give a rate worth reporting."""
 MEAN_BITS: Final = 8
 """Bits of a mean behind the point, in ns."""
 RATIO_BITS: Final = 16
 VARIATION_BITS: Final = 2 * RATIO_BITS
 CHANCE: Final = 1 << VARIATION_BITS
-"""The variation of packets that come by chance: 1."""
+"""The variation of random arrivals: 1."""
 GROWN: Final = 5, 4
-"""A flow is news that sends more than 5/4 of what was known."""
+"""A flow is news if it sends more than 5/4 of its known rate."""
 
 
 @dataclass(slots=True)
@@ -96,14 +96,14 @@ class FlowGaps:
         self.mean += (gap - self.mean) // self.count
 
     def _outgrown(self) -> int:
-        mean, known = self._telling_mean, self.known_mean
-        if not mean or (known and GROWN[0] * mean >= GROWN[1] * known):
+        mean, known_mean = self._telling_mean, self.known_mean
+        if not mean or (known_mean and GROWN[0] * mean >= GROWN[1] * known_mean):
             return -1
         self.known_mean = mean
-        return known
+        return known_mean
 
 
 def more_hz(mean: int, known_mean: int) -> float:
-    """Return how many more packets per second one mean gap stands for than another; a gap of 0 stands for none."""
+    """Return the difference of two mean gaps in packets per second; a gap of 0 stands for none."""
     per_s = 1e9 * (1 << MEAN_BITS)
     return per_s / mean - (per_s / known_mean if known_mean else 0.0)

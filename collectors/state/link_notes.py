@@ -14,7 +14,7 @@ FORGOTTEN_NS: Final = 10_000_000_000
 
 
 class LinkNotes:
-    """The newest that was reported of a topology's links; ages continue from what they were when it came."""
+    """The newest report on a topology's links; ages continue from their values at its arrival."""
 
     def __init__(self, topology: Topology) -> None:
         self._known = topology.directed_links.keys()
@@ -22,12 +22,12 @@ class LinkNotes:
         self._told_ns = 0
 
     def note(self, statuses: Mapping[LinkKey, LinkStatus], now_ns: int) -> None:
-        """Take the condition of all links that are watched, in place of what was reported before."""
+        """Take the condition of all watched links, in place of the previous one."""
         self._statuses = {key: status for key, status in statuses.items() if key in self._known}
         self._told_ns = now_ns
 
     def statuses(self, now_ns: int) -> Mapping[LinkKey, LinkStatus]:
-        """Return what is known of links now; nothing once no report has come for `FORGOTTEN_NS`."""
+        """Return the known conditions of links; none without a report for `FORGOTTEN_NS`."""
         waited_ns = now_ns - self._told_ns
         if waited_ns > FORGOTTEN_NS:
             return {}

@@ -20,7 +20,7 @@ from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 
 LOSS_SOURCES: Final = tuple(LossSource)
-"""In the order of their places in columns."""
+"""In the order of their indices in columns."""
 
 _FEW: Final = 64
 """Number of single links from which the states of all are built at once."""
@@ -53,9 +53,9 @@ class LinkStates(Mapping[LinkKey, LinkState]):
     def __getitem__(self, key: LinkKey) -> LinkState:
         if self._all is not None or self._asked >= _FEW:
             return self._made()[key]
-        place = self._number[key]
+        index = self._number[key]
         self._asked += 1
-        return next(_states((key,), [column[place : place + 1] for column in self._columns.values()]))
+        return next(_states((key,), [column[index : index + 1] for column in self._columns.values()]))
 
     def __repr__(self) -> str:
         return repr(self._made())
@@ -79,11 +79,11 @@ class LinkStates(Mapping[LinkKey, LinkState]):
         return self._columns
 
     def integers(self, figure: str) -> Integers:
-        """Return a figure of every link in order, one that is an integer; UNKNOWN where it is not known."""
+        """Return an integer figure of every link, in order; UNKNOWN where it is unknown."""
         return self._columns[figure].astype(np.int64, copy=False)
 
     def floats(self, figure: str) -> Numbers:
-        """Return a figure of every link in order, one that is a float; NaN where it is not known."""
+        """Return a float figure of every link, in order; NaN where it is unknown."""
         return self._columns[figure].astype(np.float64, copy=False)
 
     def column(self, figure: str) -> Numbers:
@@ -113,7 +113,7 @@ def link_states_of(links: Mapping[LinkKey, LinkState]) -> LinkStates:
         return links
     states = list(links.values())
     columns = {name: _column(name, [getattr(state, name) for state in states]) for name in _FIGURES}
-    return LinkStates({key: place for place, key in enumerate(links)}, columns)
+    return LinkStates({key: index for index, key in enumerate(links)}, columns)
 
 
 def _column(name: str, values: Sequence[Any]) -> Integers | Numbers:
@@ -130,13 +130,13 @@ def _column(name: str, values: Sequence[Any]) -> Integers | Numbers:
 def _with_none(name: str, column: Integers | Numbers) -> list[object]:
     """Return a column as Python's values."""
     if name == "source":
-        return [SOURCES[place] for place in column.tolist()]
+        return [SOURCES[index] for index in column.tolist()]
     if name == "loss_source":
-        return [None if place == UNKNOWN else LOSS_SOURCES[place] for place in column.tolist()]
+        return [None if index == UNKNOWN else LOSS_SOURCES[index] for index in column.tolist()]
     values: list[object] = column.tolist()
     unknown = np.isnan(column) if column.dtype == np.float64 else column == UNKNOWN
-    for place in np.flatnonzero(unknown).tolist():
-        values[place] = None
+    for index in np.flatnonzero(unknown).tolist():
+        values[index] = None
     return values
 
 
@@ -154,14 +154,14 @@ class LinkColumns:
 
     def __init__(self, topology: Topology, *, stale_after_ns: int, tx_window_ns: int) -> None:
         links = topology.directed_links
-        self.number = {key: place for place, key in enumerate(links)}
+        self.number = {key: index for index, key in enumerate(links)}
         self._rate_bps: Integers = np.array([link.rate_bps for link in links.values()], np.int64)
         self._delay_ns: Integers = np.array([link.delay_ns for link in links.values()], np.int64)
         self._stale_after_ns = stale_after_ns
         self._tx_window_ns = tx_window_ns
 
     def fresh(self, seen: WindowColumns, now_ns: int) -> NDArray[np.bool_]:
-        """Return where figures are of lately."""
+        """Return which links have recent figures."""
         fresh: NDArray[np.bool_] = (seen.newest_ns != UNKNOWN) & (now_ns - seen.newest_ns <= self._stale_after_ns)
         return fresh
 
@@ -212,6 +212,6 @@ class LinkColumns:
         share, source = np.full(len(self.number), np.nan), np.full(len(self.number), UNKNOWN)
         lost = np.full(len(self.number), UNKNOWN)
         for key, loss in losses.items():
-            place = self.number[key]
-            share[place], source[place], lost[place] = loss.share, LOSS_SOURCES.index(loss.source), loss.packets
+            number = self.number[key]
+            share[number], source[number], lost[number] = loss.share, LOSS_SOURCES.index(loss.source), loss.packets
         return {"loss": share, "loss_source": source, "lost_packets": lost}

@@ -28,18 +28,18 @@ K = TypeVar("K")
 
 
 def slot_of(window_ns: int) -> int:
-    """Return how long the parts are that a window is counted in."""
+    """Return the length of the parts in which a window is counted."""
     return max(window_ns // SLOTS, 1)
 
 
 def slots_kept(window_ns: int, wait_ns: int) -> int:
-    """Return how many such parts there may be: two windows, and those in which packets wait."""
+    """Return the maximum number of such parts: two windows, and the time that packets wait."""
     return 2 * SLOTS - (-wait_ns // slot_of(window_ns)) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class LinkLoss:
-    """A share of frames, where it comes from, and how many packets of the link were reported as lost so far."""
+    """The share of frames lost, its source, and the number of the link's packets reported as lost so far."""
 
     share: float
     source: LossSource
@@ -65,13 +65,13 @@ class _Slots(Generic[K]):
     counts: dict[int, _Counts] = field(default_factory=dict)
 
     def at(self, slot: int) -> _Counts:
-        found = self.counts.get(slot)
-        if found is None:
-            found = self.counts[slot] = _Counts()
+        counts = self.counts.get(slot)
+        if counts is None:
+            counts = self.counts[slot] = _Counts()
             newest = max(self.counts)
             for old in [old for old in self.counts if old <= newest - self.kept]:
                 del self.counts[old]
-        return found
+        return counts
 
     def within(self, first: int, last: int) -> Iterable[_Counts]:
         return (counts for slot, counts in self.counts.items() if first <= slot <= last)
@@ -107,7 +107,7 @@ class LossMeter:
             case Outcome.MISSING:
                 counts.missing += fate.packets
             case Outcome.UNANNOUNCED:
-                # Another record, given up too early, may say that it is missing.
+                # Another record, abandoned too early, may count it as missing.
                 counts.explained += fate.packets
             case Outcome.DROPPED:
                 counts.dropped += fate.packets
@@ -115,7 +115,7 @@ class LossMeter:
                 counts.unmarked += fate.packets
 
     def note_reporting(self, switches: Iterable[str]) -> None:
-        """Know that switches report drops."""
+        """Note that switches report drops."""
         self._reporting.update(switches)
 
     def dropped(self, drop: DropRecord) -> None:
@@ -138,16 +138,16 @@ class LossMeter:
             counts.unmarked += is_unmarked
             self._note_lost(left_by.key, drop.tracked or is_unmarked)
         if came_by is not None and drop.tracked:
-            # It has arrived, though the hop that dropped it does not report it as one of its path.
+            # It has arrived, though the hop that dropped it does not report itself as part of its path.
             self._counts(LinkKey(came_by.head.node, switch.name), drop.received_ns).explained += 1
 
     @property
     def counts_packets(self) -> bool:
-        """Return whether any link was reported on so far; until then no report can be taken for a packet."""
+        """Return whether any link has been reported on; until then a report cannot be taken for a packet."""
         return bool(self._links)
 
     def take_reporters(self, states: Iterable[ReporterState], now_ns: int) -> None:
-        """Take the accounts of reports: those lost since the last call may be what is missing."""
+        """Take the accounts of reports: reports lost since the last call may explain missing packets."""
         for node_id, lost in _lost_by_node(states).items():
             grown = lost - self._lost_before.get(node_id, 0)
             self._lost_before[node_id] = lost
@@ -187,8 +187,8 @@ class LossMeter:
             return None
         now = now_ns // self._slot_ns
         last = now - self._wait_slots
-        found = list(slots.within(last - SLOTS + 1, last))
-        passed, missing = sum(counts.passed for counts in found), sum(counts.missing for counts in found)
+        parts = list(slots.within(last - SLOTS + 1, last))
+        passed, missing = sum(counts.passed for counts in parts), sum(counts.missing for counts in parts)
         if not passed + missing:
             return None
         # A drop is reported, and a gap in the sequence seen, somewhat later than the packet was heard of first.
@@ -203,16 +203,16 @@ class LossMeter:
 
     def _by_drops(self, link: LinkKey, now_ns: int, samples: int) -> float | None:
         slots, now = self._links.get(link), now_ns // self._slot_ns
-        found = [] if slots is None else list(slots.within(now - SLOTS + 1, now))
-        unmarked = sum(counts.unmarked for counts in found)
-        dropped = sum(counts.dropped for counts in found) + unmarked / self._sample_every
+        parts = [] if slots is None else list(slots.within(now - SLOTS + 1, now))
+        unmarked = sum(counts.unmarked for counts in parts)
+        dropped = sum(counts.dropped for counts in parts) + unmarked / self._sample_every
         if dropped:
             return dropped / (dropped + samples)
         return 0.0 if samples and link.src in self._reporting else None
 
 
 def _lost_by_node(states: Iterable[ReporterState]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    lost: dict[int, int] = {}
     for state in states:
-        found[state.node_id] = found.get(state.node_id, 0) + state.lost
-    return found
+        lost[state.node_id] = lost.get(state.node_id, 0) + state.lost
+    return lost

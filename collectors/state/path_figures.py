@@ -1,8 +1,8 @@
-"""Figures of flows' paths, derived from their links' states: for all flows at once, and one by one as the reference.
+"""Figures of flows' paths, derived from their links' states: for all flows at once, and for one flow as the reference.
 
-The delay of a path is the sum of its links' means unless whole packets were measured on its switches; the delay that
-those do not cover, of the link from the source host, is added. Bandwidth is the minimum over all links. Loss is unknown
-if that of a link between switches is.
+The delay of a path is the sum of its links' means unless whole packets were measured on its switches; these do not
+cover the link from the source host, whose delay is added. Bandwidth is the minimum over all links. Loss is unknown if
+it is unknown for a link between switches.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PathMaker:
     def _figures(self, path: SwitchPath) -> tuple[int, int, int | None, int | None, float | None, int]:
         """Add up the path's links; one of one switch between two unknown hosts has none, and no delay or limit."""
         states = [self._links[key] for key in path.links]
-        # What the switches do not see: from the source host to its switch.
+        # The part that switches do not see: from the source host to its switch.
         access_ns = states[0].delay_mean_ns if states and states[0].link.src not in self._topology.switch else 0
         figures = path.figures
         fresh = self._now_ns - figures.newest_ns <= self._stale_after_ns
@@ -80,14 +80,14 @@ class PathMaker:
         return delay_ns, bottleneck_bps, p50, p99, self._loss(states), figures.samples if fresh else 0
 
     def _loss(self, states: list[LinkState]) -> float | None:
-        """Return the loss over a path's links; None where that of a link between switches, or of all, is unknown."""
+        """Return the loss over a path's links; None if it is unknown for a link between switches, or for all."""
         inner = [state for state in states if {state.link.src, state.link.dst} <= self._topology.switch.keys()]
         ends = [state for state in states if state not in inner]
         # Links of hosts come last: the product of those between switches is the same for all flows of a route.
-        known = [state.loss for state in (*inner, *ends) if state.loss is not None]
-        if not known or any(state.loss is None for state in inner):
+        losses = [state.loss for state in (*inner, *ends) if state.loss is not None]
+        if not losses or any(state.loss is None for state in inner):
             return None
-        return 1.0 - math.prod(1.0 - loss for loss in known)
+        return 1.0 - math.prod(1.0 - loss for loss in losses)
 
 
 def path_columns(flows: FlowColumns, links: LinkStates, now_ns: int, stale_after_ns: int) -> PathColumns:
@@ -99,9 +99,9 @@ def path_columns(flows: FlowColumns, links: LinkStates, now_ns: int, stale_after
     fresh = (now_ns - routes.newest_ns <= stale_after_ns) & (routes.samples != 0)
 
     def measured(column: Integers) -> Integers:
-        """Return a delay of whole packets with that of the source's link, UNKNOWN where none were measured lately."""
-        found: Integers = np.where(fresh, column, UNKNOWN)[route]
-        return np.where(found == UNKNOWN, UNKNOWN, found + delay_ns[source])
+        """Return whole packets' delay plus the source link's, UNKNOWN where no packet was measured lately."""
+        delays: Integers = np.where(fresh, column, UNKNOWN)[route]
+        return np.where(delays == UNKNOWN, UNKNOWN, delays + delay_ns[source])
 
     mean_ns = measured(routes.delay_mean_ns)
     summed_ns = _over_links(np.add, routes, delay_ns, np.int64(0))[route] + delay_ns[source] + delay_ns[target]
@@ -135,12 +135,12 @@ def path_columns(flows: FlowColumns, links: LinkStates, now_ns: int, stale_after
 
 
 def _losses(flows: FlowColumns, loss: Numbers) -> Numbers:
-    """Return the loss over each flow's links, NaN where that of a link between switches, or of all, is unknown."""
+    """Return the loss over each flow's links, NaN if it is unknown for a link between switches, or for all."""
     routes, (source, target) = flows.routes, flows.access_links
-    known: Flags = np.asarray(np.isfinite(loss))
-    passed: Numbers = np.where(known, 1.0 - loss, 1.0)
-    unknown = ((routes.links != _NO_LINK) & ~known[routes.links]).any(axis=1)[flows.route]
-    anything = (known[routes.links].sum(axis=1) > 0)[flows.route] | known[source] | known[target]
+    is_known: Flags = np.asarray(np.isfinite(loss))
+    passed: Numbers = np.where(is_known, 1.0 - loss, 1.0)
+    unknown = ((routes.links != _NO_LINK) & ~is_known[routes.links]).any(axis=1)[flows.route]
+    anything = (is_known[routes.links].sum(axis=1) > 0)[flows.route] | is_known[source] | is_known[target]
     whole = _over_links(np.multiply, routes, passed, np.float64(1.0))[flows.route]
     share: Numbers = 1.0 - whole * passed[source] * passed[target]
     share[unknown | ~anything] = np.nan
@@ -148,8 +148,8 @@ def _losses(flows: FlowColumns, loss: Numbers) -> Numbers:
 
 
 def _over_links(add: np.ufunc, routes: RouteColumns, column: NDArray[N], nothing: N) -> NDArray[N]:
-    """Return what a column of links adds up to on each route, link after link as one by one."""
-    found: NDArray[N] = np.full(len(routes.links), nothing)
+    """Return the sum of a column of links on each route, link after link as in the reference."""
+    totals: NDArray[N] = np.full(len(routes.links), nothing)
     for hop in range(routes.links.shape[1]):
-        add(found, column[routes.links[:, hop]], out=found)
-    return found
+        add(totals, column[routes.links[:, hop]], out=totals)
+    return totals

@@ -172,6 +172,6 @@ def _values(name: str, column: Column) -> list[Any]:
     values: list[Any] = column.tolist()
     if name in OPTIONAL:
         unknown = np.isnan(column) if name in FLOATS else column == UNKNOWN
-        for place in np.flatnonzero(unknown).tolist():
-            values[place] = None
+        for index in np.flatnonzero(unknown).tolist():
+            values[index] = None
     return values

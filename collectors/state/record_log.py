@@ -35,10 +35,10 @@ class Choice(Enum):
 
 
 class KeptRecords(Protocol):
-    """Records that were taken out of a log, not yet as columns: that may be done without the state's lock."""
+    """Records taken out of a log; their conversion to columns does not need the state's lock."""
 
     def sample(self, wanted_per_s: int) -> RecordColumns:
-        """Return the records of an even sample of about so many reports per second."""
+        """Return the records of an even sample of about `wanted_per_s` reports per second."""
         ...
 
 
@@ -46,11 +46,11 @@ class RecordLog(Protocol):
     """Keeps the records that subscribers want until they are taken."""
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Make records of so many reports per second, 0 for none; if that is capped, subscribers want more."""
+        """Make records of this many reports per second, 0 for none; if that is capped, subscribers want more."""
         ...
 
     def say_behind(self, is_behind: bool) -> None:
-        """Say whether the collector is behind with its work: then no records are made."""
+        """Set whether the collector is behind; if so, no records are made."""
         ...
 
     def choose(self, choice: int, now_ns: int) -> bool:
@@ -58,11 +58,11 @@ class RecordLog(Protocol):
         ...
 
     def put(self, records: Sequence[HopRecord], choice: int) -> None:
-        """Keep the records of a report that was chosen; count it if there is no room."""
+        """Keep the records of a chosen report; count it if there is no room."""
         ...
 
     def take(self) -> KeptRecords:
-        """Return what was kept since the last call."""
+        """Return the records since the last call."""
         ...
 
 
@@ -79,14 +79,14 @@ def choice_of(kind: RecordKind, node_id: int, sequence: int, packet_id: int, flo
 
 
 def mixed(number: int) -> int:
-    """Return 32 bits that every bit of a number changes."""
+    """Return a 32-bit hash of a number: every bit of it changes the result."""
     number = number * MIX[0] & _WORD
     number = (number ^ number >> 29) * MIX[1] & _WORD
     return number >> 32
 
 
 class RecordBudget:
-    """Chooses a bounded number of reports per second: of more, an even sample whose share follows their number."""
+    """Chooses a bounded number of reports per second: if there are more, an even sample of adaptive share."""
 
     def __init__(self) -> None:
         self.per_s = 0
@@ -97,11 +97,11 @@ class RecordBudget:
         self._seen = self._begun_ns = self._full_ns = 0
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Choose so many reports per second from now on, 0 for none; if that is capped, subscribers want more."""
+        """Choose this many reports per second from now on, 0 for none; if that is capped, subscribers want more."""
         self.per_s, self._share, self._is_capped = reports_per_s, ALL, is_capped
 
     def choose(self, choice: int, now_ns: int) -> Choice:
-        """Say what becomes of a report."""
+        """Return the fate of a report's records."""
         if not self.per_s:
             return Choice.NOT_WANTED
         self._follow(now_ns)
@@ -125,10 +125,10 @@ class RecordBudget:
 
 
 def share_of(per_s: int, seen_per_s: int) -> int:
-    """Return the choices, of 32 bits, below which so many of the reports seen lie."""
+    """Return the bound of 32-bit choices that keeps `per_s` of the reports seen."""
     return ALL if seen_per_s <= per_s else (per_s << 32) // seen_per_s
 
 
 def sample_of(wanted_per_s: int, kept_per_s: int, seen_per_s: int) -> int:
-    """Return the share of choices of one who wants so many reports a second, where so many are kept."""
+    """Return the share of choices for a subscriber's number of reports per second, given the number kept."""
     return ALL if wanted_per_s >= kept_per_s else share_of(wanted_per_s, seen_per_s)

@@ -12,13 +12,13 @@ from collectors.values import FlowKey, NetworkSignals
 from dataplane.topology.values import LinkKey, Topology
 
 MOST_GROWN: Final = 64
-"""So many flows that have grown are listed; of others only their number."""
+"""Maximum number of grown flows listed; others are only counted."""
 SHORTEST_ROUND_NS: Final = 50_000_000
 """Rounds are at least this far apart: a second, faster reader of snapshots must not cut growth into unnoticed bits."""
 
 
 class RoundClock:
-    """Numbers rounds of decisions: what a flow sent when one began is known."""
+    """Numbers rounds of decisions: the rates of flows at its beginning are known."""
 
     def __init__(self) -> None:
         self.round = 0
@@ -58,7 +58,7 @@ class SignalNotes:
         self._queue_full |= self._is_inner(link)
 
     def note_growth(self, flow: FlowKey, mean: int, known_mean: int) -> None:
-        """Note that a flow's mean gap is less than what was known of it, 0 for nothing."""
+        """Note that a flow's mean gap is less than the known one, 0 for none."""
         if flow in self._grown:
             self._grown[flow] = mean, self._grown[flow][1]
         elif len(self._grown) < MOST_GROWN:
@@ -67,8 +67,8 @@ class SignalNotes:
             self._unlisted += 1
 
     def take(self) -> NetworkSignals:
-        """Return what was noted since the last call."""
-        grown = {flow: more_hz(mean, known) for flow, (mean, known) in self._grown.items()}
+        """Return the signs noted since the last call."""
+        grown = {flow: more_hz(mean, known_mean) for flow, (mean, known_mean) in self._grown.items()}
         taken = NetworkSignals(self._queue_frames, self._queue_reported, self._queue_full, grown, self._unlisted)
         self._queue_frames, self._queue_reported, self._queue_full = None, False, False
         self._grown, self._unlisted = {}, 0

@@ -17,5 +17,5 @@ UNKNOWN: Final = -1
 
 
 def signed(words: NDArray[np.unsignedinteger[Any]]) -> Integers:
-    """Return words as numbers; what has all ones becomes UNKNOWN where words have 64 bits."""
+    """Return words as numbers; in words of 64 bits, all ones become UNKNOWN."""
     return words.astype(np.int64)

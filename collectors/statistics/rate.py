@@ -32,7 +32,7 @@ _LARGEST: Final = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True, slots=True)
 class RateWindow:
-    """The span that a rate is taken over, in slots that leave it whole."""
+    """The span over which a rate is measured, in slots that expire as a whole."""
 
     window_ns: int
 
@@ -46,7 +46,7 @@ class RateWindow:
         return now_ns // self.slot_ns - SLOTS + 1
 
     def begins_ns(self, now_ns: int) -> int:
-        """Return where the window begins: with a whole slot, as what leaves it does."""
+        """Return the beginning of the window, which is a slot's beginning as slots expire as a whole."""
         return self.oldest_slot(now_ns) * self.slot_ns
 
     def rate_bps(self, nbytes: int, first_ns: int, now_ns: int) -> int:
@@ -55,7 +55,7 @@ class RateWindow:
         return nbytes * 8 * NS_PER_S // span_ns
 
     def begin_ns(self, now_ns: Integers) -> Integers:
-        """Return where the window of each of several times begins."""
+        """Return the beginning of the window at each of several times."""
         begins: Integers = (now_ns // self.slot_ns - SLOTS + 1) * self.slot_ns
         return begins
 
@@ -92,7 +92,7 @@ class RateWindow:
 
 
 class RateMeter:
-    """Bytes of the last `window_ns`, to one part in `SLOTS`; what is older than the window is left out."""
+    """Bytes of the last `window_ns`, to one part in `SLOTS`, without older ones."""
 
     def __init__(self, window_ns: int) -> None:
         self.window = RateWindow(window_ns)
@@ -125,7 +125,7 @@ class RateMeter:
         return self.window.rate_bps(self.nbytes(now_ns), self._first_ns, now_ns)
 
     def is_young(self, now_ns: int) -> bool:
-        """Return whether the window began before the first packet, which the rate then counts without what it took."""
+        """Return whether the window began before the first packet, which the rate then counts without its duration."""
         return self._first_ns is not None and self._first_ns > self.window.begins_ns(now_ns)
 
     def nbytes(self, now_ns: int) -> int:

@@ -1,4 +1,4 @@
-"""A mergeable sketch of delays: how many fell into each of a fixed set of buckets, so that any percentile is near.
+"""A mergeable sketch of delays: counts in a fixed set of buckets, which give any percentile approximately.
 
 Below 128 each number has its own bucket; above, each power of two is cut into 64. A percentile is the middle of
 its bucket: at most 1 part in 128 (0.8 %) off, the greatest exact. Two sketches add up to the sketch of both.
@@ -43,7 +43,7 @@ def middle_of(bucket: int) -> int:
 
 @dataclass(slots=True)
 class Sketch:
-    """Counts by bucket, with the exact number, sum, least and greatest of what was added."""
+    """Counts by bucket, with the exact number, sum, minimum and maximum of the values added."""
 
     count: int = 0
     total: int = 0
@@ -98,7 +98,7 @@ class Sketch:
         for bucket in sorted(self.buckets):
             below += self.buckets[bucket]
             if below >= rank:
-                # A bucket's middle may lie outside of what was seen.
+                # A bucket's middle may lie outside the range of the values.
                 return min(max(middle_of(bucket), self.least), self.greatest)
         return self.greatest
 
@@ -109,7 +109,7 @@ class Sketch:
 
 
 def from_bytes(data: bytes) -> Sketch:
-    """Return a sketch from its bytes; raises msgspec.DecodeError for bytes that are none."""
+    """Return a sketch from its bytes; raise msgspec.DecodeError for invalid bytes."""
     kind = tuple[int, int, int, int, list[tuple[int, int]]]
     count, total, least, greatest, pairs = msgspec.msgpack.decode(data, type=kind)
     return Sketch(count, total, least, greatest, Counter(dict(pairs)))

@@ -23,7 +23,7 @@ SOURCES: Final = (
     DelaySource.CORRECTED_STAMPS,
     DelaySource.STAMPS,
 )
-"""From the worst to the best; the place is the source's number in native memory."""
+"""From the worst to the best; the index is the source's number in native memory."""
 
 RANK: Final = {source: rank for rank, source in enumerate(SOURCES)}
 
@@ -78,7 +78,7 @@ class WindowColumns:
 PASSED_ON: Final = tuple(
     field.name for field in fields(WindowFigures) if field.name in LINK_FIGURES and LINK_FIGURES[field.name].is_optional
 )
-"""Figures of windows that are figures of links as they are."""
+"""Figures of windows that become figures of links unchanged."""
 
 NO_FIGURES: Final = WindowFigures(None, None, None, None, None, DelaySource.NOMINAL, 0, None, None, 0)
 """Figures of an empty window."""
@@ -190,7 +190,7 @@ class Window:
             del self._slots[old]
 
     def _add_tx(self, tx_bytes: int, at_ns: int) -> None:
-        """Keep the newest reading of each of the switch's own windows: those that many packets report count once."""
+        """Keep the newest reading of each of the switch's own windows; one that many packets report counts once."""
         number = at_ns // self._tx_window_ns
         if number + TX_READINGS <= max(self._tx, default=0):
             return
@@ -205,7 +205,9 @@ class Window:
             return None
         newest = max(self._tx)
         begins_ns = self._newest_ns - self._span_ns
-        counted = [said for n, (_, said) in self._tx.items() if n == newest or n * self._tx_window_ns >= begins_ns]
+        counted = [
+            reading for n, (_, reading) in self._tx.items() if n == newest or n * self._tx_window_ns >= begins_ns
+        ]
         return sum(counted) // len(counted)
 
     def _newest_delay(self, source: DelaySource) -> int | None:
@@ -230,7 +232,7 @@ class Window:
 
 
 def _add_delay(slot: _Slot, delay_ns: int, source: DelaySource) -> None:
-    """Take a delay unless the slot has better ones; one that is better ends those before."""
+    """Take a delay unless the slot has better ones; a better one replaces those before it."""
     if RANK[source] < RANK[slot.source]:
         return
     if source is not slot.source:

@@ -147,8 +147,8 @@ def _is_own(value: FieldValue, principal: Principal) -> bool:
 
 
 def _forbidden(principal: Principal, verb: Verb, what: str) -> ForbiddenError:
-    whose = "" if principal.subject is None else f" {principal.subject}"
-    return ForbiddenError(f"{principal.name} ({principal.role.value}{whose}) may not {_WORDS[verb]} {what}")
+    subject = "" if principal.subject is None else f" {principal.subject}"
+    return ForbiddenError(f"{principal.name} ({principal.role.value}{subject}) may not {_WORDS[verb]} {what}")
 
 
 _WORDS: Final = {

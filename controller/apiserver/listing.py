@@ -114,19 +114,19 @@ class IndexedRegistry(Registry):
 
     def _newest(self, cache: ResourceCache, kind: Kind[Any]) -> _Snapshot:
         self._catch_up(cache)
-        found = self._snapshots.get(kind.plural)
-        if found is None:
-            resources = {one.metadata.name: one for one in cache.all_of(kind)}
-            found = self._snapshots[kind.plural] = _Snapshot(cache.ring.revision, sorted(resources), resources)
-        elif found.revision != cache.ring.revision:
+        snapshot = self._snapshots.get(kind.plural)
+        if snapshot is None:
+            resources = {resource.metadata.name: resource for resource in cache.all_of(kind)}
+            snapshot = self._snapshots[kind.plural] = _Snapshot(cache.ring.revision, sorted(resources), resources)
+        elif snapshot.revision != cache.ring.revision:
             # Nothing of this kind has changed since, so the snapshot is still valid.
-            found = self._snapshots[kind.plural] = _Snapshot(cache.ring.revision, found.names, found.resources)
-        found.is_read = True
+            snapshot = self._snapshots[kind.plural] = _Snapshot(cache.ring.revision, snapshot.names, snapshot.resources)
+        snapshot.is_read = True
         older = self._older.setdefault(kind.plural, OrderedDict())
-        older[found.revision] = found
+        older[snapshot.revision] = snapshot
         while len(older) > _KEPT:
             older.popitem(last=False)
-        return found
+        return snapshot
 
     def _catch_up(self, cache: ResourceCache) -> None:
         """Apply what the cache received since the last list."""
@@ -137,22 +137,22 @@ class IndexedRegistry(Registry):
             self._snapshots.clear()
             return
         for event in news:
-            found = self._snapshots.get(event.kind.plural)
-            if found is not None:
-                found = self._snapshots[event.kind.plural] = found.writable()
-                found.put(event.name, event.now)
+            snapshot = self._snapshots.get(event.kind.plural)
+            if snapshot is not None:
+                snapshot = self._snapshots[event.kind.plural] = snapshot.writable()
+                snapshot.put(event.name, event.now)
 
 
 async def _listed(snapshot: _Snapshot, kind: Kind[R], selection: Selection, after: str, limit: int) -> Listing[R]:
-    names, found = snapshot.names, list[R]()
+    names, selected = snapshot.names, list[R]()
     start = bisect_right(names, after) if after else 0
     for begin in range(start, len(names), _AT_ONCE):
         for name in names[begin : begin + _AT_ONCE]:
             resource: Any = snapshot.resources[name]
             if not selection.selects(kind, resource):
                 continue
-            if len(found) == limit:
-                return Listing(tuple(found), snapshot.revision, found[-1].metadata.name)
-            found.append(resource)
+            if len(selected) == limit:
+                return Listing(tuple(selected), snapshot.revision, selected[-1].metadata.name)
+            selected.append(resource)
         await next_piece()
-    return Listing(tuple(found), snapshot.revision)
+    return Listing(tuple(selected), snapshot.revision)

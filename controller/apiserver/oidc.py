@@ -75,7 +75,7 @@ class OidcIdentities:
     """Authenticates tokens of several issuers; not thread-safe: use it from one event loop."""
 
     def __init__(self, issuers: Sequence[OidcIssuer]) -> None:
-        self._issuers = {one.issuer: _Issuer(one) for one in issuers}
+        self._issuers = {issuer.issuer: _Issuer(issuer) for issuer in issuers}
 
     def is_for(self, token: str) -> bool:
         """Return whether a token is for these issuers: a JSON web token that is not one of the server's own."""
@@ -127,30 +127,30 @@ class _Issuer:
             try:
                 self._keys = await self._read()
             except (httpx.HTTPError, jwt.PyJWTError, AccessError, *MALFORMED) as error:
-                said = str(error) or type(error).__name__
-                if said != self._said:
-                    LOGGER.warning("keys of issuer %s: %s", self._settings.issuer, said)
-                self._said = said
+                problem = str(error) or type(error).__name__
+                if problem != self._said:
+                    LOGGER.warning("keys of issuer %s: %s", self._settings.issuer, problem)
+                self._said = problem
             else:
                 self._read_s, self._said = now_s, ""
 
     def _key(self, key: str) -> jwt.PyJWK | None:
         """Return a key by its id; with a single key the id may be missing."""
-        found = self._keys.get(key)
-        return next(iter(self._keys.values())) if found is None and not key and len(self._keys) == 1 else found
+        match = self._keys.get(key)
+        return next(iter(self._keys.values())) if match is None and not key and len(self._keys) == 1 else match
 
     def _is_fine(self, key: str) -> bool:
         return self._key(key) is not None and time.monotonic() - self._read_s < _FRESH_S
 
     def principal_of(self, token: str, key: str) -> Principal:
         settings = self._settings
-        found = self._key(key)
-        if found is None:
+        web_key = self._key(key)
+        if web_key is None:
             raise AccessError(f"issuer {settings.issuer} has no known key {key[:40]!r}")
         try:
             claims = jwt.decode(
                 token,
-                found,
+                web_key,
                 # Never trust the algorithm that the token names: a forger would choose the weakest.
                 algorithms=ALGORITHMS,
                 audience=settings.audience,
@@ -168,7 +168,7 @@ class _Issuer:
         if not isinstance(name, str) or _NAME.fullmatch(settings.name_prefix + name) is None:
             raise AccessError(f"token of issuer {settings.issuer}: its {settings.name_claim} is not a valid name")
         several = listed if isinstance(listed, list) else [listed]
-        groups = {one for one in several if isinstance(one, str)}
+        groups = {group for group in several if isinstance(group, str)}
         role = next((role for group, role in settings.roles.items() if group in groups), settings.everyone)
         if role is None:
             raise AccessError(f"{name} is in no group that issuer {settings.issuer} gives a role here")
@@ -186,20 +186,24 @@ class _Issuer:
             # The two must be identical (OpenID Connect Discovery 1.0, section 4.3).
             if document.get("issuer") != self._settings.issuer:
                 raise AccessError(f"its discovery document names issuer {str(document.get('issuer'))[:200]!r}")
-            place = document.get("jwks_uri")
+            url = document.get("jwks_uri")
             try:
-                _check_url("jwks_uri", place if isinstance(place, str) else "")
+                _check_url("jwks_uri", url if isinstance(url, str) else "")
             except ValueError as error:
                 raise AccessError(str(error)) from None
-            keys = (await _json(client, str(place))).get("keys")
-        found = {}
-        for one in keys if isinstance(keys, list) else []:
+            keys = (await _json(client, str(url))).get("keys")
+        signing_keys = {}
+        for web_key in keys if isinstance(keys, list) else []:
             # Skip keys for encryption and of unknown kinds.
-            if isinstance(one, dict) and one.get("use", "sig") == "sig" and one.get("kty") in {"RSA", "EC", "OKP"}:
-                found[str(one.get("kid", ""))] = jwt.PyJWK(one)
-        if not found:
-            raise AccessError(f"{place} has no signing keys")
-        return found
+            if (
+                isinstance(web_key, dict)
+                and web_key.get("use", "sig") == "sig"
+                and web_key.get("kty") in {"RSA", "EC", "OKP"}
+            ):
+                signing_keys[str(web_key.get("kid", ""))] = jwt.PyJWK(web_key)
+        if not signing_keys:
+            raise AccessError(f"{url} has no signing keys")
+        return signing_keys
 
 
 async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
@@ -215,8 +219,8 @@ async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
 
 
 def _check_url(what: str, url: str) -> None:
-    found = _URL.fullmatch(url)
-    if found is None:
+    match = _URL.fullmatch(url)
+    if match is None:
         raise ValueError(f"{what}: {url[:200]!r} is not a URL of an issuer")
-    if found["scheme"] == "http" and not is_loopback(f"{found['host']}:80"):
+    if match["scheme"] == "http" and not is_loopback(f"{match['host']}:80"):
         raise ValueError(f"{what}: {url[:200]} is neither https nor on loopback")

@@ -54,7 +54,7 @@ _OWN_FILES = 256
 
 
 def _make_room(limits: ApiLimits) -> None:
-    """Raise the limit on open files to fit all connections and the server's own, lest strangers take them all."""
+    """Raise the limit on open files to fit all connections and the server's own: strangers must not take them all."""
     wanted = limits.connections + limits.strangers + _OWN_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -83,8 +83,8 @@ async def serve(
         stack.callback(audit.close)
         storage = await stack.enter_async_context(opened(settings.storage))
         listening = [
-            (place, stack.enter_context(listening_at(place, "cannot serve the API", ApiError)))
-            for place in settings.addresses
+            (address, stack.enter_context(listening_at(address, "cannot serve the API", ApiError)))
+            for address in settings.addresses
         ]
         # With several servers on one etcd, memory may lag behind what another server has acknowledged.
         is_own = settings.storage.sqlite is not None
@@ -114,14 +114,14 @@ async def serve(
         metrics.connections = book = ConnectionBook(limits.held)
         servers = [
             HttpServer(
-                gate.local if is_unix(place) else gate.remote,
-                one,
+                gate.local if is_unix(address) else gate.remote,
+                listener,
                 limits.http,
-                None if is_unix(place) else context,
+                None if is_unix(address) else context,
                 on_slow=metrics.note_slow_request,
                 book=book,
             )
-            for place, one in listening
+            for address, listener in listening
         ]
         monitor = monitor_of(
             service,
@@ -150,7 +150,9 @@ async def serve(
                 if again is not None:
                     group.create_task(_reload(again, audit, files, context))
                 if on_ready is not None:
-                    on_ready(f"API at {', '.join(_said(place, one, context) for place, one in listening)}")
+                    on_ready(
+                        f"API at {', '.join(_url_of(address, listener, context) for address, listener in listening)}"
+                    )
 
         try:
             await run_until(work(), stop)
@@ -230,8 +232,8 @@ async def _reload(
             LOGGER.warning("reload failed; keeping the previous certificates: %s", error)
 
 
-def _said(place: str, listening: socket.socket, context: ssl.SSLContext | None) -> str:
-    address = address_of(place, listening)
+def _url_of(configured: str, listening: socket.socket, context: ssl.SSLContext | None) -> str:
+    address = address_of(configured, listening)
     return address if is_unix(address) else f"{'http' if context is None else 'https'}://{address}"
 
 
@@ -241,7 +243,7 @@ async def _serve(settings: ApiSettings, lifecycle: Lifecycle[ApiSettings]) -> No
     again = asyncio.Event()
     lifecycle.on_hangup(again.set)
     # Certificates and the audit log are read again even if the settings cannot be; of the settings nothing is applied.
-    lifecycle.reload(Reload(lambda _: "", "the settings are not in force and cannot be read", keys=()))
+    lifecycle.reload(Reload(lambda _: "", "the settings do not apply and cannot be read", keys=()))
     await serve(settings, lifecycle.stop, lifecycle.ready, again=again)
 
 

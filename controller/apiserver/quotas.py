@@ -68,7 +68,7 @@ class Quotas:
     def used(self, account: str) -> Usage:
         """Return an account's usage, with writes that are pending or not yet in memory."""
         reached = self._cache.ring.revision
-        self._promised = [one for one in self._promised if one[2] is None or one[2] > reached]
+        self._promised = [promise for promise in self._promised if promise[2] is None or promise[2] > reached]
         own = (usage for name, usage, _ in self._promised if name == account)
         total = self._cache.usage.of(account)
         for usage in own:

@@ -55,10 +55,15 @@ async def forget_records(retention: Retention, registry: Registry, cache: Resour
     pods, groups = cache.all_of(POD), {group.metadata.name: group for group in cache.all_of(POD_GROUP)}
     tasks, results = cache.all_of(TASK), cache.all_of(PROBE_RESULT)
     in_use = {pod.status.decision for pod in pods} | {task.status.decision for task in tasks if task.is_held}
-    decisions = [one for one in cache.all_of(DECISION) if one.metadata.name not in in_use]
+    decisions = [decision for decision in cache.all_of(DECISION) if decision.metadata.name not in in_use]
     now_ns, number = registry.now_ns(), 0
     for kind, records, most, age_s in (
-        (DECISION, ((one.metadata.created_ns, one) for one in decisions), retention.decisions, retention.decisions_s),
+        (
+            DECISION,
+            ((decision.metadata.created_ns, decision) for decision in decisions),
+            retention.decisions,
+            retention.decisions_s,
+        ),
         (POD, _ended_pods(pods, groups), retention.ended_pods, retention.ended_s),
         (POD_GROUP, _ended_groups(groups.values()), retention.ended_groups, retention.ended_s),
         (TASK, _ended_tasks(tasks), retention.ended_tasks, retention.ended_tasks_s),
@@ -93,30 +98,30 @@ def _ended_tasks(tasks: Iterable[Task]) -> Iterable[tuple[int, Task]]:
 def _newest_results(results: Iterable[ProbeResult]) -> Iterable[tuple[int, ProbeResult]]:
     """Return the newest result of each probe on each unit type of a centre."""
     newest: dict[tuple[str, str, str | None], tuple[int, ProbeResult]] = {}
-    for one in sorted(results, key=lambda one: (one.metadata.created_ns, one.metadata.name)):
-        place = (one.spec.centre, one.spec.probe, one.status.unit or one.spec.unit)
-        newest[place] = (one.metadata.created_ns, one)
+    for result in sorted(results, key=lambda result: (result.metadata.created_ns, result.metadata.name)):
+        key = (result.spec.centre, result.spec.probe, result.status.unit or result.spec.unit)
+        newest[key] = (result.metadata.created_ns, result)
     return newest.values()
 
 
 def _older_results(results: Sequence[ProbeResult]) -> Iterable[tuple[int, ProbeResult]]:
-    newest = {one.metadata.name for _, one in _newest_results(results)}
-    return ((one.metadata.created_ns, one) for one in results if one.metadata.name not in newest)
+    newest = {result.metadata.name for _, result in _newest_results(results)}
+    return ((result.metadata.created_ns, result) for result in results if result.metadata.name not in newest)
 
 
 def _surplus(records: Iterable[tuple[int, Any]], most: int, before_ns: int) -> list[Any]:
     """Return the oldest records beyond a number, and those from before a time."""
-    ordered = sorted(records, key=lambda one: (one[0], one[1].metadata.name))
+    ordered = sorted(records, key=lambda record: (record[0], record[1].metadata.name))
     too_many = max(len(ordered) - most, 0)
-    return [one for place, (time_ns, one) in enumerate(ordered) if place < too_many or time_ns < before_ns]
+    return [record for index, (time_ns, record) in enumerate(ordered) if index < too_many or time_ns < before_ns]
 
 
 async def _forget(registry: Registry, kind: Kind[Any], surplus: list[Any]) -> int:
     """Delete records that are still as last seen; after a conflict the rest wait for the next round."""
     number = 0
     for start in range(0, len(surplus), MAX_CHANGES):
-        part = {key_of(kind, one.metadata.name): one for one in surplus[start : start + MAX_CHANGES]}
-        expected = tuple(Expected(key, one.metadata.revision) for key, one in part.items())
+        part = {key_of(kind, record.metadata.name): record for record in surplus[start : start + MAX_CHANGES]}
+        expected = tuple(Expected(key, record.metadata.revision) for key, record in part.items())
         try:
             await registry.write(dict.fromkeys(part), expected)
         except ConflictError as error:

@@ -86,23 +86,23 @@ class _Server:
 
     def subject(self, kind: str, name: str) -> Metadata | None:
         """Return the metadata of a decision's subject, by its kind in lower case; None if it is not in memory."""
-        found = KINDS.of_word(kind)
-        if found is None or not found.is_subject:
+        subject_kind = KINDS.of_word(kind)
+        if subject_kind is None or not subject_kind.is_subject:
             return None
         try:
-            resource: Resource = self._cache.get(found, name)
+            resource: Resource = self._cache.get(subject_kind, name)
         except NotFoundError:
             return None
         return resource.metadata
 
     async def selected(self, kind: Kind[R], field: str, value: str) -> Sequence[R]:
         """Return all resources of a kind with this value of a field."""
-        selection, found, after = Selection(fields=(Term(field, How.EQUAL, value),)), list[R](), ""
+        selection, resources, after = Selection(fields=(Term(field, How.EQUAL, value),)), list[R](), ""
         while True:
             page = await self._registry.list(kind, selection, after=after, limit=_PAGE)
-            found += page.items
+            resources += page.items
             if page.after is None:
-                return found
+                return resources
             after = page.after
 
 
@@ -130,9 +130,9 @@ class Service:
 
     async def get(self, principal: Principal, kind: Kind[R], name: str) -> tuple[R, int | None]:
         """Return a resource, and its age in ns while the storage is down."""
-        found, age_ns = await self._get(kind, name)
-        access.check(principal, Verb.READ, kind, found)
-        return kind.strategy.shown(found, self._hooks), age_ns
+        resource, age_ns = await self._get(kind, name)
+        access.check(principal, Verb.READ, kind, resource)
+        return kind.strategy.shown(resource, self._hooks), age_ns
 
     async def list(
         self, principal: Principal, kind: Kind[R], selection: Selection, *, revision: int | None, after: str, limit: int
@@ -142,14 +142,14 @@ class Service:
         selection = access.bounded(principal, kind, selection)
         if not self.health.is_away:
             try:
-                found = await self.registry.list(kind, selection, revision=revision, after=after, limit=limit)
+                listing = await self.registry.list(kind, selection, revision=revision, after=after, limit=limit)
             except UnavailableError as error:
                 self._lost(error)
             else:
-                return self._shown(kind, found), None
+                return self._shown(kind, listing), None
         self._check_loaded()
-        found = self.cache.list(kind, selection, revision=revision, after=after, limit=limit)
-        return self._shown(kind, found), self.cache.age_ns
+        listing = self.cache.list(kind, selection, revision=revision, after=after, limit=limit)
+        return self._shown(kind, listing), self.cache.age_ns
 
     async def create(self, principal: Principal, kind: Kind[R], resource: R) -> R:
         """Create a resource."""
@@ -174,14 +174,14 @@ class Service:
         expected = _expected(name, resource, expected)
         self.health.check()
 
-        def replaced(found: R) -> R:
-            tenants.check_labels(principal, found.metadata, resource.metadata)
-            metadata = replace(found.metadata, labels=resource.metadata.labels)
-            made = replace(found, metadata=metadata, spec=resource.spec)
-            kind.strategy.validate(found, made)
+        def replaced(current: R) -> R:
+            tenants.check_labels(principal, current.metadata, resource.metadata)
+            metadata = replace(current.metadata, labels=resource.metadata.labels)
+            made = replace(current, metadata=metadata, spec=resource.spec)
+            kind.strategy.validate(current, made)
             if principal.role is Role.USER:
                 check_plain(kind, made)
-            self._quotas.check_change(principal, kind, found, made)
+            self._quotas.check_change(principal, kind, current, made)
             return made
 
         return await self._changed(principal, Verb.REPLACE, kind, name, replaced, expected=expected)
@@ -193,17 +193,19 @@ class Service:
         expected = _expected(name, resource, expected)
         self.health.check()
 
-        def replaced(found: R) -> R:
-            return kind.strategy.prepare_status(found, replace(found, status=resource.status), principal, self._hooks)
+        def replaced(current: R) -> R:
+            return kind.strategy.prepare_status(
+                current, replace(current, status=resource.status), principal, self._hooks
+            )
 
         return await self._changed(principal, Verb.STATUS, kind, name, replaced, expected=expected)
 
     async def delete(self, principal: Principal, kind: Kind[R], name: str, *, expected: int | None) -> R:
         """Delete a resource."""
         self.health.check()
-        found = await self.registry.get(kind, name)
-        access.check(principal, Verb.DELETE, kind, found)
-        await kind.strategy.check_unused(found, self._hooks)
+        resource = await self.registry.get(kind, name)
+        access.check(principal, Verb.DELETE, kind, resource)
+        await kind.strategy.check_unused(resource, self._hooks)
         # Check again when deleting: meanwhile it may be another resource of that name.
         return await self.registry.delete(kind, name, expected=expected, allow=_allowing(principal, Verb.DELETE, kind))
 
@@ -339,7 +341,9 @@ class Service:
 
     def _shown(self, kind: Kind[R], listing: Listing[R]) -> Listing[R]:
         show = kind.strategy.shown
-        return Listing(tuple(show(one, self._hooks) for one in listing.items), listing.revision, listing.after)
+        return Listing(
+            tuple(show(resource, self._hooks) for resource in listing.items), listing.revision, listing.after
+        )
 
     def _check_loaded(self) -> None:
         if not self.cache.loaded.is_set():
@@ -375,7 +379,7 @@ def _expected(name: str, resource: Resource, expected: int | None) -> int | None
 
 def _allowing(principal: Principal, verb: Verb, kind: Kind[R]) -> Callable[[R], None]:
     """Return a check that raises ForbiddenError if the principal may not do this with the resource."""
-    return lambda found: access.check(principal, verb, kind, found)
+    return lambda current: access.check(principal, verb, kind, current)
 
 
 def _completing(principal: Principal) -> Callable[[TaskState], None]:

@@ -47,7 +47,9 @@ class EtcdPlace(Settings, frozen=True):
             raise ValueError("certificate and private_key belong together")
         if self.certificate is not None and self.ca is None:
             raise ValueError("a certificate requires a ca")
-        problem = next((found for one in self.addresses if (found := exposed(one, has_tls=self.ca is not None))), None)
+        problem = next(
+            (found for address in self.addresses if (found := exposed(address, has_tls=self.ca is not None))), None
+        )
         if problem is not None:
             raise ValueError(f"addresses: {problem}")
 
@@ -251,7 +253,7 @@ class ApiSettings(Strict, frozen=True):
     """If set, serve the cost map below /alto, as an ALTO server (RFC 7285) does."""
 
     def __post_init__(self) -> None:
-        open_to_all = next((place for place in self.listen or () if not is_own(place)), None)
+        open_to_all = next((address for address in self.listen or () if not is_own(address)), None)
         if open_to_all is not None and self.tls is None:
             raise ValueError(f"listen: {open_to_all} is neither loopback nor a UNIX socket: set tls")
 

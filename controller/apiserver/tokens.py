@@ -105,7 +105,7 @@ class Tokens:
         """Revoke a token; raise NotFoundError."""
         key = ROOT + number
         with away():
-            # Anything but letters and digits could lead to a key that is no token's.
+            # Anything but letters and digits could lead to the key of something else.
             stored = await self._storage.get(key) if number.isalnum() else None
             if stored is None:
                 raise NotFoundError(f"there is no token {number[:40]}")
@@ -119,11 +119,11 @@ class Tokens:
 
     async def run(self, retry_s: float = 0.5) -> None:
         """Follow the storage until cancelled; log once why that fails."""
-        said = ""
+        problem = ""
         while True:
             try:
                 page = await self._storage.scan(ROOT)
-                said = ""
+                problem = ""
                 self._records = {record.id: record for record in map(_record, page.items)}
                 self._acknowledged.reach(page.revision)
                 self.loaded.set()
@@ -133,9 +133,9 @@ class Tokens:
             except CompactedError:
                 LOGGER.warning("token changes were compacted before they were seen: reading all tokens again")
             except StorageError as error:
-                if str(error) != said:
-                    said = str(error)
-                    LOGGER.warning("tokens: the storage does not answer: %s", said)
+                if str(error) != problem:
+                    problem = str(error)
+                    LOGGER.warning("tokens: the storage does not answer: %s", problem)
                 await asyncio.sleep(retry_s)
 
     def _apply(self, events: tuple[Event, ...]) -> None:

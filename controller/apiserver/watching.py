@@ -21,7 +21,7 @@ _AT_ONCE: Final = 256
 """Events sent to a watch in one piece."""
 _BURST: Final = 8.0
 _LOOKS_PER_S: Final = 100.0
-"""Looks per second of one watch under load: each costs about as much as ten events."""
+"""Polls per second of one watch under load: each costs about as much as ten events."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class WatchLimits:
 
 
 class Pace:
-    """Pacing of a watch's looks for events: a few at once, then a fixed rate.
+    """Pacing of a watch's polls for events: a few at once, then a fixed rate.
 
     Under load, events that accumulate are sent in one piece; a single event is sent at once.
     """
@@ -51,7 +51,7 @@ class Pace:
         self._credit, self._since_s = _BURST, now_s
 
     def wait_s(self, now_s: float) -> float:
-        """Return the delay before the next look, and count it."""
+        """Return the delay before the next poll, and count it."""
         self._credit = min(_BURST, self._credit + (now_s - self._since_s) * _LOOKS_PER_S) - 1.0
         self._since_s = now_s
         return max(0.0, -self._credit / _LOOKS_PER_S)
@@ -139,14 +139,14 @@ class Watching:
         while not self.stopping.is_set():
             if wait_s := pace.wait_s(loop.time()):
                 await asyncio.sleep(wait_s)
-            found = None if position is None else ring.since(position, _AT_ONCE)
-            if position is None or found is None:
+            events = None if position is None else ring.since(position, _AT_ONCE)
+            if position is None or events is None:
                 self.counters.too_slow += 1
                 raise GoneError(f"this watch is too slow: it ends after revision {after}; watch again from there")
-            lines = [line for event in found if (line := _line(event, kind, selection, begin)) is not None]
-            position += len(found)
+            lines = [line for event in events if (line := _line(event, kind, selection, begin)) is not None]
+            position += len(events)
             # The rest of the last event's revision may still follow.
-            seen = ring.revision if position == ring.end else found[-1].revision - 1
+            seen = ring.revision if position == ring.end else events[-1].revision - 1
             after = max(after, seen)
             if lines:
                 yield b"".join(lines)
@@ -172,8 +172,8 @@ async def _with_pauses(
             if not done:
                 yield None
                 continue
-            found, waiting = waiting.result(), None
-            yield found
+            item, waiting = waiting.result(), None
+            yield item
     finally:
         if waiting is not None:
             waiting.cancel()

@@ -14,16 +14,17 @@ _PLAIN_WIDTH = 140
 
 
 class _PlainConsole(Console):
-    """Writes only its own escape sequences: those in others' text are spelled out."""
+    """Writes only its own escape sequences; those in other text are spelled out."""
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(
-            one if one.control else Segment(plain(one.text), one.style, one.control) for one in buffer
+            segment if segment.control else Segment(plain(segment.text), segment.style, segment.control)
+            for segment in buffer
         )
 
 
 def plain_or_terminal() -> Console:
-    """Return the console; where there is no terminal, and no COLUMNS, wide enough that tables lose nothing."""
-    found = _PlainConsole()
+    """Return the console; without a terminal and COLUMNS, one wide enough that tables lose nothing."""
+    console = _PlainConsole()
     is_told = os.environ.get("COLUMNS", "").isdecimal()
-    return found if found.is_terminal or is_told else _PlainConsole(width=max(found.width, _PLAIN_WIDTH))
+    return console if console.is_terminal or is_told else _PlainConsole(width=max(console.width, _PLAIN_WIDTH))

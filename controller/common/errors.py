@@ -3,36 +3,36 @@
 MillraceError
 └── ControllerError
     ├── SessionError       a P4Runtime session to a switch failed: names switch, what was done, code and cause
-    ├── UnservedError      a switch does not serve what was asked for
-    ├── PathError          the path server cannot do what was asked
-    │   ├── NoSuchPathError    a flow cannot take what was called a path
+    ├── UnservedError      a switch does not support the request
+    ├── PathError          the path server cannot carry out a request
+    │   ├── NoSuchPathError    a given path is not one of the flow's
     │   └── DeadPathError      a flow cannot be pinned to a path with a dead link
-    ├── AltoError          a request to the ALTO server is not one that it can answer
-    ├── CostMapError       what lies between hosts is not known now
-    ├── JobError           the job service cannot do what was asked
-    ├── HardwareError      a node, a request or a share is not what it can be (controller/cluster/hardware/errors.py)
+    ├── AltoError          the ALTO server cannot answer a request
+    ├── CostMapError       costs between hosts are unknown
+    ├── JobError           the job service cannot carry out a request
+    ├── HardwareError      a node, a request or a share is invalid (controller/cluster/hardware/errors.py)
     ├── EstimateError      times cannot be compared or combined (controller/cluster/estimates/errors.py)
-    ├── OperatorError      an operator or a graph of them is wrong (controller/cluster/operators/errors.py)
-    ├── ContainerError     a container runtime cannot do what was asked (controller/workloads/nodes/runtimes/errors.py)
-    ├── CentreError        a centre's agent or its engine cannot do what was asked
-    ├── WorkloadError      a workload's file or values are wrong (controller/cluster/workloads/errors.py)
-    ├── PlacementError     the workload controller cannot run as its settings say
-    ├── SchedulerError     a scheduler cannot do what was asked; probing, acceleration, learning have errors below it
-    ├── BalanceError       balancing cannot do what was asked (controller/balance/errors.py)
-    ├── StorageError       the storage of schedulers cannot do what was asked
-    │   ├── ConflictError      a key is not as the writer believed
-    │   ├── CompactedError     a revision is forgotten
+    ├── OperatorError      an operator or an operator graph is invalid (controller/cluster/operators/errors.py)
+    ├── ContainerError     a container runtime cannot carry out a call (controller/workloads/nodes/runtimes/errors.py)
+    ├── CentreError        a centre's agent or its engine failed
+    ├── WorkloadError      a workload's file or values are invalid (controller/cluster/workloads/errors.py)
+    ├── PlacementError     the workload controller cannot run with its settings
+    ├── SchedulerError     a scheduler failed; errors of probing, acceleration and learning derive from it
+    ├── BalanceError       balancing failed (controller/balance/errors.py)
+    ├── StorageError       the API server's storage failed
+    │   ├── ConflictError      a key is not at the expected revision
+    │   ├── CompactedError     a revision was compacted
     │   └── LeaseError         a lease has ended
-    └── ApiError           the API server cannot do what was asked, or refuses it
-        ├── InvalidError       the request is not what it should be
-        ├── UnauthorizedError  there is no token, or it is none that counts
-        ├── ForbiddenError     whoever asks may not do this
-        ├── NotFoundError      there is no such resource
-        ├── StaleError         a resource is not as the writer believed, or what is asked for does not fit
-        ├── GoneError          a revision is forgotten: list again
-        ├── TooLargeError      a request has more bytes than are taken
-        ├── TooManyError       somebody asks for more than his share
-        └── UnavailableError   the API server, or its storage, is away
+    └── ApiError           the API server refused a request, or failed
+        ├── InvalidError       the request is invalid
+        ├── UnauthorizedError  the token is missing or invalid
+        ├── ForbiddenError     the caller may not do this
+        ├── NotFoundError      the resource does not exist
+        ├── StaleError         a resource has changed, or the request does not fit
+        ├── GoneError          a revision was compacted: list again
+        ├── TooLargeError      a request is too large
+        ├── TooManyError       a caller exceeds its share
+        └── UnavailableError   the API server, or its storage, is unavailable
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ControllerError(MillraceError):
 class SessionError(ControllerError):
     """A P4Runtime session failed; the text names the switch, what was being done, the gRPC code and the cause.
 
-    `refused` are the positions, within the batch that was written, of the updates that the switch refused; the others
-    of that batch took effect. Empty, and nothing is known of any of them, where the call itself failed.
+    `refused` are the positions of refused updates in the written batch; the others took effect. It is empty if the call
+    itself failed: then the outcome of all updates is unknown.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class SessionError(ControllerError):
 
 
 class UnservedError(ControllerError):
-    """A switch does not support what was asked for, whoever asks: bmv2 has no gNMI."""
+    """A switch does not support a request, whoever sends it: bmv2 has no gNMI."""
 
 
 class PathError(ControllerError):
-    """The path server cannot do what was asked."""
+    """The path server cannot carry out a request."""
 
 
 class NoSuchPathError(PathError):
@@ -93,29 +93,29 @@ class CostMapError(ControllerError):
 
 
 class JobError(ControllerError):
-    """The job service cannot do what was asked."""
+    """The job service cannot carry out a request."""
 
 
 class SchedulerError(ControllerError):
-    """A scheduler cannot do what was asked; the text names the policy, profile, task or node that it is about."""
+    """A scheduler failed; the text names the policy, profile, task or node concerned."""
 
 
 class StorageError(ControllerError):
-    """The storage of schedulers cannot do what was asked."""
+    """The API server's storage failed."""
 
 
 class ConflictError(StorageError):
     """A key has changed since the writer read it; nothing was written.
 
-    `expected` and `found` are the revisions at which it was modified last, 0 if it does not exist; None for a `found`
-    that the storage does not report.
+    `expected` and `found` are the revisions of its last modification, 0 if it does not exist; `found` is None if the
+    storage does not report it.
     """
 
     def __init__(self, key: str, expected: int, found: int | None) -> None:
         self.key, self.expected, self.found = key, expected, found
-        wanted = "exists already" if expected == 0 else f"is not at revision {expected}"
+        problem = "already exists" if expected == 0 else f"is no longer at revision {expected}"
         now = "" if found is None else ", it does not exist" if found == 0 else f", it is at revision {found}"
-        super().__init__(f"{key}: {wanted}{now}" if expected == 0 else f"{key}: {wanted} any more{now}")
+        super().__init__(f"{key}: {problem}{now}")
 
 
 class CompactedError(StorageError):
@@ -136,49 +136,49 @@ class LeaseError(StorageError):
 
 
 class ApiError(ControllerError):
-    """The API server cannot do what was asked; `status` is HTTP's code for it."""
+    """The API server refused a request, or failed; `status` is the HTTP status."""
 
     status: ClassVar[int] = 500
 
 
 class InvalidError(ApiError):
-    """A request is not what it should be; the text names the key."""
+    """A request is invalid; the text names the key."""
 
     status = 400
 
 
 class UnauthorizedError(ApiError):
-    """There is no token, or it is none that counts (any more)."""
+    """The token is missing, invalid, revoked or expired."""
 
     status = 401
 
 
 class ForbiddenError(ApiError):
-    """Whoever asks may not do this."""
+    """The caller may not do this."""
 
     status = 403
 
 
 class NotFoundError(ApiError):
-    """There is no such resource."""
+    """The resource does not exist."""
 
     status = 404
 
 
 class StaleError(ApiError):
-    """A resource is not as the writer believed, or what is asked for does not fit: nothing was done."""
+    """A resource has changed, or the request does not fit: nothing was done."""
 
     status = 409
 
 
 class GoneError(ApiError):
-    """A revision is forgotten: list again, and watch from there."""
+    """A revision was compacted: list again, and watch from there."""
 
     status = 410
 
 
 class TooLargeError(ApiError):
-    """A request has more bytes than are taken."""
+    """A request is too large."""
 
     status = 413
 
@@ -194,6 +194,6 @@ class TooManyError(ApiError):
 
 
 class UnavailableError(ApiError):
-    """The API server cannot be reached, or its storage is away."""
+    """The API server cannot be reached, or its storage is unavailable."""
 
     status = 503

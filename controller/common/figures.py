@@ -20,10 +20,10 @@ def check_ending(path: Path, error: type[ControllerError]) -> None:
 
 
 def save(figure: Figure, path: Path, error: type[ControllerError]) -> None:
-    """Write a figure; raise `error`, which names the file, for another ending or a failed write."""
+    """Write a figure; raise `error`, which names the file, for another extension or a failed write."""
     check_ending(path, error)
     try:
-        # By the salt an SVG's identifiers are the same each time.
+        # A fixed salt keeps an SVG's identifiers the same each time.
         with mpl.rc_context({"svg.hashsalt": "millrace"}):
             figure.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
     except OSError as problem:
@@ -31,7 +31,7 @@ def save(figure: Figure, path: Path, error: type[ControllerError]) -> None:
 
 
 def save_both(figure: Figure, stem: Path) -> tuple[Path, Path]:
-    """Write a figure as .png and .svg beside each other; return both paths. Raises OSError."""
+    """Write a figure as .png and .svg into one folder; return both paths. Raises OSError."""
     png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
     with mpl.rc_context({"svg.hashsalt": "millrace"}):
         figure.savefig(png, dpi=_DPI, metadata={"Software": None})

@@ -44,7 +44,7 @@ class Connection:
 
 @dataclass(slots=True)
 class ConnectionBook:
-    """All connections of one or several servers; of one event loop."""
+    """All connections of one or several servers; confined to one event loop."""
 
     limits: ConnectionLimits
     refused: int = 0
@@ -68,15 +68,15 @@ class ConnectionBook:
         return sum(map(len, self._strangers.values()))
 
     def open(self, host: str, close: Callable[[], None]) -> Connection:
-        """Take a stranger's connection; `close` ends it at once. Another stranger may be evicted."""
+        """Accept a stranger's connection; `close` ends it at once. Another stranger may be evicted."""
         address = group_of(host)
         if len(self._strangers.get(address, ())) >= self.limits.strangers_of_address:
             self._displace(address)
         elif self.strangers >= self.limits.strangers:
-            self._displace(max(self._strangers, key=lambda one: len(self._strangers[one])))
-        found = Connection(address, close)
-        self._strangers.setdefault(address, {})[found] = None
-        return found
+            self._displace(max(self._strangers, key=lambda candidate: len(self._strangers[candidate])))
+        connection = Connection(address, close)
+        self._strangers.setdefault(address, {})[connection] = None
+        return connection
 
     def admit(self, connection: Connection, owner: str, *, is_user: bool) -> str | None:
         """Assign a connection to an owner; return why it is refused, else None."""
@@ -102,7 +102,7 @@ class ConnectionBook:
         return None
 
     def forget(self, connection: Connection) -> None:
-        """Note that a connection has ended, or becomes another's; do nothing for one that is not here."""
+        """Note that a connection has ended, or gets another owner; ignore unknown ones."""
         if connection.owner is not None:
             self._known -= 1
             self._users -= connection.is_user
@@ -124,7 +124,7 @@ class ConnectionBook:
 
 
 def group_of(host: str) -> str:
-    """Return what counts as one address: an IPv6 network of 64 bits is one site's to number as it likes."""
+    """Return the group that a host's address counts for: the owner of an IPv6 /64 can choose any address in it."""
     if ":" not in host:
         return host
     address = IPv6Address(host.partition("%")[0])

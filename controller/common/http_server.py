@@ -1,4 +1,4 @@
-"""HTTP by uvicorn: sockets of our own, deadlines for slow requests and slow readers, an orderly end.
+"""HTTP by uvicorn: with our own sockets, deadlines for slow requests and slow readers, and an orderly shutdown.
 
 Connections are counted from their first packet on, TLS's handshake included (controller/common/http_connections.py).
 """
@@ -26,7 +26,7 @@ from controller.common.http_connections import Connection, ConnectionBook, Conne
 from dataplane.rpc.addresses import is_plain, is_unix, unavailable
 from dataplane.rpc.own_folder import is_own_peer
 
-# What it has to say of requests is said by the gate, in one line.
+# The gate logs requests, in one line each.
 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 _BACKLOG: Final = 1024
@@ -63,9 +63,9 @@ class HttpLimits:
 
 
 def listening_socket(address: str, purpose: str, error: Callable[[str], Exception]) -> socket.socket:
-    """Return a socket that listens; a UNIX socket is its user's alone.
+    """Return a listening socket; only its user can connect to a UNIX socket.
 
-    Raise `error`, its line beginning with `purpose` ("cannot serve ..."), for an address that cannot be had.
+    Raise `error`, its line beginning with `purpose` ("cannot serve ..."), for an unusable address.
     """
     problem = unavailable(address) or ("plain: is for gRPC services" if is_plain(address) else None)
     if problem is not None:
@@ -79,11 +79,11 @@ def listening_socket(address: str, purpose: str, error: Callable[[str], Exceptio
 @contextlib.contextmanager
 def listening_at(address: str, purpose: str, error: Callable[[str], Exception]) -> Iterator[socket.socket]:
     """Provide `listening_socket` for the duration of the context; a UNIX socket's file is removed at the end."""
-    found = listening_socket(address, purpose, error)
+    listening = listening_socket(address, purpose, error)
     try:
-        yield found
+        yield listening
     finally:
-        found.close()
+        listening.close()
         if is_unix(address):
             Path(_path(address)).unlink(missing_ok=True)
 
@@ -105,14 +105,14 @@ async def send_in_time(
 
 
 def address_of(asked: str, listening: socket.socket) -> str:
-    """Return the address that is served, with the port where 0 was asked for."""
+    """Return the address being served, with the actual port in place of 0."""
     return asked if is_unix(asked) else f"{asked.rpartition(':')[0]}:{listening.getsockname()[1]}"
 
 
 class _Guarded(H11Protocol):
-    """Uvicorn's protocol with a deadline for the head of each request, also the first one of a connection.
+    """Uvicorn's protocol with a deadline for the head of each request, including a connection's first one.
 
-    Where the application does not know its callers a connection is admitted with its first whole head.
+    If the application does not identify callers, a connection is admitted with its first complete head.
     """
 
     server_of: HttpServer
@@ -174,7 +174,7 @@ class _Guarded(H11Protocol):
 
 
 class _Early(asyncio.Protocol):
-    """Keeps what TLS brings with the last word of its handshake, for the protocol that comes next."""
+    """Keeps data that TLS delivers with the end of its handshake, for the next protocol."""
 
     def __init__(self) -> None:
         self.data, self.is_lost = b"", False
@@ -187,15 +187,15 @@ class _Early(asyncio.Protocol):
 
 
 class _Arriving(asyncio.Protocol):
-    """A connection until TLS's handshake is complete: asyncio does not report one that never completes it."""
+    """A connection until its TLS handshake is complete: asyncio does not report one that never completes it."""
 
     def __init__(self, server: HttpServer, context: ssl.SSLContext) -> None:
         self._server, self._context = server, context
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        found = self._server.book.open(_host_of(transport), transport.abort)
-        self._task = asyncio.get_running_loop().create_task(self._shake_hands(transport, found))
+        connection = self._server.book.open(_host_of(transport), transport.abort)
+        self._task = asyncio.get_running_loop().create_task(self._shake_hands(transport, connection))
         self._server.arriving.add(self._task)
         self._task.add_done_callback(self._server.arriving.discard)
 
@@ -209,7 +209,7 @@ class _Arriving(asyncio.Protocol):
                 server_side=True,
                 ssl_handshake_timeout=self._server.limits.head_s,
             )
-        except OSError:  # no TLS, none in time, or gone
+        except OSError:  # not TLS, too slow, or gone
             pass
         finally:
             if upgraded is None or early.is_lost:
@@ -231,22 +231,22 @@ def _host_of(transport: asyncio.Transport) -> str:
 
 
 def _certificate_of(transport: asyncio.Transport) -> bytes | None:
-    found = transport.get_extra_info("ssl_object")
-    shown: bytes | None = None if found is None else found.getpeercert(binary_form=True)
+    tls = transport.get_extra_info("ssl_object")
+    shown: bytes | None = None if tls is None else tls.getpeercert(binary_form=True)
     return shown
 
 
 def _end_strangers(transport: asyncio.Transport) -> None:
-    """End another user's connection to a UNIX socket, whatever became of its mode."""
-    found = transport.get_extra_info("socket")
-    if found.family == socket.AF_UNIX and not is_own_peer(found):
+    """End another user's connection to a UNIX socket, whatever the socket's mode is."""
+    peer = transport.get_extra_info("socket")
+    if peer.family == socket.AF_UNIX and not is_own_peer(peer):
         transport.abort()
 
 
 class HttpServer:
     """Serves an ASGI application on one socket, between `start` and `stop`, by uvicorn's protocol.
 
-    An application that knows its callers assigns connections to them by `ADMIT`, and answers those for which there is
+    An application that identifies callers assigns connections to them by `ADMIT`, and answers those for which there is
     no room; its servers share a `book`. Without one, connections beyond the limit are answered with 503.
     """
 
@@ -261,10 +261,10 @@ class HttpServer:
         on_full: Callable[[], None] = lambda: None,
         book: ConnectionBook | None = None,
     ) -> None:
-        """`on_slow` is called for each request that takes too long to come, `on_full` for each that is refused."""
+        """`on_slow` is called for each request that takes too long to arrive, `on_full` for each that is refused."""
         strangers = max(_LEAST_STRANGERS, limits.connections)
-        known = ConnectionLimits(limits.connections, limits.connections, strangers, strangers)
-        self.book = ConnectionBook(known) if book is None else book
+        book_limits = ConnectionLimits(limits.connections, limits.connections, strangers, strangers)
+        self.book = ConnectionBook(book_limits) if book is None else book
         self.limits, self.on_slow, self.on_full, self.knows_callers = limits, on_slow, on_full, book is not None
         self.arriving: set[asyncio.Task[None]] = set()
         """Handshakes in progress."""
@@ -286,14 +286,14 @@ class HttpServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen, with a deadline for TLS's first words as well."""
+        """Listen, with a deadline for the TLS handshake as well."""
         self._server = await asyncio.get_running_loop().create_server(
             self._arriving, sock=self._listening, backlog=_ACCEPTED_AT_ONCE
         )
-        self._listening.listen(_BACKLOG)  # asyncio takes as many in a turn as may wait in the kernel
+        self._listening.listen(_BACKLOG)  # asyncio accepts a whole backlog per turn
 
     async def stop(self) -> None:
-        """Take no more connections, let answers that are being made end within `GRACE_S`, close all."""
+        """Stop accepting connections, let pending answers finish within `GRACE_S`, then close all."""
         if self._server is None:
             return
         self._server.close()
@@ -312,9 +312,9 @@ class HttpServer:
                 connection.transport.abort()
 
     def new_protocol(self) -> asyncio.Protocol:
-        """Return what serves a new connection."""
-        found: Any = self._config.http_protocol_class
-        protocol: asyncio.Protocol = found(config=self._config, server_state=self._state, app_state={})
+        """Return the protocol for a new connection."""
+        protocol_class: Any = self._config.http_protocol_class
+        protocol: asyncio.Protocol = protocol_class(config=self._config, server_state=self._state, app_state={})
         return protocol
 
     def _arriving(self) -> asyncio.Protocol:
@@ -327,29 +327,29 @@ def _path(address: str) -> str:
 
 def _unix(address: str) -> socket.socket:
     path = _path(address)
-    found = socket.socket(socket.AF_UNIX)
+    listening = socket.socket(socket.AF_UNIX)
     mask = os.umask(0o177)
     try:
         Path(path).unlink(missing_ok=True)
-        found.bind(path)
-        found.listen(_BACKLOG)
+        listening.bind(path)
+        listening.listen(_BACKLOG)
     except BaseException:
-        found.close()
+        listening.close()
         raise
     finally:
         os.umask(mask)
-    return found
+    return listening
 
 
 def _tcp(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
-    family, kind, protocol, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
-    found = socket.socket(family, kind, protocol)
+    family, kind, protocol, _, sockaddr = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind, protocol)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(place)
-        found.listen(_BACKLOG)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(sockaddr)
+        listening.listen(_BACKLOG)
     except BaseException:
-        found.close()
+        listening.close()
         raise
-    return found
+    return listening

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of a reroute: from the snapshot that showed it to the writes that carry it out.
+"""OpenTelemetry traces of a reroute: from the snapshot that caused it to the writes that carry it out.
 
 `traces_of` returns a sender of OTLP over gRPC, or `UNTRACED`, which does nothing, if no settings ask for traces: code
 that records spans need not know which of the two it has. The path server's span travels with a set of routes as W3C
@@ -50,15 +50,15 @@ class TraceSettings(Strict, frozen=True):
 
 
 class Span(Protocol):
-    """Something that takes time, begun already."""
+    """A span that has begun."""
 
     @property
     def traceparent(self) -> str:
-        """W3C trace context that makes others' spans children of this one; '' where nothing is traced."""
+        """W3C trace context that makes other spans children of this one; '' if nothing is traced."""
         ...
 
     def event(self, name: str, attributes: Attributes) -> None:
-        """Note something that happens now."""
+        """Record an event at this moment."""
         ...
 
     def end(self, problem: str = "") -> None:
@@ -79,7 +79,7 @@ class Traces(Protocol):
         ...
 
     def close(self) -> None:
-        """Send what is left, for a few seconds at most."""
+        """Send the remaining spans, for a few seconds at most."""
         ...
 
 
@@ -150,29 +150,28 @@ class SentTraces:
         return _OpenSpan(span, self._clock)
 
     def close(self) -> None:
-        """Send what is left, for a few seconds at most."""
+        """Send the remaining spans, for a few seconds at most."""
         self._provider.force_flush(int(_EXPORT_S * 1000))
         self._provider.shutdown()
 
 
 def _context(parent: str) -> Context:
-    """Return the SDK's context of a traceparent; an empty one for what is none."""
+    """Return the SDK's context of a traceparent; an empty one for an invalid one."""
     from opentelemetry import trace  # noqa: PLC0415
     from opentelemetry.context import Context  # noqa: PLC0415
 
-    found = _TRACEPARENT.fullmatch(parent)
-    if found is None:
+    match = _TRACEPARENT.fullmatch(parent)
+    if match is None:
         return Context()
-    trace_id, span_id, flags = (int(part, 16) for part in found.groups())
+    trace_id, span_id, flags = (int(part, 16) for part in match.groups())
     context = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=trace.TraceFlags(flags))
     return trace.set_span_in_context(trace.NonRecordingSpan(context), Context())
 
 
 def traces_of(settings: TraceSettings | None, daemon: str, tls: TlsSettings | None) -> Traces:
-    """Return what sends a daemon's traces, `UNTRACED` without settings.
+    """Return the sender of a daemon's traces, `UNTRACED` without settings.
 
-    Raises ControllerError for an address that cannot be called and where the extra `otel` is not installed, ConfigError
-    for certificates that cannot be used.
+    Raises ControllerError for an unusable address or a missing extra `otel`, ConfigError for unusable certificates.
     """
     if settings is None:
         return UNTRACED
@@ -227,7 +226,7 @@ def _watched(exporter: SpanExporter, address: str) -> SpanExporter:
 
 
 def sent_traces(exporter: SpanExporter, daemon: str, ratio: float, clock: Clock) -> SentTraces:
-    """Return traces of a daemon that an exporter is given, in batches: 2,048 spans wait at most, more are dropped."""
+    """Return a daemon's traces for an exporter, in batches: at most 2,048 spans wait, more are dropped."""
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415

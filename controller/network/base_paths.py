@@ -1,4 +1,4 @@
-"""Base paths, which traffic follows without any other decision: shortest by configured propagation delay, then hops.
+"""Base paths, which traffic follows by default: shortest by configured propagation delay, then hops.
 
 Known dead links are left out.
 """
@@ -23,7 +23,7 @@ NextHops: TypeAlias = Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]
 def next_hops(topology: Topology, down: Set[LinkKey] = frozenset()) -> BaseHops:
     """Return, for every destination switch, every other switch's equal-cost links; unreachable ones are absent.
 
-    None of them is among the links that are `down`.
+    They exclude the links that are `down`.
     """
     table = LinkTable.of(topology)
     costs = table.configured_costs()
@@ -49,18 +49,18 @@ class Arrows(NamedTuple):
 
 
 class BaseHops(Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]):
-    """Next hops by destination, worked out for each when it is first asked for: most switches have no hosts."""
+    """Next hops by destination, computed on first use: most switches have no hosts."""
 
     def __init__(self, trees: DestinationTrees, links: Sequence[DirectedLink]) -> None:
         self._trees, self._links = trees, links
         self._found: dict[str, Mapping[str, tuple[DirectedLink, ...]]] = {}
 
     def __getitem__(self, destination: str) -> Mapping[str, tuple[DirectedLink, ...]]:
-        found = self._found.get(destination)
-        if found is None:
+        hops = self._found.get(destination)
+        if hops is None:
             number = self._trees.table.switch_number[destination]
-            found = self._found[destination] = _towards(self._trees, self._links, number)
-        return found
+            hops = self._found[destination] = _towards(self._trees, self._links, number)
+        return hops
 
     def arrows(self, destination: str) -> Arrows:
         """Return the next hops towards a destination as columns."""
@@ -78,7 +78,7 @@ class BaseHops(Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]):
 def _towards(
     trees: DestinationTrees, links: Sequence[DirectedLink], destination: int
 ) -> dict[str, tuple[DirectedLink, ...]]:
-    found: dict[str, list[DirectedLink]] = {}
+    links_of: dict[str, list[DirectedLink]] = {}
     for row in trees.tight_links(destination).tolist():
-        found.setdefault(links[row].tail.node, []).append(links[row])
-    return {name: tuple(equal) for name, equal in found.items()}
+        links_of.setdefault(links[row].tail.node, []).append(links[row])
+    return {name: tuple(equal) for name, equal in links_of.items()}

@@ -1,6 +1,6 @@
 """Desired and known state of every switch, and the next writes; no session, no clock.
 
-All of it comes from the owners of tables (`controller/network/owners`), none of which is known by name. Both drivers
+All of it comes from the owners of tables (`controller/network/owners`), none of which it knows by name. Both drivers
 (gRPC, and virtual time in one process) do the same: pass on what they read from a switch, send what `reconcile`, `sync`
 and `next_step` return, and report the outcome. They differ only in how a batch is sent and how time passes. Everything
 is level triggered: the next write follows from the desired and the current state.
@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from itertools import combinations
 
 from controller.common.errors import ControllerError, SessionError
-from controller.network.owners.base import Known, ListeningOwner, Owner, Refusal, StagedOwner, Verdict
+from controller.network.owners.base import ListeningOwner, ObservedState, Owner, Refusal, StagedOwner, Verdict
 from controller.network.owners.steps import Phase, Step, UpdatePlan, merged
 from controller.network.reconcile import apply, chunks, diff
 from controller.network.tables.base import FILL_ORDER
@@ -30,7 +30,7 @@ switch cannot be used.
 
 
 class Coordinator:
-    """The tables of a whole fabric, wanted and held."""
+    """The tables of a whole fabric, desired and held."""
 
     def __init__(self, topology: Topology, owners: Sequence[Owner]) -> None:
         """Begin with nothing held; raise ControllerError if two owners want an entity in different ways.
@@ -42,11 +42,11 @@ class Coordinator:
         self.listening = tuple(owner for owner in self.owners if isinstance(owner, ListeningOwner))
         self._held: dict[str, Entities] = {}
         self._live: set[str] = set()
-        self.known = Known(self._held, self._live)
+        self.known = ObservedState(self._held, self._live)
         """State shown to owners."""
         self._order = (*FILL_ORDER, *(table for owner in self.owners for table in owner.fill_order))
         self.down: frozenset[LinkKey] = frozenset()
-        """The links that are known to be dead."""
+        """The links known to be dead."""
         self._made_ns: int | None = None
         for node in topology.switches:
             _check_agreement(node.name, self.owners)
@@ -62,20 +62,20 @@ class Coordinator:
         return len(self._live) == len(self.topology.switches) and all(owner.is_settled for owner in self.staged)
 
     def held(self, switch: str) -> Entities:
-        """Return what a switch is known to hold, nothing for one never seen."""
+        """Return a switch's known entities, none for one never seen."""
         return self._held.get(switch, {})
 
     def wanted(self, switch: str) -> dict[EntityKey, Entity]:
-        """Return what a switch is to hold when all is as it should be."""
+        """Return a switch's desired entities in the final state."""
         return {key: entity for owner in self.owners for key, entity in owner.wanted(switch).items()}
 
     def samples(self) -> Iterator[Entity]:
-        """Yield entities of every kind that the switches' program must have a place for."""
+        """Yield entities of every kind that the switches' program must support."""
         for owner in self.owners:
             yield from owner.samples(self.topology.switches[0].name)
 
     def avoid(self, down: Set[LinkKey]) -> bool:
-        """Keep off these links from now on, both ways; return whether they are others than before."""
+        """Avoid these links from now on, both ways; return whether they differ from the previous ones."""
         if down == self.down:
             return False
         self.down = frozenset(down)
@@ -84,19 +84,19 @@ class Coordinator:
         return True
 
     def installed(self, switch: str) -> None:
-        """Note that a switch has just got its program."""
+        """Note that a switch has just received its program."""
         for owner in self.owners:
             owner.installed(switch)
 
     def reconcile(self, switch: str, actual: Entities) -> Exchange:
-        """Bring a switch that holds `actual` to what it may hold immediately; from then on steps may use it."""
+        """Bring a switch that holds `actual` to the state that is safe immediately; from then on steps may use it."""
         count = yield from self._write(switch, self.connected(switch, actual))
         if count is not None:
             self.reconciled(switch)
         return count
 
     def sync(self, switch: str) -> Exchange:
-        """Bring a reconciled switch to what its owners want of it now, one owner after the other."""
+        """Bring a reconciled switch to its owners' desired state, one owner after the other."""
         total = 0
         for owner in self.owners:
             while batches := owner.next_batches(switch, self.known):
@@ -114,7 +114,7 @@ class Coordinator:
         return (yield from self._write(switch, chunks(updates)))
 
     def is_right(self, switch: str) -> bool:
-        """Return whether no owner wants to write to this switch alone."""
+        """Return whether no owner has updates for this switch alone."""
         return not any(owner.next_batches(switch, self.known) for owner in self.owners)
 
     def connected(self, switch: str, actual: Entities) -> list[Batch]:
@@ -132,7 +132,7 @@ class Coordinator:
         return diff(wanted, actual, order=self._order)
 
     def reconciled(self, switch: str) -> None:
-        """Note that all that `connected` returned is acknowledged: from now on steps may use the switch."""
+        """Note that everything from `connected` is acknowledged: from now on steps may use the switch."""
         self._live.add(switch)
 
     def lost(self, switch: str) -> None:
@@ -150,10 +150,10 @@ class Coordinator:
             owner.acknowledged(switch, updates)
 
     def refused(self, switch: str, batch: Batch, error: SessionError) -> Verdict:
-        """Tell owners what a switch refused of a batch, and return what follows from it."""
+        """Tell owners which updates of a batch a switch refused, and return the consequence."""
         refused: dict[int, list[Update]] = {}
-        for place in _refused(batch, error):
-            refused.setdefault(self._owner_of(batch[place].key), []).append(batch[place])
+        for index in _refused(batch, error):
+            refused.setdefault(self._owner_of(batch[index].key), []).append(batch[index])
         verdicts = [
             Verdict.INSISTS
             if number < 0
@@ -163,26 +163,26 @@ class Coordinator:
         return max(verdicts, default=Verdict.INSISTS)
 
     def forgive(self) -> None:
-        """Let what was refused be tried again: a switch has returned, possibly with room or another program."""
+        """Allow refused updates to be retried: a switch has returned, possibly with room or another program."""
         for owner in self.owners:
             owner.forgive()
 
     def plan(self) -> UpdatePlan:
-        """Return the steps from here to what is wanted, all that is made before all that breaks."""
+        """Return the steps to the desired state, make before break."""
         return merged([owner.plan(self.known) for owner in self.owners])
 
     def next_step(self) -> Step | None:
-        """Return what may be sent now, None when nothing is left that can be done."""
+        """Return the step that may be sent now, None if none is left."""
         steps = self.plan().steps
         return steps[0] if steps else None
 
     def stepped(self, step: Step, now_ns: int) -> None:
-        """Note that a step has been sent, and everything of it acknowledged that will be."""
+        """Note that a step was sent, and acknowledged as far as it will be."""
         if step.phase is Phase.MAKE:
             self._made_ns = now_ns
 
     def not_before_ns(self, step: Step, drain_ns: int) -> int:
-        """Return when a step may take effect: packets get `drain_ns` to leave what breaks."""
+        """Return when a step may take effect: packets get `drain_ns` to leave entries that it removes."""
         return 0 if step.phase is Phase.MAKE or self._made_ns is None else self._made_ns + drain_ns
 
     def _write(self, switch: str, batches: Iterable[Batch], *, in_order: bool = False) -> Exchange:
@@ -200,14 +200,14 @@ class Coordinator:
             if verdict is Verdict.SPARED:
                 return None
             refused = _refused(batch, error)
-            self.acknowledged(switch, [update for place, update in enumerate(batch) if place not in refused])
+            self.acknowledged(switch, [update for index, update in enumerate(batch) if index not in refused])
             if verdict is Verdict.LEFT and in_order:
                 break
         return count
 
     def _owner_of(self, key: EntityKey) -> int:
         """Return the index of an entity's owner; -1 for an unwanted leftover without one."""
-        return next((place for place, owner in enumerate(self.owners) if owner.owns(key)), -1)
+        return next((index for index, owner in enumerate(self.owners) if owner.owns(key)), -1)
 
 
 def _refused(batch: Batch, error: SessionError) -> Sequence[int]:

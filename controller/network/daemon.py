@@ -1,4 +1,4 @@
-"""The controller daemon: a driver over gRPC, and the sources of what its owners of tables want.
+"""The controller daemon: a driver over gRPC, and the sources of its table owners' desired state.
 
 The path server sends routes, switches report dead links, the job service requests jobs, and settings define the rest.
 When the daemon ends, the switches keep their tables and traffic continues.
@@ -37,7 +37,7 @@ LOGGER = logging.getLogger("millrace.controller")
 
 
 class Daemon:
-    """Keeps a fabric's tables right until its task is cancelled; make it inside a running event loop."""
+    """Keeps a fabric's tables reconciled until its task is cancelled; construct it inside a running event loop."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Daemon:
         return_after_ns: int = RETURN_AFTER_NS,
         traces: Traces = UNTRACED,
     ) -> None:
-        """Place jobs by the newest of `states`, by the topology's own figures without it."""
+        """Place jobs by the newest of `states`; without any, by the topology's own figures."""
         self.features, self.coordinator = features, features.coordinator
         self._routes, self._states, self._traces = routes, states, traces
         self._rejected = 0
@@ -76,7 +76,7 @@ class Daemon:
             features.content.on_change = self.store.changed
 
     async def run(self) -> None:
-        """Keep every switch right and follow the routes until cancelled."""
+        """Keep every switch reconciled and follow the routes until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._driver.run(), name="drive switches")
             group.create_task(self._follow(), name="follow routes")
@@ -93,7 +93,7 @@ class Daemon:
         domain: IntDomain,
         routed: Sequence[RoutedNetworks] | None = None,
     ) -> None:
-        """Want other telemetry on every switch, and other networks behind hosts unless None.
+        """Apply other telemetry to every switch, and other networks behind hosts unless None.
 
         Raise ControllerError, and change nothing, if they do not fit.
         """
@@ -101,7 +101,7 @@ class Daemon:
         self.changed()
 
     def changed(self) -> None:
-        """Have switches hold what owners of tables want now."""
+        """Bring switches to the owners' desired state."""
         self._driver.changed()
 
     def status(self, load: DaemonLoad = NO_LOAD) -> ControllerStatus:
@@ -125,7 +125,7 @@ class Daemon:
         )
 
     async def _follow(self) -> None:
-        """Take every set of routes that comes; without a source the switches keep the paths that they have."""
+        """Take every set of routes that arrives; without a source the switches keep their present paths."""
         try:
             async for routes in self._routes:
                 self._take(routes)
@@ -146,7 +146,7 @@ class Daemon:
 
 
 async def _observe(jobs: JobReconciler, states: AsyncIterator[Snapshot]) -> None:
-    """Show jobs what the network is like; without a source they stay where they are."""
+    """Pass the state of the network to jobs; without a source they stay where they are."""
     try:
         async for state in states:
             jobs.observe(state)

@@ -41,7 +41,7 @@ class RetrySettings(Settings, frozen=True):
     longest_wait_ns: PositiveNs = 5_000_000_000
     """The longest wait before a switch is tried again."""
     timeout_ns: PositiveNs = 10_000_000_000
-    """The longest time that opening a session may take, or an answer of a switch; time in which the daemon itself was
+    """Timeout of opening a session and of a switch's answers; time in which the daemon itself was
     busy does not count."""
     patience_ns: DurationNs = 5_000_000_000
     """After its start the daemon changes no paths before it has read every switch, or no other one for this long."""
@@ -144,13 +144,13 @@ def switch_addresses(given: str | Mapping[str, str], topology: Topology) -> dict
         if name != "*" and name not in topology.switch:
             hint = did_you_mean(name, topology.switch)
             raise ControllerError(f"switches.{name}: topology {topology.name} has no such switch{hint}")
-    found = {}
+    addresses = {}
     for node in topology.switches:
         address = named.get(node.name, named.get("*"))
         if address is None:
             raise ControllerError(f"switches: switch {node.name} of {topology.name} has no address")
-        found[node.name] = address.replace("{name}", node.name).replace("{id}", str(node.node_id))
-        left = _PLACEHOLDER.search(found[node.name])
+        addresses[node.name] = address.replace("{name}", node.name).replace("{id}", str(node.node_id))
+        left = _PLACEHOLDER.search(addresses[node.name])
         if left is not None:
             raise ControllerError(f"switches: {left[0]} in {address!r} is neither {{name}} nor {{id}}")
-    return found
+    return addresses

@@ -33,11 +33,11 @@ LOGGER = logging.getLogger("millrace.controller")
 
 _LISTEN_AGAIN_S: Final = 1.0
 _ANSWER_S: Final = 30.0
-"""For all that a switch is asked at a time for an owner that listens."""
+"""Timeout of a switch for all requests of a listening owner at a time."""
 _FILL_S: Final = 5.0
-"""A switch that takes longer to be filled keeps no other one from it."""
+"""A switch that takes longer to fill does not block others."""
 _CONNECT_S: Final = 1.0
-"""A switch that takes longer to answer keeps no other one from being called."""
+"""A switch that takes longer to answer does not block calls to others."""
 _CONNECTS_PER_FILL: Final = 4
 _RPC: Final = {"rpc.system.name": "grpc", "rpc.method": "p4.v1.P4Runtime/Write"}
 """OpenTelemetry's attributes of a write."""
@@ -69,14 +69,14 @@ class _Switch:
     backoff: Backoff
     session: SwitchSession | None = None
     doubt: asyncio.Event = field(default_factory=asyncio.Event)
-    """Its tables are to be read again."""
+    """Set if its tables must be read again."""
     work: asyncio.Event = field(default_factory=asyncio.Event)
     """An owner may have work for it."""
     problem: str = "not connected yet"
 
 
 class Driver:
-    """Keeps switches right until its task is cancelled; make it inside a running event loop."""
+    """Keeps switches reconciled until its task is cancelled; construct it inside a running event loop."""
 
     def __init__(
         self,
@@ -97,17 +97,17 @@ class Driver:
             for node in coordinator.topology.switches
         }
         self._steps_changed, self._somebody_seen = asyncio.Event(), asyncio.Event()
-        # All programs and tables at once would need too much memory, and all first calls more time than each has.
+        # Limits: all programs and tables at once need too much memory, and all first calls at once would time out.
         self._fill = Turns(retry.at_once, _FILL_S)
         self._begin = Turns(_CONNECTS_PER_FILL * retry.at_once, _CONNECT_S)
         self._staged = {owner.name: asyncio.Event() for owner in coordinator.staged}
         self._seen: set[str] = set()
         self._sending = False
         self.writes = 0
-        """Batches that switches have taken."""
+        """Batches acknowledged by switches."""
 
     async def run(self) -> None:
-        """Maintain every switch, and what concerns several of them, until cancelled."""
+        """Maintain every switch, and send the steps that concern several, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for switch in self._switches.values():
                 group.create_task(self._maintain(switch), name=f"maintain {switch.name}")
@@ -126,7 +126,7 @@ class Driver:
         return self._sending
 
     def held(self, switch: str) -> Entities:
-        """Return what a switch is known to hold."""
+        """Return the known entities of a switch."""
         return self.coordinator.held(switch)
 
     def problem(self, switch: str) -> str:
@@ -134,29 +134,29 @@ class Driver:
         return self._switches[switch].problem
 
     def sync(self, switches: Iterable[str]) -> None:
-        """Have switches hold what owners want of each of them now."""
+        """Bring each switch to its owners' desired state."""
         for name in switches:
             self._switches[name].work.set()
 
     def changed(self) -> None:
-        """Have all switches hold what owners want now: of each, by steps, and by stages."""
+        """Bring all switches to the owners' desired state: each one, by steps, and by stages."""
         self.sync(self._switches)
         self.steps_changed()
         self._stages_changed()
 
     def routes_changed(self, version: int, traceparent: str) -> None:
-        """Send the steps of a new set of routes, which a trace of this context is about."""
+        """Send the steps of a new set of routes, traced in this context."""
         self._applying.end("superseded by newer routes")
         about = {"millrace.routes.version": version}
         self._applying = self._traces.begin("apply routes", about, parent=traceparent)
         self.steps_changed()
 
     def steps_changed(self) -> None:
-        """Send the steps that owners want now."""
+        """Send the steps to the owners' desired state."""
         self._steps_changed.set()
 
     async def _maintain(self, switch: _Switch) -> None:
-        """Connect, make right, wait for the end or for doubt; again and again, waiting longer while it fails."""
+        """Connect, reconcile, and wait for the end or for doubt, in a loop; back off while it fails."""
         while True:
             try:
                 async with AsyncExitStack() as stack:
@@ -167,7 +167,7 @@ class Driver:
                     await self._serve(switch, session)
             except SessionError as error:
                 if switch.problem != str(error):
-                    # Once while it stays the same: an absent switch is tried several times a second.
+                    # Logged once while it stays the same: an absent switch is tried several times a second.
                     LOGGER.warning("%s", error)
                 switch.problem = str(error)
             finally:
@@ -177,7 +177,7 @@ class Driver:
             await self._sleep(switch.backoff.next_s())
 
     async def _serve(self, switch: _Switch, session: SwitchSession) -> None:
-        """Keep a connected switch right; raise SessionError when its session ends."""
+        """Keep a connected switch reconciled; raise SessionError when its session ends."""
         async with self._fill.turn():
             if await session.install_pipeline():
                 self.coordinator.installed(switch.name)
@@ -214,7 +214,7 @@ class Driver:
         return not ended.done() and not switch.doubt.is_set()
 
     async def _reconcile(self, switch: _Switch, session: SwitchSession) -> bool:
-        """Read a switch and reconcile it; return whether that was possible, otherwise it must be read again."""
+        """Read a switch and reconcile it; return False if it must be read again."""
         exchange = self.coordinator.reconcile(switch.name, await session.read())
         count = await self._carry_out(switch, session, exchange)
         if count is None:
@@ -231,7 +231,7 @@ class Driver:
         return True
 
     async def _carry_out(self, switch: _Switch, session: SwitchSession | None, exchange: Exchange) -> int | None:
-        """Send what an exchange asks for and return its result; None, too, when the session is another one by now."""
+        """Send an exchange's batches and return its result; also None if the session was replaced meanwhile."""
         answer: SessionError | None = None
         try:
             batch = next(exchange)
@@ -289,7 +289,7 @@ class Driver:
             while (step := self.coordinator.next_step()) is not None:
                 wait_ns = self.coordinator.not_before_ns(step, self._retry.drain_ns) - self._clock.now_ns()
                 if wait_ns > 0:
-                    # What is wanted may change meanwhile, so the step is worked out again afterwards.
+                    # The desired state may change meanwhile, so the step is computed again afterwards.
                     await self._sleep(wait_ns / NS_PER_S)
                     continue
                 await self._send(step)
@@ -298,10 +298,10 @@ class Driver:
                 self._applying = NO_SPAN
 
     async def _meet_everybody(self) -> None:
-        """Wait until every switch was read once, or no other one was for as long as the patience is.
+        """Wait until every switch was read once, or no other one for the length of the patience.
 
-        After a restart of the controller the switches hold paths that it does not know; judged by a part of them,
-        an entry might be removed while an unread switch still sends to it.
+        After a restart of the controller the switches hold paths that it does not know: deciding by some of them, it
+        might remove an entry that an unread switch still sends to.
         """
         while len(self._seen) < len(self._switches):
             self._somebody_seen.clear()

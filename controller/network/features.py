@@ -29,7 +29,7 @@ DEFAULT_TELEMETRY = Telemetry()
 
 
 class Features:
-    """The owners of a fabric's tables, and what can be asked of them."""
+    """The owners of a fabric's tables, and operations on them."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class Features:
 
     @property
     def program(self) -> str:
-        """The program that the switches are to run, of those that come with Millrace."""
+        """The bundled program that the switches should run."""
         return FABRIC if self.aggregation is None else FABRIC_AGGREGATION
 
     @property
     def route_set(self) -> RouteSet | None:
-        """The newest set of routes that was taken."""
+        """The newest accepted set of routes."""
         return self.flow_paths.routes
 
     def want(self, routes: RouteSet) -> None:
-        """Take the newest full set of routes; raise ControllerError, and change nothing, if one of them cannot be."""
+        """Take the newest full set of routes; raise ControllerError, and change nothing, if one is impossible."""
         paths = self.flow_paths.tables_of(routes)
         self.routes.want(routes.weighted)
         self.flow_paths.want(routes, paths)

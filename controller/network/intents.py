@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, order=True)
 class FlowSpec:
-    """Traffic from one host to another, by name; with protocol and ports None it is all of it, both IP families."""
+    """Traffic from one host to another, by name; with protocol and ports None, all of it, of both IP families."""
 
     src_host: str
     dst_host: str
@@ -25,7 +25,7 @@ PROBE_UDP_PORT = 9
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A flow is to cross exactly these switches, from its source host's switch to its destination's."""
+    """Request that a flow cross exactly these switches, from its source host's switch to its destination's."""
 
     flow: FlowSpec
     switches: tuple[str, ...]

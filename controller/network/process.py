@@ -1,4 +1,4 @@
-"""Entry point of `millrace controller`: runs the daemon over gRPC until it is stopped."""
+"""Entry point of `millrace controller`: run the daemon over gRPC until it is stopped."""
 
 from __future__ import annotations
 
@@ -174,11 +174,11 @@ async def _work(
 
 
 def features_of(settings: DaemonSettings, topology: Topology, more: Sequence[Owner] = ()) -> Features:
-    """Return the owners of tables that settings ask for; raise ControllerError for settings that cannot be."""
+    """Return the owners of tables for the settings; raise ControllerError for impossible settings."""
     telemetry = Telemetry(settings.watches, settings.reporting, settings.int_domain)
     if not runs_aggregation(settings):
         return Features(topology, telemetry, routed=settings.routed_networks, more=more)
-    # Jobs' numbers at random, so that packets of jobs under another daemon are of no job of this one.
+    # Random job numbers, so that packets of another daemon's jobs match no job of this one.
     return Features(
         topology,
         telemetry,
@@ -191,12 +191,12 @@ def features_of(settings: DaemonSettings, topology: Topology, more: Sequence[Own
 
 
 def runs_aggregation(settings: DaemonSettings) -> bool:
-    """Return whether the switches are to run the program that adds up and holds content."""
+    """Return whether the switches should run the program with aggregation and content."""
     return settings.effective_aggregation is not None or settings.store is not None
 
 
 def program_files(settings: DaemonSettings) -> tuple[Path, Path]:
-    """Return P4Info and JSON of the program that the switches are to run."""
+    """Return P4Info and JSON of the program that the switches should run."""
     p4info, program = fabric_program(FABRIC_AGGREGATION if runs_aggregation(settings) else FABRIC)
     return (
         p4info if settings.p4info is None else Path(settings.p4info),
@@ -205,7 +205,7 @@ def program_files(settings: DaemonSettings) -> tuple[Path, Path]:
 
 
 def connector(settings: DaemonSettings, topology: Topology) -> Connect:
-    """Return what opens a session to a switch by name; raise ControllerError for a switch without an address."""
+    """Return a function that opens a session to a switch; raise ControllerError for a switch without an address."""
     targets = settings.targets(topology)
     schema = load_schema(*program_files(settings))
     # Ids grow with each start: a new daemon need not wait until a switch notices that the previous one died.
@@ -215,7 +215,7 @@ def connector(settings: DaemonSettings, topology: Topology) -> Connect:
     async def connect(switch: str) -> AsyncIterator[SwitchSession]:
         session = GrpcSession(
             targets[switch],
-            # One of its own for each session: it remembers which version the switch speaks.
+            # A separate one for each session: it remembers the switch's version.
             copy(schema),
             tls=settings.tls,
             election_id=election_id,
@@ -251,7 +251,7 @@ async def nothing() -> AsyncIterator[RouteSet]:
 
 
 def reload_of(daemon: Daemon) -> Reload[DaemonSettings]:
-    """Return what SIGHUP applies to a daemon: its telemetry and its networks."""
+    """Return the reload of a daemon by SIGHUP: its telemetry and its networks."""
 
     def configure(settings: DaemonSettings) -> str:
         daemon.configure(settings.watches, settings.reporting, settings.int_domain, settings.routed_networks)

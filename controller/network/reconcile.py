@@ -1,7 +1,7 @@
-"""From what a switch holds to what it should hold, without a moment in which traffic that could flow does not.
+"""From a switch's present entities to the desired ones, without interrupting traffic that can flow.
 
 Make before break, in this order: members, groups, multicast groups and clone sessions, default actions, entries (table
-by table), then deletions in the opposite order. What is already right is not written.
+by table), then deletions in the opposite order. Correct entities are not written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Stage:
 
 def diff(desired: Entities, actual: Entities, *, order: Sequence[str] = FILL_ORDER) -> list[Batch]:
     """Return the batches that turn `actual` into `desired`, each to be sent when the one before is acknowledged."""
-    stages = {name: place for place, name in enumerate(order)}
+    stages = {name: index for index, name in enumerate(order)}
     staged: dict[_Stage, list[Update]] = {}
     stage_of: dict[tuple[bool, Kind, str], _Stage] = {}
     for update in _updates(desired, actual):
@@ -43,7 +43,7 @@ def diff(desired: Entities, actual: Entities, *, order: Sequence[str] = FILL_ORD
 
 
 def apply(held: Entities, updates: Iterable[Update]) -> dict[EntityKey, Entity]:
-    """Return what a switch holds after it has acknowledged `updates`."""
+    """Return a switch's entities after it has acknowledged `updates`."""
     result = dict(held)
     for update in updates:
         if _breaks(update):
@@ -54,7 +54,7 @@ def apply(held: Entities, updates: Iterable[Update]) -> dict[EntityKey, Entity]:
 
 
 def chunks(updates: Sequence[Update]) -> list[Batch]:
-    """Return updates in batches that are not too great."""
+    """Return updates in batches of bounded size."""
     return [tuple(updates[start : start + MAX_BATCH]) for start in range(0, len(updates), MAX_BATCH)]
 
 
@@ -76,7 +76,7 @@ def _updates(desired: Entities, actual: Entities) -> Iterator[Update]:
 
 
 def _removal(key: EntityKey, entity: Entity) -> Update:
-    """Return what undoes an entity: a default action without an action becomes the program's own (section 9.1.3)."""
+    """Return the update that undoes an entity: a default action is reset to the program's own (section 9.1.3)."""
     if key.kind is Kind.DEFAULT:
         return Update(Verb.MODIFY, key, P4TableEntry(key.table, is_default_action=True))
     return Update(Verb.DELETE, key, entity)
@@ -87,5 +87,5 @@ def _breaks(update: Update) -> bool:
 
 
 def _stage(breaks: bool, kind: Kind, table: str, stages: Mapping[str, int]) -> _Stage:
-    place = stages.get(table, len(stages)) if kind in (Kind.ENTRY, Kind.DEFAULT) else 0
-    return _Stage(True, -_KINDS.index(kind), -place) if breaks else _Stage(False, _KINDS.index(kind), place)
+    stage = stages.get(table, len(stages)) if kind in (Kind.ENTRY, Kind.DEFAULT) else 0
+    return _Stage(True, -_KINDS.index(kind), -stage) if breaks else _Stage(False, _KINDS.index(kind), stage)

@@ -1,4 +1,4 @@
-"""The controller in virtual time: a driver in one process, and the calls that set what owners of tables want."""
+"""The controller in virtual time: a driver in one process, and the calls that set the table owners' desired state."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 LinkListener = Callable[[Mapping[LinkKey, LinkStatus]], None]
-"""Gets the condition of all links that are watched."""
+"""Gets the condition of all watched links."""
 
 
 DEFAULT_DELAYS = WriteDelays()
@@ -54,7 +54,7 @@ HELLOS = Hellos()
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A step that took effect, and when."""
+    """A step that took effect, with its time."""
 
     time_ns: int
     version: int
@@ -63,7 +63,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class _DelayedObserver:
-    """Observes ports for a virtual controller, as late as the control channel is."""
+    """Observes ports for a virtual controller, with the control channel's delay."""
 
     controller: VirtualController
 
@@ -78,7 +78,7 @@ class _DelayedObserver:
 
 
 class VirtualController:
-    """Drives a fabric's switches by the same plans as the daemon; what stops one is raised where it happens."""
+    """Drives a fabric's switches by the same plans as the daemon; failures are raised where they happen."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class VirtualController:
     ) -> VirtualController:
         """Return a controller with sessions to every switch of a fabric, all of which run our program.
 
-        With `aggregation` or `store` it is the one that adds up and holds content, and `jobs` are available.
+        With `aggregation` or `store` it is the one with aggregation and content, and `jobs` are available.
         """
         schema = load_schema(*fabric_program(FABRIC if aggregation is None and store is None else FABRIC_AGGREGATION))
         sessions = {
@@ -166,7 +166,7 @@ class VirtualController:
             ports.start(self._hellos[switch])
 
     def reconnect(self, switch: str) -> None:
-        """Reconcile one switch at once, whatever it holds: after a start or a restart."""
+        """Reconcile one switch at once, whatever it holds, after a start or a restart."""
         self._driver.reconnect(switch)
 
     def configure(
@@ -189,13 +189,13 @@ class VirtualController:
         self._driver.lose(switch)
 
     def submit(self, routes: RouteSet) -> None:
-        """Want these routes from now on; the first step takes effect one write delay later."""
+        """Set these routes; the first step takes effect one write delay later."""
         self.features.want(routes)
         self._driver.steps_changed()
 
     @property
     def routes(self) -> RouteSet:
-        """The routes that are wanted; switches have them all where `settled`."""
+        """The desired routes; switches have them all if `settled`."""
         return self.features.route_set or RouteSet(0, ())
 
     @property
@@ -214,22 +214,22 @@ class VirtualController:
         capacity: int,
         server: Worker | None = None,
     ) -> RunningJob:
-        """Place a job on switches that are there; its switches have it one write delay later. ControllerError."""
+        """Place a job on reachable switches, which have it one write delay later; raise ControllerError."""
         away = self.features.topology.switch.keys() - self.coordinator.live
         job = self.jobs.create(workers, snapshot, window=window, capacity=capacity, server=server, banned=away)
         self.sync_jobs()
         return job
 
     def sync_jobs(self, gap_ns: int = 0, *, reverse: bool = False) -> None:
-        """Have switches hold what is wanted of jobs, the first of them one write delay from now, then by `gap_ns`."""
+        """Bring switches to the desired jobs, the first of them one write delay from now, the others `gap_ns` apart."""
         self._driver.sync(gap_ns, reverse=reverse)
 
     def changed(self) -> None:
-        """Have switches hold what owners of tables want now, one write delay from now."""
+        """Bring switches to the owners' desired state, one write delay from now."""
         self._driver.changed()
 
     def delayed_switch(self, switch: str, *, is_reachable: bool) -> None:
-        """Take that a switch reports its ports, or no more, one write delay from now."""
+        """Note that a switch reports its ports, or has stopped, one write delay from now."""
         note = self._links.reachable if is_reachable else self._links.unreachable
         time_ns = self._clock.now_ns() + self._delays.write_delay_ns
         self._call_at(time_ns, lambda: self._note_links(note(switch, time_ns)))
@@ -258,12 +258,12 @@ class VirtualController:
             listener(self._links.statuses(self._clock.now_ns()))
 
     def _links_due(self, due_ns: int) -> None:
-        # The time may have moved since: then another call is on its way.
+        # The due time may have moved since: then another call is scheduled.
         if due_ns == self._links.due_ns():
             self._note_links(self._links.tick(self._clock.now_ns()))
 
     def link_changed(self, link: LinkKey, *, up: bool) -> None:
-        """Have packets avoid a dead link, if there is another path, one write delay from now."""
+        """Make packets avoid a dead link, if there is another path, one write delay from now."""
         down = self.coordinator.down
         if self.coordinator.avoid(down - {link} if up else down | {link}):
             self._driver.changed()

@@ -25,7 +25,7 @@ CallAt = Callable[[int, Callable[[], None]], object]
 """Runs a function when the fabric's clock reaches a time in ns."""
 
 OnStep = Callable[[Step], None]
-"""Hears of a step that has taken effect."""
+"""Called for each step that has taken effect."""
 
 
 class WriteDelays(Strict, frozen=True):
@@ -38,7 +38,7 @@ class WriteDelays(Strict, frozen=True):
 
 
 class VirtualDriver:
-    """Keeps switches right; what an owner does without is logged, every other failure is raised where it happens."""
+    """Keeps switches reconciled; logs entries that an owner drops, and raises other failures where they happen."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class VirtualDriver:
             self.reconnect(switch)
 
     def reconnect(self, switch: str) -> None:
-        """Reconcile one switch at once, whatever it holds: after a start or a restart."""
+        """Reconcile one switch at once, whatever it holds, after a start or a restart."""
         if self._sessions[switch].install_pipeline():
             self.coordinator.installed(switch)
         self._reconcile(switch)
@@ -84,15 +84,15 @@ class VirtualDriver:
         self.steps_changed()
 
     def changed(self) -> None:
-        """Have all switches hold what owners want now: of each, by steps, and by stages."""
+        """Bring all switches to the owners' desired state: each one, by steps, and by stages."""
         self.sync()
         self.steps_changed()
         self.stages_changed(self._delays.write_delay_ns)
 
     def sync(self, gap_ns: int = 0, *, reverse: bool = False) -> None:
-        """Have switches hold what owners want of each, the first of them one write delay from now, then by `gap_ns`."""
-        for place, switch in enumerate(sorted(self._sessions, reverse=reverse)):
-            self._after(self._delays.write_delay_ns + place * gap_ns, partial(self._sync, switch))
+        """Bring each switch to its owners' desired state: the first one write delay from now, others `gap_ns` apart."""
+        for index, switch in enumerate(sorted(self._sessions, reverse=reverse)):
+            self._after(self._delays.write_delay_ns + index * gap_ns, partial(self._sync, switch))
 
     def steps_changed(self) -> None:
         """Send the next step, unless one is on its way: then its effect decides what comes next."""
@@ -116,10 +116,10 @@ class VirtualDriver:
             end_ns = self._clock.now_ns() + max(self._delays.drain_ns, pause_ns)
             self._call_at(end_ns, lambda: self._paused(owner, number))
             return
-        for place, switch in enumerate(sorted(self._sessions)):
+        for index, switch in enumerate(sorted(self._sessions)):
             if gap_ns:
                 again = partial(self._look_again, switch, owner, number)
-                self._call_at(self._clock.now_ns() + place * gap_ns, again)
+                self._call_at(self._clock.now_ns() + index * gap_ns, again)
             else:
                 self._look_again(switch, owner, number)
 
@@ -129,7 +129,7 @@ class VirtualDriver:
             self.stages_changed(self._delays.write_delay_ns)
 
     def _look_again(self, switch: str, owner: StagedOwner, number: int) -> None:
-        """Make a switch right for an owner's stage, unless that is over or the switch has gone."""
+        """Reconcile a switch for an owner's stage, unless that is over or the switch has gone."""
         if number == owner.number and switch in self.coordinator.live:
             self.reconnect(switch)
 
@@ -140,7 +140,7 @@ class VirtualDriver:
             call()
 
     def _reconcile(self, switch: str) -> None:
-        """Read a switch, make it right, and listen to it; again, as long as owners do without what it refuses."""
+        """Read a switch, reconcile it, and listen to it; repeat while owners drop refused updates."""
         session = self._sessions[switch]
         while True:
             if self._carry_out(switch, self.coordinator.reconcile(switch, session.read())) is not None:
@@ -168,11 +168,11 @@ class VirtualDriver:
         self.steps_changed()
 
     def _applies(self, switch: str, update: Update) -> bool:
-        """Return whether an update still has something to do: the switch may have restarted since it was sent."""
+        """Return whether an update still has an effect: the switch may have restarted since it was sent."""
         return (update.key in self.coordinator.held(switch)) is (update.verb is not Verb.INSERT)
 
     def _carry_out(self, switch: str, exchange: Exchange) -> int | None:
-        """Send what an exchange asks for and return its result; a switch that cannot be used is lost."""
+        """Send an exchange's batches and return its result; a switch that cannot be used is lost."""
         try:
             batch = next(exchange)
             while True:

@@ -57,9 +57,9 @@ class LateEngine(LocalEngine):
     late_s = 0.0
 
     async def jobs(self) -> tuple[JobState, ...]:
-        return tuple(self._told(job) for job in await super().jobs())
+        return tuple(self._reported(job) for job in await super().jobs())
 
-    def _told(self, job: JobState) -> JobState:
+    def _reported(self, job: JobState) -> JobState:
         told_ns = (job.finished_ns or 0) + round(self.late_s * 1e9)
         if job.phase not in JOB_ENDED or time.time_ns() > told_ns:
             return job

@@ -73,7 +73,7 @@ GROUP_BYTES = 8
 PREFETCHED = 5
 """Number of payloads to prefetch into the cache."""
 LONG = 192
-"""Bytes that every payload is thought to have; of longer ones, as of five hops, two lines of the cache more come."""
+"""Bytes that every payload is assumed to have; for longer ones, as of five hops, two more cache lines are fetched."""
 
 
 @kernel
@@ -126,16 +126,16 @@ def skip_report(tables: TelemetryTables, sequences: SequenceTable, data: Array[u
 @kernel(inline=False)
 def is_fresh_after_all(tables: TelemetryTables, sequences: SequenceTable, packet: Packet, arrival: u32) -> bool:
     """Return whether a report packet whose number is not simply the next is to be measured; count it otherwise."""
-    found: u32 = arrival
+    verdict: u32 = arrival
     if arrival == FIRST or arrival == ELSEWHERE:  # noqa: PLR1714, SIM109 - kernels have no `in`
         switch: u32 = find_switch(tables, packet.node_id)
         if refuse(tables, switch, True, packet.row):
             tables.counts.reports -= 1
             return False
-        found = observe(sequences, packet.node_id, packet.sequence, packet.mark, tables.batch.now_ns)
+        verdict = observe(sequences, packet.node_id, packet.sequence, packet.mark, tables.batch.now_ns)
         if tables.batch.sources != 0 and not is_relay(tables, packet.row):
             note_source(sequences, packet.node_id, packet.sequence, source_of(tables, packet.row))
-    return is_fresh(tables, found)
+    return is_fresh(tables, verdict)
 
 
 @kernel(inline=False)
@@ -208,7 +208,7 @@ def take_group(tables: TelemetryTables, sequences: SequenceTable, decoder: Decod
         if packet.fresh != 0 and (usual or not take_unusual_packet(tables, decoder, packet)):
             cell = cell_of(tables, packet)
             if tables.routes.lessons != lessons:
-                # The hops that a route is known by are others than when they were compared.
+                # The route's reference hops have changed since they were compared.
                 find_links_again(tables, decoder, packet)
             take_hops(tables, decoder, packet, cell)
         if tables.records.per_s != 0 and packet.fresh != 0:
@@ -235,14 +235,14 @@ def count_stack(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> No
         source_ns = decoder.hops[packet.first_hop].arrived_ns
     cell = cell_of(tables, packet)
     count_packet(tables, cell, as_u64(packet.ip_bytes), source_ns)
-    known: bool = packet.route != NONE32 or decoder.hops[packet.first_hop].switch != NONE32
-    if packet.hop_count != 0 and known and not is_passing(tables, cell):
+    is_known: bool = packet.route != NONE32 or decoder.hops[packet.first_hop].switch != NONE32
+    if packet.hop_count != 0 and is_known and not is_passing(tables, cell):
         note_gap(tables, cell, decoder.hops[packet.first_hop].arrived_ns)
 
 
 @kernel(inline=False)
 def take_unusual_packet(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> bool:
-    """Take a packet that is no whole stack; False if it is one after all."""
+    """Take a packet that is not a whole stack; return False if it turns out to be one."""
     if packet.dropped != 0:
         take_drop(tables, packet)
         note_gap_before(tables, decoder, packet)
@@ -275,7 +275,7 @@ def note_item(decoder: Decoder, packet: Packet) -> None:
 
 @kernel
 def find_flows(tables: TelemetryTables, sequences: SequenceTable, decoder: Decoder) -> None:
-    """Account the numbers of the report packets and find the flows of those that count."""
+    """Account the report packets' numbers, and find the flows of the packets that count."""
     fresh: u32 = 0
     sources = array_at(u32, tables.batch.sources)
     is_checked: bool = address(sources) != 0
@@ -311,26 +311,26 @@ def find_flows(tables: TelemetryTables, sequences: SequenceTable, decoder: Decod
 @kernel(inline=True)
 def find_links(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> None:
     """Find each hop's switch and egress link, and prefetch the links' windows."""
-    place: u32 = packet.first_hop
-    end: u32 = place + packet.hop_count
+    index: u32 = packet.first_hop
+    end: u32 = index + packet.hop_count
     if packet.route != NONE32:
-        if same_hops(tables, packet.route, array_at(Hop, address(decoder.hops[place])), packet.hop_count):
-            known = hops_of(tables, packet.route)
+        if same_hops(tables, packet.route, array_at(Hop, address(decoder.hops[index])), packet.hop_count):
+            route_hops = hops_of(tables, packet.route)
             i: u64 = 0
             while i < as_u64(packet.hop_count):
-                prefetch_window(tables, as_u64(known[i].link))
+                prefetch_window(tables, as_u64(route_hops[i].link))
                 i += 1
             return
         packet.route = NONE32
-    while place < end:
-        hop = decoder.hops[place]
+    while index < end:
+        hop = decoder.hops[index]
         hop.switch = find_switch(tables, hop.node_id)
         hop.link = NONE32
         if hop.switch != NONE32:
             hop.link = link_by_port(tables, hop.switch, egress_of(hop))
             if hop.link != NONE32:
                 prefetch_window(tables, as_u64(hop.link))
-        place += 1
+        index += 1
 
 
 @kernel(inline=False)

@@ -43,7 +43,7 @@ def take_drop(tables: TelemetryTables, packet: Packet) -> None:
         if packet.drop_reason == QUEUE_FULL and is_inner(tables, as_u64(left_by)):
             tables.signals.queue_full = 1
     if came_by != NONE32 and packet.tracked != 0:
-        # It has arrived, though the hop that dropped it does not report it as one of its path.
+        # It has arrived, though the hop that dropped it does not report itself as part of its path.
         count_fate(tables, tables.topology.link_ends[as_u64(came_by)].back, UNANNOUNCED, tables.batch.now_ns)
 
 
@@ -57,5 +57,5 @@ def note_gap_before(tables: TelemetryTables, decoder: Decoder, packet: Packet) -
 
 @kernel(inline=False)
 def take_hops_before(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> None:
-    """Take the hops before a drop; as they are no whole path, the flow is not asked for."""
+    """Take the hops before a drop, which are not a whole path: the flow is not needed."""
     take_hops(tables, decoder, packet, view(FlowCell, 0))

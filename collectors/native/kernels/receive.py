@@ -147,7 +147,7 @@ def take_slice(state: ReceiveState, tables: TelemetryTables, sequences: Sequence
 
 @kernel(inline=False)
 def note_refused(state: ReceiveState, row: u32) -> None:
-    """Keep of a refused payload what Python needs to explain it: its buffer may be used again by then."""
+    """Copy what Python needs to explain a refused payload, as its buffer may be reused first."""
     state.refused = 1
     state.refused_source = state.sources[row]
     state.refused_bytes = min(state.lengths[row], HEAD_BYTES)
@@ -170,7 +170,7 @@ def take_apart(state: ReceiveState) -> None:
         if state.message_at == 0:
             if (as_u32(header.flags) & MSG_TRUNC) != 0:
                 state.cut += 1
-                header.length = 0  # also when this message is looked at again
+                header.length = 0  # also when this message is processed again
                 length = 0
             state.segment = segment_of(state, length, header.control_bytes)
         source: u32 = sender_of(state, state.message)
@@ -308,7 +308,7 @@ def wait_for_messages(state: ReceiveState, until_ns: u64) -> bool:
     """Wait for datagrams; True if the caller has rung. After a busy time it first pauses, and then looks again."""
     now_ns: u64 = monotonic_ns()
     left_ns: u64 = until_ns - now_ns if until_ns > now_ns else 0
-    sockets: u64 = 1  # the caller's bell alone
+    sockets: u64 = 1  # only the caller's bell
     if state.is_idle != 0:
         sockets = 2
     else:

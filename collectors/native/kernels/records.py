@@ -45,7 +45,7 @@ def note_records(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> N
     if packet.kind == STACK and packet.missing == 0:
         count = packet.hop_count
     elif packet.kind == HOP_BY_HOP:
-        # What has just been joined to the other hops of its packet.
+        # The hops of its packet, just joined.
         count = tables.pending.part[0].count
         index = tables.pending.part[0].position
     i: u32 = 0
@@ -102,7 +102,7 @@ def choice_of(packet: Packet) -> u32:
 
 @kernel(inline=True)
 def mixed(number: u64) -> u32:
-    """Return 32 bits that every bit of a number changes."""
+    """Return a 32-bit hash of a number: every bit of it changes the result."""
     once: u64 = number * FIRST
     return as_u32(((once ^ once >> 29) * SECOND) >> 32)
 
@@ -130,7 +130,7 @@ def takes(tables: TelemetryTables, choice: u32, now_ns: u64) -> bool:
 
 @kernel(inline=True)
 def follow(tables: TelemetryTables, now_ns: u64) -> None:
-    """Have the sample's share follow the number of reports, once a period."""
+    """Adapt the sample's share to the number of reports, once a period."""
     records = tables.records
     elapsed_ns: u64 = now_ns - records.begun_ns
     if elapsed_ns < PERIOD_NS:

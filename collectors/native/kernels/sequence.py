@@ -31,9 +31,9 @@ FAR_AHEAD = 5
 CONTESTED = 6
 """The values of `collectors.decode.sequence.Arrival`, in its order."""
 FIRST = 7
-"""There is no account yet, nor is one made."""
+"""The reporter has no account, and gets none."""
 ELSEWHERE = 8
-"""The account is not known to be of where the report came from, and is not changed."""
+"""The report may come from elsewhere than the account's source: the account is unchanged."""
 
 MODULUS = 1 << 22
 HALF = 1 << 21
@@ -96,10 +96,10 @@ def account(  # noqa: PLR0917 - kernels have no keywords
     key: u64 = key_of(node_id, first_word)
     sequence: u64 = as_u64(first_word) & (MODULUS - 1)
     mixed: u64 = key * HASH
-    place: u64 = home_of(mixed, sequences.mask)
+    index: u64 = home_of(mixed, sequences.mask)
     while True:
-        place = next_alike(sequences.index, sequences.mask, place, mixed)
-        entry: u64 = sequences.index[place] & LOW32
+        index = next_alike(sequences.index, sequences.mask, index, mixed)
+        entry: u64 = sequences.index[index] & LOW32
         if entry == 0:
             return FIRST
         number: u64 = entry - 1
@@ -115,7 +115,7 @@ def account(  # noqa: PLR0917 - kernels have no keywords
                 take_next(sequences, tracker, seen, offset(sequences.marks, words << 6), mark, now_ns)
                 return NEW
             return track(sequences, tracker, seen, words, sequence, mark, now_ns)
-        place = (place + 1) & sequences.mask
+        index = (index + 1) & sequences.mask
 
 
 @kernel(inline=True)
@@ -158,10 +158,10 @@ def add_tracker(sequences: SequenceTable, key: u64, sequence: u64, mark: u32, no
     sequences.touches += 1
     tracker.touched = sequences.touches
     begin(sequences, tracker, offset(sequences.seen, number * (sequences.ring // 64)), sequence, mark, now_ns)
-    place: u64 = 0
-    while place <= sequences.mask:
-        sequences.index[place] = 0
-        place += 1
+    index: u64 = 0
+    while index <= sequences.mask:
+        sequences.index[index] = 0
+        index += 1
     i = 0
     while i < sequences.count:
         put_entry(sequences.index, sequences.mask, sequences.trackers[i].key * HASH, i + 1)
@@ -195,7 +195,7 @@ def clear_all(sequences: SequenceTable, seen: Array[u64]) -> None:
 
 @kernel(inline=True)
 def note_seen(sequences: SequenceTable, seen: Array[u64], marks: Array[u32], number: u64, mark: u32) -> None:
-    """Note that a number came, with what content."""
+    """Note that a number came, with its content."""
     bit: u64 = number & (sequences.ring - 1)
     seen[bit >> 6] |= as_u64(1) << (bit & 63)
     marks[bit] = mark
@@ -211,7 +211,7 @@ def marks_of(sequences: SequenceTable, seen: Array[u64]) -> Array[u32]:
 def track(  # noqa: PLR0917 - kernels have no keywords
     sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64, mark: u32, now_ns: u64
 ) -> u32:
-    """Account a number of a reporter that is known."""
+    """Account a number of a known reporter."""
     if tracker.has_before != 0:
         reconsider(sequences, tracker, seen, words, sequence)
     if tracker.jump != NONE32:
@@ -277,7 +277,7 @@ def track_others(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=True)
 def is_restart(sequences: SequenceTable, sequence: u64, ahead: i64, silent_ns: u64) -> bool:
-    """Tell a switch that restarts near 0 from a wrap, a loss or a repetition: by distance or by silence."""
+    """Distinguish a restart near 0 from a wrap, a loss or a repetition: by distance or by silence."""
     if sequence >= sequences.window:
         return False
     if ahead > 0:
@@ -287,7 +287,7 @@ def is_restart(sequences: SequenceTable, sequence: u64, ahead: i64, silent_ns: u
 
 @kernel
 def advance(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], ahead: u64, mark: u32) -> None:
-    """Step over numbers that did not come."""
+    """Skip numbers that did not come."""
     tracker.lost += ahead - 1
     tracker.received += 1
     if ahead >= sequences.ring:
@@ -304,7 +304,7 @@ def advance(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], ah
 
 @kernel
 def fill_gap(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], behind: u64, mark: u32) -> u32:
-    """Take a number that was passed over: lost until now, or ahead of the first that was heard."""
+    """Take a number that was skipped: lost until now, or before the first received."""
     number: u64 = tracker.newest - behind
     note_seen(sequences, seen, marks_of(sequences, seen), number, mark)
     tracker.received += 1
@@ -330,24 +330,24 @@ def is_long_run(sequences: SequenceTable, tracker: TrackerCell, sequence: u64) -
 def repeat(  # noqa: PLR0917 - kernels have no keywords
     sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], sequence: u64, mark: u32, now_ns: u64
 ) -> u32:
-    """Count a number that came before; a run of them in order, with other content, is a restart."""
+    """Count a repeated number; a run of them in order, with other content, is a restart."""
     marks = marks_of(sequences, seen)
-    place: u64 = sequence & (sequences.ring - 1)
-    if marks[place] == mark:
+    index: u64 = sequence & (sequences.ring - 1)
+    if marks[index] == mark:
         tracker.duplicate += 1
         return REPEATED
     if is_long_run(sequences, tracker, sequence):
         tracker.restarts += 1
         begin(sequences, tracker, seen, sequence, mark, now_ns)
         return RESTART
-    marks[place] = mark
+    marks[index] = mark
     tracker.contested += 1
     return CONTESTED
 
 
 @kernel(inline=False)
 def confirm_jump(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], sequence: u64) -> None:
-    """Believe a number far ahead once the very next report follows it: what is between them was lost."""
+    """Trust a number far ahead once the very next report follows it: the numbers between were lost."""
     jump: u64 = as_u64(tracker.jump)
     tracker.jump = NONE32
     ahead: i64 = ahead_of(sequence, jump)
@@ -358,7 +358,7 @@ def confirm_jump(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64
 
 @kernel(inline=False)
 def reconsider(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64) -> None:
-    """Take a restart back when the very next report continues where the one before it was: it was a stray, late."""
+    """Undo a restart when the very next report continues the earlier numbers: it was a stray late report."""
     tracker.has_before = 0
     ahead: i64 = ahead_of(sequence, tracker.newest)
     if ahead > 0 and as_u64(ahead) < sequences.window:

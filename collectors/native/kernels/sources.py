@@ -13,7 +13,7 @@ GROUP_BYTES = 8
 
 @kernel(inline=False)
 def is_refused(tables: TelemetryTables, data: Array[u8], length: u64, row: u32) -> bool:
-    """Count a payload that does not count otherwise: of a node that is unknown, or not from where its reports come."""
+    """Count a refused payload: of an unknown node, or not from its report source."""
     if length < GROUP_BYTES:
         return refuse(tables, NONE32, False, row)
     is_group: bool = load_be32(data, 0) >> 28 == REPORT_VERSION
@@ -22,7 +22,7 @@ def is_refused(tables: TelemetryTables, data: Array[u8], length: u64, row: u32) 
 
 @kernel(inline=False)
 def refuse(tables: TelemetryTables, switch: u32, is_group: bool, row: u32) -> bool:
-    """Count why a payload in a switch's name, NONE32: of none that is known, does not count; False if it does."""
+    """Count the refusal of a payload in a switch's name (NONE32: unknown); return False if it is accepted."""
     counts = tables.counts
     if switch == NONE32 and is_group:
         counts.unknown_reporter += 1
@@ -37,7 +37,7 @@ def refuse(tables: TelemetryTables, switch: u32, is_group: bool, row: u32) -> bo
 
 @kernel(inline=True)
 def is_right(tables: TelemetryTables, switch: u32, row: u32) -> bool:
-    """Return whether a payload came from a switch's report source; NONE32 is no switch."""
+    """Return whether a payload came from a switch's report source; NONE32 stands for no switch."""
     return switch != NONE32 and tables.topology.report_sources[as_u64(switch)] == source_of(tables, row)
 
 

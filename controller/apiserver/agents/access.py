@@ -13,10 +13,10 @@ RUN_NETNS: Final = Path("/run/netns")
 
 def api_place(address: str | None, token_file: str | None) -> Place:
     """Return the API server's address, with the agent's own token if a token file is given."""
-    found = find_place(address)
+    server = find_place(address)
     if token_file is None:
-        return found
-    return Place(found.address, read_token(Path(token_file)), found.ca)
+        return server
+    return Place(server.address, read_token(Path(token_file)), server.ca)
 
 
 def namespace_of(text: str | None) -> Path | None:

@@ -7,7 +7,7 @@ from typing import Final
 TRIES: Final = 2
 """Attempts per request; afterwards the agent retries with its state at that time."""
 FIRST_REPORT_S: Final = 10.0
-"""Interval between reports until the first answer tells the lease."""
+"""Interval between reports until the first answer gives the lease."""
 AGAIN_S: Final = 1.0
 """Delay after a failure."""
 SIGN_OFF_S: Final = 5.0

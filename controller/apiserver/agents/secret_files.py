@@ -42,7 +42,7 @@ def _read(folder: Path, project: str, name: str) -> str:
             _check_private(descriptor)
         if not stat.S_ISREG(os.fstat(opened[-1]).st_mode):
             raise SecretError("it is not a regular file")
-        # One byte more than is allowed tells a file that is too large from one that is just full.
+        # One byte more than allowed distinguishes a file that is too large from one that is exactly full.
         data = os.read(opened[-1], _MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise SecretError(f"it is larger than {_MOST_BYTES} bytes")
@@ -61,6 +61,6 @@ def _read(folder: Path, project: str, name: str) -> str:
 
 
 def _check_private(descriptor: int) -> None:
-    found = os.fstat(descriptor)
-    if found.st_uid not in {0, os.geteuid()} or found.st_mode & 0o077:
+    status = os.fstat(descriptor)
+    if status.st_uid not in {0, os.geteuid()} or status.st_mode & 0o077:
         raise SecretError("other users can access it or its folder: set modes 600 and 700")

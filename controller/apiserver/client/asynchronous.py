@@ -71,12 +71,12 @@ class ApiClient:
         At most `batches.MOST_REQUESTS`. If all requests have decisions, the batch is retried until it is answered.
         """
         call = calls.batch("/v1/batches/bindings", BindingBatch(requests=tuple(requests)), requests)
-        return [calls.answer_of(one) for one in (await self.ask(call, BindingOutcomes)).outcomes]
+        return [calls.answer_of(outcome) for outcome in (await self.ask(call, BindingOutcomes)).outcomes]
 
     async def dispatch_each(self, requests: Sequence[DispatchRequest]) -> list[DispatchAnswer | ApiError]:
         """Dispatch the tasks of each request to centres, all or none; otherwise like `bind_each`."""
         call = calls.batch("/v1/batches/dispatches", DispatchBatch(requests=tuple(requests)), requests)
-        return [calls.answer_of(one) for one in (await self.ask(call, DispatchOutcomes)).outcomes]
+        return [calls.answer_of(outcome) for outcome in (await self.ask(call, DispatchOutcomes)).outcomes]
 
     async def release(self, request: ReleaseRequest) -> PlacementAnswer:
         """Release the resources that pods hold, all or none."""
@@ -189,10 +189,10 @@ class ApiClient:
         for left in range(self._tries - 1, -1, -1):
             cause: httpx.HTTPError | None = None
             try:
-                found = await self._http.request(
+                response = await self._http.request(
                     call.method, call.path, params=call.parameters, content=call.body, headers=call.headers
                 )
-                calls.check(self.place, found)
+                calls.check(self.place, response)
             except httpx.HTTPError as problem:
                 cause, error = problem, calls.unreachable(self.place, problem)
             except httpx.InvalidURL as problem:
@@ -200,7 +200,7 @@ class ApiClient:
             except ApiError as problem:
                 error = problem  # type: ignore[assignment]
             else:
-                return found
+                return response
             if not left or not calls.may_retry(call, error, cause):
                 raise error from None
             # Never come back earlier than the server's Retry-After asks for.
@@ -211,11 +211,11 @@ class ApiClient:
         """Yield the lines of one watch."""
         timeout = httpx.Timeout(calls.SILENCE_S, connect=calls.CONNECT_S)
         with calls.telling(self.place):
-            async with self._http.stream(call.method, call.path, params=call.parameters, timeout=timeout) as found:
-                if not found.is_success:
-                    await found.aread()
-                    calls.check(self.place, found)
-                async for line in found.aiter_lines():
+            async with self._http.stream(call.method, call.path, params=call.parameters, timeout=timeout) as response:
+                if not response.is_success:
+                    await response.aread()
+                    calls.check(self.place, response)
+                async for line in response.aiter_lines():
                     yield line
 
     def backoff(self) -> Backoff:
@@ -259,11 +259,11 @@ class Resources(Generic[R]):
         schema: Any = ResourceList[self.kind.type]  # type: ignore[name-defined]
         while True:
             answer = await self._client.answer(calls.listing(self.kind, labels, fields, page))
-            found = calls.answered(self._client.place, answer, schema)
-            items += found.items
-            page = found.more
+            listed = calls.answered(self._client.place, answer, schema)
+            items += listed.items
+            page = listed.more
             if page is None:
-                return Listing(tuple(items), found.revision, calls.age_of(answer))
+                return Listing(tuple(items), listed.revision, calls.age_of(answer))
 
     async def create(self, resource: R) -> R:
         """Create a resource; raise StaleError if it exists."""
@@ -309,10 +309,10 @@ class Resources(Generic[R]):
     async def follow(self, *, labels: str = "", fields: str = "") -> AsyncGenerator[Listing[R] | Event[R], None]:
         """Yield all selected resources, then their events; list again if events were lost."""
         while True:
-            found = await self._listed(labels, fields)
-            yield found
+            listing = await self._listed(labels, fields)
+            yield listing
             try:
-                async with aclosing(self.watch(found.revision, labels=labels, fields=fields)) as events:
+                async with aclosing(self.watch(listing.revision, labels=labels, fields=fields)) as events:
                     async for event in events:
                         yield event
             except GoneError as error:

@@ -84,8 +84,8 @@ class Call:
     @property
     def headers(self) -> dict[str, str]:
         """Headers specific to this request."""
-        found = {} if self.body is None else {"Content-Type": "application/json"}
-        return found if self.expected is None else found | {"If-Match": f'"{self.expected}"'}
+        fields = {} if self.body is None else {"Content-Type": "application/json"}
+        return fields if self.expected is None else fields | {"If-Match": f'"{self.expected}"'}
 
 
 def segment(name: str) -> str:
@@ -131,7 +131,7 @@ def writing(method: str, path: str, body: object, expected: int | None = None) -
 
 def batch(path: str, body: object, requests: Sequence[BindingRequest | DispatchRequest]) -> Call:
     """Return the request for a batch, repeatable if the server can recognise repeats by their decisions."""
-    is_repeatable = all(one.decision is not None for one in requests)
+    is_repeatable = all(request.decision is not None for request in requests)
     return Call("POST", path, body=msgspec.json.encode(body), is_repeatable=is_repeatable)
 
 
@@ -210,13 +210,13 @@ def age_of(answer: httpx.Response) -> int | None:
 
 def event_of(kind: Kind[R], line: str) -> Event[R]:
     """Return the event in a line of a watch; raise ApiError if the line is an error."""
-    said = msgspec.json.decode(line, type=WatchEvent)
-    if said.type is EventType.ERROR:
-        raise _ERRORS.get(said.status or 0, ApiError)(said.detail)
-    resource = None if not bytes(said.object) else msgspec.json.decode(said.object, type=kind.type)
-    return Event(said.type, said.name, said.revision, resource)
+    event = msgspec.json.decode(line, type=WatchEvent)
+    if event.type is EventType.ERROR:
+        raise _ERRORS.get(event.status or 0, ApiError)(event.detail)
+    resource = None if not bytes(event.object) else msgspec.json.decode(event.object, type=kind.type)
+    return Event(event.type, event.name, event.revision, resource)
 
 
 def _selection(labels: str, fields: str) -> dict[str, str | int]:
-    found: dict[str, str | int] = {"labels": labels, "fields": fields}
-    return {name: value for name, value in found.items() if value}
+    parameters: dict[str, str | int] = {"labels": labels, "fields": fields}
+    return {name: value for name, value in parameters.items() if value}

@@ -80,9 +80,9 @@ class Place:
 
     @property
     def _host_and_port(self) -> str:
-        found = self.address.partition("://")[2].rstrip("/") if "://" in self.address else self.address
-        host, _, port = found.rpartition(":")
-        return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else found
+        authority = self.address.partition("://")[2].rstrip("/") if "://" in self.address else self.address
+        host, _, port = authority.rpartition(":")
+        return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else authority
 
     @property
     def _is_loopback(self) -> bool:

@@ -46,11 +46,13 @@ async def frames_in(place: Place, http: httpx.AsyncClient, call: Call) -> AsyncG
     """Yield the frames of an answer as they come, without keep-alives; raise UnavailableError if it breaks off."""
     decoder = FrameDecoder()
     with calls.telling(place):
-        async with http.stream(call.method, call.path, params=call.parameters, headers=ACCEPT, timeout=OUTPUT) as found:
-            if not found.is_success:
-                await found.aread()
-                calls.check(place, found)
-            async for data in found.aiter_raw():
+        async with http.stream(
+            call.method, call.path, params=call.parameters, headers=ACCEPT, timeout=OUTPUT
+        ) as response:
+            if not response.is_success:
+                await response.aread()
+                calls.check(place, response)
+            async for data in response.aiter_raw():
                 for frame in decoder.feed(data):
                     if frame != KEEP_ALIVE:
                         yield frame
@@ -60,11 +62,11 @@ def sync_frames_in(place: Place, http: httpx.Client, call: Call) -> Generator[Fr
     """Yield the frames of an answer like `frames_in`, but with keep-alives, for readers that display them."""
     decoder = FrameDecoder()
     asked = http.stream(call.method, call.path, params=call.parameters, headers=ACCEPT, timeout=OUTPUT)
-    with calls.telling(place), asked as found:
-        if not found.is_success:
-            found.read()
-            calls.check(place, found)
-        for data in found.iter_raw():
+    with calls.telling(place), asked as response:
+        if not response.is_success:
+            response.read()
+            calls.check(place, response)
+        for data in response.iter_raw():
             yield from decoder.feed(data)
 
 

@@ -64,12 +64,12 @@ class SyncApiClient:
         At most `batches.MOST_REQUESTS`. If all requests have decisions, the batch is retried until it is answered.
         """
         call = calls.batch("/v1/batches/bindings", BindingBatch(requests=tuple(requests)), requests)
-        return [calls.answer_of(one) for one in (self.ask(call, BindingOutcomes)).outcomes]
+        return [calls.answer_of(outcome) for outcome in (self.ask(call, BindingOutcomes)).outcomes]
 
     def dispatch_each(self, requests: Sequence[DispatchRequest]) -> list[DispatchAnswer | ApiError]:
         """Dispatch the tasks of each request to centres, all or none; otherwise like `bind_each`."""
         call = calls.batch("/v1/batches/dispatches", DispatchBatch(requests=tuple(requests)), requests)
-        return [calls.answer_of(one) for one in (self.ask(call, DispatchOutcomes)).outcomes]
+        return [calls.answer_of(outcome) for outcome in (self.ask(call, DispatchOutcomes)).outcomes]
 
     def release(self, request: ReleaseRequest) -> PlacementAnswer:
         """Release the resources that pods hold, all or none."""
@@ -155,10 +155,10 @@ class SyncApiClient:
         for left in range(self._tries - 1, -1, -1):
             cause: httpx.HTTPError | None = None
             try:
-                found = self._http.request(
+                response = self._http.request(
                     call.method, call.path, params=call.parameters, content=call.body, headers=call.headers
                 )
-                calls.check(self.place, found)
+                calls.check(self.place, response)
             except httpx.HTTPError as problem:
                 cause, error = problem, calls.unreachable(self.place, problem)
             except httpx.InvalidURL as problem:
@@ -166,7 +166,7 @@ class SyncApiClient:
             except ApiError as problem:
                 error = problem  # type: ignore[assignment]
             else:
-                return found
+                return response
             if not left or not calls.may_retry(call, error, cause):
                 raise error from None
             # Never come back earlier than the server's Retry-After asks for.
@@ -177,11 +177,11 @@ class SyncApiClient:
         """Yield the lines of one watch."""
         timeout = httpx.Timeout(calls.SILENCE_S, connect=calls.CONNECT_S)
         asked = self._http.stream(call.method, call.path, params=call.parameters, timeout=timeout)
-        with calls.telling(self.place), asked as found:
-            if not found.is_success:
-                found.read()
-                calls.check(self.place, found)
-            yield from found.iter_lines()
+        with calls.telling(self.place), asked as response:
+            if not response.is_success:
+                response.read()
+                calls.check(self.place, response)
+            yield from response.iter_lines()
 
     def backoff(self) -> Backoff:
         """Return the delay between tries."""
@@ -218,11 +218,11 @@ class SyncResources(Generic[R]):
         schema: Any = ResourceList[self.kind.type]  # type: ignore[name-defined]
         while True:
             answer = self._client.answer(calls.listing(self.kind, labels, fields, page))
-            found = calls.answered(self._client.place, answer, schema)
-            items += found.items
-            page = found.more
+            listed = calls.answered(self._client.place, answer, schema)
+            items += listed.items
+            page = listed.more
             if page is None:
-                return Listing(tuple(items), found.revision, calls.age_of(answer))
+                return Listing(tuple(items), listed.revision, calls.age_of(answer))
 
     def create(self, resource: R) -> R:
         """Create a resource; raise StaleError if it exists."""

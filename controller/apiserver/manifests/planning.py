@@ -37,50 +37,50 @@ class Step:
     reason: str = ""
 
 
-def step_of(scripted: Scripted, found: Pod | PodGroup | None) -> Step:
+def step_of(scripted: Scripted, current: Pod | PodGroup | None) -> Step:
     """Return the step for a resource of a manifest, given its current state; None if it does not exist."""
     wanted = scripted.resource
-    if found is None:
+    if current is None:
         return Step(scripted, Action.CREATE, wanted)
-    changes = _changes(found, wanted)
-    refusal = _refusal(found, wanted, changes)
+    changes = _changes(current, wanted)
+    refusal = _refusal(current, wanted, changes)
     if refusal:
         return Step(scripted, Action.REFUSE, wanted, changes, refusal)
     if not changes:
-        return Step(scripted, Action.LEAVE, found)
-    metadata = replace(found.metadata, labels=wanted.metadata.labels)
-    return Step(scripted, Action.CHANGE, replace(found, metadata=metadata, spec=wanted.spec), changes)
+        return Step(scripted, Action.LEAVE, current)
+    metadata = replace(current.metadata, labels=wanted.metadata.labels)
+    return Step(scripted, Action.CHANGE, replace(current, metadata=metadata, spec=wanted.spec), changes)
 
 
-def _changes(found: Pod | PodGroup, wanted: Pod | PodGroup) -> tuple[str, ...]:
-    if isinstance(found, Pod) and isinstance(wanted, Pod):
-        parts = changed_parts(found.spec, wanted.spec)
+def _changes(current: Pod | PodGroup, wanted: Pod | PodGroup) -> tuple[str, ...]:
+    if isinstance(current, Pod) and isinstance(wanted, Pod):
+        parts = changed_parts(current.spec, wanted.spec)
     else:
         names = (field.name for field in msgspec.structs.fields(wanted.spec))
-        parts = tuple(name for name in names if getattr(found.spec, name) != getattr(wanted.spec, name))
-    return parts if found.metadata.labels == wanted.metadata.labels else (*parts, "labels")
+        parts = tuple(name for name in names if getattr(current.spec, name) != getattr(wanted.spec, name))
+    return parts if current.metadata.labels == wanted.metadata.labels else (*parts, "labels")
 
 
-def _refusal(found: Pod | PodGroup, wanted: Pod | PodGroup, changes: tuple[str, ...]) -> str:
+def _refusal(current: Pod | PodGroup, wanted: Pod | PodGroup, changes: tuple[str, ...]) -> str:
     """Return why a resource cannot be changed as wanted; empty if it can."""
-    name = found.metadata.name
-    if found.metadata.deleting_ns is not None:
+    name = current.metadata.name
+    if current.metadata.deleting_ns is not None:
         return "it is being deleted: apply again once it is gone"
     if not changes:
         return ""
-    if isinstance(found, PodGroup):
-        ended = found.status.phase in GROUP_ENDED
-        return f"it has {found.status.phase}: delete it first (millrace delete podgroup {name})" if ended else ""
+    if isinstance(current, PodGroup):
+        ended = current.status.phase in GROUP_ENDED
+        return f"it has {current.status.phase}: delete it first (millrace delete podgroup {name})" if ended else ""
     assert isinstance(wanted, Pod)
-    if _OF_TEMPLATE in found.metadata.labels:
-        return f"it is created from the template of group {found.metadata.labels[_OF_TEMPLATE]}: change that"
-    if found.status.phase in POD_ENDED:
-        return f"it has {found.status.phase}: delete it first (millrace pod delete {name})"
-    fixed = fixed_changes(found.spec, wanted.spec)
-    if found.status.node is not None and fixed:
+    if _OF_TEMPLATE in current.metadata.labels:
+        return f"it is created from the template of group {current.metadata.labels[_OF_TEMPLATE]}: change that"
+    if current.status.phase in POD_ENDED:
+        return f"it has {current.status.phase}: delete it first (millrace pod delete {name})"
+    fixed = fixed_changes(current.spec, wanted.spec)
+    if current.status.node is not None and fixed:
         what = " and ".join(fixed)
         return (
-            f"its {what} cannot change while it is on node {found.status.node}, which was chosen on that basis: "
+            f"its {what} cannot change while it is on node {current.status.node}, which was chosen on that basis: "
             f"delete it first (millrace pod delete {name})"
         )
     return ""

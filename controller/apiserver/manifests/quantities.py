@@ -31,29 +31,29 @@ def _cores(raw: object) -> int:
 
 def _share(raw: object) -> int:
     wanted = "part of one device: a number up to 1, or thousandths such as '500m'"
-    found = _milli(raw, wanted)
-    if not 1 <= found <= 1000:
+    thousandths = _milli(raw, wanted)
+    if not 1 <= thousandths <= 1000:
         raise ValueError(f"{raw!r} is not {wanted}; request whole devices by count")
-    return found
+    return thousandths
 
 
 def _seconds(raw: object) -> float:
-    found = _TIME.fullmatch(raw) if isinstance(raw, str) else None
-    if found is None:
+    match = _TIME.fullmatch(raw) if isinstance(raw, str) else None
+    if match is None:
         raise ValueError(f"{raw!r} is not a time such as '30 s' (units: {', '.join(_TIMES)})")
-    return float(Decimal(found["number"]) * _TIMES[found["unit"]])
+    return float(Decimal(match["number"]) * _TIMES[match["unit"]])
 
 
 def _moment(raw: object) -> int:
     if isinstance(raw, str) and _TIME.fullmatch(raw):
         # Negative means relative to the present; 0 would be a moment of its own, so 0 s becomes 1 ns.
         return -max(round(_seconds(raw) * 1e9), 1)
-    found = raw if isinstance(raw, datetime) else _iso_time(raw)
-    if found is None:
+    moment = raw if isinstance(raw, datetime) else _iso_time(raw)
+    if moment is None:
         raise ValueError(f"{raw!r} is neither a time such as 2030-01-31T12:00:00Z nor one from now on such as '2 h'")
-    if found.tzinfo is None:
-        raise ValueError(f"{found.isoformat()} is a time without a zone: write {found.isoformat()}Z")
-    return max(round(found.timestamp() * 1e9), 0)
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment.isoformat()} is a time without a zone: write {moment.isoformat()}Z")
+    return max(round(moment.timestamp() * 1e9), 0)
 
 
 def _iso_time(raw: object) -> datetime | None:
@@ -64,8 +64,8 @@ def _iso_time(raw: object) -> datetime | None:
 
 
 def _milli(raw: object, wanted: str) -> int:
-    if isinstance(raw, str) and (found := _MILLI.fullmatch(raw)):
-        return int(found[1])
+    if isinstance(raw, str) and (match := _MILLI.fullmatch(raw)):
+        return int(match[1])
     text = str(raw)
     # A bool is an int in Python, but no number in a manifest.
     if isinstance(raw, bool) or not isinstance(raw, int | float | str) or not _NUMBER.fullmatch(text):

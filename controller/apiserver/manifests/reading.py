@@ -60,11 +60,11 @@ def read_text(text: str, file: str = "<text>") -> tuple[Scripted, ...]:
         problem = _NAME_RULE.sub("is not a name: use lower-case letters, digits, dots and hyphens", error.problem)
         problem = _LABEL_RULE.sub("is not a label: use letters, digits and ._/-", problem)
         raise ConfigError(problem, file=error.file, line=error.line, key=error.key) from error
-    found = tuple(_scripted(document) for document in documents)
-    if not found:
+    resources = tuple(_scripted(document) for document in documents)
+    if not resources:
         raise ConfigError("it contains neither a pod nor a group", file=file)
-    _check_names(found)
-    return found
+    _check_names(resources)
+    return resources
 
 
 def quantity(kind: type, raw: Any) -> Any:  # noqa: ANN401 - what msgspec does not know
@@ -87,12 +87,14 @@ def _scripted(document: Document[Script]) -> Scripted:
     return Scripted(resource, document.file, document.line_of(key) or 1)
 
 
-def _check_names(found: tuple[Scripted, ...]) -> None:
+def _check_names(resources: tuple[Scripted, ...]) -> None:
     first: dict[str, Scripted] = {}
-    for one in found:
-        before = first.setdefault(one.name, one)
-        if before is not one:
-            raise ConfigError(f"is already in line {before.line}", file=one.file, line=one.line, key=one.name)
+    for scripted in resources:
+        before = first.setdefault(scripted.name, scripted)
+        if before is not scripted:
+            raise ConfigError(
+                f"is already in line {before.line}", file=scripted.file, line=scripted.line, key=scripted.name
+            )
 
 
 def _pod(document: Document[Script], pod: PodScript) -> Pod:
@@ -114,8 +116,8 @@ def _group(document: Document[Script], group: GroupScript) -> PodGroup:
         )
     except ValueError as error:
         raise document.error(str(error), "group") from None
-    found = PodGroup(metadata=Metadata(name=group.name, labels=group.labels), spec=spec)
-    return _checked(document, "group", found)
+    resource = PodGroup(metadata=Metadata(name=group.name, labels=group.labels), spec=spec)
+    return _checked(document, "group", resource)
 
 
 def _spec(document: Document[Script], script: TemplateScript, key: str, *, group: str | None) -> PodSpec:
@@ -125,8 +127,12 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
         memory_bytes=0 if script.memory is None else script.memory.value,
         devices=tuple(_device(document, need, f"{key}.devices[{at}]") for at, need in enumerate(script.devices)),
     )
-    place = script.location
-    location = None if place is None else Location(node=place.node, device=place.device, device_kind=place.device_kind)
+    required = script.location
+    location = (
+        None
+        if required is None
+        else Location(node=required.node, device=required.device, device_kind=required.device_kind)
+    )
     if location == Location():
         raise document.error("is empty: give node, device or device_kind", f"{key}.location")
     told: dict[str, Any] = {} if script.stop_grace is None else {"stop_grace_s": script.stop_grace.value}

@@ -96,11 +96,11 @@ def loads_tasks(
     if not documents:
         raise ConfigError("it contains no task", file=file)
     stem = "task" if folder is None else _name_of(Path(file).stem)
-    found = tuple(_task(one, now_ns, folder or Path(), stem) for one in documents)
-    names = [task.metadata.name for task, _ in found]
-    if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
+    tasks = tuple(_task(document, now_ns, folder or Path(), stem) for document in documents)
+    names = [task.metadata.name for task, _ in tasks]
+    if twice := next((name for index, name in enumerate(names) if name in names[:index]), None):
         raise ConfigError(f"it contains task {twice} twice", file=file)
-    return found
+    return tasks
 
 
 def numbered(stem: str, now_ns: int) -> str:
@@ -110,70 +110,72 @@ def numbered(stem: str, now_ns: int) -> str:
 
 
 def _task(document: Document[TaskScript], now_ns: int, folder: Path, stem: str) -> tuple[Task, bool]:
-    found = document.value
+    script = document.value
     spec = TaskSpec(
         program=_program(document, folder),
-        category=found.category,
-        task_type=found.type,
+        category=script.category,
+        task_type=script.type,
         operators=_operators(document, folder),
-        centre=found.centre,
-        unit=found.unit,
-        units=found.units,
+        centre=script.centre,
+        unit=script.unit,
+        units=script.units,
         choice=_choice(document),
-        profile=found.profile,
-        priority=found.priority,
-        reads=tuple(DataRead(host=one.host, nbytes=one.size.value) for one in found.reads),
-        not_before_ns=None if found.not_before is None else found.not_before.at_ns(now_ns),
-        deadline_ns=None if found.deadline is None else found.deadline.at_ns(now_ns),
-        limit_s=None if found.limit is None else found.limit.value,
-        is_probe=found.program.kind is ProgramKind.PROBE,
-        repetitions=found.repetitions,
+        profile=script.profile,
+        priority=script.priority,
+        reads=tuple(DataRead(host=read.host, nbytes=read.size.value) for read in script.reads),
+        not_before_ns=None if script.not_before is None else script.not_before.at_ns(now_ns),
+        deadline_ns=None if script.deadline is None else script.deadline.at_ns(now_ns),
+        limit_s=None if script.limit is None else script.limit.value,
+        is_probe=script.program.kind is ProgramKind.PROBE,
+        repetitions=script.repetitions,
     )
     if spec.deadline_ns is not None and spec.deadline_ns <= max(now_ns, spec.not_before_ns or 0):
         raise document.error("ends before it may start", "deadline")
-    if found.trace and (found.program.kind is not ProgramKind.PYTHON or spec.operators):
+    if script.trace and (script.program.kind is not ProgramKind.PYTHON or spec.operators):
         problem = "its operators are given" if spec.operators else "only programs of kind python can be traced"
         raise document.error(problem, "trace")
-    name = found.name or numbered(stem, now_ns)
-    return Task(metadata=Metadata(name=name, labels=found.labels), spec=spec), found.trace
+    name = script.name or numbered(stem, now_ns)
+    return Task(metadata=Metadata(name=name, labels=script.labels), spec=spec), script.trace
 
 
 def _program(document: Document[TaskScript], folder: Path) -> Program:
-    found = document.value.program
-    if found.file is not None and found.text:
+    program = document.value.program
+    if program.file is not None and program.text:
         raise document.error("give the program by either `file` or `text`", "program.file")
-    text = found.text if found.file is None else _text(document, folder / found.file, "program.file")
-    if not text and not found.entry:
+    text = program.text if program.file is None else _text(document, folder / program.file, "program.file")
+    if not text and not program.entry:
         raise document.error("a program is an `entry`, a `text` or a `file`", "program")
-    kind = found.kind
-    if kind in {ProgramKind.CONTAINER, ProgramKind.PROBE} and not found.entry:
+    kind = program.kind
+    if kind in {ProgramKind.CONTAINER, ProgramKind.PROBE} and not program.entry:
         what = "an image" if kind is ProgramKind.CONTAINER else "a probe task"
         raise document.error(f"a program of kind {kind} names {what} as its entry", "program.entry")
     if kind in {ProgramKind.SCRIPT, ProgramKind.SQL} and not text:
         raise document.error(f"a program of kind {kind} has a `text` or a `file`", "program")
-    return Program(kind=kind, entry=found.entry, text=text, arguments=found.arguments, environment=found.environment)
+    return Program(
+        kind=kind, entry=program.entry, text=text, arguments=program.arguments, environment=program.environment
+    )
 
 
 def _operators(document: Document[TaskScript], folder: Path) -> tuple[OperatorCount, ...]:
-    found = document.value
-    if found.graph is not None and found.operators:
+    script = document.value
+    if script.graph is not None and script.operators:
         raise document.error("give either a `graph` or `operators`", "graph")
-    if found.graph is not None:
-        return operators_of(files.load(folder / found.graph))
+    if script.graph is not None:
+        return operators_of(files.load(folder / script.graph))
     try:
-        graph = files.resolved("operators", found.operators, found.flows)
+        graph = files.resolved("operators", script.operators, script.flows)
     except OperatorError as error:
         raise document.error(error.problem, error.at) from None
     return operators_of(graph)
 
 
 def _choice(document: Document[TaskScript]) -> UnitChoice:
-    found = document.value
-    if found.choice is UnitChoice.USER and found.unit is None:
+    script = document.value
+    if script.choice is UnitChoice.USER and script.unit is None:
         raise document.error("the user chooses the unit: set `unit`", "choice")
-    if found.unit is not None and found.centre is None:
+    if script.unit is not None and script.centre is None:
         raise document.error("a unit belongs to a centre: set `centre`", "unit")
-    return UnitChoice.USER if found.unit is not None else found.choice
+    return UnitChoice.USER if script.unit is not None else script.choice
 
 
 def _text(document: Document[TaskScript], path: Path, key: str) -> str:
@@ -189,5 +191,5 @@ def _text(document: Document[TaskScript], path: Path, key: str) -> str:
 
 
 def _name_of(text: str) -> str:
-    found = "".join(char if char.isascii() and (char.isalnum() or char in ".-") else "-" for char in text.lower())
-    return found.strip(".-") or "task"
+    name = "".join(char if char.isascii() and (char.isalnum() or char in ".-") else "-" for char in text.lower())
+    return name.strip(".-") or "task"

@@ -44,31 +44,33 @@ def _group(group: PodGroup) -> dict[str, Any]:
 
 
 def _template(spec: PodSpec) -> dict[str, Any]:
-    request, place = spec.request, spec.location
+    request, location = spec.request, spec.location
     alone = len(spec.containers) == 1 and spec.containers[0].name == MAIN
     return _given(
         {
             **(_container(spec.containers[0]) if alone else {}),
-            "containers": [] if alone else [{"name": one.name, **_container(one)} for one in spec.containers],
+            "containers": []
+            if alone
+            else [{"name": container.name, **_container(container)} for container in spec.containers],
             "cpu": milli_text(request.cpu_milli),
             "memory": size_text(request.memory_bytes) if request.memory_bytes else None,
             "devices": [_device(need) for need in request.devices],
-            "location": None if place is None else _given(msgspec.to_builtins(place), zero=True),
+            "location": None if location is None else _given(msgspec.to_builtins(location), zero=True),
             "node_labels": spec.node_labels,
             "peers": [_peer(peer) for peer in spec.peers],
             "priority": spec.priority,
             "restart": None if spec.restart.value == "always" else spec.restart.value,
             "profile": None if spec.profile == "default" else spec.profile,
-            "operators": [_operator(one) for one in spec.operators],
+            "operators": [_operator(operator) for operator in spec.operators],
         }
     ) | _times(spec)
 
 
 def _times(spec: PodSpec) -> dict[str, Any]:
-    found = {} if spec.idle_limit_s is None else {"idle_limit": duration_text(spec.idle_limit_s)}
+    times = {} if spec.idle_limit_s is None else {"idle_limit": duration_text(spec.idle_limit_s)}
     if spec.stop_grace_s != _DEFAULT_GRACE_S:
-        found["stop_grace"] = duration_text(spec.stop_grace_s)
-    return found
+        times["stop_grace"] = duration_text(spec.stop_grace_s)
+    return times
 
 
 def _container(container: Container) -> dict[str, Any]:
@@ -88,10 +90,12 @@ def _device(need: DeviceNeed) -> dict[str, Any]:
     )
 
 
-def _operator(one: OperatorCount) -> dict[str, Any]:
-    said, plain = (msgspec.to_builtins(each) for each in (one, OperatorCount(name=one.name, operator=one.operator)))
-    others = {key: value for key, value in said.items() if value != plain[key]}
-    return {"name": one.name, "operator": one.operator, **others}
+def _operator(count: OperatorCount) -> dict[str, Any]:
+    written, plain = (
+        msgspec.to_builtins(each) for each in (count, OperatorCount(name=count.name, operator=count.operator))
+    )
+    others = {key: value for key, value in written.items() if value != plain[key]}
+    return {"name": count.name, "operator": count.operator, **others}
 
 
 def _peer(peer: PeerNeed) -> dict[str, Any]:

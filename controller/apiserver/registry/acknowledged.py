@@ -54,5 +54,5 @@ class AcknowledgedWrites(Generic[T]):
         """Return the current values of all keys; `brought` are the watch's values."""
         if not self._newest:
             return brought
-        found = {**brought, **{key: value for key, (_, value) in self._newest.items()}}
-        return {key: value for key, value in found.items() if value is not None}
+        values = {**brought, **{key: value for key, (_, value) in self._newest.items()}}
+        return {key: value for key, value in values.items() if value is not None}

@@ -52,7 +52,7 @@ async def bind(registry: Registry, request: BindingRequest) -> PlacementAnswer:
         made = placements.bind(state, request, registry.now_ns())
         return await _write(registry, state, made, request.decision)
 
-    return await retried(once, "what is bound")
+    return await retried(once, "binding")
 
 
 async def release(
@@ -69,7 +69,7 @@ async def release(
         made = placements.release(state, request, registry.now_ns())
         return await _write(registry, state, made, request.decision)
 
-    return await retried(once, "what is released")
+    return await retried(once, "release")
 
 
 async def evict(registry: Registry, request: EvictionRequest) -> PlacementAnswer:
@@ -80,7 +80,7 @@ async def evict(registry: Registry, request: EvictionRequest) -> PlacementAnswer
         state = await _state(registry, pods, {item.node for item in request.nominations})
         return await _write(registry, state, evictions.evict(state, request), request.decision)
 
-    return await retried(once, "what is evicted")
+    return await retried(once, "eviction")
 
 
 async def share_units(registry: Registry, name: str, request: UnitShares, *, expected: int | None) -> UnitPool:
@@ -101,9 +101,9 @@ async def share_units(registry: Registry, name: str, request: UnitShares, *, exp
 
 async def _state(registry: Registry, pods: dict[str, Pod | None], nodes: set[str]) -> State:
     """Read the state for a request: adds the pods' current nodes and their groups."""
-    found = [pod for pod in pods.values() if pod is not None]
-    names = nodes | {pod.status.node for pod in found if pod.status.node is not None}
-    groups = {pod.spec.group for pod in found if pod.spec.group is not None}
+    existing = [pod for pod in pods.values() if pod is not None]
+    names = nodes | {pod.status.node for pod in existing if pod.status.node is not None}
+    groups = {pod.spec.group for pod in existing if pod.spec.group is not None}
     return State(
         pods,
         {name: node for name in sorted(names) if (node := await find(registry, NODE, name)) is not None},
@@ -136,11 +136,13 @@ async def write_each(registry: Registry, parts: Sequence[tuple[Sequence[Written]
     wanted: dict[str, Resource | None] = {}
     expected: dict[str, Expected] = {}
     for written, decision in parts:
-        for one in written:
-            key = key_of(one.kind, one.name)
-            # If several requests change a resource, the storage holds its state before the first of them.
-            expected.setdefault(key, Expected(key, ABSENT if one.before is None else one.before.metadata.revision))
-            wanted[key] = one.now
+        for change in written:
+            key = key_of(change.kind, change.name)
+            # If several requests change a change, the storage holds its state before the first of them.
+            expected.setdefault(
+                key, Expected(key, ABSENT if change.before is None else change.before.metadata.revision)
+            )
+            wanted[key] = change.now
         if decision is not None:
             metadata = Metadata(name=decision.name, uid=secrets.token_hex(8), created_ns=registry.now_ns())
             metadata = of_subjects(metadata, _subjects(decision, written))
@@ -152,10 +154,10 @@ async def write_each(registry: Registry, parts: Sequence[tuple[Sequence[Written]
 
 def _subjects(decision: NewDecision, written: Sequence[Written]) -> Iterator[Metadata]:
     """Yield the metadata of a decision's subjects among the written resources."""
-    for one in written:
-        found = one.now or one.before
-        if found is not None and one.kind.is_subject and one.name in decision.spec.subjects:
-            yield found.metadata
+    for change in written:
+        resource = change.now or change.before
+        if resource is not None and change.kind.is_subject and change.name in decision.spec.subjects:
+            yield resource.metadata
 
 
 def placement_written(state: State, made: State) -> list[Written]:

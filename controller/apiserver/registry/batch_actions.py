@@ -38,13 +38,13 @@ async def bind_each(registry: Registry, batch: BindingBatch) -> list[PlacementAn
     async def once(requests: Sequence[BindingRequest]) -> list[PlacementAnswer | ApiError]:
         state, decisions = await _pods_state(registry, requests)
         so_far = moved.copy()
-        found = batches.bind_each(state, requests, decisions, registry.now_ns(), so_far)
-        written = [placement_written(state, made) if isinstance(made, State) else [] for made in found]
+        results = batches.bind_each(state, requests, decisions, registry.now_ns(), so_far)
+        written = [placement_written(state, made) if isinstance(made, State) else [] for made in results]
         revision = await _write(registry, written, requests)
         moved.update(so_far - moved)
-        return [placement_answer(made, revision) if isinstance(made, State) else made for made in found]
+        return [placement_answer(made, revision) if isinstance(made, State) else made for made in results]
 
-    return await _in_packs(batch.requests, lambda one: 2 * len(one.bindings), once)
+    return await _in_packs(batch.requests, lambda request: 2 * len(request.bindings), once)
 
 
 async def dispatch_each(registry: Registry, batch: DispatchBatch) -> list[DispatchAnswer | ApiError]:
@@ -54,31 +54,31 @@ async def dispatch_each(registry: Registry, batch: DispatchBatch) -> list[Dispat
     async def once(requests: Sequence[DispatchRequest]) -> list[DispatchAnswer | ApiError]:
         state, decisions = await _tasks_state(registry, requests)
         so_far = moved.copy()
-        found = batches.dispatch_each(state, requests, decisions, registry.now_ns(), so_far)
-        written = [dispatch_written(registry, state, made) if isinstance(made, TaskState) else [] for made in found]
+        results = batches.dispatch_each(state, requests, decisions, registry.now_ns(), so_far)
+        written = [dispatch_written(registry, state, made) if isinstance(made, TaskState) else [] for made in results]
         revision = await _write(registry, written, requests)
         moved.update(so_far - moved)
-        return [dispatch_answer(made, revision) if isinstance(made, TaskState) else made for made in found]
+        return [dispatch_answer(made, revision) if isinstance(made, TaskState) else made for made in results]
 
-    return await _in_packs(batch.requests, lambda one: 2 * len(one.dispatches), once)
+    return await _in_packs(batch.requests, lambda request: 2 * len(request.dispatches), once)
 
 
 async def _in_packs(requests: Sequence[Q], keys: Callable[[Q], int], once: Once[Q, A]) -> list[A | ApiError]:
     """Carry out requests in order, as many at once as fit into a transaction."""
-    found: list[A | ApiError] = []
+    results: list[A | ApiError] = []
     for pack in _packs(requests, keys):
-        found += await _carried_out(pack, once)
-    return found
+        results += await _carried_out(pack, once)
+    return results
 
 
 async def _carried_out(pack: Sequence[Q], once: Once[Q, A]) -> list[A | ApiError]:
     """Carry out requests together; if others keep writing one of their resources, carry them out one by one."""
     try:
-        return await retried(lambda: once(pack), "what is placed")
+        return await retried(lambda: once(pack), "placement")
     except StaleError as error:
         if len(pack) == 1:
             return [error]
-        return [(await _carried_out([one], once))[0] for one in pack]
+        return [(await _carried_out([request], once))[0] for request in pack]
 
 
 def _packs(requests: Sequence[Q], keys: Callable[[Q], int]) -> Iterator[Sequence[Q]]:
@@ -102,31 +102,31 @@ async def _write(registry: Registry, written: Sequence[Sequence[Written]], reque
 
 async def _pods_state(registry: Registry, requests: Sequence[BindingRequest]) -> tuple[State, set[str]]:
     bindings = [binding for request in requests for binding in request.bindings]
-    pod_keys = {one.pod: key_of(POD, one.pod) for one in bindings}
-    node_keys = {one.node: key_of(NODE, one.node) for one in bindings}
+    pod_keys = {binding.pod: key_of(POD, binding.pod) for binding in bindings}
+    node_keys = {binding.node: key_of(NODE, binding.node) for binding in bindings}
     decisions = _decision_keys(request.decision for request in requests)
-    found = await registry.find_all([*pod_keys.values(), *node_keys.values(), *decisions.values()])
-    pods = {name: found.get(key) for name, key in pod_keys.items()}
+    existing = await registry.find_all([*pod_keys.values(), *node_keys.values(), *decisions.values()])
+    pods = {name: existing.get(key) for name, key in pod_keys.items()}
     groups = {pod.spec.group: key_of(POD_GROUP, pod.spec.group) for pod in pods.values() if pod and pod.spec.group}
     more = await registry.find_all(list(groups.values())) if groups else {}
     state = State(
         pods,
-        {name: found[key] for name, key in node_keys.items() if key in found},
+        {name: existing[key] for name, key in node_keys.items() if key in existing},
         {name: more[key] for name, key in groups.items() if key in more},
     )
-    return state, {name for name, key in decisions.items() if key in found}
+    return state, {name for name, key in decisions.items() if key in existing}
 
 
 async def _tasks_state(registry: Registry, requests: Sequence[DispatchRequest]) -> tuple[TaskState, set[str]]:
     items = [item for request in requests for item in request.dispatches]
-    task_keys = {one.task: key_of(TASK, one.task) for one in items}
-    centre_keys = {one.centre: key_of(CENTRE, one.centre) for one in items}
+    task_keys = {item.task: key_of(TASK, item.task) for item in items}
+    centre_keys = {item.centre: key_of(CENTRE, item.centre) for item in items}
     decisions = _decision_keys(request.decision for request in requests)
-    found = await registry.find_all([*task_keys.values(), *centre_keys.values(), *decisions.values()])
-    tasks = {name: found.get(key) for name, key in task_keys.items()}
-    state = TaskState(tasks, {name: found[key] for name, key in centre_keys.items() if key in found})
-    return state, {name for name, key in decisions.items() if key in found}
+    existing = await registry.find_all([*task_keys.values(), *centre_keys.values(), *decisions.values()])
+    tasks = {name: existing.get(key) for name, key in task_keys.items()}
+    state = TaskState(tasks, {name: existing[key] for name, key in centre_keys.items() if key in existing})
+    return state, {name for name, key in decisions.items() if key in existing}
 
 
 def _decision_keys(decisions: Iterator[NewDecision | None]) -> dict[str, str]:
-    return {one.name: key_of(DECISION, one.name) for one in decisions if one is not None}
+    return {decision.name: key_of(DECISION, decision.name) for decision in decisions if decision is not None}

@@ -1,7 +1,7 @@
 """Batches of bindings and dispatches: each request succeeds or fails as if sent alone; no storage access.
 
 A later request of a batch sees the effects of the earlier ones, yet names the shares version from before the batch: so
-the refusal of one is no reason to refuse another. A request whose decision has placed its pods already is answered as
+the refusal of one does not cause that of another. A request whose decision has already placed its pods is answered as
 it was the first time, so that a batch whose answer was lost can be resent.
 """
 
@@ -71,29 +71,29 @@ def bind_each(
     `decisions` are those of the requests that exist already. `moved` counts how often the batch has written each node's
     shares so far, and is updated.
     """
-    known = State(dict(state.pods), dict(state.nodes), dict(state.groups))
+    current = State(dict(state.pods), dict(state.nodes), dict(state.groups))
     written, taken = set[str](), set(decisions)
-    found: list[State | PlacementAnswer | ApiError] = []
+    outcomes: list[State | PlacementAnswer | ApiError] = []
     for request in requests:
-        if (done := bound_before(known, request)) is not None:
-            found.append(done)
+        if (done := bound_before(current, request)) is not None:
+            outcomes.append(done)
             continue
         try:
             _check_decision(request.decision, taken)
             for binding in request.bindings:
                 if binding.node_revision is not None and binding.node in written:
                     raise StaleError(f"an earlier request of the batch writes Node {binding.node}")
-            made = placements.bind(known, request, now_ns, moved)
+            made = placements.bind(current, request, now_ns, moved)
         except ApiError as error:
-            found.append(error)
+            outcomes.append(error)
             continue
-        known.pods.update(made.pods)
-        known.nodes.update(made.nodes)
-        known.groups.update(made.groups)
+        current.pods.update(made.pods)
+        current.nodes.update(made.nodes)
+        current.groups.update(made.groups)
         written.update(made.nodes)
         moved.update(made.nodes.keys())
-        found.append(made)
-    return found
+        outcomes.append(made)
+    return outcomes
 
 
 def bound_before(state: State, request: BindingRequest) -> PlacementAnswer | None:
@@ -107,7 +107,7 @@ def bound_before(state: State, request: BindingRequest) -> PlacementAnswer | Non
             return None
         revision = max(revision, pod.metadata.revision)
     nodes = tuple(dict.fromkeys(binding.node for binding in request.bindings))
-    return PlacementAnswer(revision=revision, pods=tuple(one.pod for one in request.bindings), nodes=nodes)
+    return PlacementAnswer(revision=revision, pods=tuple(binding.pod for binding in request.bindings), nodes=nodes)
 
 
 def dispatch_each(
@@ -117,23 +117,23 @@ def dispatch_each(
 
     `moved` counts how often the batch has written each centre's shares so far, and is updated.
     """
-    known, taken = TaskState(dict(state.tasks), dict(state.centres)), set(decisions)
-    found: list[TaskState | DispatchAnswer | ApiError] = []
+    current, taken = TaskState(dict(state.tasks), dict(state.centres)), set(decisions)
+    outcomes: list[TaskState | DispatchAnswer | ApiError] = []
     for request in requests:
-        if (done := dispatched_before(known, request)) is not None:
-            found.append(done)
+        if (done := dispatched_before(current, request)) is not None:
+            outcomes.append(done)
             continue
         try:
             _check_decision(request.decision, taken)
-            made = dispatches.dispatch(known, request, now_ns, moved)
+            made = dispatches.dispatch(current, request, now_ns, moved)
         except ApiError as error:
-            found.append(error)
+            outcomes.append(error)
             continue
-        known.tasks.update(made.tasks)
-        known.centres.update(made.centres)
+        current.tasks.update(made.tasks)
+        current.centres.update(made.centres)
         moved.update(made.centres.keys())
-        found.append(made)
-    return found
+        outcomes.append(made)
+    return outcomes
 
 
 def dispatched_before(state: TaskState, request: DispatchRequest) -> DispatchAnswer | None:
@@ -147,7 +147,7 @@ def dispatched_before(state: TaskState, request: DispatchRequest) -> DispatchAns
             return None
         revision = max(revision, task.metadata.revision)
     centres = tuple(dict.fromkeys(item.centre for item in request.dispatches))
-    return DispatchAnswer(revision=revision, tasks=tuple(one.task for one in request.dispatches), centres=centres)
+    return DispatchAnswer(revision=revision, tasks=tuple(item.task for item in request.dispatches), centres=centres)
 
 
 def _check_decision(decision: NewDecision | None, taken: set[str]) -> None:

@@ -43,11 +43,11 @@ class ResourceCache:
 
     async def run(self, retry_s: float = 0.5) -> None:
         """Follow the storage until cancelled; log once why that fails."""
-        said = ""
+        problem = ""
         while True:
             try:
                 await self._load()
-                said = ""
+                problem = ""
                 # Watch from the revision that was listed, so that no change falls in between.
                 async with aclosing(self._storage.watch(ROOT, after=self.ring.revision)) as watch:
                     async for events in watch:
@@ -55,45 +55,45 @@ class ResourceCache:
             except CompactedError:
                 LOGGER.warning("changes were compacted before they were seen: reading everything again")
             except StorageError as error:
-                if str(error) != said:
-                    said = str(error)
-                    LOGGER.warning("the storage does not answer: %s", said)
+                if str(error) != problem:
+                    problem = str(error)
+                    LOGGER.warning("the storage does not answer: %s", problem)
                 await asyncio.sleep(retry_s)
 
     def get(self, kind: Kind[R], name: str) -> R:
         """Return a resource as last seen in the storage."""
         key = key_of(kind, name)
-        found = self._acknowledged.get(key, self._resources.get(key))
-        if not isinstance(found, kind.type):
+        resource = self._acknowledged.get(key, self._resources.get(key))
+        if not isinstance(resource, kind.type):
             raise absent(kind, name)
-        return found
+        return resource
 
     def list(self, kind: Kind[R], selection: Selection, *, revision: int | None, after: str, limit: int) -> Listing[R]:
         """Return resources as last seen in the storage; older revisions have no pages."""
         if revision is not None and revision != self.ring.revision:
             raise GoneError(f"the storage is unavailable, and revision {revision} with it: list again")
-        prefix, found = prefix_of(kind), list[R]()
+        prefix, selected = prefix_of(kind), list[R]()
         resources = self._acknowledged.over(self._resources)
         for key in sorted(key for key in resources if key.startswith(prefix) and key > prefix + after):
             resource: Any = resources[key]
             if not selection.selects(kind, resource):
                 continue
-            if len(found) == limit:
-                return Listing(tuple(found), self.ring.revision, found[-1].metadata.name)
-            found.append(resource)
-        return Listing(tuple(found), self.ring.revision)
+            if len(selected) == limit:
+                return Listing(tuple(selected), self.ring.revision, selected[-1].metadata.name)
+            selected.append(resource)
+        return Listing(tuple(selected), self.ring.revision)
 
     def all_of(self, kind: Kind[R]) -> tuple[R, ...]:
         """Return all resources of a kind, unordered."""
-        return tuple(found for found in self._resources.values() if isinstance(found, kind.type))
+        return tuple(resource for resource in self._resources.values() if isinstance(resource, kind.type))
 
     def counts(self) -> dict[str, int]:
         """Return the number of resources of each kind that has any, by its word in URLs."""
-        found: dict[str, int] = {}
+        by_kind: dict[str, int] = {}
         for key in self._resources:
             plural = key[len(ROOT) :].partition("/")[0]
-            found[plural] = found.get(plural, 0) + 1
-        return found
+            by_kind[plural] = by_kind.get(plural, 0) + 1
+        return by_kind
 
     def seen(self) -> None:
         """Record that the storage answers, so that the cache is as new as its watch."""
@@ -107,7 +107,7 @@ class ResourceCache:
     async def _load(self) -> None:
         """Read everything again."""
         resources: dict[str, Resource] = {}
-        found: list[tuple[str, Kind[Any], int]] = []
+        loaded: list[tuple[str, Kind[Any], int]] = []
         revision, after = None, ""
         while True:
             page = await self._storage.scan(ROOT, revision=revision, after=after, limit=_PAGE)
@@ -116,13 +116,13 @@ class ResourceCache:
                 kind = kind_of(stored.key)
                 if kind is not None:
                     resources[stored.key] = decode(kind, stored)
-                    found.append((stored.key, kind, len(stored.value)))
+                    loaded.append((stored.key, kind, len(stored.value)))
             if not page.more:
                 break
             after = page.items[-1].key
         self._resources = resources
         self.usage.clear()
-        for key, kind, nbytes in found:
+        for key, kind, nbytes in loaded:
             self.usage.put(key, kind, resources[key], nbytes)
         self._registry.forget_encoded()
         self._acknowledged.reach(revision)

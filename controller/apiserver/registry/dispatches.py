@@ -124,9 +124,9 @@ class TaskState:
 def dispatch(
     state: TaskState, request: DispatchRequest, now_ns: int, moved: Mapping[str, int] = NOT_MOVED
 ) -> TaskState:
-    """Return the state after a request; raise StaleError for what no longer fits.
+    """Return the state after a request; raise StaleError if it no longer fits.
 
-    `moved` counts how often the same batch has changed the version of a centre's shares: that is no reason to refuse.
+    `moved` counts the same batch's changes of the version of a centre's shares, which are no reason to refuse.
     """
     _check_names([item.task for item in request.dispatches])
     made = TaskState()
@@ -137,8 +137,8 @@ def dispatch(
         # Compare with the version before the batch, which is the one that the caller has seen.
         version = before.shares_version - moved.get(item.centre, 0)
         if item.shares_version is not None and item.shares_version != version:
-            said = f"of version {version}, not {item.shares_version}"
-            raise StaleError(f"shares of Centre {item.centre} are {said}")
+            mismatch = f"at version {version}, not {item.shares_version}"
+            raise StaleError(f"shares of Centre {item.centre} are {mismatch}")
         _check_centre(before, now_ns)
         _check_devices(task, item, before)
         share = UnitShare(
@@ -157,7 +157,7 @@ def pick(state: TaskState, item: Pick) -> TaskState:
     centre = _centre(state, task.status.centre or "")
     if task.status.unit not in (None, item.unit):
         raise StaleError(f"Task {item.task} has units of type {task.status.unit}, there is no unit to pick")
-    share = next((one for one in centre.shares if one.task == item.task), None)
+    share = next((held for held in centre.shares if held.task == item.task), None)
     if share is None:
         raise StaleError(f"Task {item.task} holds nothing of Centre {centre.metadata.name}")
     moved = with_units(centre, replace(share, unit=item.unit))
@@ -203,7 +203,7 @@ def with_units(centre: Centre, share: UnitShare) -> Centre:
     """
     name = centre.metadata.name
     # A task holds at most one share, so a new one replaces its earlier one.
-    shares = (*(one for one in centre.shares if one.uid != share.uid), share)
+    shares = (*(other for other in centre.shares if other.uid != share.uid), share)
     made = replace(centre, shares=shares)
     types = {unit.name: unit for unit in centre.status.units}
     if share.unit is not None and share.unit not in types:
@@ -211,24 +211,26 @@ def with_units(centre: Centre, share: UnitShare) -> Centre:
     if not share.units:
         return made
     left = {unit.name: unit.for_tasks for unit in centre.status.units}
-    for one in shares:
-        if one.unit is not None and one.unit in left:
-            left[one.unit] -= one.units
+    for other in shares:
+        if other.unit is not None and other.unit in left:
+            left[other.unit] -= other.units
     if share.unit is not None and left[share.unit] < 0:
         raise StaleError(
             f"Centre {name}: {share.task} wants {share.units} units of type {share.unit},"
             f" {max(left[share.unit] + share.units, 0)} are free"
         )
-    for one in sorted((one for one in shares if one.unit is None), key=lambda one: (-one.units, one.task)):
+    for other in sorted(
+        (other for other in shares if other.unit is None), key=lambda other: (-other.units, other.task)
+    ):
         widest = max(left, key=lambda unit: (left[unit], unit), default=None)
-        if widest is None or left[widest] < one.units:
+        if widest is None or left[widest] < other.units:
             raise StaleError(f"Centre {name}: {share.task} wants {share.units} units, but no type has that many free")
-        left[widest] -= one.units
+        left[widest] -= other.units
     return made
 
 
 def result_of(task: Task, new: NewResult) -> ProbeResult:
-    """Return the result of a completed probe, named after task and epoch; raise InvalidError if it is no probe."""
+    """Return the result of a completed probe, named after task and epoch; raise InvalidError for any other task."""
     name, spec = task.metadata.name, task.spec
     if not spec.is_probe:
         raise InvalidError(f"Task {name} is not a probe: it has no result")
@@ -297,7 +299,7 @@ def _completed(task: Task, item: Completion, result: ProbeResult | None, now_ns:
 
 
 def _check_names(names: Sequence[str]) -> None:
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
         raise InvalidError(f"Task {twice} is given twice")
 
@@ -337,10 +339,10 @@ def _check_devices(task: Task, item: Dispatch, centre: Centre) -> None:
         return
     if item.unit is None:
         raise InvalidError(f"Task {item.task}: its centre picks its units, so their devices are unknown")
-    names = tuple(one.name for one in task.spec.operators)
+    names = tuple(operator.name for operator in task.spec.operators)
     if problem := problem_of(item.operator_devices, names, DeviceKind):
         raise InvalidError(f"Task {item.task}: {problem}")
-    needs = (one.unit.devices for one in centre.status.units if one.name == item.unit)
+    needs = (unit.unit.devices for unit in centre.status.units if unit.name == item.unit)
     kinds = {need.kind for some in needs for need in some}
     if problem := problem_of(item.operator_devices, names, kinds):
         raise StaleError(f"Task {item.task} on {item.unit} of {item.centre}: {problem}")
@@ -357,14 +359,14 @@ def _next_version(centre: Centre) -> Centre:
 
 
 def _task(state: TaskState, name: str) -> Task:
-    found = state.tasks.get(name)
-    if found is None:
+    task = state.tasks.get(name)
+    if task is None:
         raise NotFoundError(f"there is no Task {name}")
-    return found
+    return task
 
 
 def _centre(state: TaskState, name: str) -> Centre:
-    found = state.centres.get(name)
-    if found is None:
+    centre = state.centres.get(name)
+    if centre is None:
         raise NotFoundError(f"there is no Centre {name}")
-    return found
+    return centre

@@ -61,24 +61,24 @@ def encode(resource: R) -> bytes:
 def decode(kind: Kind[R], stored: Stored) -> R:
     """Decode a resource with its revision; raise StorageError if it is invalid."""
     try:
-        found: R = _decoder(kind.type).decode(stored.value)
+        resource: R = _decoder(kind.type).decode(stored.value)
     except MALFORMED as error:
         raise StorageError(f"{stored.key} is not a {kind.name} of this version: {error}") from None
-    return replace(found, metadata=replace(found.metadata, revision=stored.modified))
+    return replace(resource, metadata=replace(resource.metadata, revision=stored.modified))
 
 
 def decoded_as(kind: Kind[R], data: bytes) -> R:
     """Decode a resource from the output of `encode`."""
-    found: R = _decoder(kind.type).decode(data)
-    return found
+    resource: R = _decoder(kind.type).decode(data)
+    return resource
 
 
 def check_plain(kind: Kind[R], resource: R) -> None:
     """Raise InvalidError for a resource with a control character anywhere in it."""
     data = encode(resource)
-    found = _CONTROL.search(data) if _may_have_control(data) else None
-    if found is not None:
-        character = ascii(found[0][len(found[1]) :].decode()).strip("'")
+    match = _CONTROL.search(data) if _may_have_control(data) else None
+    if match is not None:
+        character = ascii(match[0][len(match[1]) :].decode()).strip("'")
         raise InvalidError(f"{kind.name} {resource.metadata.name}: control character {character} in its text")
 
 

@@ -22,7 +22,7 @@ class EventType(StrEnum):
     PUT = "PUT"
     """A resource matches the selection, newly or still."""
     DELETE = "DELETE"
-    """It no longer does: deleted, or not selected any more."""
+    """It no longer does: it was deleted, or is no longer selected."""
     BOOKMARK = "BOOKMARK"
     """Every event up to this revision was sent."""
     ERROR = "ERROR"

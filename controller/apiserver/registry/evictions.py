@@ -59,7 +59,7 @@ class EvictionRequest(Strict, frozen=True):
 def evict(state: State, request: EvictionRequest) -> State:
     """Return the state after a request; raise StaleError if a pod is no longer bound with that epoch."""
     names = request.pods
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
         raise InvalidError(f"Pod {twice} is given twice")
     made = State(groups=dict(state.groups))
@@ -104,7 +104,7 @@ def _check_bound(pod: Pod, item: Eviction) -> None:
 
 
 def _pod(state: State, name: str) -> Pod:
-    found = state.pods.get(name)
-    if found is None:
+    pod = state.pods.get(name)
+    if pod is None:
         raise NotFoundError(f"there is no Pod {name}")
-    return found
+    return pod

@@ -104,9 +104,9 @@ class State:
 
 
 def bind(state: State, request: BindingRequest, now_ns: int, moved: Mapping[str, int] = NOT_MOVED) -> State:
-    """Return the state after a request; raise StaleError for what no longer fits.
+    """Return the state after a request; raise StaleError if it no longer fits.
 
-    `moved` counts how often the same batch has changed the version of a node's shares: that is no reason to refuse.
+    `moved` counts the same batch's changes of the version of a node's shares, which are no reason to refuse.
     """
     _check_names([binding.pod for binding in request.bindings])
     made = State()
@@ -190,10 +190,10 @@ def check_devices(pod: Pod, granted: DeviceShares, node: values.Node) -> None:
     # The most selective parts choose first, as other parts of the request may take any device.
     for need in sorted(pod.spec.request.value.devices, key=lambda need: (not need.models, -need.memory_bytes)):
         for _ in range(need.count):
-            found = next((part for part in left if _serves(part, need, node)), None)
-            if found is None:
+            match = next((part for part in left if _serves(part, need, node)), None)
+            if match is None:
                 raise StaleError(f"Pod {name} requests {need.count} {need}, which its binding lacks")
-            left.remove(found)
+            left.remove(match)
     if left:
         raise StaleError(f"Pod {name} does not request device {left[0].number}")
 
@@ -222,7 +222,7 @@ def _share(pod: Pod, binding: Binding) -> Share:
 
 
 def _check_names(names: Sequence[str]) -> None:
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
         raise InvalidError(f"Pod {twice} is given twice")
 
@@ -236,7 +236,7 @@ def _check_expectations(binding: Binding, pod: Pod, node: Node, moved: int) -> N
             raise StaleError(f"{kind} {name} is at revision {revision}, no longer at {expected}")
     version = node.shares_version - moved
     if binding.shares_version is not None and binding.shares_version != version:
-        raise StaleError(f"shares of Node {binding.node} are of version {version}, not {binding.shares_version}")
+        raise StaleError(f"shares of Node {binding.node} are at version {version}, not {binding.shares_version}")
     value = node.value
     if value is not None:
         check_devices(pod, binding.devices, value)
@@ -245,7 +245,7 @@ def _check_expectations(binding: Binding, pod: Pod, node: Node, moved: int) -> N
 def _check_operators(binding: Binding, pod: Pod) -> None:
     """Raise InvalidError for operators that the pod lacks, or devices that it does not request."""
     kinds = (need.kind for need in pod.spec.request.devices)
-    if problem := problem_of(binding.operator_devices, (one.name for one in pod.spec.operators), kinds):
+    if problem := problem_of(binding.operator_devices, (operator.name for operator in pod.spec.operators), kinds):
         raise InvalidError(f"Pod {binding.pod}: {problem}")
 
 
@@ -312,14 +312,14 @@ def _next_version(node: Node) -> Node:
 
 
 def _pod(state: State, name: str) -> Pod:
-    found = state.pods.get(name)
-    if found is None:
+    pod = state.pods.get(name)
+    if pod is None:
         raise NotFoundError(f"there is no Pod {name}")
-    return found
+    return pod
 
 
 def _node(state: State, name: str) -> Node:
-    found = state.nodes.get(name)
-    if found is None:
+    node = state.nodes.get(name)
+    if node is None:
         raise NotFoundError(f"there is no Node {name}")
-    return found
+    return node

@@ -67,14 +67,14 @@ class Registry:
     async def find_all(self, keys: Sequence[str]) -> dict[str, Any]:
         """Return those of several resources that exist, by key."""
         with away():
-            found = await self.storage.get_all(keys)
-        return {key: decode(kind, stored) for key, stored in found.items() if (kind := kind_of(key)) is not None}
+            existing = await self.storage.get_all(keys)
+        return {key: decode(kind, stored) for key, stored in existing.items() if (kind := kind_of(key)) is not None}
 
     async def list(
         self, kind: Kind[R], selection: Selection = ALL, *, revision: int | None = None, after: str = "", limit: int
     ) -> Listing[R]:
         """Return at most `limit` selected resources after a name; raise GoneError for an old revision."""
-        found: list[R] = []
+        selected: list[R] = []
         start = key_of(kind, after) if after else ""
         with away():
             while True:
@@ -84,11 +84,11 @@ class Registry:
                     resource = decode(kind, stored)
                     if not selection.selects(kind, resource):
                         continue
-                    if len(found) == limit:
-                        return Listing(tuple(found), revision, found[-1].metadata.name)
-                    found.append(resource)
+                    if len(selected) == limit:
+                        return Listing(tuple(selected), revision, selected[-1].metadata.name)
+                    selected.append(resource)
                 if not page.more:
-                    return Listing(tuple(found), revision)
+                    return Listing(tuple(selected), revision)
                 start = page.items[-1].key
 
     async def create(self, kind: Kind[R], resource: R) -> R:
@@ -122,15 +122,15 @@ class Registry:
         """
 
         async def once() -> R:
-            found = await self.get(kind, name)
+            current = await self.get(kind, name)
             if allow is not None:
-                allow(found)
-            check_revision(kind, found, expected)
-            made = make(found)
-            if made == found:
-                return found
+                allow(current)
+            check_revision(kind, current, expected)
+            made = make(current)
+            if made == current:
+                return current
             key = key_of(kind, name)
-            return of_revision(made, await self.write({key: made}, (Expected(key, found.metadata.revision),)))
+            return of_revision(made, await self.write({key: made}, (Expected(key, current.metadata.revision),)))
 
         return await retried(once, f"{kind.name} {name}")
 
@@ -143,18 +143,18 @@ class Registry:
         """
 
         async def once() -> R:
-            found = await self.get(kind, name)
+            current = await self.get(kind, name)
             if allow is not None:
-                allow(found)
-            check_revision(kind, found, expected)
-            kind.strategy.may_delete(found)
+                allow(current)
+            check_revision(kind, current, expected)
+            kind.strategy.may_delete(current)
             key = key_of(kind, name)
-            expectation = Expected(key, found.metadata.revision)
-            is_held = kind.strategy.is_held(found)
+            expectation = Expected(key, current.metadata.revision)
+            is_held = kind.strategy.is_held(current)
             if is_held:
-                since = found.metadata.deleting_ns or self.now_ns()
-                found = with_metadata(found, replace(found.metadata, deleting_ns=since))
-            return of_revision(found, await self.write({key: found if is_held else None}, (expectation,)))
+                since = current.metadata.deleting_ns or self.now_ns()
+                current = with_metadata(current, replace(current.metadata, deleting_ns=since))
+            return of_revision(current, await self.write({key: current if is_held else None}, (expectation,)))
 
         return await retried(once, f"{kind.name} {name}")
 
@@ -164,10 +164,10 @@ class Registry:
         Raise ConflictError, with nothing written, if a key is not as expected.
         """
         self.acknowledged.check()
-        made = {key: None if one is None else _plain(key, one) for key, one in wanted.items()}
-        changes = tuple(Delete(key) if one is None else Put(key, one[0]) for key, one in made.items())
+        made = {key: None if resource is None else _plain(key, resource) for key, resource in wanted.items()}
+        changes = tuple(Delete(key) if encoded is None else Put(key, encoded[0]) for key, encoded in made.items())
         # Before the write, as the watch may deliver it before `transact` returns.
-        self._encoded.update((key, one) for key, one in made.items() if one is not None)
+        self._encoded.update((key, encoded) for key, encoded in made.items() if encoded is not None)
         try:
             with away():
                 revision = await self.storage.transact(changes, expected=expected)
@@ -175,8 +175,8 @@ class Registry:
             for key in wanted:
                 self._encoded.pop(key, None)
             raise
-        for key, one in made.items():
-            self.acknowledged.note(key, revision, None if one is None else of_revision(one[1], revision))
+        for key, encoded in made.items():
+            self.acknowledged.note(key, revision, None if encoded is None else of_revision(encoded[1], revision))
         return revision
 
     def forget_encoded(self) -> None:
@@ -198,7 +198,7 @@ async def retried(once: Callable[[], Awaitable[T]], what: str) -> T:
             return await once()
         except ConflictError:
             continue
-    raise StaleError(f"{what} is being written by others: try again")
+    raise StaleError(f"{what}: too many concurrent writes: try again")
 
 
 @contextmanager
@@ -219,9 +219,9 @@ def absent(kind: Kind[Any], name: str) -> NotFoundError:
     return NotFoundError(f"there is no {kind.name} {name}")
 
 
-def check_revision(kind: Kind[R], found: R, expected: int | None) -> None:
+def check_revision(kind: Kind[R], current: R, expected: int | None) -> None:
     """Raise StaleError if a resource is not at the revision that a writer expects, if any."""
-    metadata = found.metadata
+    metadata = current.metadata
     if expected is not None and metadata.revision != expected:
         raise StaleError(f"{kind.name} {metadata.name} is at revision {metadata.revision}, no longer at {expected}")
 

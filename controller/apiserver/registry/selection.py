@@ -34,9 +34,9 @@ class Term:
     how: How
     value: str = ""
 
-    def holds(self, found: FieldValue) -> bool:
+    def holds(self, value: FieldValue) -> bool:
         """Return whether the value of a label or field satisfies the term; None means it does not exist."""
-        values = found if isinstance(found, tuple) else () if found is None else (found,)
+        values = value if isinstance(value, tuple) else () if value is None else (value,)
         match self.how:
             case How.EQUAL:
                 return self.value in values
@@ -72,12 +72,12 @@ class Selection:
     @classmethod
     def parse(cls, kind: Kind[Any], labels: str, fields: str) -> Selection:
         """Parse `a=b,c!=d,e,!f` of labels and of fields; raise InvalidError."""
-        found = cls(_terms(labels, "labels"), _terms(fields, "fields"))
-        unknown = next((term.name for term in found.fields if kind.field(term.name) is None), None)
+        selection = cls(_terms(labels, "labels"), _terms(fields, "fields"))
+        unknown = next((term.name for term in selection.fields if kind.field(term.name) is None), None)
         if unknown is not None:
-            known = ", ".join(("name", "owner", "project", *kind.fields))
-            raise InvalidError(f"fields: {kind.plural} cannot be selected by {unknown}; known: {known}")
-        return found
+            names = ", ".join(("name", "owner", "project", *kind.fields))
+            raise InvalidError(f"fields: {kind.plural} cannot be selected by {unknown}; known: {names}")
+        return selection
 
 
 ALL: Final = Selection()
@@ -91,9 +91,9 @@ def _terms(text: str, where: str) -> tuple[Term, ...]:
 
 
 def _term(text: str, where: str) -> Term:
-    found = _TERM.fullmatch(text)
-    if found is None or (found["absent"] and found["how"]):
+    match = _TERM.fullmatch(text)
+    if match is None or (match["absent"] and match["how"]):
         raise InvalidError(f"{where}: {text[:80]!r} must be one of a=b, a!=b, a, !a")
-    if found["how"]:
-        return Term(found["name"], How.DIFFERENT if found["how"] == "!=" else How.EQUAL, found["value"])
-    return Term(found["name"], How.ABSENT if found["absent"] else How.PRESENT)
+    if match["how"]:
+        return Term(match["name"], How.DIFFERENT if match["how"] == "!=" else How.EQUAL, match["value"])
+    return Term(match["name"], How.ABSENT if match["absent"] else How.PRESENT)

@@ -35,7 +35,7 @@ async def dispatch(registry: Registry, request: DispatchRequest) -> DispatchAnsw
         made = dispatches.dispatch(state, request, registry.now_ns())
         return await _write(registry, state, made, request.decision)
 
-    return await retried(once, "what is dispatched")
+    return await retried(once, "dispatch")
 
 
 async def pick(registry: Registry, request: Pick, check: Check) -> DispatchAnswer:
@@ -46,7 +46,7 @@ async def pick(registry: Registry, request: Pick, check: Check) -> DispatchAnswe
         check(state)
         return await _write(registry, state, dispatches.pick(state, request), None)
 
-    return await retried(once, "what is picked")
+    return await retried(once, "pick")
 
 
 async def complete(registry: Registry, request: CompletionRequest, check: Check) -> DispatchAnswer:
@@ -58,7 +58,7 @@ async def complete(registry: Registry, request: CompletionRequest, check: Check)
         made = dispatches.complete(state, request, registry.now_ns())
         return await _write(registry, state, made, request.decision)
 
-    return await retried(once, "what is completed")
+    return await retried(once, "completion")
 
 
 async def _state(registry: Registry, tasks: set[str], centres: set[str] | None = None) -> TaskState:

@@ -90,9 +90,9 @@ class Centre(Resource, frozen=True):
 class CentreStrategy(ReportedStrategy[Centre]):
     """Centres: reported by their agent, and there as long as tasks hold units."""
 
-    def may_delete(self, found: Centre) -> None:
+    def may_delete(self, current: Centre) -> None:
         """Refuse a centre whose units are held."""
-        check_no_holders("Centre", found.metadata.name, [share.task for share in found.shares])
+        check_no_holders("Centre", current.metadata.name, [share.task for share in current.shares])
 
 
 CENTRE = Kind(

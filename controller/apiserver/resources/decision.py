@@ -98,16 +98,18 @@ class DecisionStrategy(Strategy[Decision]):
 
     def prepare(self, new: Decision, principal: Principal, server: Server) -> Decision:
         """Take owner and project from the subjects, as far as they are in memory."""
-        found = (server.subject(new.spec.subject_kind, name) for name in new.spec.subjects)
-        return replace(new, metadata=of_subjects(new.metadata, (one for one in found if one is not None)))
+        subjects = (server.subject(new.spec.subject_kind, name) for name in new.spec.subjects)
+        return replace(
+            new, metadata=of_subjects(new.metadata, (subject for subject in subjects if subject is not None))
+        )
 
 
 def of_subjects(metadata: Metadata, subjects: Iterable[Metadata]) -> Metadata:
     """Return a decision's metadata with the owner and project of its subjects, if they share one account."""
-    found = list(subjects)
-    if not found or len({one.account for one in found}) > 1:
+    metadatas = list(subjects)
+    if not metadatas or len({metadata.account for metadata in metadatas}) > 1:
         return metadata
-    return replace(metadata, owner=found[0].owner, project=found[0].project)
+    return replace(metadata, owner=metadatas[0].owner, project=metadatas[0].project)
 
 
 DECISION = Kind(
@@ -123,7 +125,9 @@ DECISION = Kind(
     columns={
         "about": lambda decision: " ".join((decision.spec.subject_kind, *decision.spec.subjects[:3])),
         "outcome": lambda decision: decision.spec.outcome.value,
-        "placed": lambda decision: " ".join(f"{one.pod}->{one.node}" for one in decision.spec.placements[:4]),
+        "placed": lambda decision: " ".join(
+            f"{placement.pod}->{placement.node}" for placement in decision.spec.placements[:4]
+        ),
         "reason": lambda decision: decision.spec.reason,
     },
     rights=Rights(is_private=True, roles={Role.PLACEMENT: frozenset({Verb.READ})}),

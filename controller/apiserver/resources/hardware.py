@@ -1,4 +1,4 @@
-"""Hardware of a node and what is held of it: schemas for the values of controller/cluster/hardware."""
+"""Hardware of a node and its shares: schemas for the values of controller/cluster/hardware."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Server(Protocol):
     def begin_lease(self, reported: Resource) -> None:
         """Begin the lease of a node's or centre's report, unless it has begun."""
 
-    def is_lease_over(self, found: Resource) -> bool:
+    def is_lease_over(self, resource: Resource) -> bool:
         """Return whether the lease from a node's or centre's last report has expired."""
 
     def used(self, account: str) -> Usage:
@@ -113,23 +113,23 @@ class Strategy(Generic[R]):
         """Return a new resource, which has its owner and project, as it will be created."""
         return new
 
-    def validate(self, found: R | None, wanted: R) -> None:
+    def validate(self, current: R | None, wanted: R) -> None:
         """Raise InvalidError or StaleError for a resource, or a change of labels and spec, that is not allowed."""
 
-    def prepare_status(self, found: R, wanted: R, principal: Principal, server: Server) -> R:
+    def prepare_status(self, current: R, wanted: R, principal: Principal, server: Server) -> R:
         """Return the resource with its new status, restored where others write it; raise StaleError."""
         return wanted
 
     def after_write(self, written: R, server: Server) -> None:
         """Act on a resource that was just created or changed."""
 
-    async def check_unused(self, found: R, server: Server) -> None:
+    async def check_unused(self, current: R, server: Server) -> None:
         """Raise StaleError for a resource that others refer to, before its deletion."""
 
-    def may_delete(self, found: R) -> None:
+    def may_delete(self, current: R) -> None:
         """Raise StaleError for a resource that may not be deleted; checked in the transaction that deletes it."""
 
-    def is_held(self, found: R) -> bool:
+    def is_held(self, current: R) -> bool:
         """Return whether a deletion only marks the resource, because it holds something of others."""
         return False
 

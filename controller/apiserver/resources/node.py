@@ -136,12 +136,12 @@ class Node(Resource, frozen=True):
 class NodeStrategy(ReportedStrategy[Node]):
     """Nodes: reported by their manager, and there as long as pods or pools hold shares."""
 
-    def may_delete(self, found: Node) -> None:
+    def may_delete(self, current: Node) -> None:
         """Refuse a node whose shares are held."""
-        name = found.metadata.name
-        if found.pools:
-            raise StaleError(f"Node {name} has shares held by pool {found.pools[0].pool}")
-        check_no_holders("Node", name, [share.pod for share in found.shares])
+        name = current.metadata.name
+        if current.pools:
+            raise StaleError(f"Node {name} has shares held by pool {current.pools[0].pool}")
+        check_no_holders("Node", name, [share.pod for share in current.shares])
 
 
 NODE = Kind(

@@ -13,7 +13,7 @@ from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
 
 MOST_OPERATORS: Final = 128
-"""Larger programs are left undecided: placing them would let whoever submits them hold up all others."""
+"""Larger programs are left undecided: placing them would hold up everyone else's."""
 VARIABLE: Final = "MILLRACE_OPERATOR_DEVICES"
 """Environment variable for the program: JSON mapping operators to kinds of devices, {} if none was chosen."""
 MOST_LETTERS: Final = 16_384
@@ -33,17 +33,17 @@ OperatorDevices = Annotated[tuple[OperatorDevice, ...], Meta(max_length=MOST_OPE
 
 def text_of(devices: Sequence[OperatorDevice]) -> str:
     """Return the text for the program: one line of JSON in ASCII, for any operator names."""
-    return json.dumps({one.operator: one.device.value for one in devices})
+    return json.dumps({choice.operator: choice.device.value for choice in devices})
 
 
 def problem_of(devices: Sequence[OperatorDevice], operators: Iterable[str], kinds: Iterable[DeviceKind]) -> str:
     """Return why the operators cannot run on these devices, given the available kinds; '' if they can."""
     left, has = set(operators), {*kinds, DeviceKind.CPU}
-    for one in devices:
-        if one.operator not in left:
-            return f"operator {one.operator[:64]!r} does not exist, or already has a device"
-        if one.device not in has:
-            return f"operator {one.operator[:64]!r} should run on a {one.device.value}, but there is none"
-        left.remove(one.operator)
+    for choice in devices:
+        if choice.operator not in left:
+            return f"operator {choice.operator[:64]!r} does not exist, or already has a device"
+        if choice.device not in has:
+            return f"operator {choice.operator[:64]!r} should run on a {choice.device.value}, but there is none"
+        left.remove(choice.operator)
     letters = len(text_of(devices))
     return f"names of operators take {letters} characters, more than {MOST_LETTERS}" if letters > MOST_LETTERS else ""

@@ -19,19 +19,19 @@ def operators_of(graph: OperatorGraph, seconds: Mapping[str, float] | None = Non
     """
     return tuple(
         OperatorCount(
-            name=one.name,
-            operator=one.kind,
-            count=one.executions,
-            sizes=dict(one.shape),
-            number_format=one.number_format,
-            input_bytes=one.input_bytes,
-            output_bytes=one.output_bytes,
-            seconds=None if seconds is None else seconds.get(one.name),
-            feeds=tuple(flow.dst for flow in graph.out_of[one.name]),
-            code=one.code,
-            library=one.library,
+            name=operator.name,
+            operator=operator.kind,
+            count=operator.executions,
+            sizes=dict(operator.shape),
+            number_format=operator.number_format,
+            input_bytes=operator.input_bytes,
+            output_bytes=operator.output_bytes,
+            seconds=None if seconds is None else seconds.get(operator.name),
+            feeds=tuple(flow.dst for flow in graph.out_of[operator.name]),
+            code=operator.code,
+            library=operator.library,
         )
-        for one in graph.operators
+        for operator in graph.operators
     )
 
 
@@ -42,11 +42,11 @@ def traced_operators(
 
     So work that no kernel represents is part of what probes are known to leave out.
     """
-    found = operators_of(graph, {one.name: seconds.get(one.name, 0.0) for one in graph.operators})
-    rest_s = run_time_s - sum(one.seconds or 0.0 for one in found)
-    if not found or rest_s <= 0:
-        return found
-    return (*found, OperatorCount(name=REST, operator=REST, seconds=rest_s))
+    operators = operators_of(graph, {operator.name: seconds.get(operator.name, 0.0) for operator in graph.operators})
+    rest_s = run_time_s - sum(count.seconds or 0.0 for count in operators)
+    if not operators or rest_s <= 0:
+        return operators
+    return (*operators, OperatorCount(name=REST, operator=REST, seconds=rest_s))
 
 
 def graph_of(name: str, spec: TaskSpec) -> OperatorGraph | None:
@@ -56,20 +56,20 @@ def graph_of(name: str, spec: TaskSpec) -> OperatorGraph | None:
 
 def graph_of_operators(name: str, counts: Sequence[OperatorCount], category: str = "") -> OperatorGraph:
     """Return the graph of a task's operators; raise OperatorError for an invalid one."""
-    operators = tuple(_operator(one) for one in counts)
-    flows = tuple(Flow(one.name, reader) for one in counts for reader in one.feeds)
+    operators = tuple(_operator(count) for count in counts)
+    flows = tuple(Flow(count.name, reader) for count in counts for reader in count.feeds)
     return OperatorGraph(name, operators, flows, category)
 
 
-def _operator(one: OperatorCount) -> Operator:
+def _operator(count: OperatorCount) -> Operator:
     return Operator(
-        one.name,
-        one.operator,
-        tuple(sorted(one.sizes.items())),
-        one.number_format,
-        max(one.count, 1),
-        one.input_bytes,
-        one.output_bytes,
-        code=one.code,
-        library=one.library,
+        count.name,
+        count.operator,
+        tuple(sorted(count.sizes.items())),
+        count.number_format,
+        max(count.count, 1),
+        count.input_bytes,
+        count.output_bytes,
+        code=count.code,
+        library=count.library,
     )

@@ -187,19 +187,19 @@ class Pod(Resource, frozen=True):
 class PodStrategy(Strategy[Pod]):
     """Pods: bindings decide their place; the spec that chose it is fixed while they hold a share of a node."""
 
-    def validate(self, found: Pod | None, wanted: Pod) -> None:
+    def validate(self, current: Pod | None, wanted: Pod) -> None:
         """Refuse a spec that contradicts what the pod holds, and secrets without a project."""
-        fixed = () if found is None else fixed_changes(found.spec, wanted.spec)
-        if found is not None and found.status.node is not None and fixed:
+        fixed = () if current is None else fixed_changes(current.spec, wanted.spec)
+        if current is not None and current.status.node is not None and fixed:
             what = " and ".join(fixed)
-            raise StaleError(f"Pod {found.metadata.name} holds a share: its {what} cannot change before its release")
+            raise StaleError(f"Pod {current.metadata.name} holds a share: its {what} cannot change before its release")
         check_secrets("Pod", wanted.metadata, named=wanted.spec.names_secrets)
 
-    def prepare_status(self, found: Pod, wanted: Pod, principal: Principal, server: Server) -> Pod:
+    def prepare_status(self, current: Pod, wanted: Pod, principal: Principal, server: Server) -> Pod:
         """Keep what bindings write, and stamp the end; refuse a report of another epoch."""
-        before = found.status
+        before = current.status
         if wanted.status.epoch != before.epoch:
-            name = found.metadata.name
+            name = current.metadata.name
             raise StaleError(f"Pod {name} is in epoch {before.epoch}, no longer in {wanted.status.epoch}")
         status = replace(wanted.status, **{part: getattr(before, part) for part in _ACTIONS})
         if before.then is not None:
@@ -209,9 +209,9 @@ class PodStrategy(Strategy[Pod]):
         made = replace(wanted, status=status)
         return with_end(made, has_ended=status.phase in POD_ENDED, now_ns=server.now_ns)
 
-    def is_held(self, found: Pod) -> bool:
+    def is_held(self, current: Pod) -> bool:
         """Keep a deleted pod until its node has released it."""
-        return found.status.node is not None
+        return current.status.node is not None
 
     def usage(self, resource: Pod) -> Usage:
         """Count a pod that may still run, unless its group with a template counts it."""
@@ -225,15 +225,15 @@ class PodStrategy(Strategy[Pod]):
         return resource.spec.priority
 
 
-def changed_parts(found: PodSpec, wanted: PodSpec) -> tuple[str, ...]:
+def changed_parts(current: PodSpec, wanted: PodSpec) -> tuple[str, ...]:
     """Return the names of the parts that differ."""
     names = (field.name for field in msgspec.structs.fields(PodSpec))
-    return tuple(name for name in names if getattr(found, name) != getattr(wanted, name))
+    return tuple(name for name in names if getattr(current, name) != getattr(wanted, name))
 
 
-def fixed_changes(found: PodSpec, wanted: PodSpec) -> tuple[str, ...]:
+def fixed_changes(current: PodSpec, wanted: PodSpec) -> tuple[str, ...]:
     """Return the names of differing parts that are fixed while the pod holds a share."""
-    return tuple(name for name in changed_parts(found, wanted) if name not in _MAY_CHANGE)
+    return tuple(name for name in changed_parts(current, wanted) if name not in _MAY_CHANGE)
 
 
 def with_end(resource: R, *, has_ended: bool, now_ns: Callable[[], int]) -> R:

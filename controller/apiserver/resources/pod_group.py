@@ -100,12 +100,12 @@ class PodGroup(Resource, frozen=True):
 class PodGroupStrategy(Strategy[PodGroup]):
     """Groups: with a template, one counts as all of its pods."""
 
-    def validate(self, found: PodGroup | None, wanted: PodGroup) -> None:
+    def validate(self, current: PodGroup | None, wanted: PodGroup) -> None:
         """Refuse secrets without a project."""
         template = wanted.spec.template
         check_secrets("PodGroup", wanted.metadata, named=template is not None and template.names_secrets)
 
-    def prepare_status(self, found: PodGroup, wanted: PodGroup, principal: Principal, server: Server) -> PodGroup:
+    def prepare_status(self, current: PodGroup, wanted: PodGroup, principal: Principal, server: Server) -> PodGroup:
         """Stamp the end."""
         return with_end(wanted, has_ended=wanted.status.phase in GROUP_ENDED, now_ns=server.now_ns)
 

@@ -69,15 +69,15 @@ class ProbeKernel(Resource, frozen=True):
 class ProbeKernelStrategy(Strategy[ProbeKernel]):
     """Probe kernels: a version is immutable, and deleted only while no probe task names it."""
 
-    def validate(self, found: ProbeKernel | None, wanted: ProbeKernel) -> None:
+    def validate(self, current: ProbeKernel | None, wanted: ProbeKernel) -> None:
         """Refuse a change of the spec: results name the version that they were measured with."""
-        if found is not None and found.spec != wanted.spec:
-            name = found.metadata.name
+        if current is not None and current.spec != wanted.spec:
+            name = current.metadata.name
             raise StaleError(f"ProbeKernel {name} cannot change: results name it; create a new version")
 
-    async def check_unused(self, found: ProbeKernel, server: Server) -> None:
+    async def check_unused(self, current: ProbeKernel, server: Server) -> None:
         """Refuse a version that probe tasks use."""
-        spec = found.spec
+        spec = current.spec
         users = [
             probe.metadata.name
             for probe in await server.selected(PROBE_TASK, "kernel", spec.identifier)
@@ -85,7 +85,7 @@ class ProbeKernelStrategy(Strategy[ProbeKernel]):
         ]
         if users:
             rest = f" and {len(users) - 1} more" if len(users) > 1 else ""
-            raise StaleError(f"ProbeKernel {found.metadata.name} is used by ProbeTask {users[0]}{rest}")
+            raise StaleError(f"ProbeKernel {current.metadata.name} is used by ProbeTask {users[0]}{rest}")
 
     def usage(self, resource: ProbeKernel) -> Usage:
         """Count nothing but the object and its size."""
@@ -104,7 +104,9 @@ PROBE_KERNEL = Kind(
     columns={
         "category": lambda kernel: kernel.spec.category,
         "operator": lambda kernel: kernel.spec.operator,
-        "devices": lambda kernel: " ".join(sorted({one.device.value for one in kernel.spec.implementations})),
+        "devices": lambda kernel: " ".join(
+            sorted({implementation.device.value for implementation in kernel.spec.implementations})
+        ),
     },
     # Centres run the code in probe kernels, so writing them takes a right of its own.
     rights=Rights(is_public=True, users_right=Right.KERNELS),

@@ -1,4 +1,4 @@
-"""Strategy of kinds that an agent on the spot reports, under a lease: nodes and centres."""
+"""Strategy of kinds that a local agent reports, under a lease: nodes and centres."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class ReportedStrategy(Strategy[R]):
         """Stamp the first report, if the new resource has one."""
         return new if new.status.heartbeat_ns is None else _stamped(new, server)
 
-    def prepare_status(self, found: R, wanted: R, principal: Principal, server: Server) -> R:
-        """Stamp a report; a status that repeats the last heartbeat is none."""
-        self._check_reporter(found, wanted, server)
-        old = found.status.heartbeat_ns
+    def prepare_status(self, current: R, wanted: R, principal: Principal, server: Server) -> R:
+        """Stamp a report; a status that repeats the last heartbeat is not one."""
+        self._check_reporter(current, wanted, server)
+        old = current.status.heartbeat_ns
         return wanted if old is not None and wanted.status.heartbeat_ns == old else _stamped(wanted, server)
 
     def after_write(self, written: R, server: Server) -> None:
         """Begin the lease of a report."""
         server.begin_lease(written)
 
-    def _check_reporter(self, found: R, wanted: R, server: Server) -> None:
-        known, folder = found.status, getattr(found.status, self._reporter)
-        if known.signed_off or known.heartbeat_ns is None or folder in ("", getattr(wanted.status, self._reporter)):
+    def _check_reporter(self, current: R, wanted: R, server: Server) -> None:
+        status, folder = current.status, getattr(current.status, self._reporter)
+        if status.signed_off or status.heartbeat_ns is None or folder in ("", getattr(wanted.status, self._reporter)):
             return
-        if not server.is_lease_over(found):
-            kind, name = type(found).__name__, found.metadata.name
+        if not server.is_lease_over(current):
+            kind, name = type(current).__name__, current.metadata.name
             raise StaleError(f"{kind} {name} has {self._words}, of state folder {folder}, whose lease has not expired")
 
 

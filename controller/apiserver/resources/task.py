@@ -211,19 +211,19 @@ class TaskStrategy(Strategy[Task]):
         """Begin with the submitter's name."""
         return replace(new, status=TaskStatus(user=principal.name))
 
-    def validate(self, found: Task | None, wanted: Task) -> None:
+    def validate(self, current: Task | None, wanted: Task) -> None:
         """Refuse a spec that contradicts what the task holds, or has been, and secrets without a project."""
-        if found is not None:
-            _check_spec(found, wanted)
+        if current is not None:
+            _check_spec(current, wanted)
         check_secrets("Task", wanted.metadata, named=bool(wanted.spec.program.secrets))
 
-    def prepare_status(self, found: Task, wanted: Task, principal: Principal, server: Server) -> Task:
+    def prepare_status(self, current: Task, wanted: Task, principal: Principal, server: Server) -> Task:
         """Keep what actions write, and for centres also what schedulers write."""
-        return reported(found, wanted, server.now_ns(), by_centre=principal.role is Role.CENTRE)
+        return reported(current, wanted, server.now_ns(), by_centre=principal.role is Role.CENTRE)
 
-    def is_held(self, found: Task) -> bool:
+    def is_held(self, current: Task) -> bool:
         """Keep a deleted task until its completion."""
-        return found.is_held
+        return current.is_held
 
     def usage(self, resource: Task) -> Usage:
         """Count a task until it has ended."""
@@ -238,12 +238,12 @@ class TaskStrategy(Strategy[Task]):
         return resource.spec.priority
 
 
-def reported(found: Task, made: Task, now_ns: int, *, by_centre: bool) -> Task:
+def reported(current: Task, made: Task, now_ns: int, *, by_centre: bool) -> Task:
     """Return a task's new status, keeping what actions write; raise StaleError for another epoch.
 
     Only dispatch and completion change whether a task holds units; its start gets the server's time.
     """
-    before, name = found.status, found.metadata.name
+    before, name = current.status, current.metadata.name
     if made.status.epoch != before.epoch:
         raise StaleError(f"Task {name} is in epoch {before.epoch}, no longer in {made.status.epoch}")
     _check_phase(name, before.phase, made.status.phase, by_centre=by_centre)
@@ -254,15 +254,15 @@ def reported(found: Task, made: Task, now_ns: int, *, by_centre: bool) -> Task:
     return replace(made, status=status)
 
 
-def _check_spec(found: Task, wanted: Task) -> None:
+def _check_spec(current: Task, wanted: Task) -> None:
     """Raise StaleError for a spec that contradicts what a task holds, or has been."""
-    if found.status.phase not in (*HELD, *TASK_ENDED):
+    if current.status.phase not in (*HELD, *TASK_ENDED):
         return
-    fields = (name for name in found.spec.__struct_fields__ if name not in _MAY_CHANGE)
-    fixed = [name for name in fields if getattr(found.spec, name) != getattr(wanted.spec, name)]
+    fields = (name for name in current.spec.__struct_fields__ if name not in _MAY_CHANGE)
+    fixed = [name for name in fields if getattr(current.spec, name) != getattr(wanted.spec, name)]
     if fixed:
         what = " and ".join(fixed)
-        raise StaleError(f"Task {found.metadata.name} is {found.status.phase.value}: its {what} cannot change")
+        raise StaleError(f"Task {current.metadata.name} is {current.status.phase.value}: its {what} cannot change")
 
 
 def _check_phase(name: str, before: TaskPhase, after: TaskPhase, *, by_centre: bool) -> None:

@@ -113,7 +113,7 @@ class UnitPoolSpec(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         names = [claim.holder for claim in self.claims]
-        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
         if twice is not None:
             raise ValueError(f"claims: holder {twice} is given twice")
         wrong = next((claim for claim in self.claims if claim.most is not None and claim.most < claim.least), None)
@@ -196,30 +196,32 @@ class UnitPool(Resource, frozen=True):
     @property
     def holders(self) -> tuple[str, ...]:
         """All holders that may hold units, or do."""
-        return tuple(dict.fromkeys([claim.holder for claim in self.spec.claims] + [one.holder for one in self.shares]))
+        return tuple(
+            dict.fromkeys([claim.holder for claim in self.spec.claims] + [share.holder for share in self.shares])
+        )
 
 
 class UnitPoolStrategy(Strategy[UnitPool]):
     """Unit pools: the spec covers the held units, and each holder's reports are its own."""
 
-    def validate(self, found: UnitPool | None, wanted: UnitPool) -> None:
+    def validate(self, current: UnitPool | None, wanted: UnitPool) -> None:
         """Refuse a spec that contradicts the held units."""
-        if found is None:
+        if current is None:
             return
-        name, held = found.metadata.name, found.held
+        name, held = current.metadata.name, current.held
         if held > wanted.spec.units:
             raise StaleError(f"UnitPool {name} has {held} held units, more than {wanted.spec.units}")
-        fixed = [part for part in _FIXED if getattr(found.spec, part) != getattr(wanted.spec, part)]
+        fixed = [part for part in _FIXED if getattr(current.spec, part) != getattr(wanted.spec, part)]
         if held and fixed:
             raise StaleError(f"UnitPool {name} has {held} held units: its {' and '.join(fixed)} cannot change")
 
-    def prepare_status(self, found: UnitPool, wanted: UnitPool, principal: Principal, server: Server) -> UnitPool:
+    def prepare_status(self, current: UnitPool, wanted: UnitPool, principal: Principal, server: Server) -> UnitPool:
         """Keep the holders' reports."""
-        return replace(wanted, status=replace(wanted.status, holders=found.status.holders))
+        return replace(wanted, status=replace(wanted.status, holders=current.status.holders))
 
-    def may_delete(self, found: UnitPool) -> None:
+    def may_delete(self, current: UnitPool) -> None:
         """Refuse a pool whose units are held."""
-        check_no_holders("UnitPool", found.metadata.name, [share.holder for share in found.shares])
+        check_no_holders("UnitPool", current.metadata.name, [share.holder for share in current.shares])
 
 
 UNIT_POOL = Kind(

@@ -72,17 +72,17 @@ def application(
 def _actions(service: Service) -> list[Any]:
     @post("/v1/bindings", operation_id="bind", tags=["actions"], status_code=200, summary="Place pods, all or none.")
     async def bind(request: _Asked, data: JSONBody[BindingRequest]) -> PlacementAnswer:
-        request.scope["state"][WHAT] = ", ".join(f"{one.pod} -> {one.node}" for one in data.bindings)
+        request.scope["state"][WHAT] = ", ".join(f"{binding.pod} -> {binding.node}" for binding in data.bindings)
         return await service.bind(request.user, data)
 
     @post("/v1/releases", operation_id="release", tags=["actions"], status_code=200, summary="Release shares.")
     async def release(request: _Asked, data: JSONBody[ReleaseRequest]) -> PlacementAnswer:
-        request.scope["state"][WHAT] = ", ".join(one.pod for one in data.releases)
+        request.scope["state"][WHAT] = ", ".join(item.pod for item in data.releases)
         return await service.release(request.user, data)
 
     @post("/v1/evictions", operation_id="evict", tags=["actions"], status_code=200, summary="Evict pods.")
     async def evict(request: _Asked, data: JSONBody[EvictionRequest]) -> PlacementAnswer:
-        request.scope["state"][WHAT] = ", ".join(one.pod for one in data.evictions)
+        request.scope["state"][WHAT] = ", ".join(eviction.pod for eviction in data.evictions)
         return await service.evict(request.user, data)
 
     return [bind, release, evict, *batch_routes(service), *_pool_actions(service), *_task_actions(service)]
@@ -94,7 +94,7 @@ def _pool_actions(service: Service) -> list[Any]:
 
     @put(f"{path}/shares", operation_id="shareUnits", **common, summary="Allocate units of a pool.")
     async def share(request: _Asked, name: _Name, data: JSONBody[UnitShares], if_match: IfMatch = None) -> UnitPool:
-        request.scope["state"][WHAT] = ", ".join(f"{one.holder}: {one.units}" for one in data.shares)
+        request.scope["state"][WHAT] = ", ".join(f"{holding.holder}: {holding.units}" for holding in data.shares)
         return await service.share_units(request.user, name, data, expected=expected_of(if_match))
 
     @put(
@@ -113,7 +113,7 @@ def _task_actions(service: Service) -> list[Any]:
 
     @post("/v1/dispatches", operation_id="dispatch", **common, summary="Dispatch tasks to centres, all or none.")
     async def dispatch(request: _Asked, data: JSONBody[DispatchRequest]) -> DispatchAnswer:
-        request.scope["state"][WHAT] = ", ".join(f"{one.task} -> {one.centre}" for one in data.dispatches)
+        request.scope["state"][WHAT] = ", ".join(f"{item.task} -> {item.centre}" for item in data.dispatches)
         return await service.dispatch(request.user, data)
 
     @post("/v1/picks", operation_id="pick", **common, summary="Pick the units of a task that was left to a centre.")
@@ -123,7 +123,9 @@ def _task_actions(service: Service) -> list[Any]:
 
     @post("/v1/completions", operation_id="complete", **common, summary="Complete tasks and release their units.")
     async def complete(request: _Asked, data: JSONBody[CompletionRequest]) -> DispatchAnswer:
-        request.scope["state"][WHAT] = ", ".join(f"{one.task}: {one.phase.value}" for one in data.completions)
+        request.scope["state"][WHAT] = ", ".join(
+            f"{completion.task}: {completion.phase.value}" for completion in data.completions
+        )
         return await service.complete(request.user, data)
 
     return [dispatch, pick, complete]

@@ -1,4 +1,4 @@
-"""Audit log: who did what, when, and the outcome, in JSON lines that only the owner can read. Never logs a token.
+"""Audit log: who did what and when, with the outcome, in JSON lines that only the owner can read. Never logs a token.
 
 Each minute, the first refusal of each stranger's address and the first 16 of each caller and status get lines of
 their own; the rest share one line with their number. So strangers can neither fill the disk nor hide what others did.

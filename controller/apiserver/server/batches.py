@@ -31,15 +31,15 @@ def batch_routes(service: Service) -> list[Any]:
 
     @post("/v1/batches/bindings", operation_id="bindEach", **common, summary="Place pods, each request on its own.")
     async def bind_each(request: _Asked, data: JSONBody[BindingBatch]) -> BindingOutcomes:
-        found = await service.bind_each(request.user, data)
-        words = [", ".join(f"{one.pod} -> {one.node}" for one in part.bindings) for part in data.requests]
-        _note(request, words, found)
+        outcomes = await service.bind_each(request.user, data)
+        words = [", ".join(f"{binding.pod} -> {binding.node}" for binding in part.bindings) for part in data.requests]
+        _note(request, words, outcomes)
         return BindingOutcomes(
             outcomes=tuple(
-                BindingOutcome(status=one.status, detail=_line(one))
-                if isinstance(one, ApiError)
-                else BindingOutcome(answer=one)
-                for one in found
+                BindingOutcome(status=outcome.status, detail=_line(outcome))
+                if isinstance(outcome, ApiError)
+                else BindingOutcome(answer=outcome)
+                for outcome in outcomes
             )
         )
 
@@ -50,24 +50,24 @@ def batch_routes(service: Service) -> list[Any]:
         summary="Dispatch tasks, each request on its own.",
     )
     async def dispatch_each(request: _Asked, data: JSONBody[DispatchBatch]) -> DispatchOutcomes:
-        found = await service.dispatch_each(request.user, data)
-        words = [", ".join(f"{one.task} -> {one.centre}" for one in part.dispatches) for part in data.requests]
-        _note(request, words, found)
+        outcomes = await service.dispatch_each(request.user, data)
+        words = [", ".join(f"{item.task} -> {item.centre}" for item in part.dispatches) for part in data.requests]
+        _note(request, words, outcomes)
         return DispatchOutcomes(
             outcomes=tuple(
-                DispatchOutcome(status=one.status, detail=_line(one))
-                if isinstance(one, ApiError)
-                else DispatchOutcome(answer=one)
-                for one in found
+                DispatchOutcome(status=outcome.status, detail=_line(outcome))
+                if isinstance(outcome, ApiError)
+                else DispatchOutcome(answer=outcome)
+                for outcome in outcomes
             )
         )
 
     return [bind_each, dispatch_each]
 
 
-def _note(request: _Asked, words: Sequence[str], found: Sequence[object]) -> None:
+def _note(request: _Asked, words: Sequence[str], outcomes: Sequence[object]) -> None:
     """Record the outcome of each request for the audit log."""
-    statuses = [one.status if isinstance(one, ApiError) else _DONE for one in found]
+    statuses = [outcome.status if isinstance(outcome, ApiError) else _DONE for outcome in outcomes]
     request.scope["state"][PARTS] = tuple(zip(words, statuses, strict=True))
 
 

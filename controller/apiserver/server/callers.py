@@ -73,5 +73,5 @@ class Caller:
 
 def caller_of(request: Any) -> Caller:  # noqa: ANN401 - Litestar's, of whatever principal
     """Return the caller of a request."""
-    found: Caller = request.scope["state"][CALLER]
-    return found
+    caller: Caller = request.scope["state"][CALLER]
+    return caller

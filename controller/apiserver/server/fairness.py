@@ -49,7 +49,7 @@ class Seat:
 
 
 class FairQueue:
-    """See the module. `seats` requests run at a time, `queued` per principal wait up to `wait_s`; for one event loop.
+    """See the module. `seats` requests run at a time, `queued` per principal wait up to `wait_s`; not thread-safe.
 
     `now_s` is a clock of which only differences count.
     """
@@ -111,7 +111,10 @@ class FairQueue:
         """Give free seats to the principals with the least usage."""
         while self._free and self.waiting:
             # The cost of a running request is not known yet, so each counts as one second.
-            flow = min((one for one in self._flows.values() if one.waiting), key=lambda one: one.used_s + one.running)
+            flow = min(
+                (candidate for candidate in self._flows.values() if candidate.waiting),
+                key=lambda candidate: candidate.used_s + candidate.running,
+            )
             turn = flow.waiting.popleft()
             self.waiting -= 1
             if turn.done():  # cancelled, but not yet removed
@@ -129,7 +132,7 @@ class FairQueue:
             flow.used_s = max(flow.used_s, self._reached_s)
         self._flows[principal] = flow
         if len(self._flows) > _KEPT:
-            idle = next((name for name, one in self._flows.items() if not one.running and not one.waiting), None)
+            idle = next((name for name, flow in self._flows.items() if not flow.running and not flow.waiting), None)
             if idle is not None:
                 del self._flows[idle]
         return flow

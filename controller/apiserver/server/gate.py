@@ -206,12 +206,12 @@ class Gate:
             return without_token if certificate is None else principal_of_der(certificate)
 
         try:
-            found = shown()
+            principal = shown()
         except AccessError as error:
             raise self._refused(asked, str(error)) from None
-        if found is None:
+        if principal is None:
             raise self._refused(asked, "a bearer token or a certificate with a role is required")
-        return Caller(found, shown, self.watches)
+        return Caller(principal, shown, self.watches)
 
     def _admit(self, scope: Scope, principal: Principal) -> None:
         """Assign the connection to a principal; raise TooManyError or UnavailableError if it has too many."""
@@ -303,8 +303,8 @@ def _giving_back(seat: Seat, send: Send) -> Send:
 
 
 def _authorization(scope: Scope) -> str | None:
-    found = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-    return None if found is None else found.decode("latin-1")
+    header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+    return None if header is None else header.decode("latin-1")
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -58,7 +58,7 @@ IfMatch = Annotated[
 ]
 
 
-class _Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _PageStart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Start of a page: after a name, at a revision."""
 
     revision: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
@@ -67,7 +67,7 @@ class _Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 def handlers_of(kind: Kind[Any], service: Service) -> list[HTTPRouteHandler]:
     """Return the routes of a kind."""
-    base, one = f"/v1/{kind.plural}", f"/v1/{kind.plural}/{{name:str}}"
+    base, item_path = f"/v1/{kind.plural}", f"/v1/{kind.plural}/{{name:str}}"
     common: dict[str, Any] = {"signature_namespace": {"Body": kind.type}, "tags": [kind.name]}
 
     @get(base, operation_id=f"list{kind.name}", **common, summary=f"List, or watch, {kind.plural}.")
@@ -88,51 +88,51 @@ def handlers_of(kind: Kind[Any], service: Service) -> list[HTTPRouteHandler]:
             told = _while_it_counts(caller, lines, service)
             stream: Any = Stream(told, media_type=NDJSON, headers={"Cache-Control": "no-store"})
             return stream  # type: ignore[no-any-return]
-        place = _place(page) if page else None
-        found, age_ns = await service.list(
+        start = _page_start(page) if page else None
+        listing, age_ns = await service.list(
             request.user,
             kind,
             selection,
-            revision=None if place is None else place.revision,
-            after="" if place is None else place.after,
+            revision=None if start is None else start.revision,
+            after="" if start is None else start.after,
             limit=limit,
         )
-        body: Any = await _page_of(found)
+        body: Any = await _page_of(listing)
         return Response(body, media_type=MediaType.JSON, headers=_aged(age_ns))
 
-    @get(one, operation_id=f"get{kind.name}", **common, summary=f"Get a {kind.name}.")
+    @get(item_path, operation_id=f"get{kind.name}", **common, summary=f"Get a {kind.name}.")
     async def get_one(request: _Asked, name: _Name) -> Response[Body]:
-        found, age_ns = await service.get(request.user, kind, name)
-        return Response(found, headers=_aged(age_ns) | _tagged(found))
+        resource, age_ns = await service.get(request.user, kind, name)
+        return Response(resource, headers=_aged(age_ns) | _tagged(resource))
 
     @post(base, operation_id=f"create{kind.name}", **common, summary=f"Create a {kind.name}.")
     async def create(request: _Asked, data: JSONBody[Body]) -> Response[Body]:
         request.scope["state"][WHAT] = f"{kind.name} {data.metadata.name}"
-        found = await service.create(request.user, kind, data)
-        _note(request, found, found.spec)
-        place = f"{base}/{found.metadata.name}"
-        return Response(found, headers={"Location": place} | _tagged(found))
+        resource = await service.create(request.user, kind, data)
+        _note(request, resource, resource.spec)
+        location = f"{base}/{resource.metadata.name}"
+        return Response(resource, headers={"Location": location} | _tagged(resource))
 
-    @put(one, operation_id=f"replace{kind.name}", **common, summary="Replace labels and spec.")
+    @put(item_path, operation_id=f"replace{kind.name}", **common, summary="Replace labels and spec.")
     async def replace(request: _Asked, name: _Name, data: JSONBody[Body], if_match: IfMatch = None) -> Response[Body]:
-        found = await service.replace(request.user, kind, name, data, expected=expected_of(if_match))
-        _note(request, found, found.spec)
-        return Response(found, headers=_tagged(found))
+        resource = await service.replace(request.user, kind, name, data, expected=expected_of(if_match))
+        _note(request, resource, resource.spec)
+        return Response(resource, headers=_tagged(resource))
 
-    @put(f"{one}/status", operation_id=f"replaceStatusOf{kind.name}", **common, summary="Replace the status.")
+    @put(f"{item_path}/status", operation_id=f"replaceStatusOf{kind.name}", **common, summary="Replace the status.")
     async def replace_status(
         request: _Asked, name: _Name, data: JSONBody[Body], if_match: IfMatch = None
     ) -> Response[Body]:
-        found = await service.replace_status(request.user, kind, name, data, expected=expected_of(if_match))
-        _note(request, found, found.status)
-        return Response(found, headers=_tagged(found))
+        resource = await service.replace_status(request.user, kind, name, data, expected=expected_of(if_match))
+        _note(request, resource, resource.status)
+        return Response(resource, headers=_tagged(resource))
 
-    @delete(one, operation_id=f"delete{kind.name}", **common, status_code=200, summary=f"Delete a {kind.name}.")
+    @delete(item_path, operation_id=f"delete{kind.name}", **common, status_code=200, summary=f"Delete a {kind.name}.")
     async def delete_one(request: _Asked, name: _Name, if_match: IfMatch = None) -> Response[Body]:
         key_of(kind, name)
-        found = await service.delete(request.user, kind, name, expected=expected_of(if_match))
-        _note(request, found, found.spec)
-        return Response(found)
+        resource = await service.delete(request.user, kind, name, expected=expected_of(if_match))
+        _note(request, resource, resource.spec)
+        return Response(resource)
 
     return [list_or_watch, get_one, create, replace, replace_status, delete_one]
 
@@ -150,35 +150,35 @@ async def _while_it_counts(caller: Caller, lines: Any, service: Service) -> Asyn
             yield line
 
 
-async def _page_of(found: Listing[Any]) -> bytes:
+async def _page_of(listing: Listing[Any]) -> bytes:
     """Return a `ResourceList` as JSON; yields to other tasks between pieces.
 
     A page ends before it exceeds `_PAGE_BYTES`, however few resources it has.
     """
-    parts, size, after = list[bytes](), 0, found.after
-    for start in range(0, len(found.items), _AT_ONCE):
-        for resource in found.items[start : start + _AT_ONCE]:
+    parts, size, after = list[bytes](), 0, listing.after
+    for start in range(0, len(listing.items), _AT_ONCE):
+        for resource in listing.items[start : start + _AT_ONCE]:
             part = _ENCODER.encode(resource)
             size += len(part)
             # The first resource goes out whatever its size, or paging would never get past it.
             if parts and size > _PAGE_BYTES:
                 break
             parts.append(part)
-        if size > _PAGE_BYTES and len(parts) < len(found.items):
-            after = found.items[len(parts) - 1].metadata.name
+        if size > _PAGE_BYTES and len(parts) < len(listing.items):
+            after = listing.items[len(parts) - 1].metadata.name
             break
         await next_piece()
-    more = None if after is None else _token(_Place(found.revision, after))
-    rest = _ENCODER.encode({"revision": found.revision, "continue": more})
+    more = None if after is None else _token(_PageStart(listing.revision, after))
+    rest = _ENCODER.encode({"revision": listing.revision, "continue": more})
     return b'{"items":[' + b",".join(parts) + b"]," + rest[1:]
 
 
-def _note(request: _Asked, found: Any, written: Any) -> None:  # noqa: ANN401 - a resource
+def _note(request: _Asked, resource: Any, written: Any) -> None:  # noqa: ANN401 - a resource
     """Record the resource for the audit log, with a digest of what was written."""
-    metadata = found.metadata
+    metadata = resource.metadata
     digest = hashlib.sha256(_ENCODER.encode([metadata.labels, written])).hexdigest()
     request.scope["state"][CHANGED] = Changed(
-        kind=found.kind, name=metadata.name, uid=metadata.uid, revision=metadata.revision, digest=digest
+        kind=resource.kind, name=metadata.name, uid=metadata.uid, revision=metadata.revision, digest=digest
     )
 
 
@@ -199,16 +199,16 @@ def _aged(age_ns: int | None) -> dict[str, str]:
     return {"Age": str(age_ns // NS_PER_S), "Millrace-Storage": "away"}
 
 
-def _tagged(found: Any) -> dict[str, str]:  # noqa: ANN401 - a resource
-    return {"ETag": f'"{found.metadata.revision}"'}
+def _tagged(resource: Any) -> dict[str, str]:  # noqa: ANN401 - a resource
+    return {"ETag": f'"{resource.metadata.revision}"'}
 
 
-def _token(place: _Place) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+def _token(start: _PageStart) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(start)).decode()
 
 
-def _place(token: str) -> _Place:
+def _page_start(token: str) -> _PageStart:
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(token), type=_Place)
+        return msgspec.json.decode(base64.urlsafe_b64decode(token), type=_PageStart)
     except (binascii.Error, ValueError, msgspec.MsgspecError):
         raise InvalidError("continue: not a continuation of a list of this server") from None

@@ -27,12 +27,12 @@ def problem_of(status: int, detail: str) -> Problem:
 
 def headers_of(error: ApiError) -> dict[str, str]:
     """Return the headers of a refusal."""
-    found = {"Cache-Control": "no-store"}
+    headers = {"Cache-Control": "no-store"}
     if isinstance(error, TooManyError):
-        found["Retry-After"] = str(max(1, round(error.wait_s)))
+        headers["Retry-After"] = str(max(1, round(error.wait_s)))
     if error.status == HTTPStatus.UNAUTHORIZED:
-        found["WWW-Authenticate"] = 'Bearer realm="millrace"'
-    return found
+        headers["WWW-Authenticate"] = 'Bearer realm="millrace"'
+    return headers
 
 
 def encoded(problem: Problem) -> bytes:

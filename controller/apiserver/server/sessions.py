@@ -89,9 +89,9 @@ def _of_nodes(sessions: SessionService) -> list[Any]:
         **common,
     )
     async def watch(request: _Asked, name: _Name) -> Response[SessionRequest]:
-        found = await sessions.requests(request.user, name)
+        requests = await sessions.requests(request.user, name)
         lines: Any = StreamedResponse(
-            _lines(caller_of(request), found), media_type=NDJSON, headers={"Cache-Control": "no-store"}
+            _lines(caller_of(request), requests), media_type=NDJSON, headers={"Cache-Control": "no-store"}
         )
         return lines  # type: ignore[no-any-return]
 
@@ -143,7 +143,7 @@ def _streamed(
 async def _lines(caller: Caller, requests: AsyncGenerator[SessionRequest | None, None]) -> AsyncIterator[bytes]:
     """Yield requests as JSON lines, with an empty line at the start and while there are none.
 
-    The stream ends once the node's token becomes invalid: its next request is told why.
+    The stream ends once the node's token becomes invalid; the answer to its next request says why.
     """
     yield b"\n"
     async with aclosing(requests):
@@ -166,7 +166,7 @@ async def _encoded(request: _Asked, frames: AsyncGenerator[Frame, None]) -> Asyn
 
 
 async def _bytes(request: _Asked, frames: AsyncGenerator[Frame, None]) -> AsyncIterator[bytes]:
-    """Yield the bytes in frames; a later failure aborts the connection, lest a part pass for the whole."""
+    """Yield the bytes in frames; a later failure aborts the connection, so that a partial body is recognised."""
     async with aclosing(frames):
         async for frame in frames:
             if frame.stream is Stream.ERROR or not _counts(caller_of(request)):

@@ -34,23 +34,23 @@ class SessionService:
     ) -> Session:
         """Ask a pod's node for a container's log; raise StaleError for a pod on no node."""
         access.check_logs(principal)
-        found = (await self._service.get(principal, POD, pod))[0]
-        request = _request(SessionKind.LOGS, found, container, follow=follow, tail=tail)
-        return self.board.open(request, _node_of(found), principal)
+        resource = (await self._service.get(principal, POD, pod))[0]
+        request = _request(SessionKind.LOGS, resource, container, follow=follow, tail=tail)
+        return self.board.open(request, _node_of(resource), principal)
 
     async def open_exec(self, principal: Principal, pod: str, asked: ExecRequest) -> Session:
         """Ask a pod's node to run a command in a container."""
         access.check_exec(principal)
-        found = (await self._service.get(principal, POD, pod))[0]
+        resource = (await self._service.get(principal, POD, pod))[0]
         request = _request(
             SessionKind.EXEC,
-            found,
+            resource,
             asked.container,
             command=asked.command,
             terminal=asked.terminal,
             stdin=asked.stdin,
         )
-        return self.board.open(request, _node_of(found), principal)
+        return self.board.open(request, _node_of(resource), principal)
 
     def session_of(self, principal: Principal, number: str) -> Session:
         """Return a command that this principal started; raise NotFoundError for others' as well."""
@@ -179,12 +179,12 @@ class SessionService:
             raise GoneError(f"this session was idle for {idle_s:g} s")
 
 
-async def _frames_of(body: AsyncIterator[bytes], known: tuple[Stream, ...]) -> AsyncGenerator[Frame, None]:
+async def _frames_of(body: AsyncIterator[bytes], accepted: tuple[Stream, ...]) -> AsyncGenerator[Frame, None]:
     """Yield the frames of a body; raise InvalidError for unexpected or incomplete frames."""
     decoder = FrameDecoder()
     async for data in body:
         for frame in decoder.feed(data):
-            if frame.stream is not Stream.KEEP_ALIVE and frame.stream not in known:
+            if frame.stream is not Stream.KEEP_ALIVE and frame.stream not in accepted:
                 raise InvalidError(f"frames of stream {frame.stream.name} are not accepted here")
             yield frame
     if not decoder.is_whole:
@@ -197,7 +197,7 @@ def _request(
     container: str | None,
     **asked: object,
 ) -> SessionRequest:
-    names = [one.name for one in pod.spec.containers]
+    names = [item.name for item in pod.spec.containers]
     name = pod.metadata.name
     if container is None and len(names) > 1:
         raise InvalidError(f"Pod {name} has several containers, name one: {', '.join(names)}")

@@ -41,8 +41,8 @@ class Storage(ABC):
 
     async def get_all(self, keys: Sequence[str]) -> dict[str, Stored]:
         """Return those of several keys that exist, with current values; they need not be of one revision."""
-        found = await asyncio.gather(*(self.get(key) for key in keys))
-        return {stored.key: stored for stored in found if stored is not None}
+        values = await asyncio.gather(*(self.get(key) for key in keys))
+        return {stored.key: stored for stored in values if stored is not None}
 
     @abstractmethod
     async def scan(

@@ -78,7 +78,7 @@ class EtcdStorage(Storage):
         self, prefix: str, *, revision: int | None = None, after: str = "", limit: int | None = None
     ) -> Page:
         """Return keys with a prefix."""
-        # A key with a NUL behind it is the first one after it.
+        # The first key after this one is the same with a NUL appended.
         first = max(self._key(prefix), self._key(after) + b"\0") if after else self._key(prefix)
         request = rpc.RangeRequest(
             key=first, range_end=_successor(self._key(prefix)), limit=limit or 0, revision=revision or 0
@@ -235,9 +235,9 @@ def _conflict(expected: tuple[Expected, ...], answer: Any) -> ConflictError:  # 
     """Return the error naming the key that is not as expected, from reads in the same transaction."""
     for condition, response in zip(expected, answer.responses, strict=True):
         items = response.response_range.kvs
-        found = int(items[0].mod_revision) if items else 0
-        if found != condition.revision:
-            return ConflictError(condition.key, condition.revision, found)
+        revision = int(items[0].mod_revision) if items else 0
+        if revision != condition.revision:
+            return ConflictError(condition.key, condition.revision, revision)
     raise StorageError("etcd rejected a transaction whose conditions all hold")
 
 

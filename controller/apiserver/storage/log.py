@@ -48,15 +48,15 @@ class RecentEvents:
         """Return events of keys with a prefix after a revision; None if the log no longer covers it."""
         if revision < self.known_from:
             return None
-        found = []
+        selected = []
         # Watches are nearly always at the end.
         for number, events in reversed(self._revisions):
             if number <= revision:
                 break
             concerned = tuple(event for event in events if event.key.startswith(prefix))
             if concerned:
-                found.append(concerned)
-        return found[::-1]
+                selected.append(concerned)
+        return selected[::-1]
 
     async def wait_after(self, revision: int) -> None:
         """Return once there is something newer than a revision, or `wake` was called."""

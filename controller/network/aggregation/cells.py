@@ -1,6 +1,6 @@
 """Cells of a switch in blocks: powers of two, each aligned to its size (the buddy system, Knowlton 1965).
 
-Nothing is kept but the blocks that are taken, which can also be read from a switch's entries.
+Only the blocks in use are kept, which can also be read from a switch's entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def cells_for(window: int) -> int:
 
 
 def free_block(taken: Collection[Block], cells: int) -> Block | None:
-    """Return a free block of so many cells from the smallest free one that is large enough, None if there is none."""
+    """Return a block of `cells` cells within the smallest free one that is large enough, None if there is none."""
     fitting = [block for block in _free(Block(0, CELLS), taken) if block.cells >= cells]
     if not fitting:
         return None

@@ -1,7 +1,7 @@
-"""Migration of jobs: when the state of the network calls for another tree, and which links nothing crosses any more.
+"""Migration of jobs: when the state of the network calls for another tree, and which links have fallen silent.
 
 Pure, and slow to change its mind: another tree must be better by a share, in several consecutive rounds, and a job that
-was asked to move is left alone for a while.
+was asked to move is not asked again for a while.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from controller.network.tables.aggregation import Block
 from dataplane.topology.values import LinkKey, Topology
 
 MOST_JUDGED = 16
-"""Jobs that are judged in one round, so that a round has a bound."""
+"""Jobs judged in one round, which bounds the round."""
 
 
 @dataclass(frozen=True, slots=True)
 class BetterTree:
-    """A tree that would be better for a job, and what both cost; `cost` is None where the present one has no way."""
+    """A better tree for a job, with the cost of both; `cost` is None if the present one is broken."""
 
     tree: AggregationTree
     cost: float | None
@@ -63,21 +63,21 @@ def better_tree(
         switch: [block for block in blocks if block != job.placed.blocks.get(switch)]
         for switch, blocks in taken.items()
     }
-    cost, there = (cost_of(topology, hops, snapshot, one, others) for one in (present, tree))
+    cost, there = (cost_of(topology, hops, snapshot, candidate, others) for candidate in (present, tree))
     if there is None or (cost is not None and there >= cost):
         return None
     return BetterTree(tree, cost, there)
 
 
 def dead_links(topology: Topology, snapshot: Snapshot, settings: MoveSettings) -> frozenset[LinkKey]:
-    """Return the links between switches that nothing crosses any more according to telemetry, in the dead direction."""
-    found = set()
+    """Return the links between switches that nothing crosses any more, according to telemetry, by direction."""
+    dead = set()
     for key, link in snapshot.links.items():
         is_silent = settings.dead_link_after_ns is not None and (link.age_ns or 0) > settings.dead_link_after_ns
         is_lossy = link.loss is not None and link.loss >= settings.dead_loss
         if (is_silent or is_lossy) and key.src in topology.switch and key.dst in topology.switch:
-            found.add(key)
-    return frozenset(found)
+            dead.add(key)
+    return frozenset(dead)
 
 
 def hops_without(topology: Topology, dead: Collection[LinkKey]) -> NextHops:
@@ -86,7 +86,7 @@ def hops_without(topology: Topology, dead: Collection[LinkKey]) -> NextHops:
 
 
 class MigrationPolicy:
-    """Remembers for how many rounds each job would have been better off elsewhere."""
+    """Counts the rounds in which each job would have been better off elsewhere."""
 
     def __init__(self, settings: MoveSettings) -> None:
         self.settings = settings
@@ -110,14 +110,14 @@ class MigrationPolicy:
         self._asked_ns.pop(number, None)
         self._asked_ns[new] = now_ns
 
-    def step(self, found: Mapping[int, BetterTree | None], now_ns: int) -> list[tuple[int, BetterTree]]:
+    def step(self, better_trees: Mapping[int, BetterTree | None], now_ns: int) -> list[tuple[int, BetterTree]]:
         """Take one round's judgement of jobs and return those that should move now."""
-        for number, one in found.items():
-            self._rounds[number] = self._rounds.get(number, 0) + 1 if self._is_worth(one) else 0
+        for number, better in better_trees.items():
+            self._rounds[number] = self._rounds.get(number, 0) + 1 if self._is_worth(better) else 0
         moves = [
-            (number, one)
-            for number, one in found.items()
-            if one is not None
+            (number, better)
+            for number, better in better_trees.items()
+            if better is not None
             and self._rounds[number] >= self.settings.confirm_rounds
             # A job that was never asked to move need not be held down.
             and now_ns - self._asked_ns.get(number, -self.settings.hold_down_ns) >= self.settings.hold_down_ns
@@ -125,8 +125,10 @@ class MigrationPolicy:
         self._asked_ns.update((number, now_ns) for number, _ in moves)
         return moves
 
-    def _is_worth(self, one: BetterTree | None) -> bool:
-        return one is not None and (one.cost is None or one.cost_there <= (1 - self.settings.gain) * one.cost)
+    def _is_worth(self, better: BetterTree | None) -> bool:
+        return better is not None and (
+            better.cost is None or better.cost_there <= (1 - self.settings.gain) * better.cost
+        )
 
 
 def _without_absent(tree: AggregationTree, members: Members) -> AggregationTree:

@@ -1,8 +1,8 @@
 """Reconciles the switches with the desired jobs; a job is installed when the call returns.
 
 Every call returns when all switches concerned have acknowledged the change, and raises ControllerError, which names
-switch and entry, if they have not in time. A change that a switch refuses is undone everywhere. A job ends by itself,
-and listeners get the reason, when one of its switches stays away too long, or returns without room for it.
+switch and entry, if they do not do so in time. A change that a switch refuses is undone everywhere. A job ends by
+itself, and listeners get the reason, when one of its switches stays away too long, or returns without room for it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Switches(Protocol):
-    """Writer of switches, which get what `AggregationTables` wants sooner or later."""
+    """Writer of switches, which eventually get the entries of `AggregationTables`."""
 
     @property
     def live(self) -> frozenset[str]:
@@ -44,11 +44,11 @@ class Switches(Protocol):
         ...
 
     def held(self, switch: str) -> Entities:
-        """Return what a switch is known to hold."""
+        """Return the known entities of a switch."""
         ...
 
     def sync(self, switches: Iterable[str]) -> None:
-        """Have switches hold what is wanted now, and call `JobReconciler.confirmed`."""
+        """Bring switches to the desired entries, and call `JobReconciler.confirmed`."""
         ...
 
     def problem(self, switch: str) -> str:
@@ -60,7 +60,7 @@ class Listener(Protocol):
     """Represents jobs towards their workers: the job service."""
 
     def failed(self, number: int, reason: str) -> None:
-        """Note that a job has ended because switches cannot go on with it."""
+        """Note that a job has ended because switches cannot continue it."""
         ...
 
     def should_move(self, number: int, reason: str) -> None:
@@ -69,7 +69,7 @@ class Listener(Protocol):
 
 
 class JobReconciler:
-    """The jobs of a fabric; use it on one event loop, where `run` runs."""
+    """The jobs of a fabric; confined to the event loop that executes `run`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class JobReconciler:
         snapshot: Snapshot,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """Place jobs by `snapshot` as long as none is observed, and when none has been for too long."""
+        """Place jobs by `snapshot` until one is observed, and again when none has been observed for too long."""
         self.tables, self._switches, self._clock, self._snapshot, self._sleep = tables, switches, clock, snapshot, sleep
         self._nominal, self._observed_ns = snapshot, clock.now_ns()
         self._loss_failures = LossFailureDetector(tables.settings.moving.dead_loss)
@@ -99,7 +99,7 @@ class JobReconciler:
         return self._jobs.running
 
     def listen(self, listener: Listener) -> None:
-        """Tell a listener from now on."""
+        """Notify a listener from now on."""
         self._listeners.append(listener)
 
     def aggregator(self, number: int, host: str) -> IPv4Address:
@@ -112,7 +112,7 @@ class JobReconciler:
     ) -> RunningJob:
         """Return a job of these workers, all of them members, that all switches of its tree hold.
 
-        Raise ControllerError, and keep nothing of it, where there are no cells, or a switch does not take it.
+        Raise ControllerError, without a trace of it, if there are no cells, or a switch refuses it.
         """
         job = self._jobs.create(
             workers,
@@ -137,7 +137,7 @@ class JobReconciler:
             return job
 
     async def join(self, number: int, worker: Worker) -> RunningJob:
-        """Return a job that all its switches hold with a member more; ControllerError, and the members stay those."""
+        """Return a job once all its switches hold it with one more member; ControllerError leaves it unchanged."""
         async with self._lock(number):
             job = self._jobs.join(number, worker)
             await self._until_written(job, lambda: self._undo_join(job, worker))
@@ -146,8 +146,8 @@ class JobReconciler:
     async def move(self, number: int) -> RunningJob:
         """Return a job of the same members at the best place, under a new number; the previous one has ended.
 
-        The same job if its place is best. To be called while no worker waits for a result. ControllerError, and the job
-        stays, if it cannot be moved.
+        The same job if its place is best. Call it while no worker waits for a result. Raise ControllerError, and leave
+        the job where it is, if it cannot be moved.
         """
         async with self._lock(number):
             job = self._jobs.job(number)
@@ -165,7 +165,7 @@ class JobReconciler:
             return new
 
     async def end(self, number: int) -> None:
-        """Return when no switch that is there holds anything of a job; others will not when they are back."""
+        """Return once no reachable switch holds anything of a job; the others will not when they return."""
         async with self._lock(number):
             await self._ended(self._jobs.job(number))
 
@@ -188,13 +188,13 @@ class JobReconciler:
         self._other_topology = None
         self._snapshot, self._observed_ns = self._loss_failures.confirmed(snapshot), self._clock.now_ns()
         self._avoid()
-        found = {job.number: self._better(job) for job in self._migration.judged(self.running)}
-        for number, better in self._migration.step(found, self._clock.now_ns()):
+        better_trees = {job.number: self._better(job) for job in self._migration.judged(self.running)}
+        for number, better in self._migration.step(better_trees, self._clock.now_ns()):
             for listener in self._listeners:
                 listener.should_move(number, str(better))
 
     def _placement_state(self) -> Snapshot:
-        """Return the state to place by: where the newest is old, as the collector hangs, the one without telemetry."""
+        """Return the state to place by: the one without telemetry if the newest is old because the collector hangs."""
         limit_ns = max(_LEAST_PATIENCE_NS, _MISSED_INTERVALS * self.tables.settings.interval_ns)
         is_old = self._clock.now_ns() - self._observed_ns > limit_ns
         return self._nominal if is_old else self._snapshot
@@ -232,7 +232,7 @@ class JobReconciler:
             await self._wait_for_progress(progress, min(waits, default=None))
 
     def confirmed(self, switch: str) -> None:
-        """Note that a switch holds what is wanted, as far as is known."""
+        """Note that a switch holds the desired entries, as far as known."""
         self._away_since_ns.pop(switch, None)
         self._progressed()
 
@@ -245,11 +245,11 @@ class JobReconciler:
     def refuse(self, switch: str, updates: Iterable[Update], problem: str) -> bool:
         """Note that a switch refused updates; return whether all of them were about jobs, which it is now spared."""
         numbers = [self._number(switch, update.key) for update in updates]
-        found = {number for number in numbers if number is not None}
-        for number in found:
+        concerned = {number for number in numbers if number is not None}
+        for number in concerned:
             self._refused(number, problem)
         self._progressed()
-        return bool(found) and None not in numbers
+        return bool(concerned) and None not in numbers
 
     def _refused(self, number: int, problem: str) -> None:
         if number not in self._undo:
@@ -259,7 +259,7 @@ class JobReconciler:
         self._undo.pop(number)()
 
     def _number(self, switch: str, key: EntityKey) -> int | None:
-        """Return the job that an entity of a switch is wanted for."""
+        """Return the job that needs an entity of a switch."""
         for job in self.running:
             if number_of(key) == job.number or key in self._jobs.entities_of(job.number).get(switch, {}):
                 return job.number
@@ -292,7 +292,7 @@ class JobReconciler:
             self._switches.sync(switches_of(job.placed.tree))
 
     async def _until_acknowledged(self, number: int, switches: Sequence[str], where: str) -> None:
-        """Return when switches hold of a job what is wanted; ControllerError if one refuses, or at the deadline."""
+        """Return once switches hold a job's desired entries; ControllerError if one refuses, or at the deadline."""
         limit_ns = self.tables.settings.deadline_ns
         deadline = asyncio.ensure_future(self._sleep(limit_ns / NS_PER_S))
         try:
@@ -315,7 +315,7 @@ class JobReconciler:
             deadline.cancel()
 
     def _behind(self, number: int, switches: Iterable[str]) -> str | None:
-        """Return which switch is not right for a job, and why; None if all are."""
+        """Return a switch that is not reconciled for a job, and why; None if all are."""
         for switch in switches:
             lacking = self.tables.lacking(number, switch, self._switches.held(switch))
             if switch not in self._switches.live and not self._is_running(number):
@@ -326,15 +326,15 @@ class JobReconciler:
         return None
 
     async def _wait_for_progress(self, progress: asyncio.Event, wait_ns: int | None) -> None:
-        """Wait for progress, and no longer than that."""
+        """Wait for progress, or until the timeout."""
         waiting: list[asyncio.Future[object]] = [asyncio.ensure_future(progress.wait())]
         if wait_ns is not None:
             waiting.append(asyncio.ensure_future(self._sleep(wait_ns / NS_PER_S)))
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in waiting:
-                one.cancel()
+            for waiter in waiting:
+                waiter.cancel()
 
     def _fail_jobs_on(self, switch: str) -> None:
         seconds = self.tables.settings.dead_after_ns / NS_PER_S
@@ -350,7 +350,7 @@ class JobReconciler:
             listener.failed(number, reason)
 
     def _forget(self, job: RunningJob) -> None:
-        """Want nothing of a job any more."""
+        """Drop a job from the desired state."""
         if self._is_running(job.number):
             self._jobs.end(job.number)
             self._locks.pop(job.number, None)
@@ -360,7 +360,7 @@ class JobReconciler:
         return any(job.number == number for job in self.running)
 
     def _lock(self, number: int) -> asyncio.Lock:
-        """Return what keeps changes of one job apart; raise ControllerError if there is no such job."""
+        """Return the lock for changes of one job; raise ControllerError if there is no such job."""
         self._jobs.job(number)
         return self._locks.setdefault(number, asyncio.Lock())
 

@@ -1,6 +1,6 @@
-"""Current jobs: the entries that every switch is to hold for them, and the cells to clear first.
+"""Current jobs: the entries that every switch should hold for them, and the cells to clear first.
 
-Pure bookkeeping: the writer of switches clears what `to_clear` names, reports it, asks for `entities`, writes the
+Pure bookkeeping: the writer of switches clears the cells in `to_clear`, reports it, asks for `entities`, writes the
 differences, and reports by `held` what a switch then holds. A worker that leaves keeps its place in the tree until
 another one needs it.
 """
@@ -46,7 +46,7 @@ class Jobs:
     def __init__(
         self, topology: Topology, hops: NextHops, newest: int = 0, draw_nonce: Callable[[], int] | None = None
     ) -> None:
-        """Begin without jobs, with the number after `newest`; `draw_nonce` is for tests that need the same ones."""
+        """Begin without jobs, with the number after `newest`; `draw_nonce` is for tests that need reproducible ones."""
         self._draw_nonce = draw_nonce or partial(secrets.randbits, _NONCE_BITS)
         self._topology, self._hops, self._ways = topology, hops, hops
         self._registry = Registry(newest)
@@ -62,7 +62,7 @@ class Jobs:
 
     @property
     def has_repeated_numbers(self) -> bool:
-        """Return whether numbers of ended jobs have been given to others."""
+        """Return whether numbers of ended jobs have been reused."""
         return self._registry.given >= NUMBERS
 
     def job(self, number: int) -> RunningJob:
@@ -96,7 +96,7 @@ class Jobs:
             raise
 
     def leave(self, number: int, host: str) -> RunningJob:
-        """Do without a member from the next epoch on; the last one cannot leave, but the job can end."""
+        """Remove a member from the next epoch on; the last one cannot leave, but the job can end."""
         job = self.job(number)
         if host not in job.members.workers:
             raise ControllerError(f"aggregation job {number}: {host} is not a member")
@@ -105,9 +105,9 @@ class Jobs:
         return kept
 
     def join(self, number: int, worker: Worker) -> RunningJob:
-        """Have a member more from the next epoch on: one that has left, or a new one where there is a place.
+        """Add a member from the next epoch on: one that has left, or a new one if there is a place.
 
-        Another worker's place is free when the switch is known not to count it any more: it may be alive and send.
+        Another worker's place is free once the switch is known to have stopped counting it, as it may still be sending.
         """
         job = self.job(number)
         if worker.host in job.members.workers:
@@ -119,14 +119,14 @@ class Jobs:
         return kept
 
     def end(self, number: int) -> None:
-        """Want nothing of a job in any switch; its number and cells are free when all are known to hold nothing."""
+        """Drop a job; its number and cells are free once all switches are known to hold nothing of it."""
         self.job(number)
         del self._running[number], self._entities[number]
         self._leaving = {key: switch for key, switch in self._leaving.items() if key[0] != number}
         self._registry.end(number)
 
     def entities(self, switch: str) -> Entities:
-        """Return what a switch is to hold of all jobs whose cells are clear there."""
+        """Return a switch's desired entries of all jobs whose cells are clear there."""
         dirty = self.to_clear(switch)
         return {
             key: entity
@@ -136,18 +136,18 @@ class Jobs:
         }
 
     def entities_of(self, number: int) -> Mapping[str, Entities]:
-        """Return what each switch is to hold of a job; switches that have no part are absent."""
+        """Return each switch's desired entries of a job; switches that have no part are absent."""
         self.job(number)
         return self._entities[number]
 
     def reroute(self, hops: NextHops, ways: NextHops) -> None:
-        """Place jobs by other hops from now on, and send by other ways, which all switches have to all others."""
+        """Use other next hops from now on, for placing jobs and for the routes between all switches."""
         self._hops, self._ways = hops, ways
         for number, job in self._running.items():
             self._entities[number] = job_entities(self._topology, ways, job.placed, job.members)
 
     def taken(self) -> dict[str, list[Block]]:
-        """Return each switch's cells that are taken."""
+        """Return each switch's cells in use."""
         return {node.name: self._registry.taken(node.name) for node in self._topology.switches}
 
     def to_clear(self, switch: str) -> dict[int, Block]:
@@ -160,17 +160,21 @@ class Jobs:
         self._registry.cleared(number, switch)
 
     def met(self, held: Iterable[EntityKey]) -> None:
-        """Note what a switch was found to hold: numbers of jobs that are not ours are left to them."""
-        known = {held.number for held in self._registry.reservations}
-        self._registry.avoid({number for key in held if (number := number_of(key)) is not None} - known)
+        """Note the entries found in a switch: numbers of jobs that are not ours stay theirs."""
+        ours = {held.number for held in self._registry.reservations}
+        self._registry.avoid({number for key in held if (number := number_of(key)) is not None} - ours)
 
     def held(self, switch: str, held: Entities) -> None:
-        """Note what a switch is known to hold: absent jobs and workers free their cells and places."""
+        """Note the known entries of a switch: absent jobs and workers free their cells and places."""
         counted = {(number_of(key), dict(key.match)["src_addr"]) for key in held if key.table == "aggregation_peers"}
         for (number, host), parent in tuple(self._leaving.items()):
             if parent == switch and (number, int(self._topology.host[host].ipv4)) not in counted:
                 del self._leaving[number, host]
-        ended = [one.number for one in self._registry.reservations if one.ended and switch in one.blocks]
+        ended = [
+            reservation.number
+            for reservation in self._registry.reservations
+            if reservation.ended and switch in reservation.blocks
+        ]
         if ended:
             numbers = {number_of(key) for key in held}
             for number in ended:
@@ -198,7 +202,7 @@ def _with_free_leaf(topology: Topology, job: RunningJob, worker: Worker, leaving
     if worker.host not in topology.host:
         raise ControllerError(f"aggregation job {job.number}: there is no host {worker.host!r}")
     placed = job.placed
-    workers = {one.host: one for one in placed.job.workers}
+    workers = {each.host: each for each in placed.job.workers}
     tree, gone = placed.tree, None
     if worker.host not in workers:
         vacant = workers.keys() - job.members.workers - set(leaving)

@@ -1,6 +1,6 @@
 """Placement of a job's sums: at the root closest to its children, over links that are not busy.
 
-A switch that has room and at least two attached workers becomes a leaf and sends on one vector instead of many; the
+A switch that has room and at least two attached workers becomes a leaf and forwards one vector instead of many; the
 other workers contribute to the root directly. The best root has the least sum, over its children, of the paths there
 and back; each link counts with its mean delay over its free share. A root whose cells are all taken except the job's
 own counts twice, so that jobs spread.
@@ -36,7 +36,7 @@ def place(
 ) -> AggregationTree:
     """Return the best tree over these workers, `cells` in each of its switches, and none that is banned (away).
 
-    Raise ControllerError, with a reason for each of the first switches, where none has room or reaches all workers.
+    Raise ControllerError, with a reason for each of the first switches, if none has room or reaches all workers.
     """
     racks: dict[str, list[str]] = {}
     for host in hosts:
@@ -47,23 +47,23 @@ def place(
     able = [switch for switch, problem in full.items() if problem is None]
     # A leaf with a single worker would add nothing up.
     leaves = {switch for switch in able if 2 <= len(racks.get(switch, ())) <= MAX_CHILDREN}
-    found = [
+    trees = [
         (cost, topology.switch[root].node_id, tree)
         for root in able
         for tree in (_tree(root, racks, leaves),)
         if len(tree.children) <= MAX_CHILDREN and (cost := cost_of(topology, hops, snapshot, tree, taken)) is not None
     ]
-    if not found:
+    if not trees:
         far = f"has more than {MAX_CHILDREN} children, or does not reach all of {len(hosts)} workers"
         shown = [f"{switch} {problem or far}" for switch, problem in full.items()]
         rest = f", and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
         raise ControllerError(f"aggregation: no switch can be a root: {', '.join(shown[:_MOST_SHOWN])}{rest}")
     # On a tie the lowest id wins; trees themselves cannot be compared.
-    return min(found, key=lambda one: one[:2])[2]
+    return min(trees, key=lambda ranked: ranked[:2])[2]
 
 
 def _problem(switch: str, taken: Collection[Block], cells: int, banned: Collection[str]) -> str | None:
-    """Return why a switch cannot have one more job of so many cells, None if it can."""
+    """Return why a switch cannot have one more job of `cells` cells, None if it can."""
     if switch in banned:
         return "is unreachable"
     if len(taken) >= MAX_JOBS:
@@ -90,7 +90,7 @@ def cost_of(
     tree: AggregationTree,
     taken: Mapping[str, Collection[Block]],
 ) -> float | None:
-    """Return what a tree costs (ns), None where a child cannot be reached."""
+    """Return the cost of a tree (ns), None if a child cannot be reached."""
     cost = 0.0
     for child in tree.children:
         name = child.switch if isinstance(child, Leaf) else child
@@ -107,7 +107,7 @@ def cost_of(
 
 
 def links_between(topology: Topology, hops: NextHops, start: str, end: str) -> Iterator[LinkKey]:
-    """Yield the links that packets cross, as far as they get."""
+    """Yield the links that packets cross, as far as there is a path."""
     at = start
     while at != end:
         peer = _next(topology, hops, at, end)

@@ -1,6 +1,6 @@
 """Registry of jobs' numbers and cells, and of the cells to clear before a switch may get the job.
 
-A switch judges whether a packet of a job is old or answered by what it remembers under the job's number. Cells are
+A switch judges whether a packet of a job is old or answered by its records under the job's number. Cells are
 cleared when they are assigned, because their previous contents are unknown; they stay taken until the switch is known
 to hold nothing of the job that had them.
 """
@@ -20,7 +20,7 @@ NUMBERS = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A job's number and its cells by switch; in those of `dirty` there may be something of others."""
+    """A job's number and its cells by switch; those in `dirty` may contain data of other jobs."""
 
     number: int
     blocks: Mapping[str, Block]
@@ -29,7 +29,7 @@ class Reservation:
 
 
 class Registry:
-    """Reservations of all jobs; knows nothing of what they are for."""
+    """Reservations of all jobs, regardless of their purpose."""
 
     def __init__(self, newest: int = 0) -> None:
         """Begin with the number after `newest`."""
@@ -41,7 +41,7 @@ class Registry:
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
-        """Return all, also those of jobs that have ended and are not known to be gone everywhere."""
+        """Return all, including those of ended jobs that are not known to be gone everywhere."""
         return tuple(self._held.values())
 
     def taken(self, switch: str) -> list[Block]:
@@ -61,11 +61,11 @@ class Registry:
         return reservation
 
     def avoid(self, numbers: Iterable[int]) -> None:
-        """Give no job these numbers: others than ours have them, or had them, and their workers may still send."""
+        """Reserve numbers that jobs of others have or had: their workers may still send."""
         self._strange.update(numbers)
 
     def end(self, number: int) -> None:
-        """Take a job's number and cells away; they are free once they are `released`. Raise ControllerError."""
+        """Withdraw a job's number and cells; they are free once they are `released`. Raise ControllerError."""
         self._held[number] = replace(self._known(number), ended=True)
 
     def withdraw(self, number: int) -> None:

@@ -35,23 +35,23 @@ class AggregationSettings(Settings, frozen=True):
     """Settings of aggregation in switches, and how long the controller waits for them."""
 
     mark_from_frames: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """From how many frames in a queue on a switch marks packets as congested (ECN); left out, a quarter of its shortest
+    """Frames in a queue from which on a switch marks packets as congested (ECN); default: a quarter of its shortest
     queue."""
     report_every: Count = 16
     """Each switch of a job reports one item in this many, a power of two, to the collector; 0: none."""
     report_slow_us: Count = 0
-    """Also of items for which more time passed between the first contribution and the last; 0: not because of that."""
+    """Also report items with more time than this between the first and the last contribution; 0: do not."""
     deadline_ns: Ns = 5_000_000_000
-    """The longest time that switches may take to have a job, or a change of it."""
+    """Timeout of switches for a job, or a change of it."""
     dead_after_ns: Ns = 10_000_000_000
     """A job ends, and its workers are notified, when one of its switches is away for this long."""
 
     interval_ns: Ns = 1_000_000_000
-    """From one look at the network's state to the next."""
+    """Interval at which the network's state is examined."""
     moving: MoveSettings = MoveSettings()
     """Moving of jobs to other trees."""
 
     def check(self) -> None:
-        """Raise ControllerError for what no switch can do."""
+        """Raise ControllerError for settings that no switch supports."""
         if self.report_every & (self.report_every - 1):
             raise ControllerError(f"aggregation.report_every: {self.report_every} is not a power of two")

@@ -26,10 +26,10 @@ _LONGEST_QUEUE = (1 << 19) - 1
 
 
 class AggregationTables:
-    """All of a fabric that adds up; `jobs` are those that are wanted."""
+    """Aggregation tables of a fabric; `jobs` are the desired ones."""
 
     def __init__(self, topology: Topology, settings: AggregationSettings, newest: int = 0) -> None:
-        """Begin without jobs, with the number after `newest`; raise ControllerError for settings that cannot be."""
+        """Begin without jobs, with the number after `newest`; raise ControllerError for impossible settings."""
         settings.check()
         self.topology, self.settings = topology, settings
         self.dead: frozenset[LinkKey] = frozenset()
@@ -60,18 +60,18 @@ class AggregationTables:
         return True
 
     def fixed(self, switch: str) -> Entities:
-        """Return what a switch is to hold whichever jobs there are."""
+        """Return a switch's desired entities that do not depend on jobs."""
         if switch not in self._fixed:
             self._fixed[switch] = index(self._always(switch))
         return self._fixed[switch]
 
     def everything(self) -> Iterator[Entity]:
-        """Yield entities of the kinds that a program must have a place for."""
+        """Yield entities of the kinds that a program must support."""
         yield from self.fixed(self.topology.switches[0].name).values()
         yield report_entity(1, 1, 0)
 
     def wanted(self, switch: str) -> Entities:
-        """Return what a switch is to hold, of jobs as far as their cells are clear."""
+        """Return a switch's desired entities, of jobs as far as their cells are clear."""
         jobs = self.jobs.entities(switch)
         return {**self.fixed(switch), **jobs, **index(self._reports(jobs))}
 
@@ -97,7 +97,7 @@ class AggregationTables:
     def _reports(self, jobs: Entities) -> Iterator[Entity]:
         if self.topology.collector is None or not (self.settings.report_every or self.settings.report_slow_us):
             return
-        # Where none is to be reported because of its number, one in 4,294,967,296 is.
+        # If no item is to be reported for its number, one in 4,294,967,296 still is.
         every = self.settings.report_every or 1 << 32
         for key in jobs:
             number = number_of(key)

@@ -1,4 +1,4 @@
-"""The kernels of the path algorithms, compiled together when the first of them is wanted, ready to be called."""
+"""The kernels of the path algorithms as callables, compiled together on first use."""
 
 from __future__ import annotations
 

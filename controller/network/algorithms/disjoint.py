@@ -1,4 +1,4 @@
-"""A second path that has as little in common with a first one as the fabric allows."""
+"""A second path that shares as little with a first one as the fabric allows."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def disjoint_backup(
     """Return the path that shares fewest cables with a path, then fewest switches between the ends, then costs least.
 
     `primary` are the rows of the links of the path from `src` to `dst`; those forbidden by `costs` (dead ones) are
-    avoided altogether. None where no path leads there, or none but the primary itself.
+    avoided altogether. None if there is no path besides the primary.
     """
     table = search.table
     rows = np.asarray(primary, np.uint32)
     cables = np.concatenate([rows, reverse_rows(table, rows)])
     inner = table.head[rows[:-1]]
-    found = search.path(_penalised(table, costs, cables, inner, len(rows)), src, dst)
-    if found is None or found.rows == tuple(int(row) for row in rows):
+    backup = search.path(_penalised(table, costs, cables, inner, len(rows)), src, dst)
+    if backup is None or backup.rows == tuple(int(row) for row in rows):
         return None
-    taken = np.asarray(found.rows, np.uint32)
+    taken = np.asarray(backup.rows, np.uint32)
     shared = int(np.isin(taken, cables).sum())
-    return Backup(found.rows, shared, int(np.isin(table.head[taken[:-1]], inner).sum()))
+    return Backup(backup.rows, shared, int(np.isin(table.head[taken[:-1]], inner).sum()))
 
 
 def reverse_rows(table: LinkTable, rows: Ids) -> Ids:

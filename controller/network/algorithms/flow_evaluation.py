@@ -51,7 +51,7 @@ class FlowEvaluator:
         min_gain: float,
         min_gain_ns: int,
     ) -> None:
-        """Set the flags of some flows; now and then IMPROVABLE for one that would gain just too little."""
+        """Set the flags of some flows; IMPROVABLE may be wrong for a flow that would gain slightly too little."""
         compiled(flag_flows)(
             self._graph,
             pointer_to(costs),

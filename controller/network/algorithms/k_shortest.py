@@ -15,42 +15,42 @@ Rows = tuple[int, ...]
 def shortest_paths(
     search: PathSearch, costs: Costs, src: int, dst: int, estimate: Costs | None = None
 ) -> Iterator[FoundPath]:
-    """Yield all simple paths in order of cost, each once; equal ones in no order that is promised.
+    """Yield all simple paths in order of cost, each once; the order of equal ones is unspecified.
 
     `estimate` are the distances to the destination under the same costs, if they are known; the search for each
     deviation is drawn along them.
     """
     beyond = search.distances(costs, dst) if estimate is None else estimate
     first = search.path(costs, src, dst, beyond)
-    found: list[Rows] = []
+    shortest: list[Rows] = []
     waiting: list[tuple[int, Rows, int]] = [] if first is None else [(first.cost, first.rows, 0)]
     while waiting:
         cost, rows, left_at = heapq.heappop(waiting)
         yield FoundPath(rows, cost)
-        found.append(rows)
-        for deviation in _deviations(search, costs, src, dst, beyond, found, left_at):
+        shortest.append(rows)
+        for deviation in _deviations(search, costs, src, dst, beyond, shortest, left_at):
             heapq.heappush(waiting, deviation)
 
 
 def _deviations(  # noqa: PLR0917 - one call, once
-    search: PathSearch, costs: Costs, src: int, dst: int, beyond: Costs, found: list[Rows], left_at: int
+    search: PathSearch, costs: Costs, src: int, dst: int, beyond: Costs, shortest: list[Rows], left_at: int
 ) -> Iterator[tuple[int, Rows, int]]:
     """Yield, for each position from `left_at` on of the path found last, the best new path that leaves it there.
 
     Up to `left_at` that path coincides with an earlier one, whose deviations there are already queued (Lawler 1972).
     """
-    table, last = search.table, found[-1]
+    table, last = search.table, shortest[-1]
     open_costs = costs.copy()
     switch, begun = src, 0
-    for place, row in enumerate(last):
-        if place >= left_at:
-            taken = [rows[place] for rows in found if len(rows) > place and rows[:place] == last[:place]]
+    for position, row in enumerate(last):
+        if position >= left_at:
+            taken = [rows[position] for rows in shortest if len(rows) > position and rows[:position] == last[:position]]
             kept = open_costs[taken]
             open_costs[taken] = FORBIDDEN
             rest = search.path(open_costs, switch, dst, beyond)
             open_costs[taken] = kept
             if rest is not None:
-                yield begun + rest.cost, last[:place] + rest.rows, place
+                yield begun + rest.cost, last[:position] + rest.rows, position
         open_costs[table.entering(switch)] = FORBIDDEN  # the path may not revisit a switch
         begun += int(costs[row])
         switch = int(table.head[row])

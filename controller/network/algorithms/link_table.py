@@ -49,7 +49,7 @@ class LinkTable:
         names = tuple(node.name for node in topology.switches)
         if len(names) > MAX_SWITCHES:
             raise PathError(f"topology {topology.name} has {len(names)} switches, more than {MAX_SWITCHES}")
-        number = {name: place for place, name in enumerate(names)}
+        number = {name: index for index, name in enumerate(names)}
         inner = (link for link in topology.directed_links.values() if link.tail.node in number)
         rows = sorted(
             (link for link in inner if link.head.node in number),
@@ -64,7 +64,7 @@ class LinkTable:
             switches=names,
             links=keys,
             switch_number=number,
-            link_number={key: place for place, key in enumerate(keys)},
+            link_number={key: index for index, key in enumerate(keys)},
             tail=tail,
             head=head,
             rate_bps=rate_bps,
@@ -83,11 +83,11 @@ class LinkTable:
         return replace(self, **live)
 
     def costs(self) -> Costs:
-        """Return what each link costs now; a dead one is forbidden."""
+        """Return each link's current cost; a dead one is forbidden."""
         return link_costs(self.delay_ns, self.alive)
 
     def configured_costs(self) -> Costs:
-        """Return what each link costs by its propagation delay, dead or not: what base routes follow."""
+        """Return each link's cost by propagation delay, dead or not, which base routes follow."""
         return link_costs(self.propagation_ns, np.ones(len(self.links), np.bool_))
 
     def leaving(self, switch: int) -> range:
@@ -99,7 +99,7 @@ class LinkTable:
         return self.in_link[self.in_start[switch] : self.in_start[switch + 1]]
 
     def rows(self, path: Sequence[str]) -> Ids:
-        """Return the rows of the links between a path's switches; raise PathError where there is no such link."""
+        """Return the rows of the links between a path's switches; raise PathError for a missing link."""
         try:
             return _ids(self.link_number[LinkKey(tail, head)] for tail, head in pairwise(path))
         except KeyError as error:

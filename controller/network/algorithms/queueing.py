@@ -1,4 +1,4 @@
-"""The queueing model of links: packets of a mean length that arrive by chance, an M/M/1 queue on each link."""
+"""The queueing model of links: Poisson arrivals of packets with a mean length, an M/M/1 queue on each link."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from dataplane.native import pointer_to
 
 @dataclass(frozen=True, slots=True)
 class FoundPath:
-    """A path as the rows of its links, and what it costs."""
+    """A path as the rows of its links, and its cost."""
 
     rows: tuple[int, ...]
     cost: int
@@ -36,11 +36,11 @@ class PathSearch:
 
     def distances(self, costs: Costs, dst: int) -> Costs:
         """Return the least cost from every switch to a destination, UNREACHABLE where no path leads there."""
-        found = np.empty(len(self.table.switches), np.uint64)
+        result = np.empty(len(self.table.switches), np.uint64)
         compiled(grow_tree)(
-            self._graph, pointer_to(costs[self.table.in_link]), self._workspace.scratch, dst, pointer_to(found)
+            self._graph, pointer_to(costs[self.table.in_link]), self._workspace.scratch, dst, pointer_to(result)
         )
-        return found
+        return result
 
     def path(self, costs: Costs, src: int, dst: int, estimate: Costs | None = None) -> FoundPath | None:
         """Return the path of least cost, None where there is none.
@@ -60,7 +60,7 @@ class PathSearch:
 
         A path is as wide as its narrowest link; a switch's way to itself has no limit (2^63 - 1).
         """
-        found = np.empty(len(self.table.switches), np.int64)
+        result = np.empty(len(self.table.switches), np.int64)
         width = np.where(usable, np.maximum(width_bps, 0), 0)
         compiled(grow_widths)(
             self._graph,
@@ -68,10 +68,10 @@ class PathSearch:
             self._workspace.scratch,
             src,
             src + 1,
-            pointer_to(found),
+            pointer_to(result),
             pointer_to(self._way),
         )
-        return found
+        return result
 
     def within_width(self, costs: Costs, width_bps: Longs, src: int, dst: int, floor_bps: int) -> FoundPath | None:
         """Return the path of least cost over links of at least a width, None where there is none."""
@@ -96,11 +96,11 @@ class PathSearch:
         while low < high:
             middle = (low + high) // 2
             wide = np.where(width_bps >= widths[middle], costs, np.uint64(FORBIDDEN))
-            found = self.path(wide, src, dst, estimate)
-            if found is None or found.cost >> HOP_BITS > bound_ns:
+            path = self.path(wide, src, dst, estimate)
+            if path is None or path.cost >> HOP_BITS > bound_ns:
                 high = middle
             else:
-                best, low = found, middle + 1
+                best, low = path, middle + 1
         return best
 
     def _rows(self, src: int, dst: int) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ REPAIR_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangedPairs:
-    """Between which switches the least cost has changed; both columns None: it may have anywhere."""
+    """Pairs of switches whose least cost has changed; both columns None: any pair may have."""
 
     destination: Ids | None
     switch: Ids | None
@@ -73,8 +73,8 @@ class DestinationTrees:
 
     def cost(self, src: int, dst: int) -> int | None:
         """Return the least cost from a switch to a destination, None where no path leads there."""
-        found = int(self.distance[dst, src])
-        return None if found == UNREACHABLE else found
+        distance = int(self.distance[dst, src])
+        return None if distance == UNREACHABLE else distance
 
     def next_links(self, switch: int, dst: int) -> Iterator[int]:
         """Yield the rows of the links by which the shortest paths leave a switch, in order of port."""
@@ -139,7 +139,7 @@ class DestinationTrees:
         return destination[: changed.count].copy(), switch[: changed.count].copy()
 
     def _share_out(self, work: Callable[[Workspace, int, int], Any]) -> Sequence[Any]:
-        """Return what the work gives for each thread's part of the destinations, in order."""
+        """Return the results for each thread's part of the destinations, in order."""
         bounds = [self._size * part // len(self._workspaces) for part in range(len(self._workspaces) + 1)]
         parts = (self._workspaces, bounds[:-1], bounds[1:])
         return list(map(work, *parts) if self._pool is None else self._pool.map(work, *parts))

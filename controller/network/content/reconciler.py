@@ -16,21 +16,21 @@ class StoreReconciler:
     """The store of a running controller's fabric; use it on its event loop."""
 
     def __init__(self, stores: Stores, sync: Callable[[Iterable[str]], None]) -> None:
-        """`sync` has switches hold what is wanted now, and `confirmed` called when they do."""
+        """`sync` brings switches to the desired state, and calls `confirmed` once they are there."""
         self._stores, self._sync = stores, sync
         self._problems = {node.name: "not connected yet" for node in stores.topology.switches}
         self._progress = asyncio.Event()
 
     def store(self, switch: str) -> SwitchStore:
-        """Return what is known of a switch."""
+        """Return a switch's store as far as known."""
         return self._stores[switch]
 
     def problem(self, switch: str) -> str:
-        """Return why a switch does not hold what it is to hold, nothing when it does."""
+        """Return why a switch is not reconciled, '' if it is."""
         return self._problems[switch]
 
     def changed(self, switch: str, problem: str) -> None:
-        """Note that a switch holds what it is to hold, or why it does not."""
+        """Note that a switch is reconciled, or why it is not."""
         self._problems[switch] = problem
         self._progress.set()
         self._progress = asyncio.Event()
@@ -53,6 +53,6 @@ class StoreReconciler:
             raise ControllerError(f"{wanted.name}: {switch} not written within {deadline_s:g} s: {cause}") from None
 
     def forget(self, wanted: RecordedSettings) -> None:
-        """Want a name to be recorded no more."""
+        """Stop recording a name."""
         self._stores.forget(wanted)
         self._sync((self._stores.switch_of(wanted),))

@@ -1,4 +1,4 @@
-"""Settings of what switches hold of named content."""
+"""Settings of named content in switches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StoreSettings(Settings, frozen=True):
     """Content that switches hold."""
 
     producers: Hosts = ()
-    """The hosts that serve content: each one's switch keeps copies of what is asked for most."""
+    """The hosts that serve content: each one's switch keeps copies of the most requested names."""
     recorded: tuple[RecordedSettings, ...] = ()
     """Names that are kept in switches themselves."""
     interval_ns: Annotated[int, msgspec.Meta(ge=10_000_000)] = 1_000_000_000

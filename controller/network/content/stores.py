@@ -1,4 +1,4 @@
-"""The stores of all switches of a fabric, as settings and the recorders of names want them."""
+"""The desired stores of all switches of a fabric, by settings and by recorders of names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class Stores:
             edge = topology.attachment[host]
             producers[edge.node][address] = edge.port
         generations = Generations()
-        self._stores = {switch: SwitchStore(found, settings, generations) for switch, found in producers.items()}
+        self._stores = {
+            switch: SwitchStore(producers_there, settings, generations) for switch, producers_there in producers.items()
+        }
         for wanted in settings.recorded:
             self.record(wanted)
 
@@ -39,7 +41,7 @@ class Stores:
         return self.topology.attachment[self._host(wanted.server)].node
 
     def record(self, wanted: RecordedSettings) -> None:
-        """Have a name recorded at its server's switch; raise ControllerError that names it."""
+        """Record a name at its server's switch; raise ControllerError that names it."""
         switch = self.switch_of(wanted)
         writers = frozenset(self._writer(switch, host) for host in wanted.writers)
         try:
@@ -52,7 +54,7 @@ class Stores:
             raise ControllerError(f"{wanted.name}: {switch}: {error}") from error
 
     def forget(self, wanted: RecordedSettings) -> None:
-        """Want a name to be recorded no more."""
+        """Stop recording a name."""
         self._stores[self.switch_of(wanted)].forget(digest(wanted.name))
 
     def _writer(self, switch: str, host: str) -> Writer:
@@ -66,11 +68,11 @@ class Stores:
 
 
 def by_segment(packets: Mapping[EntityKey, int]) -> dict[Segment, int]:
-    """Return what a switch has counted by segment."""
-    found = {}
+    """Return a switch's counts by segment."""
+    counts = {}
     for key, count in packets.items():
         match = dict(key.match)
         name, number = match["name"], match["segment"]
         if isinstance(name, int) and isinstance(number, int):
-            found[Segment(name, number)] = count
-    return found
+            counts[Segment(name, number)] = count
+    return counts

@@ -1,7 +1,7 @@
 """Desired named content of one switch, and the next writes; no session, no clock.
 
-Level triggered like the rest of the controller: `connected` takes what the switch holds, `interval` what it has
-counted, `record` and `forget` what is wanted; each time `batches` is what is missing, to be sent in order.
+Level triggered like the rest of the controller: `connected` takes the switch's entries, `interval` its counts, `record`
+and `forget` the desired names; each time `batches` returns the missing updates, to be sent in order.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ def choose(held: Collection[HeldName], hot: Collection[HotName], *, cells: Seque
 
     `cells` are those that copies may have; `generation` is the first unused one: each insertion takes one.
     """
-    there = {one.segment for one in held}
+    there = {name.segment for name in held}
     wanted: dict[Segment, int] = {}
-    for one in hot:
-        if one.segment not in there:
-            wanted[one.segment] = max(one.requests, wanted.get(one.segment, 0))
-    taken = {one.cell for one in held}
+    for hot_name in hot:
+        if hot_name.segment not in there:
+            wanted[hot_name.segment] = max(hot_name.requests, wanted.get(hot_name.segment, 0))
+    taken = {name.cell for name in held}
     free = [cell for cell in cells if cell not in taken]
-    coldest = sorted(held, key=lambda one: (one.packets, one.cell))
+    coldest = sorted(held, key=lambda name: (name.packets, name.cell))
     evicted, inserted = [], []
-    hottest = sorted(wanted.items(), key=lambda one: (-one[1], one[0].name, one[0].number))
+    hottest = sorted(wanted.items(), key=lambda entry: (-entry[1], entry[0].name, entry[0].number))
     for number, (segment, requests) in enumerate(hottest):
         if number < len(free):
             cell = free[number]
@@ -97,23 +97,23 @@ def choose(held: Collection[HeldName], hot: Collection[HotName], *, cells: Seque
 
 _FIRST_THRESHOLD = 16
 _FEW, _MANY = 64, 4096
-"""Hot names in an interval that are never too many, and those that always are."""
+"""Hot names in an interval that are never too many, and that always are."""
 _RESERVED = 1024
 """Generations between two writes of the mark."""
 
 
 class Generations:
-    """Numbers that are given once, of all switches together: 32 bits, never 0."""
+    """Numbers that are used once across all switches: 32 bits, never 0."""
 
     def __init__(self) -> None:
         self.next = 1
 
     def begin_at(self, generation: int) -> None:
-        """Give none below this one any more."""
+        """Skip all numbers below this one."""
         self.next = max(self.next, generation)
 
     def take(self) -> int:
-        """Return a number that was never given; raise ControllerError when all have been."""
+        """Return an unused number; raise ControllerError when all are used up."""
         if self.next >= 2**32 - _RESERVED:
             raise ControllerError("store: all cell generations are used up: restart the switches, then this program")
         self.next += 1
@@ -146,39 +146,42 @@ class SwitchStore:
         self._counted: dict[Segment, int] = {}
         self._made: dict[Placed, tuple[EntityKey, Entity]] = {}
         self.packets: dict[Segment, int] = {}
-        """Packets of each copied name in an interval, of late ones rather."""
+        """Packets of each copied name in an interval, recent ones weighted more."""
         self.strangers = 0
         """Hot names of producers that are not this switch's."""
 
     @property
     def is_idle(self) -> bool:
-        """Return whether the switch neither holds nor is to hold anything of the store."""
+        """Return whether the switch neither holds nor needs anything of the store."""
         return not self._producers and not self._names and self.held().placed == {}
 
     @property
     def copies(self) -> Collection[Segment]:
-        """The segments that the switch is to have copies of."""
+        """The segments that the switch should have copies of."""
         return self._copies.keys()
 
     @property
     def interval_number(self) -> int:
-        """The interval that the switch is to count in now."""
+        """The current counting interval of the switch."""
         return self._interval
 
     def held(self) -> StoreTables:
-        """Return what the switch is known to hold."""
+        """Return the switch's known entries."""
         return held_in(self._held)
 
     def is_recorded(self, name: int) -> bool:
-        """Return whether the switch holds all that is wanted of a recorded name."""
+        """Return whether the switch holds a recorded name completely."""
         return name in self._names and not any(
             update.key.table != HOT_NAMES for batch in self.batches() for update in batch
         )
 
     def record(self, wanted: RecordedName) -> None:
-        """Want a name to be recorded; raise ControllerError, and change nothing, if there is no room."""
-        others = [one for one in self._names.values() if one.name != wanted.name]
-        cells, writers = sum(one.segments for one in others), sum(len(one.writers) for one in others)
+        """Record a name; raise ControllerError, and change nothing, if there is no room."""
+        others = [recorded for recorded in self._names.values() if recorded.name != wanted.name]
+        cells, writers = (
+            sum(recorded.segments for recorded in others),
+            sum(len(recorded.writers) for recorded in others),
+        )
         if cells + wanted.segments > CELLS:
             raise ControllerError(f"{cells} of {CELLS} cells are in use, {wanted.segments} more are needed")
         if writers + len(wanted.writers) > MAX_WRITERS:
@@ -189,12 +192,12 @@ class SwitchStore:
         self._place_recorded(self.held())
 
     def forget(self, name: int) -> None:
-        """Want a name to be recorded no more."""
+        """Stop recording a name."""
         self._names.pop(name, None)
         self._place_recorded(self.held())
 
     def connected(self, entities: Entities, counted: Mapping[Segment, int], now_ns: int) -> None:
-        """Take what a switch holds: what it has is gone on with, what it has lost it gets again, as something new."""
+        """Take a switch's entries: continue with those that it has, and write lost ones again, as new ones."""
         self._held = {key: entity for key, entity in entities.items() if key.table in TABLES}
         held = self.held()
         self._mark = max(self._mark, held.mark)
@@ -221,10 +224,10 @@ class SwitchStore:
         if hot.producer not in self._producers or hot.segment == MARK:
             self.strangers += 1
             return
-        # What comes late was not so soon.
+        # A late report means that the name became hot more slowly.
         passed_ns = now_ns - self._began_ns if hot.interval == self._interval else self._settings.interval_ns
         part = min(1.0, max(passed_ns, 1) / self._settings.interval_ns)
-        # Of n arrivals by chance, n - 1 in the time until the last of them are their true rate in the mean.
+        # Of n random arrivals, n - 1 over the time until the last one estimate their rate without bias.
         self._hot[hot.segment] = replace(hot, requests=round(max(hot.requests - 1, 1) / part))
 
     def interval(self, counted: Mapping[Segment, int], now_ns: int) -> None:
@@ -233,8 +236,8 @@ class SwitchStore:
             now = counted.get(segment, 0) - self._counted.get(segment, 0)
             self.packets[segment] = round((self.packets.get(segment, now) + now) / 2)
         self._counted = dict(counted)
-        held = [HeldName(one.segment, one.cell, self.packets.get(one.segment, 0)) for one in self._copies.values()]
-        hot = [one for one in self._hot.values() if one.segment not in self._recorded]
+        held = [HeldName(copy.segment, copy.cell, self.packets.get(copy.segment, 0)) for copy in self._copies.values()]
+        hot = [hot_name for hot_name in self._hot.values() if hot_name.segment not in self._recorded]
         choice = choose(held, hot, cells=self._cells(), generation=0)
         for gone in choice.evicted:
             del self._copies[gone.segment]
@@ -248,7 +251,7 @@ class SwitchStore:
         self._begin(self._interval, now_ns)
 
     def wanted(self) -> Entities:
-        """Return what the switch is to hold."""
+        """Return the switch's desired entries."""
         return dict(self._wanted())
 
     def batches(self) -> list[Batch]:
@@ -267,7 +270,7 @@ class SwitchStore:
             if held is entity:
                 continue
             if held is not None and same(held, entity):
-                self._held[key] = entity  # the next time it is known at a glance
+                self._held[key] = entity  # so that the next comparison is by identity
                 continue
             is_new = held is None and key.kind is not Kind.DEFAULT
             update = Update(Verb.INSERT if is_new else Verb.MODIFY, key, entity)
@@ -284,7 +287,7 @@ class SwitchStore:
         if self._mark:
             yield _keyed(mark_entity(self._mark))
         yield from self._made.values()
-        groups = {one.segment.name: one.group for one in self._recorded.values()}
+        groups = {recorded.segment.name: recorded.group for recorded in self._recorded.values()}
         for name, group in groups.items():
             for writer in sorted(self._names[name].writers):
                 yield _keyed(writer_entity(group, writer))
@@ -292,7 +295,7 @@ class SwitchStore:
             yield _keyed(hot_names_entity(self._interval, self._threshold))
 
     def _may_have(self, copy: Copied, taken: Set[int]) -> bool:
-        """Return whether a copy that was there, or was believed to be, may stay."""
+        """Return whether a copy that was, or was believed to be, there may stay."""
         is_known = copy.segment in self._copies or copy.segment in self._recorded
         is_ours = self._producers.get(copy.producer) == copy.port and copy.cell in self._cells()
         return is_ours and not is_known and copy.cell not in taken
@@ -303,7 +306,10 @@ class SwitchStore:
 
     def _place_recorded(self, held: StoreTables) -> None:
         """Give each recorded segment a cell: its present one, else one from the end, evicting any copy there."""
-        before = {**{key: one for key, one in held.placed.items() if isinstance(one, Recorded)}, **self._recorded}
+        before = {
+            **{key: placed for key, placed in held.placed.items() if isinstance(placed, Recorded)},
+            **self._recorded,
+        }
         self._recorded = {}
         taken = {before[segment].cell for segment in self._wanted_segments() if segment in before}
         free = (cell for cell in reversed(range(CELLS)) if cell not in taken)
@@ -319,7 +325,7 @@ class SwitchStore:
                 groups[segment.name],
                 wanted.forward,
             )
-        cells = {one.cell for one in self._recorded.values()}
+        cells = {recorded.cell for recorded in self._recorded.values()}
         for copy in list(self._copies.values()):
             if copy.cell in cells or copy.segment in self._recorded or copy.cell not in self._cells():
                 del self._copies[copy.segment]
@@ -342,7 +348,7 @@ class SwitchStore:
         return generation
 
     def _begin(self, last_interval: int, now_ns: int) -> None:
-        """Begin an interval under another number, and have only that reported which could take a place."""
+        """Begin an interval under another number, with a threshold that reports only names that could take a place."""
         reports, self._reports = self._reports, 0
         self._hot.clear()
         self._began_ns = now_ns
@@ -350,7 +356,7 @@ class SwitchStore:
         self._interval = by_time if by_time != last_interval else by_time % MAX_INTERVAL + 1
         free = len(self._cells()) - len(self._copies)
         if free <= 0:
-            wanted = min((self.packets.get(one, 0) for one in self._copies), default=0)
+            wanted = min((self.packets.get(segment, 0) for segment in self._copies), default=0)
         elif reports > 2 * max(free, _FEW):
             wanted = 2 * self._threshold
         elif reports < free:

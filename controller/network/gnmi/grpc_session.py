@@ -71,7 +71,7 @@ class PortSession:
         self.has_answered = False
 
     async def run(self) -> None:
-        """Tell the observer of every port, then of each change, until the session fails: SessionError."""
+        """Report every port to the observer, then each change, until the session fails with SessionError."""
         try:
             async with open_channel(self._target.address, self._target.tls) as channel:
                 stub = gnmi_grpc.gNMIStub(channel)
@@ -89,11 +89,11 @@ class PortSession:
             AccessError,
             OSError,
             ValueError,
-        ) as error:  # it talks nonsense; or files of TLS are gone
+        ) as error:  # invalid messages, or missing TLS files
             raise self._failure(str(error)) from error
 
     async def _work(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
-        """Do all that a session does at the same time; raise what ends the first of it."""
+        """Run all tasks of a session concurrently; raise the error of the first that ends."""
         await until_first_ends(self._follow(stub), self._probe(stub), self._correct(stub))
 
     async def _follow(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
@@ -120,7 +120,7 @@ class PortSession:
             self._updated.set()
 
     async def _probe(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
-        """Ask for something small now and then: a machine that has lost its power ends no connection."""
+        """Send a small request regularly: a machine that loses power closes no connection."""
         while True:
             await asyncio.sleep(self._patience.probe_s)
             await self._ask(stub)
@@ -130,7 +130,7 @@ class PortSession:
             await stub.Capabilities(gnmi.CapabilityRequest())
 
     async def _correct(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
-        """Set hellos as they are wanted, now and whenever another client has changed them."""
+        """Set the desired hellos, now and whenever another client has changed them."""
         while True:
             await self._updated.wait()
             self._updated.clear()
@@ -158,7 +158,7 @@ class PortSession:
 
 
 class PortWatcher:
-    """Keeps a session to a switch's ports for as long as it runs."""
+    """Keeps a session to a switch's ports while it runs."""
 
     def __init__(
         self,
@@ -203,10 +203,10 @@ class PortWatcher:
 
 
 def connection_turns() -> Turns:
-    """Return turns for the watchers of a fabric: all first calls together would take longer than their timeout."""
+    """Return turns for the watchers of a fabric: all first calls at once would take longer than their timeout."""
     return Turns(_CONNECTS_AT_ONCE, _CONNECT_S)
 
 
 def open_channel(address: str, tls: TlsSettings | None) -> grpc.aio.Channel:
-    """Return a channel to a switch; raise ConfigError or AccessError for files of TLS that cannot be used."""
+    """Return a channel to a switch; raise ConfigError or AccessError for unusable TLS files."""
     return open_aio_channel(address, tls, foreign_options())

@@ -1,4 +1,4 @@
-"""A switch's ports in the same process: the very messages of gRPC, without the transport, for virtual time."""
+"""A switch's ports in the same process: the same messages as over gRPC, without the transport, for virtual time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class InProcessPorts:
         self._subscription = core.subscribe(subscription().subscribe, self._take)
 
     def start(self, hellos: Mapping[int, HelloSettings | None]) -> None:
-        """Tell the observer of every port, then have hellos as they are wanted; raise SessionError if they cannot be.
+        """Report every port to the observer, then set the desired hellos; raise SessionError if that fails.
 
-        A port without a wish is left alone.
+        Ports without desired hellos are left alone.
         """
         for message in self._subscription.initial():
             self._mirror.take(message.update)

@@ -1,4 +1,4 @@
-"""A switch's ports as its gNMI notifications report them, and the settings that bring their hellos to the wanted ones.
+"""A switch's ports from its gNMI notifications, and the settings that bring their hellos to the desired ones.
 
 No session and no clock: the session's owner hands over notifications and sends requests.
 """
@@ -52,7 +52,7 @@ _PEER: Final = "bfd/interfaces/interface/peers/peer/state/"
 
 
 def subscription() -> gnmi.SubscribeRequest:
-    """Return the subscription to everything that a mirror needs: the current state, and each change."""
+    """Return the subscription to all that a mirror needs: the current state, and each change."""
     wanted = [gnmi.Subscription(path=GNMIPath(path).path, mode=gnmi.SubscriptionMode.ON_CHANGE) for path in _PATHS]
     return gnmi.SubscribeRequest(subscribe=gnmi.SubscriptionList(subscription=wanted, encoding=gnmi.Encoding.PROTO))
 
@@ -89,9 +89,9 @@ class PortMirror:
         return self._news(touched)
 
     def states(self) -> list[PortState]:
-        """Return all ports that are known, in the order of their numbers."""
-        known = [one.reported for one in self._interfaces.values() if one.reported is not None]
-        return sorted(known, key=lambda state: state.port)
+        """Return all known ports, in the order of their numbers."""
+        reported = [interface.reported for interface in self._interfaces.values() if interface.reported is not None]
+        return sorted(reported, key=lambda state: state.port)
 
     def missing(self, wanted: Mapping[int, HelloSettings | None]) -> list[int]:
         """Return the ports that should send hellos, but do not exist."""
@@ -99,7 +99,7 @@ class PortMirror:
         return sorted(port for port, settings in wanted.items() if settings is not None and port not in there)
 
     def corrections(self, wanted: Mapping[int, HelloSettings | None]) -> gnmi.SetRequest | None:
-        """Return what makes hellos as they are wanted, None if they are; ports without a wish are left alone."""
+        """Return the request for the desired hellos, None if they are set; other ports are left alone."""
         updates = []
         for name, interface in sorted(self._interfaces.items()):
             if interface.reported is None or interface.reported.port not in wanted:
@@ -116,9 +116,9 @@ class PortMirror:
         """Forget a leaf, or all below a node."""
         interface = self._interfaces.get(name)
         if interface is not None:
-            gone = [known for known in interface.values if known == leaf or known.startswith(f"{leaf}/")]
-            for known in gone:
-                del interface.values[known]
+            gone = [path for path in interface.values if path == leaf or path.startswith(f"{leaf}/")]
+            for path in gone:
+                del interface.values[path]
 
     def _news(self, names: Iterable[str]) -> list[PortState]:
         news = []
@@ -127,7 +127,7 @@ class PortMirror:
             if interface is None:
                 continue
             state = _state(name, interface.values)
-            if state is None and interface.reported is not None:  # the switch has taken it away
+            if state is None and interface.reported is not None:  # the switch has removed it
                 state = replace(interface.reported, oper=OperStatus.NOT_PRESENT, hello=None)
             if state is not None and state != interface.reported:
                 interface.reported = state
@@ -136,7 +136,7 @@ class PortMirror:
 
 
 def _interface_leaf(path: gnmi.Path) -> tuple[str, str]:
-    """Return the interface that a path is about, and the path without keys."""
+    """Return the interface of a path, and the path without keys."""
     leaf = "/".join(elem.name for elem in path.elem)
     for elem in path.elem:
         if elem.name == "interface" and elem.key:
@@ -153,7 +153,7 @@ def _scalar(value: gnmi.TypedValue) -> Value:
 
 
 def _state(name: str, values: Mapping[str, Value]) -> PortState | None:
-    """Return a port's state, None before all that it takes has been reported."""
+    """Return a port's state, None until it is reported completely."""
     port, admin, oper = (values.get(_STATE + leaf) for leaf in ("id", "admin-status", "oper-status"))
     if not isinstance(port, int) or admin is None or oper is None:
         return None
@@ -223,7 +223,7 @@ def _discriminator(values: Mapping[str, Value], leaf: str) -> int:
 
 
 def _speed(value: Value | None) -> int | None:
-    """Return the bit/s of `openconfig-if-ethernet:SPEED_2500MB`; None for what names no rate."""
+    """Return the bit/s of `openconfig-if-ethernet:SPEED_2500MB`; None if it names no rate."""
     rate = str(value).rpartition("SPEED_")[2]
     number, unit = rate[:-2], _SPEEDS.get(rate[-2:])
     return int(number) * unit if unit is not None and number.isdecimal() else None

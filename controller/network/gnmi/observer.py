@@ -19,5 +19,5 @@ class PortObserver(Protocol):
         ...
 
     def unreachable(self, switch: str) -> None:
-        """Note that a switch reports nothing of its ports, or no more."""
+        """Note that a switch does not report its ports, or has stopped."""
         ...

@@ -57,20 +57,20 @@ async def read_counts(address: str, tls: TlsSettings | None = None) -> dict[str,
     """Return the counters of each port by the name of its device, as OpenConfig names them; raise ControllerError."""
     path = GNMIPath("interfaces/interface[name=*]/state/counters").path
     request = gnmi.GetRequest(path=[path], encoding=gnmi.Encoding.PROTO)
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     with _failures(address):
         async with _connected(address, tls) as stub:
             answer = await stub.Get(request, timeout=TIMEOUT_S)
     for update in (update for notification in answer.notification for update in notification.update):
         device, counter = update.path.elem[1].key["name"], update.path.elem[-1].name
-        found.setdefault(device, {})[counter] = update.val.uint_val
-    return found
+        counts.setdefault(device, {})[counter] = update.val.uint_val
+    return counts
 
 
 async def read_not_joined(address: str, tls: TlsSettings | None = None) -> dict[str, str]:
-    """Return why ports do not join TCP segments, "" where they do, by the names of their devices.
+    """Return why ports do not join TCP segments, "" if they do, by the names of their devices.
 
-    Ports that cannot are left out, and so are all of a switch that does not know the question. Raises ControllerError.
+    Ports that cannot are left out, as are all of a switch that does not support the query. Raises ControllerError.
     """
     path = GNMIPath("interfaces/interface[name=*]/state/not-joined").path
     request = gnmi.GetRequest(path=[path], encoding=gnmi.Encoding.PROTO)
@@ -97,7 +97,7 @@ async def _connected(address: str, tls: TlsSettings | None) -> AsyncIterator[gnm
 
 @asynccontextmanager
 async def _mirrored(address: str, tls: TlsSettings | None) -> AsyncIterator[tuple[PortMirror, _Read]]:
-    """Yield the mirror of a switch's ports once it is complete, and what reads on."""
+    """Yield the mirror of a switch's ports once it is complete, and a function that continues reading."""
     mirror = PortMirror()
     with _failures(address):
         async with _connected(address, tls) as stub:
@@ -113,7 +113,7 @@ async def _mirrored(address: str, tls: TlsSettings | None) -> AsyncIterator[tupl
 
 @contextmanager
 def _failures(address: str) -> Iterator[None]:
-    """Turn whatever a call fails with into a ControllerError of one line."""
+    """Turn any failure of a call into a ControllerError of one line."""
     try:
         yield
     except grpc.aio.AioRpcError as error:

@@ -2,7 +2,7 @@
 
 A link whose loss reaches `dead_loss` is suspected. It is dead once the packets reported as lost since then, relative to
 those measured on it, reach `dead_loss` by themselves; that takes further, later reports, and enough packets measured on
-the link in the meantime: of a few packets, some drops are already most. Until then deciders do not see its loss. It
+the link in the meantime: of few packets, a few drops are already most. Until then deciders do not see its loss. It
 stays dead until the loss is lower.
 """
 
@@ -21,7 +21,7 @@ from dataplane.topology.values import LinkKey
 
 @dataclass(frozen=True, slots=True)
 class _Suspect:
-    """Since when a link's loss has been a dead one's, how many packets were lost until then, and whether it is dead."""
+    """Time since when a link's loss has been that of a dead one, packets lost until then, and whether it is dead."""
 
     since_ns: int
     lost_packets: int | None
@@ -36,7 +36,7 @@ class LossFailureDetector:
         self._suspects: dict[LinkKey, _Suspect] = {}
 
     def confirmed(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot without the losses that are not confirmed yet; a snapshot may be given again."""
+        """Return the snapshot without unconfirmed losses; the same snapshot may be passed again."""
         lossy = self._lossy(snapshot.links)
         self._suspects = {key: self._evaluate(state, snapshot.taken_ns) for key, state in lossy.items()}
         doubted = {key: replace(state, loss=None) for key, state in lossy.items() if not self._suspects[key].is_dead}
@@ -46,7 +46,7 @@ class LossFailureDetector:
         if isinstance(links, LinkStates):
             keys = list(links)
             places = np.flatnonzero(links.floats("loss") >= self._dead_loss)  # an unknown loss, NaN, is not
-            return {keys[place]: links[keys[place]] for place in places.tolist()}
+            return {keys[row]: links[keys[row]] for row in places.tolist()}
         return {key: state for key, state in links.items() if state.loss is not None and state.loss >= self._dead_loss}
 
     def _evaluate(self, state: LinkState, now_ns: int) -> _Suspect:
@@ -62,5 +62,5 @@ class LossFailureDetector:
 
 
 def _is_restarted(state: LinkState, suspect: _Suspect) -> bool:
-    """Return whether a link's count is less than it was: another collector's."""
+    """Return whether a link's count has fallen: it is another collector's."""
     return (state.lost_packets or 0) < (suspect.lost_packets or 0)

@@ -21,16 +21,16 @@ class Routing(Protocol):
 
     @property
     def down(self) -> frozenset[LinkKey]:
-        """The links that are avoided."""
+        """The avoided links."""
         ...
 
     def avoid(self, down: Set[LinkKey]) -> bool:
-        """Keep off these links from now on, both ways; return whether they are others than before."""
+        """Avoid these links from now on, both ways; return whether they differ from the previous ones."""
         ...
 
 
 class LinkMonitor:
-    """Has traffic avoid dead links, and publishes the status of all of them."""
+    """Makes traffic avoid dead links, and publishes the status of all links."""
 
     def __init__(
         self,

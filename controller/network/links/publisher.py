@@ -1,6 +1,6 @@
 """Publishing the status of links to the path server and the collector: at each change, and again after a while.
 
-A subscriber may have restarted meanwhile, so all that is known is sent each time.
+A subscriber may have restarted meanwhile, so the full state is sent each time.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def _send_once(subscriber: Subscriber, statuses: Mapping[LinkKey, LinkStat
 
 
 async def _wait_for(event: asyncio.Event, longest_s: float) -> None:
-    """Wait for an event, no longer than that."""
+    """Wait for an event, or until the timeout."""
     try:
         await asyncio.wait_for(event.wait(), longest_s)
     except TimeoutError:

@@ -5,4 +5,4 @@ from __future__ import annotations
 from typing import Final
 
 LEAST_SAMPLES: Final = 10
-"""So many packets have to be measured on a link within a window for it to die by loss."""
+"""Packets that must be measured on a link within a window before it can die by loss."""

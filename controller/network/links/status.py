@@ -23,7 +23,7 @@ RETURN_AFTER_NS: Final = 5_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class CableEnd:
-    """One switch's end of a cable between two switches, and the switch at the other end."""
+    """One end of a cable between two switches, and the switch at the other end."""
 
     switch: str
     port: int
@@ -32,7 +32,7 @@ class CableEnd:
 
 @dataclass(slots=True)
 class _Cable:
-    """A cable, what is known of it, since when, and since when it has been up again where it is still held back."""
+    """A cable, its known condition, since when, and since when it has been up again while it is still held back."""
 
     ends: tuple[CableEnd, CableEnd]
     condition: LinkCondition | None = None
@@ -44,7 +44,7 @@ class _Cable:
 class LinkStatusTable:
     """The condition of every cable between two switches of a topology.
 
-    Tell it of ports and switches, then ask; `now_ns` is on one clock throughout.
+    Report ports and switches to it, then query it; `now_ns` is on one clock throughout.
     """
 
     def __init__(self, topology: Topology, *, return_after_ns: int = RETURN_AFTER_NS) -> None:
@@ -55,7 +55,7 @@ class LinkStatusTable:
         self._silent: set[str] = set()
 
     def port_changed(self, switch: str, state: PortState, now_ns: int) -> bool:
-        """Take a port's state; return whether the condition of a link has changed. Other ports than cables' are not."""
+        """Take a port's state, unless it has no cable; return whether the condition of a link has changed."""
         cable = self._at.get((switch, state.port))
         if cable is None:
             return False
@@ -79,20 +79,20 @@ class LinkStatusTable:
         return self._evaluate_all([cable for cable in self._cables if cable.up_since_ns is not None], now_ns)
 
     def due_ns(self) -> int | None:
-        """Return when `tick` next has something to do, None if nothing waits."""
+        """Return when `tick` is next due, None if nothing waits."""
         waiting = [cable.up_since_ns for cable in self._cables if cable.up_since_ns is not None]
         return min(waiting) + self._return_after_ns if waiting else None
 
     @property
     def down(self) -> frozenset[LinkKey]:
-        """The links that are not to be used, both ways of each cable."""
+        """The links that must not be used, both ways of each cable."""
         return frozenset(
             key for cable in self._cables if cable.condition is LinkCondition.DOWN for key in _links(cable)
         )
 
     def statuses(self, now_ns: int) -> dict[LinkKey, LinkStatus]:
         """Return the known state of every link; links without any report are absent."""
-        found: dict[LinkKey, LinkStatus] = {}
+        by_link: dict[LinkKey, LinkStatus] = {}
         for cable in self._cables:
             if cable.condition is not None:
                 cause = cable.cause
@@ -100,8 +100,8 @@ class LinkStatusTable:
                     left_ns = max(0, cable.up_since_ns + self._return_after_ns - now_ns)
                     cause += f"; it is alive again, and back in use in {left_ns / NS_PER_S:.1f} s"
                 status = LinkStatus(cable.condition, max(0, now_ns - cable.since_ns), cause)
-                found.update(dict.fromkeys(_links(cable), status))
-        return found
+                by_link.update(dict.fromkeys(_links(cable), status))
+        return by_link
 
     def _of(self, switch: str) -> list[_Cable]:
         return [cable for cable in self._cables if any(end.switch == switch for end in cable.ends)]
@@ -111,13 +111,13 @@ class LinkStatusTable:
         return len([cable for cable in cables if self._evaluate(cable, now_ns)]) > 0
 
     def _evaluate(self, cable: _Cable, now_ns: int) -> bool:
-        found = [self._end_condition(end) for end in cable.ends]
-        problem = next((cause for condition, cause in found if condition is LinkCondition.DOWN), None)
+        conditions = [self._end_condition(end) for end in cable.ends]
+        problem = next((cause for condition, cause in conditions if condition is LinkCondition.DOWN), None)
         # One end that reports a dead link suffices.
         if problem is not None:
             cable.up_since_ns = None
             return _set_condition(cable, LinkCondition.DOWN, problem, now_ns)
-        asked = [condition for end, (condition, _) in zip(cable.ends, found, strict=True) if self._answers(end)]
+        asked = [condition for end, (condition, _) in zip(cable.ends, conditions, strict=True) if self._answers(end)]
         if not asked or any(condition is None for condition in asked):
             cable.up_since_ns = None
             return False
@@ -147,7 +147,7 @@ class LinkStatusTable:
             return (LinkCondition.UP if state.oper is OperStatus.UP else None), ""
         if hello.state is HelloState.UP:
             return LinkCondition.UP, ""
-        # A neighbour that was never heard proves nothing: it may not say hello.
+        # A neighbour that was never heard proves nothing: it may not send hellos.
         return (LinkCondition.DOWN, self._hello_problem(end, hello)) if hello.is_lost else (None, "")
 
     def _hello_problem(self, end: CableEnd, hello: HelloSession) -> str:
@@ -170,7 +170,7 @@ _DEAD_PORTS: Final[Mapping[OperStatus, str]] = {
 
 
 def _set_condition(cable: _Cable, condition: LinkCondition, cause: str, now_ns: int) -> bool:
-    """Note a cable's condition; return whether it is another one. Of several causes the first one stays."""
+    """Note a cable's condition; return whether it has changed. Of several causes the first one stays."""
     if cable.condition is condition:
         return False
     cable.condition, cable.cause, cable.since_ns = condition, cause, now_ns
@@ -178,8 +178,8 @@ def _set_condition(cable: _Cable, condition: LinkCondition, cause: str, now_ns: 
 
 
 def _links(cable: _Cable) -> tuple[LinkKey, LinkKey]:
-    one, other = cable.ends
-    return LinkKey(one.switch, other.switch), LinkKey(other.switch, one.switch)
+    near, other = cable.ends
+    return LinkKey(near.switch, other.switch), LinkKey(other.switch, near.switch)
 
 
 def _cables(topology: Topology) -> Iterator[tuple[CableEnd, CableEnd]]:

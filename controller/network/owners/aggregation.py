@@ -1,8 +1,8 @@
-"""Jobs that switches add up, and what these need of a fabric (`controller/network/aggregation/tables.py`).
+"""Jobs that switches add up, and their needs in a fabric (`controller/network/aggregation/tables.py`).
 
 A job's cells in a switch are cleared before the switch gets the job. Some targets cannot clear (bmv2's
-simple_switch_grpc refuses writes of registers): what they hold is harmless as long as it can be of no job of the same
-number, which is so where the program came with this controller and no number has been given twice.
+simple_switch_grpc refuses writes of registers): their contents are harmless unless an earlier job had the same number,
+which is excluded if this controller installed the program and has not reused a number.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Final, Protocol
 
 from controller.network.aggregation.tables import AggregationTables
-from controller.network.owners.base import Known, Owner, Refusal, Verdict, own_batches
+from controller.network.owners.base import ObservedState, Owner, Refusal, Verdict, own_batches
 from controller.network.reconcile import chunks
 from controller.network.tables.aggregation import Block, clearing, unwatched_entities
 from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update
@@ -31,7 +31,7 @@ class JobListener(Protocol):
         ...
 
     def confirmed(self, switch: str) -> None:
-        """Note that a switch holds what is wanted, as far as is known."""
+        """Note that a switch holds the desired entries, as far as known."""
         ...
 
     def lost(self, switch: str) -> None:
@@ -50,7 +50,7 @@ class AggregationOwner(Owner):
         self._empty: set[str] = set()
         """Switches that have held nothing before this controller."""
         self._next_cell: dict[tuple[str, int], int] = {}
-        """By switch and job, up to where its cells are clear."""
+        """Cell up to which cells are clear, by switch and job."""
 
     @staticmethod
     def rules() -> tuple[Entity, ...]:
@@ -58,15 +58,15 @@ class AggregationOwner(Owner):
         return tuple(unwatched_entities())
 
     def owns(self, key: EntityKey) -> bool:
-        """Return whether only jobs, or what they need, have an entity."""
+        """Return whether an entity belongs only to jobs, or their needs."""
         return self.tables.owns(key)
 
     def wanted(self, switch: str) -> Entities:
-        """Return what a switch is to hold, of jobs as far as their cells are clear."""
+        """Return a switch's desired entities, of jobs as far as their cells are clear."""
         return self.tables.wanted(switch)
 
     def samples(self, switch: str) -> Iterable[Entity]:
-        """Return what a switch is to hold, and an entity of a job."""
+        """Return a switch's desired entities, and an entity of a job."""
         return self.tables.everything()
 
     def installed(self, switch: str) -> None:
@@ -74,11 +74,11 @@ class AggregationOwner(Owner):
         self._empty.add(switch)
 
     def found(self, switch: str, actual: Entities) -> None:
-        """Leave the numbers of jobs that are not ours to them."""
+        """Reserve the numbers of jobs that are not ours."""
         self.tables.jobs.met(actual)
 
-    def next_batches(self, switch: str, known: Known) -> list[Batch]:
-        """Return what clears cells for jobs that get them now; when that is done, what differs from what is wanted."""
+    def next_batches(self, switch: str, known: ObservedState) -> list[Batch]:
+        """Return the updates that clear cells for new jobs; after that, the differences from the desired state."""
         blocks = self.tables.jobs.to_clear(switch)
         clears = [batch for number, block in blocks.items() for batch in self._clearing(switch, number, block)]
         return clears or own_batches(self, self.wanted(switch), known.held.get(switch, {}))
@@ -103,7 +103,7 @@ class AggregationOwner(Owner):
             self.listener.confirmed(switch)
 
     def refused(self, refusal: Refusal) -> Verdict:
-        """End the jobs that a switch has no place for; what they need of a fabric, a switch cannot be used without."""
+        """End the jobs that a switch has no room for; without their other needs a switch cannot be used."""
         problem = refusal.problem
         if refusal.code == UNIMPLEMENTED and refusal.updates[0].key.kind is Kind.REGISTER:
             if refusal.switch in self._empty and not self.tables.jobs.has_repeated_numbers:

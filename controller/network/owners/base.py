@@ -1,13 +1,13 @@
-"""The protocol of owners of switches' tables, through which alone the coordinator and its drivers know owners.
+"""The protocol of owners of switches' tables, the only one by which the coordinator and its drivers know owners.
 
-An owner declares the entities that only it writes (`owns`), what a switch is to hold (`wanted`) and what to write next:
+An owner declares the entities that only it writes (`owns`), a switch's desired state (`wanted`) and what to write next:
 at one switch, as soon as it is known (`next_batches`), or over several, in a safe order (`plan`). It is notified of
-what was found in a switch, acknowledged or refused, and when a switch is lost. All of it is level triggered: the next
-write follows from the desired and the current state, whatever happened in between. No session and no clock in here.
+entities found in a switch, acknowledged or refused, and when a switch is lost. All of it is level triggered: the next
+write follows from the desired and the current state, whatever happened in between. There is no session and no clock.
 
-`TableOwner` does all of it for an owner whose tables need only match what is wanted. `StagedOwner` and
-`ListeningOwner` are extensions: changes that all switches make in stages, and decisions by what switches count and
-learn.
+`TableOwner` does all of it for an owner whose tables need only match the desired ones. `StagedOwner` and
+`ListeningOwner` are extensions: changes that all switches make in stages, and decisions by switches' counters and
+digests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Verdict(IntEnum):
     DONE = 0
     """Acceptable as it is: continue as if the updates were acknowledged."""
     LEFT = 1
-    """The owner drops them for now, and does not retry until something happens: the rest continues."""
+    """The owner drops them for now, and does not retry before a change: the rest continues."""
     SPARED = 2
     """The owner drops or reverts them: the switch is read again, and the rest continues."""
     INSISTS = 3
@@ -52,8 +52,8 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """Known state of all switches: what each holds, absent for one never read, and which are read and can be written.
+class ObservedState:
+    """Known state of all switches: the entities of each, absent for one never read, and the readable and writable ones.
 
     Both change while an owner has it; each switch's entities are a new object whenever they change.
     """
@@ -72,65 +72,65 @@ class Owner(ABC):
 
     @abstractmethod
     def owns(self, key: EntityKey) -> bool:
-        """Return whether this owner alone writes an entity. Each key has exactly one owner, or is wanted nowhere."""
+        """Return whether only this owner writes an entity. Each key has exactly one owner, or is desired nowhere."""
 
     @abstractmethod
     def wanted(self, switch: str) -> Entities:
-        """Return what a switch is to hold when all is as it should be, also what others own and this leans on."""
+        """Return a switch's desired entities in the final state, including dependencies that others own."""
 
     def samples(self, switch: str) -> Iterable[Entity]:
-        """Return entities of every kind that the switch's program must have a place for."""
+        """Return entities of every kind that the switch's program must support."""
         return self.wanted(switch).values()
 
     def installed(self, switch: str) -> None:
         """Note that a switch has just received its program and holds nothing."""
 
     def found(self, switch: str, actual: Entities) -> None:
-        """Note what was read from a switch, before any other call about it."""
+        """Note the entities read from a switch, before any other call about it."""
 
-    def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
-        """Return what a switch that was just read is to hold immediately: of what is owned, the rest is removed.
+    def restored(self, switch: str, actual: Entities, known: ObservedState) -> Entities:
+        """Return the entities that a switch that was just read may hold immediately; the owner's others are removed.
 
-        `known` still has the previous belief about it.
+        `known` still has its previous state.
         """
         return self.wanted(switch)
 
-    def next_batches(self, switch: str, known: Known) -> list[Batch]:
-        """Return what to write to one switch now, each batch when the previous one is acknowledged; called until empty.
+    def next_batches(self, switch: str, known: ObservedState) -> list[Batch]:
+        """Return the batches for one switch now, each sent once the previous one is acknowledged; called until empty.
 
         Registers are written this way, too: they are acknowledged, and never read back.
         """
         return []
 
-    def plan(self, known: Known) -> UpdatePlan:
-        """Return what to write in steps over several switches, given what each holds."""
+    def plan(self, known: ObservedState) -> UpdatePlan:
+        """Return the steps over several switches, given the entities of each."""
         return NO_STEPS
 
     def acknowledged(self, switch: str, updates: Sequence[Update]) -> None:
         """Note that updates, this owner's or others', took effect."""
 
     def confirmed(self, switch: str, held: Entities) -> None:
-        """Note that a switch, which holds this, has acknowledged everything from `restored` and `next_batches`."""
+        """Note that a switch with these entities has acknowledged everything from `restored` and `next_batches`."""
 
     def refused(self, refusal: Refusal) -> Verdict:
-        """Note that a switch refused updates of what is owned, and return the consequence."""
+        """Note that a switch refused updates of owned entities, and return the consequence."""
         return Verdict.INSISTS
 
     def forgive(self) -> None:
-        """Let what was refused be tried again: a switch has returned, possibly with room or another program."""
+        """Allow refused updates to be retried: a switch has returned, possibly with room or another program."""
 
     def lost(self, switch: str) -> None:
         """Note that a switch is gone, or that its contents are unknown."""
 
     def avoid(self, down: Set[LinkKey]) -> None:
-        """Keep off dead links from now on."""
+        """Avoid dead links from now on."""
 
 
 class StagedOwner(Owner):
     """An owner whose changes go through stages, each of which all switches reach before the next one begins."""
 
     number: int
-    """Grows with each stage: then all switches are to be read and reconciled again, or a pause is due."""
+    """Grows with each stage: then all switches must be read and reconciled again, or a pause is due."""
 
     @property
     @abstractmethod
@@ -140,7 +140,7 @@ class StagedOwner(Owner):
     @property
     @abstractmethod
     def is_settled(self) -> bool:
-        """Return whether every switch has confirmed what is wanted."""
+        """Return whether every switch has confirmed the desired state."""
 
     @property
     @abstractmethod
@@ -153,7 +153,7 @@ class StagedOwner(Owner):
 
 
 class ListeningOwner(Owner):
-    """An owner that decides by what switches count and learn; a switch that cannot report is left as it is."""
+    """An owner that decides by switches' counters and digests; a switch that cannot report is left as it is."""
 
     interval_ns: int
     """Interval at which counters are read."""
@@ -166,21 +166,21 @@ class ListeningOwner(Owner):
 
     @abstractmethod
     def counted(self, switch: str, packets: Mapping[EntityKey, int], now_ns: int) -> None:
-        """Take what a switch has counted: first when it was read and right otherwise, then after each interval."""
+        """Take a switch's counts: first when it was read and is otherwise reconciled, then after each interval."""
 
     @abstractmethod
     def learned(self, switch: str, learned: Learned, now_ns: int) -> None:
         """Take a digest of a switch."""
 
     def unheard(self, switch: str, problem: str) -> None:
-        """Note that a switch's counters or digests are not to be had now; they are asked for again."""
+        """Note that a switch's counters or digests are unavailable now; they are requested again."""
 
 
-MAX_STRIKES = 2
-"""One refusal may come from a wrong belief about what the switch holds, which reading it again mends."""
+MAX_REFUSALS = 2
+"""A single refusal may be due to outdated knowledge of the switch, which reading it again corrects."""
 
 
-class Strikes:
+class RefusalCounts:
     """Number of times that each entity was refused, on any switch."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class Strikes:
             self._counts[update.key] = self._counts.get(update.key, 0) + 1
 
     def clear(self) -> None:
-        """Start again from nothing."""
+        """Reset all counts."""
         self._counts.clear()
 
     @property
@@ -203,70 +203,70 @@ class Strikes:
     @property
     def refused_twice(self) -> frozenset[EntityKey]:
         """Entities that were refused twice."""
-        return frozenset(key for key, count in self._counts.items() if count >= MAX_STRIKES)
+        return frozenset(key for key, count in self._counts.items() if count >= MAX_REFUSALS)
 
 
 def own_part(owner: Owner, wanted: Entities, held: Entities) -> Entities:
-    """Return what a switch holds of what an owner owns or wants."""
+    """Return a switch's entities that an owner owns or desires."""
     return {key: entity for key, entity in held.items() if key in wanted or owner.owns(key)}
 
 
 def own_batches(owner: Owner, wanted: Entities, held: Entities) -> list[Batch]:
-    """Return the updates that take an owner's part of a switch from `held` to what is wanted."""
+    """Return the updates that take an owner's part of a switch from `held` to the desired state."""
     return diff(wanted, own_part(owner, wanted, held), order=(*FILL_ORDER, *owner.fill_order))
 
 
 class TableOwner(Owner):
-    """Owns whole tables, in which each switch gets what is wanted as soon as it is known; a subclass defines that.
+    """Owns whole tables, which each switch gets as soon as it is known; a subclass defines the desired entities.
 
-    Entities that a switch refuses twice are left as they are there, until something else is wanted or a switch returns.
+    Entities that a switch refuses twice stay as they are there, until the desired state changes or a switch returns.
     """
 
     tables: frozenset[str]
     """Names of the tables."""
 
     def __init__(self) -> None:
-        self._strikes: dict[str, dict[EntityKey, tuple[Entity | None, int]]] = {}
+        self._refusals: dict[str, dict[EntityKey, tuple[Entity | None, int]]] = {}
 
     def owns(self, key: EntityKey) -> bool:
         """Return whether an entity is of one of the tables."""
         return key.table in self.tables
 
-    def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
-        """Return what is wanted; what was refused stays as it was found."""
+    def restored(self, switch: str, actual: Entities, known: ObservedState) -> Entities:
+        """Return the desired entities; refused ones stay as found."""
         return self._allowed(switch, actual, 1)
 
-    def next_batches(self, switch: str, known: Known) -> list[Batch]:
-        """Return the difference, without what was refused twice."""
+    def next_batches(self, switch: str, known: ObservedState) -> list[Batch]:
+        """Return the difference, without entities refused twice."""
         held = known.held.get(switch, {})
-        return own_batches(self, self._allowed(switch, held, MAX_STRIKES), held)
+        return own_batches(self, self._allowed(switch, held, MAX_REFUSALS), held)
 
     def refused(self, refusal: Refusal) -> Verdict:
-        """Do without what was refused twice."""
+        """Give up on entities refused twice."""
         LOGGER.warning("%s: %s", self.name, refusal.problem)
-        strikes = self._strikes.setdefault(refusal.switch, {})
+        refusals = self._refusals.setdefault(refusal.switch, {})
         for update in refusal.updates:
             goal = None if update.verb is Verb.DELETE or is_reset(update.entity) else update.entity
-            before, count = strikes.get(update.key, (goal, 0))
-            strikes[update.key] = (goal, count + 1 if _agree(before, goal) else 1)
+            before, count = refusals.get(update.key, (goal, 0))
+            refusals[update.key] = (goal, count + 1 if _agree(before, goal) else 1)
         return Verdict.SPARED
 
     def forgive(self) -> None:
         """Try everything again."""
-        self._strikes.clear()
+        self._refusals.clear()
 
-    def _allowed(self, switch: str, held: Entities, strikes: int) -> Entities:
-        """Return what is wanted, with entities that were refused too often as they are held."""
-        wanted, refused = self.wanted(switch), self._strikes.get(switch)
+    def _allowed(self, switch: str, held: Entities, limit: int) -> Entities:
+        """Return the desired entities; those refused too often as they are held."""
+        wanted, refused = self.wanted(switch), self._refusals.get(switch)
         if not refused:
             return wanted
-        stuck = {key for key, (goal, count) in refused.items() if count >= strikes and _agree(goal, wanted.get(key))}
+        stuck = {key for key, (goal, count) in refused.items() if count >= limit and _agree(goal, wanted.get(key))}
         kept = {key: held[key] for key in stuck if key in held}
         return {**{key: entity for key, entity in wanted.items() if key not in stuck}, **kept}
 
 
 def _agree(left: Entity | None, right: Entity | None) -> bool:
-    """Return whether two goals of one key are the same; None: that it is not there."""
+    """Return whether two goals of one key are the same; None means absent."""
     if left is None or right is None:
         return left is right
     return same(left, right)

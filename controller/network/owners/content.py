@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from controller.network.content.stores import Stores, by_segment
-from controller.network.owners.base import Known, ListeningOwner, Refusal, Verdict
+from controller.network.owners.base import ListeningOwner, ObservedState, Refusal, Verdict
 from controller.network.p4runtime.session import Bundling, Learned
 from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Update
 from controller.network.tables.store import DIGEST, PACKETS, TABLES, hot_name, mark_entity
@@ -33,20 +33,20 @@ class ContentOwner(ListeningOwner):
         self.interval_ns = stores.settings.interval_ns
         self.digests = {DIGEST: BUNDLING}
         self.on_change: Callable[[str, str], None] | None = None
-        """Hears of each switch why it does not hold what it is to hold, '' when it does."""
+        """Called for each switch with the reason why it is not reconciled, '' if it is."""
         self._found: dict[str, Entities] = {}
         """Store entities of switches that were read but whose counters were not."""
         self._begun: set[str] = set()
         self._refused: set[str] = set()
         self._read_again: set[str] = set()
-        """Switches that were read again since they held all that they are to hold."""
+        """Switches that were read again since they were reconciled."""
 
     def owns(self, key: EntityKey) -> bool:
         """Return whether an entity is the store's."""
         return key.table in TABLES
 
     def wanted(self, switch: str) -> Entities:
-        """Return what a switch is to hold."""
+        """Return a switch's desired entities."""
         return self.stores[switch].wanted()
 
     def samples(self, switch: str) -> Iterable[Entity]:
@@ -54,16 +54,16 @@ class ContentOwner(ListeningOwner):
         return (mark_entity(1),)
 
     def found(self, switch: str, actual: Entities) -> None:
-        """Note what a switch holds, to begin with when it has also been counted."""
+        """Note a switch's entities; management begins once its counters are known, too."""
         self._begun.discard(switch)
         self._found[switch] = {key: entity for key, entity in actual.items() if self.owns(key)}
 
-    def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
-        """Return what a switch has: removals may free cells for insertions, so the order is another one."""
+    def restored(self, switch: str, actual: Entities, known: ObservedState) -> Entities:
+        """Return a switch's entities unchanged: removals may free cells for insertions, so the order differs."""
         return self._found[switch]
 
     def counter(self, switch: str) -> str | None:
-        """Return the counter of packets by name; None if nothing is held or wanted."""
+        """Return the counter of packets by name; None if nothing is held or desired."""
         return None if self.stores[switch].is_idle and not self._found.get(switch) else PACKETS
 
     def counted(self, switch: str, packets: Mapping[EntityKey, int], now_ns: int) -> None:
@@ -85,12 +85,12 @@ class ContentOwner(ListeningOwner):
         """Note why a switch's names cannot be chosen."""
         self._report(switch, problem)
 
-    def next_batches(self, switch: str, known: Known) -> list[Batch]:
-        """Return the updates that make a switch hold what is wanted, in the order that the store needs."""
+    def next_batches(self, switch: str, known: ObservedState) -> list[Batch]:
+        """Return the updates to the desired state, in the order that the store needs."""
         return self.stores[switch].batches() if self._is_kept(switch) else []
 
     def acknowledged(self, switch: str, updates: Sequence[Update]) -> None:
-        """Note what a switch holds of the store."""
+        """Note a switch's store entries."""
         ours = tuple(update for update in updates if update.key.table in TABLES)
         if ours and switch in self._begun:
             self.stores[switch].acknowledged(ours)
@@ -102,7 +102,7 @@ class ContentOwner(ListeningOwner):
             self._report(switch, "")
 
     def refused(self, refusal: Refusal) -> Verdict:
-        """Leave a switch's store alone until an interval is over; read once what the switch really holds."""
+        """Leave a switch's store alone until an interval is over; read its actual entries once."""
         LOGGER.warning("%s: %s", self.name, refusal.problem)
         self._refused.add(refusal.switch)
         self._report(refusal.switch, refusal.problem)

@@ -1,8 +1,8 @@
-"""Changing explicit paths across switches: the order in which no packet meets half a path.
+"""Changes of explicit paths across switches, in an order in which no packet meets half a path.
 
 For each flow the new entries are made from the destination back to the source, so that a packet on the new path
-finds it complete; only when all are made, entries that no path needs are broken, from the source onward, so that what
-is left of an old path always still leads to its end. Both orders keep every intermediate state free of loops, whatever
+finds it complete; only when all are made, entries that no path needs are removed, from the source onward, so that the
+rest of an old path always still leads to its end. Both orders keep every intermediate state free of loops, whatever
 mix of old path, new path and base routes a packet meets on its way.
 """
 
@@ -26,7 +26,7 @@ def plan(
     live: Set[str],
     refused: Set[EntityKey] = frozenset(),
 ) -> UpdatePlan:
-    """Return how flow entries get from `held` to `desired`, by switch name; refused keys are left as they are."""
+    """Return the steps of flow entries from `held` to `desired`, by switch name; refused keys stay as they are."""
     makes: list[list[SwitchUpdate]] = []
     breaks: list[list[SwitchUpdate]] = []
     pending: set[EntityKey] = set()
@@ -50,19 +50,19 @@ def plan(
 def restorable(
     topology: Topology, switch: str, desired: Mapping[str, Entities], held: Mapping[str, Entities]
 ) -> dict[EntityKey, Entity]:
-    """Return the wanted flow entries of one switch whose next hops are already in place on the others."""
-    found: dict[EntityKey, Entity] = {}
+    """Return the desired flow entries of one switch whose next hops are already in place on the others."""
+    entries: dict[EntityKey, Entity] = {}
     for key, entity in desired.get(switch, {}).items():
         want, have = _by_switch(desired, key), _by_switch(held, key)
         onward = _onward(topology, switch, want)
         if all(name in have and same(have[name], want[name]) for name in onward):
-            found[key] = entity
-    return found
+            entries[key] = entity
+    return entries
 
 
 def _changed(desired: Mapping[str, Entities], held: Mapping[str, Entities]) -> set[EntityKey]:
-    """Return the flows for which a switch holds something other than wanted: usually few of a thousand."""
-    found: set[EntityKey] = set()
+    """Return the flows whose entries on some switch differ from the desired ones: usually few of a thousand."""
+    changed: set[EntityKey] = set()
     for switch in desired.keys() | held.keys():
         want, have = desired.get(switch, {}), held.get(switch, {})
         missing = 0
@@ -71,19 +71,19 @@ def _changed(desired: Mapping[str, Entities], held: Mapping[str, Entities]) -> s
             if other is None:
                 missing += 1
             if other is None or not same(other, entity):
-                found.add(key)
+                changed.add(key)
         if len(have) != len(want) - missing:
-            found |= have.keys() - want.keys()
-    return found
+            changed |= have.keys() - want.keys()
+    return changed
 
 
 def _by_key(side: Mapping[str, Entities], keys: Set[EntityKey]) -> dict[EntityKey, dict[str, Entity]]:
     """Return the entries of each of these flows by switch."""
-    found: dict[EntityKey, dict[str, Entity]] = {key: {} for key in keys}
+    entries: dict[EntityKey, dict[str, Entity]] = {key: {} for key in keys}
     for switch, entities in side.items():
         for key in entities.keys() & keys:
-            found[key][switch] = entities[key]
-    return found
+            entries[key][switch] = entities[key]
+    return entries
 
 
 def _by_switch(side: Mapping[str, Entities], key: EntityKey) -> dict[str, Entity]:
@@ -93,7 +93,7 @@ def _by_switch(side: Mapping[str, Entities], key: EntityKey) -> dict[str, Entity
 def _makes(
     topology: Topology, key: EntityKey, want: Mapping[str, Entity], have: Mapping[str, Entity]
 ) -> list[SwitchUpdate]:
-    """Return what one flow needs written, the switch nearest to the destination first."""
+    """Return the writes for one flow, the switch nearest to the destination first."""
     updates: list[SwitchUpdate] = []
     for switch in sorted(want, key=lambda name: (len(_onward(topology, name, want)), name)):
         if switch not in have:
@@ -106,14 +106,14 @@ def _makes(
 def _breaks(
     topology: Topology, key: EntityKey, want: Mapping[str, Entity], have: Mapping[str, Entity]
 ) -> list[SwitchUpdate]:
-    """Return what one flow no longer needs, the switch farthest from the destination first."""
+    """Return the removals for one flow, the switch farthest from the destination first."""
     stale = sorted(have.keys() - want.keys(), key=lambda name: (-len(_onward(topology, name, have)), name))
     return [(switch, Update(Verb.DELETE, key, have[switch])) for switch in stale]
 
 
 def _until_dead(sequence: list[SwitchUpdate], live: Set[str]) -> list[SwitchUpdate]:
     """Stop before a switch that is gone: it may still send to those behind it."""
-    dead = next((place for place, (switch, _) in enumerate(sequence) if switch not in live), len(sequence))
+    dead = next((index for index, (switch, _) in enumerate(sequence) if switch not in live), len(sequence))
     return sequence[:dead]
 
 
@@ -126,7 +126,7 @@ def _onward(topology: Topology, switch: str, entries: Mapping[str, Entity]) -> l
 
 
 def _peer(topology: Topology, switch: str, entity: Entity | None) -> str:
-    """Return what is plugged into the port that an entry forwards to, '' where it forwards nowhere known."""
+    """Return the neighbour at the port that an entry forwards to, '' if unknown."""
     if not isinstance(entity, P4TableEntry) or not isinstance(entity.action, P4TableAction):
         return ""
     peer = topology.neighbours[switch].get(entity.action.args.get("egress_port", 0))
@@ -135,10 +135,10 @@ def _peer(topology: Topology, switch: str, entity: Entity | None) -> str:
 
 def _steps(phase: Phase, sequences: list[list[SwitchUpdate]]) -> Iterable[Step]:
     """Merge sequences: the first updates of all flows go together, then the second ones."""
-    for place in range(max(map(len, sequences), default=0)):
+    for index in range(max(map(len, sequences), default=0)):
         updates: dict[str, list[Update]] = {}
         for sequence in sequences:
-            if place < len(sequence):
-                switch, update = sequence[place]
+            if index < len(sequence):
+                switch, update = sequence[index]
                 updates.setdefault(switch, []).append(update)
-        yield Step(phase, {switch: tuple(found) for switch, found in updates.items()})
+        yield Step(phase, {switch: tuple(batch) for switch, batch in updates.items()})

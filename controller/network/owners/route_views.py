@@ -1,6 +1,6 @@
-"""One switch's tables as routes see them: what an entity leans on, where a route leads, and what differs from wanted.
+"""One switch's tables as routes see them: dependencies of entities, where a route leads, and differences from desired.
 
-All of it is worked out when it is first asked for, and once for the same tables.
+All of it is computed on first use, and once for the same tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_route_layer(key: EntityKey) -> bool:
 
 
 def needs(entities: Entities, entity: Entity) -> set[EntityKey]:
-    """Return the group and members that an entry, or the members that a group, leans on."""
+    """Return the group and members that an entry, or the members that a group, depends on."""
     if isinstance(entity, P4TableEntry):
         selector = _SELECTORS[entity.table_id]
     elif isinstance(entity, P4ActionProfileGroup):
@@ -43,44 +43,44 @@ def needs(entities: Entities, entity: Entity) -> set[EntityKey]:
     if leans_on is None:
         return set()
     kind, numbers = leans_on
-    found = {EntityKey(kind, selector, (), number) for number in numbers}
-    for key in tuple(found):
+    dependencies = {EntityKey(kind, selector, (), number) for number in numbers}
+    for key in tuple(dependencies):
         if key in entities and key.kind is Kind.GROUP:
-            found |= needs(entities, entities[key])
-    return found
+            dependencies |= needs(entities, entities[key])
+    return dependencies
 
 
 class RouteTables:
-    """A switch's tables, held or wanted; they must not change afterwards."""
+    """A switch's tables, held or desired; they must not change afterwards."""
 
     def __init__(self, entities: Entities, neighbours: Mapping[int, Endpoint]) -> None:
-        """`neighbours` are the switch's ports, and what is plugged in there."""
+        """`neighbours` are the switch's ports and the nodes at them."""
         self.entities, self._neighbours = entities, neighbours
         self._needs: dict[tuple[str, int | None, int | None], frozenset[EntityKey]] = {}
         self._peers: dict[tuple[str, int | None, int | None], frozenset[str]] = {}
 
     def needs(self, entity: Entity) -> frozenset[EntityKey]:
-        """Return what an entry of a table of routes leans on in these tables, as the function `needs` does."""
+        """Return the dependencies of an entry of a table of routes in these tables, as the function `needs` does."""
         name = _name_of(entity)
         if name is None:
             return frozenset(needs(self.entities, entity))
-        found = self._needs.get(name)
-        if found is None:
-            found = self._needs[name] = frozenset(needs(self.entities, entity))
-        return found
+        dependencies = self._needs.get(name)
+        if dependencies is None:
+            dependencies = self._needs[name] = frozenset(needs(self.entities, entity))
+        return dependencies
 
     def peers(self, key: EntityKey) -> frozenset[str]:
-        """Return the nodes that packets are sent to by a route, none where there is no such route."""
+        """Return the nodes that a route sends packets to, none if there is no such route."""
         entity = self.entities.get(key)
         if entity is None:
             return frozenset()
         name = _name_of(entity)
         if name is None:
             return self._led_to(entity)
-        found = self._peers.get(name)
-        if found is None:
-            found = self._peers[name] = self._led_to(entity)
-        return found
+        nodes = self._peers.get(name)
+        if nodes is None:
+            nodes = self._peers[name] = self._led_to(entity)
+        return nodes
 
     def _led_to(self, entity: Entity) -> frozenset[str]:
         ports = {needed.number for needed in self.needs(entity) if needed.kind is Kind.MEMBER}
@@ -103,35 +103,35 @@ class RouteView:
         return (self.wanted_tables if self.held is None else self.held_tables).peers(key)
 
     def is_due(self, key: EntityKey) -> bool:
-        """Return whether a route is wanted, and missing or another one."""
+        """Return whether a route is desired, and missing or different."""
         if not self.held:
             return key in self.wanted
         return key in self.due
 
     @cached_property
     def due(self) -> frozenset[EntityKey]:
-        """The routes that are wanted, and missing or other ones."""
+        """The desired routes that are missing or different."""
         held, changed = self.held or {}, self._changed_groups
-        found = []
+        routes = []
         for key, entity in self.wanted.items():
             if key.kind is not Kind.ENTRY:
                 continue
             own = held.get(key)
             if (own is not entity and (own is None or not same(own, entity))) or _group_of(entity) in changed:
-                found.append(key)
-        return frozenset(found)
+                routes.append(key)
+        return frozenset(routes)
 
     @cached_property
     def strays(self) -> frozenset[EntityKey]:
-        """The routes that lead where the wanted ones do not: only they can close a circle."""
+        """The routes that lead where the desired ones do not: only they can close a loop."""
         held, other = self.held or {}, self._other_groups
-        found = []
+        routes = []
         for key, entity in held.items():
             if entity is self.wanted.get(key) and _group_of(entity) not in other:
                 continue
             if key.kind is Kind.ENTRY and key in self._routes and not self.peers(key) <= self.wanted_tables.peers(key):
-                found.append(key)
-        return frozenset(found)
+                routes.append(key)
+        return frozenset(routes)
 
     @cached_property
     def unused(self) -> tuple[EntityKey, ...]:
@@ -145,17 +145,17 @@ class RouteView:
 
     @cached_property
     def _changed_groups(self) -> frozenset[_Group]:
-        """The wanted groups that are missing or other ones: another writer may have changed them."""
+        """The desired groups that are missing or different: another writer may have changed them."""
         return _unlike(self.wanted, self.held or {})
 
     @cached_property
     def _other_groups(self) -> frozenset[_Group]:
-        """The held groups that are not as wanted."""
+        """The held groups that differ from the desired ones."""
         return _unlike(self.held or {}, self.wanted)
 
 
 def _unlike(entities: Entities, others: Entities) -> frozenset[_Group]:
-    """Return the groups of routes that the others lack or have otherwise."""
+    """Return the groups of routes that the others lack, or that differ there."""
     return frozenset(
         (_TABLE_OF[key.table], key.number)
         for key, entity in entities.items()
@@ -164,7 +164,7 @@ def _unlike(entities: Entities, others: Entities) -> frozenset[_Group]:
 
 
 def _name_of(entity: Entity) -> tuple[str, int | None, int | None] | None:
-    """Return what decides on all that a route leans on, None for what is no route by a member or group."""
+    """Return the key to all that a route depends on, None if it is not a route by a member or group."""
     if isinstance(entity, P4TableEntry) and isinstance(entity.action, P4IndirectAction):
         action = entity.action
         return None if action.action_set is not None else (entity.table_id, action.member_id, action.group_id)
@@ -172,8 +172,8 @@ def _name_of(entity: Entity) -> tuple[str, int | None, int | None] | None:
 
 
 def _group_of(entity: Entity) -> _Group | None:
-    """Return the group that a route leans on, if it is one."""
-    # By class and not by isinstance, and no key made: this is asked of each route of each switch.
+    """Return the group that a route depends on, if any."""
+    # By class rather than isinstance, and without a key: this is called for each route of each switch.
     if entity.__class__ is not P4TableEntry or entity.action.__class__ is not P4IndirectAction:
         return None
     group = entity.action.group_id

@@ -1,4 +1,4 @@
-"""Routes of all switches, and their changes: an order in which no packet loops or is left without a route.
+"""Routes of all switches, and their changes in an order in which no packet loops or is left without a route.
 
 For each destination a switch changes when every switch that its new route sends to follows the new routes, and so do
 all behind those. A switch that has changed then sends to switches that have changed, up to the destination; one that
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from controller.common.errors import ControllerError
 from controller.network.base_paths import Arrows, NextHops, next_hops
 from controller.network.intents import WeightedRoute
-from controller.network.owners.base import Known, Owner, Refusal, Strikes, Verdict
+from controller.network.owners.base import ObservedState, Owner, Refusal, RefusalCounts, Verdict
 from controller.network.owners.route_views import LAYER, RouteTables, RouteView, is_route_layer
 from controller.network.owners.steps import NO_STEPS, Phase, Step, UpdatePlan
 from controller.network.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, key_of, same
@@ -37,7 +37,7 @@ class ChangeOrder:
     """The switches that reach a destination, each after all that it sends to."""
 
     def __init__(self, arrows: Arrows, destination: int, count: int) -> None:
-        """`arrows` are where each of `count` switches sends to for a destination; they have no circle."""
+        """`arrows` are the next hops of each of `count` switches for a destination; they have no loop."""
         onward = arrows.tails != destination
         by_tail = np.argsort(arrows.tails[onward], kind="stable")
         tails, heads = arrows.tails[onward][by_tail], arrows.heads[onward][by_tail]
@@ -64,13 +64,13 @@ class ChangeOrder:
         0 stands for a switch that is not `due`, with no due one ahead of it; -1 for one that has to wait, being due and
         `stuck`, or sending to one that waits; and for one that does not reach the destination.
         """
-        found = np.full(len(due) + 1, -1, dtype=np.int64)
-        found[-1] = 0
+        wave_of = np.full(len(due) + 1, -1, dtype=np.int64)
+        wave_of[-1] = 0
         for rows, peers in self._levels:
-            ahead = found[peers]
+            ahead = wave_of[peers]
             waits = (ahead.min(axis=1) < 0) | (due[rows] & stuck[rows])
-            found[rows] = np.where(waits, -1, ahead.max(axis=1) + due[rows])
-        return found[:-1]
+            wave_of[rows] = np.where(waits, -1, ahead.max(axis=1) + due[rows])
+        return wave_of[:-1]
 
 
 __all__ = ["RoutesOwner", "is_route_layer"]
@@ -88,9 +88,9 @@ class RoutesOwner(Owner):
     name = "routes"
 
     def __init__(self, topology: Topology) -> None:
-        """Want base routes; leave existing entries unchanged until the weighted routes are known."""
+        """Begin with base routes; leave existing entries unchanged until the weighted routes are known."""
         self.topology = topology
-        self.strikes = Strikes()
+        self.refusal_counts = RefusalCounts()
         self._has_routes = self._detours = False
         self.weighted: tuple[WeightedRoute, ...] = ()
         self._hops = next_hops(topology)
@@ -104,12 +104,12 @@ class RoutesOwner(Owner):
         self._orders: dict[str, ChangeOrder] = {}
         self._views: dict[str, RouteView] = {}
         self._unheld = np.ones(len(self._names), dtype=bool)
-        """By row, the switches that are not known to hold anything."""
+        """Mask by row of the switches that are not known to hold anything."""
         self._strays: dict[str, frozenset[EntityKey]] = {}
         self._stray_count: dict[EntityKey, int] = {}
 
     def want(self, weighted: Sequence[WeightedRoute]) -> None:
-        """Want these weighted routes, base routes elsewhere; ControllerError, and no change, if that loops."""
+        """Set these weighted routes, base routes elsewhere; ControllerError, and no change, if that loops."""
         if tuple(weighted) == self.weighted:
             self._took()
             return
@@ -123,7 +123,7 @@ class RoutesOwner(Owner):
 
     def _took(self) -> None:
         self._has_routes = True
-        self.strikes.clear()
+        self.refusal_counts.clear()
 
     def owns(self, key: EntityKey) -> bool:
         """Return whether an entity is a route to a host, a member or group of routes, or the hash."""
@@ -132,9 +132,9 @@ class RoutesOwner(Owner):
         return key.table in LAYER or key.table == "path_hash"
 
     def avoid(self, down: Set[LinkKey]) -> None:
-        """Want routes that use none of these links, where there is another way, and all others as they were.
+        """Set routes that avoid these links, where there is another path, and leave all others unchanged.
 
-        Weighted routes that would turn packets in a circle with those are left out until others are wanted.
+        Weighted routes that would loop with those are left out until others are set.
         """
         self._detours = True
         hops = next_hops(self.topology, down)
@@ -152,11 +152,11 @@ class RoutesOwner(Owner):
 
     def _switches_changed(self, hops: NextHops) -> set[str]:
         """Return the switches that reach a host's switch by other links than before."""
-        found: set[str] = set()
+        switches: set[str] = set()
         for destination in set(self._destinations.values()):
             before, now = self._hops[destination], hops[destination]
-            found.update(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-        return found
+            switches.update(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+        return switches
 
     def wanted(self, switch: str) -> Entities:
         """Return the hash, routes, groups and members that a switch should hold."""
@@ -167,9 +167,9 @@ class RoutesOwner(Owner):
         return key.kind is Kind.GROUP and not any(key in entities for entities in self._base.values())
 
     def refused(self, refusal: Refusal) -> Verdict:
-        """Do without groups of weights; without base routes a switch cannot be used."""
+        """Give up on groups of weights; without base routes a switch cannot be used."""
         optional = [update for update in refusal.updates if self.is_weighted(update.key)]
-        self.strikes.note(optional)
+        self.refusal_counts.note(optional)
         if len(optional) < len(refusal.updates):
             return Verdict.INSISTS
         LOGGER.warning("%s", refusal.problem)
@@ -177,32 +177,32 @@ class RoutesOwner(Owner):
 
     def forgive(self) -> None:
         """Try everything again."""
-        self.strikes.clear()
+        self.refusal_counts.clear()
 
-    def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
-        """Return what a switch that was just read may hold immediately, given what others are known to hold.
+    def restored(self, switch: str, actual: Entities, known: ObservedState) -> Entities:
+        """Return the entities that a switch that was just read may hold immediately, given the known ones of others.
 
         Its existing routes stay; missing ones are added if that makes no loop. The steps do the rest.
         """
         wanted = self._wanted[switch]
         missing = [key for key in wanted if key.kind is Kind.ENTRY and key not in actual]
         circling = self._circling(switch, missing, RouteTables(wanted, self._ports(switch)), known.held)
-        if not circling and not self.strikes.refused and not any(key in self._destinations for key in actual):
+        if not circling and not self.refusal_counts.refused and not any(key in self._destinations for key in actual):
             return wanted
-        found = {key: actual[key] for key in wanted if key.kind is Kind.ENTRY and key in actual}
-        found.update(self._allowed(switch, missing, circling, known.held))
+        present = {key: actual[key] for key in wanted if key.kind is Kind.ENTRY and key in actual}
+        present.update(self._allowed(switch, missing, circling, known.held))
         tables = RouteTables({**self._base[switch], **actual, **wanted}, self._ports(switch))
-        used = frozenset[EntityKey]().union(*map(tables.needs, found.values()))
+        used = frozenset[EntityKey]().union(*map(tables.needs, present.values()))
         stay = {key for key in wanted if key.kind in (Kind.MEMBER, Kind.DEFAULT) or key in actual}
         choice = tables.entities
-        found.update((key, choice[key]) for key in (used | stay) - found.keys() if key in choice)
-        return found
+        present.update((key, choice[key]) for key in (used | stay) - present.keys() if key in choice)
+        return present
 
     def _allowed(
         self, switch: str, missing: Sequence[EntityKey], circling: Set[EntityKey], held: Mapping[str, Entities]
     ) -> Iterator[tuple[EntityKey, Entity]]:
-        """Yield the missing routes that a switch may have: the wanted one, else the base one, else none."""
-        refused = self.strikes.refused
+        """Yield the missing routes that a switch may have: the desired one, else the base one, else none."""
+        refused = self.refusal_counts.refused
         wanted, base = (
             RouteTables(entities, self._ports(switch)) for entities in (self._wanted[switch], self._base[switch])
         )
@@ -215,10 +215,10 @@ class RoutesOwner(Owner):
                 if not self._leads_back(switch, key, base):
                     yield key, base.entities[key]
 
-    def plan(self, known: Known) -> UpdatePlan:
-        """Return the steps from what switches are known to hold to the wanted routes, and which routes must wait.
+    def plan(self, known: ObservedState) -> UpdatePlan:
+        """Return the steps from the switches' known entities to the desired routes, and the routes that must wait.
 
-        Until wanted routes are known, only dead links are avoided.
+        Until desired routes are known, only dead links are avoided.
         """
         if not (self._has_routes or self._detours):
             return NO_STEPS
@@ -234,7 +234,7 @@ class RoutesOwner(Owner):
         return UpdatePlan((*_steps(Phase.MAKE, steps), *_steps(Phase.BREAK, unused)), frozenset(pending))
 
     def _changes(self, live: Set[str]) -> Iterator[tuple[list[EntityKey], Set[str]]]:
-        """Yield routes that a live switch is to change, and by which switches they are held otherwise than wanted.
+        """Yield routes that a live switch must change, with the switches on which they differ from the desired ones.
 
         Routes that change together, to hosts of one switch and at the same switches, come together. Switches that hold
         nothing are not named.
@@ -252,10 +252,10 @@ class RoutesOwner(Owner):
             yield keys, set(at)
 
     def _place(
-        self, keys: Sequence[EntityKey], due: Set[str], known: Known, levels: list[dict[str, list[Update]]]
+        self, keys: Sequence[EntityKey], due: Set[str], known: ObservedState, levels: list[dict[str, list[Update]]]
     ) -> Sequence[EntityKey]:
-        """Put what live switches are to write of routes that change together into levels; return routes that wait."""
-        key, refused = keys[0], self.strikes.refused_twice
+        """Sort the live switches' writes of routes that change together into levels; return routes that wait."""
+        key, refused = keys[0], self.refusal_counts.refused_twice
         order = self._order(self._destinations[key])
         is_due, stuck = np.zeros((2, len(self._names)), dtype=bool)
         is_due[[self._row[name] for name in due]] = True
@@ -276,7 +276,7 @@ class RoutesOwner(Owner):
     def _groups(
         self, levels: Sequence[Mapping[str, Sequence[Update]]], held: Mapping[str, Entities]
     ) -> Iterator[dict[str, list[Update]]]:
-        """Yield what the entries of all levels lean on and their switches lack: members, then groups."""
+        """Yield missing dependencies of the entries of all levels: members, then groups."""
         needed = {
             (name, key)
             for level in levels
@@ -285,12 +285,12 @@ class RoutesOwner(Owner):
             for key in self._views[name].wanted_tables.needs(update.entity)
         }
         for kind in (Kind.MEMBER, Kind.GROUP):
-            found: dict[str, list[Update]] = {}
+            updates_of: dict[str, list[Update]] = {}
             for name, key in sorted(needed):
                 entity = self._wanted[name][key]
                 if key.kind is kind and not (key in held[name] and same(held[name][key], entity)):
-                    found.setdefault(name, []).append(_write(key, entity, held[name]))
-            yield found
+                    updates_of.setdefault(name, []).append(_write(key, entity, held[name]))
+            yield updates_of
 
     def _entities(self, switch: str) -> Entities:
         return self._entities_by(self._hops, switch, self._spreads[switch])
@@ -307,7 +307,7 @@ class RoutesOwner(Owner):
         return self._orders[destination]
 
     def _arrows(self, destination: str) -> Arrows:
-        """Return the forwarding pairs for a destination by the wanted routes."""
+        """Return the forwarding pairs for a destination by the desired routes."""
         base, row = self._hops.arrows(destination), self._row
         weighted = {name: spread[destination] for name, spread in self._spreads.items() if destination in spread}
         if not weighted:
@@ -323,7 +323,7 @@ class RoutesOwner(Owner):
         return self.topology.neighbours[switch]
 
     def _look(self, held: Mapping[str, Entities]) -> None:
-        """Create a view of every switch as it is held and wanted now."""
+        """Create a view of every switch's held and desired tables."""
         for name, wanted in self._wanted.items():
             view, own = self._views.get(name), held.get(name)
             if view is None or view.held is not own or view.wanted is not wanted:
@@ -332,9 +332,9 @@ class RoutesOwner(Owner):
     def _circling(
         self, switch: str, keys: Iterable[EntityKey], tables: RouteTables, held: Mapping[str, Entities]
     ) -> set[EntityKey]:
-        """Return which of a switch's wanted routes, with those that others are known to hold, lead back to it.
+        """Return which of a switch's desired routes, with the known ones of others, lead back to it.
 
-        Wanted routes have no circle, so that only those are followed that another switch leads elsewhere.
+        Desired routes have no loop, so only those are followed that another switch leads elsewhere.
         """
         self._look(held)
         for name, view in self._views.items():
@@ -350,7 +350,7 @@ class RoutesOwner(Owner):
         return {key for key in suspect if self._leads_back(switch, key, tables)}
 
     def _leads_back(self, switch: str, key: EntityKey, tables: RouteTables) -> bool:
-        """Return whether a route in these tables of one switch, with those that others hold, leads back to it."""
+        """Return whether a route in these tables of one switch, with those of others, leads back to it."""
         waiting, seen = [*tables.peers(key)], set[str]()
         while waiting:
             name = waiting.pop()
@@ -362,23 +362,23 @@ class RoutesOwner(Owner):
         return False
 
     def _removals(self, held: Mapping[str, Entities], live: Set[str], kind: Kind) -> dict[str, list[Update]]:
-        found: dict[str, list[Update]] = {}
+        updates_of: dict[str, list[Update]] = {}
         for name, view in self._views.items():
             if name in live:
                 for key in view.unused:
                     if key.kind is kind:
-                        found.setdefault(name, []).append(Update(Verb.DELETE, key, held[name][key]))
-        return found
+                        updates_of.setdefault(name, []).append(Update(Verb.DELETE, key, held[name][key]))
+        return updates_of
 
 
 def _write(key: EntityKey, entity: Entity, held: Entities) -> Update:
     return Update(Verb.MODIFY if key in held else Verb.INSERT, key, entity)
 
 
-def _put(levels: list[dict[str, list[Update]]], place: int, name: str, update: Update) -> None:
-    while len(levels) <= place:
+def _put(levels: list[dict[str, list[Update]]], level: int, name: str, update: Update) -> None:
+    while len(levels) <= level:
         levels.append({})
-    levels[place].setdefault(name, []).append(update)
+    levels[level].setdefault(name, []).append(update)
 
 
 def _steps(phase: Phase, levels: Sequence[Mapping[str, Sequence[Update]]]) -> Iterator[Step]:

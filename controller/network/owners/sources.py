@@ -30,7 +30,7 @@ class SourcesOwner(TableOwner):
         }
 
     def want(self, tables: dict[str, Entities]) -> None:
-        """Want what `tables_of` returned from now on."""
+        """Use the result of `tables_of` from now on."""
         self._wanted = tables
 
     def wanted(self, switch: str) -> Entities:

@@ -40,9 +40,9 @@ def merged(plans: Sequence[UpdatePlan]) -> UpdatePlan:
     steps: list[Step] = []
     for phase in Phase:
         sequences = [[step for step in plan.steps if step.phase is phase] for plan in plans]
-        for place in range(max(map(len, sequences), default=0)):
+        for index in range(max(map(len, sequences), default=0)):
             updates: dict[str, tuple[Update, ...]] = {}
-            for step in (sequence[place] for sequence in sequences if place < len(sequence)):
+            for step in (sequence[index] for sequence in sequences if index < len(sequence)):
                 for name, more in step.updates.items():
                     updates[name] = (*updates.get(name, ()), *more)
             steps.append(Step(phase, updates))

@@ -17,7 +17,7 @@ from typing import Final
 
 from finsy import P4TableAction, P4TableEntry
 
-from controller.network.owners.base import Known, Refusal, StagedOwner, Verdict
+from controller.network.owners.base import ObservedState, Refusal, StagedOwner, Verdict
 from controller.network.reconcile import diff, is_reset
 from controller.network.tables.base import WATCH_ALL, check_room, report_routes, telemetry_entities
 from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Kind, index, same
@@ -45,7 +45,7 @@ _LONGEST_FRAME_BITS: Final = 9216 * 8
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Measurements and reports wanted of the switches, and the marking of packets with telemetry."""
+    """Desired measurements and reports of the switches, and the marking of packets with telemetry."""
 
     watches: tuple[Watch, ...] = WATCH_ALL
     reporting: Reporting = NO_REPORTING
@@ -64,18 +64,18 @@ class Stage(StrEnum):
 class TelemetryOwner(StagedOwner):
     """Owns switches' identity, measurements and reports; if one refuses a change, all return to the previous telemetry.
 
-    `number` grows whenever what switches should hold now changes: all of them must then be reconciled again.
+    `number` grows whenever the desired state changes: all switches must then be reconciled again.
     """
 
     name = "telemetry"
 
-    def __init__(self, topology: Topology, wanted: Telemetry, beside: Sequence[Entity] = ()) -> None:
-        """Begin with what is wanted; raise ControllerError if it does not fit the topology.
+    def __init__(self, topology: Topology, wanted: Telemetry, others: Sequence[Entity] = ()) -> None:
+        """Begin with the desired telemetry; raise ControllerError if it does not fit the topology.
 
-        `beside` are others' rules in tables of telemetry, at switches with hosts: room is left for them.
+        `others` are other rules in tables of telemetry, at switches with hosts: room is left for them.
         """
         self._topology, self._wanted = topology, wanted
-        self._beside = index(beside)
+        self._others = index(others)
         self._down: Set[LinkKey] = frozenset()
         self._report_routes: Mapping[str, Entities] = {}
         self.base = self._entities(wanted)
@@ -96,12 +96,12 @@ class TelemetryOwner(StagedOwner):
 
     @property
     def missing(self) -> frozenset[str]:
-        """The switches that have not confirmed the stage."""
+        """The switches that have yet to confirm the stage."""
         return frozenset(self._missing)
 
     @property
     def is_settled(self) -> bool:
-        """Return whether every switch has confirmed what is wanted."""
+        """Return whether every switch has confirmed the desired state."""
         return self.stage is Stage.IN_FORCE and not self._missing
 
     @property
@@ -111,14 +111,14 @@ class TelemetryOwner(StagedOwner):
 
     def owns(self, key: EntityKey) -> bool:
         """Return whether an entity is in a table of telemetry and not another owner's rule, or a session of reports."""
-        return key.kind is Kind.CLONE or (key.table in _TABLES and key not in self._beside)
+        return key.kind is Kind.CLONE or (key.table in _TABLES and key not in self._others)
 
     def wanted(self, switch: str) -> Entities:
         """Return a switch's tables in the final stage."""
         return self.base[switch]
 
     def want(self, wanted: Telemetry) -> None:
-        """Want other telemetry; raise ControllerError, and change nothing, if it does not fit the topology."""
+        """Apply other telemetry; raise ControllerError, and change nothing, if it does not fit the topology."""
         base = self._entities(wanted)
         previous = self._wanted if self._previous is None else self._previous
         self._take(wanted, base)
@@ -140,19 +140,19 @@ class TelemetryOwner(StagedOwner):
         return True
 
     def avoid(self, down: Set[LinkKey]) -> None:
-        """Have reports keep off these links, where there is another way to the collector."""
+        """Make reports avoid these links, where there is another path to the collector."""
         self._down = down
         self._report_routes = report_routes(self._topology, self._wanted.reporting, down)
         for switch, entities in self._report_routes.items():
             self.base[switch] = {**self.base[switch], **entities}
 
-    def next_batches(self, switch: str, known: Known) -> list[Batch]:
-        """Return what has a switch's reports keep off dead links; nothing where none has died."""
+    def next_batches(self, switch: str, known: ObservedState) -> list[Batch]:
+        """Return the updates that make a switch's reports avoid dead links; none if no link has died."""
         wanted, held = self._report_routes.get(switch, {}), known.held.get(switch, {})
         return diff(wanted, {key: held[key] for key in wanted if key in held})
 
-    def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
-        """Return what a switch that holds `actual`, and held what is known, should hold at this stage.
+    def restored(self, switch: str, actual: Entities, known: ObservedState) -> Entities:
+        """Return the entities that a switch with `actual`, and its previously known ones, should hold at this stage.
 
         A switch seen for the first time with a different mark, left by another controller, begins a change.
         """
@@ -173,7 +173,7 @@ class TelemetryOwner(StagedOwner):
         return {**{key: entity for key, entity in calm.items() if key.table not in _DOMAIN}, **kept}
 
     def confirmed(self, switch: str, held: Entities) -> None:
-        """Note that a switch holds what `restored` returned; the last one ends the stage."""
+        """Note that a switch holds the result of `restored`; the last one ends the stage."""
         if self._told.get(switch) != self.number:
             return
         self._missing.discard(switch)
@@ -188,19 +188,19 @@ class TelemetryOwner(StagedOwner):
             self._previous = None
 
     def paused(self, number: int) -> None:
-        """Note that all packets that were under way at the change's `number` have arrived."""
+        """Note that all packets in flight at the change's `number` have arrived."""
         if self.stage is Stage.DRAIN and number == self.number:
             self._mark, self._is_drained = None, True
             self._enter(Stage.MARK)
 
     def _entities(self, wanted: Telemetry) -> dict[str, Entities]:
-        if self._beside:
+        if self._others:
             rules = watchlist_entities(self._topology, wanted.watches, at_edge=True)
-            check_room(index((*rules, *self._beside.values())))
+            check_room(index((*rules, *self._others.values())))
         return telemetry_entities(self._topology, wanted.watches, wanted.reporting, wanted.domain, self._down)
 
     def _take(self, wanted: Telemetry, base: dict[str, Entities]) -> None:
-        # All switches are made right for these, the way of their reports among the rest.
+        # All switches are reconciled for these, including the paths of their reports.
         self._wanted, self.base, self._report_routes = wanted, base, {}
         if self._mark == wanted.domain.marking():
             self._enter(Stage.IN_FORCE)
@@ -214,9 +214,9 @@ class TelemetryOwner(StagedOwner):
 
 
 def longest_flight_ns(topology: Topology) -> int:
-    """Return for how long a packet may be under way that no other is preferred to: every queue that it meets is full.
+    """Return the longest flight of a packet of the highest priority: every queue that it meets is full.
 
-    It crosses no switch twice, so no more links than there are switches and one, those taken that take longest.
+    It crosses no switch twice, so at most one link more than there are switches; the slowest ones are assumed.
     """
     each = sorted(
         (
@@ -236,7 +236,7 @@ def _lets_travel(key: EntityKey, entity: Entity) -> bool:
 
 
 def _is_marked_otherwise(actual: Entities, wanted: Entities) -> bool:
-    """Return whether a switch that is not new marks INT packets differently from what is wanted."""
+    """Return whether a switch that is not new marks INT packets differently from the desired mark."""
     if _is_empty(actual):
         return False
     held, right = (_marks(entities) for entities in (actual, wanted))

@@ -27,7 +27,7 @@ class _Program(msgspec.Struct, frozen=True):
 
 
 class SwitchBrowser(GrpcSession):
-    """A session with a switch that is asked which program it runs.
+    """A session with a switch of unknown program, which it queries.
 
     Reading disturbs no other client. To write, it must become the primary: if there is another controller, that is
     refused at once, unless the election id is at least as high as that one's, in which case it takes over.
@@ -40,11 +40,11 @@ class SwitchBrowser(GrpcSession):
 
     @property
     def schema(self) -> P4Schema:
-        """The program that the switch ran when it was asked last."""
+        """The program that the switch ran at the last query."""
         return self._schema
 
     async def open(self, *, writes: bool = False) -> None:
-        """Connect, as the primary if it `writes`, and ask what the switch runs; raise SessionError."""
+        """Connect, as the primary if it `writes`, and query the program; raise SessionError."""
         await (self.connect() if writes else self.connect_to_read())
         ask = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
@@ -71,11 +71,13 @@ class SwitchBrowser(GrpcSession):
         try:
             return msgspec.json.decode(program, type=_Program).program
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None  # no program of bmv2's: each target has its own form
+            return None  # not a bmv2 program: each target has its own form
 
     async def entities(self, *wanted: Any) -> list[Any]:  # noqa: ANN401 - finsy's entities have no common type
-        """Return what selects: finsy's entities, as many as the switch has of each wanted one."""
-        request = p4r.ReadRequest(device_id=self._target.device_id, entities=[self._encoded(one) for one in wanted])
+        """Return the selected entities in finsy's form, as many as the switch has of each."""
+        request = p4r.ReadRequest(
+            device_id=self._target.device_id, entities=[self._encoded(entity) for entity in wanted]
+        )
         answers = await self._answers(request)
         return [decode_entity(message, self._schema) for answer in answers for message in answer.entities]
 
@@ -119,7 +121,7 @@ class SwitchBrowser(GrpcSession):
             raise self._taken(self._election_id) if error.code == "INVALID_ARGUMENT" else error from error
 
     async def _await_primary(self, status: p4r.MasterArbitrationUpdate) -> None:
-        """Take the place of a primary that has gone, and wait for none that is there."""
+        """Replace a primary that has gone, but do not wait for a present one."""
         if status.status.code == GRPCStatusCode.ALREADY_EXISTS:
             raise self._taken(status.election_id.high << 64 | status.election_id.low)
         await super()._await_primary(status)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from finsy.proto import p4r_grpc
 
 _INSTALL_S: Final = 60.0
-"""The longest time that a switch may take to make a program ready: ours compiles it, perhaps on a busy machine."""
+"""Timeout of a switch for preparing a program: ours compiles it, perhaps on a busy machine."""
 
 
 class SwitchClient(P4Client):
-    """A P4Runtime client; a call raises P4ClientError when it fails, TimeoutError when nothing answers in time."""
+    """A P4Runtime client; a call raises P4ClientError when it fails, TimeoutError without an answer in time."""
 
     def __init__(self, address: str, credentials: GRPCCredentialsTLS | None, answer_s: float) -> None:
-        """Give each call `answer_s`, a program longer."""
+        """Limit each call to `answer_s`, except for programs, which take longer."""
         super().__init__(address, credentials, wait_for_ready=False)
         self._answer_s = answer_s
 
@@ -34,7 +34,7 @@ class SwitchClient(P4Client):
             await stub.Write(request)
 
     async def read(self, request: p4r.ReadRequest) -> list[p4r.ReadResponse]:
-        """Return what a switch answers to a read."""
+        """Return a switch's answer to a read."""
         async with self._calling("Read", request, self._answer_s) as stub:
             return [answer async for answer in stub.Read(request)]
 
@@ -60,7 +60,7 @@ class SwitchClient(P4Client):
             return await stub.GetForwardingPipelineConfig(request)
 
     async def capabilities(self) -> p4r.CapabilitiesResponse:
-        """Return which version a switch speaks."""
+        """Return a switch's version of P4Runtime."""
         request = p4r.CapabilitiesRequest()
         async with self._calling("Capabilities", request, self._answer_s) as stub:
             return await stub.Capabilities(request)

@@ -55,7 +55,7 @@ _UNREACHABLE = "failed to connect to all addresses"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A switch as a client finds it: `unix:/path`, `host:port` or `plain:host:port`, and its P4Runtime device id."""
+    """A switch's address, `unix:/path`, `host:port` or `plain:host:port`, and its P4Runtime device id."""
 
     switch: str
     address: str
@@ -63,7 +63,7 @@ class Target:
 
 
 class _Credentials(GRPCCredentialsTLS):
-    """Ours as finsy takes them; the files are read when a channel opens."""
+    """Our credentials in finsy's form; the files are read when a channel opens."""
 
     def __init__(self, tls: TlsSettings) -> None:
         super().__init__(cacert=None, cert=None, private_key=None, target_name_override=tls.server_name)
@@ -87,12 +87,12 @@ class GrpcSession:
         timeout_s: float = 10.0,
         probe_s: float = 5.0,
     ) -> None:
-        """See every `probe_s` whether the switch still answers; give it, and connecting, `timeout_s` at most."""
+        """Check every `probe_s` whether the switch still answers; `timeout_s` limits that, and connecting."""
         self._target, self._schema, self._timeout_s, self._tls = target, schema, timeout_s, tls
         self._probe_s = probe_s
         self._election_id = election_id
-        found = tls_of(tls) if is_encrypted(target.address, tls) else None
-        credentials = None if found is None else _Credentials(found)
+        loaded_tls = tls_of(tls) if is_encrypted(target.address, tls) else None
+        credentials = None if loaded_tls is None else _Credentials(loaded_tls)
         self._client = SwitchClient(target_of(target.address), credentials, timeout_s)
         self._listener: asyncio.Task[None] | None = None
         self._learners: dict[str, OnLearned] = {}
@@ -153,7 +153,7 @@ class GrpcSession:
         return True
 
     async def check_program(self) -> None:
-        """Raise SessionError where the switch runs no program, or one without the tables of ours."""
+        """Raise SessionError if the switch runs no program, or one without our tables."""
         ask = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
         )
@@ -166,7 +166,7 @@ class GrpcSession:
             raise SessionError(self.switch, "read", cause if p4info.tables else "it has no program with tables")
 
     async def read(self) -> dict[EntityKey, Entity]:
-        """Return all that the switch holds of what the controller may write."""
+        """Return all entities of the switch that the controller may write."""
         answers = await self._answers(read_request(self._schema, self._target.device_id))
         return read_answer(self._schema, self.switch, answers)
 
@@ -187,7 +187,7 @@ class GrpcSession:
         return counts_answer(self._schema, self.switch, answers)
 
     async def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
-        """Hand a program's digests to `on_learned`, in place of the handler before."""
+        """Pass a program's digests to `on_learned`, in place of the previous handler."""
         self._learners[digest] = on_learned
         is_known = await self._sends_digest(digest)
         request = learn_request(self._schema, self._target.device_id, digest, bundling, is_known=is_known)
@@ -199,7 +199,7 @@ class GrpcSession:
         try:
             answers = await self._answers(digests_request(self._schema, self._target.device_id, digest))
         except SessionError as error:
-            if error.code == "NOT_FOUND":  # bmv2's way to say so
+            if error.code == "NOT_FOUND":  # as bmv2 reports it
                 return False
             raise
         return any(answer.entities for answer in answers)
@@ -235,7 +235,7 @@ class GrpcSession:
         return config.cookie.cookie if config.HasField("cookie") else None
 
     def _complete(self, request: PBMessage) -> None:
-        """Sign what only a primary may send; finsy calls this for every request."""
+        """Sign requests that only a primary may send; finsy calls this for every request."""
         if isinstance(request, p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest):
             request.election_id.CopyFrom(self._bid_id())
 
@@ -247,7 +247,7 @@ class GrpcSession:
         await self._client.send(p4r.StreamMessageRequest(arbitration=update))
 
     async def _first_bid(self) -> p4r.MasterArbitrationUpdate:
-        """Ask to become primary, and return the answer; raise SessionError, with what to do, where the id is taken."""
+        """Ask to become primary, and return the answer; raise SessionError, with advice, if the id is taken."""
         await self._bid()
         try:
             return await self._arbitration()
@@ -273,12 +273,12 @@ class GrpcSession:
 
     async def _learned(self, message: p4r.StreamMessageResponse) -> None:
         try:
-            found, acknowledgement = learned(self._schema, message)
+            learned_list, acknowledgement = learned(self._schema, message)
         except (ValueError, KeyError):
             self.ignored_messages += 1
             return
-        if found.digest in self._learners:
-            self._learners[found.digest](found)
+        if learned_list.digest in self._learners:
+            self._learners[learned_list.digest](learned_list)
         await self._client.send(acknowledgement)
 
     async def _await_primary(self, status: p4r.MasterArbitrationUpdate) -> None:
@@ -295,13 +295,13 @@ class GrpcSession:
             status = await self._arbitration()
 
     async def _listen(self) -> None:
-        """Raise SessionError when the stream ends, another controller takes over or the switch answers no more."""
+        """Raise SessionError when the stream ends, another controller takes over or the switch stops answering."""
         await until_first_ends(self._follow(), self._probe())
 
     async def _probe(self) -> None:
-        """Ask for something small now and then: a machine that has lost its power ends no connection.
+        """Send a small request regularly: a machine that loses power closes no connection.
 
-        It is a call and no HTTP/2 PING: other servers than ours hang up on a client that sends those often.
+        It is a call rather than an HTTP/2 PING: other servers disconnect a client that sends those often.
         """
         while True:
             await asyncio.sleep(self._probe_s)
@@ -320,7 +320,7 @@ class GrpcSession:
 
     @contextmanager
     def _failures(self, doing: str, batch: Batch = ()) -> Iterator[None]:
-        """Turn whatever a call fails with into a SessionError, unless the caller itself is being cancelled."""
+        """Turn any failure of a call into a SessionError, unless the caller itself is being cancelled."""
         if self._client.channel is None:
             raise SessionError(self.switch, doing, "the session is closed")
         try:
@@ -340,7 +340,7 @@ class GrpcSession:
             raise SessionError(self.switch, doing, "the session was closed") from None
 
     def _refusal(self, doing: str, batch: Batch, error: P4ClientError) -> SessionError:
-        refused = tuple(sorted(place for place in error.details if place < len(batch)))
+        refused = tuple(sorted(index for index in error.details if index < len(batch)))
         if not refused:
             return self._failure(doing, error)
         detail = error.details[refused[0]]
@@ -350,7 +350,7 @@ class GrpcSession:
     def _failure(self, doing: str, error: Exception) -> SessionError:
         if isinstance(error, P4ClientError):
             message = error.message or "no reason given"
-            if _UNREACHABLE in message:  # with its address four times
+            if _UNREACHABLE in message:  # gRPC repeats its address four times
                 message = f"cannot connect: {message.rpartition(': ')[2]}"
             return SessionError(self.switch, doing, message, code=error.code.name)
         return SessionError(self.switch, doing, str(error) or type(error).__name__)

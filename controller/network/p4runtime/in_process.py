@@ -1,4 +1,4 @@
-"""A session to a switch in the same process: the very messages of gRPC, without the transport and without waiting."""
+"""A session to a switch in the same process: the same messages as over gRPC, without transport or waiting."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class InProcessSession:
         return True
 
     def read(self) -> dict[EntityKey, Entity]:
-        """Return all that the switch holds of what the controller may write."""
+        """Return all entities of the switch that the controller may write."""
         return read_answer(self._schema, self._switch, self._answers(read_request(self._schema, self._device_id)))
 
     def write(self, batch: Batch) -> None:
@@ -99,7 +99,7 @@ class InProcessSession:
         return packets_answer(self._schema, self._switch, answers)
 
     def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
-        """Hand a program's digests to `on_learned`, in place of the handler before."""
+        """Pass a program's digests to `on_learned`, in place of the previous handler."""
         configured = self._answers(digests_request(self._schema, self._device_id, digest))
         is_known = any(answer.entities for answer in configured)
         request = learn_request(self._schema, self._device_id, digest, bundling, is_known=is_known)
@@ -120,7 +120,7 @@ class InProcessSession:
         if message.WhichOneof("update") == "arbitration":
             self._primary = message.arbitration.status.code == 0
         elif message.WhichOneof("update") == "digest" and self._learners:
-            found, acknowledgement = learned(self._schema, message)
-            if found.digest in self._learners:
-                self._learners[found.digest](found)
+            learned_list, acknowledgement = learned(self._schema, message)
+            if learned_list.digest in self._learners:
+                self._learners[learned_list.digest](learned_list)
             self._stream.handle(acknowledgement)

@@ -40,7 +40,7 @@ from dataplane.given import read_given
 
 
 _ROOM: Final = 1 << 18
-"""Entries kept, of either direction; all are forgotten when there are more."""
+"""Entries kept per direction; beyond that all are dropped."""
 
 _TYPES: Final = {Verb.INSERT: p4r.Update.INSERT, Verb.MODIFY: p4r.Update.MODIFY, Verb.DELETE: p4r.Update.DELETE}
 
@@ -53,7 +53,7 @@ class MessageCache:
 
     def __init__(self, room: int = _ROOM) -> None:
         self._room = room
-        # An entity is kept with its bytes, so that its id is of no other one meanwhile.
+        # An entity is kept with its bytes, so that its id is not reused meanwhile.
         self._encoded: dict[tuple[int, Verb], tuple[Entity, bytes]] = {}
         self._decoded: dict[bytes, tuple[EntityKey, Entity]] = {}
         self._program: bytes | None = None
@@ -63,36 +63,36 @@ class MessageCache:
         if not isinstance(update.entity, P4TableEntry):
             return _encode(schema, update)
         name = id(update.entity), update.verb
-        found = self._encoded.get(name)
-        if found is None:
+        cached = self._encoded.get(name)
+        if cached is None:
             if len(self._encoded) >= self._room:
                 self._encoded.clear()
-            found = self._encoded[name] = update.entity, _encode(schema, update)
-        return found[1]
+            cached = self._encoded[name] = update.entity, _encode(schema, update)
+        return cached[1]
 
     def program(self, schema: P4Schema) -> bytes:
-        """Return a SetForwardingPipelineConfigRequest of nothing but the program, which takes megabytes."""
+        """Return a SetForwardingPipelineConfigRequest with only the program, which takes megabytes."""
         if self._program is None:
             request = p4r.SetForwardingPipelineConfigRequest(config=schema.get_pipeline_config())
             self._program = request.SerializeToString()
         return self._program
 
     def decode(self, schema: P4Schema, message: p4r.Entity) -> tuple[EntityKey, Entity]:
-        """Return an entity and its key; raises ValueError, KeyError or ControllerError for what is none."""
+        """Return an entity and its key; raises ValueError, KeyError or ControllerError if it is invalid."""
         if message.WhichOneof("entity") != "table_entry":
             return _decode(schema, message)
         name = message.SerializeToString(deterministic=True)
-        found = self._decoded.get(name)
-        if found is None:
+        cached = self._decoded.get(name)
+        if cached is None:
             if len(self._decoded) >= self._room:
                 self._decoded.clear()
-            found = self._decoded[name] = _decode(schema, message)
-        return found
+            cached = self._decoded[name] = _decode(schema, message)
+        return cached
 
 
 @lru_cache(maxsize=4)
 def cache_of(cookie: int) -> MessageCache:
-    """Return what all sessions of the program of this cookie share."""
+    """Return the cache that all sessions of the program with this cookie share."""
     del cookie
     return MessageCache()
 
@@ -112,7 +112,7 @@ ELECTION_ID = 10
 
 FABRIC = "fabric"
 FABRIC_AGGREGATION = "fabric_aggregation"
-"""The programs that come with Millrace: the fabric's, and the one that also adds up."""
+"""The bundled programs: the fabric's, and the one with aggregation."""
 
 _INSTALLED = Path(dataplane.__file__).parent / "program" / "build"
 _SOURCE = Path(dataplane.__file__).parents[1] / "p4" / "build"
@@ -134,7 +134,7 @@ class Session(Protocol):
         ...
 
     def read(self) -> dict[EntityKey, Entity]:
-        """Return all that the switch holds of what the controller may write."""
+        """Return all entities of the switch that the controller may write."""
         ...
 
     def write(self, batch: Batch) -> None:
@@ -151,7 +151,7 @@ class AsyncSession(Protocol):
         ...
 
     async def read(self) -> dict[EntityKey, Entity]:
-        """Return all that the switch holds of what the controller may write."""
+        """Return all entities of the switch that the controller may write."""
         ...
 
     async def write(self, batch: Batch) -> None:
@@ -177,30 +177,30 @@ class Learned:
 
 
 OnLearned: TypeAlias = Callable[[Learned], None]
-"""Takes what a switch has learned; it is acknowledged as soon as this returns."""
+"""Handler of a switch's digests; a digest is acknowledged as soon as it returns."""
 
 
 @runtime_checkable
 class LearningSession(AsyncSession, Protocol):
-    """An `AsyncSession` that also reports what a switch counts and learns."""
+    """An `AsyncSession` that also reports a switch's counters and digests."""
 
     async def packets(self, counter: str) -> dict[EntityKey, int]:
         """Return the packets of each entry of a direct counter's table."""
         ...
 
     async def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
-        """Hand a program's digests to `on_learned`, in place of the handler before."""
+        """Pass a program's digests to `on_learned`, in place of the previous handler."""
         ...
 
 
 def fabric_program(name: str = FABRIC) -> tuple[Path, Path]:
-    """Return P4Info and bmv2 JSON of a program that comes with Millrace: the wheel's, else the checkout's."""
+    """Return P4Info and bmv2 JSON of a bundled program: the wheel's, else the checkout's."""
     folder = _INSTALLED if _INSTALLED.is_dir() else _SOURCE
     return folder / f"{name}.p4info.txtpb", folder / f"{name}.json"
 
 
 def load_schema(p4info: Path, program: Path) -> P4Schema:
-    """Return a compiled program as finsy wants it; raise ControllerError naming the file that is wrong."""
+    """Return a compiled program in finsy's form; raise ControllerError naming the invalid file."""
     for file in (p4info, program):
         if not file.is_file():
             raise ControllerError(f"{file}: there is no such file; the P4 build is incomplete")
@@ -215,12 +215,12 @@ def load_schema(p4info: Path, program: Path) -> P4Schema:
 
 @lru_cache(maxsize=4)
 def _parsed(p4info: Path, _text: bytes, program: bytes) -> P4Schema:
-    """Return a schema, of the same files the same one: controllers of one process, of virtual fabrics, share it."""
+    """Return the schema of two files, cached: controllers of virtual fabrics in one process share it."""
     return P4Schema(p4info, program)
 
 
 def check_schema(schema: P4Schema, entities: Iterable[Entity]) -> None:
-    """Raise ControllerError naming the first entity that the program has no place for."""
+    """Raise ControllerError naming the first entity that the program does not support."""
     for entity in entities:
         try:
             entity.encode(schema)
@@ -229,7 +229,7 @@ def check_schema(schema: P4Schema, entities: Iterable[Entity]) -> None:
 
 
 def write_request(schema: P4Schema, switch: str, device_id: int, batch: Batch) -> p4r.WriteRequest:
-    """Return a batch as a WriteRequest without election id; raise SessionError for what the program does not have."""
+    """Return a batch as a WriteRequest without election id; raise SessionError if the program lacks part of it."""
     cache, parts = cache_of(schema.p4cookie), []
     for update in batch:
         try:
@@ -245,7 +245,7 @@ def write_request(schema: P4Schema, switch: str, device_id: int, batch: Batch) -
 def read_request(schema: P4Schema, device_id: int) -> p4r.ReadRequest:
     """Return the request for everything that the controller may write.
 
-    A wildcard does not select default actions (section 11.1), so those that may change are asked for one by one.
+    A wildcard does not select default actions (section 11.1), so those that may change are requested one by one.
     """
     wanted: list[Entity] = [
         P4TableEntry(),
@@ -264,18 +264,18 @@ def read_request(schema: P4Schema, device_id: int) -> p4r.ReadRequest:
 
 def read_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResponse]) -> dict[EntityKey, Entity]:
     """Return a switch's answer by key, without unwritable or unwritten entities; raise SessionError if invalid."""
-    cache, found = cache_of(schema.p4cookie), dict[EntityKey, Entity]()
+    cache, entities = cache_of(schema.p4cookie), dict[EntityKey, Entity]()
     try:
         for answer in answers:
             for message in answer.entities:
                 key, entity = cache.decode(schema, message)
                 if not _is_ours(entity):
                     continue
-                if not same(found.setdefault(key, entity), entity):
+                if not same(entities.setdefault(key, entity), entity):
                     raise ControllerError(f"{key}: present twice with different content")
     except (ValueError, KeyError, ControllerError) as error:
         raise SessionError(switch, "read", f"cannot decode the answer: {_first_line(error)}") from error
-    return found
+    return entities
 
 
 def packets_request(schema: P4Schema, device_id: int, counter: str) -> p4r.ReadRequest:
@@ -285,16 +285,16 @@ def packets_request(schema: P4Schema, device_id: int, counter: str) -> p4r.ReadR
 
 def packets_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResponse]) -> dict[EntityKey, int]:
     """Return the packets of each entry; raise SessionError if the answer is unreadable."""
-    found: dict[EntityKey, int] = {}
+    packets: dict[EntityKey, int] = {}
     try:
         for answer in answers:
             for message in answer.entities:
                 entry = decode_entity(message, schema)
                 if isinstance(entry, P4DirectCounterEntry) and entry.table_entry is not None:
-                    found[key_of(entry.table_entry)] = entry.packet_count
+                    packets[key_of(entry.table_entry)] = entry.packet_count
     except (ValueError, KeyError, ControllerError) as error:
         raise SessionError(switch, "read", f"cannot decode the answer: {_first_line(error)}") from error
-    return found
+    return packets
 
 
 def counts_request(schema: P4Schema, device_id: int, counter: str) -> p4r.ReadRequest:
@@ -308,8 +308,8 @@ def counts_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadRespo
         entries = [decode_entity(message, schema) for answer in answers for message in answer.entities]
     except (ValueError, KeyError) as error:
         raise SessionError(switch, "read", f"cannot decode the answer: {_first_line(error)}") from error
-    found = {entry.index or 0: entry.packet_count for entry in entries if isinstance(entry, P4CounterEntry)}
-    return [found[place] for place in sorted(found)]
+    counts = {entry.index or 0: entry.packet_count for entry in entries if isinstance(entry, P4CounterEntry)}
+    return [counts[index] for index in sorted(counts)]
 
 
 def learn_request(
@@ -327,15 +327,15 @@ def digests_request(schema: P4Schema, device_id: int, digest: str) -> p4r.ReadRe
 
 
 def learned(schema: P4Schema, message: p4r.StreamMessageResponse) -> tuple[Learned, p4r.StreamMessageRequest]:
-    """Return a list of what was learned, and its acknowledgement; raises ValueError or KeyError if unreadable."""
-    found = P4DigestList.decode(message, schema)
-    messages = tuple(one for one in found.data if isinstance(one, dict))
-    return Learned(found.digest_id, found.list_id, messages), found.ack().encode_update(schema)
+    """Return the learned messages, and their acknowledgement; raises ValueError or KeyError if unreadable."""
+    digest = P4DigestList.decode(message, schema)
+    messages = tuple(message_data for message_data in digest.data if isinstance(message_data, dict))
+    return Learned(digest.digest_id, digest.list_id, messages), digest.ack().encode_update(schema)
 
 
 def refusals(batch: Batch, details: Sequence[p4r.Error]) -> tuple[tuple[int, ...], str]:
     """Return the positions of refused updates and one line about the first; details come one an update, in order."""
-    failed = tuple(place for place, detail in enumerate(details) if detail.canonical_code and place < len(batch))
+    failed = tuple(index for index, detail in enumerate(details) if detail.canonical_code and index < len(batch))
     if not failed:
         return (), ""
     first: Update = batch[failed[0]]

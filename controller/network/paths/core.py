@@ -40,21 +40,21 @@ from dataplane.clock import Clock
 from dataplane.topology.values import LinkKey, Topology
 
 RECENT_DECISIONS = 1000
-"""Decisions that are kept in memory; the store keeps more."""
+"""Decisions kept in memory; the store keeps more."""
 
 _EXPLAINED_MOVES = 10
 _PREPARED_A_ROUND = 4
-"""Pairs of switches whose candidate paths a calm round computes, so that a round that moves flows need not."""
+"""Pairs of switches whose candidate paths a calm round computes ahead, to save time in a round that moves flows."""
 
 
 class PathServerCore:
-    """Steps the decider and remembers what it did; the same object serves virtual time and the process.
+    """Steps the decider and records its decisions; the same object serves virtual time and the process.
 
     `clock` only bounds how long traffic engineering computes; without one it is not bounded.
     """
 
     membership: type[Membership] = Membership
-    """The tests' reference replaces it."""
+    """Replaced by the tests' reference."""
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class PathServerCore:
         return len(self._managed)
 
     def outgrows(self, grown: Mapping[FlowKey, float]) -> bool:
-        """Return whether flows send so much more than in the last round that a link cannot carry it.
+        """Return whether flows have grown since the last round beyond what a link can carry.
 
         `grown` has the increase of each in measured packets per second.
         """
         return any(self._outgrows_a_link(flow, more_hz) for flow, more_hz in grown.items())
 
     def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:
-        """Return whether so many more measured packets per second would push a link on a flow's path above its rate."""
+        """Return whether `more_hz` measured packets would push a link on a flow's path above its rate."""
         flow = self._seen.flow_of(key)
         path = None if flow is None else self._path(flow, None)
         if path is None or len(path) < 2 or is_probe(key):
@@ -118,14 +118,14 @@ class PathServerCore:
         return bool((beliefs.offered_bps[rows] + more_bps > beliefs.table.rate_bps[rows]).any())
 
     def step(self, snapshot: Snapshot, now_ns: int, *, out_of_turn: bool = False) -> RoundResult | None:
-        """Decide one round; return the new set of routes and what made it, None if it is unchanged.
+        """Decide one round; return the new set of routes with its causes, None if it is unchanged.
 
         A round out of turn (`out_of_turn`) confirms no wish: its snapshot is hardly newer than the last.
         """
         self._snapshot = snapshot = self._loss_failures.confirmed(snapshot)
         forgotten = self._follow_flows(snapshot, now_ns)
         if not self._is_reported:
-            # Restarted: until the controller speaks, what it has reported to the collector counts.
+            # After a restart the controller's reports to the collector count, until it reports here.
             self._reported.watch(snapshot.statuses, self.network.table.link_number.keys())
         self._decider.observe(snapshot, self._reported.down)
         decisions = [*self._evacuate(snapshot, now_ns), *self._come_back(snapshot, now_ns)]
@@ -148,7 +148,7 @@ class PathServerCore:
         return self._publish([*decisions, *more], changes)
 
     def _follow_flows(self, snapshot: Snapshot, now_ns: int) -> bool:
-        """Add the flows that telemetry shows, drop those not seen for long; return whether a route went with one."""
+        """Add the flows that telemetry shows, drop those not seen for long; return whether that dropped a route."""
         members, pinned = self._members, self._pins.paths
         replaced = members.discover(self._seen.rows(snapshot), {**self._assigned, **pinned}, now_ns)
         forgotten = members.forget(pinned, now_ns)
@@ -183,10 +183,10 @@ class PathServerCore:
         return self._leave_dead_links(self._snapshot, now_ns)
 
     def pin(self, flow: FlowSpec, path: Path, now_ns: int) -> RoundResult | None:
-        """Hold a flow on a path until it is released; return what changes, None where it was pinned there already.
+        """Pin a flow to a path until it is released; return the new routes, None if it was pinned there already.
 
-        Raise NoSuchPathError for what is no path of the flow, DeadPathError for one with a dead link, PathError for a
-        flow that cannot be looked after.
+        Raise NoSuchPathError for a path that is not the flow's, DeadPathError for one with a dead link, PathError for a
+        flow that cannot be managed.
         """
         self._check_pinnable(flow)
         if self._pins.holds(flow, path):
@@ -207,7 +207,7 @@ class PathServerCore:
         """
         path = self._pins.release(flow)
         self._evacuation.forget(flow)
-        self._moved_ns.pop(flow, None)  # a person's wish holds nothing down
+        self._moved_ns.pop(flow, None)  # a user's request starts no hold-down
         is_part = not self._members.listed and flow != FlowSpec(flow.src_host, flow.dst_host)
         if is_part:
             self._seen.forget(flow)
@@ -242,7 +242,7 @@ class PathServerCore:
             raise PathError(f"the limit of {self._members.most} managed flows is reached")
 
     def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RoundResult | None:
-        """Only leave dead links: the last snapshot was already evaluated when it arrived."""
+        """Only evacuate dead links: the last snapshot was already evaluated when it arrived."""
         self._decider.observe(snapshot, self._reported.down)
         decisions = self._evacuate(snapshot, now_ns)
         if self.engineer is not None:
@@ -271,9 +271,9 @@ class PathServerCore:
     def _measured_flows(self, snapshot: Snapshot, forwarding: Forwarding) -> list[MeasuredFlow]:
         """Return the traffic on weights and base routes: measured flows without an explicit path, and reports."""
         seen = self._seen.rows(snapshot)
-        found = measured_flows(seen, self.network, ~self._explicit(seen), self.settings.stale_after_ns)
+        measured = measured_flows(seen, self.network, ~self._explicit(seen), self.settings.stale_after_ns)
         watch = self.settings.watch
-        return found if watch is None else [*found, *report_flows(seen, self.network, watch, forwarding.path)]
+        return measured if watch is None else [*measured, *report_flows(seen, self.network, watch, forwarding.path)]
 
     def _explicit(self, seen: SeenRows) -> Flags:
         """Return which 5-tuples have an explicit path, their own or that of all traffic between their hosts."""
@@ -299,7 +299,7 @@ class PathServerCore:
         """Move all flows off dead links, to their backups where those are alive."""
         dead = self._decider.dead_links()
         left = self._evacuation.leave(self._on_links(dead, snapshot, now_ns), self._assigned.keys(), dead, now_ns)
-        decisions = [replace(one, reason=self._pins.told(one.flow, one.reason)) for one in left]
+        decisions = [replace(decision, reason=self._pins.told(decision.flow, decision.reason)) for decision in left]
         for decision in decisions:
             self._apply(decision)
         return decisions
@@ -313,7 +313,7 @@ class PathServerCore:
         return self._ours(self.current(snapshot, now_ns).on_links(crossed))
 
     def _come_back(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
-        """Move flows back to the paths that dead links made them leave, when those are alive again."""
+        """Move flows back to the paths that they left for dead links, when those are alive again."""
         if not self._evacuation.is_waiting and not self._pins.paths:
             return []
         located = self.current(snapshot, now_ns)
@@ -338,7 +338,7 @@ class PathServerCore:
         return {flow: assignment for flow, assignment in current.items() if flow in self._pins.paths}
 
     def _publish(self, decisions: Sequence[Decision], changes: Sequence[Rebalance] = ()) -> RoundResult:
-        """Take decisions that were applied into a new set of routes, and remember both."""
+        """Turn applied decisions into a new set of routes, and record both."""
         self.counters["moves"] += sum(decision.old_path != decision.new_path for decision in decisions)
         self.counters["rebalances"] += len(changes)
         self.decisions.extend(decisions)
@@ -352,7 +352,7 @@ class PathServerCore:
         return RouteSet(version, explicit_routes(self._assigned), weighted, explicit_routes(self._pins.paths))
 
     def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
-        """Return every managed flow with its current path, as far as it is known."""
+        """Return every managed flow with its current path, as far as known."""
         explicit = {flow: entry.path for flow, entry in self._assigned.items()}
         pins = {flow: entry.path for flow, entry in self._pins.paths.items()}
         seen, is_engineered = self._seen.rows(snapshot), self.engineer is not None
@@ -368,7 +368,7 @@ class PathServerCore:
         )
 
     def why(self, flow: FlowSpec, now_ns: int) -> Explanation:
-        """Explain a flow's present path by the last snapshot; raise PathError for a flow not looked after."""
+        """Explain a flow's present path by the last snapshot; raise PathError for an unmanaged flow."""
         snapshot = self._snapshot
         if snapshot is None:
             raise PathError("decisions cannot be explained before the first snapshot")
@@ -418,7 +418,7 @@ class PathServerCore:
         return History(decisions, rounds, self._changes_of(query))
 
     def _changes_of(self, query: HistoryQuery) -> tuple[Rebalance, ...]:
-        """Return the changes of weights that concern what a query asks for; none are a source's own."""
+        """Return the changes of weights that a query selects; none if it selects by source."""
         edge = None if query.dst is None else self.network.topology.attachment.get(query.dst)
         if self._store is None or query.src is not None or (query.dst is not None and edge is None):
             return ()
@@ -451,7 +451,7 @@ class PathServerCore:
         if engineering is None:
             self._balancer = Balancer(self.network, self.settings, weighted)
         else:
-            # Nobody would look after other explicit paths, not even when one of their links dies.
+            # Drop other explicit paths: nothing would manage them, not even when one of their links dies.
             fitting = possible(weighted, self.network.topology)
             self.engineer = TrafficEngineer(self.network.topology, engineering, fitting, clock)
         served = self._route_set(version)
@@ -461,7 +461,7 @@ class PathServerCore:
         return served if dropped == 0 else self._route_set(version + 1)
 
     def _restore_paths(self, saved: Mapping[FlowSpec, Assigned]) -> None:
-        """Take up the saved paths that the topology still has, of flows that are still looked after."""
+        """Restore the saved paths that the topology still has, of flows that are still managed."""
         for flow, entry in saved.items():
             if self._members.manages(flow) and self._pins.is_path(flow, entry.path):
                 self._assigned[flow] = entry

@@ -26,9 +26,9 @@ class Admission:
 
 
 def admit(new_bps: Longs, known_bps: Longs, held: Flags, *, room: int) -> Admission:
-    """Return which newcomers find a place where `room` places are free.
+    """Return which newcomers are admitted with `room` free places.
 
-    `new_bps` and `known_bps` are what newcomers and known flows send, 0 where that is unknown; known flows that are
+    `new_bps` and `known_bps` are the rates of newcomers and known flows, 0 if unknown; known flows that are
     `held` never make room. Of equal newcomers the first is admitted, of equal known flows the first makes room.
     """
     heaviest = np.argsort(-new_bps, kind="stable")

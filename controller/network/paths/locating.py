@@ -14,7 +14,7 @@ from controller.network.paths.managed_flows import ManagedFlows
 from controller.network.paths.seen_flows import SeenRows
 
 
-def locate(  # noqa: PLR0917 - what is known of flows, by what knows it
+def locate(  # noqa: PLR0917 - known facts about flows, by source
     managed: ManagedFlows,
     seen: SeenRows,
     explicit: Mapping[FlowSpec, Path],
@@ -42,8 +42,8 @@ def locate(  # noqa: PLR0917 - what is known of flows, by what knows it
         since_ns[number] = moved_ns[flow] if moved_ns[flow] <= now_ns else UNKNOWN
     rate_bps: Longs = np.full(count, UNKNOWN, np.int64)
     for number, flow in managed.among(rates_bps):
-        known = rates_bps[flow]
-        rate_bps[number] = UNKNOWN if known is None else known
+        known_bps = rates_bps[flow]
+        rate_bps[number] = UNKNOWN if known_bps is None else known_bps
     measured = np.flatnonzero((numbers >= 0) & (seen.flow_rates.rate_bps != UNKNOWN))
     measured = measured[rate_bps[numbers[measured]] == UNKNOWN]
     rates, to = seen.flow_rates.rows(measured), numbers[measured]
@@ -72,7 +72,7 @@ def _overlaid(managed: ManagedFlows, book: PathBook, paths: Mapping[FlowSpec, Pa
 
 
 def _default_paths(managed: ManagedFlows, seen: SeenRows, numbers: Longs, *, is_engineered: bool) -> Longs:
-    """Return where flows are that have no explicit path."""
+    """Return the positions of flows without an explicit path."""
     first, last, base, is_only = managed.ends(seen.book)
     shown: Longs = np.full(len(managed), NOWHERE, np.int64)
     shown[numbers[numbers >= 0]] = seen.flow_paths[numbers >= 0]
@@ -86,13 +86,13 @@ def _default_paths(managed: ManagedFlows, seen: SeenRows, numbers: Longs, *, is_
     return np.where(takes_base, base, shown)
 
 
-def _parts(managed: ManagedFlows, seen: SeenRows, spreads: Flags, place: Longs) -> Parts:
-    """Return the parts of the pairs of hosts among the flows that may be spread, by their places."""
+def _parts(managed: ManagedFlows, seen: SeenRows, spreads: Flags, positions: Longs) -> Parts:
+    """Return the parts of the pairs of hosts among the flows that may be spread, by their positions."""
     pairs = seen.spread_pairs
     number = managed.numbers(pairs.pair)
     rows = np.flatnonzero(number >= 0)
     rows = rows[spreads[number[rows]]]
-    flow = place[number[rows]]
+    flow = positions[number[rows]]
     order = np.argsort(flow, kind="stable")
     rows = rows[order]
     return Parts(flow[order], pairs.path[rows], pairs.rate_bps[rows], pairs.variance[rows])

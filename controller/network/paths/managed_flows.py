@@ -1,4 +1,4 @@
-"""The flows that the path server looks after, numbered in the order in which they came."""
+"""The flows that the path server manages, numbered in the order of their admission."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ManagedFlows:
         return iter(self.names)
 
     def add(self, flows: Iterable[FlowSpec], now_ns: int) -> None:
-        """Look after flows from now on; those that are there already stay as they are."""
+        """Manage flows from now on; managed ones stay as they are."""
         new = [flow for flow in dict.fromkeys(flows) if flow not in self._number]
         if not new:
             return
@@ -53,7 +53,7 @@ class ManagedFlows:
         self._columns = self._kept = None
 
     def remove(self, gone: Flags) -> None:
-        """Look after some flows no longer."""
+        """Stop managing some flows."""
         self.names = [name for name, leaves in zip(self.names, gone.tolist(), strict=True) if not leaves]
         self.seen_ns = self.seen_ns[~gone]
         self._number = {name: number for number, name in enumerate(self.names)}
@@ -62,20 +62,20 @@ class ManagedFlows:
         self._columns = self._kept = None
 
     def discard(self, flow: FlowSpec) -> None:
-        """Look after a flow no longer, if it is looked after."""
+        """Stop managing a flow, if it is managed."""
         if flow in self._number:
             self.remove(np.arange(len(self.names)) == self._number[flow])
 
     def number(self, flow: FlowSpec) -> int | None:
-        """Return a flow's number, None if it is not looked after."""
+        """Return a flow's number, None if it is not managed."""
         return self._number.get(flow)
 
     def numbers(self, codes: Longs) -> Longs:
-        """Return the numbers of flows of these codes, -1 for those that are not looked after."""
+        """Return the numbers of flows of these codes, -1 for unmanaged ones."""
         return np.array([self._by_code.get(code, _NOT_MANAGED) for code in codes.tolist()], np.int64)
 
     def among(self, flows: Iterable[FlowSpec]) -> Iterator[tuple[int, FlowSpec]]:
-        """Yield the numbers of those of some flows that are looked after."""
+        """Yield the numbers of the managed ones among some flows."""
         for flow in flows:
             number = self._number.get(flow)
             if number is not None:
@@ -86,10 +86,10 @@ class ManagedFlows:
         if self._base[0] is not book:
             self._base, self._columns = (book, []), None
         if self._columns is None:
-            known = self._base[1]
-            known += [self._end(book, flow) for flow in self.names[len(known) :]]
-            src, dst, base = (np.array([row[place] for row in known], np.int64) for place in range(3))
-            self._columns = src, dst, base, np.array([row[3] for row in known], np.bool_)
+            known_ends = self._base[1]
+            known_ends += [self._end(book, flow) for flow in self.names[len(known_ends) :]]
+            src, dst, base = (np.array([row[column] for row in known_ends], np.int64) for column in range(3))
+            self._columns = src, dst, base, np.array([row[3] for row in known_ends], np.bool_)
         return self._columns
 
     def _end(self, book: PathBook, flow: FlowSpec) -> tuple[int, int, int, bool]:

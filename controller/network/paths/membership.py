@@ -48,7 +48,7 @@ class Membership:
         self._replaced_ns = -REPLACED_EVERY_NS
 
     def manages(self, flow: FlowSpec) -> bool:
-        """Return whether the settings allow a flow to be managed."""
+        """Return whether the settings allow managing a flow."""
         return not self.listed or flow in self.listed
 
     @property
@@ -57,7 +57,7 @@ class Membership:
         return not self.listed and len(self.flows) >= self.most
 
     def discover(self, seen: SeenRows, held: Collection[FlowSpec], now_ns: int) -> list[FlowSpec]:
-        """Take in the flows that telemetry shows; return those that newcomers replaced, never one of `held`."""
+        """Admit the flows that telemetry shows; return those that newcomers replaced, never one of `held`."""
         if self.listed:
             return []
         # Restored: when it was last seen is unknown, and the collector may have just started, too.
@@ -95,13 +95,13 @@ class Membership:
         self._replaced_ns = now_ns if may_replace else self._replaced_ns
         stays = np.full(len(self.flows), not may_replace)
         stays[[number for number, _ in self.flows.among(held)]] = True
-        known = np.array([self._seen.code(flow) for flow in self.flows], np.int64)
-        found = admit(seen.sent_bps(new), seen.sent_bps(known), stays, room=room)
-        self._counters["flows_over_limit"] += len(new) - len(found.admitted)
-        self._counters["flows_replaced"] += len(found.removed)
-        replaced = [self.flows.names[number] for number in found.removed.tolist()]
+        codes = np.array([self._seen.code(flow) for flow in self.flows], np.int64)
+        admission = admit(seen.sent_bps(new), seen.sent_bps(codes), stays, room=room)
+        self._counters["flows_over_limit"] += len(new) - len(admission.admitted)
+        self._counters["flows_replaced"] += len(admission.removed)
+        replaced = [self.flows.names[number] for number in admission.removed.tolist()]
         if replaced:
             gone = np.zeros(len(self.flows), np.bool_)
-            gone[found.removed] = True
+            gone[admission.removed] = True
             self.flows.remove(gone)
-        return new[found.admitted], replaced
+        return new[admission.admitted], replaced

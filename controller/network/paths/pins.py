@@ -22,7 +22,7 @@ class Pins:
         self.paths: dict[FlowSpec, Assigned] = {}
 
     def restore(self, saved: Mapping[FlowSpec, Assigned], is_managed: Callable[[FlowSpec], bool]) -> int:
-        """Take up saved pins of flows that are still looked after, on paths that still are; return how many are not."""
+        """Restore saved pins of flows and paths that still exist; return the number of dropped ones."""
         kept = {flow: pin for flow, pin in saved.items() if is_managed(flow) and self.is_path(flow, pin.path)}
         self.paths.update(kept)
         return len(saved) - len(kept)
@@ -40,7 +40,7 @@ class Pins:
         return True
 
     def hold(self, flow: FlowSpec, old: Path, new: Path, dead: Set[LinkKey], now_ns: int) -> Decision:
-        """Pin a flow; raise NoSuchPathError for what is no path of it, DeadPathError for one that carries nothing."""
+        """Pin a flow; raise NoSuchPathError for a path that is not its own, DeadPathError for a dead one."""
         try:
             check(self._topology, Route(flow, new))
         except ControllerError as error:

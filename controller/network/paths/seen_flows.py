@@ -37,14 +37,14 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 
 _SILENT_GAPS: Final = 8
-"""A flow that was silent for this many of its gaps is over: of those with random packets, one in 3,000 is not."""
+"""A flow that is silent for this many of its gaps has ended; with random packets, one in 3,000 has not."""
 _LEAST_SILENCE_NS: Final = 100_000_000
-"""Silence shorter than this never ends a flow: reports may be this late."""
+"""Shorter silence never ends a flow: reports may be this late."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRate:
-    """A rate, the bytes behind it, its variance, and what of it is over: see `Assignment`."""
+    """A rate, the bytes behind it, its variance, and the part that has ended: see `Assignment`."""
 
     rate_bps: int
     nbytes: int
@@ -94,7 +94,7 @@ class MeasuredRates:
 
     @classmethod
     def of(cls, paths: PathColumns) -> MeasuredRates:
-        """Return what 5-tuples send."""
+        """Return the rates of 5-tuples."""
         rate_bps, nbytes = paths.integers("rate_bps"), paths.integers("measured_bytes")
         gap_ns, age_ns = paths.integers("gap_mean_ns"), paths.integers("age_ns")
         is_over = (gap_ns != UNKNOWN) & (age_ns > np.maximum(_SILENT_GAPS * gap_ns, _LEAST_SILENCE_NS))
@@ -109,14 +109,14 @@ class MeasuredRates:
 
     def summed(self, group: Longs, count: int) -> MeasuredRates:
         """Return the sums of groups; those of a group with an unknown rate are unknown, or without any."""
-        known = self.rate_bps != UNKNOWN
+        known_rates = self.rate_bps != UNKNOWN
         rates_bps, nbytes = np.zeros(count, np.int64), np.zeros(count, np.int64)
         # One after the other, so that sums of floats are those of the reference.
-        np.add.at(rates_bps, group[known], self.rate_bps[known])
-        np.add.at(nbytes, group[known], self.nbytes[known])
-        past_bps = np.bincount(group[known], self.past_bps[known], count).astype(np.float64)
-        variance = np.bincount(group[known], self.variance[known], count).astype(np.float64)
-        rates_bps[group[~known]] = UNKNOWN
+        np.add.at(rates_bps, group[known_rates], self.rate_bps[known_rates])
+        np.add.at(nbytes, group[known_rates], self.nbytes[known_rates])
+        past_bps = np.bincount(group[known_rates], self.past_bps[known_rates], count).astype(np.float64)
+        variance = np.bincount(group[known_rates], self.variance[known_rates], count).astype(np.float64)
+        rates_bps[group[~known_rates]] = UNKNOWN
         return MeasuredRates(rates_bps, nbytes, past_bps, variance)
 
     def rows(self, chosen: Longs | npt.NDArray[np.bool_]) -> MeasuredRates:
@@ -160,18 +160,18 @@ class SeenFlows:
             self.name(flow)
 
     def name(self, flow: FlowSpec) -> None:
-        """Tell a flow that names protocol or ports from the others of its hosts."""
+        """Distinguish a flow that names protocol or ports from the others of its hosts."""
         pair = FlowSpec(flow.src_host, flow.dst_host)
-        known = self._named.setdefault(pair, [])
-        if flow != pair and flow not in known:
-            known.append(flow)
-            known.sort(key=specificity, reverse=True)
+        named = self._named.setdefault(pair, [])
+        if flow != pair and flow not in named:
+            named.append(flow)
+            named.sort(key=specificity, reverse=True)
             self._begin_anew()
 
     def forget(self, flow: FlowSpec) -> None:
         """Count a flow among the others of its hosts again."""
         pair = FlowSpec(flow.src_host, flow.dst_host)
-        self._named[pair] = [one for one in self._named.get(pair, ()) if one != flow]
+        self._named[pair] = [other for other in self._named.get(pair, ()) if other != flow]
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -179,20 +179,20 @@ class SeenFlows:
         self._last = None
 
     def pair_of(self, key: FlowKey) -> FlowSpec | None:
-        """Return the hosts of a 5-tuple, None where they are not two of the topology."""
+        """Return the hosts of a 5-tuple, None unless both are in the topology."""
         hosts = self._topology.host_by_address
         src, dst = hosts.get(key.src), hosts.get(key.dst)
         return None if src is None or dst is None or src is dst else FlowSpec(src.name, dst.name)
 
     def flow_of(self, key: FlowKey) -> FlowSpec | None:
-        """Return the flow that a 5-tuple belongs to, None where its hosts are not two of the topology."""
+        """Return the flow that a 5-tuple belongs to, None unless both hosts are in the topology."""
         pair = self.pair_of(key)
         named = () if pair is None else self._named.get(pair, ())
         about = key.protocol, key.src_port, key.dst_port
         return next((flow for flow in named if _has(flow, *about)), pair)
 
     def code(self, flow: FlowSpec) -> int:
-        """Return a flow's code; its hosts are two of the topology."""
+        """Return a flow's code; both of its hosts are in the topology."""
         if flow == FlowSpec(flow.src_host, flow.dst_host):
             return self._host_number[flow.src_host] * len(self._host_number) + self._host_number[flow.dst_host]
         if flow not in self._codes:
@@ -255,7 +255,7 @@ class SpreadPairs:
 
 @dataclass(frozen=True, eq=False)
 class SeenRows:
-    """A snapshot's 5-tuples: what is known of each, and of the flows (`codes`, each once) that they belong to.
+    """A snapshot's 5-tuples with their figures, and the flows (`codes`, each once) that they belong to.
 
     `path` has numbers in `book`; `src` and `dst` are hosts by number, `first` and `last` the switches that those are
     attached to, NOWHERE where the topology lacks them.
@@ -328,15 +328,15 @@ class SeenRows:
         return self.rates.rows(rows).summed(group, len(codes))
 
     def sent_bps(self, codes: Longs) -> Longs:
-        """Return what the flows of these codes send without probes, 0 where that is unknown."""
+        """Return the rates of the flows of these codes without probes, 0 if unknown."""
         rows = np.flatnonzero((self.code != NO_FLOW) & ~self.is_probe)
         shown, group = np.unique(self.code[rows], return_inverse=True)
         if not len(shown):
             return np.zeros(len(codes), np.int64)
         rates: Longs = np.zeros(len(shown), np.int64)
         np.add.at(rates, group, np.maximum(self.paths.integers("rate_bps")[rows], 0))
-        place = np.minimum(np.searchsorted(shown, codes), len(shown) - 1)
-        return np.where(shown[place] == codes, rates[place], 0)
+        positions = np.minimum(np.searchsorted(shown, codes), len(shown) - 1)
+        return np.where(shown[positions] == codes, rates[positions], 0)
 
     @cached_property
     def spread_pairs(self) -> SpreadPairs:
@@ -346,11 +346,11 @@ class SeenRows:
         keys, group = np.unique(self.pair[rows] * width + self.path[rows], return_inverse=True)
         rates = self.rates.rows(rows).summed(group, len(keys))
         pairs, paths = keys // width, keys % width
-        codes, place = np.unique(pairs, return_inverse=True)
+        codes, positions = np.unique(pairs, return_inverse=True)
         most, whole = np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64)
-        np.maximum.at(most, place, rates.rate_bps)
-        np.add.at(whole, place, rates.rate_bps)
-        parts = np.flatnonzero((most < _MOSTLY * whole)[place])
+        np.maximum.at(most, positions, rates.rate_bps)
+        np.add.at(whole, positions, rates.rate_bps)
+        parts = np.flatnonzero((most < _MOSTLY * whole)[positions])
         parts = parts[np.lexsort((self.book.ranks(paths[parts]), pairs[parts]))]
         return SpreadPairs(
             pairs[parts], paths[parts], rates.rate_bps[parts] - rates.past_bps[parts], rates.variance[parts]
@@ -364,7 +364,7 @@ class SeenRows:
 
 
 def is_probe(key: FlowKey) -> bool:
-    """Return whether a flow is a link probe: it must stay on its path, or links are measured no longer."""
+    """Return whether a flow is a link probe, which must stay on its path to keep links measured."""
     return key.protocol == PROTOCOL_UDP and key.dst_port == PROBE_UDP_PORT
 
 

@@ -105,7 +105,7 @@ class DecideSettings(Settings, frozen=True):
     dead_loss: Share = 0.9
     """A link that loses this share of its frames is dead, once the next round confirms it by new losses."""
     dead_loss_samples: Positive = LEAST_SAMPLES
-    """So many packets have to be measured on a link, within the collector's window, for it to die by loss."""
+    """Packets that must be measured on a link, within the collector's window, before it can die by loss."""
     dead_after_ns: DurationNs | None = None
     """A link that was measured once and is silent for this long is dead; only for fabrics whose flows never pause."""
     return_after_ns: DurationNs = 5_000_000_000
@@ -133,7 +133,7 @@ class ManagedFlow(Strict, frozen=True):
 
     @property
     def spec(self) -> FlowSpec:
-        """The flow as deciders name it."""
+        """The flow in the deciders' form."""
         return FlowSpec(self.src, self.dst, self.protocol, self.src_port, self.dst_port)
 
 
@@ -188,8 +188,8 @@ class PathServerSettings(Settings, frozen=True):
     forget_after_ns: DurationNs = 60_000_000_000
     """A flow that telemetry has not shown for this long loses its explicit path; those listed in `flows` never do."""
     max_flows: Positive = 4096
-    """Maximum number of flows; when there are more, the heaviest are looked after. The others are counted and follow
-    the base routes."""
+    """Maximum number of flows; when there are more, the heaviest are managed. The others are counted and follow the
+    base routes."""
     flows: tuple[ManagedFlow, ...] = ()
     """The flows to decide about; default: every pair of hosts that telemetry shows."""
     decide: DecideSettings = DecideSettings()

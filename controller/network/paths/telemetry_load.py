@@ -41,7 +41,7 @@ class TelemetryLoad(Strict, frozen=True):
         return 4 * sum(2 if bit in _LONG else 1 for bit in self.instructions)
 
     def carried_bytes(self, hop: int) -> float:
-        """Return the average number of bytes that telemetry adds to a packet on the link after so many hops."""
+        """Return the average number of bytes that telemetry adds to a packet on the link after this many hops."""
         if self.mode == "xd":
             return 0.0
         if self.mode != "md":
@@ -49,7 +49,7 @@ class TelemetryLoad(Strict, frozen=True):
         return (_SHIM_AND_HEADER_BYTES + hop * self.hop_bytes) / self.sample_every
 
     def reports(self, switches: Sequence[int]) -> tuple[tuple[int, float], ...]:
-        """Return which switches of a path report a flow's packets, with bytes on the wire a packet on the average."""
+        """Return the switches of a path that report a flow's packets, with the average bytes on the wire per packet."""
         if self.mode == "md":
             return ((switches[-1], self._report_bytes(len(switches))),)
         return tuple((switch, self._report_bytes(1)) for switch in switches)

@@ -26,21 +26,21 @@ _TIMEOUT_S: Final = 5.0
 
 
 class StatusServer:
-    """Serves what `read` returns; construct and use it inside a running event loop."""
+    """Serves the result of `read`; construct and use it inside a running event loop."""
 
     def __init__(self, address: str, read: Callable[[], ControllerStatus], tls: TlsSettings | None = None) -> None:
-        """Raise ControllerError for an address that cannot be had."""
+        """Raise ControllerError for an unusable address."""
         self._read = read
         service = Service(_DESCRIPTOR, {"GetStatus": self._get_status}, {"GetStatus": Permission.READ})
         self._server = RpcServer(address, [service], purpose="cannot serve the status", error=ControllerError, tls=tls)
         self.address = self._server.address
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
         await self._server.start()
 
     async def stop(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         await self._server.stop()
 
     async def _get_status(self, _request: pb.GetStatusRequest) -> pb.Status:
@@ -61,12 +61,12 @@ class ControllerClientSettings(Strict, frozen=True):
 
 
 class ControllerClient(ServiceClient):
-    """Asks a controller; use it as an async context manager."""
+    """Client of a controller; use it as an async context manager."""
 
     def __init__(self, settings: ControllerClientSettings) -> None:
         super().__init__(_PEER, settings, timeout_s=_TIMEOUT_S)
 
     async def status(self) -> ControllerStatus:
-        """Return what it is about; raise ControllerError when it cannot be reached."""
+        """Return its status; raise ControllerError when it cannot be reached."""
         with self._decoding():
             return STATUS.value(await self._ask("GetStatus", pb.GetStatusRequest(), pb.Status))

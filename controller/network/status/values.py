@@ -1,4 +1,4 @@
-"""The state of a controller, as those outside see it."""
+"""The state of a controller, as seen from outside."""
 
 from __future__ import annotations
 

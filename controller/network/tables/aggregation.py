@@ -71,7 +71,7 @@ class PlacedJob:
 
 
 def job_entities(topology: Topology, hops: NextHops, placed: PlacedJob, members: Members) -> dict[str, Entities]:
-    """Return what each switch of the tree holds of a job; a leaf without members holds nothing.
+    """Return each switch's entries of a job in the tree; a leaf without members has none.
 
     Raise ControllerError for a job, tree or members that do not fit each other or the topology.
     """
@@ -79,20 +79,20 @@ def job_entities(topology: Topology, hops: NextHops, placed: PlacedJob, members:
     _check_job(topology, placed.job, members)
     _check_tree(topology, placed.job, tree)
     make = _Entries(topology, hops, placed.job, placed.blocks)
-    found: dict[str, Entities] = {tree.root: index(make.root(tree, members))}
+    entities: dict[str, Entities] = {tree.root: index(make.root(tree, members))}
     for leaf in leaves_of(tree):
-        found[leaf.switch] = index(make.leaf(leaf, tree.root, members))
-    return found
+        entities[leaf.switch] = index(make.leaf(leaf, tree.root, members))
+    return entities
 
 
 def congestion_entity(queue_frames: int) -> Entity:
-    """Return from how many frames in a queue on a switch marks packets of ECN-capable flows (RFC 3168)."""
+    """Return the frames in a queue from which on a switch marks packets of ECN-capable flows (RFC 3168)."""
     action = P4TableAction("mark_from", queue_frames=queue_frames)
     return P4TableEntry("congestion", action=action, is_default_action=True)
 
 
 def unwatched_entities() -> Iterator[Entity]:
-    """Yield what keeps telemetry out of packets of sums and of stored content, which would not be recognised with it.
+    """Yield the rules that keep telemetry out of packets of sums and of stored content, to keep them recognisable.
 
     For every switch that has a watchlist, before all its rules.
     """
@@ -115,7 +115,7 @@ def report_entity(number: int, every: int, slow_us: int) -> Entity:
 
 
 def clearing(block: Block) -> Iterator[Update]:
-    """Yield the writes that make a switch forget what it has in these cells."""
+    """Yield the writes that clear these cells of a switch."""
     for cell in range(block.first, block.first + block.cells):
         entity = P4RegisterEntry(CELLS_REGISTER, index=cell, data=0)
         yield Update(Verb.MODIFY, key_of(entity), entity)

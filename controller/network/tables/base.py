@@ -53,7 +53,7 @@ def port_entities(topology: Topology, switch: str, domain: IntDomain = DEFAULT_D
 
 
 def _own_addresses(host: HostNode | None) -> dict[str, int]:
-    """Return what a port carries of itself: a host's addresses; anything from a switch."""
+    """Return the source addresses that a port accepts by default: a host's own; any from a switch."""
     if host is None:
         return {"addr": 0, "mask": 0, "ipv6_addr": 0, "ipv6_mask": 0}
     ipv6_addr, ipv6_mask = _NOTHING if host.ipv6 is None else (int(host.ipv6), IPV6.mask)
@@ -108,7 +108,7 @@ RULE_ROOM = {
     "ipv4_flow_filter": 1024,
     "ipv6_flow_filter": 1024,
 }
-"""The entries that the program's tables of rules have room for."""
+"""Sizes of the program's tables of rules."""
 
 WATCH_ALL = (Watch(),)
 """The default: every UDP and TCP packet carries telemetry."""
@@ -121,7 +121,7 @@ def telemetry_entities(
     domain: IntDomain = DEFAULT_DOMAIN,
     down: Set[LinkKey] = frozenset(),
 ) -> dict[str, Entities]:
-    """Return each switch's ports, telemetry roles, and what it reports where to, by switch name.
+    """Return each switch's ports, telemetry roles, reports and their destination, by switch name.
 
     Reports do not take links that are `down`. Raise ControllerError for settings that do not fit the topology or each
     other.
@@ -142,10 +142,10 @@ def telemetry_entities(
             yield from watchlist_entities(topology, watches, at_edge=switch in edges)
             yield from reporting_entities(topology, switch, reporting)
 
-    found: dict[str, Entities] = {node.name: index(of(node.name)) for node in topology.switches}
-    for entities in found.values():
+    by_switch: dict[str, Entities] = {node.name: index(of(node.name)) for node in topology.switches}
+    for entities in by_switch.values():
         check_room(entities)
-    return found
+    return by_switch
 
 
 def report_routes(topology: Topology, reporting: Reporting, down: Set[LinkKey]) -> dict[str, Entities]:

@@ -63,7 +63,7 @@ class EntityKey:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Tables are dictionaries by key, copied and compared many times for each key that is made.
+        # Cached hash: tables are dictionaries by key, copied and compared many times for each new key.
         object.__setattr__(self, "_hash", hash((self.kind, self.table, self.match, self.number)))
 
     def __hash__(self) -> int:
@@ -85,7 +85,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One change of one entity; a default action is only ever modified, without an action it is reset."""
+    """One change of one entity; a default action is only ever modified: without an action it is reset."""
 
     verb: Verb
     key: EntityKey
@@ -104,13 +104,13 @@ Batch = tuple[Update, ...]
 
 def index(entities: Iterable[Entity]) -> dict[EntityKey, Entity]:
     """Return entities by key, in order; raise ControllerError when two of one key differ."""
-    found: dict[EntityKey, Entity] = {}
+    by_key: dict[EntityKey, Entity] = {}
     for entity in entities:
         key = key_of(entity)
-        if key in found and content_of(found[key]) != content_of(entity):
+        if key in by_key and content_of(by_key[key]) != content_of(entity):
             raise ControllerError(f"{key}: requested twice with different content")
-        found[key] = entity
-    return found
+        by_key[key] = entity
+    return by_key
 
 
 def key_of(entity: Entity) -> EntityKey:
@@ -139,7 +139,7 @@ def content_of(entity: Entity) -> Hashable:
         case P4ActionProfileMember():
             return _action_content(entity.action)
         case P4ActionProfileGroup():
-            # What a member watches is left out: bmv2 takes it and does not return it in reads.
+            # A member's watched port is left out: bmv2 accepts it and does not return it in reads.
             return frozenset((member.member_id, _weight(member.weight)) for member in entity.members or ())
         case P4CloneSessionEntry():
             return (_replicas(entity), entity.class_of_service, entity.packet_length_bytes)
@@ -150,7 +150,7 @@ def content_of(entity: Entity) -> Hashable:
 
 
 def references(entity: Entity) -> tuple[Kind, frozenset[int]] | None:
-    """Return the members or groups that an entity leans on, None where it leans on nothing."""
+    """Return the members or groups that an entity depends on, None if there are none."""
     if isinstance(entity, P4ActionProfileGroup):
         return Kind.MEMBER, frozenset(member.member_id for member in entity.members or ())
     if isinstance(entity, P4TableEntry) and isinstance(entity.action, P4IndirectAction):
@@ -162,7 +162,7 @@ def references(entity: Entity) -> tuple[Kind, frozenset[int]] | None:
 
 
 def same(left: Entity, right: Entity) -> bool:
-    """Return whether two entities of one key need no write to become each other."""
+    """Return whether two entities of one key are equal, so that no write is needed."""
     return left is right or content_of(left) == content_of(right)
 
 
@@ -173,7 +173,7 @@ def _match_of(entry: P4TableEntry) -> tuple[tuple[str, MatchValue], ...]:
 
 
 def _number(value: object) -> MatchValue:
-    """Return a match value or argument as plain numbers, whichever of finsy's spellings it came in."""
+    """Return a match value or argument as plain numbers, from any of finsy's spellings."""
     match value:
         case IPv4Network() | IPv6Network():
             return int(value.network_address), value.prefixlen

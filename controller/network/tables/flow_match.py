@@ -34,7 +34,7 @@ class FlowRule(Settings, frozen=True):
 
 
 def flow_match(topology: Topology, rule: FlowRule, family: Family, protocol: int | None) -> P4TableMatch | None:
-    """Return a rule's match in a table of one family, None where a host that it names has no address of it.
+    """Return a rule's match in a table of one family, None if a host that it names has no address of it.
 
     Raise ControllerError for a rule that names a host which the topology does not have.
     """

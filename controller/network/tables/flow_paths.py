@@ -29,10 +29,10 @@ def flow_path_entities(
 ) -> dict[str, Entities]:
     """Return each switch's flow entries for a whole set of routes; every switch has a key.
 
-    Routes in `made` have the entries that they have there, those of the others are added to it. Raise ControllerError
-    for a route that the topology does not have, and for a flow that is routed twice.
+    Routes in `made` reuse the entries there, those of others are added to it. Raise ControllerError for a route that
+    the topology lacks, and for a flow that is routed twice.
     """
-    found: dict[str, dict[EntityKey, Entity]] = {node.name: {} for node in topology.switches}
+    entities: dict[str, dict[EntityKey, Entity]] = {node.name: {} for node in topology.switches}
     made, seen = {} if made is None else made, set[FlowSpec]()
     for route in routes.routes:
         if route.flow in seen:
@@ -42,9 +42,9 @@ def flow_path_entities(
             check(topology, route)
             made[route] = tuple(_entries_of(topology, route))
         for switch, key, entity in made[route]:
-            if not same(found[switch].setdefault(key, entity), entity):
+            if not same(entities[switch].setdefault(key, entity), entity):
                 raise ControllerError(f"{key}: requested twice with different content")
-    return dict(found)
+    return dict(entities)
 
 
 def _entries_of(topology: Topology, route: Route) -> Iterator[tuple[str, EntityKey, Entity]]:
@@ -81,7 +81,7 @@ def describe(route: Route) -> str:
 
 
 def specificity(flow: FlowSpec) -> int:
-    """Return a flow's priority in the tables, from 1: of a packet's flows the one that names more wins."""
+    """Return a flow's priority in the tables, from 1: the more specific of a packet's flows wins."""
     return 1 + sum(weight for name, weight, _ in _FIELDS if getattr(flow, name) is not None)
 
 
@@ -95,7 +95,7 @@ def _entries(topology: Topology, flow: FlowSpec, switch: str, port: int) -> Iter
 
 
 def _match(flow: FlowSpec, family: Family, src: int, dst: int) -> tuple[P4TableMatch, int]:
-    """Return the match and a priority that lets the flow that names more win."""
+    """Return the match, and a priority that lets the more specific flow win."""
     whole = (1 << family.bits) - 1
     match = P4TableMatch(src_addr=(src, whole), dst_addr=(dst, whole))
     for name, _, mask in _FIELDS:

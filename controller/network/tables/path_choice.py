@@ -26,16 +26,16 @@ def packed_hash(src: bytes, dst: bytes, protocol: int, src_port: int, dst_port: 
 
 
 def digest(hashed: int, node_id: int) -> int:
-    """Return what a switch's selector takes modulo the sum of a group's weights, for a flow of this hash."""
+    """Return the value that a switch's selector takes modulo the sum of a group's weights, for a flow of this hash."""
     path_hash = (hashed * hash_multiplier(node_id) & _HASH_MASK) >> 16
     return zlib.crc32(path_hash.to_bytes(2, "big"))
 
 
 def chosen(weights: Sequence[int], digested: int) -> int:
-    """Return the place of the member that a digest falls on; `weights` are in order of port."""
+    """Return the index of the member that a digest falls on; `weights` are in order of port."""
     left = digested % sum(weights)
-    for place, weight in enumerate(weights):
+    for index, weight in enumerate(weights):
         if left < weight:
-            return place
+            return index
         left -= weight
     raise AssertionError("a remainder must be below the sum")

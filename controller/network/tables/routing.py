@@ -81,13 +81,13 @@ def host_addresses(topology: Topology, host: str) -> dict[Family, int]:
 
 
 def forward(topology: Topology, switch: str, port: int) -> P4TableAction:
-    """Return the action that sends packets out of `port`, addressed to what is plugged in there."""
+    """Return the action that sends packets out of `port`, addressed to the node at it."""
     peer = topology.neighbours[switch][port]
     return P4TableAction("forward", egress_port=port, dst_mac=mac_at(topology, peer.node, peer.port))
 
 
 Spread = tuple[tuple[int, int], ...]
-"""(port, weight), by port: what a route spreads traffic over."""
+"""(port, weight), by port: the spread of a route's traffic."""
 
 
 def route_entities(
@@ -129,7 +129,7 @@ def hash_multiplier(node_id: int) -> int:
 
 
 def hash_entity(topology: Topology, switch: str) -> Entity:
-    """Return what gives a switch's path hash its multiplier."""
+    """Return the entry that sets the multiplier of a switch's path hash."""
     multiplier = hash_multiplier(topology.switch[switch].node_id)
     return P4TableEntry(
         "path_hash", action=P4TableAction("set_path_hash_multiplier", multiplier=multiplier), is_default_action=True
@@ -158,9 +158,9 @@ def switch_route_entities(topology: Topology, hops: NextHops, switch: str) -> It
 
 
 def port_towards(topology: Topology, hops: NextHops, switch: str, destination: str) -> int | None:
-    """Return the port for what is addressed to another switch; None if it cannot be reached, or is the same.
+    """Return the port towards another switch; None if it cannot be reached, or is the same.
 
-    It is one of the equally good ones, so that the way is known, and not the same one for every destination.
+    It is a fixed one of the equally good ones, but not the same for every destination.
     """
     ways = hops[destination].get(switch, ())
     if switch == destination or not ways:
@@ -169,8 +169,8 @@ def port_towards(topology: Topology, hops: NextHops, switch: str, destination: s
 
 
 def group_ids(spreads: Iterable[Spread]) -> dict[Spread, int]:
-    """Return an id for every spread over two or more ports: a hash of it, moved on where two collide."""
-    found: dict[Spread, int] = {}
+    """Return an id for every spread over two or more ports: a hash of it, incremented where two collide."""
+    ids: dict[Spread, int] = {}
     taken: set[int] = set()
     # Sorted, so that ids do not depend on the order in which spreads come.
     for spread in sorted({spread for spread in spreads if len(spread) > 1}):
@@ -179,8 +179,8 @@ def group_ids(spreads: Iterable[Spread]) -> dict[Spread, int]:
         while number in taken:
             number = number % _MAX_GROUP_ID + 1
         taken.add(number)
-        found[spread] = number
-    return found
+        ids[spread] = number
+    return ids
 
 
 def _spread(topology: Topology, hops: NextHops, switch: str, host: str, weighted: Mapping[str, Spread]) -> Spread:

@@ -29,7 +29,7 @@ from dataplane.topology.values import Topology
 _Block: TypeAlias = Mapping[EntityKey, Entity]
 
 _BLOCKS_PER_DESTINATION: Final = 64
-"""Blocks kept, on average: continually changing weights make groups, and so blocks, that become unused."""
+"""Blocks kept, on average: continually changing weights leave groups, and so blocks, unused."""
 
 
 class SharedRoutes:
@@ -47,12 +47,12 @@ class SharedRoutes:
         self._keys = {(family, address): self._key(family, address) for family, _, address in self._addresses()}
 
     def destinations(self) -> Iterator[tuple[EntityKey, str]]:
-        """Yield the key of the route to each host's address, and the switch that the host hangs on."""
+        """Yield the key of the route to each host's address, and the switch that the host is attached to."""
         return ((self._keys[family, address], edge) for family, edge, address in self._addresses())
 
     def entities(self, hops: NextHops, switch: str, weighted: Mapping[str, Spread]) -> dict[EntityKey, Entity]:
         """Return members, groups and host routes of a switch by key; the arguments are those of `route_entities`."""
-        found: dict[EntityKey, Entity] = {}
+        by_key: dict[EntityKey, Entity] = {}
         for family in FAMILIES:
             hosts = self._hosts.get(family, {})
             local = [((port, 1),) for port, _ in hosts.get(switch, ())]
@@ -63,29 +63,29 @@ class SharedRoutes:
                 member = P4ActionProfileMember(
                     family.selector, member_id=port, action=forward(self._topology, switch, port)
                 )
-                found[key_of(member)] = member
+                by_key[key_of(member)] = member
             for spread, group in groups.items():
                 key, entity = self._group(family, group, spread)
-                found[key] = entity
+                by_key[key] = entity
             for destination, spread in spreads.items():
                 is_group = len(spread) > 1
-                found.update(self._block(family, destination, is_group, groups[spread] if is_group else spread[0][0]))
+                by_key.update(self._block(family, destination, is_group, groups[spread] if is_group else spread[0][0]))
             for port, address in hosts.get(switch, ()):
-                found[self._keys[family, address]] = self._entry(family, address, P4IndirectAction(member_id=port))
-        return found
+                by_key[self._keys[family, address]] = self._entry(family, address, P4IndirectAction(member_id=port))
+        return by_key
 
     def _addresses(self) -> Iterator[tuple[Family, str, int]]:
         for family, hosts in self._hosts.items():
-            for edge, found in hosts.items():
-                for _, address in found:
+            for edge, hosts_there in hosts.items():
+                for _, address in hosts_there:
                     yield family, edge, address
 
     @staticmethod
     def _spreads(
         hosts: Mapping[str, object], hops: NextHops, switch: str, weighted: Mapping[str, Spread]
     ) -> dict[str, Spread]:
-        """Return what a switch spreads traffic over, for each other switch with hosts that it can reach."""
-        found: dict[str, Spread] = {}
+        """Return the spread of a switch's traffic, for each other reachable switch with hosts."""
+        spreads: dict[str, Spread] = {}
         for destination in hosts:
             if destination == switch:
                 continue
@@ -93,23 +93,23 @@ class SharedRoutes:
             if spread is None:
                 spread = tuple((link.tail.port, 1) for link in hops[destination].get(switch, ())[:MAX_GROUP_SIZE])
             if spread:
-                found[destination] = spread
-        return found
+                spreads[destination] = spread
+        return spreads
 
     def _block(self, family: Family, destination: str, is_group: bool, number: int) -> _Block:
         """Return the routes to all hosts of a switch through one member or group."""
         name = family, destination, is_group, number
-        found = self._blocks.get(name)
-        if found is None:
+        block = self._blocks.get(name)
+        if block is None:
             if len(self._blocks) >= self._room:
                 self._blocks.clear()
                 self._groups.clear()
             action = P4IndirectAction(group_id=number) if is_group else P4IndirectAction(member_id=number)
-            found = self._blocks[name] = {
+            block = self._blocks[name] = {
                 self._keys[family, address]: self._entry(family, address, action)
                 for _, address in self._hosts[family][destination]
             }
-        return found
+        return block
 
     def _group(self, family: Family, group: int, spread: Spread) -> tuple[EntityKey, Entity]:
         name = family, group, spread

@@ -26,7 +26,7 @@ MAX_NETWORKS: Final = 1024
 
 
 class RoutedNetworks(Strict, frozen=True):
-    """Networks behind a host that routes: what comes from there may come in at its port."""
+    """Networks behind a host that routes: their packets may enter at its port."""
 
     host: str
     """Name of the host."""
@@ -35,7 +35,7 @@ class RoutedNetworks(Strict, frozen=True):
 
 
 def source_entities(topology: Topology, switch: str, routed: Sequence[RoutedNetworks]) -> Iterator[Entity]:
-    """Yield what a switch with hosts needs; raise ControllerError for what is no network or behind no host."""
+    """Yield the entries of a switch with hosts; raise ControllerError for an invalid network or an unknown host."""
     if all(edge.node != switch for edge in topology.attachment.values()):
         return
     addr, mask = SWITCH_ADDRESSES
@@ -57,7 +57,7 @@ def source_entities(topology: Topology, switch: str, routed: Sequence[RoutedNetw
 
 
 def check_networks(topology: Topology, routed: Sequence[RoutedNetworks]) -> None:
-    """Raise ControllerError for a host that is not there, and for what is no network."""
+    """Raise ControllerError for an unknown host or an invalid network."""
     for each in routed:
         if each.host not in topology.host:
             raise ControllerError(f"routed_networks: topology {topology.name} has no host {each.host!r}")
@@ -68,12 +68,12 @@ def check_networks(topology: Topology, routed: Sequence[RoutedNetworks]) -> None
 def _networks(
     topology: Topology, switch: str, routed: Sequence[RoutedNetworks]
 ) -> set[tuple[int, IPv4Network | IPv6Network]]:
-    found = set()
+    networks = set()
     for each in routed:
         edge = topology.attachment[each.host]
         if edge.node == switch:
-            found |= {(edge.port, _network(each.host, text)) for text in each.networks}
-    return found
+            networks |= {(edge.port, _network(each.host, text)) for text in each.networks}
+    return networks
 
 
 def _network(host: str, text: str) -> IPv4Network | IPv6Network:

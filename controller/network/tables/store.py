@@ -37,7 +37,7 @@ OUTCOME_NAMES: Final = ("answered", "missed", "filled", "raised", "old", "kept",
 """Outcomes of packets with names that the switch holds, by index of the counter."""
 
 MARK: Final = Segment(0)
-"""No value is ever of this name."""
+"""No value ever has this name."""
 _MARK_CELL: Final = CELLS
 _ANY_PORT: Final = 0x1FF
 
@@ -66,7 +66,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Writer:
-    """A host that may write: its address, and the port of the switch that it is plugged in at, 0 where it is not."""
+    """A host that may write: its address, and its port of the switch, 0 if it is elsewhere."""
 
     address: int
     port: int = 0
@@ -98,12 +98,12 @@ def name_entity(placed: Placed) -> Entity:
 
 
 def mark_entity(generation: int) -> Entity:
-    """Return the entry that marks all generations below this one as given: a name without writers."""
+    """Return the entry that marks all generations below this one as used: a name without writers."""
     return name_entity(Recorded(MARK, _MARK_CELL, generation, group=0, forward=False))
 
 
 def writer_entity(group: int, writer: Writer) -> Entity:
-    """Return what lets a host write the names of a group (from 1)."""
+    """Return the entry that lets a host write the names of a group (from 1)."""
     match = P4TableMatch(src_addr=writer.address, writers=group)
     if writer.port:
         match["ingress_port"] = (writer.port, _ANY_PORT)
@@ -119,7 +119,7 @@ def hot_names_entity(interval: int, threshold: int) -> Entity:
 def held_in(entities: Entities) -> StoreTables:
     """Return the store content that a switch's entries describe."""
     entries = [entity for entity in entities.values() if isinstance(entity, P4TableEntry)]
-    placed = {one.segment: one for one in _placed(entries)}
+    placed = {placed_segment.segment: placed_segment for placed_segment in _placed(entries)}
     mark = placed.pop(MARK, None)
     hot = next((_arguments(entry) for entry in entries if entry.table_id == HOT_NAMES), dict[str, int]())
     writers = (_writer(entry) for entry in entries if entry.table_id == WRITERS)
@@ -147,11 +147,13 @@ def _placed(entries: list[P4TableEntry]) -> Iterator[Placed]:
     for entry in entries:
         if entry.table_id != NAMES:
             continue
-        found, segment = _arguments(entry), segment_of(entry)
-        if "producer" in found:
-            yield Copied(segment, found["cell"], found["generation"], found["producer"], found["port"])
+        arguments, segment = _arguments(entry), segment_of(entry)
+        if "producer" in arguments:
+            yield Copied(segment, arguments["cell"], arguments["generation"], arguments["producer"], arguments["port"])
         else:
-            yield Recorded(segment, found["cell"], found["generation"], found["writers"], bool(found["forward"]))
+            yield Recorded(
+                segment, arguments["cell"], arguments["generation"], arguments["writers"], bool(arguments["forward"])
+            )
 
 
 def _writer(entry: P4TableEntry) -> tuple[int, Writer]:

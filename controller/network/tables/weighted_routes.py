@@ -15,22 +15,22 @@ Spreads = Mapping[str, Mapping[str, Spread]]
 
 
 def spreads_of(topology: Topology, hops: NextHops, routes: Iterable[WeightedRoute]) -> dict[str, dict[str, Spread]]:
-    """Return what weighted routes spread traffic over; every switch has a key.
+    """Return the spreads of weighted routes; every switch has a key.
 
     Raise ControllerError for a route that the topology or a group cannot have, for two of the same switch and
-    destination, and where weighted and base routes together would turn packets in a circle.
+    destination, and if weighted and base routes together would loop.
     """
-    found: dict[str, dict[str, Spread]] = {node.name: {} for node in topology.switches}
+    by_switch: dict[str, dict[str, Spread]] = {node.name: {} for node in topology.switches}
     for route in routes:
         _check(topology, route)
-        if route.destination in found[route.switch]:
+        if route.destination in by_switch[route.switch]:
             raise ControllerError(f"{describe(route)}: requested twice")
         links = topology.directed_links
         ports = ((links[LinkKey(route.switch, peer)].tail.port, weight) for peer, weight in route.next_hops)
-        found[route.switch][route.destination] = tuple(sorted(ports))
-    for destination in sorted({destination for spreads in found.values() for destination in spreads}):
-        order(topology, hops, found, destination)
-    return found
+        by_switch[route.switch][route.destination] = tuple(sorted(ports))
+    for destination in sorted({destination for spreads in by_switch.values() for destination in spreads}):
+        order(topology, hops, by_switch, destination)
+    return by_switch
 
 
 def onward(topology: Topology, hops: NextHops, spreads: Spreads, switch: str, destination: str) -> tuple[str, ...]:
@@ -50,16 +50,16 @@ def order(topology: Topology, hops: NextHops, spreads: Spreads, destination: str
     for name, heads in ways.items():
         for head in heads:
             senders[head].append(name)
-    found = [destination]
-    for name in found:
+    ordered = [destination]
+    for name in ordered:
         for sender in senders[name]:
             waiting[sender] -= 1
             if waiting[sender] == 0:
-                found.append(sender)
+                ordered.append(sender)
     circling = next((name for name, heads in ways.items() if heads and waiting[name] > 0), None)
     if circling is not None:
         raise ControllerError(f"weighted routes to {destination}: packets at {circling} may loop")
-    return found
+    return ordered
 
 
 def describe(route: WeightedRoute) -> str:

@@ -38,7 +38,7 @@ def plan_probes(topology: Topology) -> ProbePlan:
         queued, pair = heapq.heappop(queue)
         adds = len(crossed[pair] & missing)
         if adds and adds < -queued:
-            # Others have taken some of its links since: back to where it belongs now.
+            # Others have covered some of its links since: requeue it with its present number.
             heapq.heappush(queue, (-adds, pair))
         elif adds:
             pairs.append((speakers[pair[0]], speakers[pair[1]]))
@@ -48,12 +48,12 @@ def plan_probes(topology: Topology) -> ProbePlan:
 
 def _links(hops: NextHops, src: str, dst: str) -> set[LinkKey]:
     """Return every link on any of the equally good base paths between two switches."""
-    found: set[LinkKey] = set()
+    links: set[LinkKey] = set()
     seen, waiting = {src}, [src]
     while waiting:
         for link in hops[dst].get(waiting.pop(), ()):
-            found.add(link.key)
+            links.add(link.key)
             if link.head.node not in seen:
                 seen.add(link.head.node)
                 waiting.append(link.head.node)
-    return found
+    return links

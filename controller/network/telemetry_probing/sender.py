@@ -31,11 +31,11 @@ class ProbeSettings(Strict, frozen=True):
     """Number of source ports that probes use in turn: equally good paths are chosen by a hash over the ports."""
 
     payload_bytes: Annotated[int, msgspec.Meta(ge=8, le=1400)] = 16
-    """A number that counts, and zeros: small packets wait least and take least."""
+    """A sequence number, and zeros: small packets wait least and take least."""
 
 
 class ProbeSender:
-    """Sends from one host; `run` until cancelled. Packets that the kernel does not take are counted in `refused`."""
+    """Sends from one host; `run` until cancelled. Packets that the kernel does not accept are counted in `refused`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ProbeSender:
         self.sent = self.refused = 0
 
     async def run(self) -> None:
-        """Send until cancelled; raise ControllerError when the source address is not of this machine."""
+        """Send until cancelled; raise ControllerError when the source address is not this machine's."""
         with ExitStack() as stack:
             sockets = [stack.enter_context(self._open()) for _ in range(self._settings.source_ports)]
             turn = 0

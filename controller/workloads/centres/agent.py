@@ -90,13 +90,13 @@ class Agent:
             group.create_task(self._report_for_ever())
             group.create_task(self._follow())
             group.create_task(self._listen())
-            group.create_task(self._see_to_all())
+            group.create_task(self._run_steps())
             group.create_task(self._configurer.run(self._engine, self._note_configuration))
             if self._warmer is not None:
                 group.create_task(self._warmer.run())
 
     async def sign_off(self) -> None:
-        """Report that no tasks may come; end jobs if the settings say so, otherwise leave them to the next agent."""
+        """Close the centre to tasks; end jobs if the settings say so, otherwise leave them to the next agent."""
         self._signs_off = True
         if self.settings.on_stop is OnStop.STOP:
             await self._end_all()
@@ -129,18 +129,18 @@ class Agent:
 
     @property
     def problem(self) -> str:
-        """Reason why no tasks may come here; empty if they may."""
+        """Reason why the centre takes no tasks; empty if it does."""
         if self._signs_off:
             return "its agent has stopped"
-        for what in ("engine", "configuration"):
-            if self._problems.get(what):
-                return self._problems[what]
+        for subject in ("engine", "configuration"):
+            if self._problems.get(subject):
+                return self._problems[subject]
         if self._configurer.types is None:
-            return "which probe kernels run here is being tried"
+            return "trying which probe kernels run here"
         if not any(unit.count for unit in self._configurer.types):
             return f"it has no units: {'; '.join(self._engine.notes) or 'the engine has none'}"
         if self._tasks is None:
-            return "its tasks are not known yet"
+            return "its tasks are not listed yet"
         return ""
 
     def _note_configuration(self) -> None:
@@ -155,7 +155,7 @@ class Agent:
                 async with asyncio.timeout(reporting.patience_s(self._report_s)):
                     centre = await self._report()
                 self._report_s = reporting.report_s(self.settings.report_s, centre.spec.lease_s)
-                self._told("api", "")
+                self._note_problem("api", "")
                 self._known.set()
             except (ForbiddenError, UnauthorizedError) as error:
                 if not self._known.is_set():
@@ -172,14 +172,14 @@ class Agent:
     async def _report(self) -> Centre:
         """Write the centre's status; create the centre if it is missing."""
         if self._configurer.types is not None:
-            self._told("units", "" if any(unit.count for unit in self._configurer.types) else self.problem)
+            self._note_problem("units", "" if any(unit.count for unit in self._configurer.types) else self.problem)
         centres, name = self._client.of(Centre), self.settings.centre
         report = Centre(metadata=Metadata(name=name), status=self._status())
         try:
             written = await centres.replace_status(report)
         except NotFoundError:
             await centres.create(Centre(metadata=Metadata(name=name, labels=self.settings.labels)))
-            LOGGER.info("centre %s is made", name)
+            LOGGER.info("centre %s created", name)
             written = await centres.replace_status(report)
         if written.status.heartbeat_ns is not None:
             self._clock.learn(written.status.heartbeat_ns)
@@ -213,7 +213,7 @@ class Agent:
                 async for told in self._client.of(Task).follow(fields=fields):
                     if isinstance(told, Listing):
                         if told.age_s is not None:
-                            break  # a cached answer while the server's storage is away may be outdated
+                            break  # cached because the server's storage is away: it may be outdated
                         self._tasks = {task.metadata.name: task for task in told.items if task.is_held}
                         self._report_now.set()
                     elif told.type is EventType.BOOKMARK:
@@ -237,7 +237,7 @@ class Agent:
                 self._failed(Failure.ENGINE, str(error))
             await asyncio.sleep(reporting.AGAIN_S)
 
-    async def _see_to_all(self) -> None:
+    async def _run_steps(self) -> None:
         """Carry out due steps in a loop; long steps do not block the others."""
         async with asyncio.TaskGroup() as group:
             while True:
@@ -263,7 +263,7 @@ class Agent:
             return ()
         if self._problems.get("engine"):
             self._report_now.set()
-        self._told("engine", "")
+        self._note_problem("engine", "")
         self._jobs = {job.mark: job for job in jobs}
         units, trials = self._configurer.types, self._configurer.trials
         self._metrics.stands(units, jobs, trials)
@@ -289,8 +289,8 @@ class Agent:
         self._probes = {name: probe for name, probe in self._probes.items() if name in wanted}
         for name in wanted - self._probes.keys():
             try:
-                found = await self._client.of(ProbeTaskResource).get(name)
-                self._probes[name] = files.of_spec(name, found.spec)
+                resource = await self._client.of(ProbeTaskResource).get(name)
+                self._probes[name] = files.of_spec(name, resource.spec)
             except (NotFoundError, InvalidError):
                 self._probes[name] = None
             except ProbeError as error:
@@ -308,7 +308,7 @@ class Agent:
         except ApiError as error:
             self._failed(Failure.API, str(error))
             await asyncio.sleep(reporting.AGAIN_S)
-        except (EngineError, OSError) as error:  # do not end on a full disk, for example
+        except (EngineError, OSError) as error:  # a full disk, for example, must not end the agent
             LOGGER.warning("%s: %s", key, error)
             self._metrics.failures.labels(Failure.ENGINE).inc()
             await asyncio.sleep(reporting.AGAIN_S)
@@ -341,7 +341,7 @@ class Agent:
             case deciding.GiveBack(task, phase, reason, cause):
                 await self._give_back(task, phase, reason, cause)
             case deciding.Cancel(job, why, task, then, cause):
-                LOGGER.info("job %s is ended: %s", job.id, why)
+                LOGGER.info("ending job %s: %s", job.id, why)
                 await self._engine.cancel(job.id, self.settings.grace_s)
                 if task is not None:
                     await self._give_back(task, then, why, cause)
@@ -356,11 +356,13 @@ class Agent:
             job = await self._engine.submit(order)
         except (CentreError, SecretError, OSError) as error:
             if isinstance(error, EngineError) and not isinstance(error, OrderError):
-                raise  # it is tried again
+                raise  # retried
             await self._give_back(task, TaskPhase.FAILED, str(error), Cause.UNFIT)
             return
         self._metrics.begun.labels(_kind(task)).inc()
-        LOGGER.info("task %s is job %s on %d units of type %s", task.metadata.name, job, task.status.units, unit.name)
+        LOGGER.info(
+            "task %s runs as job %s on %d units of type %s", task.metadata.name, job, task.status.units, unit.name
+        )
 
     async def _secrets_of(self, task: Task) -> Mapping[str, str]:
         """Return the secrets that a task's program names; a probe's user must not influence the measurement."""
@@ -376,7 +378,7 @@ class Agent:
         try:
             counts = await self._complete(task, item)
         except (InvalidError, TooLargeError) as error:
-            reason = f"its result cannot be kept: {error}"[:1000]
+            reason = f"its result was rejected: {error}"[:1000]
             self._metrics.drops.labels(Drop.RESULT).inc()
             item = replace(item, phase=TaskPhase.FAILED, result=None, reasons=(reason,))
             counts = await self._complete(task, item)
@@ -388,34 +390,34 @@ class Agent:
         await self._engine.forget(job.id)
 
     async def _give_back(self, task: Task, phase: TaskPhase, reason: str, cause: Cause) -> None:
-        LOGGER.info("task %s is given back: %s", task.metadata.name, reason)
+        LOGGER.info("task %s given back: %s", task.metadata.name, reason)
         name, epoch = task.metadata.name, task.status.epoch
         item = Completion(task=name, epoch=epoch, phase=phase, reasons=(reason[:1000],))
         if await self._complete(task, item):
             self._metrics.given_back.labels(_kind(task), cause).inc()
 
     async def _complete(self, task: Task, item: Completion) -> bool:
-        """Complete a task; return False for one that was dispatched again, or is gone: it is no longer ours."""
+        """Complete a task; return False if it is no longer ours, as it is gone or was dispatched again."""
         counts = True
         try:
             await self._client.complete(CompletionRequest(completions=(item,)))
         except (StaleError, NotFoundError, ForbiddenError) as error:
-            LOGGER.info("task %s, epoch %d: its end counts no more: %s", item.task, item.epoch, error)
+            LOGGER.info("task %s, epoch %d: its outcome came too late: %s", item.task, item.epoch, error)
             self._metrics.drops.labels(Drop.COMPLETION).inc()
             counts = False
         self._ended.add((task.metadata.uid, task.status.epoch))
         return counts
 
-    def _failed(self, what: Failure, problem: str) -> None:
+    def _failed(self, failure: Failure, problem: str) -> None:
         """Count a failure, and log it once."""
-        self._metrics.failures.labels(what).inc()
-        self._told("engine" if what is Failure.ENGINE else "api", problem)
+        self._metrics.failures.labels(failure).inc()
+        self._note_problem("engine" if failure is Failure.ENGINE else "api", problem)
 
-    def _told(self, what: str, problem: str) -> None:
-        """Log a problem once, and its end."""
-        if problem != self._problems.get(what, ""):
-            LOGGER.warning("%s", problem) if problem else LOGGER.info("%s: it is well again", what)
-        self._problems[what] = problem
+    def _note_problem(self, subject: str, problem: str) -> None:
+        """Log a problem once, and the recovery from it."""
+        if problem != self._problems.get(subject, ""):
+            LOGGER.warning("%s", problem) if problem else LOGGER.info("%s: recovered", subject)
+        self._problems[subject] = problem
 
 
 def _kind(task: Task) -> JobKind:

@@ -33,7 +33,7 @@ def missing_kernels(types: Sequence[UnitType], probe: ProbeTask) -> tuple[str, .
 
 
 def pick(types: Sequence[UnitType], able: Sequence[str], taken: Mapping[str, int], units: int) -> str | None:
-    """Return the type that the centre picks: of those with enough free units the one with most of them free.
+    """Return the type that the centre picks: the one with the most free units, if they are enough.
 
     Ties go to the smallest units, to keep large ones for tasks that need them; None if no type has enough.
     """

@@ -1,7 +1,7 @@
 """The reported resource configuration: unit types with the kernels that really run there, and its changes.
 
 Kernels are tried at start and whenever a unit type has changed: a job of our own on one free unit of each type runs
-each kernel once, in a separate process. While all units of a type are busy nothing is tried there.
+each kernel once, in a separate process. A type whose units are all busy has to wait for its trials.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOGGER: Final = logging.getLogger("millrace.centre")
 
 
 class Configurer:
-    """Keeps `types`, None until possible trials are done; of one event loop. `kernels` returns the kernels to try."""
+    """Unit types as reported: `types` is None until the first trials are done. `kernels` returns the kernels to try."""
 
     def __init__(
         self,
@@ -102,14 +102,14 @@ class Configurer:
 
     async def _look(self, engine: Engine) -> bool:
         """Ask the engine for its resources, try new ones; return whether there is anything to report."""
-        found, kernels = await engine.resources(), tuple(await self._kernels(self._settings))
+        units, kernels = await engine.resources(), tuple(await self._kernels(self._settings))
         if kernels != self._tried:
             self._tried = kernels
             self._due.update(self._known)
         notes: list[str] = []
-        for unit in found:
-            known = self._known.get(unit.name)
-            is_new = known is None or known.unit != unit.unit or known.count > unit.count
+        for unit in units:
+            tried_unit = self._known.get(unit.name)
+            is_new = tried_unit is None or tried_unit.unit != unit.unit or tried_unit.count > unit.count
             if unit.count and (is_new or unit.name in self._due):
                 tried = await self._trials.operators_of(engine, unit, kernels)
                 if tried is None:
@@ -119,7 +119,7 @@ class Configurer:
                 self._known[unit.name] = replace(unit, operators=tried.operators)
                 self._why[unit.name] = tried.notes
             notes += self._why.get(unit.name, ())
-        types = tuple(replace(unit, operators=self._operators(unit)) for unit in found)
+        types = tuple(replace(unit, operators=self._operators(unit)) for unit in units)
         is_change = types != self.types or tuple(notes) != self.notes
         if self._kept is not None and _lasting(types) != self._kept.units:
             self._is_new = True
@@ -127,8 +127,8 @@ class Configurer:
         return is_change
 
     def _operators(self, unit: UnitType) -> tuple[str, ...]:
-        known = self._known.get(unit.name)
-        return () if known is None or not unit.count else known.operators
+        tried_unit = self._known.get(unit.name)
+        return () if tried_unit is None or not unit.count else tried_unit.operators
 
     def _keep(self, configuration: Configuration) -> None:
         self._kept = configuration

@@ -1,4 +1,4 @@
-"""Next step for each task and each job, from what the API and the engine say; pure.
+"""Next step for each task and each job, from the state of the API and the engine; pure.
 
 A task holds units in an epoch; its job carries task, uid and epoch. Whatever happened in between (the agent was killed,
 the API was away, the engine has lost a job), the next step follows from these alone.
@@ -166,7 +166,7 @@ def decide(view: View) -> tuple[Step, ...]:
     for mark, job in view.jobs.items():
         gone = (mark.uid, mark.epoch) in view.ended or mark not in wanted
         if gone and mark.task not in view.trials:
-            why = "its task is not here any more, or was dispatched anew"
+            why = "its task has left this centre, or was dispatched again"
             steps.append(Forget(job) if job.phase in JOB_ENDED else Cancel(job, why))
     return tuple(steps)
 
@@ -195,7 +195,7 @@ def _begin(view: View, task: Task, counts: _Counts) -> Step | None:
     entry, probe, units = task.spec.program.entry, None, task.status.units or 0
     if task.spec.is_probe:
         if entry not in view.probes:
-            return None  # it is being read
+            return None  # still being read
         probe = view.probes[entry]
         if probe is None:
             return GiveBack(task, TaskPhase.FAILED, f"there is no ProbeTask {entry}", Cause.NO_PROBE_TASK)
@@ -211,10 +211,10 @@ def _begin(view: View, task: Task, counts: _Counts) -> Step | None:
             return _wait(view, task, None, counts)
         reasons = _why_none(view, probe, able)
         return GiveBack(task, TaskPhase.FAILED, reasons[0], Cause.CANNOT_RUN)
-    unit = next((one for one in view.types if one.name == task.status.unit), None)
+    unit = next((unit_type for unit_type in view.types if unit_type.name == task.status.unit), None)
     if unit is None or unit.count < units:
         has = 0 if unit is None else unit.count
-        reason = f"{units} units of type {task.status.unit} are not here, {has} are"
+        reason = f"it needs {units} units of type {task.status.unit}, this centre has {has}"
         return GiveBack(task, TaskPhase.PENDING, reason, Cause.NO_UNITS)
     if probe is not None and unit.name not in able:
         lacks = sorted(set(probe.kernels) - set(unit.operators)) or ["the devices that its kernels need"]
@@ -224,13 +224,13 @@ def _begin(view: View, task: Task, counts: _Counts) -> Step | None:
 
 
 def _wait(view: View, task: Task, job: JobState | None, counts: _Counts) -> Step | None:
-    """Have a task wait for units, within the bounds of the queue."""
+    """Let a task wait for units, within the bounds of the queue."""
     counts.waiting += 1
     waited_s = (view.now_ns - (task.status.dispatched_ns or view.now_ns)) / NS_PER_S
     if counts.waiting > view.terms.most_waiting:
-        reason, cause = f"{view.terms.most_waiting} tasks wait here already", Cause.QUEUE_FULL
+        reason, cause = f"{view.terms.most_waiting} tasks are waiting here already", Cause.QUEUE_FULL
     elif waited_s > view.terms.wait_s:
-        reason, cause = f"it has waited for units for longer than {view.terms.wait_s:g} s", Cause.WAITED
+        reason, cause = f"it waited for units for more than {view.terms.wait_s:g} s", Cause.WAITED
     else:
         return None
     if job is None:

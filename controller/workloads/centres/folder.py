@@ -19,7 +19,7 @@ from dataplane.malformed import MALFORMED
 
 
 class Configuration(Strict, frozen=True):
-    """The resource configuration as reported last, and since when a probe is wanted because it has changed."""
+    """The last reported resource configuration, and since when its change calls for a probe."""
 
     units: Annotated[tuple[UnitType, ...], Meta(max_length=256)] = ()
     changed_ns: TimeNs | None = None

@@ -73,12 +73,12 @@ class Metrics(Collector):
         self.registry = CollectorRegistry()
         kinds = (JobKind.TASK, JobKind.PROBE)
         ways, causes = product(kinds, TASK_ENDED), product(kinds, Cause)
-        self.begun = self._counter("jobs_begun", "Jobs that the engine has taken.", ("kind",), product(kinds))
-        self.ended = self._counter("tasks_ended", "Tasks that were told as ended.", ("kind", "phase"), ways)
-        says = "Tasks that were refused, or have no job any more, by why."
+        self.begun = self._counter("jobs_begun", "Jobs that the engine has accepted.", ("kind",), product(kinds))
+        self.ended = self._counter("tasks_ended", "Tasks reported as ended.", ("kind", "phase"), ways)
+        says = "Tasks refused, or left without a job, by reason."
         self.given_back = self._counter("tasks_given_back", says, ("kind", "cause"), causes)
-        self.failures = self._counter("failures", "What has failed, and is tried again.", ("of",), product(Failure))
-        self.drops = self._counter("drops", "What was dropped for good.", ("what",), product(Drop))
+        self.failures = self._counter("failures", "Failures, which are retried.", ("of",), product(Failure))
+        self.drops = self._counter("drops", "Items dropped for good.", ("what",), product(Drop))
         self.registry.register(self)
 
     def reported(self) -> None:
@@ -105,7 +105,7 @@ class Metrics(Collector):
         if now is not None:
             yield _units(now)
             yield _jobs(now)
-        age = GaugeMetricFamily("millrace_centre_report_age_seconds", "Since a report was acknowledged last.")
+        age = GaugeMetricFamily("millrace_centre_report_age_seconds", "Time since the last acknowledged report.")
         if reported_ns is not None:
             age.add_metric((), (self._now_ns() - reported_ns) / NS_PER_S)
         yield age
@@ -123,22 +123,22 @@ class Metrics(Collector):
 
 
 def _units(now: _Standing) -> Metric:
-    found = GaugeMetricFamily("millrace_centre_units", "Units by who has them.", labels=("unit", "state"))
+    family = GaugeMetricFamily("millrace_centre_units", "Units by holder.", labels=("unit", "state"))
     held = dict(now.held)
     for unit in now.units:
         own = min(held.get(unit.name, 0), unit.for_tasks)
         parts = {"held": own, "free": unit.for_tasks - own, "others": unit.count - unit.for_tasks}
         for state, count in parts.items():
-            found.add_metric((unit.name, state), count)
-    return found
+            family.add_metric((unit.name, state), count)
+    return family
 
 
 def _jobs(now: _Standing) -> Metric:
-    found = GaugeMetricFamily("millrace_centre_jobs", "Jobs that the engine knows.", labels=("kind", "phase"))
+    family = GaugeMetricFamily("millrace_centre_jobs", "Jobs that the engine knows.", labels=("kind", "phase"))
     number = dict(now.jobs)
     for kind, phase in product(JobKind, JobPhase):
-        found.add_metric((kind, phase), number.get((kind, phase), 0))
-    return found
+        family.add_metric((kind, phase), number.get((kind, phase), 0))
+    return family
 
 
 def kind_of(job: JobState, trials: Collection[str]) -> JobKind:

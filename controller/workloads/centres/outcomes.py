@@ -71,16 +71,16 @@ def _measured(task: Task, folder: Path, probe: ProbeTask) -> _Measured:
     for units in counts_of(task):
         file = result_file(units)
         try:
-            found = decode(read_file(folder, file, MAX_BYTES), source=file)
+            result = decode(read_file(folder, file, MAX_BYTES), source=file)
         except (CentreError, ProbeError) as error:
             problems.append(f"on {units} units: {error}")
             continue
-        if (found.probe, found.units) != (probe.name, units):
-            problems.append(f"{file}: is of probe {found.probe} on {found.units} units, not as it was asked for")
+        if (result.probe, result.units) != (probe.name, units):
+            problems.append(f"{file}: is for probe {result.probe} on {result.units} units, which was not requested")
             continue
-        if found.outcome is not Outcome.SUCCEEDED:
-            problems.append(f"on {units} units: {found.outcome.value}: {found.problem}")
-        runs.append(to_probe_run(found, unit=task.status.unit))
+        if result.outcome is not Outcome.SUCCEEDED:
+            problems.append(f"on {units} units: {result.outcome.value}: {result.problem}")
+        runs.append(to_probe_run(result, unit=task.status.unit))
     return _Measured(tuple(runs), tuple(problems))
 
 

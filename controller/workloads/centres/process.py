@@ -1,4 +1,4 @@
-"""`millrace centre serve`: runs the agent of a compute centre until stopped."""
+"""`millrace centre serve`: run the agent of a compute centre until stopped."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def _check_hosts(settings: CentreSettings) -> None:
     if settings.topology is None:
         return
     topology = load_topology(settings.topology)
-    known = {host.name for host in topology.hosts}
-    stranger = next((name for name in settings.hosts if name not in known), None)
+    hosts = {host.name for host in topology.hosts}
+    stranger = next((name for name in settings.hosts if name not in hosts), None)
     if stranger is not None:
         raise CentreError(f"hosts: {stranger}: topology {topology.name} has no such host")
 
@@ -121,9 +121,9 @@ def _reload(agent: Agent, configurer: Configurer, engine: Engine) -> Reload[Serv
             await engine.reload(settings.local, settings.units)
         agent.reload(settings)
         configurer.reload(settings)
-        return "the settings are read again"
+        return "settings reloaded"
 
-    return Reload(apply, "the settings stay as they were")
+    return Reload(apply, "keeping the previous settings")
 
 
 def _check_same(before: CentreSettings, after: CentreSettings) -> None:

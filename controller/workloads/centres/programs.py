@@ -169,7 +169,7 @@ def _module(entry: str) -> str:
     """Return the file name, without suffix, that an entry's module must have; raise CentreError."""
     module = entry.partition(":")[0]
     if not module.isidentifier():
-        raise CentreError(f"entry {entry!r}: a text is a module of one name, such as task:main")
+        raise CentreError(f"entry {entry!r}: with a text, the module is a single name, such as task:main")
     return module
 
 

@@ -34,9 +34,9 @@ class ServedCentre(CentreSettings, frozen=True):
     slurm: SlurmSettings | None = None
     """Jobs run on a Slurm cluster: `units` and `local` do not apply, its own `units` do."""
     ray: RaySettings | None = None
-    """Jobs run on a Ray cluster; the same holds."""
+    """Jobs run on a Ray cluster; the same applies."""
     containers: ContainersSettings | None = None
-    """Jobs are pods, which placement puts on nodes; the same holds."""
+    """Jobs are pods, which placement puts on nodes; the same applies."""
 
     def __post_init__(self) -> None:
         CentreSettings.__post_init__(self)
@@ -72,10 +72,10 @@ def _secrets_of(settings: CentreSettings) -> Iterator[Path]:
     Without root jobs have the agent's user, and replacing a hidden file uncovers it: then the folder is hidden, if it
     belongs to this user.
     """
-    place = find_place(settings.api)
+    server = find_place(settings.api)
     tokens = [Path(text) for text in (settings.token_file, os.environ.get(TOKEN_FILE)) if text]
-    sockets = [Path(place.address.removeprefix("unix:"))] if place.address.startswith("unix:") else []
-    keys = [] if place.private_key is None else [place.private_key]
+    sockets = [Path(server.address.removeprefix("unix:"))] if server.address.startswith("unix:") else []
+    keys = [] if server.private_key is None else [server.private_key]
     for path in (*tokens, *sockets, *keys):
         absolute = path.absolute()
         yield absolute

@@ -49,7 +49,7 @@ class UnitSettings(Strict, frozen=True):
     def __post_init__(self) -> None:
         if self.core_numbers and self.device_numbers and len(self.core_numbers) != len(self.device_numbers):
             cores, devices = len(self.core_numbers), len(self.device_numbers)
-            raise ValueError(f"core_numbers and device_numbers are of {cores} and of {devices} units")
+            raise ValueError(f"core_numbers are for {cores} units, device_numbers for {devices}")
         if any(not parse_cpus(text) for text in self.core_numbers):
             raise ValueError("core_numbers: a list of cores is empty")
 
@@ -97,7 +97,7 @@ class LocalSettings(Settings, frozen=True):
     hidden: Annotated[tuple[AbsolutePath, ...], Meta(max_length=64)] = ()
     """Files and folders hidden from jobs, besides /run, the agent's home, its state folder and token files."""
     shown: Annotated[tuple[AbsolutePath, ...], Meta(max_length=64)] = ()
-    """Exceptions that jobs see read-only: programs in the agent's home, for instance."""
+    """Exceptions, which jobs see read-only: programs in the agent's home, for instance."""
     writable: Annotated[tuple[AbsolutePath, ...], Meta(max_length=64)] = ()
     """Folders, besides their own, that jobs may write to as far as their user may; all else is read-only."""
     scratch_bytes: Annotated[int, Meta(ge=1 << 16, le=1 << 53)] = 1 << 30
@@ -105,7 +105,7 @@ class LocalSettings(Settings, frozen=True):
     control_groups: ControlGroups = ControlGroups.AUTO
     """Use of control groups to limit jobs."""
     look_s: PositiveS = 5.0
-    """Time between two looks at the machine's resources."""
+    """Polling interval of the machine's resources."""
     warm: Annotated[tuple[WarmModule, ...], Meta(max_length=16)] = ()
     """Modules that are slow to import, such as torch, for a warm process that forks the runners of probes.
 
@@ -122,7 +122,7 @@ class LocalSettings(Settings, frozen=True):
 
 
 class OnStop(StrEnum):
-    """Treatment of jobs when the agent stops."""
+    """Fate of jobs when the agent stops."""
 
     KEEP = "keep"
     """They run on: the agent adopts them when it starts again."""
@@ -176,7 +176,7 @@ class CentreSettings(Settings, frozen=True):
     report_s: PositiveS | None = None
     """Time between two reports; null: a quarter of the lease."""
     look_s: PositiveS = 2.0
-    """Time between two looks at all jobs; engines that can report jobs' ends at once."""
+    """Polling interval of all jobs; engines that can report their ends at once."""
     most_waiting: Annotated[int, Meta(ge=0, le=100_000)] = 64
     """Most tasks that wait here for units; more are given back."""
     wait_s: PositiveS = 300.0
@@ -195,7 +195,7 @@ class CentreSettings(Settings, frozen=True):
     Null: in the state folder, which no other user can enter.
     """
     on_stop: OnStop = OnStop.KEEP
-    """Treatment of jobs when this agent stops."""
+    """Fate of jobs when this agent stops."""
     python: str | None = None
     """Interpreter for jobs, with Millrace in it for probes; null: this agent's own, and its Millrace."""
     secrets: str | None = None
@@ -205,8 +205,8 @@ class CentreSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         names = [unit.name for unit in self.units]
-        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
         if twice is not None:
-            raise ValueError(f"units: {twice} is there twice")
+            raise ValueError(f"units: {twice} appears twice")
         if not self.units:
             raise ValueError("units: at least one type is needed")

@@ -107,45 +107,45 @@ class _Left:
         chosen = list(cores) if cores is not None else self.cores[: settings.cores]
         missing = [core for core in chosen if core not in self.cores]
         if missing:
-            return f"core {missing[0]} is not there"
+            return f"core {missing[0]} does not exist"
         if cores is None and len(chosen) < settings.cores:
-            return f"{settings.cores} cores each, {len(chosen)} are left"
+            return f"needs {settings.cores} cores, {len(chosen)} left"
         milli = min(settings.cpu_milli or len(chosen) * MILLI, len(chosen) * MILLI)
         if milli > self.cpu_milli:
-            return f"{milli} thousandths of a core each, {self.cpu_milli} are left"
+            return f"needs {milli} thousandths of a core, {self.cpu_milli} left"
         if self.memory_bytes is not None and settings.memory_bytes > self.memory_bytes:
-            return f"{settings.memory_bytes} bytes of memory each, {self.memory_bytes} are left"
-        found = self._devices(settings, devices)
-        if isinstance(found, str):
-            return found
+            return f"needs {settings.memory_bytes} bytes of memory, {self.memory_bytes} left"
+        chosen_devices = self._devices(settings, devices)
+        if isinstance(chosen_devices, str):
+            return chosen_devices
         self.cores = [core for core in self.cores if core not in chosen]
         self.cpu_milli -= milli
         if self.memory_bytes is not None:
             self.memory_bytes -= settings.memory_bytes
-        self.devices = [device for device in self.devices if device.number not in found]
-        return Unit(tuple(chosen), milli, settings.memory_bytes, found)
+        self.devices = [device for device in self.devices if device.number not in chosen_devices]
+        return Unit(tuple(chosen), milli, settings.memory_bytes, chosen_devices)
 
     def _devices(self, settings: UnitSettings, numbers: Sequence[int] | None) -> tuple[int, ...] | str:
         left = {device.number for device in self.devices}
         if numbers is not None:
             missing = next((number for number in numbers if number not in left), None)
-            return tuple(numbers) if missing is None else f"device {missing} is not there"
+            return tuple(numbers) if missing is None else f"device {missing} does not exist"
         fitting = [device.number for device in self.devices if device.kind is settings.device_kind]
         if len(fitting) < settings.devices:
-            return f"{settings.devices} devices each ({settings.device_kind.value}), {len(fitting)} are left"
+            return f"needs {settings.devices} devices ({settings.device_kind.value}), {len(fitting)} left"
         return tuple(fitting[: settings.devices])
 
 
-def divide(found: Found, settings: Sequence[UnitSettings]) -> Division:
+def divide(machine: Found, settings: Sequence[UnitSettings]) -> Division:
     """Return units of each type; raise CentreError if two units claim one core or device by number."""
     _check_numbers(settings)
-    left = _Left(sorted(found.cores), found.cpu_milli, found.memory_bytes, list(found.devices))
+    left = _Left(sorted(machine.cores), machine.cpu_milli, machine.memory_bytes, list(machine.devices))
     made: dict[str, list[Unit]] = {each.name: [] for each in settings}
     problems: list[str] = []
     # Numbered ones come first: others would take their cores.
-    for each in sorted(settings, key=lambda one: not (one.core_numbers or one.device_numbers)):
+    for each in sorted(settings, key=lambda unit: not (unit.core_numbers or unit.device_numbers)):
         problems += _make(each, left, made[each.name])
-    types = tuple(UnitsOfType(each.name, tuple(made[each.name]), _request(each, found)) for each in settings)
+    types = tuple(UnitsOfType(each.name, tuple(made[each.name]), _request(each, machine)) for each in settings)
     return Division(
         types, tuple(left.cores), left.memory_bytes, tuple(device.number for device in left.devices), tuple(problems)
     )
@@ -154,9 +154,9 @@ def divide(found: Found, settings: Sequence[UnitSettings]) -> Division:
 def _make(settings: UnitSettings, left: _Left, made: list[Unit]) -> list[str]:
     """Make the units of a type; return the missing ones."""
     wanted, problems = settings.wanted, []
-    for place in range(left.cpu_milli + 1 if wanted is None else wanted):
-        cores = sorted(parse_cpus(settings.core_numbers[place])) if settings.core_numbers else None
-        devices = settings.device_numbers[place] if settings.device_numbers else None
+    for index in range(left.cpu_milli + 1 if wanted is None else wanted):
+        cores = sorted(parse_cpus(settings.core_numbers[index])) if settings.core_numbers else None
+        devices = settings.device_numbers[index] if settings.device_numbers else None
         unit = left.take(settings, cores, devices)
         if isinstance(unit, Unit):
             made.append(unit)
@@ -165,17 +165,17 @@ def _make(settings: UnitSettings, left: _Left, made: list[Unit]) -> list[str]:
             if not made:
                 problems.append(f"unit type {settings.name}: no unit: {unit}")
             break
-        problems.append(f"unit type {settings.name}: unit {place + 1} of {wanted} is not there: {unit}")
+        problems.append(f"unit type {settings.name}: unit {index + 1} of {wanted} is missing: {unit}")
         if cores is None and devices is None:
             break
     return problems
 
 
-def _request(settings: UnitSettings, found: Found) -> Request:
+def _request(settings: UnitSettings, machine: Found) -> Request:
     """Return the resources of each unit of a type, in the API's form."""
     cores = len(parse_cpus(settings.core_numbers[0])) if settings.core_numbers else settings.cores
     milli = min(settings.cpu_milli or cores * MILLI, cores * MILLI)
-    kinds = {device.number: device for device in found.devices}
+    kinds = {device.number: device for device in machine.devices}
     count, kind = settings.devices, settings.device_kind
     if settings.device_numbers and settings.device_numbers[0]:
         count = len(settings.device_numbers[0])
@@ -189,12 +189,12 @@ def _check_numbers(settings: Sequence[UnitSettings]) -> None:
     owner: dict[tuple[str, int], str] = {}
     for each in settings:
         numbers = [("core", core) for text in each.core_numbers for core in sorted(parse_cpus(text))]
-        numbers += [("device", number) for one in each.device_numbers for number in one]
+        numbers += [("device", number) for device_numbers in each.device_numbers for number in device_numbers]
         for number in numbers:
             if number in owner:
-                raise CentreError(f"units: {number[0]} {number[1]} is of {owner[number]} and of {each.name}")
+                raise CentreError(f"units: {number[0]} {number[1]} belongs to both {owner[number]} and {each.name}")
             owner[number] = each.name
         if len({len(parse_cpus(text)) for text in each.core_numbers}) > 1:
-            raise CentreError(f"units: {each.name}: not all lists of cores are equally long")
-        if len({len(one) for one in each.device_numbers}) > 1:
-            raise CentreError(f"units: {each.name}: not all lists of devices are equally long")
+            raise CentreError(f"units: {each.name}: lists of cores differ in length")
+        if len({len(device_numbers) for device_numbers in each.device_numbers}) > 1:
+            raise CentreError(f"units: {each.name}: lists of devices differ in length")

@@ -47,7 +47,7 @@ class Warmer:
             except OSError as error:
                 LOGGER.warning("the warm process cannot be started: %s", error)
             else:
-                LOGGER.warning("the warm process has ended (%s), another one is started in %g s", code, wait_s)
+                LOGGER.warning("the warm process has ended (%s), starting another in %g s", code, wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 

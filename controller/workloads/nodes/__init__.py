@@ -1,1 +1,1 @@
-"""Container manager of a node: runs the pods bound to it, removes those that are no longer wanted."""
+"""Container manager of a node: runs the pods bound to it and removes those no longer wanted."""

@@ -84,7 +84,7 @@ class LeaseKeeper:
         except (OSError, lease_file.LeaseFileError) as error:
             LOGGER.warning("%s: %s", self._folder.lease, error)
             return nothing
-        # Its former length does not matter for the rest of it.
+        # Only its end matters now, not its length.
         return Lease(kill_ns, 0) if boot == self._boot else nothing
 
     async def watch_guard(self) -> None:
@@ -94,8 +94,8 @@ class LeaseKeeper:
             await _ended(process)
             if not self._folder.lease.exists():
                 return
-            if not self.is_over():  # it may end by itself once the lease is over
-                LOGGER.warning("the guard (process %d) has ended, another one is started", process)
+            if not self.is_over():  # it may exit by itself once the lease is over
+                LOGGER.warning("the guard (process %d) has ended, starting another", process)
 
     async def _guard(self) -> int:
         """Return the process of a guard that holds the lock; start one if there is none."""
@@ -107,8 +107,8 @@ class LeaseKeeper:
             if started is None or _has_ended(started):
                 started = self._start_guard()
             await asyncio.sleep(_GUARD_POLL_S)
-        said = _tail(self._folder.guard_log)
-        raise NodeError(f"the guard does not start within {_GUARD_START_S:g} s{': ' if said else ''}{said}")
+        message = _tail(self._folder.guard_log)
+        raise NodeError(f"the guard has not started within {_GUARD_START_S:g} s{': ' if message else ''}{message}")
 
     def _start_guard(self) -> int:
         """Start a guard in its own session, so that it survives this process."""

@@ -57,10 +57,10 @@ def machine_of(settings: NodeSettings, nvml: Nvml | str) -> Machine:
         if host.cores or host.memory or host.devices:
             value: NodeValue = node_of(host, settings.labels)
             return Machine(Hardware.of(value), is_stated=True, link_rate_bps=rate_bps)
-    found = discover(Root(Path("/")), nvml)
-    addresses = tuple(device.address for device in found.devices)
-    hardware = Hardware.of(node_of_machine(settings.node, found))
-    return Machine(hardware, is_stated=False, addresses=addresses, link_rate_bps=rate_bps, notes=found.notes)
+    discovered = discover(Root(Path("/")), nvml)
+    addresses = tuple(device.address for device in discovered.devices)
+    hardware = Hardware.of(node_of_machine(settings.node, discovered))
+    return Machine(hardware, is_stated=False, addresses=addresses, link_rate_bps=rate_bps, notes=discovered.notes)
 
 
 class Gauges:
@@ -87,7 +87,7 @@ class Gauges:
     def _devices(self) -> tuple[DeviceLoad, ...]:
         """Return the load of devices with known numbers: those found here."""
         samples = {sample.address: sample for sample in self._sampler.devices()} if self._machine.addresses else {}
-        found = []
+        loads = []
         for number, address in enumerate(self._machine.addresses):
             if (sample := samples.get(address)) is None:
                 continue
@@ -97,8 +97,8 @@ class Gauges:
                 memory_free_bytes=None if used is None or total is None else max(total - used, 0),
                 power_w=sample.power_w,
             )
-            found.append(DeviceLoad(number=number, load=load))
-        return tuple(found)
+            loads.append(DeviceLoad(number=number, load=load))
+        return tuple(loads)
 
     def _rates(self) -> InterfaceRates | None:
         before = self._before
@@ -116,14 +116,14 @@ class Gauges:
         """Return the counters of the host's device; None if the device is unknown."""
         now_ns = self._clock.now_ns()
         if self._namespace is None:
-            found = read_interfaces(self._root, now_ns) if self._settings.interface is not None else ()
+            samples = read_interfaces(self._root, now_ns) if self._settings.interface is not None else ()
         else:
             from dataplane.fabric.kernel import namespaces  # noqa: PLC0415 - needs Linux's netlink
 
             # A thread that has entered a namespace sees its counters as its own.
-            found = namespaces.call(str(self._namespace), lambda: read_interfaces(self._root, now_ns, "thread-self"))
+            samples = namespaces.call(str(self._namespace), lambda: read_interfaces(self._root, now_ns, "thread-self"))
         wanted = self._settings.interface
-        named = [one for one in found if wanted is None or one.name == wanted]
+        named = [sample for sample in samples if wanted is None or sample.name == wanted]
         return named[0] if len(named) == 1 else None
 
 
@@ -137,11 +137,11 @@ def link_of(rates: InterfaceRates | None, now_ns: int) -> HostLink | None:
 
 def by_number(devices: Mapping[int, tuple[str, ...]], hardware: Hardware) -> Mapping[int, DeviceKind]:
     """Return the kinds of a node's devices; raise NodeError for files of a device that it lacks."""
-    known = {device.number: device.kind for device in hardware.devices}
-    stranger = next((number for number in sorted(devices) if number not in known), None)
+    kinds = {device.number: device.kind for device in hardware.devices}
+    stranger = next((number for number in sorted(devices) if number not in kinds), None)
     if stranger is not None:
         raise NodeError(f"devices: {stranger}: this node has no device of that number")
-    return known
+    return kinds
 
 
 def _access_rate_bps(topology: Topology, host: str) -> int | None:

@@ -1,4 +1,4 @@
-"""`millrace node serve`: runs the container manager of a node until stopped."""
+"""`millrace node serve`: run the container manager of a node until stopped."""
 
 from __future__ import annotations
 

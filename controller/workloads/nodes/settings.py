@@ -21,7 +21,7 @@ Bytes = Annotated[int, Meta(ge=1, le=1 << 60)]
 
 
 class OnStop(StrEnum):
-    """Treatment of containers when the manager stops."""
+    """Fate of containers when the manager stops."""
 
     KEEP = "keep"
     """They run on: the manager adopts them when it starts again, and without one the lease ends them."""
@@ -37,13 +37,13 @@ class RestartSection(Settings, frozen=True):
     longest_wait_s: PositiveS = 60.0
     """The longest such wait."""
     young_s: PositiveS = 30.0
-    """A container that ran for this long begins with the first wait again."""
+    """A container that ran for this long starts over with the first wait."""
 
     @property
     def terms(self) -> Terms:
         """Return the section's values as decisions use them."""
         first, longest, young = (
-            round(one * NS_PER_S) for one in (self.first_wait_s, self.longest_wait_s, self.young_s)
+            round(seconds * NS_PER_S) for seconds in (self.first_wait_s, self.longest_wait_s, self.young_s)
         )
         return Terms(first, longest, young)
 
@@ -54,7 +54,7 @@ class IdleSection(Settings, frozen=True):
     cpu_share: Annotated[float, Meta(ge=0, le=64)] = 0.01
     """CPU share of one CPU above which a container is not idle."""
     network_bps: Annotated[int, Meta(ge=0)] = 10_000
-    """Traffic, both directions together, of its network namespace above which a container is not idle."""
+    """Traffic of its network namespace, both directions together, above which a container is not idle."""
     slow_start_s: PositiveS = 5.0
     """Start time, fetching included, above which an image counts as slow to start."""
     last_copy_factor: Annotated[float, Meta(ge=1, le=1e6)] = 4.0
@@ -110,7 +110,7 @@ class NodeSettings(Settings, frozen=True):
     secrets: str | None = None
     """The folder of secrets, PROJECT/NAME in it (modes 700 and 600); null: no pod gets any."""
     topology: str | None = None
-    """Topology file or bundled name; its host of this name defines the hardware; else: the hardware found here."""
+    """Topology file or bundled name; its host of this name defines the hardware; null: the hardware found here."""
     labels: dict[LabelName, LabelValue] = msgspec.field(default_factory=dict)
     """Labels of the Node resource, if this manager creates it."""
     devices: dict[DeviceNumber, tuple[str, ...]] = msgspec.field(default_factory=dict)
@@ -124,7 +124,7 @@ class NodeSettings(Settings, frozen=True):
     report_s: PositiveS | None = None
     """Time between two reports; null: a quarter of the lease."""
     look_s: PositiveS = 10.0
-    """Time between two looks at all containers; their ends are noticed at once."""
+    """Polling interval of all containers; their ends are noticed at once."""
     restart: RestartSection = RestartSection()
     """Restarts of containers."""
     limits: LimitsSection = LimitsSection()
@@ -138,6 +138,6 @@ class NodeSettings(Settings, frozen=True):
     pulls: Annotated[int, Meta(ge=1, le=64)] = 4
     """Most images fetched at the same time."""
     on_stop: OnStop = OnStop.KEEP
-    """Treatment of containers when this manager stops."""
+    """Fate of containers when this manager stops."""
     stop_s: PositiveS = 30.0
     """Longest time that `on_stop: stop` may take."""

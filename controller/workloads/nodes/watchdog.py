@@ -1,4 +1,4 @@
-"""Feeding systemd's watchdog (sd_watchdog_enabled(3), `WatchdogSec`): a manager that hangs is restarted."""
+"""Keep-alive for systemd's watchdog (sd_watchdog_enabled(3), `WatchdogSec`), which restarts a manager that hangs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def feed_watchdog() -> None:
     """Feed until cancelled, as long as the event loop and its threads work; return at once without a watchdog."""
     wait_s = interval_s(os.environ, os.getpid())
     while wait_s is not None:
-        # With all threads stuck in the kernel the event loop goes on, but no pod can be handled.
+        # With all threads stuck in the kernel the event loop still runs, but no pod can be handled.
         await asyncio.to_thread(int)
         notify("WATCHDOG=1")
         await asyncio.sleep(wait_s)

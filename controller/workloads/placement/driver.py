@@ -29,13 +29,13 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.actions = Counter(
             "millrace_placement_actions",
-            "Writes that took effect, by what they do.",
+            "Writes that took effect, by kind.",
             ["action"],
             registry=self.registry,
         )
         self.conflicts = Counter(
             "millrace_placement_conflicts",
-            "Writes that came too late, as others wrote first: decided again.",
+            "Writes that lost to an earlier one and were decided again.",
             registry=self.registry,
         )
         self.failures = Counter(
@@ -43,17 +43,19 @@ class Metrics:
         )
         self.silent = Gauge("millrace_placement_silent_nodes", "Nodes that do not report.", registry=self.registry)
         self.held = Gauge(
-            "millrace_placement_held", "1 while pods of silent nodes wait, as many nodes are.", registry=self.registry
+            "millrace_placement_held",
+            "1 while pods of silent nodes wait because many nodes are silent.",
+            registry=self.registry,
         )
         self.stuck = Gauge(
-            "millrace_placement_stuck_pods", "Pods that a node which reports does not stop.", registry=self.registry
+            "millrace_placement_stuck_pods", "Pods that a reporting node does not stop.", registry=self.registry
         )
-        self.nodes = Gauge("millrace_placement_nodes", "Nodes that are known.", registry=self.registry)
-        self.pods = Gauge("millrace_placement_pods", "Pods that are known.", registry=self.registry)
-        self.groups = Gauge("millrace_placement_groups", "Groups that are known.", registry=self.registry)
+        self.nodes = Gauge("millrace_placement_nodes", "Known nodes.", registry=self.registry)
+        self.pods = Gauge("millrace_placement_pods", "Known pods.", registry=self.registry)
+        self.groups = Gauge("millrace_placement_groups", "Known groups.", registry=self.registry)
         self.seconds = Histogram(
             "millrace_placement_round_seconds",
-            "Time that a round of decisions takes, without its writes.",
+            "Duration of a round of decisions, without its writes.",
             buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
             registry=self.registry,
         )
@@ -106,9 +108,9 @@ class MainController:
     def _back(self, kind: Known) -> None:
         self._away.discard(kind)
         if kind is Node:
-            # Nodes could not report either: the silence of those that do not now begins here.
+            # Nodes could not report either: silence counts from now.
             self.view.count_anew(self._clock.now_ns())
-            LOGGER.info("the API server answers again; silence of nodes is counted anew")
+            LOGGER.info("the API server answers again; counting the silence of nodes anew")
         self._changed.set()
 
     def _take(self, kind: Known, told: Listing[Node | Pod | PodGroup] | Event[Node | Pod | PodGroup]) -> None:
@@ -128,10 +130,10 @@ class MainController:
         self.view.note_revision(kind, told.revision)
 
     def _matters(self, node: Node) -> bool:
-        known = self.view.nodes.get(node.metadata.name)
-        if known is None or known.node.status.ready != node.status.ready:
+        current = self.view.nodes.get(node.metadata.name)
+        if current is None or current.node.status.ready != node.status.ready:
             return True
-        before = known.node
+        before = current.node
         return (
             before.spec != node.spec or before.shares != node.shares or before.metadata.labels != node.metadata.labels
         )

@@ -1,4 +1,4 @@
-"""`millrace placement serve`: runs the workload controller over the API server until stopped."""
+"""`millrace placement serve`: run the workload controller over the API server until stopped."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def pod_of(group: PodGroup, index: int, job_service: str | None) -> Pod:
     template = group.spec.template
     assert template is not None
     name, told = group.metadata.name, environment_of(group, index, job_service)
-    containers = tuple(_told(container, told) for container in template.containers)
+    containers = tuple(_with_variables(container, told) for container in template.containers)
     labels = {key: value for key, value in group.metadata.labels.items() if not key.startswith(_OURS)}
     labels |= {GROUP: name, GROUP_UID: group.metadata.uid, INDEX: str(index), TEMPLATE: template_hash(group)}
     spec: PodSpec = replace(template, containers=containers, group=name)
@@ -44,7 +44,7 @@ def pod_of(group: PodGroup, index: int, job_service: str | None) -> Pod:
 
 
 def environment_of(group: PodGroup, index: int, job_service: str | None) -> dict[str, str]:
-    """Return the variables that tell a pod's containers of their group and job; they override the template's."""
+    """Return the variables that describe group and job to a pod's containers; they override the template's."""
     told = {
         "MILLRACE_GROUP": group.metadata.name,
         "MILLRACE_INDEX": str(index),
@@ -64,11 +64,15 @@ def environment_of(group: PodGroup, index: int, job_service: str | None) -> dict
 def template_hash(group: PodGroup) -> str:
     """Return a hash of a pod's template: equal for equal input of users, whatever version reads it.
 
-    The size counts if workers are told of it.
+    The size counts if workers get it.
     """
     spec = group.spec
-    said = [_said(spec.template), _said(spec.allreduce), None if spec.allreduce is None else spec.size]
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()[:16]
+    content = [
+        _without_defaults(spec.template),
+        _without_defaults(spec.allreduce),
+        None if spec.allreduce is None else spec.size,
+    ]
+    return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]
 
 
 def is_of(pod: Pod, group: PodGroup) -> bool:
@@ -82,17 +86,17 @@ def index_of(pod: Pod) -> int | None:
     return int(index) if index.isascii() and index.isdecimal() else None
 
 
-def _told(container: Container, told: dict[str, str]) -> Container:
+def _with_variables(container: Container, told: dict[str, str]) -> Container:
     return replace(container, environment=container.environment | told)
 
 
-def _said(value: Any) -> Any:  # noqa: ANN401 - of whatever a spec is made of
+def _without_defaults(value: Any) -> Any:  # noqa: ANN401 - any part of a spec
     """Return a value without its defaults, so that a version with more keys gives the same result."""
     if isinstance(value, msgspec.Struct):
         parts = ((name, getattr(value, name), default) for name, default in _defaults(type(value)))
-        return {name: _said(part) for name, part, default in parts if part != default}
+        return {name: _without_defaults(part) for name, part, default in parts if part != default}
     if isinstance(value, tuple):
-        return [_said(part) for part in value]
+        return [_without_defaults(part) for part in value]
     return value
 
 

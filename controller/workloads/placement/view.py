@@ -59,9 +59,9 @@ class View:
     pods_of_no_node: dict[str, int] = field(default_factory=dict)
     """Pods bound to a missing node: the time until which its lease may last."""
     since_ns: dict[str, int] = field(default_factory=dict)
-    """Time at which each pod that has failed, or must stop, was seen to."""
+    """Time at which each pod was first seen to have failed, or to have to stop."""
     waiting_ns: dict[str, int] = field(default_factory=dict)
-    """Time at which each pending group was seen to be pending."""
+    """Time at which each pending group was first seen pending."""
     silences: dict[str, deque[int]] = field(default_factory=dict)
     """Times at which each node was found silent."""
     emptied: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -71,11 +71,11 @@ class View:
 
     def take_all(self, kind: Known, resources: Iterable[Resource], revision: int, now_ns: int) -> None:
         """Replace all known resources of a kind."""
-        found = {one.metadata.name: one for one in resources}
-        for name in [name for name in self._names(kind) if name not in found]:
+        current = {resource.metadata.name: resource for resource in resources}
+        for name in [name for name in self._names(kind) if name not in current]:
             self._drop(kind, name)
-        for one in found.values():
-            self.take(one, now_ns)
+        for resource in current.values():
+            self.take(resource, now_ns)
         self.revisions[kind] = revision
 
     def take(self, resource: Resource, now_ns: int) -> None:
@@ -93,8 +93,8 @@ class View:
 
     def remove(self, kind: Known, name: str, revision: int) -> None:
         """Remove a resource deleted at a revision; one created again since stays."""
-        known = self._known(kind, name)
-        if known is not None and known.metadata.revision <= revision:
+        current = self._known(kind, name)
+        if current is not None and current.metadata.revision <= revision:
             self._drop(kind, name)
 
     def count_anew(self, now_ns: int) -> None:
@@ -200,7 +200,7 @@ class View:
 
 
 def _waited_for(pod: Pod) -> str:
-    """Return what a pod is waiting for: its stop, or the handling of its failure; empty for none."""
+    """Return the event that a pod waits for: its stop, or the handling of its failure; empty for none."""
     if pod.status.node is not None:
         is_to_stop = pod.metadata.deleting_ns is not None or pod.status.phase is Phase.STOPPING
         return f"stop {pod.status.epoch}" if is_to_stop else ""

@@ -38,7 +38,7 @@ async def write(client: ApiClient, action: Action) -> Written:
     match action:
         case CreatePod(pod):
             made = await client.of(Pod).create(pod)
-            return Written(made.metadata.revision, (Pod,), f"pod {pod.metadata.name}: made")
+            return Written(made.metadata.revision, (Pod,), f"pod {pod.metadata.name}: created")
         case DeletePod():
             return await _delete(client, action)
         case SetPod(pod, why):
@@ -59,14 +59,14 @@ async def write(client: ApiClient, action: Action) -> Written:
         case ReleaseShare(node_name, pod_name):
             answer = await client.release(ReleaseRequest(releases=(Release(pod=pod_name, node=node_name),)))
             return Written(
-                answer.revision, (Node,), f"node {node_name}: its share of pod {pod_name}, which is gone, is free"
+                answer.revision, (Node,), f"node {node_name}: released its share of pod {pod_name}, which is gone"
             )
 
 
 async def _delete(client: ApiClient, action: DeletePod) -> Written:
     metadata = action.pod.metadata
     if action.orphan_of is not None and await _is_there(client, *action.orphan_of):
-        raise StaleError(f"PodGroup {action.orphan_of[0]} is there")
+        raise StaleError(f"PodGroup {action.orphan_of[0]} exists")
     gone = await client.of(Pod).delete(metadata.name, expected=metadata.revision)
     return Written(gone.metadata.revision, (Pod,), f"pod {metadata.name}: deleted: {action.why}")
 
@@ -92,8 +92,8 @@ async def _set_group(client: ApiClient, action: SetGroup) -> Written:
 async def _last_refusal(client: ApiClient, group: str) -> str:
     """Return the scheduler's last refusal of a group; empty without one, or if it cannot be queried."""
     try:
-        found = (await client.of(Decision).list(fields=f"group={group},outcome=refused")).items
+        refusals = (await client.of(Decision).list(fields=f"group={group},outcome=refused")).items
     except ApiError:
         return ""
-    newest = max(found, key=lambda one: one.metadata.revision, default=None)
+    newest = max(refusals, key=lambda decision: decision.metadata.revision, default=None)
     return "" if newest is None else newest.spec.reason

@@ -53,9 +53,11 @@ def test_a_pod_that_asks_for_nothing_is_limited() -> None:
 def test_a_pod_that_asks_for_too_much_is_refused() -> None:
     limits = LimitsSection(most_memory_bytes=3 * GIB).of(64 * GIB)
     assert order(limits, 3 * GIB).memory_bytes == 3 * GIB
-    with pytest.raises(OrderError, match=r"^pod a: memory: 3221225473 bytes are wanted, 3221225472 are the most"):
+    with pytest.raises(
+        OrderError, match=r"^pod a: memory: it requests 3221225473 bytes, this node allows at most 3221225472"
+    ):
         order(limits, 3 * GIB + 1)
-    with pytest.raises(OrderError, match="are the most"):
+    with pytest.raises(OrderError, match="at most"):
         order(LimitsSection().of(GIB), 2 * GIB)
 
 
@@ -67,8 +69,8 @@ def test_a_pod_that_fills_the_disk_has_failed(tmp_path: Path) -> None:
                 await world.bind(name, restart=Restart.ALWAYS)
                 await world.in_phase(name, Phase.RUNNING)
             runtime.written_bytes |= {"small": 1000, "large": 1001}
-            pod = await world.in_phase("large", Phase.FAILED)
-            assert pod.status.reasons == ("has written 1001 bytes to its disk, 1000 are the most on this node",)
+            found = await world.in_phase("large", Phase.FAILED)
+            assert found.status.reasons == ("has written 1001 bytes to its disk, 1000 are the most on this node",)
             assert (await world.pod("small")).status.phase is Phase.RUNNING
 
     play(tmp_path, act)
@@ -96,7 +98,7 @@ class Images(MemoryRuntime):
 
     async def remove_image(self, digest: str) -> None:
         if digest in self.held:
-            raise ContainerError(f"image {digest}: a container is of it")
+            raise ContainerError(f"image {digest}: a container uses it")
         del self.there[digest]
 
 

@@ -46,7 +46,7 @@ class Cable:
         self._backward: StampDifference | None = None
         self._suspect: _Point | None = None
         self.implausible = 0
-        """Observations that no two clocks explain: less than no time for both ways together."""
+        """Observations that no two clocks explain: both ways together take less than 0 ns."""
         self._reset()
 
     def _reset(self) -> None:
@@ -116,7 +116,7 @@ class Cable:
         self._move_to(max(point.time_ns, self._time_ns))
         t = (point.time_ns - self._time_ns) / _SECOND
         x = (point.twice_offset_ns - 2 * self._base_ns) / 2
-        # What even the fastest packets take is the same for all, so that it says little of how far they scatter.
+        # The delay that even the fastest packets have is common to all, so it says little about their scatter.
         self._least_excess_ns = min(self._least_excess_ns, point.excess_ns)
         scatter = point.excess_ns - self._least_excess_ns + point.excess_ns / 16
         weight = 1.0 / (scatter + self._settings.resolution_ns) ** 2
@@ -143,7 +143,7 @@ class Cable:
         self._excess, self._excess2 = self._excess * fade, self._excess2 * fade
 
     def _slope(self) -> float:
-        """Return the line's slope in ppb; what the clocks may at most drift is what little data is held against."""
+        """Return the line's slope in ppb; with little data, the maximum drift of clocks keeps it small."""
         return (self._tx - self._t * self._x / self._weight) / (self._spread() + self._ridge())
 
     def _slope_doubt(self) -> float:

@@ -81,7 +81,7 @@ def test_versions_are_those_before_the_batch() -> None:
     moved = Counter[str]()
     found = bind_each(state(*pods), requests, set(), 5, moved)
     assert [isinstance(made, State) for made in found] == [True, False, True, False, False]
-    assert str(found[3]) == "shares of Node h1 are of version 0, not 1"
+    assert str(found[3]) == "shares of Node h1 are at version 0, not 1"
     assert str(found[4]) == "an earlier request of the batch writes Node h1"
     assert moved == {"h1": 2}
 

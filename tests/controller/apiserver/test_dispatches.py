@@ -124,7 +124,7 @@ def test_a_pick_takes_only_what_is_free_and_only_once() -> None:
         (Dispatch(task="a", centre="c1", unit="huge"), StaleError, "Centre c1 has no units of type huge"),
         (Dispatch(task="a", centre="c1", unit="small", units=0), InvalidError, "Task a must request at least one unit"),
         (Dispatch(task="a", centre="c1", task_revision=2), StaleError, "Task a is at revision 3, no longer at 2"),
-        (Dispatch(task="a", centre="c1", shares_version=5), StaleError, "shares of Centre c1 are of version 0, not 5"),
+        (Dispatch(task="a", centre="c1", shares_version=5), StaleError, "shares of Centre c1 are at version 0, not 5"),
         (Dispatch(task="asks", centre="c1", units=1), InvalidError, "Task asks is only a query: it gets no units"),
         (Dispatch(task="mine", centre="c1", unit="small"), StaleError, "Task mine is for centre c2, not c1"),
         (Dispatch(task="mine", centre="c2", unit="small"), StaleError, "Task mine is for unit large, not small"),

@@ -122,7 +122,7 @@ WHOLE_NEED = Request(devices=(DeviceNeed(kind=DeviceKind.GPU, models=("B",)),))
         (None, Binding(pod="a", node="bare"), StaleError, "bare has not reported its devices"),
         (None, Binding(pod="a", node="h1", pod_revision=2), StaleError, "Pod a is at revision 3, no longer at 2"),
         (None, Binding(pod="a", node="h1", node_revision=6), StaleError, "Node h1 is at revision 7, no longer at 6"),
-        (None, Binding(pod="a", node="h1", shares_version=1), StaleError, "shares of Node h1 are of version 0, not 1"),
+        (None, Binding(pod="a", node="h1", shares_version=1), StaleError, "shares of Node h1 are at version 0, not 1"),
         (None, Binding(pod="a", node="h1", devices=(DeviceShare(number=0),)), StaleError, "does not request device 0"),
         (WHOLE_NEED, Binding(pod="a", node="h1"), StaleError, r"requests 1 gpu B, which its binding lacks"),
         (WHOLE_NEED, Binding(pod="a", node="h1", devices=(DeviceShare(number=0),)), StaleError, "lacks"),

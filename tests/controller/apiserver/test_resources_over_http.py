@@ -232,7 +232,7 @@ def test_a_group_of_fifty_is_bound_in_one_transaction(play: Play) -> None:
         assert {one.status.node for one in placed} == {f"n-{name}" for name in names}
         assert {one.metadata.revision for one in placed} == {answer.revision}
         assert (await client.of(Decision).get("d")).metadata.revision == answer.revision
-        with pytest.raises(StaleError, match="shares of Node n-w0 are of version 1, not 0"):
+        with pytest.raises(StaleError, match="shares of Node n-w0 are at version 1, not 0"):
             await client.bind(BindingRequest(bindings=bindings[:1]))
 
     play(act)

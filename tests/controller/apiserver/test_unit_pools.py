@@ -47,7 +47,7 @@ def test_reports_move_no_version_of_shares(play: Play) -> None:
         assert after.shares_version == first.shares_version == 1
         shares = (holding("i", 49),)
         await served.client.share_units("gpus", shares, shares_version=1)
-        with pytest.raises(StaleError, match="shares of UnitPool gpus are of version 2, not 1"):
+        with pytest.raises(StaleError, match="shares of UnitPool gpus are at version 2, not 1"):
             await served.client.share_units("gpus", shares, shares_version=1)
         (known,) = (await served.client.of(UnitPool).get("gpus")).status.holders
         assert known.reported_ns

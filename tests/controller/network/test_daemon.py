@@ -430,7 +430,7 @@ def test_refused_flow_is_retried_only_with_new_routes(lab: Lab) -> None:
             run.source.put_nowait(routes(1, "abd"))
             await run.until(
                 lambda: (
-                    len(run.daemon.features.flow_paths.strikes.refused_twice) == 1
+                    len(run.daemon.features.flow_paths.refusal_counts.refused_twice) == 1
                     and len(run.daemon.status().live) == 4
                 )
             )

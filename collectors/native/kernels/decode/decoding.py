@@ -196,7 +196,7 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
 
 @kernel(inline=True)
 def read_kind(data: Array[u8], head: u32, main: u64, int_at: u64, packet: Packet) -> None:
-    """Note what kind of report one is, by its flags, its domain's status, and the INT that its packet carries."""
+    """Note a report's kind, by its flags, its domain's status, and the INT that its packet carries."""
     packet.kind = STACK
     if head & QUEUE_OR_FLOW == QUEUE_ONLY:
         packet.kind = QUEUE

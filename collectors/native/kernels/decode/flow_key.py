@@ -24,12 +24,12 @@ def hash_key(key: Array[u64]) -> u64:
 
 @kernel(inline=True)
 def same_key(cell: FlowCell, key: Array[u64]) -> bool:
-    """Return whether a cell is of a key."""
+    """Return whether a cell has a key."""
     return same_words(cell.key, key)
 
 
 @kernel(inline=True)
-def same_words(one: Array[u64], other: Array[u64]) -> bool:
+def same_words(first: Array[u64], other: Array[u64]) -> bool:
     """Return whether two keys are the same."""
-    apart: u64 = (one[0] ^ other[0]) | (one[1] ^ other[1]) | (one[2] ^ other[2]) | (one[3] ^ other[3])
-    return (apart | (one[4] ^ other[4])) == 0
+    apart: u64 = (first[0] ^ other[0]) | (first[1] ^ other[1]) | (first[2] ^ other[2]) | (first[3] ^ other[3])
+    return (apart | (first[4] ^ other[4])) == 0

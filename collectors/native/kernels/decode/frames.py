@@ -51,7 +51,7 @@ def find_payloads(  # noqa: PLR0917 - kernels have no keywords
     `frame_numbers` are the frames' indices, `sources` their IPv4 source addresses; `from_cables` (not 0) says that none
     came from this machine itself. Cut, wrong or fragmented frames are added to `malformed`.
     """
-    found: u32 = 0
+    payload_count: u32 = 0
     i: u32 = 0
     while i < count:
         if i + PREFETCHED < count:
@@ -62,14 +62,14 @@ def find_payloads(  # noqa: PLR0917 - kernels have no keywords
             malformed[0] += 1
         elif outcome != OTHER:
             start: u64 = outcome >> 32
-            places[found] = places[i] + start
-            lengths[found] = as_u32(outcome)
-            frame_numbers[found] = i
+            places[payload_count] = places[i] + start
+            lengths[payload_count] = as_u32(outcome)
+            frame_numbers[payload_count] = i
             source: u32 = source_of(frame)
-            sources[found] = 0 if from_cables != 0 and source >> 24 == LOOPBACK else source
-            found += 1
+            sources[payload_count] = 0 if from_cables != 0 and source >> 24 == LOOPBACK else source
+            payload_count += 1
         i += 1
-    return found
+    return payload_count
 
 
 @kernel(inline=True)
@@ -114,8 +114,8 @@ def read_ipv4(frame: Array[u8], at: u64, length: u64, udp_port: u32) -> u64:
     if frame[at + 9] != UDP or part & FRAGMENT_OFFSET != 0:
         return OTHER
     addresses: u64 = as_u64(load_be32(frame, at + 12)) + as_u64(load_be32(frame, at + 16))
-    found: u64 = read_udp(frame, udp_at, length, udp_port, addresses, 4)
-    return MALFORMED if part & MORE_FRAGMENTS != 0 and found != OTHER else found
+    result: u64 = read_udp(frame, udp_at, length, udp_port, addresses, 4)
+    return MALFORMED if part & MORE_FRAGMENTS != 0 and result != OTHER else result
 
 
 @kernel(inline=True)

@@ -38,7 +38,7 @@ def is_numbered(data: Array[u8], int_at: u64) -> bool:
 
 @kernel(inline=False)
 def source_bytes(data: Array[u8], int_at: u64, size: u64, hop_bytes: u64) -> u64:
-    """Return how many bytes of a stack, the last ones, the source alone has written as domain metadata."""
+    """Return the number of bytes at a stack's end that only the source has written, as domain metadata."""
     if hop_bytes == 0:
         return size
     if size >= 4 and is_numbered(data, int_at) and (size - 4) % hop_bytes == 0:
@@ -48,7 +48,7 @@ def source_bytes(data: Array[u8], int_at: u64, size: u64, hop_bytes: u64) -> u64
 
 @kernel(inline=True)
 def hops_size(data: Array[u8], int_at: u64, int_end: u64, hop_bytes: u64) -> u64:
-    """Return how many bytes of a stack are the hops'."""
+    """Return the number of a stack's bytes that hops have written."""
     size: u64 = int_end - int_at - STACK_AT
     if size != 0 and load_be16(data, int_at + DOMAIN_INSTRUCTIONS_AT) != 0:
         size -= source_bytes(data, int_at, size, hop_bytes)
@@ -88,20 +88,20 @@ def number_of(data: Array[u8], int_at: u64, int_end: u64) -> u64:
 
 @kernel
 def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: Packet) -> u64:
-    """Return what distinguishes a flow's packets, the same at every hop: its id in `collectors.decode.reports`."""
+    """Return what distinguishes a flow's packets, the same at every hop: the id in `collectors.decode.reports`."""
     at: u64 = inner_at + 40
-    found: u64 = 0
+    value: u64 = 0
     if data[inner_at] >> 4 == IPV4:
         at = inner_at + as_u64(data[inner_at] & 0xF) * 4
-        found = as_u64(load_be16(data, inner_at + 4) & 0x7FFF) << 48
+        value = as_u64(load_be16(data, inner_at + 4) & 0x7FFF) << 48
     times: u64 = 2
     checksum_at: u64 = at + 6
     if packet.key[4] >> 8 & 0xFF == PROTOCOL_TCP:
-        found |= as_u64(load_be32(data, at + 4)) << 16
+        value |= as_u64(load_be32(data, at + 4)) << 16
         checksum_at = at + 16
         times = 1
     else:
-        found |= number_of(data, int_at, int_end) << 16
+        value |= number_of(data, int_at, int_end) << 16
     checksum: u64 = as_u64(load_be16(data, checksum_at))
     if checksum != 0 and int_at != NO_INT:
         # As the source sent it: without INT's bytes, without their number in the lengths, with the port that it had.
@@ -111,7 +111,7 @@ def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: 
             checksum += as_u64(load_be16(data, int_at))
             int_at += 2
         checksum %= 0xFFFF
-    return found | checksum
+    return value | checksum
 
 
 @kernel(inline=False)

@@ -23,7 +23,7 @@ FULL = 2
 def read_single(  # noqa: PLR0917 - kernels have no keywords
     decoder: Decoder, data: Array[u8], inner_at: u64, int_at: u64, end: u64, packet: Packet, own_at: u64, own: Layout
 ) -> u32:
-    """Read the reporter's own hop; look only whether the INT headers that the packet carries make sense."""
+    """Read the reporter's own hop; only check that the INT headers that the packet carries make sense."""
     int_end: u64 = int_at
     packet.missing = 0
     if int_at != NO_INT:

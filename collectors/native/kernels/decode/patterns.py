@@ -190,7 +190,7 @@ def learn_pattern(decoder: Decoder, data: Array[u8], length: u64, packet: Packet
         return
     shim_at: u64 = as_u64(packet.shim_at)
     if load_be16(data, shim_at + DOMAIN_INSTRUCTIONS_AT) != 0:
-        # Where the hops end, with words of a domain behind them, is not to be seen at once.
+        # With words of a domain behind the hops, it takes more to see where they end.
         return
     inner_at: u64 = OWN_AT + 4 * as_u64(data[REPORT_AT + OWN_WORDS_AT])
     pattern.misses = 0

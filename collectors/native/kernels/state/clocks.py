@@ -1,4 +1,4 @@
-"""Flights over links by stamps of two clocks: the least of each link noted, each corrected where that is known.
+"""Flights over links by stamps of two clocks: notes the least of each link, and corrects each if its clocks are known.
 
 `collectors.decode.samples.Sampler` and `collectors.clocks.flights.Flights` are the same in plain Python.
 """
@@ -42,7 +42,7 @@ def corrected_flight(tables: TelemetryTables, link: u32, hop: Hop, arrived_ns: u
 
 @kernel
 def corrected_delay(tables: TelemetryTables, link: u32, hop: Hop, arrived_ns: u64) -> u64:
-    """Take note of a packet's flight over a link; return the link's delay, NONE64 where its clocks are not known."""
+    """Note a packet's flight over a link; return the link's delay, NONE64 if its clocks are unknown."""
     left_ns: u64 = departure(hop)
     if left_ns == NONE64 or arrived_ns == NONE64:  # noqa: PLR1714 - kernels have no `in`
         return NONE64

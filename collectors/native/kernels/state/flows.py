@@ -42,9 +42,9 @@ def prefetch_index(tables: TelemetryTables, mixed: u64) -> None:
 @kernel(inline=True)
 def prefetch_flow(tables: TelemetryTables, mixed: u64) -> None:
     """Prefetch the cell that the index most likely leads to."""
-    found: u64 = tables.flows.index[home_of(mixed, tables.flows.mask)] & LOW32
-    if found != 0:
-        cell = tables.flows.cells[found - 1]
+    number: u64 = tables.flows.index[home_of(mixed, tables.flows.mask)] & LOW32
+    if number != 0:
+        cell = tables.flows.cells[number - 1]
         prefetch(reference(cell.heard_ns))
         prefetch(reference(cell.first_ns))
         prefetch(reference(cell.stamp_ns))
@@ -68,9 +68,9 @@ def find_flow(tables: TelemetryTables, key: Array[u64], mixed: u64) -> FlowCell:
 
 @kernel(inline=True)
 def touch_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64, units: u64) -> FlowCell:
-    """Return a flow's cell, heard of now; a new one, where it was unheard of for long, has neither path nor rate.
+    """Return a flow's cell, marked as seen now; after a long silence it has neither path nor rate.
 
-    `units` is what the packet weighs if its flow asks for admission; see `is_passing` for one that is not admitted.
+    `units` is the packet's weight if its flow asks for admission; see `is_passing` for flows not admitted.
     """
     tables.flows.touches += 1
     flows = tables.flows
@@ -93,7 +93,7 @@ def touch_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64
 
 @kernel(inline=True)
 def forget(cell: FlowCell) -> None:
-    """Leave nothing of a flow but its key."""
+    """Clear a flow except for its key."""
     cell.path_ns = 0
     cell.source_ns = NONE64
     cell.route = NONE32
@@ -118,7 +118,7 @@ def add_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64, 
     number: u64 = tables.flows.count
     cell = tables.flows.cells[number]
     if number == tables.flows.most:
-        # Beyond the last flow's: filled and forgotten, never found.
+        # Beyond the last flow's cell: written, but never looked up.
         forget(cell)
         number = make_room(tables, now_ns, units)
         if number == tables.flows.most:
@@ -155,7 +155,7 @@ def epoch_now(tables: TelemetryTables, now_ns: u64) -> u32:
 
 @kernel(inline=False)
 def find_epoch(tables: TelemetryTables, now_ns: u64) -> None:
-    """Find the epoch of a time, for those that follow, too."""
+    """Set the epoch of a time; it also serves the packets that follow."""
     number: u64 = now_ns // tables.limits.forget_ns
     tables.flows.epoch = as_u32(number)
     tables.flows.epoch_begins_ns = number * tables.limits.forget_ns
@@ -163,7 +163,7 @@ def find_epoch(tables: TelemetryTables, now_ns: u64) -> None:
 
 @kernel(inline=True)
 def weight_of(tables: TelemetryTables, cell: FlowCell, now_ns: u64) -> u32:
-    """Return what a flow weighs now: nothing once it was unheard of for long."""
+    """Return a flow's present weight: 0 once it was unheard of for long."""
     if now_ns > cell.heard_ns + tables.limits.forget_ns:
         return 0
     epoch: u32 = epoch_now(tables, now_ns)
@@ -182,7 +182,7 @@ def add_weight(tables: TelemetryTables, cell: FlowCell, units: u64) -> None:
 
 @kernel(inline=True)
 def units_of(nbytes: u64) -> u64:
-    """Return the weight of a packet of so many bytes, excluding its framing."""
+    """Return the weight of a packet of `nbytes`, excluding its framing."""
     return (nbytes + FRAMING_BYTES + UNIT_BYTES - 1) // UNIT_BYTES
 
 
@@ -198,7 +198,7 @@ def make_room(tables: TelemetryTables, now_ns: u64, units: u64) -> u64:
     while left > 0:
         cell = tables.flows.cells[tables.flows.hand]
         weight: u32 = weight_of(tables, cell, now_ns)
-        # Of two ages the greater: the counter wraps.
+        # Compare ages, as the counter wraps.
         age: u32 = as_u32(tables.flows.touches) - cell.touched
         older: bool = age > as_u32(tables.flows.touches) - tables.flows.cells[chosen].touched
         if weight < lightest or (weight == lightest and older):
@@ -237,9 +237,9 @@ def count_packet(tables: TelemetryTables, cell: FlowCell, ip_bytes: u64, source_
             step_slots(cell, newest, number)
     elif number + RATE_SLOTS <= newest:
         return
-    place: u64 = number & (RATE_SLOTS - 1)
-    total: u64 = as_u64(cell.rate_bytes[place]) + ip_bytes + FRAMING_BYTES
-    cell.rate_bytes[place] = as_u32(min(total, LOW32))
+    slot: u64 = number & (RATE_SLOTS - 1)
+    total: u64 = as_u64(cell.rate_bytes[slot]) + ip_bytes + FRAMING_BYTES
+    cell.rate_bytes[slot] = as_u32(min(total, LOW32))
 
 
 @kernel(inline=True)
@@ -252,7 +252,7 @@ def rate_slot_at(tables: TelemetryTables, at_ns: u64) -> u64:
 
 @kernel(inline=False)
 def find_rate_slot(tables: TelemetryTables, at_ns: u64) -> None:
-    """Find a time's slot of a rate, for those that follow, too."""
+    """Set the rate slot of a time; it also serves the packets that follow."""
     tables.flows.slot = at_ns // tables.flows.rate_slot_ns
     tables.flows.slot_begins_ns = tables.flows.slot * tables.flows.rate_slot_ns
 
@@ -279,6 +279,6 @@ def step_slots(cell: FlowCell, newest: u64, number: u64) -> None:
 
 @kernel
 def take_packet(tables: TelemetryTables, key: Array[u64], ip_bytes: u64, source_ns: u64) -> None:
-    """Take note of a measured packet of a flow."""
+    """Note a measured packet of a flow."""
     cell = touch_flow(tables, key, hash_key(key), tables.batch.now_ns, units_of(ip_bytes))
     count_packet(tables, cell, ip_bytes, source_ns)

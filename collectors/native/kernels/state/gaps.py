@@ -1,4 +1,4 @@
-"""The gaps between a flow's measured packets, to the bit as `collectors.state.gaps` has them."""
+"""The gaps between a flow's measured packets, bit for bit as in `collectors.state.gaps`."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def note_gap(tables: TelemetryTables, cell: FlowCell, stamp_ns: u64) -> None:
         return
     cell.stamp_ns = stamp_ns
     mean: u64 = telling_mean(cell)
-    known: u64 = cell.known_mean
-    if mean != 0 and (known == 0 or MORE * mean < LESS * known):
+    known_mean: u64 = cell.known_mean
+    if mean != 0 and (known_mean == 0 or MORE * mean < LESS * known_mean):
         cell.known_mean = mean
-        note_growth(tables, cell, mean, known)
+        note_growth(tables, cell, mean, known_mean)
 
 
 @kernel(inline=True)

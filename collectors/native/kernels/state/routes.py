@@ -36,16 +36,16 @@ def find_host(tables: TelemetryTables, version: u64, high: u64, low: u64) -> u32
     """Return the number of the host that has an address, or NONE32."""
     topology = tables.topology
     mixed: u64 = (low ^ (high * _SECOND)) * _FIRST
-    place: u64 = home_of(mixed, topology.address_mask)
+    index: u64 = home_of(mixed, topology.address_mask)
     while True:
-        place = next_alike(topology.address_index, topology.address_mask, place, mixed)
-        number: u64 = topology.address_index[place] & LOW32
+        index = next_alike(topology.address_index, topology.address_mask, index, mixed)
+        number: u64 = topology.address_index[index] & LOW32
         if number == 0:
             return NONE32
-        known = topology.addresses[number - 1]
-        if known.version == version and known.high == high and known.low == low:
-            return as_u32(known.host)
-        place = (place + 1) & topology.address_mask
+        entry = topology.addresses[number - 1]
+        if entry.version == version and entry.high == high and entry.low == low:
+            return as_u32(entry.host)
+        index = (index + 1) & topology.address_mask
 
 
 @kernel(inline=True)
@@ -75,13 +75,13 @@ def hops_of(tables: TelemetryTables, route: u32) -> Array[RouteHop]:
 
 @kernel(inline=True)
 def same_hops(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u32) -> bool:
-    """Return whether a packet's hops are those that a route is known by."""
-    known = hops_of(tables, route)
-    if tables.routes.cells[as_u64(route)].length != count or known[0].link == NONE32:
+    """Return whether a packet's hops are a route's reference hops."""
+    route_hops = hops_of(tables, route)
+    if tables.routes.cells[as_u64(route)].length != count or route_hops[0].link == NONE32:
         return False
     i: u64 = 0
     while i < as_u64(count):
-        if known[i].name != name_of(hops[i]):
+        if route_hops[i].name != name_of(hops[i]):
             return False
         i += 1
     return True
@@ -90,23 +90,23 @@ def same_hops(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u32)
 @kernel(inline=False)
 def recall_hops(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u64) -> None:
     """Note the switches and links of a route's hops."""
-    known = hops_of(tables, route)
+    route_hops = hops_of(tables, route)
     i: u64 = 0
     while i < count:
-        hops[i].switch = known[i].switch
-        hops[i].link = known[i].link
+        hops[i].switch = route_hops[i].switch
+        hops[i].link = route_hops[i].link
         i += 1
 
 
 @kernel(inline=False)
 def learn_hops(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u64) -> None:
-    """Know a route by a packet's hops from now on, if each one's egress link leads to the next.
+    """Make a packet's hops the route's reference hops, if each one's egress link leads to the next.
 
-    Egress ports of more than 16 bits are known, too, but never found the same.
+    Egress ports of more than 16 bits are stored, too, but never match.
     """
     tables.routes.lessons += 1
-    known = hops_of(tables, route)
-    known[0].link = NONE32
+    route_hops = hops_of(tables, route)
+    route_hops[0].link = NONE32
     i: u64 = 0
     while i < count:
         if hops[i].link == NONE32:
@@ -116,15 +116,15 @@ def learn_hops(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u64
         i += 1
     i = 0
     while i < count:
-        known[i].name = as_u64(egress_of(hops[i])) << 32 | as_u64(hops[i].node_id)
-        known[i].switch = hops[i].switch
-        known[i].link = hops[i].link
+        route_hops[i].name = as_u64(egress_of(hops[i])) << 32 | as_u64(hops[i].node_id)
+        route_hops[i].switch = hops[i].switch
+        route_hops[i].link = hops[i].link
         i += 1
 
 
 @kernel(inline=False)
 def find_route(tables: TelemetryTables, switches: Array[u32], count: u64) -> u32:
-    """Return the route over these switches, a new one if there is none yet; NONE32 (counted) where there is no room."""
+    """Return the route over these switches, a new one if needed; NONE32 (counted) if there is no room."""
     state: u64 = 0
     i: u64 = 0
     while i < count:
@@ -132,20 +132,20 @@ def find_route(tables: TelemetryTables, switches: Array[u32], count: u64) -> u32
         i += 1
     mixed: u64 = finish_high(state)
     routes = tables.routes
-    place: u64 = home_of(mixed, routes.mask)
+    index: u64 = home_of(mixed, routes.mask)
     while True:
-        place = next_alike(routes.index, routes.mask, place, mixed)
-        number: u64 = routes.index[place] & LOW32
+        index = next_alike(routes.index, routes.mask, index, mixed)
+        number: u64 = routes.index[index] & LOW32
         if number == 0:
             return add_route(tables, switches, count, mixed)
         if same_path(routes.cells[number - 1], nodes_of(tables, number - 1), switches, count):
             return as_u32(number) - 1
-        place = (place + 1) & routes.mask
+        index = (index + 1) & routes.mask
 
 
 @kernel(inline=False)
 def add_route(tables: TelemetryTables, switches: Array[u32], count: u64, mixed: u64) -> u32:
-    """Make a route; where there is no room, look for some first."""
+    """Make a route; if there is no room, free some first."""
     if count > MOST_SWITCHES:
         tables.counts.routes_full += 1
         return NONE32
@@ -188,7 +188,7 @@ def enter(tables: TelemetryTables, number: u64) -> None:
 
 @kernel(inline=False)
 def sweep(tables: TelemetryTables) -> None:
-    """Free the routes that no flow takes any more."""
+    """Free the routes that no flow uses any more."""
     number: u64 = 0
     while number < tables.routes.count:
         tables.routes.cells[number].used = 0
@@ -198,10 +198,10 @@ def sweep(tables: TelemetryTables) -> None:
         if tables.flows.cells[i].route != NONE32:
             tables.routes.cells[as_u64(tables.flows.cells[i].route)].used = 1
         i += 1
-    place: u64 = 0
-    while place <= tables.routes.mask:
-        tables.routes.index[place] = 0
-        place += 1
+    index: u64 = 0
+    while index <= tables.routes.mask:
+        tables.routes.index[index] = 0
+        index += 1
     number = 0
     while number < tables.routes.count:
         if tables.routes.cells[number].used != 0:
@@ -216,7 +216,7 @@ def sweep(tables: TelemetryTables) -> None:
 def take_flow_path(  # noqa: PLR0917 - kernels have no keywords
     tables: TelemetryTables, cell: FlowCell, switches: Array[u32], count: u64, source_ns: u64, delay_ns: u64
 ) -> None:
-    """Take the whole path of one packet of a flow, all of its switches known; one that cannot be is counted."""
+    """Take the whole path of one packet of a flow, with all switches known; count it if that is impossible."""
     if is_passing(tables, cell):
         return
     number: u32 = cell.route
@@ -238,36 +238,36 @@ def take_route(  # noqa: PLR0917 - kernels have no keywords
 ) -> None:
     """Take one packet of a flow that went a route, which is the flow's path unless the packet is an old one."""
     if delay_ns != NONE64:
-        place: u64 = tables.topology.link_count + as_u64(number)
-        slot = calm_slot(tables, place)
+        row: u64 = tables.topology.link_count + as_u64(number)
+        slot = calm_slot(tables, row)
         if (
             slot.number == tables.batch.slot_number + 1
             and slot.source == STAMPS
             and tables.batch.now_ns >= tables.batch.slot_begins_ns
         ):
             slot.newest_ns = max(slot.newest_ns, tables.batch.now_ns)
-            count_delay(tables, place, slot, tables.batch.slot_number & (WINDOW_SLOTS - 1), delay_ns)
+            count_delay(tables, row, slot, tables.batch.slot_number & (WINDOW_SLOTS - 1), delay_ns)
         else:
-            add_path_delay(tables, place, delay_ns)
+            add_path_delay(tables, row, delay_ns)
     if cell.route != NONE32 and is_older(tables, cell, first, source_ns):
         return
     cell.route = number
     cell.path_ns = tables.batch.now_ns
-    # A stamp that is not trusted must not make those that follow older.
+    # An untrusted stamp must not make later packets look older.
     cell.source_ns = NONE64 if is_ahead(tables, first, source_ns) else source_ns
 
 
 @kernel(inline=True)
 def is_ahead(tables: TelemetryTables, switch: u32, stamp_ns: u64) -> bool:
-    """Return whether a stamp of now is further ahead than it can be; of one that is none, anything."""
+    """Return whether a stamp of now is further ahead than possible; unspecified without a stamp."""
     clock = tables.clocks.switches[switch]
     return clock.agreeing != 0 and runs_ahead(tables, clock, stamp_ns, tables.batch.now_ns)
 
 
 @kernel(inline=False)
-def add_path_delay(tables: TelemetryTables, place: u64, delay_ns: u64) -> None:
+def add_path_delay(tables: TelemetryTables, row: u64, delay_ns: u64) -> None:
     """Add a delay of now to the window of a path, whatever the window holds."""
-    add_to_window(tables, place, tables.batch.now_ns, delay_ns, STAMPS, NONE32, NONE32, NONE32)
+    add_to_window(tables, row, tables.batch.now_ns, delay_ns, STAMPS, NONE32, NONE32, NONE32)
 
 
 @kernel(inline=False)
@@ -300,7 +300,7 @@ def is_path(tables: TelemetryTables, source: u32, target: u32, switches: Array[u
 
 @kernel(inline=True)
 def is_older(tables: TelemetryTables, cell: FlowCell, first: u32, source_ns: u64) -> bool:
-    """Return whether a packet left its source's switch before the one that the flow's path is known by."""
+    """Return whether a packet left its source's switch before the packet that showed the flow's path."""
     if cell.source_ns == NONE64 or source_ns >= cell.source_ns:  # as NONE64 itself is
         return False
     known_first: u32 = nodes_of(tables, as_u64(cell.route))[0]

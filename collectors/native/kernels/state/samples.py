@@ -42,7 +42,7 @@ def add_sample(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel
 def take_sample(tables: TelemetryTables, hop: Hop, received_ns: u64, delay_ns: u64, source: u32) -> None:
-    """Take a sample that others have made, maybe long ago: its slot is looked for, not taken for that of now."""
+    """Take a sample made elsewhere, maybe long ago: look up its slot rather than use the current one."""
     tables.batch.slot_number += 1
     tables.batch.slot_begins_ns = NONE64
     time_ns: u64 = hop.arrived_ns

@@ -16,15 +16,15 @@ def is_inner(tables: TelemetryTables, link: u64) -> bool:
 
 @kernel(inline=True)
 def note_queue(tables: TelemetryTables, link: u64, queue: u32) -> None:
-    """Note what a packet met in the queue of a link, NONE24 in the low bits for no report of it."""
-    # Of most packets this is all that is asked; of one that says nothing, the sum is 0.
+    """Note the queue of a link that a packet met, NONE24 in the low bits if unreported."""
+    # Most packets need only this check; without a reported queue, the sum is 0.
     if (queue + 1) & NONE24 > tables.signals.queue and is_inner(tables, link):
         tables.signals.queue = (queue + 1) & NONE24
 
 
 @kernel(inline=False)
-def note_growth(tables: TelemetryTables, cell: FlowCell, mean: u64, known: u64) -> None:
-    """Note that a flow's mean gap is less than what was known of it, 0 for nothing."""
+def note_growth(tables: TelemetryTables, cell: FlowCell, mean: u64, known_mean: u64) -> None:
+    """Note that a flow's mean gap is less than the known one, 0 for none."""
     signals = tables.signals
     i: u64 = 0
     while i < as_u64(signals.grown_count):
@@ -42,4 +42,4 @@ def note_growth(tables: TelemetryTables, cell: FlowCell, mean: u64, known: u64) 
         grown.key[i] = cell.key[i]
         i += 1
     grown.mean = mean
-    grown.known = known
+    grown.known = known_mean

@@ -40,19 +40,19 @@ def take_hops(tables: TelemetryTables, decoder: Decoder, packet: Packet, cell: F
     tables.counts.records += count
     total_ns: u64 = 0
     probe: bool = packet.key[4] >> 8 & 0xFF_FFFF == tables.limits.probe
-    known: bool = packet.route != NONE32
-    if known and packet.stamped != 0 and not probe and tables.topology.synchronised != 0:
+    is_known: bool = packet.route != NONE32
+    if is_known and packet.stamped != 0 and not probe and tables.topology.synchronised != 0:
         total_ns = take_stamped(tables, packet.route, hops, count)
     else:
-        if known:
+        if is_known:
             recall_hops(tables, packet.route, hops, count)
-        total_ns = take_others(tables, hops, count, probe, known)
+        total_ns = take_others(tables, hops, count, probe, is_known)
     if packet.missing == 0:
-        if known and cell.route == packet.route:
+        if is_known and cell.route == packet.route:
             first: u32 = hops_of(tables, packet.route)[0].switch
             take_route(tables, cell, packet.route, first, hops[0].arrived_ns, total_ns)
         else:
-            if known:
+            if is_known:
                 recall_hops(tables, packet.route, hops, count)
             take_new_path(tables, cell, hops, count, total_ns)
 
@@ -61,9 +61,9 @@ def take_hops(tables: TelemetryTables, decoder: Decoder, packet: Packet, cell: F
 def take_stamped(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u64) -> u64:
     """Make samples of the hops of a known route, all with a time of arrival; return the whole delay, as `take_others`.
 
-    A hop about which nothing is unusual changes what it changes in `take_hop`, without the questions.
+    An ordinary hop has the same effects as in `take_hop`, without its checks.
     """
-    known = hops_of(tables, route)
+    route_hops = hops_of(tables, route)
     number: u64 = tables.batch.slot_number + 1
     column: u64 = tables.batch.slot_number & (WINDOW_SLOTS - 1)
     tx_number: u64 = tables.batch.tx_number + 1
@@ -73,18 +73,18 @@ def take_stamped(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u
     i: u64 = 0
     while i < count:
         hop = hops[i]
-        place: u64 = as_u64(known[i].link)
-        switch: u64 = as_u64(known[i].switch)
+        link: u64 = as_u64(route_hops[i].link)
+        switch: u64 = as_u64(route_hops[i].switch)
         delay_ns: u64 = NONE64
         source: u32 = HOP_LATENCY
         if i + 1 < count:
             delay_ns = hops[i + 1].arrived_ns - hop.arrived_ns
             source = STAMPS
         elif hop.latency_ns != NONE32:
-            delay_ns = as_u64(hop.latency_ns) + tables.topology.links[place].delay_ns
+            delay_ns = as_u64(hop.latency_ns) + tables.topology.links[link].delay_ns
         clock = tables.clocks.switches[switch]
         behind_ns: u64 = beyond(clock.newest_ns, hop.arrived_ns)
-        window = tables.windows.cells[place]
+        window = tables.windows.cells[link]
         slot = window.slots[column]
         if (
             behind_ns <= tables.batch.calm_ns
@@ -97,9 +97,9 @@ def take_stamped(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u
             clock.newest_ns = hop.arrived_ns + behind_ns
             at_ns: u64 = tables.batch.now_ns - behind_ns
             slot.newest_ns = max(slot.newest_ns, at_ns)
-            count_delay(tables, place, slot, column, delay_ns)
+            count_delay(tables, link, slot, column, delay_ns)
             add_queue(slot, hop.queue)
-            note_queue(tables, place, hop.queue)
+            note_queue(tables, link, hop.queue)
             if hop.tx_bytes != NONE32:
                 reading = window.tx[tx_column]
                 if reading.number != tx_number:
@@ -117,7 +117,7 @@ def take_stamped(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u
 
 @kernel(inline=False)
 def take_unusual(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u64, i: u64) -> u64:
-    """Take one hop of a known route with all questions."""
+    """Take one hop of a known route with all checks."""
     recall_hops(tables, route, hops, count)
     if i + 1 == count:
         return take_hop(tables, hops[i], True, NONE32, NONE64, False, True)
@@ -125,7 +125,7 @@ def take_unusual(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u
 
 
 @kernel(inline=False)
-def take_others(tables: TelemetryTables, hops: Array[Hop], count: u64, probe: bool, known: bool) -> u64:
+def take_others(tables: TelemetryTables, hops: Array[Hop], count: u64, probe: bool, is_known: bool) -> u64:
     """Make samples of any hops; return the delay over all links, NONE64 where one has none."""
     total_ns: u64 = 0
     i: u64 = 0
@@ -136,7 +136,7 @@ def take_others(tables: TelemetryTables, hops: Array[Hop], count: u64, probe: bo
         if not last:
             following = hops[i + 1].switch
             arrived_ns = hops[i + 1].arrived_ns
-        delay_ns: u64 = take_hop(tables, hops[i], last, following, arrived_ns, probe, known)
+        delay_ns: u64 = take_hop(tables, hops[i], last, following, arrived_ns, probe, is_known)
         if delay_ns == NONE64:
             total_ns = NONE64
         elif total_ns != NONE64:

@@ -10,13 +10,13 @@ from dataplane.native import as_i64, as_u64, i64, kernel, u32, u64
 
 @kernel(inline=True)
 def runs_ahead(tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64) -> bool:
-    """Return whether a stamp is further ahead than reports of one switch are apart on their way."""
+    """Return whether a stamp is further ahead than the reports of one switch can be apart in flight."""
     return as_i64(stamp_ns - received_ns + clock.offset_ns) > as_i64(tables.limits.lead_ns)
 
 
 @kernel(inline=False)
 def stamp_behind(tables: TelemetryTables, switch: u32, stamp_ns: u64, received_ns: u64) -> u64:
-    """Return how far a sample's stamp is behind the newest of its switch, 0 for one that does not show it."""
+    """Return how far a sample's stamp is behind the newest of its switch, 0 if the stamp does not show it."""
     clock = tables.clocks.switches[switch]
     if clock.agreeing == 0:
         begin_clock(tables, clock, stamp_ns, received_ns, 1)
@@ -38,7 +38,7 @@ def stamp_behind(tables: TelemetryTables, switch: u32, stamp_ns: u64, received_n
 
 @kernel(inline=False)
 def stray(tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64, behind_ns: i64) -> u64:
-    """Take a stamp that does not fit; those that agree with one another are not late, and may be the clock."""
+    """Take a stray stamp; stray stamps that agree with one another are not late and may show the true clock."""
     if clock.agreeing < AGREEING:
         begin_clock(tables, clock, stamp_ns, received_ns, 1)
         return 0
@@ -76,7 +76,7 @@ def slot_at(tables: TelemetryTables, received_ns: u64) -> u64:
 def begin_clock(
     tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64, agreeing: u32
 ) -> None:
-    """Set a switch's clock from a stamp with which so many others agree."""
+    """Set a switch's clock from a stamp with which `agreeing` stamps agree."""
     clock.agreeing = agreeing
     clock.other_agreeing = 0
     clock.newest_ns = stamp_ns
@@ -88,7 +88,7 @@ def begin_clock(
 
 @kernel(inline=False)
 def follow(clock: SwitchClockCell, offset_ns: u64, received_ns: u64) -> None:
-    """Follow the clock's drift, and no faster than clocks drift."""
+    """Follow the clock's drift, but no faster than clocks drift."""
     most_ns: i64 = max(as_i64(received_ns - clock.followed_ns), 0) // STEEPEST
     off_ns: i64 = as_i64(offset_ns - clock.offset_ns)
     clock.offset_ns += as_u64(min(max(off_ns, -most_ns), most_ns))

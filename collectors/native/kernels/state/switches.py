@@ -15,8 +15,8 @@ def find_switch(tables: TelemetryTables, node_id: u32) -> u32:
     """Return the number of the switch that has a node id, or NONE32."""
     topology = tables.topology
     home: u64 = home_of(as_u64(node_id) * _HASH, topology.switch_mask)
-    found: u64 = next_tagged(topology.switch_index, topology.switch_mask, home, as_u64(node_id), 32)
-    return as_u32(topology.switch_index[found]) - 1  # of an empty place, NONE32
+    index: u64 = next_tagged(topology.switch_index, topology.switch_mask, home, as_u64(node_id), 32)
+    return as_u32(topology.switch_index[index]) - 1  # of an empty place, NONE32
 
 
 @kernel(inline=True)
@@ -33,13 +33,13 @@ def link_of_pair(tables: TelemetryTables, tail: u32, head: u32) -> u32:
     """Return the link from a switch to another, or NONE32."""
     topology = tables.topology
     mixed: u64 = (as_u64(tail) << 32 | as_u64(head)) * _HASH
-    place: u64 = home_of(mixed, topology.pair_mask)
+    index: u64 = home_of(mixed, topology.pair_mask)
     while True:
-        place = next_alike(topology.pair_index, topology.pair_mask, place, mixed)
-        number: u32 = as_u32(topology.pair_index[place]) - 1
+        index = next_alike(topology.pair_index, topology.pair_mask, index, mixed)
+        number: u32 = as_u32(topology.pair_index[index]) - 1
         if number == NONE32:
             return NONE32
         link = topology.links[as_u64(number)]
         if link.tail_switch == tail and link.head_switch == head:
             return number
-        place = (place + 1) & topology.pair_mask
+        index = (index + 1) & topology.pair_mask

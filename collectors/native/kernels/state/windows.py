@@ -39,7 +39,7 @@ the cache."""
 
 @kernel
 def begin_batch(tables: TelemetryTables, now_ns: u64) -> None:
-    """Note the time that samples come at, and what it is in slots."""
+    """Set the time of samples, and its slots."""
     tables.batch.begun += 1
     tables.batch.now_ns = now_ns
     tables.batch.slot_number = now_ns // tables.windows.slot_ns
@@ -72,14 +72,14 @@ def middle_of(bucket: u64) -> u64:
 
 @kernel(inline=True)
 def ones_if(truth: bool) -> u64:
-    """Return all ones or nothing: a choice without a branch, for what the order of packets makes hard to foresee."""
+    """Return all ones or 0: a choice without a branch, where the order of packets makes branches unpredictable."""
     return 0 - as_u64(truth)
 
 
 @kernel(inline=True)
-def beyond(one: u64, other: u64) -> u64:
+def beyond(first: u64, other: u64) -> u64:
     """Return by how much one number is greater than another, 0 if it is not; without a branch."""
-    return (one - other) & ones_if(one > other)
+    return (first - other) & ones_if(first > other)
 
 
 @kernel(inline=True)
@@ -89,9 +89,9 @@ def count_index(bucket: u64, column: u64) -> u64:
 
 
 @kernel(inline=True)
-def buckets_of(tables: TelemetryTables, window: u64) -> Array[u32]:
+def buckets_of(tables: TelemetryTables, row: u64) -> Array[u32]:
     """Return the address of a window's counts."""
-    return offset(tables.windows.buckets, window * ROW)
+    return offset(tables.windows.buckets, row * ROW)
 
 
 @kernel(inline=False)
@@ -144,17 +144,17 @@ def clear_slot(tables: TelemetryTables, slot: SlotCell, buckets: Array[u32], col
 
 
 @kernel(inline=True)
-def prefetch_window(tables: TelemetryTables, place: u64) -> None:
-    """Prefetch what a sample of now changes in a window, but its counts,."""
-    window = tables.windows.cells[place]
+def prefetch_window(tables: TelemetryTables, row: u64) -> None:
+    """Prefetch the parts of a window that a sample of now changes, except its counts."""
+    window = tables.windows.cells[row]
     prefetch(reference(window.slots[tables.batch.slot_number & (WINDOW_SLOTS - 1)].number))
 
 
 @kernel
-def clear_window(tables: TelemetryTables, place: u64) -> None:
-    """Forget everything of a window."""
-    window = tables.windows.cells[place]
-    buckets = buckets_of(tables, place)
+def clear_window(tables: TelemetryTables, row: u64) -> None:
+    """Clear a window."""
+    window = tables.windows.cells[row]
+    buckets = buckets_of(tables, row)
     column: u64 = 0
     while column < WINDOW_SLOTS:
         clear_slot(tables, window.slots[column], buckets, column, 0)
@@ -170,14 +170,14 @@ def clear_window(tables: TelemetryTables, place: u64) -> None:
 
 
 @kernel(inline=False)
-def open_slot(tables: TelemetryTables, place: u64, number: u64) -> bool:
-    """Make a slot ready for a sample; False when it is from before the window."""
-    window = tables.windows.cells[place]
+def open_slot(tables: TelemetryTables, row: u64, number: u64) -> bool:
+    """Prepare a slot for a sample; False when it is from before the window."""
+    window = tables.windows.cells[row]
     if number + WINDOW_SLOTS <= window.newest_slot:
         return False
     column: u64 = number & (WINDOW_SLOTS - 1)
     if window.slots[column].number != number + 1:
-        clear_slot(tables, window.slots[column], buckets_of(tables, place), column, number)
+        clear_slot(tables, window.slots[column], buckets_of(tables, row), column, number)
         window.buffer_totals[column] = 0
         window.buffers[column] = 0
         window.newest_slot = max(window.newest_slot, number)
@@ -187,24 +187,24 @@ def open_slot(tables: TelemetryTables, place: u64, number: u64) -> bool:
 
 @kernel(inline=True)
 def add_to_window(  # noqa: PLR0917 - kernels have no keywords
-    tables: TelemetryTables, place: u64, at_ns: u64, delay_ns: u64, source: u32, queue: u32, tx_bytes: u32, buffer: u32
+    tables: TelemetryTables, row: u64, at_ns: u64, delay_ns: u64, source: u32, queue: u32, tx_bytes: u32, buffer: u32
 ) -> bool:
     """Take a sample of a time that is not after the batch's; False when it is from before the window.
 
     Occupancies are the low 24 bits of `queue` and `buffer`, none if all of these are set.
     """
-    window = tables.windows.cells[place]
+    window = tables.windows.cells[row]
     number: u64 = tables.batch.slot_number
     if at_ns < tables.batch.slot_begins_ns:
         number = at_ns // tables.windows.slot_ns
     column: u64 = number & (WINDOW_SLOTS - 1)
     slot = window.slots[column]
-    # What is of now is not late, and all that it changes are the lines of its slot, its count and its reading.
-    if (number != tables.batch.slot_number or slot.number != number + 1) and not open_slot(tables, place, number):
+    # A sample of now is not late, and changes only the lines of its slot, its count and its reading.
+    if (number != tables.batch.slot_number or slot.number != number + 1) and not open_slot(tables, row, number):
         return False
     slot.newest_ns = at_ns + beyond(slot.newest_ns, at_ns)
     if delay_ns != NONE64:
-        add_delay(tables, place, slot, column, delay_ns, source)
+        add_delay(tables, row, slot, column, delay_ns, source)
     add_load(window, slot, column, queue, buffer)
     if tx_bytes != NONE32:
         add_tx(tables, window, at_ns, as_u64(tx_bytes))
@@ -212,9 +212,9 @@ def add_to_window(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel(inline=True)
-def calm_slot(tables: TelemetryTables, place: u64) -> SlotCell:
+def calm_slot(tables: TelemetryTables, row: u64) -> SlotCell:
     """Return the slot for a sample taken now; valid only if it has the current slot's number."""
-    return tables.windows.cells[place].slots[tables.batch.slot_number & (WINDOW_SLOTS - 1)]
+    return tables.windows.cells[row].slots[tables.batch.slot_number & (WINDOW_SLOTS - 1)]
 
 
 @kernel(inline=True)
@@ -236,20 +236,20 @@ def add_load(window: WindowCell, slot: SlotCell, column: u64, queue: u32, buffer
 
 @kernel(inline=True)
 def add_delay(  # noqa: PLR0917 - kernels have no keywords
-    tables: TelemetryTables, place: u64, slot: SlotCell, column: u64, delay_ns: u64, source: u32
+    tables: TelemetryTables, row: u64, slot: SlotCell, column: u64, delay_ns: u64, source: u32
 ) -> None:
-    """Take a delay unless the slot has better ones; one that is better ends those before."""
+    """Take a delay unless the slot has better ones; a better one replaces those before it."""
     if slot.source != source:
         if source < slot.source:
             return
-        clear_delays(tables, slot, buckets_of(tables, place), column)
+        clear_delays(tables, slot, buckets_of(tables, row), column)
         slot.source = source
-    count_delay(tables, place, slot, column, delay_ns)
+    count_delay(tables, row, slot, column, delay_ns)
 
 
 @kernel(inline=True)
-def count_delay(tables: TelemetryTables, place: u64, slot: SlotCell, column: u64, delay_ns: u64) -> None:
-    """Take a delay of the source that the slot has."""
+def count_delay(tables: TelemetryTables, row: u64, slot: SlotCell, column: u64, delay_ns: u64) -> None:
+    """Take a delay from the slot's source."""
     slot.delays += 1
     slot.total += delay_ns
     # Extremes are rare and easy to foresee: branches cost less than stores.
@@ -257,7 +257,7 @@ def count_delay(tables: TelemetryTables, place: u64, slot: SlotCell, column: u64
         slot.least = delay_ns
     if delay_ns > slot.greatest:  # noqa: PLR1730
         slot.greatest = delay_ns
-    note_count(tables, offset(buckets_of(tables, place), count_index(bucket_of(delay_ns), column)))
+    note_count(tables, offset(buckets_of(tables, row), count_index(bucket_of(delay_ns), column)))
 
 
 @kernel(inline=False)
@@ -299,9 +299,9 @@ def read_figures(tables: TelemetryTables, first: u64, count: u64, figures: Array
 
 
 @kernel(inline=False)
-def read_window(tables: TelemetryTables, place: u64, figures: FiguresCell) -> None:
+def read_window(tables: TelemetryTables, row: u64, figures: FiguresCell) -> None:
     """Fill the figures of one window."""
-    window = tables.windows.cells[place]
+    window = tables.windows.cells[row]
     source: u32 = 0
     figures.samples = 0
     figures.queue_total = 0
@@ -346,7 +346,7 @@ def read_window(tables: TelemetryTables, place: u64, figures: FiguresCell) -> No
     if figures.samples != 0:
         figures.mean = total // figures.samples
         figures.weighted = weighted // weights
-        read_percentiles(buckets_of(tables, place), counted, least, figures)
+        read_percentiles(buckets_of(tables, row), counted, least, figures)
 
 
 @kernel(inline=True)

@@ -1,1 +1,1 @@
-"""Hops that report each for themselves, joined to packets and paths."""
+"""Hops that report individually, joined to packets and paths."""

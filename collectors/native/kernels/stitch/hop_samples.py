@@ -1,4 +1,4 @@
-"""Samples of the egress link of a hop that reported for itself, and of a packet's hops together.
+"""Samples of the egress link of a hop that reported individually, and of a packet's hops together.
 
 `collectors.decode.samples.Sampler` and the end of `collectors.decode.stitch` in native memory. An unknown following hop
 is the null pointer.
@@ -51,7 +51,7 @@ def is_known(hop: PendingHop) -> bool:
 
 @kernel(inline=False)
 def link_without_port(tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop) -> u32:
-    """Return the link to the next hop, or to the destination host that hangs on the path's end; or NONE32."""
+    """Return the link to the next hop, or to the destination host at the path's end; or NONE32."""
     if is_known(following):
         return NONE32 if following.switch == NONE32 else link_of_pair(tables, hop.switch, following.switch)
     if hop.ends == 0:
@@ -94,18 +94,18 @@ def find_ends(tables: TelemetryTables, count: u32) -> None:
 
 
 @kernel(inline=True)
-def put_into_part(tables: TelemetryTables, packet: Packet, hop: Hop, place: u64) -> PendingHop:
+def put_into_part(tables: TelemetryTables, packet: Packet, hop: Hop, index: u64) -> PendingHop:
     """Put one hop of a packet into `part`; return it there."""
-    said = tables.pending.part[place]
-    copy(array_at(u8, address(said)), array_at(u8, address(hop)), sizeof(Hop))
-    said.ingress = ingress_of(hop)
-    said.egress = egress_of(hop)
-    said.received_ns = tables.batch.now_ns
-    said.identity = packet.identity
-    said.kind = packet.kind
-    said.count = NONE32
-    said.ends = 0
-    return said
+    pending_hop = tables.pending.part[index]
+    copy(array_at(u8, address(pending_hop)), array_at(u8, address(hop)), sizeof(Hop))
+    pending_hop.ingress = ingress_of(hop)
+    pending_hop.egress = egress_of(hop)
+    pending_hop.received_ns = tables.batch.now_ns
+    pending_hop.identity = packet.identity
+    pending_hop.kind = packet.kind
+    pending_hop.count = NONE32
+    pending_hop.ends = 0
+    return pending_hop
 
 
 @kernel(inline=True)
@@ -242,12 +242,12 @@ def sample_delay(tables: TelemetryTables, key: Array[u64], hop: PendingHop, foll
         take_delay(tables, key, hop, following, link, False)
 
 
-# ---- packets that are given up
+# ---- abandoned packets
 
 
 @kernel(inline=False)
 def end_packet(tables: TelemetryTables, table: PendingTable, cell: PendingCell) -> None:
-    """Take the delays for which no stamp has come, of a packet that is given up."""
+    """Take the delays for which no stamp has come, of an abandoned packet."""
     tables.pending.incomplete += 1
     number: u32 = cell.first
     while number != 0:
@@ -257,16 +257,16 @@ def end_packet(tables: TelemetryTables, table: PendingTable, cell: PendingCell) 
         number = hop.following
 
 
-# ---- what became of packets
+# ---- fates of packets
 
 
 @kernel(inline=False)
 def count_fate(tables: TelemetryTables, link: u32, outcome: u32, at_ns: u64) -> None:
-    """Count what became of a packet on a link; of what is older than the ring, only that it was lost."""
+    """Count a packet's fate on a link; if it is older than the ring, only a loss."""
     losses = tables.losses
     slot: u64 = at_ns // losses.slot_ns + 1
-    place: u64 = as_u64(link) * losses.ring + (slot & (losses.ring - 1))
-    cell = losses.fates[place]
+    index: u64 = as_u64(link) * losses.ring + (slot & (losses.ring - 1))
+    cell = losses.fates[index]
     if cell.slot != slot:
         if slot < cell.slot:
             if outcome == MISSING or outcome == DROPPED or outcome == UNMARKED:  # noqa: PLR1714, SIM109 - no `in` here
@@ -282,7 +282,7 @@ def count_fate(tables: TelemetryTables, link: u32, outcome: u32, at_ns: u64) -> 
         cell.others = 0
     if cell.noted == 0:
         cell.noted = 1
-        losses.noted[losses.noted_count] = as_u32(place)
+        losses.noted[losses.noted_count] = as_u32(index)
         losses.noted_count += 1
     if outcome == PASSED:
         cell.passed += 1
@@ -343,7 +343,7 @@ def take_fates(tables: TelemetryTables, table: PendingTable, cell: PendingCell) 
 
 @kernel(inline=False)
 def take_fates_of_path(tables: TelemetryTables) -> None:
-    """Count that a packet passed all links between the switches of its path."""
+    """Count a packet on all links between the switches of its path."""
     pending = tables.pending
     at_ns: u64 = NONE64
     i: u64 = 0
@@ -362,7 +362,7 @@ def take_fates_of_path(tables: TelemetryTables) -> None:
 
 @kernel(inline=False)
 def give_up(tables: TelemetryTables, table: PendingTable) -> None:
-    """Give up the packets that are too many or have waited too long."""
+    """Abandon the packets that are too many or have waited too long."""
     while table.count != 0:
         cell = cell_of(table, table.oldest)
         if not has_too_many(table) and cell.begun_ns + tables.pending.wait_ns >= table.newest_ns:
@@ -402,7 +402,7 @@ def path_delay(tables: TelemetryTables, key: Array[u64]) -> u64:
 
 @kernel(inline=True)
 def is_taken_path(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> bool:
-    """Return whether the path over `switches` of `pending` is the one that the flow has, which was asked about once."""
+    """Return whether the path over `switches` of `pending` is the flow's, which was looked up once."""
     pending = tables.pending
     cell = find_flow(tables, key, flow_hash)
     if address(cell) == 0 or cell.route == NONE32:
@@ -438,7 +438,7 @@ def take_joined_path(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -
     delay_ns: u64 = path_delay(tables, key)
     now_ns: u64 = tables.batch.now_ns
     if received_ns != now_ns:
-        # The hop that came last is none of these: their slot is looked for, not taken for that of now.
+        # The last hop is not among these: look up their slot rather than use the current one.
         begin_batch(tables, received_ns)
         tables.batch.slot_number += 1
         tables.batch.slot_begins_ns = NONE64

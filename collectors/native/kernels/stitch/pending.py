@@ -66,10 +66,10 @@ def hop_of(table: PendingTable, number: u32) -> PendingHop:
 @kernel(inline=True)
 def find_cell(table: PendingTable, key: Array[u64], identity: u64, mixed: u64) -> u32:
     """Return the number of the cell of a key and identity, 0 if there is none."""
-    place: u64 = home_of(mixed, table.mask)
+    index: u64 = home_of(mixed, table.mask)
     while True:
-        place = next_alike(table.index, table.mask, place, mixed)
-        entry: u64 = table.index[place]
+        index = next_alike(table.index, table.mask, index, mixed)
+        entry: u64 = table.index[index]
         if entry == 0:
             return 0
         cell = table.cells[(entry & LOW32) - 1]
@@ -77,7 +77,7 @@ def find_cell(table: PendingTable, key: Array[u64], identity: u64, mixed: u64) -
         apart = apart | (cell.key[3] ^ key[3]) | (cell.key[4] ^ key[4]) | (cell.identity ^ identity)
         if apart == 0:
             return as_u32(entry & LOW32)
-        place = (place + 1) & table.mask
+        index = (index + 1) & table.mask
 
 
 @kernel(inline=True)
@@ -186,14 +186,14 @@ def copy_hop(target: PendingHop, source: PendingHop) -> None:
 
 
 @kernel(inline=True)
-def put_hop(table: PendingTable, cell: PendingCell, said: PendingHop) -> PendingHop:
-    """Keep a copy of a hop, in place of what was known of its position, or behind all others; return the copy."""
-    known = find_hop(table, cell, said.position)
-    if address(known) != 0:
-        following: u32 = known.following
-        copy_hop(known, said)
-        known.following = following
-        return known
+def put_hop(table: PendingTable, cell: PendingCell, reported: PendingHop) -> PendingHop:
+    """Keep a copy of a hop, in place of an earlier one of its position, or behind all others; return the copy."""
+    earlier = find_hop(table, cell, reported.position)
+    if address(earlier) != 0:
+        following: u32 = earlier.following
+        copy_hop(earlier, reported)
+        earlier.following = following
+        return earlier
     number: u32 = table.free_hop
     if number != 0:
         table.free_hop = hop_of(table, number).following
@@ -201,7 +201,7 @@ def put_hop(table: PendingTable, cell: PendingCell, said: PendingHop) -> Pending
         table.hops_used += 1
         number = as_u32(table.hops_used)
     hop = hop_of(table, number)
-    copy_hop(hop, said)
+    copy_hop(hop, reported)
     hop.following = 0
     if cell.last != 0:
         hop_of(table, cell.last).following = number

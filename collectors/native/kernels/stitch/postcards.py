@@ -50,7 +50,7 @@ def join_part(tables: TelemetryTables, key: Array[u64], flow_hash: u64, mixed: u
             sample_hop(tables, key, hop, pending.part[i + 1])
         i += 1
     if stranger:
-        # No path leads over a stranger, and there is no end to the names that one may have.
+        # No path leads over an unknown switch, and the number of such names is unbounded.
         sample_hop(tables, key, pending.part[as_u64(count) - 1], view(PendingHop, 0))
         return
     table = pending.parts
@@ -133,14 +133,14 @@ def hop_after(
     link: u32 = egress_link(tables, key, hop, view(PendingHop, 0))
     if link == NONE32 or tables.topology.links[as_u64(link)].head_switch == NONE32:
         return view(PendingHop, 0)
-    found = find_hop(table, cell, tables.topology.links[as_u64(link)].head_switch)
+    next_hop = find_hop(table, cell, tables.topology.links[as_u64(link)].head_switch)
     if (
-        is_known(found)
-        and found.ingress != NONE32
-        and found.ingress != tables.topology.link_ends[as_u64(link)].head_port
+        is_known(next_hop)
+        and next_hop.ingress != NONE32
+        and next_hop.ingress != tables.topology.link_ends[as_u64(link)].head_port
     ):
         return view(PendingHop, 0)
-    return found
+    return next_hop
 
 
 @kernel(inline=True)
@@ -151,9 +151,9 @@ def hop_before(
     if hop.ingress != NONE32:
         if hop.came_by == NONE32 or tables.topology.links[as_u64(hop.came_by)].head_switch == NONE32:
             return view(PendingHop, 0)
-        known = find_hop(table, cell, tables.topology.links[as_u64(hop.came_by)].head_switch)
-        if is_known(known) and address(hop_after(tables, table, cell, key, known)) == address(hop):
-            return known
+        previous = find_hop(table, cell, tables.topology.links[as_u64(hop.came_by)].head_switch)
+        if is_known(previous) and address(hop_after(tables, table, cell, key, previous)) == address(hop):
+            return previous
         return view(PendingHop, 0)
     number: u32 = cell.first
     while number != 0:
@@ -198,16 +198,16 @@ def walk(tables: TelemetryTables, table: PendingTable, cell: PendingCell, key: A
 def take_of_flow(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> None:
     """Take the flow's path as its nodes reported it last, if they form one."""
     table = tables.pending.flows
-    said = tables.pending.part[0]
+    pending_hop = tables.pending.part[0]
     number: u32 = find_cell(table, key, 0, flow_hash)
     if number != 0:
         renew_cell(table, number)
     else:
-        number = add_cell(table, key, 0, flow_hash, said.received_ns)
+        number = add_cell(table, key, 0, flow_hash, pending_hop.received_ns)
     cell = cell_of(table, number)
-    put_hop(table, cell, said)
-    if said.received_ns > tables.limits.forget_ns:
-        forget_hops(table, cell, said.received_ns - tables.limits.forget_ns)
+    put_hop(table, cell, pending_hop)
+    if pending_hop.received_ns > tables.limits.forget_ns:
+        forget_hops(table, cell, pending_hop.received_ns - tables.limits.forget_ns)
     if walk(tables, table, cell, key):
         take_joined_path(tables, key, flow_hash)
     while has_too_many(table):

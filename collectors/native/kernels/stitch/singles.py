@@ -99,13 +99,13 @@ def take_single(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> No
     if packet.kind == QUEUE:
         take_queue(tables, hop)
         return
-    said = put_into_part(tables, packet, hop, 0)
+    pending_hop = put_into_part(tables, packet, hop, 0)
     if packet.kind == HOP_BY_HOP:
-        said.position = hop_index_of(tables, reference(packet.key[0]), packet.hash, packet.remaining, hop.switch)
+        pending_hop.position = hop_index_of(tables, reference(packet.key[0]), packet.hash, packet.remaining, hop.switch)
         if packet.last != 0 and packet.missing == 0:
-            said.count = said.position + 1
-            said.ends = 1
-        if said.position == 0 and hop.switch != NONE32:
+            pending_hop.count = pending_hop.position + 1
+            pending_hop.ends = 1
+        if pending_hop.position == 0 and hop.switch != NONE32:
             note_gap_of(tables, reference(packet.key[0]), packet.hash, hop.arrived_ns)
         join_single(tables, reference(packet.key[0]), packet.hash, packet.cell)
     else:
@@ -145,9 +145,9 @@ def hop_index_of(tables: TelemetryTables, key: Array[u64], flow_hash: u64, remai
     number: u32 = find_cell(table, key, 0, flow_hash)
     if number != 0:
         renew_cell(table, number)
-        known: u32 = cell_of(table, number).number
-        if known > remaining and not is_source(tables, key, switch):
-            highest = known
+        source_remaining: u32 = cell_of(table, number).number
+        if source_remaining > remaining and not is_source(tables, key, switch):
+            highest = source_remaining
     else:
         number = add_cell(table, key, 0, flow_hash, tables.batch.now_ns)
         if has_too_many(table):
@@ -159,7 +159,7 @@ def hop_index_of(tables: TelemetryTables, key: Array[u64], flow_hash: u64, remai
 
 @kernel(inline=False)
 def is_source(tables: TelemetryTables, key: Array[u64], switch: u32) -> bool:
-    """Return whether a flow's source host hangs on a switch."""
+    """Return whether a flow's source host is attached to a switch."""
     host: u32 = find_host(tables, key[4] & 0xF, key[0], key[1])
     return switch != NONE32 and host != NONE32 and tables.topology.host_switches[as_u64(host)] == switch  # noqa: PLR1714
 
@@ -168,19 +168,19 @@ def is_source(tables: TelemetryTables, key: Array[u64], switch: u32) -> bool:
 def join_single(tables: TelemetryTables, key: Array[u64], flow_hash: u64, mixed: u64) -> None:
     """Join the hop in `part`, which gives its index, with those of its packet that have come."""
     table = tables.pending.singles
-    said = tables.pending.part[0]
-    said.came_by = ingress_link(tables, said)
-    said.waiting = 0
-    number: u32 = find_cell(table, key, said.identity, mixed)
-    if number != 0 and is_known(find_hop(table, cell_of(table, number), said.position)):
+    pending_hop = tables.pending.part[0]
+    pending_hop.came_by = ingress_link(tables, pending_hop)
+    pending_hop.waiting = 0
+    number: u32 = find_cell(table, key, pending_hop.identity, mixed)
+    if number != 0 and is_known(find_hop(table, cell_of(table, number), pending_hop.position)):
         # The same index twice: another packet that looks the same.
         end_packet(tables, table, cell_of(table, number))
         remove_cell(table, number)
         number = 0
     if number == 0:
-        number = add_cell(table, key, said.identity, mixed, said.received_ns)
+        number = add_cell(table, key, pending_hop.identity, mixed, pending_hop.received_ns)
     cell = cell_of(table, number)
-    hop = put_hop(table, cell, said)
+    hop = put_hop(table, cell, pending_hop)
     after = find_hop(table, cell, hop.position + 1)
     if is_known(after) or not expects_stamp(tables, key, hop):
         sample_hop(tables, key, hop, after)
@@ -201,7 +201,7 @@ def join_single(tables: TelemetryTables, key: Array[u64], flow_hash: u64, mixed:
 
 @kernel(inline=True)
 def is_whole(tables: TelemetryTables, table: PendingTable, cell: PendingCell) -> bool:
-    """Return whether a packet's last hop and every one before it are there, which are then the `path` of `pending`."""
+    """Return whether all of a packet's hops have come; they are then the `path` of `pending`."""
     pending = tables.pending
     count: u32 = NONE32
     number: u32 = cell.first

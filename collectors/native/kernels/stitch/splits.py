@@ -1,4 +1,4 @@
-"""Stacks that come in parts: a switch on the way has taken off and reported what it found."""
+"""Stacks that come in parts: a switch on the way has removed and reported the hops so far."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def take_stack_part(tables: TelemetryTables, decoder: Decoder, packet: Packet) -
     tables.counts.records += as_u64(packet.hop_count)
     i: u32 = 0
     while i < packet.hop_count:
-        said = put_into_part(tables, packet, decoder.hops[as_u64(packet.first_hop + i)], as_u64(i))
+        pending_hop = put_into_part(tables, packet, decoder.hops[as_u64(packet.first_hop + i)], as_u64(i))
         if packet.kind == STACK and packet.missing == 0:
-            said.count = packet.hop_count
-            said.ends = as_u32(i + 1 == packet.hop_count)
+            pending_hop.count = packet.hop_count
+            pending_hop.ends = as_u32(i + 1 == packet.hop_count)
         i += 1
     find_ends(tables, packet.hop_count)
     join_part(tables, key, packet.hash, hash_packet(packet.hash, packet.identity), packet.hop_count)

@@ -28,7 +28,7 @@ class Slice:
     memory_bytes: int
 
     def times(self, number: int, units: int) -> DeviceShare:
-        """Return the share of a device that so many units take."""
+        """Return the share of a device that `units` units take."""
         return DeviceShare(number=number, thousandths=units * self.thousandths, memory_bytes=units * self.memory_bytes)
 
 
@@ -47,12 +47,12 @@ class Room:
         for device in node.devices:
             if not _is_meant(spec, device):
                 continue
-            one = Slice(spec.unit_thousandths, (device.memory_bytes or 0) * spec.unit_thousandths // _WHOLE)
+            unit = Slice(spec.unit_thousandths, (device.memory_bytes or 0) * spec.unit_thousandths // _WHOLE)
             held = taken.get(device.number, values.DeviceShare(device.number, 0))
-            fits = (_WHOLE - held.thousandths) // one.thousandths
-            if one.memory_bytes:
-                fits = min(fits, ((device.memory_bytes or 0) - held.memory_bytes) // one.memory_bytes)
-            slices[device.number], units[device.number] = one, max(fits, 0)
+            fits = (_WHOLE - held.thousandths) // unit.thousandths
+            if unit.memory_bytes:
+                fits = min(fits, ((device.memory_bytes or 0) - held.memory_bytes) // unit.memory_bytes)
+            slices[device.number], units[device.number] = unit, max(fits, 0)
         return cls(slices, units)
 
     @property
@@ -66,15 +66,15 @@ def placed(room: Room, before: Sequence[UnitHolding], wanted: Sequence[UnitHoldi
 
     Units that stay with their holder stay where they are.
     """
-    was = {one.holder: _counts(one, room) for one in before}
-    kept = {one.holder: _kept(was.get(one.holder, {}), one.units) for one in wanted}
+    was = {holding.holder: _counts(holding, room) for holding in before}
+    kept = {holding.holder: _kept(was.get(holding.holder, {}), holding.units) for holding in wanted}
     free = dict(room.units)
     for counts in kept.values():
         for number, units in counts.items():
             free[number] = free.get(number, 0) - units
-    for one in wanted:
-        counts = kept[one.holder]
-        missing = one.units - sum(counts.values())
+    for holding in wanted:
+        counts = kept[holding.holder]
+        missing = holding.units - sum(counts.values())
         # First where the holder is already, then where the least room is left.
         for number in sorted(free, key=lambda number: (-counts.get(number, 0), free[number], number)):
             more = min(missing, max(free[number], 0))
@@ -84,20 +84,20 @@ def placed(room: Room, before: Sequence[UnitHolding], wanted: Sequence[UnitHoldi
                 missing -= more
         if missing:
             return None
-    return tuple(replace(one, devices=_shares(room, kept[one.holder])) for one in wanted)
+    return tuple(replace(holding, devices=_shares(room, kept[holding.holder])) for holding in wanted)
 
 
 def together(holdings: Sequence[UnitHolding]) -> tuple[DeviceShare, ...]:
     """Return the total that all holders have of each device, by device number."""
-    found: dict[int, DeviceShare] = {}
-    for share in (share for one in holdings for share in one.devices):
-        old = found.get(share.number, DeviceShare(number=share.number, thousandths=0))
-        found[share.number] = DeviceShare(
+    totals: dict[int, DeviceShare] = {}
+    for share in (share for holding in holdings for share in holding.devices):
+        old = totals.get(share.number, DeviceShare(number=share.number, thousandths=0))
+        totals[share.number] = DeviceShare(
             number=share.number,
             thousandths=old.thousandths + share.thousandths,
             memory_bytes=old.memory_bytes + share.memory_bytes,
         )
-    return tuple(found[number] for number in sorted(found))
+    return tuple(totals[number] for number in sorted(totals))
 
 
 def _is_meant(spec: UnitPoolSpec, device: values.Device) -> bool:

@@ -51,11 +51,11 @@ class PoolReports:
         line = self._lines.setdefault(pool, _Line())
         if len(line.waiting) >= MOST_WAITING:
             raise TooManyError(f"UnitPool {pool}: {MOST_WAITING} reports are waiting", _AGAIN_S)
-        one = _Waiting(status, check, asyncio.get_running_loop().create_future())
-        line.waiting.append(one)
+        waiting = _Waiting(status, check, asyncio.get_running_loop().create_future())
+        line.waiting.append(waiting)
         if line.task is None:
             line.task = asyncio.create_task(self._write_all(pool, line))
-        return await one.done
+        return await waiting.done
 
     async def _write_all(self, pool: str, line: _Line) -> None:
         try:
@@ -65,24 +65,24 @@ class PoolReports:
                 await self._write(pool, line.writing)
         finally:
             del self._lines[pool]
-            for one in (*line.writing, *line.waiting):
-                one.done.cancel()
+            for waiting in (*line.writing, *line.waiting):
+                waiting.done.cancel()
 
     async def _write(self, pool: str, batch: Sequence[_Waiting]) -> None:
         """Write reports together; skip those that are refused, and notify their senders."""
         refused: dict[int, ApiError] = {}
 
-        def reported(found: UnitPool) -> UnitPool:
+        def reported(pool: UnitPool) -> UnitPool:
             # A conflict calls this again, and only the last attempt counts.
             refused.clear()
             now_ns = self._registry.now_ns()
-            for number, one in enumerate(batch):
+            for number, waiting in enumerate(batch):
                 try:
-                    one.check(found)
-                    found = report(found, one.status, now_ns)
+                    waiting.check(pool)
+                    pool = report(pool, waiting.status, now_ns)
                 except ApiError as error:
                     refused[number] = error
-            return found
+            return pool
 
         try:
             after = await self._registry.change(UNIT_POOL, pool, reported)
@@ -97,10 +97,10 @@ class PoolReports:
 
 def _tell(batch: Sequence[_Waiting], refused: Mapping[int, Exception], after: UnitPool | None) -> None:
     """Notify all who still wait of the outcome of their report."""
-    for number, one in enumerate(batch):
-        if one.done.done():
+    for number, waiting in enumerate(batch):
+        if waiting.done.done():
             continue
         if (why := refused.get(number)) is not None:
-            one.done.set_exception(why)
+            waiting.done.set_exception(why)
         elif after is not None:
-            one.done.set_result(after)
+            waiting.done.set_result(after)

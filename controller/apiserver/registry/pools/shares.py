@@ -1,8 +1,8 @@
 """Shares of unit pools and reports of their holders, given the state in the storage; no storage access.
 
-A unit is never in two places: shares never sum to more than there is; a node's pool shares its devices with pods; and
-if holders report, a unit leaves one only after that one has promised not to use it any more, or has been silent for
-the pool's lease.
+A unit is never in two places: shares never sum to more than the total; a node's pool shares its devices with pods; and
+if holders report, a unit leaves one only after it has promised to stop using it, or has been silent for the pool's
+lease.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class UnitShares(Strict, frozen=True):
 
 
 def share(pool: UnitPool, node: Node | None, request: UnitShares, now_ns: int) -> tuple[UnitPool, Node | None]:
-    """Return pool and node after a request; raise StaleError for what is not possible, or not yet."""
+    """Return pool and node after a request; raise StaleError if it is not possible, or not yet."""
     name = pool.metadata.name
     _check_names(request.shares)
     if request.shares_version is not None and request.shares_version != pool.shares_version:
         raise StaleError(
-            f"shares of UnitPool {name} are of version {pool.shares_version}, not {request.shares_version}"
+            f"shares of UnitPool {name} are at version {pool.shares_version}, not {request.shares_version}"
         )
-    held = sum(one.units for one in request.shares)
+    held = sum(holding.units for holding in request.shares)
     if held > pool.spec.units:
         raise StaleError(f"UnitPool {name} has {pool.spec.units} units, not {held}")
     _check_claims(pool, request.shares)
     status = _after_lowering(pool, request.shares, now_ns)
-    stamped = tuple(_stamped(pool, one, now_ns) for one in request.shares)
+    stamped = tuple(_stamped(pool, holding, now_ns) for holding in request.shares)
     if pool.spec.node is None:
         return replace(pool, shares=stamped, shares_version=pool.shares_version + 1, status=status), None
     if node is None:
@@ -62,15 +62,19 @@ def report(pool: UnitPool, status: HolderStatus, now_ns: int) -> UnitPool:
     name, holder = pool.metadata.name, status.holder
     if holder not in pool.holders:
         raise NotFoundError(f"UnitPool {name}: {holder} has neither a claim nor units")
-    units = next((one.units for one in pool.shares if one.holder == holder), 0)
-    before = next((one for one in pool.status.holders if one.holder == holder), None)
+    units = next((holding.units for holding in pool.shares if holding.holder == holder), 0)
+    before = next((holder_report for holder_report in pool.status.holders if holder_report.holder == holder), None)
     holds = status.holds if status.holds is not None or before is None else before.holds
     if holds is not None and holds > units:
         raise StaleError(f"UnitPool {name}: {holder} has {units} units, not {holds}")
     made = replace(status, holds=holds, reported_ns=now_ns)
-    known = {one.holder: one for one in pool.status.holders if one.holder in pool.holders} | {holder: made}
-    shares = tuple(_not_after(one, now_ns) for one in pool.shares)
-    return replace(pool, shares=shares, status=replace(pool.status, holders=tuple(known.values())))
+    by_holder = {
+        holder_report.holder: holder_report
+        for holder_report in pool.status.holders
+        if holder_report.holder in pool.holders
+    } | {holder: made}
+    shares = tuple(_not_after(holding, now_ns) for holding in pool.shares)
+    return replace(pool, shares=shares, status=replace(pool.status, holders=tuple(by_holder.values())))
 
 
 def room_of(pool: UnitPool, node: Node) -> Room:
@@ -78,7 +82,7 @@ def room_of(pool: UnitPool, node: Node) -> Room:
     value = node.value
     if value is None:
         raise StaleError(f"Node {node.metadata.name} has not reported its devices")
-    own = replace(node, pools=tuple(one for one in node.pools if one.pool != pool.metadata.name))
+    own = replace(node, pools=tuple(pool_share for pool_share in node.pools if pool_share.pool != pool.metadata.name))
     try:
         others = own.held
     except HardwareError as error:
@@ -88,56 +92,59 @@ def room_of(pool: UnitPool, node: Node) -> Room:
 
 def silent_s(pool: UnitPool, share: UnitHolding, now_ns: int) -> float:
     """Return how long a holder has been silent (s)."""
-    known = next((one for one in pool.status.holders if one.holder == share.holder), None)
-    last_ns = share.since_ns if known is None or known.reported_ns is None else known.reported_ns
+    reported = next(
+        (holder_report for holder_report in pool.status.holders if holder_report.holder == share.holder), None
+    )
+    last_ns = share.since_ns if reported is None or reported.reported_ns is None else reported.reported_ns
     return max(now_ns - last_ns, 0) / NS_PER_S
 
 
 def _check_names(shares: Iterable[UnitHolding]) -> None:
-    counts = Counter(one.holder for one in shares)
+    counts = Counter(holding.holder for holding in shares)
     twice = next((holder for holder, count in counts.items() if count > 1), None)
     if twice is not None:
         raise InvalidError(f"holder {twice} is given twice")
-    wrong = next((one for one in shares if one.leaving > one.units), None)
+    wrong = next((holding for holding in shares if holding.leaving > holding.units), None)
     if wrong is not None:
         raise InvalidError(f"holder {wrong.holder}: {wrong.leaving} of {wrong.units} units cannot leave")
 
 
 def _check_claims(pool: UnitPool, shares: Iterable[UnitHolding]) -> None:
     """Raise StaleError for more units than a holder may have; it may keep those it has already."""
-    before = {one.holder: one.units for one in pool.shares}
+    before = {holding.holder: holding.units for holding in pool.shares}
     claims = {claim.holder: claim for claim in pool.spec.claims}
-    for one in shares:
-        if not claims or one.units <= before.get(one.holder, 0):
+    for holding in shares:
+        if not claims or holding.units <= before.get(holding.holder, 0):
             continue
-        claim = claims.get(one.holder)
+        claim = claims.get(holding.holder)
         if claim is None:
-            raise StaleError(f"UnitPool {pool.metadata.name}: {one.holder} has no claim")
-        if claim.most is not None and one.units > claim.most:
+            raise StaleError(f"UnitPool {pool.metadata.name}: {holding.holder} has no claim")
+        if claim.most is not None and holding.units > claim.most:
             raise StaleError(
-                f"UnitPool {pool.metadata.name}: {one.holder} may have at most {claim.most} units, not {one.units}"
+                f"UnitPool {pool.metadata.name}: {holding.holder} may have at most {claim.most} units,"
+                f" not {holding.units}"
             )
 
 
 def _after_lowering(pool: UnitPool, shares: Iterable[UnitHolding], now_ns: int) -> UnitPoolStatus:
     """Return the status with promises cut to what is left; raise StaleError if a holder must promise first."""
-    after = {one.holder: one.units for one in shares}
-    reports = {one.holder: one for one in pool.status.holders}
+    after = {holding.holder: holding.units for holding in shares}
+    reports = {holder_report.holder: holder_report for holder_report in pool.status.holders}
     for share in pool.shares:
-        left, known = after.get(share.holder, 0), reports.get(share.holder)
-        holds = share.units if known is None or known.holds is None else known.holds
+        left, reported = after.get(share.holder, 0), reports.get(share.holder)
+        holds = share.units if reported is None or reported.holds is None else reported.holds
         if left >= share.units or holds <= left:
             continue
         if pool.spec.lease_s and silent_s(pool, share, now_ns) < pool.spec.lease_s:
             raise StaleError(f"UnitPool {pool.metadata.name}: {share.holder} uses {holds} units, it cannot have {left}")
-        if known is not None and known.holds is not None:
-            reports[share.holder] = replace(known, holds=left)
+        if reported is not None and reported.holds is not None:
+            reports[share.holder] = replace(reported, holds=left)
     return replace(pool.status, holders=tuple(reports.values()))
 
 
 def _stamped(pool: UnitPool, wanted: UnitHolding, now_ns: int) -> UnitHolding:
     """Return a holding with updated change times and, for now, its previous devices."""
-    before = next((one for one in pool.shares if one.holder == wanted.holder), None)
+    before = next((holding for holding in pool.shares if holding.holder == wanted.holder), None)
     if before is None:
         return replace(wanted, since_ns=now_ns, grown_ns=now_ns, devices=())
     if before.units == wanted.units:
@@ -156,17 +163,22 @@ def _not_after(share: UnitHolding, now_ns: int) -> UnitHolding:
 
 def _on_devices(pool: UnitPool, node: Node, shares: tuple[UnitHolding, ...]) -> tuple[UnitHolding, ...]:
     room = room_of(pool, node)
-    found = placed(room, pool.shares, shares)
-    if found is None:
-        held = sum(one.units for one in shares)
+    on_devices = placed(room, pool.shares, shares)
+    if on_devices is None:
+        held = sum(holding.units for holding in shares)
         where = f"Node {node.metadata.name} has room for {room.total} units of pool {pool.metadata.name}"
         raise StaleError(f"{where}, not {held}")
-    return found
+    return on_devices
 
 
 def _with_pool(node: Node, pool: UnitPool) -> Node:
     """Return a node with the pool's current shares."""
     devices, name = together(pool.shares), pool.metadata.name
     own = (PoolShare(pool=name, devices=devices),) if devices else ()
-    made = tuple(sorted((*(one for one in node.pools if one.pool != name), *own), key=lambda one: one.pool))
+    made = tuple(
+        sorted(
+            (*(pool_share for pool_share in node.pools if pool_share.pool != name), *own),
+            key=lambda pool_share: pool_share.pool,
+        )
+    )
     return node if made == node.pools else replace(node, pools=made, shares_version=node.shares_version + 1)

@@ -56,14 +56,14 @@ def usage_of(kind: Kind[R], resource: R, nbytes: int) -> Usage:
     return NOTHING if usage is None else replace(usage, objects=1, bytes=nbytes)
 
 
-def plus(one: Usage, other: Usage) -> Usage:
+def plus(usage: Usage, other: Usage) -> Usage:
     """Return the sum of two usages."""
-    return Usage(**{part: getattr(one, part) + getattr(other, part) for part in _PARTS})
+    return Usage(**{part: getattr(usage, part) + getattr(other, part) for part in _PARTS})
 
 
-def minus(one: Usage, other: Usage) -> Usage:
+def minus(usage: Usage, other: Usage) -> Usage:
     """Return the difference of two usages; parts of it may be negative."""
-    return Usage(**{part: getattr(one, part) - getattr(other, part) for part in _PARTS})
+    return Usage(**{part: getattr(usage, part) - getattr(other, part) for part in _PARTS})
 
 
 def excess(quota: Quota, had: Usage, added: Usage) -> str | None:

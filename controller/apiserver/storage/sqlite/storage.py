@@ -66,8 +66,8 @@ class SqliteStorage(Storage):
     async def get(self, key: str, *, revision: int | None = None) -> Stored | None:
         """Return a key, current or at a revision."""
         check_key(key)
-        found: Stored | None = await self._worker.read(lambda tables: tables.get(key, revision))
-        return found
+        stored: Stored | None = await self._worker.read(lambda tables: tables.get(key, revision))
+        return stored
 
     async def get_all(self, keys: Sequence[str]) -> dict[str, Stored]:
         """Return those of several keys that exist, all of one revision."""
@@ -77,15 +77,15 @@ class SqliteStorage(Storage):
         def work(tables: Tables) -> dict[str, Stored]:
             return {key: stored for key in keys if (stored := tables.get(key, None)) is not None}
 
-        found: dict[str, Stored] = await self._worker.read(work)
-        return found
+        existing: dict[str, Stored] = await self._worker.read(work)
+        return existing
 
     async def scan(
         self, prefix: str, *, revision: int | None = None, after: str = "", limit: int | None = None
     ) -> Page:
         """Return keys with a prefix."""
-        found: Page = await self._worker.read(lambda tables: tables.scan(prefix, revision, after, limit))
-        return found
+        page: Page = await self._worker.read(lambda tables: tables.scan(prefix, revision, after, limit))
+        return page
 
     async def transact(self, changes: tuple[Change, ...], *, expected: tuple[Expected, ...] = ()) -> int:
         """Make changes, all or none."""
@@ -122,14 +122,14 @@ class SqliteStorage(Storage):
     async def watch(self, prefix: str, *, after: int) -> AsyncGenerator[tuple[Event, ...], None]:
         """Yield events of keys with a prefix after a revision."""
         while not self._is_closed:
-            newest, found = self._recent.newest, self._recent.since(after, prefix)
-            if found is None:
+            newest, recent = self._recent.newest, self._recent.since(after, prefix)
+            if recent is None:
                 behind, newest = await self._worker.read(
                     partial(Tables.since, revision=after, prefix=prefix, most=_READ_AT_ONCE)
                 )
-                found = [events for _, events in behind]
+                recent = [events for _, events in behind]
             after = max(after, newest)
-            for events in found:
+            for events in recent:
                 yield events
             await self._recent.wait_after(after)
         raise StorageError("the storage is closed")

@@ -102,8 +102,8 @@ class Tables:
     def transact(self, changes: Iterable[Change], expected: Iterable[Expected]) -> Happened | None:
         """Make changes, uncommitted; return the events, None if nothing changed."""
         for condition in expected:
-            found = self.get(condition.key, None)
-            modified = 0 if found is None else found.modified
+            current = self.get(condition.key, None)
+            modified = 0 if current is None else current.modified
             if modified != condition.revision:
                 raise ConflictError(condition.key, condition.revision, modified)
         wanted = list(changes)
@@ -145,12 +145,12 @@ class Tables:
             " AND key >= ? AND (?4 IS NULL OR key < ?4) ORDER BY revision, key",
             (revision, last, prefix, _successor(prefix)),
         )
-        found: dict[int, list[Event]] = {}
+        by_revision: dict[int, list[Event]] = {}
         for number, key, value, created, version, lease in rows:
             stored = None if value is None else Stored(key, value, created, number, version, lease)
             kind = EventKind.DELETE if stored is None else EventKind.PUT
-            found.setdefault(number, []).append(Event(kind, key, number, stored))
-        return [(number, tuple(events)) for number, events in found.items()], last
+            by_revision.setdefault(number, []).append(Event(kind, key, number, stored))
+        return [(number, tuple(events)) for number, events in by_revision.items()], last
 
     def compact(self, revision: int) -> None:
         """Drop history from before a revision, uncommitted."""

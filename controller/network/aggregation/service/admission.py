@@ -36,7 +36,7 @@ def problem_of(
 
 
 def _excess(hello: Hello, settings: JobSettings, jobs: int) -> str | None:
-    """Return what a new job would have too much of."""
+    """Return the limit that a new job would exceed."""
     window, workers = hello.window or settings.window, hello.capacity or hello.workers
     if cells_for(window) > settings.most_cells:
         return (

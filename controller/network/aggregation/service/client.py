@@ -1,4 +1,4 @@
-"""The other end of the job service for people: what jobs there are, and having them end."""
+"""The job service's client for users: lists jobs and ends them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class JobClient(ServiceClient):
         super().__init__(Peer(SERVICE, "job service", JobError), settings, timeout_s=TIMEOUT_S)
 
     async def jobs(self) -> tuple[JobRow, ...]:
-        """Return the jobs that there are, then those that have ended, the newest first."""
+        """Return the current jobs, then those that have ended, the newest first."""
         with self._decoding():
             return tuple(map(JOB.value, (await self._ask("ListJobs", pb.ListJobsRequest(), pb.JobList)).jobs))
 
     async def end(self, job: str, reason: str) -> None:
-        """Have a job end; its workers get the reason."""
+        """End a job; its workers get the reason."""
         await self._ask("EndJob", pb.EndJobRequest(job=job, reason=reason), pb.EndJobResponse)
 
     async def remove(self, job: str, host: str, reason: str) -> None:

@@ -16,7 +16,7 @@ _MOST_REMOVED: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class InstalledJob:
-    """A job as the switches have it.
+    """A job as the switches hold it.
 
     `aggregators` has the address that each member of the epoch sends to, `root` is the last one's.
     """
@@ -41,7 +41,7 @@ class Notify:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Switches are to add up for these workers; `key` comes back with what became of it, as with all of these."""
+    """Make switches add up for these workers; as in all these requests, `key` comes back with the outcome."""
 
     key: int
     workers: tuple[Worker, ...]
@@ -52,7 +52,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Switches are to do without a worker."""
+    """Remove a worker from the switches."""
 
     key: int
     number: int
@@ -61,7 +61,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Switches are to add up what one more worker sends; `token` is the worker's."""
+    """Add a worker to the switches; `token` is the worker's."""
 
     key: int
     number: int
@@ -71,7 +71,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Other switches are to add up."""
+    """Move a job to other switches."""
 
     key: int
     number: int
@@ -79,7 +79,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Switches are to forget a job."""
+    """Remove a job from the switches."""
 
     key: int
     number: int
@@ -102,24 +102,24 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class WorkerState:
-    """A worker that is there, or was until lately; `hello` is how it introduced itself."""
+    """A present or recently lost worker; `hello` is its introduction."""
 
     hello: Hello
     heard_ns: int
     admit_until_ns: int
     """Time at which a worker that has not been admitted is refused."""
     disconnected_ns: int | None = None
-    """Since when its connection is gone."""
+    """Time since when its connection has been gone."""
     count: int | None = None
     """Number of items that it reports as begun, at the present barrier; afterwards, as finished."""
     next_item: int | None = None
-    """Item at which it continues, once it has finished what all are to finish."""
+    """Item at which it continues, once it has finished the items that all must finish."""
     start: tuple[int, int] | None = None
     """First item and count of a worker that came at a barrier."""
     newcomers: tuple[str, ...] = ()
     """Workers that joined at that barrier."""
     leaves_before: int | None = None
-    """The item that it leaves before, once no other member needs it for what came earlier."""
+    """The item before which it leaves, once no other member needs it for earlier ones."""
     results_before: int | None = None
     """Item up to which, exclusively, it reports having all results."""
 
@@ -131,7 +131,7 @@ class WorkerState:
 
 @dataclass(slots=True)
 class Barrier:
-    """All workers begin nothing more than `count`; until it is known, nothing more."""
+    """Workers begin no items beyond `count`; while it is unknown, none at all."""
 
     number: int
     deadline_ns: int

@@ -1,4 +1,4 @@
-"""Jobs as people see them, as messages and back; what people may ask is checked here."""
+"""Conversion of jobs as users see them to messages and back; users' requests are checked here."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ JOB: Final = Mirror(JobRow, pb.Job)
 
 
 def check_end(request: pb.EndJobRequest) -> None:
-    """Raise MessageError for a request that cannot be."""
+    """Raise MessageError for an invalid request."""
     checked_name(request.job, "job")
     checked_text(request.reason, "reason")
 
 
 def check_removal(request: pb.RemoveWorkerRequest) -> None:
-    """Raise MessageError for a request that cannot be."""
+    """Raise MessageError for an invalid request."""
     checked_name(request.job, "job")
     checked_name(request.host, "host")
     checked_text(request.reason, "reason")

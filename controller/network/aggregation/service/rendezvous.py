@@ -52,7 +52,7 @@ class Rendezvous:
     """All jobs and their workers; each method takes an event and returns the actions to take."""
 
     def __init__(self, settings: JobSettings, hosts: Collection[str], change_ns: int) -> None:
-        """Know the topology's hosts, and how long a change of the switches may take."""
+        """Take the topology's hosts, and the longest time that a change of the switches may take."""
         self._settings, self._hosts, self._change_ns = settings, frozenset(hosts), change_ns
         self._jobs: dict[int, JobState] = {}
         self._workers: dict[str, tuple[JobState, WorkerState]] = {}
@@ -67,10 +67,10 @@ class Rendezvous:
         return tuple(job for job in self._jobs.values() if job.phase is not Phase.ENDED)
 
     def connect(self, hello: Hello, now_ns: int) -> list[Action]:
-        """Seat a worker that has come, or has come back over another connection."""
-        known = self._workers.get(hello.token)
-        if known is not None:
-            self._reconnected(*known, hello, now_ns)
+        """Seat a worker that arrived, or returned over another connection."""
+        seat = self._workers.get(hello.token)
+        if seat is not None:
+            self._reconnected(*seat, hello, now_ns)
         elif hello.number is not None:
             self._notify(hello.token, self._farewell_of(hello, hello.number))
         else:
@@ -85,11 +85,11 @@ class Rendezvous:
         self, token: str, message: Heartbeat | Arrived | Finished | Leave | Completed, now_ns: int
     ) -> list[Action]:
         """Take a worker's message."""
-        known = self._workers.get(token)
-        if known is None:
+        seat = self._workers.get(token)
+        if seat is None:
             self._notify(token, Ended("this worker has been removed from its job", removed=True))
             return self._reconcile(now_ns)
-        job, worker = known
+        job, worker = seat
         worker.heard_ns = now_ns
         if isinstance(message, Heartbeat):
             return []
@@ -111,15 +111,15 @@ class Rendezvous:
 
     def disconnect(self, token: str, now_ns: int) -> list[Action]:
         """Note that a worker's connection is gone; it may come back."""
-        known = self._workers.get(token)
-        if known is not None:
-            known[1].disconnected_ns = now_ns
+        seat = self._workers.get(token)
+        if seat is not None:
+            seat[1].disconnected_ns = now_ns
         return self._reconcile(now_ns)
 
     def change_done(
         self, change: Change, result: InstalledJob | str, now_ns: int, *, taken_back: InstalledJob | None = None
     ) -> list[Action]:
-        """Note that a change of the switches was made, or could not be made for the reason given.
+        """Note that a change of the switches was made, or failed for the given reason.
 
         `taken_back` is the job as it is after a change that was made in some switches and then undone: in a new epoch.
         """
@@ -188,7 +188,7 @@ class Rendezvous:
         return next((job for job in self.jobs if job.name == name), None)
 
     def _farewell_of(self, hello: Hello, number: int) -> Ended:
-        """Return the last message to a worker that was admitted, and is not known any more."""
+        """Return the last message to a worker that was admitted, and is no longer known."""
         for job in self.jobs:
             if job.installed is not None and job.installed.number == number:
                 return job.removed.get(hello.token, Ended(f"{hello.host} has left job {job.name}", removed=True))
@@ -220,7 +220,7 @@ class Rendezvous:
         return job
 
     def _reconnected(self, job: JobState, worker: WorkerState, hello: Hello, now_ns: int) -> None:
-        """Send a worker over its new connection how things are."""
+        """Send a worker the current state over its new connection."""
         worker.heard_ns, worker.disconnected_ns = now_ns, None
         if job.members.get(hello.host) is not worker or job.installed is None:
             self._notify_waiting(job, worker)
@@ -232,7 +232,7 @@ class Rendezvous:
         self._notify(hello.token, view_of(job, hello.host, now_ns, self._change_ns))
 
     def _begin_leaving(self, job: JobState, worker: WorkerState, item: int, now_ns: int) -> None:
-        """Let a worker leave at once, or have the others report when they have all results that it has.
+        """Let a worker leave at once, or have the others report when they have all of its results.
 
         They may lack some, which the switches may have forgotten, and would get sums without it once it has left.
         """
@@ -246,8 +246,8 @@ class Rendezvous:
         """Release leavers that no remaining member needs any more."""
         for host, item in job.leaving.items():
             if all(
-                one.results_before is not None and age(one.results_before, than=item) >= 0
-                for one in job.remaining.values()
+                remaining.results_before is not None and age(remaining.results_before, than=item) >= 0
+                for remaining in job.remaining.values()
             ):
                 self._leave(job, job.members[host])
 
@@ -259,7 +259,7 @@ class Rendezvous:
             job.size -= 1
 
     def _expel(self, job: JobState, host: str, why: str) -> None:
-        """Take a worker out that has not left by itself; end the job where too few are left."""
+        """Remove a worker that has not left by itself; end the job if too few are left."""
         farewell = Ended(f"{host} was removed from job {job.name}: {why}", removed=True)
         job.remember_removed((job.joiners.get(host) or job.members[host]).hello.token, farewell)
         self._drop(job, host, farewell)
@@ -285,7 +285,7 @@ class Rendezvous:
         return out
 
     def _lease_end_ns(self, worker: WorkerState) -> int:
-        """Return when a worker is taken for dead if nothing is heard of it."""
+        """Return when a worker counts as dead if it stays silent."""
         lease_ns = worker.heard_ns + self._settings.lease_ns
         return (
             lease_ns
@@ -318,7 +318,7 @@ class Rendezvous:
             self._abandon_barrier(job, now_ns)
 
     def _advance(self, job: JobState, now_ns: int) -> bool:
-        """Take the next step of a job that nothing is being changed of; return whether there was one."""
+        """Take the next step of a job without a pending change; return whether there was one."""
         if job.phase is Phase.GATHERING:
             return self._gather(job, now_ns)
         if job.installed is None:
@@ -410,7 +410,7 @@ class Rendezvous:
         host = change.worker.host
         worker = job.joiners.get(host)
         if worker is None or worker.hello.token != change.token:
-            # Gone meanwhile: it waits to be taken out of the switches, if it is in.
+            # Gone meanwhile: it waits to be removed from the switches, if it is in them.
             if problem is not None:
                 job.removals.remove(host)
         elif problem is not None:
@@ -436,8 +436,8 @@ class Rendezvous:
         assert barrier is not None
         late = [
             host
-            for host, one in job.remaining.items()
-            if (one.count if barrier.count is None else one.next_item) is None
+            for host, remaining in job.remaining.items()
+            if (remaining.count if barrier.count is None else remaining.next_item) is None
         ]
         what = "report what it had started" if barrier.count is None else f"finish {job.item_name} {barrier.count}"
         reason = f"{' '.join(sorted(late)) or 'nobody'} did not {what} within {self._settings.hold_ns / NS_PER_S:g} s"
@@ -476,7 +476,7 @@ class Rendezvous:
             self._forget(job, is_there=job.installed is not None)
 
     def _forget(self, job: JobState, *, is_there: bool) -> None:
-        """Have nothing more to do with an ended job, once the switches hold nothing of it."""
+        """Forget an ended job, once the switches hold nothing of it."""
         if is_there and job.installed is not None:
             self._change(job, End(job.key, job.installed.number))
         else:

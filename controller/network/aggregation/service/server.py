@@ -86,7 +86,7 @@ def _member(worker: WorkerState, state: str, now_ns: int) -> MemberRow:
 LOGGER = logging.getLogger("millrace.jobs")
 
 MAX_PENDING: Final = 1024
-"""Messages that wait for one worker before its connection is ended; it gets the present view when it is back."""
+"""Messages that may wait for one worker; beyond that its connection ends, and it gets the current view on return."""
 
 _NEEDS: Final = {
     "Attend": Permission.ATTEND,
@@ -112,29 +112,29 @@ class Reconciler(Protocol):
         ...
 
     def aggregator(self, number: int, host: str) -> IPv4Address:
-        """Return where a worker sends to."""
+        """Return the address that a worker sends to."""
         ...
 
     async def create(
         self, workers: Sequence[Worker], *, window: int, capacity: int, server: Worker | None = None
     ) -> RunningJob:
-        """Have a job."""
+        """Create a job."""
         ...
 
     async def leave(self, number: int, host: str) -> RunningJob:
-        """Do without a worker."""
+        """Remove a worker."""
         ...
 
     async def join(self, number: int, worker: Worker) -> RunningJob:
-        """Have a worker more."""
+        """Add a worker."""
         ...
 
     async def move(self, number: int) -> RunningJob:
-        """Have a job elsewhere."""
+        """Move a job."""
         ...
 
     async def end(self, number: int) -> None:
-        """Have a job no more."""
+        """End a job."""
         ...
 
 
@@ -186,7 +186,7 @@ class JobService:
             await self._server.stop()
 
     def failed(self, number: int, reason: str) -> None:
-        """Notify the workers of a job that switches cannot go on with it."""
+        """Notify the workers of a job that switches cannot continue it."""
         self._do(self._rendezvous.job_failed(number, reason, self._clock.now_ns()))
 
     def should_move(self, number: int, reason: str) -> None:
@@ -194,7 +194,7 @@ class JobService:
         self._do(self._rendezvous.should_move(number, reason, self._clock.now_ns()))
 
     def notes(self) -> dict[int, JobNote]:
-        """Return what a collector is to know of the jobs that run, by number."""
+        """Return the running jobs as reported to a collector, by number."""
         return {
             job.installed.number: JobNote(job.name, job.installed.epoch, cells_for(job.installed.window))
             for job in self._rendezvous.jobs
@@ -218,12 +218,12 @@ class JobService:
                 task = asyncio.create_task(self._change(action))
                 self._changes.add(task)
                 task.add_done_callback(self._changes.discard)
-        said = (
-            one.message.reason
-            for one in actions
-            if isinstance(one, Notify) and isinstance(one.message, Ended | Refused)
+        texts = (
+            action.message.reason
+            for action in actions
+            if isinstance(action, Notify) and isinstance(action.message, Ended | Refused)
         )
-        for reason in dict.fromkeys(said):
+        for reason in dict.fromkeys(texts):
             LOGGER.info("%s", reason)
 
     def _notify(self, notify: Notify) -> None:
@@ -237,7 +237,7 @@ class JobService:
             del self._outboxes[notify.token]
 
     async def _change(self, change: Change) -> None:
-        """Have the switches changed, and take note of what came of it."""
+        """Change the switches, and note the outcome."""
         result: InstalledJob | str
         taken_back = None
         try:
@@ -272,7 +272,7 @@ class JobService:
         return installed
 
     async def _remove_worker(self, number: int, host: str) -> RunningJob:
-        """Return a job without a worker; one that a switch has not yet acknowledged will be so all the same."""
+        """Return a job without a worker, even if a switch has yet to acknowledge it: it will eventually."""
         try:
             return await self._reconciler.leave(number, host)
         except ControllerError as error:
@@ -361,7 +361,7 @@ class JobService:
             outbox.put_nowait(None)
 
     def rows(self) -> list[JobRow]:
-        """Return jobs as they are now, then those that have ended, the newest first."""
+        """Return the current jobs, then those that have ended, the newest first."""
         now_ns = self._clock.now_ns()
         jobs = (*self._rendezvous.jobs, *reversed(self._rendezvous.ended))
         return [row_of(job, now_ns, self._switches) for job in jobs]

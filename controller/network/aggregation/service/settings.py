@@ -40,12 +40,12 @@ class JobSettings(Settings, frozen=True):
     most_cells: Annotated[int, msgspec.Meta(ge=2, le=CELLS)] = CELLS // 4
     """Cells of a switch that one job may take, two for each item of its window; a quarter of all."""
     limits: Limits = Limits(request_bytes=64 << 10, calls=8192, streams=4096, connections=4096)
-    """Limits on what all workers and users may take together; each worker has its own connection and stream."""
+    """Limits for all workers and users together; each worker has its own connection and stream."""
     kept: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
     """Number of ended jobs remembered, with the reason."""
 
     def check(self) -> None:
-        """Raise ControllerError for what no job can have."""
+        """Raise ControllerError for a window that no job can have."""
         if self.window & (self.window - 1):
             raise ControllerError(f"jobs.window: {self.window} is not a power of two")
         if cells_for(self.window) > self.most_cells:

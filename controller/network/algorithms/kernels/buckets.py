@@ -15,7 +15,7 @@ _NOTHING = (1 << 64) - 1
 
 @kernel(inline=True)
 def insert(queue: Buckets, key: u64, switch: u32) -> None:
-    """Put an entry in; its key is below 2^63 and not below the last one taken, and the queue must have room."""
+    """Add an entry; its key must be below 2^63 and not below the last one taken, and the queue must have room."""
     entry: u32 = queue.used
     queue.used += 1
     queue.key[entry] = key
@@ -35,7 +35,7 @@ def put_in_bucket(queue: Buckets, entry: u32, key: u64) -> None:
 
 @kernel(inline=True)
 def take(queue: Buckets, distance: Array[u64]) -> u32:
-    """Take the entry of the smallest key out and return it, NO_ENTRY if none is left; forget those overtaken.
+    """Remove and return the entry of the smallest key, NO_ENTRY if none is left; drop those overtaken.
 
     An entry is overtaken when its switch has a smaller distance than its key. An empty queue is as good as new.
     """
@@ -60,7 +60,7 @@ def take(queue: Buckets, distance: Array[u64]) -> u32:
 
 @kernel(inline=True)
 def spread(queue: Buckets, first: u32, distance: Array[u64]) -> None:
-    """Move the entries of what was the lowest bucket to lower ones, after its smallest key."""
+    """Move the entries of the lowest bucket to lower ones, after its smallest key."""
     least: u64 = _NOTHING
     entry: u32 = first
     while entry != NO_ENTRY:

@@ -8,7 +8,7 @@ from dataplane.native import kernel, u32, u64
 
 @kernel(inline=True)
 def push(heap: Heap, key: u64, switch: u32) -> None:
-    """Put an entry in; the heap must have room."""
+    """Add an entry; the heap must have room."""
     index: u64 = heap.size
     heap.size += 1
     while index > 0:
@@ -24,7 +24,7 @@ def push(heap: Heap, key: u64, switch: u32) -> None:
 
 @kernel(inline=True)
 def drop_first(heap: Heap) -> None:
-    """Take the smallest entry, `keys[0]` and `switches[0]`, out; the heap must not be empty."""
+    """Remove the smallest entry, `keys[0]` and `switches[0]`; the heap must not be empty."""
     heap.size -= 1
     size: u64 = heap.size
     key: u64 = heap.keys[size]

@@ -25,7 +25,7 @@ def has_room(links: LinkColumns, link: u32, need: i64) -> bool:
 
 @kernel(inline=True)
 def step_cost(links: LinkColumns, link: u32) -> u64:
-    """Return what a link costs a flow."""
+    """Return the cost of a link for a flow."""
     if address(links.relieved) != 0 and links.own[link] != 0 and links.relieved[link] != 0:
         return links.relieved_cost[link] if links.cost[link] != FORBIDDEN else FORBIDDEN
     return links.cost[link]
@@ -45,11 +45,11 @@ def find_path(  # noqa: PLR0917 - kernels have no keywords
     """Return the least cost over links that have room, and leave each reached switch's link back in `predecessor`.
 
     Hart, Nilsson, Raphael 1968. An estimate is at most the cost from a switch to the destination, and over a link it
-    falls by at most the link's cost: distances in a tree of the same or lower costs; null stands for zeros.
+    falls by at most the link's cost: distances in a tree of the same or lower costs; null stands for all zeros.
     """
     heap = scratch.heap
     listed: u32 = 0
-    found: u64 = UNREACHABLE
+    least: u64 = UNREACHABLE
     if guess(estimate, source) != UNREACHABLE:
         scratch.mark[source] = 1
         scratch.before[source] = 0
@@ -62,7 +62,7 @@ def find_path(  # noqa: PLR0917 - kernels have no keywords
         drop_first(heap)
         reached: u64 = scratch.before[switch]
         if switch == destination:
-            found = reached
+            least = reached
             break
         # Another key is outdated: the switch has been reached at a lower cost since.
         if key == reached + guess(estimate, switch):
@@ -83,7 +83,7 @@ def find_path(  # noqa: PLR0917 - kernels have no keywords
     heap.size = 0
     for index in range(listed):
         scratch.mark[scratch.listed[index]] = 0
-    return found
+    return least
 
 
 @kernel(inline=True)

@@ -176,7 +176,7 @@ def settle(graph: Graph, entering: Array[u64], scratch: Scratch, listed: u32, di
 
 @kernel(inline=True)
 def report(scratch: Scratch, listed: u32, destination: u32, distance: Array[u64], changed: Changed) -> None:
-    """Tell which of the listed switches have another cost than before, and clear their marks."""
+    """Record which of the listed switches have a new cost, and clear their marks."""
     for index in range(listed):
         switch: u32 = scratch.listed[index]
         scratch.mark[switch] = 0

@@ -1,7 +1,7 @@
 """Widest paths from a source to every switch, whole and repaired after changes; the twin is in `reference.py`.
 
 A path is as wide as its narrowest link. Each switch keeps the link by which its widest path arrives: these links are a
-tree, and a link that becomes narrower concerns only what hangs below it there.
+tree, and a link that becomes narrower affects only the subtree below it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def grow_widths(  # noqa: PLR0917 - kernels have no keywords
     reached: Array[u64],
     arrives: Array[u32],
 ) -> None:
-    """Write the widths from the sources from `first` up to `last`, each in a row of what is given; 0 is no path."""
+    """Write the widths from the sources from `first` up to `last`, each into a row of the given matrix; 0: no path."""
     for source in range(first, last):
         row = as_u64(source - first) * as_u64(graph.switches)
         own = offset(reached, row)
@@ -112,7 +112,7 @@ def hang_anew(  # noqa: PLR0917 - kernels have no keywords
 def offer(  # noqa: PLR0917 - kernels have no keywords
     graph: Graph, width: Array[u64], scratch: Scratch, link: u32, own: Array[u64], by: Array[u32]
 ) -> None:
-    """Let a link's head have what the link offers, if that is wider, and search on from there."""
+    """Give a link's head the link's width, if that is wider, and continue the search from there."""
     through: u64 = min(width[link], own[graph.tail[link]])
     head: u32 = graph.head[link]
     if through > own[head]:

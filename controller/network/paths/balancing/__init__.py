@@ -1,1 +1,1 @@
-"""Groups of equally good next hops by other weights, where a link cannot carry what the hash puts on it."""
+"""Weights of equally good next hops, changed where a link cannot carry the load that the hash puts on it."""

@@ -28,13 +28,13 @@ from controller.network.paths.settings import DecideSettings
 from dataplane.topology.values import LinkKey
 
 REMEMBERED: Final = 1000
-"""Changes that are kept in memory; the store keeps more."""
+"""Changes kept in memory; the store keeps more."""
 _MOST_PATIENCE: Final = 64
 _AT_EASE: Final = 4
 """Multiple of its patience for which a group must stay at equal weights before its patience is reset."""
 
 GetFlows = Callable[[Forwarding], Sequence[MeasuredFlow]]
-"""Returns what telemetry shows now; only called when it is needed."""
+"""Returns the flows that telemetry shows now; only called when needed."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _History:
 
 
 class Balancer:
-    """Keeps the weighted routes in force; `weighted` are those, by switch and destination."""
+    """Keeps the weighted routes in force, `weighted`, by switch and destination."""
 
     def __init__(self, network: Network, settings: DecideSettings, weighted: Iterable[WeightedRoute] = ()) -> None:
         self.network, self.settings = network, settings
@@ -91,7 +91,7 @@ class Balancer:
     def avoid(self, dead: Set[LinkKey], down: Set[LinkKey], now_ns: int) -> list[Rebalance]:
         """Give up weights that lead over dead links, or no longer along base routes around those that are `down`.
 
-        `down` are those that the controller knows of, too, so that base routes lead around them.
+        `down` are the dead links that the controller knows, too, so that base routes lead around them.
         """
         self._down = frozenset(down)
         gone = []
@@ -158,7 +158,7 @@ class Balancer:
         return []
 
     def _round(self, beliefs: Beliefs, flows: GetFlows) -> tuple[Forwarding, Rebalancing]:
-        """Return what is there now, ready to predict what other weights do."""
+        """Return the current state, ready to predict the effect of other weights."""
         table = beliefs.table
         forwarding = self._forwarding(table.alive)
         limit_bps = np.where(table.alive, table.rate_bps - beliefs.headroom_bps, 0)
@@ -195,7 +195,7 @@ class Balancer:
         before: float,
         after: float,
     ) -> Rebalance:
-        """Let a group have other weights, None for equal ones."""
+        """Give a group other weights, None for equal ones."""
         forwarding = self._forwarding()
         old, base = forwarding.link_weights(*group), forwarding.base(*group)
         history = self._histories.setdefault(group, _History(now_ns))
@@ -206,7 +206,7 @@ class Balancer:
             self._weights[group] = new
         self._last_ns = now_ns
         self.weighted = self._routes()
-        switch, destination = (self.network.table.switches[place] for place in group)
+        switch, destination = (self.network.table.switches[number] for number in group)
         names = self._names(old), self._names(new or base)
         whole = f"{reason}: {show(names[0])} become {show(names[1])}"
         change = Rebalance(now_ns, switch, destination, *names, link, before, after, whole)
@@ -225,17 +225,17 @@ class Balancer:
         )
 
     def _restore(self, weighted: Iterable[WeightedRoute]) -> None:
-        """Take up saved weights of groups that the topology still has, as if they had changed long ago."""
+        """Restore saved weights of groups that the topology still has, as if they had changed long ago."""
         table = self.network.table
         forwarding = self._forwarding()
         for route in weighted:
             try:
                 group = table.switch_number[route.switch], table.switch_number[route.destination]
-                found = {table.link_number[LinkKey(route.switch, peer)]: n for peer, n in route.next_hops}
+                weights = {table.link_number[LinkKey(route.switch, peer)]: n for peer, n in route.next_hops}
             except KeyError:
                 continue
-            if found.keys() <= {row for row, _ in forwarding.base(*group)} and found:
-                self._weights[group] = tuple(sorted(found.items()))
+            if weights.keys() <= {row for row, _ in forwarding.base(*group)} and weights:
+                self._weights[group] = tuple(sorted(weights.items()))
                 self._histories[group] = _History(0)
 
     def _forwarding(self, alive: Flags | None = None) -> Forwarding:
@@ -256,6 +256,6 @@ class Balancer:
 
 
 def weights_on(path: Sequence[str], weights: Mapping[tuple[str, str], NextHops]) -> str:
-    """Return the weights that traffic meets on a path as people read them, empty where there are none."""
+    """Return the weights along a path for people, '' if there are none."""
     met = ((name, weights.get((name, path[-1]))) for name in path[:-1])
-    return ", ".join(f"at {name} by {show(found)}" for name, found in met if found)
+    return ", ".join(f"at {name} by {show(hops)}" for name, hops in met if hops)

@@ -1,4 +1,4 @@
-"""The flows that weights can lead elsewhere: what telemetry shows of flows that have no explicit path."""
+"""The flows that weights can redirect: those without an explicit path that telemetry shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dataplane.topology.addressing import switch_ipv4
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 _MANY: Final = 1e9
-"""Packets behind a rate that is worked out and not measured."""
+"""Packets behind a rate that is computed and not measured."""
 
 
 def measured_flows(seen: SeenRows, network: Network, free: Flags, stale_after_ns: int) -> list[MeasuredFlow]:
@@ -26,14 +26,14 @@ def measured_flows(seen: SeenRows, network: Network, free: Flags, stale_after_ns
     rates_bps, rows = seen.paths.integers("rate_bps"), seen.book.rows
     ages_ns, nbytes = seen.paths.integers("age_ns"), seen.paths.integers("measured_bytes")
     chosen = free & seen.is_on_way & (rates_bps > 0) & (ages_ns <= stale_after_ns) & (rows.hops[seen.path] > 0)
-    found: list[MeasuredFlow] = []
+    flows: list[MeasuredFlow] = []
     for row in np.flatnonzero(chosen).tolist():
         links = network.rows(seen.book.paths[seen.path[row]])
         rate_bps, packets = int(rates_bps[row]), max(1.0, int(nbytes[row]) / DEFAULT_PACKET_BYTES)
         pps = rate_bps / (8 * DEFAULT_PACKET_BYTES)
         ends = int(seen.first[row]), int(seen.last[row])
-        found.append(MeasuredFlow(packed_hash(*seen.key(row)), links, *ends, rate_bps, pps, packets))
-    return found
+        flows.append(MeasuredFlow(packed_hash(*seen.key(row)), links, *ends, rate_bps, pps, packets))
+    return flows
 
 
 def report_flows(
@@ -63,11 +63,11 @@ def report_flows(
 
 
 def _report_rates(seen: SeenRows, network: Network, watch: TelemetryLoad) -> dict[str, float]:
-    """Return what each switch's reports are in bit/s, of the switches in the order in which flows first cross them."""
+    """Return the bit/s of each switch's reports, in the order in which flows first cross the switches."""
     names, numbers = network.table.switches, network.table.switch_number
     reports = [_reports(path, numbers, watch) for path in seen.paths.routes]
     counts = np.array([len(each) for each in reports], np.int64)
-    pool = np.array([one for each in reports for one in each], np.float64).reshape(-1, 2)
+    pool = np.array([link_load for each in reports for link_load in each], np.float64).reshape(-1, 2)
     rates_bps = seen.paths.integers("rate_bps")
     rows = np.flatnonzero(rates_bps > 0)
     route = seen.paths.route[rows]

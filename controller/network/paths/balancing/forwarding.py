@@ -41,7 +41,7 @@ class Forwarding:
         return tuple(row for row, _ in self.base(switch, destination) if self._alive[row])
 
     def link_weights(self, switch: int, destination: int) -> LinkWeights:
-        """Return what a switch spreads its traffic for a destination over now; empty if it has no path."""
+        """Return the weighted links of a switch's traffic for a destination now; empty if it has no path."""
         return self.weights.get((switch, destination)) or self.base(switch, destination)
 
     def path(self, hashed: int, switch: int, destination: int) -> Rows | None:
@@ -56,7 +56,7 @@ class Forwarding:
         return tuple(rows)
 
     def shares(self, switch: int, destination: int) -> list[tuple[Rows, float]]:
-        """Return all paths from a switch on with the share of its traffic that each gets, were flows without number."""
+        """Return all paths from a switch on with the share of traffic that each gets, given infinitely many flows."""
         if switch == destination:
             return [((), 1.0)]
         link_weights = self.link_weights(switch, destination)
@@ -72,5 +72,5 @@ class Forwarding:
 
 
 def choice(weights: Sequence[int], digested: int) -> int:
-    """Return the index of the group's member that a digest falls on; one member alone takes all."""
+    """Return the index of the group's member that a digest falls on; a single member takes all."""
     return 0 if len(weights) == 1 else chosen(weights, digested)

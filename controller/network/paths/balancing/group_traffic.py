@@ -1,4 +1,4 @@
-"""One group's traffic, and what it puts on links by each next hop that the group may send it by."""
+"""One group's traffic, and its load on links by each next hop that the group may use."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def weight_options(wanted: Sequence[float], *, by_ratio: bool, limit: int) -> li
     """
     total = sum(wanted)
     shares = [share / total for share in wanted]
-    found = dict.fromkeys(_all_pairs() if len(wanted) == 2 else _near(shares))
+    options = dict.fromkeys(_all_pairs() if len(wanted) == 2 else _near(shares))
     if by_ratio:
-        found = dict.fromkeys(_reduced(weights) for weights in found)
-    return sorted(found, key=lambda weights: (_distance(weights, shares), sum(weights), weights))[:limit]
+        options = dict.fromkeys(_reduced(weights) for weights in options)
+    return sorted(options, key=lambda weights: (_distance(weights, shares), sum(weights), weights))[:limit]
 
 
 def _all_pairs() -> Iterator[Weights]:
@@ -69,7 +69,7 @@ Footprint = tuple[tuple[int, float, float], ...]
 
 
 class Footprints:
-    """Looks up what paths cost; kept for one round."""
+    """Cache of the loads of paths, kept for one round."""
 
     def __init__(self, network: Network, watch: TelemetryLoad | None) -> None:
         self._network, self._watch = network, watch
@@ -95,7 +95,7 @@ class Footprints:
 Floats = npt.NDArray[np.float64]
 
 _CELLS: Final = 1_000_000
-"""Streams times weights that are tried at most."""
+"""Most streams times weights that are tried."""
 _MOST: Final = 512
 _LEAST: Final = 16
 
@@ -113,7 +113,7 @@ class FlowPlacement:
 class GroupTraffic:
     """A group with its `options` (links to leave by, in order of port) and the flows that pass it.
 
-    `rows` are all links that its weights concern; `uncertain_bps` is one standard deviation of what it sends.
+    `rows` are all links that its weights affect; `uncertain_bps` is one standard deviation of its rate.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class GroupTraffic:
         return tuple((row, weight) for row, weight in zip(self.options, weights, strict=True) if weight)
 
     def predict(self, options: Sequence[Weights], load: Floats) -> tuple[Floats, Floats]:
-        """Return the loads of `rows` by [weights, row]: of these flows, and were they without number."""
+        """Return the loads of `rows` by [weights, row]: of these flows, and of infinitely many."""
         weights = np.array(options, np.int64)
         shares = weights / weights.sum(axis=1, keepdims=True)
         others = load[self.rows] - self._now
@@ -176,7 +176,7 @@ class GroupTraffic:
         return dict(zip(self.rows.tolist(), (after - load[self.rows]).tolist(), strict=True))
 
     def room_bps(self, load: Floats, limit: Floats) -> list[float]:
-        """Return how much of the group's traffic each option has room for, on all links that only it leads over."""
+        """Return how much of the group's traffic each option has room for, on all links that only it uses."""
         free = limit[self.rows] - (load[self.rows] - self._now)
         traffic = self._exact.sum(axis=1) + self._shared
         room = []
@@ -187,7 +187,7 @@ class GroupTraffic:
         return room
 
     def moved(self, weights: Weights) -> dict[int, FlowPlacement]:
-        """Return the flows of known hash, by the identity of what they were before, with the links they take now."""
+        """Return the flows of known hash, by the identity of the original flows, with the links they take now."""
         chosen = self._choose(np.array([weights], np.int64))[0].tolist()
         return {
             id(placement): replace(placement, rows=self._via(placement, self.options[option]))
@@ -198,22 +198,22 @@ class GroupTraffic:
         """Return the option of each flow of known hash, by [weights, flow]."""
         ends = np.cumsum(weights, axis=1)
         left = self._digests[None, :] % ends[:, -1:]
-        found: npt.NDArray[np.int64] = (left[:, :, None] >= ends[:, None, :]).sum(axis=2)
-        return found
+        choices: npt.NDArray[np.int64] = (left[:, :, None] >= ends[:, None, :]).sum(axis=2)
+        return choices
 
     def _loads(self, placement: FlowPlacement) -> list[dict[int, float]]:
-        """Return what a flow puts on links by each option."""
+        """Return a flow's loads on links by each option."""
         return [self._by(placement, option) for option in self.options]
 
     def _by(self, placement: FlowPlacement, option: int) -> dict[int, float]:
         loads, head = self._footprints.loads, int(self._forwarding.table.head[option])
         if placement.exact:
             return dict(loads(placement.flow, placement.need_bps, self._via(placement, option)))
-        found: dict[int, float] = {}
+        load_of: dict[int, float] = {}
         for rest, share in self._forwarding.shares(head, self.group[1]):
             for row, bps in loads(placement.flow, placement.need_bps, (*self._before(placement), option, *rest)):
-                found[row] = found.get(row, 0.0) + share * bps
-        return found
+                load_of[row] = load_of.get(row, 0.0) + share * bps
+        return load_of
 
     def _via(self, placement: FlowPlacement, option: int) -> Rows:
         head = int(self._forwarding.table.head[option])
@@ -226,8 +226,8 @@ class GroupTraffic:
         return placement.rows[: tails.index(self.group[0])]
 
     def _table(self, loads: Sequence[dict[int, float]]) -> Floats:
-        found = np.zeros((len(loads), len(self._column)))
+        table = np.zeros((len(loads), len(self._column)))
         for number, each in enumerate(loads):
             for row, bps in each.items():
-                found[number, self._column[row]] += bps
-        return found
+                table[number, self._column[row]] += bps
+        return table

@@ -31,9 +31,9 @@ from controller.network.paths.settings import BalanceSettings
 Floats = npt.NDArray[np.float64]
 
 _TRIED: Final = 16
-"""Groups that are tried for one link in a round, those first that load it most."""
+"""Groups tried for one link in a round, those first that load it most."""
 _LARGEST: Final = 4096
-"""Streams of a group that are looked at one by one; smaller ones stay where they are in what is predicted."""
+"""Streams of a group that are predicted one by one; smaller ones are assumed to stay where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Rebalancing:
             self._add(flow, hidden)
 
     def _add(self, flow: MeasuredFlow, hidden: float) -> None:
-        first = next((place for place, row in enumerate(flow.rows) if row in self._crowded), None)
+        first = next((index for index, row in enumerate(flow.rows) if row in self._crowded), None)
         need = flow.rate_bps * (1.0 if first is None else hidden)
         for row in () if first is None else flow.rows[first:]:
             self.load[row] += need - flow.rate_bps
@@ -109,12 +109,12 @@ class Rebalancing:
         return bool((most <= limit[traffic.rows]).all()), float(utilisation.max(initial=0.0))
 
     def _excess(self, row: int) -> float:
-        """Return what a link carries beyond what it may, as a share of its rate."""
+        """Return a link's load beyond its limit, as a share of its rate."""
         return float(max(0.0, self.load[row] - self.limit[row]) / self._rate[row])
 
     def _groups_over(self, row: int) -> list[GroupKey]:
         """Return the groups that could lead traffic around a link, beginning with those whose traffic loads it most."""
-        found: dict[GroupKey, tuple[float, int]] = {}
+        groups: dict[GroupKey, tuple[float, int]] = {}
         for destination, placements in self._members.items():
             for placement in placements:
                 if row not in placement.rows:
@@ -122,9 +122,9 @@ class Rebalancing:
                 before = placement.rows[: placement.rows.index(row) + 1]
                 for hops, link in enumerate(reversed(before)):
                     group = int(self.forwarding.table.tail[link]), destination
-                    found[group] = found.get(group, (0.0, hops))[0] + placement.need_bps, hops
-        several = (group for group in found if len(self.forwarding.usable(*group)) > 1)
-        return sorted(several, key=lambda group: (-found[group][0], found[group][1], group))
+                    groups[group] = groups.get(group, (0.0, hops))[0] + placement.need_bps, hops
+        several = (group for group in groups if len(self.forwarding.usable(*group)) > 1)
+        return sorted(several, key=lambda group: (-groups[group][0], groups[group][1], group))
 
     def _try(self, group: GroupKey, row: int, settings: BalanceSettings) -> Change | None:
         """Give a group the weights that help a crowded link most, None where none help enough."""
@@ -154,7 +154,7 @@ class Rebalancing:
         return weight_options(wanted, by_ratio=not traffic.exact, limit=traffic.affordable)
 
     def _best(self, traffic: GroupTraffic, options: list[Weights]) -> Weights | None:
-        """Return the weights that leave least beyond the headroom of crowded links and take no other link's."""
+        """Return the weights that leave the least excess on crowded links without taking another link's headroom."""
         before, limit, rate = self.load[traffic.rows], self.limit[traffic.rows], self._rate[traffic.rows]
         after, expected = traffic.predict(options, self.load)
         # One bit per second of tolerance absorbs rounding.
@@ -184,7 +184,7 @@ class Rebalancing:
                 yield placement
 
     def _move(self, group: GroupKey, traffic: GroupTraffic, weights: Weights) -> None:
-        """Take a change as made; flows that count by shares are somewhere now, and left alone from here on."""
+        """Apply a change; flows that count by shares are somewhere now, and not moved again."""
         self.forwarding.weights[group] = traffic.link_weights(weights)
         moved = traffic.moved(weights)
         kept = [

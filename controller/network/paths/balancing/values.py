@@ -1,4 +1,4 @@
-"""Inputs and results of rebalancing: flows that telemetry shows, and the change that is decided."""
+"""Inputs and results of rebalancing: flows that telemetry shows, and the decided change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from controller.network.paths.deciding.graph import Rows
 from dataplane.topology.values import LinkKey
 
 LinkWeights = tuple[tuple[int, int], ...]
-"""(row of the link, weight), in order of port: what a switch spreads its traffic for one destination over."""
+"""(row of the link, weight), in order of port: the spread of a switch's traffic for one destination."""
 
 GroupKey = tuple[int, int]
 """The switch and the destination switch, by number."""
@@ -19,9 +19,9 @@ NextHops = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredFlow:
-    """A 5-tuple without an explicit path: its hash, the links it was last seen on, and what it sends.
+    """A 5-tuple without an explicit path: its hash, the links it was last seen on, and its rate.
 
-    `packets` are those that the rate was estimated from: of few, it is uncertain.
+    `packets` are those that the rate was estimated from: with few, it is uncertain.
     """
 
     hashed: int
@@ -53,5 +53,5 @@ class Rebalance:
 
 
 def show(next_hops: NextHops) -> str:
-    """Return next hops with their weights as people read them."""
+    """Return next hops with their weights for people."""
     return ", ".join(f"{peer} ({weight})" for peer, weight in next_hops)

@@ -1,1 +1,1 @@
-"""Pure deciders of the path server: what is believed of links, and which flow should move where."""
+"""Pure deciders of the path server: the estimated state of links, and which flow should move where."""

@@ -2,7 +2,7 @@
 
 The decider weighs and confirms; a dead link leaves no time for that. For every path in use, the path that shares the
 fewest cables with it is kept ready. All flows of a link that dies move in the same round, each to its backup if that is
-alive, else to the shortest path that is.
+alive, else to the shortest live path.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Backups:
             self._kept[path] = self._backup(path)
 
     def backup(self, path: Path) -> Path | None:
-        """Return a path's backup, None where there is no other path; `prepare` makes it quick."""
+        """Return a path's backup, None if there is no other path; quick after `prepare`."""
         self.prepare((path,))
         return self._kept[path]
 
@@ -53,14 +53,14 @@ class Backups:
         costs = self._costs.copy()
         costs[[self._table.link_number[key] for key in dead if key in self._table.link_number]] = FORBIDDEN
         number = self._table.switch_number
-        found = self._search.path(costs, number[path[0]], number[path[-1]])
-        return None if found is None else (self._named(path[0], found.rows), "the shortest path that is alive")
+        detour = self._search.path(costs, number[path[0]], number[path[-1]])
+        return None if detour is None else (self._named(path[0], detour.rows), "the shortest path that is alive")
 
     def _backup(self, path: Path) -> Path | None:
         table = self._table
         src, dst = table.switch_number[path[0]], table.switch_number[path[-1]]
-        found = disjoint_backup(self._search, self._costs, src, dst, table.rows(path))
-        return None if found is None else self._named(path[0], found.rows)
+        detour = disjoint_backup(self._search, self._costs, src, dst, table.rows(path))
+        return None if detour is None else self._named(path[0], detour.rows)
 
     def _named(self, src: str, rows: tuple[int, ...]) -> Path:
         return self._table.path(self._table.switch_number[src], rows)

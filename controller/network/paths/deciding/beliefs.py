@@ -1,7 +1,7 @@
 """Estimated state of all links at once: telemetry where it is fresh, else the configured figures.
 
 A measured delay includes more than propagation: the frame's own length and the switch's work. An unmeasured link is
-assigned as much of that as the least loaded measured one shows; otherwise it would look better for not being watched.
+assigned as much of that as the least loaded measured one shows; otherwise it would look better than measured ones.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ class Beliefs:
 
     def observe_some(self, states: Iterable[LinkState]) -> Ids:
         """Take new states of some links, keeping the others; return the rows whose delay or liveness changed."""
-        found = list(states)
-        rows = np.array([self.table.link_number.get(state.link, -1) for state in found], np.int64)
-        self._take(rows, _figures_of(found))
+        links = list(states)
+        rows = np.array([self.table.link_number.get(state.link, -1) for state in links], np.int64)
+        self._take(rows, _figures_of(links))
         return self._believe()
 
     def offer(self, offered_bps: Longs, uncertain_bps: Longs) -> Ids:
@@ -158,14 +158,14 @@ class Beliefs:
         return self.known & queued & delayed & full & above_mean
 
     def _delays_ns(self) -> Longs:
-        """Return what links are believed to cost, and note which are crowded."""
+        """Return the estimated costs of links, and note which are crowded."""
         queue_ns = self._newest_ns - self.nominal_ns
         queued = self.known & (queue_ns > self._idle_ns)
         measured_full = self._measured_bps >= self._full_bps
         self.overfull = self._foreseen | (queued & self._surely_full)
         self.crowded = self.overfull | (measured_full & (queued | self._surely_full))
         if self._is_uncertain:
-            # The longer the queue, the more is believed of rates that few packets were measured for.
+            # The longer the queue, the more a rate from few packets is trusted.
             trust = np.clip((queue_ns - 3 * self._idle_ns) / np.maximum(2 * self._idle_ns, 1), -1.0, 1.0)
             self.crowded |= queued & (self.offered_bps + trust * self.uncertain_bps >= self._full_bps)
         delay_ns = np.where(self.known, self._measured_ns, self.nominal_ns)
@@ -184,8 +184,8 @@ class Beliefs:
         """
         excess_ns = np.maximum(self._measured_ns - self.table.propagation_ns, 0)
         seen: dict[int, int] = {}
-        for place, rate_bps in enumerate(self._rates):
-            measured = excess_ns[self.known & (self._rate_of == place)]
+        for index, rate_bps in enumerate(self._rates):
+            measured = excess_ns[self.known & (self._rate_of == index)]
             if len(measured):
                 seen[int(rate_bps)] = int(measured.min())
         return np.array([_scaled(seen, int(rate_bps)) for rate_bps in self._rates], np.int64)

@@ -80,7 +80,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A flow is moved: when, from where to where, what was compared, and why in one sentence.
+    """A move of a flow: when, from where to where, the compared paths, and the reason in one sentence.
 
     `dead_link` is the link that it had to leave, None for every other reason.
     """
@@ -114,7 +114,7 @@ def judge(graph: StateGraph, flow: FlowSpec, now: Assignment, rate_bps: int) -> 
     if measured == [None] and not present.alive:
         measured.append(graph.way_out(src, dst))
     paths = dict.fromkeys((path, *graph.network.candidates(src, dst, graph.settings.candidates)))
-    paths |= dict.fromkeys(found for found in measured if found is not None)
+    paths |= dict.fromkeys(candidate for candidate in measured if candidate is not None)
     candidates = tuple(graph.figures(candidate, own) for candidate in paths)
     hidden = graph.settings.hidden if present.crowded_link is not None and now.measured_bytes is not None else 1.0
     best, gain, reason = _choose(present, candidates, graph.settings, rate_bps * hidden, floor_bps)
@@ -199,12 +199,12 @@ def _more_bandwidth(figures: PathFigures) -> tuple[int, int, int, Path]:
 
 
 def margin_ns(present_ns: int, settings: DecideSettings) -> float:
-    """Return by how much delay a path must be better than one of this delay."""
+    """Return the delay by which a path must be better than one of this delay."""
     return max(settings.min_gain * present_ns, settings.min_gain_ns or 0)
 
 
 def flow_order(flow: FlowSpec) -> tuple[str, str, int, int, int]:
-    """Return what flows are put in order by; of equally good moves, the first flow's is made."""
+    """Return the sort key of flows; of equally good moves, the first flow's is made."""
     ports = (-1 if number is None else number for number in (flow.protocol, flow.src_port, flow.dst_port))
     return (flow.src_host, flow.dst_host, *ports)  # type: ignore[return-value]
 

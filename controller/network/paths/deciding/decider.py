@@ -70,7 +70,7 @@ def _rates_bps(graph: StateGraph, flows: FlowTable, crossing: Longs) -> Longs:
 _SEARCHED_AT_A_TIME: Final = 16
 
 _LOOK_AHEAD: Final = 256
-"""So many flows are judged in search of one that can leave a crowded link without a detour."""
+"""Flows judged in search of one that can leave a crowded link without a detour."""
 
 _Rank = tuple[bool, bool, float, int]
 """Not dead, a detour, benefit negated, row: the smallest moves first."""
@@ -100,7 +100,7 @@ class _Round:
 
 
 class Decider:
-    """Keeps what a round needs from one to the next: beliefs, trees, flows and which of them could gain.
+    """Keeps the state between rounds: beliefs, trees, flows and which of them could gain.
 
     First `observe` a snapshot and `locate` the flows, in either order, then ask. It is used by one thread at a time.
     """
@@ -118,11 +118,11 @@ class Decider:
         self._rebalanced_ns = UNKNOWN
 
     def observe(self, snapshot: Snapshot, down: Set[LinkKey] = frozenset()) -> None:
-        """Take a snapshot of all links, and which are known to be down."""
+        """Take a snapshot of all links, and the links known to be down."""
         self._take(self.beliefs.observe(snapshot.links, down))
 
     def observe_some(self, states: Iterable[LinkState]) -> None:
-        """Take new states of some links; the others are as they were."""
+        """Take new states of some links; the others are unchanged."""
         self._take(self.beliefs.observe_some(states))
 
     def dead_links(self) -> frozenset[LinkKey]:
@@ -169,7 +169,7 @@ class Decider:
         if not confirming:
             return decisions
         lasted = self._wished[rows] + 1
-        # Flows that no longer wish to move begin again from 0.
+        # Flows that no longer wish to move start again from 0.
         self._wished[self._wishing_rows] = 0
         self._wished[rows] = lasted
         self._wishing_rows = rows
@@ -228,7 +228,7 @@ class Decider:
         return self._moves(this, rows, now_ns, self.settings.moves_per_round)
 
     def explain(self, flow: FlowSpec, now_ns: int) -> Verdict:
-        """Return what the decider thinks of one flow now, and what keeps it where it is; it must have been placed."""
+        """Return the decider's verdict on one flow now, and the reason why it stays; it must have been placed."""
         row = self.flows.names.index(flow)
         verdict = self._judge(self._round(), row)
         if self.flows.pinned[row]:
@@ -243,7 +243,7 @@ class Decider:
         return replace(verdict, best=verdict.present, gain=0.0, reason=f"{why}, although {verdict.reason}")
 
     def _take(self, changed: Ids) -> None:
-        """Repair the trees after links have changed and look again at the flows that this can concern."""
+        """Repair the trees after links have changed, and re-evaluate the flows that this can affect."""
         table = self.beliefs.table
         if self._widths is not None:
             self._widths.update(table.available_bps, table.alive)
@@ -271,7 +271,7 @@ class Decider:
         return _Round(StateGraph(self.network, self.beliefs), self.flows.crossing.copy())
 
     def _free(self, this: _Round, now_ns: int) -> Ids:
-        """Return the rows of the flows that could gain and may move: dead paths, and all that nothing holds back."""
+        """Return the rows of the flows that could gain and may move: on dead paths, or not held back."""
         flags = self._flags
         if self._settling(now_ns):
             rows = self._movable(flags)
@@ -341,10 +341,10 @@ class Decider:
             return self._best_ranked(this, rows)
         judged = ((row, self._judge(this, row)) for row in rows.tolist())
         moving = ((row, verdict) for row, verdict in judged if verdict.moves)
-        return min(moving, key=lambda found: _rank_of(*found, levels_first=this.levels_first), default=None)
+        return min(moving, key=lambda move: _rank_of(*move, levels_first=this.levels_first), default=None)
 
     def _best_ranked(self, this: _Round, rows: Ids) -> tuple[int, Verdict] | None:
-        """Return the flow that gains most; ranks are what each can gain at best, as telemetry takes room, too."""
+        """Return the flow that gains most; ranks are upper bounds of each gain, as telemetry takes room, too."""
         best: tuple[_Rank, Verdict] | None = None
         for looked, hope in enumerate(self._ranked(this, rows)):
             if best is not None and (best[0] <= hope or looked >= _LOOK_AHEAD):
@@ -358,19 +358,19 @@ class Decider:
     def _ranked(self, this: _Round, rows: Ids) -> Iterator[_Rank]:
         """Yield the ranks of the flows that want to move, detours or not, in the order of `_rank_of`.
 
-        All are ranked by what they could gain if there were room everywhere; what they do gain is searched for in that
-        order, and no further than is asked for.
+        All are ranked by their possible gain with room everywhere; the actual gain is searched in that order, and no
+        further than needed.
         """
         hopes = self._rank(rows, self._evaluate(this, rows, searching=False))
-        found: list[_Rank] = []
+        ranks: list[_Rank] = []
         for start in range(0, len(hopes), _SEARCHED_AT_A_TIME):
-            while found and found[0] <= hopes[start]:
-                yield heapq.heappop(found)
+            while ranks and ranks[0] <= hopes[start]:
+                yield heapq.heappop(ranks)
             some = np.array([row for *_, row in hopes[start : start + _SEARCHED_AT_A_TIME]], np.uint32)
             for rank in self._rank(some, self._evaluate(this, some)):
-                heapq.heappush(found, rank)
-        while found:
-            yield heapq.heappop(found)
+                heapq.heappush(ranks, rank)
+        while ranks:
+            yield heapq.heappop(ranks)
 
     def _rank(self, rows: Ids, weights: Evaluations) -> list[_Rank]:
         """Return the flows that should move by these weights, best first."""

@@ -20,7 +20,7 @@ from dataplane.topology.values import LinkKey
 
 @dataclass(slots=True)
 class ReportedLinks:
-    """Links reported as down: by a person, until revoked, and by the controller, with the cause."""
+    """Links reported as down: by a user, until revoked, and by the controller, with the cause."""
 
     by_hand: set[LinkKey] = field(default_factory=set)
     watched: dict[LinkKey, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class ReportedLinks:
         return self.by_hand | self.watched.keys()
 
     def describe(self, link: LinkKey) -> str:
-        """Return a dead link with what is known of the cause."""
+        """Return a dead link with the cause, if known."""
         return f"{link} ({self.watched[link]})" if self.watched.get(link) else str(link)
 
 
@@ -71,11 +71,11 @@ class Evacuation:
 
     @property
     def waiting(self) -> Collection[FlowSpec]:
-        """The flows that are to come back one day."""
+        """The flows that are due to return."""
         return self._left.keys()
 
     def restore(self, newest_first: Iterable[Decision]) -> None:
-        """Remember by saved decisions which flows have not come back yet."""
+        """Restore from saved decisions which flows have yet to return."""
         seen: set[FlowSpec] = set()
         for decision in newest_first:
             if decision.flow not in seen and decision.dead_link is not None:
@@ -96,10 +96,10 @@ class Evacuation:
         decisions: list[Decision] = []
         for flow, assignment in current.items() if dead else ():
             lost = next((key for key in links_of(assignment.path) if key in dead), None)
-            found = None if lost is None else self._backups.around(assignment.path, dead)
-            if lost is None or found is None:
+            detour = None if lost is None else self._backups.around(assignment.path, dead)
+            if lost is None or detour is None:
                 continue
-            path, kind = found
+            path, kind = detour
             names = "-".join(assignment.path), "-".join(path)
             reason = f"link {self._reported.describe(lost)} of {names[0]} is dead; {names[1]} is {kind}"
             decisions.append(Decision(now_ns, flow, assignment.path, path, (), reason, lost))
@@ -115,7 +115,7 @@ class Evacuation:
         for flow, left in list(self._left.items()):
             assignment = current.get(flow)
             if assignment is None or assignment.path != left.new_path:
-                # Seen no longer, or moved since for another reason: nothing leads back from there.
+                # No longer seen, or moved since for another reason: it does not return.
                 del self._left[flow]
             elif self.is_usable(left.old_path):
                 del self._left[flow]
@@ -126,7 +126,7 @@ class Evacuation:
 
     def _note(self, dead: frozenset[LinkKey], now_ns: int) -> None:
         for link in self._dead - dead:
-            # The controller has waited already.
+            # The controller has already waited.
             self._back_ns[link] = now_ns - (self._return_after_ns if link in self._was_watched else 0)
         for link in dead:
             self._back_ns.pop(link, None)
@@ -137,7 +137,7 @@ class Evacuation:
         self._dead = dead
 
     def forget(self, flow: FlowSpec) -> None:
-        """Lead a flow back to no path that it has left."""
+        """Cancel a flow's return to the path that it left."""
         self._left.pop(flow, None)
 
     def is_usable(self, path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The flows that a decider looks after, as columns, with the paths that they are on."""
+"""The flows that a decider manages, as columns, with their paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.network.paths.telemetry_load import DEFAULT_PACKET_BYTES, Teleme
 from dataplane.native import pointer_to
 
 _FEW: Final = 64
-"""So many flows that moved are put on their paths one by one; of more, all paths are laid out again."""
+"""Moved flows that are updated one by one; for more, all paths are laid out again."""
 _WORN: Final = 2
 """Paths are compacted when the pool is this many times as large as its contents."""
 
@@ -64,7 +64,7 @@ class FlowTable:
         order, rows = located.flows.order, located.book.rows
         paths = located.path[order]
         pool, hops = rows.links(paths)
-        names = [located.flows.names[place] for place in order.tolist()]
+        names = [located.flows.names[index] for index in order.tolist()]
         flows = cls(network.table, names, rows.first[paths].astype(np.uint32), pool, hops.astype(np.uint32))
         flows._take(located)
         return flows
@@ -100,7 +100,7 @@ class FlowTable:
 
     def _has_same(self, flows: FlowNames) -> bool:
         same = len(flows) == len(self.names)
-        return same and all(flows.names[place] == name for place, name in zip(flows.order, self.names, strict=True))
+        return same and all(flows.names[index] == name for index, name in zip(flows.order, self.names, strict=True))
 
     def _other_links(self, pool: Ids, hops: Longs) -> Ids:
         """Return the rows whose paths differ from those of these links."""
@@ -128,7 +128,7 @@ class FlowTable:
         return self.table.path(int(self.source[flow]), self.rows(flow))
 
     def assignment(self, flow: int) -> Assignment:
-        """Return a flow's path and what is known of its packets."""
+        """Return a flow's path and the known figures of its packets."""
         measured = int(self.measured_bytes[flow])
         nbytes = None if measured == UNKNOWN else measured
         return Assignment(self.path(flow), packet_bytes=int(self.packet_bytes[flow]), measured_bytes=nbytes)
@@ -159,7 +159,7 @@ class FlowTable:
         return links
 
     def least(self, column: Longs) -> Longs:
-        """Return, for each flow, the least that a column of the link table has on its path."""
+        """Return, for each flow, the minimum of a link table's column on its path."""
         if not len(self):
             return np.zeros(0, np.int64)
         return np.minimum.reduceat(column[self._in_order()], _starts(self.hops))
@@ -174,7 +174,7 @@ class FlowTable:
         return self._between.members(self._pairs(destinations, sources))
 
     def offered_bps(self, watch: TelemetryLoad | None) -> Longs:
-        """Return what flows of known rate send over each link, with what telemetry adds to their packets."""
+        """Return the load of flows of known rate on each link, including telemetry in their packets."""
         rates = (np.maximum(self.rate_bps, 0) - self.past_bps).astype(np.float64)
         loads = np.repeat(rates, self.hops)
         if watch is not None:
@@ -182,28 +182,28 @@ class FlowTable:
             hop = np.arange(len(loads)) - np.repeat(_starts(self.hops), self.hops)
             first = watch.carried_bytes(1)
             loads += bits_per_s * (first + hop * (watch.carried_bytes(2) - first))
-        found: Longs = self._summed(loads, self._parts.rate_bps).astype(np.int64)
-        return found
+        offered: Longs = self._summed(loads, self._parts.rate_bps).astype(np.int64)
+        return offered
 
     def uncertain_bps(self) -> Longs:
-        """Return one standard deviation of what flows send over each link: of few packets a rate is uncertain."""
+        """Return one standard deviation of the flows' load on each link: a rate from few packets is uncertain."""
         if not self._variance.any():
             return np.zeros(len(self.table.links), np.int64)
         summed = self._summed(np.repeat(self._variance, self.hops), self._parts.variance)
-        # Sums of floats that are taken off and put on again may end just below 0.
-        found: Longs = np.sqrt(np.maximum(summed, 0.0)).astype(np.int64)
-        return found
+        # Repeatedly adding and subtracting floats may end just below 0.
+        uncertain: Longs = np.sqrt(np.maximum(summed, 0.0)).astype(np.int64)
+        return uncertain
 
     def _summed(self, loads: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Add up by link what is there by flow and hop, by the weights of parts where flows have several paths."""
+        """Sum values by flow and hop per link, by the weights of parts where flows have several paths."""
         summed = np.bincount(self._in_order(), weights=loads, minlength=len(self.table.links)).astype(np.float64)
         parts = self._parts
         if not len(parts.flow):
             return summed
         starts = _starts(self.hops)
         spread = np.unique(parts.flow)
-        place = np.searchsorted(spread, parts.flow)
-        whole = np.bincount(place, weights)[place]
+        positions = np.searchsorted(spread, parts.flow)
+        whole = np.bincount(positions, weights)[positions]
         some = whole != 0
         rows, hops = self._book.rows.links(parts.path[some])
         share, flow = np.repeat(weights[some] / whole[some], hops), np.repeat(parts.flow[some], hops)
@@ -253,7 +253,7 @@ class FlowTable:
 
 
 def _in_rows(parts: Parts, order: Longs) -> Parts:
-    """Return parts by flows' rows, where their places were given in an order."""
+    """Return parts by flows' rows, given the order of the flows."""
     row: Longs = np.zeros(len(order), np.int64)
     row[order] = np.arange(len(order))
     flow = row[parts.flow]
@@ -262,7 +262,7 @@ def _in_rows(parts: Parts, order: Longs) -> Parts:
 
 
 def rate_variance(rate_bps: int, measured_bytes: int, packet_bytes: int = DEFAULT_PACKET_BYTES) -> float:
-    """Return the variance of a rate that was estimated from so many bytes of random packets."""
+    """Return the variance of a rate estimated from this many bytes of random packets."""
     return float(rate_bps) * rate_bps / max(measured_bytes / packet_bytes, 1.0)
 
 
@@ -276,7 +276,7 @@ def rate_variances(
 
 
 class _Groups:
-    """Rows by key: those of many keys are found together."""
+    """Index of rows by key, which looks up many keys at once."""
 
     def __init__(self, keys: npt.NDArray[np.unsignedinteger], rows: Ids) -> None:
         order = np.argsort(keys, kind="stable")

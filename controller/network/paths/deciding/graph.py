@@ -34,7 +34,7 @@ Rows = tuple[int, ...]
 
 _UNLIMITED_BPS: Final = 1 << 62
 _REMEMBERED: Final = 65_536
-"""Paths, and pairs of switches with their candidates, that are kept because they will be asked for again."""
+"""Cached paths, and pairs of switches with their candidates."""
 _HOPS_FIRST: Final = np.uint64(1 << 48)
 
 
@@ -43,7 +43,7 @@ class PathFigures:
     """Value of a path to one flow: delay between its first and last switch, and bandwidth open to the flow.
 
     `room_bps` is the bandwidth minus the headroom that the settings keep on every link. `crowded_link` cannot carry
-    what is sent over it; that adds `foreseen_ns` to the delay.
+    its load; that adds `foreseen_ns` to the delay.
     """
 
     switches: Path
@@ -72,7 +72,7 @@ class PathFigures:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A flow's own part in what was measured: its rate and packets a second, on the links of these rows."""
+    """A flow's own part of the measurements: its rate and packets per second, on the links of these rows."""
 
     rate_bps: int
     rows: Rows
@@ -104,13 +104,13 @@ class Network:
 
     @property
     def book(self) -> PathBook:
-        """Numbers of paths; another book begins when one is full, so numbers are looked up in the book they are of."""
+        """Numbers of paths; a full book is replaced by a new one, so look up numbers in the book that issued them."""
         if len(self._book) >= _REMEMBERED:
             self._book = PathBook(self.table)
         return self._book
 
     def prepare(self, ends: Iterable[tuple[str, str]], limit: int, most: int) -> None:
-        """Compute the candidates of pairs of switches in advance, for at most so many at a time."""
+        """Compute the candidates of pairs of switches in advance, up to a number at a time."""
         for pair in ends:
             if most == 0 or len(self._prepared) >= _REMEMBERED:
                 return
@@ -120,7 +120,7 @@ class Network:
                 most -= 1
 
     def ends(self, src_host: str, dst_host: str) -> tuple[str, str]:
-        """Return the switches that two hosts hang on."""
+        """Return the switches that two hosts are attached to."""
         return self.topology.attachment[src_host].node, self.topology.attachment[dst_host].node
 
     def has_path(self, path: Path) -> bool:
@@ -149,10 +149,10 @@ class Network:
 
     def _report_rows(self, switch: int) -> Rows:
         """Return the links that a switch's reports cross on their (first) base path to the collector."""
-        found = (
+        pair = (
             None if self._collector_switch is None else self.base(self.table.switches[switch], self._collector_switch)
         )
-        return () if found is None else self.rows(found[0])
+        return () if pair is None else self.rows(pair[0])
 
     def _rows(self, path: Path) -> Rows:
         return tuple(int(row) for row in self.table.rows(path))
@@ -209,7 +209,7 @@ class StateGraph:
         return max(0, int(self.load_bps[row]))
 
     def available_bps(self, own: Own) -> Longs:
-        """Return what each link offers a flow: what is free, and what the flow itself takes."""
+        """Return the bandwidth of each link open to a flow: its free part, and the flow's own."""
         rate_bps = self.table.rate_bps
         free = rate_bps - np.maximum(self.load_bps, 0)
         for row, own_bps in self.loads(own.rows, own).items():
@@ -217,21 +217,21 @@ class StateGraph:
         return np.clip(free, 0, rate_bps)
 
     def loads(self, rows: Rows, own: Own) -> dict[int, int]:
-        """Return what a flow puts on links when it is on these: its packets, what they carry, and reports of them."""
+        """Return a flow's load on links when it is on these: its packets, their telemetry, and reports of them."""
         watch, packets_per_s = self.settings.watch, own.packets_per_s
         if watch is None or not packets_per_s or not rows:
             return dict.fromkeys(rows, own.rate_bps)
-        found = {
+        per_link = {
             row: own.rate_bps + round(8 * packets_per_s * watch.carried_bytes(hop)) for hop, row in enumerate(rows, 1)
         }
         switches = (int(self.table.tail[rows[0]]), *(int(self.table.head[row]) for row in rows))
         for switch, nbytes in watch.reports(switches):
             for row in self.network.report_rows(switch):
-                found[row] = found.get(row, 0) + round(8 * packets_per_s * nbytes)
-        return found
+                per_link[row] = per_link.get(row, 0) + round(8 * packets_per_s * nbytes)
+        return per_link
 
     def figures(self, path: Path, own: Own) -> PathFigures:
-        """Return what a path is worth to a flow; a path within one switch has no delay and no limit."""
+        """Return a path's value to a flow; a path within one switch has no delay and no limit."""
         table, rows = self.table, self.network.rows(path)
         before, after = self.loads(own.rows, own), self.loads(rows, own)
         offers = [
@@ -282,7 +282,7 @@ class StateGraph:
         return self._path(src, dst, _HOPS_FIRST + delay_ns, wide & self.table.alive)
 
     def move(self, own: Own, new: Path) -> None:
-        """Predict what a flow's move does to the loads of links, and which queues it lets drain."""
+        """Predict the effect of a flow's move on the loads of links, and which queues it lets drain."""
         rows = self.network.rows(new)
         before, after = self.loads(own.rows, own), self.loads(rows, own)
         for row, load in before.items():
@@ -304,12 +304,12 @@ class StateGraph:
         return costs
 
     def _available_bps(self, row: int, own_bps: Mapping[int, int]) -> int:
-        """Return what a link offers a flow that now has these loads on links."""
+        """Return the bandwidth of a link open to a flow that now has these loads on links."""
         rate_bps = int(self.table.rate_bps[row])
         return max(0, min(rate_bps, rate_bps - self.used_bps(row) + own_bps.get(row, 0)))
 
     def _path(self, src: str, dst: str, costs: Costs, usable: np.ndarray) -> Path | None:
         table = self.table
         number = table.switch_number
-        found = self.network.search.path(np.where(usable, costs, np.uint64(FORBIDDEN)), number[src], number[dst])
-        return None if found is None else table.path(number[src], found.rows)
+        path = self.network.search.path(np.where(usable, costs, np.uint64(FORBIDDEN)), number[src], number[dst])
+        return None if path is None else table.path(number[src], path.rows)

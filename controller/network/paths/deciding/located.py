@@ -22,7 +22,7 @@ UNKNOWN: Final = -1
 
 
 class FlowNames:
-    """Some flows in the order in which they came to be looked after; the same flows have the same object."""
+    """Managed flows in the order of their admission; the same flows have the same object."""
 
     def __init__(self, names: Sequence[FlowSpec]) -> None:
         self.names = tuple(names)
@@ -32,12 +32,12 @@ class FlowNames:
 
     @cached_property
     def number(self) -> Mapping[FlowSpec, int]:
-        """Each flow's place."""
-        return {name: place for place, name in enumerate(self.names)}
+        """Each flow's position."""
+        return {name: index for index, name in enumerate(self.names)}
 
     @cached_property
     def order(self) -> Longs:
-        """The places in order of flow."""
+        """The positions in order of flow."""
         keys = [flow_order(name) for name in self.names]
         return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
 
@@ -80,20 +80,20 @@ class LocatedFlows(Mapping[FlowSpec, Assignment]):
         if isinstance(current, cls):
             return current
         all_ = list(current.values())
-        parts = [(place, part) for place, one in enumerate(all_) for part in one.parts]
+        parts = [(index, part) for index, assignment in enumerate(all_) for part in assignment.parts]
         return cls(
             FlowNames(tuple(current)),
             book,
-            _longs([book.number(one.path) for one in all_]),
-            since_ns=_longs([one.since_ns for one in all_]),
-            rate_bps=_longs([one.rate_bps for one in all_]),
-            packet_bytes=_longs([one.packet_bytes for one in all_]),
-            measured_bytes=_longs([one.measured_bytes for one in all_]),
-            past_bps=_longs([one.past_bps for one in all_]),
-            uncertain_bps=_longs([one.uncertain_bps for one in all_]),
-            pinned=np.array([one.pinned for one in all_], np.bool_),
+            _longs([book.number(assignment.path) for assignment in all_]),
+            since_ns=_longs([assignment.since_ns for assignment in all_]),
+            rate_bps=_longs([assignment.rate_bps for assignment in all_]),
+            packet_bytes=_longs([assignment.packet_bytes for assignment in all_]),
+            measured_bytes=_longs([assignment.measured_bytes for assignment in all_]),
+            past_bps=_longs([assignment.past_bps for assignment in all_]),
+            uncertain_bps=_longs([assignment.uncertain_bps for assignment in all_]),
+            pinned=np.array([assignment.pinned for assignment in all_], np.bool_),
             parts=Parts(
-                _longs([place for place, _ in parts]),
+                _longs([index for index, _ in parts]),
                 _longs([book.number(part.path) for _, part in parts]),
                 np.array([part.rate_bps for _, part in parts], np.float64),
                 np.array([part.variance for _, part in parts], np.float64),
@@ -110,8 +110,8 @@ class LocatedFlows(Mapping[FlowSpec, Assignment]):
         return flow in self.flows.number
 
     def __getitem__(self, flow: FlowSpec) -> Assignment:
-        place = self.flows.number[flow]
-        first, last = np.searchsorted(self.parts.flow, (place, place + 1)).tolist()
+        index = self.flows.number[flow]
+        first, last = np.searchsorted(self.parts.flow, (index, index + 1)).tolist()
         parts = (
             Part(
                 self.book.paths[self.parts.path[row]], float(self.parts.rate_bps[row]), float(self.parts.variance[row])
@@ -119,19 +119,19 @@ class LocatedFlows(Mapping[FlowSpec, Assignment]):
             for row in range(first, last)
         )
         return Assignment(
-            self.book.paths[self.path[place]],
-            _maybe(self.since_ns[place]),
-            _maybe(self.rate_bps[place]),
-            _maybe(self.packet_bytes[place]),
-            _maybe(self.measured_bytes[place]),
-            int(self.past_bps[place]),
-            _maybe(self.uncertain_bps[place]),
+            self.book.paths[self.path[index]],
+            _maybe(self.since_ns[index]),
+            _maybe(self.rate_bps[index]),
+            _maybe(self.packet_bytes[index]),
+            _maybe(self.measured_bytes[index]),
+            int(self.past_bps[index]),
+            _maybe(self.uncertain_bps[index]),
             tuple(parts),
-            bool(self.pinned[place]),
+            bool(self.pinned[index]),
         )
 
     def paths(self) -> list[Path]:
-        """Return all paths that flows are on, each once."""
+        """Return the paths of all flows, each once."""
         return [self.book.paths[number] for number in np.unique(self.path).tolist()]
 
     def on_links(self, rows: Flags) -> dict[FlowSpec, Assignment]:

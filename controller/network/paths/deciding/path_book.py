@@ -1,4 +1,4 @@
-"""Paths by number, with the rows of their links: what many flows share is looked up once."""
+"""Paths by number, with the rows of their links: looked up once for the many flows that share them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.network.algorithms.link_table import Flags, Ids, LinkTable, Long
 Path = tuple[str, ...]
 
 NOWHERE: Final = -1
-"""Stands for a path that is not there, and for a switch that the network lacks."""
+"""Stands for a missing path, and for a switch that the network lacks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +40,7 @@ class PathRows:
 
 
 class PathBook:
-    """Numbers paths in the order in which they are asked for; it only grows."""
+    """Numbers paths in the order of their first lookup; it only grows."""
 
     def __init__(self, table: LinkTable) -> None:
         self._table = table
@@ -65,7 +65,7 @@ class PathBook:
         return number
 
     def numbers(self, routes: tuple[Path, ...]) -> Longs:
-        """Return the numbers of routes; the same object as at the last call is not looked at again."""
+        """Return the numbers of routes; the last call's result is cached by identity."""
         if routes is not self._routes[0]:
             self._routes = routes, np.array([self.number(path) for path in routes], np.int64)
         return self._routes[1]
@@ -97,10 +97,10 @@ class PathBook:
         return ranks[places]
 
     def overlay(self, paths: Mapping[int, Path], count: int) -> Longs:
-        """Return a column of so many entries: the numbers of these paths at their places, NOWHERE elsewhere."""
+        """Return a column of this length: the numbers of these paths at their positions, NOWHERE elsewhere."""
         column: Longs = np.full(count, NOWHERE, np.int64)
-        for place, path in paths.items():
-            column[place] = self.number(path)
+        for index, path in paths.items():
+            column[index] = self.number(path)
         return column
 
     def _note(self, path: Path) -> None:

@@ -19,7 +19,7 @@ Outgrows = Callable[[Mapping[FlowKey, float]], bool]
 
 
 class Signals:
-    """Takes signs and reports when a round is due; times are the caller's, in ns."""
+    """Collects signs, and tells when a round is due; times are the caller's, in ns."""
 
     def __init__(self, *, queue_frames: float, interval_ns: int) -> None:
         self._queue_frames, self._interval_ns = queue_frames, interval_ns
@@ -30,7 +30,7 @@ class Signals:
     def observe(self, signals: NetworkSignals, now_ns: int, outgrows: Outgrows) -> bool:
         """Return whether a round is due now, and count it as made.
 
-        `outgrows` returns whether flows that have grown by so many packets per second outgrow a link.
+        `outgrows` returns whether flows that have grown by these packets per second outgrow a link.
         """
         if self._is_too_soon(now_ns) or not (self._found_a_queue(signals) or outgrows(signals.grown)):
             return False
@@ -41,7 +41,7 @@ class Signals:
         return True
 
     def decided(self, *, moved: bool) -> None:
-        """Take note of a round, in turn or not: one that moved something is looked after closely."""
+        """Record a round, in turn or not: after one that moved something, rounds may follow closely."""
         if moved:
             self._gap_ns = LEAST_GAP_NS
 

@@ -17,11 +17,11 @@ def demands_of(
 ) -> tuple[dict[tuple[str, str], float], dict[LinkKey, float]]:
     """Return the traffic between hosts as telemetry shows it, in bit/s by (source, destination) switch.
 
-    Traffic with an explicit path is no demand that could be split: it is returned second, in bit/s by link. A flow of
+    Traffic with an explicit path cannot be split: it is returned second, in bit/s by link. A flow of
     unknown rate does not count.
     """
     hosts = topology.host_by_address
-    found: dict[tuple[str, str], float] = {}
+    demands: dict[tuple[str, str], float] = {}
     pinned: dict[LinkKey, float] = {}
     for key, state in snapshot.paths.items():
         src, dst = hosts.get(key.src), hosts.get(key.dst)
@@ -30,10 +30,10 @@ def demands_of(
         path = explicit_path(key)
         if path is None:
             pair = topology.attachment[src.name].node, topology.attachment[dst.name].node
-            found[pair] = found.get(pair, 0.0) + state.rate_bps
+            demands[pair] = demands.get(pair, 0.0) + state.rate_bps
         for link in map(LinkKey, path or (), (path or ())[1:]):
             pinned[link] = pinned.get(link, 0.0) + state.rate_bps
-    return found, pinned
+    return demands, pinned
 
 
 def possible(saved: tuple[WeightedRoute, ...], topology: Topology) -> tuple[WeightedRoute, ...]:

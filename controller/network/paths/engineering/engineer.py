@@ -1,4 +1,4 @@
-"""Traffic engineering round by round: measured demands in, weighted routes out, changed no more than need be."""
+"""Traffic engineering round by round: measured demands in, weighted routes out, changed no more than necessary."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dataplane.extras import EXTRA_OF
 from dataplane.topology.values import LinkKey, Topology
 
 TURN_NS = 200_000_000
-"""Longest time that a step computes before other decisions get a turn; the next step continues."""
+"""Longest computation of a step before other decisions get a turn; the next step continues."""
 
 _PROGRAM_SHARE = 0.25
-"""A linear program may take this part of a round's time, for it cannot be interrupted."""
+"""Part of a round's time for a linear program, which cannot be interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class TrafficEngineer:
         weighted: Sequence[WeightedRoute] = (),
         clock: Clock | None = None,
     ) -> None:
-        if find_spec("scipy") is None:  # an extra: better said now than in the first round
+        if find_spec("scipy") is None:  # an extra: fail now rather than in the first round
             raise PathError(f"traffic engineering needs scipy: pip install 'millrace-net[{EXTRA_OF['scipy']}]'")
         self.topology, self.settings = topology, settings
         self.weighted = tuple(weighted)
@@ -81,7 +81,7 @@ class TrafficEngineer:
         now_ns: int,
         pinned_bps: Mapping[LinkKey, float] = MappingProxyType({}),
     ) -> EngineeringRound | None:
-        """Take the newest demands; return what changed in `weighted`, None if nothing did.
+        """Take the newest demands; return the changes in `weighted`, None if there are none.
 
         `pinned_bps` is the additional load of links, on paths that are not engineered. Routes over a link that has died
         change at once, and only detours are computed then. A round begins after each interval, and in the next step
@@ -114,7 +114,7 @@ class TrafficEngineer:
         return self._search is not None
 
     def explain(self, path: Sequence[str]) -> str:
-        """Return why traffic is on a path: the weights that it meets there, and the result of the last round."""
+        """Return why traffic is on a path: the weights along it, and the result of the last round."""
         at = {route.switch: route.next_hops for route in self.weighted if route.destination == path[-1]}
         ways = (
             f"at {name} by {', '.join(f'{peer} ({weight})' for peer, weight in at[name])}"
@@ -141,7 +141,7 @@ class TrafficEngineer:
     def _leave(
         self, dead: frozenset[LinkKey], demands: Demands, now_ns: int, pinned_bps: Mapping[LinkKey, float]
     ) -> EngineeringRound | None:
-        """Route destinations whose traffic met a dead link by shortest paths around it; return what changed."""
+        """Route destinations whose traffic met a dead link by shortest paths around it; return the changes."""
         self._is_returning |= bool(self._dead - dead) and bool(self._detours)
         self._set_dead(dead)
         if not self._demands:
@@ -194,8 +194,8 @@ class TrafficEngineer:
         """Apply the result if it gains enough; after links returned, if it loses nothing."""
         self._search, self._prices = None, search.prices
         self._unfinished = None if search.is_finished else search.draft()
-        problem, found, present = search.problem, search.result(), self._present()
-        before, after = (problem.max_utilisation(splits) for splits in (present, found))
+        problem, result, present = search.problem, search.result(), self._present()
+        before, after = (problem.max_utilisation(splits) for splits in (present, result))
         is_gain = before > after and before - after >= self.settings.min_gain * before
         if self._is_returning:
             if not is_gain and after > max(before, self.settings.enough):
@@ -204,7 +204,7 @@ class TrafficEngineer:
             self._detours = self._detours if self._dead else set()
         elif not is_gain:
             return None
-        return self._put_in_force(found, now_ns, before, after, self._reason(before, after))
+        return self._put_in_force(result, now_ns, before, after, self._reason(before, after))
 
     def _reason(self, before: float, after: float) -> str:
         gain = f"the busiest link goes from {before:.1%} to {after:.1%}"

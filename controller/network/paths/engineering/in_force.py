@@ -20,7 +20,7 @@ class InForce:
 
     def __init__(self, topology: Topology, base: NextHops, weighted: Iterable[WeightedRoute]) -> None:
         self._graph = SwitchGraph.of(topology)
-        self._row = {key: place for place, key in enumerate(self._graph.links)}
+        self._row = {key: row for row, key in enumerate(self._graph.links)}
         self._base = np.zeros((len(self._graph.switches), len(self._graph.links)))
         for destination, ways in base.items():
             for links in ways.values():

@@ -58,10 +58,10 @@ def mixing(
     has_row = utilisation >= _BUSY * utilisation.max()
     for _ in range(_MOST_PASSES):
         links = np.flatnonzero(has_row)
-        found = _solve(columns, rates[links], fixed[links], links, scale, enough, limit_s)
-        if found is None:
+        mixture = _solve(columns, rates[links], fixed[links], links, scale, enough, limit_s)
+        if mixture is None:
             return None
-        shares, most, duals = found
+        shares, most, duals = mixture
         utilisation = (shares @ columns.loads + fixed) / rates
         missing = (utilisation > most * (1 + _EXACT)) & ~has_row
         if not missing.any():
@@ -90,7 +90,7 @@ def _solve(  # noqa: PLR0917 - the program's parts
         [sparse.csr_array(columns.loads[:, links].T), sparse.csr_array(-rates.reshape(-1, 1))], format="csc"
     )
     whole = sparse.csr_array((np.ones(trees), (columns.owners, np.arange(trees))), shape=(owners, trees + 1))
-    found = optimize.linprog(  # type: ignore[call-overload]  # scipy-stubs know dense matrices only
+    solution = optimize.linprog(  # type: ignore[call-overload]  # scipy-stubs know dense matrices only
         np.append(columns.delay_costs, 1.0 / scale),
         A_ub=at_most,
         b_ub=-fixed,
@@ -100,6 +100,6 @@ def _solve(  # noqa: PLR0917 - the program's parts
         method="highs-ds",
         options={} if limit_s is None else {"time_limit": limit_s},
     )
-    if found.status != 0:
+    if solution.status != 0:
         return None
-    return np.asarray(found.x[:-1]), float(found.x[-1]), -np.asarray(found.ineqlin.marginals)
+    return np.asarray(solution.x[:-1]), float(solution.x[-1]), -np.asarray(solution.ineqlin.marginals)

@@ -59,13 +59,13 @@ SHARPNESS = (10.0, 20.0, 40.0, 80.0, 160.0)
 PARTS = (1.0, 0.5, 0.25, 0.125)
 """Shares of a destination's traffic that may move to a tree at once."""
 MENDING_PARTS = (0.0625, 0.03125)
-"""Parts that mend what rounding took from the linear program's mixture."""
+"""Parts that repair losses from rounding the linear program's mixture."""
 DELAY_WEIGHT = 0.15
 """Weight of a doubled delay of all traffic, in shares of the maximum utilisation."""
 _PROGRAM_DELAY_WEIGHT = 0.01
-"""The same in the linear program, which can tell which changes lower the maximum."""
+"""The same in the linear program, which can determine which changes lower the maximum."""
 _MERIT_DELAY_WEIGHT = 0.03
-"""The same where splits are compared with the best so far."""
+"""The same for comparing splits with the best so far."""
 
 _MOST_SWEEPS = 8
 _LEAST_GAIN = 0.003
@@ -73,10 +73,10 @@ _LEAST_GAIN = 0.003
 _GROUPS = 10
 _MOST_IN_GROUP = 32
 _MOST_ENTRIES = 150_000
-"""Loads that are not 0 in all linear programs of a search: beyond that they take longer than a round should."""
+"""Non-zero loads in all linear programs of a search: beyond that they take longer than a round should."""
 _MOST_MIXTURES = 8
 _MOST_MIXINGS = 3
-"""Searches that begin with the linear program, one where the last was interrupted: it may be too long for a round."""
+"""Searches that may begin with the linear program, or one if the last was interrupted: it may exceed a round."""
 _MOST_TREES = 14
 """Trees a destination has in the linear program: the cheapest."""
 _NOISE = 1e-7
@@ -110,7 +110,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Place:
+class Progress:
     """Progress of a search, so that another one can continue from there."""
 
     stage: int = 0
@@ -132,7 +132,7 @@ class Draft:
     """Intermediate result of a search, from which another one can continue."""
 
     splits: Splits
-    place: Place
+    progress: Progress
 
 
 class Search:
@@ -149,7 +149,7 @@ class Search:
         """Begin at a draft, else at the splits in force; `limit_s` is the time limit of the linear program."""
         self.problem, self.present = problem, present
         start = present if draft is None else draft.splits
-        self.place = Place() if draft is None else replace(draft.place)
+        self.progress = Progress() if draft is None else replace(draft.progress)
         graph = problem.graph
         self._limit_s = limit_s
         self._unit_bps = float(graph.rate_bps.max())
@@ -201,11 +201,11 @@ class Search:
 
     def draft(self) -> Draft:
         """Return the state of the search; one that is mixing continues with its current mixture."""
-        has_mixed, place = self._mixed is not None, replace(self.place)
+        has_mixed, progress = self._mixed is not None, replace(self.progress)
         self._take_mixture()
         if has_mixed:
-            place.stage = len(SHARPNESS) + 1
-        return Draft(self._with(self._shares), place)
+            progress.stage = len(SHARPNESS) + 1
+        return Draft(self._with(self._shares), progress)
 
     def result(self) -> Splits:
         """Return the best splits so far; destinations that need not change keep those in force."""
@@ -222,15 +222,15 @@ class Search:
         return self._with(shares)
 
     def _run(self) -> Iterator[None]:
-        place, last = self.place, len(SHARPNESS)
+        progress, last = self.progress, len(SHARPNESS)
         if len(self.problem.destinations):
-            while place.stage < last and not self._is_good():
+            while progress.stage < last and not self._is_good():
                 yield from self._sweep()
-            if place.stage == last and not self._is_good():
-                # What mixing rounds off is mended by one more stage; without it there is nothing to mend.
-                place.stage += 1 if (yield from self._mix()) else 2
+            if progress.stage == last and not self._is_good():
+                # One more stage repairs the rounding of a mixture; without a mixture it is not needed.
+                progress.stage += 1 if (yield from self._mix()) else 2
                 yield
-            while place.stage == last + 1 and not self._is_good():
+            while progress.stage == last + 1 and not self._is_good():
                 yield from self._sweep()
         self._keep_best()
         self.is_finished = True
@@ -241,24 +241,24 @@ class Search:
 
     def _sweep(self) -> Iterator[None]:
         """Continue a sweep over all destinations; the last one with a stand-in is the one that gains little."""
-        place, groups = self.place, self._groups()
-        sharpness = SHARPNESS[min(place.stage, len(SHARPNESS) - 1)]
-        if place.group == 0:
-            place.scale = self._scale()
-            place.before = self._potential(sharpness).value(self._total)
-        while place.group < len(groups):
-            self._improve(groups[place.group], self._potential(sharpness))
-            place.group += 1
+        progress, groups = self.progress, self._groups()
+        sharpness = SHARPNESS[min(progress.stage, len(SHARPNESS) - 1)]
+        if progress.group == 0:
+            progress.scale = self._scale()
+            progress.before = self._potential(sharpness).value(self._total)
+        while progress.group < len(groups):
+            self._improve(groups[progress.group], self._potential(sharpness))
+            progress.group += 1
             yield
         self._keep_best()
-        after = self._potential(sharpness, place.scale).value(self._total)
-        place.group, place.sweeps = 0, place.sweeps + 1
-        if place.before - after < _LEAST_GAIN or place.sweeps == _MOST_SWEEPS:
-            place.stage, place.sweeps = place.stage + 1, 0
+        after = self._potential(sharpness, progress.scale).value(self._total)
+        progress.group, progress.sweeps = 0, progress.sweeps + 1
+        if progress.before - after < _LEAST_GAIN or progress.sweeps == _MOST_SWEEPS:
+            progress.stage, progress.sweeps = progress.stage + 1, 0
             self._raise_bound(self._potential(sharpness).congestion_prices(self._total))
 
     def _groups(self) -> list[IntArray]:
-        """Return rows of destinations that are looked at together: neighbours in the topology's order are not."""
+        """Return rows of destinations that are processed together, spread over the topology's order."""
         rows = len(self.problem.destinations)
         count = max(min(_GROUPS, rows), -(-rows // _MOST_IN_GROUP))
         return [np.arange(first, rows, count) for first in range(count)]
@@ -280,37 +280,37 @@ class Search:
         self._move(rows, flows, potential)
 
     def _parts(self, rows: IntArray, tree_loads: FloatArray, potential: Potential) -> FloatArray:
-        """Return the part of each destination that had best move to its tree, one after the other; 0 for none."""
+        """Return the best part of each destination to move to its tree, one after the other; 0 for none."""
         total, value = self._total, potential.value(self._total)
-        parts = PARTS if self.place.stage < len(SHARPNESS) else PARTS + MENDING_PARTS
-        found = np.zeros(len(rows))
-        for place, row in enumerate(rows):
-            change = tree_loads[place] - self._loads[row]
+        parts = PARTS if self.progress.stage < len(SHARPNESS) else PARTS + MENDING_PARTS
+        best = np.zeros(len(rows))
+        for index, row in enumerate(rows):
+            change = tree_loads[index] - self._loads[row]
             options = [(potential.value(total + part * change), part) for part in parts]
             # On a tie the smaller part moves.
             least, part = min(options)
             if least < value - _NOISE:
-                total, value, found[place] = total + part * change, least, part
-        return found
+                total, value, best[index] = total + part * change, least, part
+        return best
 
     def _blend(self, rows: IntArray, tree_loads: FloatArray, parts: FloatArray) -> FloatArray:
         return self._loads[rows] + parts[:, None] * (tree_loads - self._loads[rows])
 
     def _move(self, rows: IntArray, flows: FloatArray, potential: Potential) -> None:
-        """Take flows over as weights, one destination after the other, wherever they still lower the potential."""
+        """Apply flows as weights, one destination after the other, wherever they still lower the potential."""
         if not len(rows):
             return
         shares, loads = self._weighted(rows, flows)
         value = potential.value(self._total)
-        for place, row in enumerate(rows):
-            total = self._total - self._loads[row] + loads[place]
+        for index, row in enumerate(rows):
+            total = self._total - self._loads[row] + loads[index]
             after = potential.value(total)
             if after < value - _NOISE:
                 self._total, value = total, after
-                self._shares[row], self._loads[row] = shares[place], loads[place]
+                self._shares[row], self._loads[row] = shares[index], loads[index]
 
     def _weighted(self, rows: IntArray, flows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the shares that whole weights make of flows, and the loads that come of them."""
+        """Return the shares of flows by whole weights, and the resulting loads."""
         graph, destinations = self.problem.graph, self.problem.destinations[rows]
         shares = rounded_shares(graph, shares_of_flows(graph, flows, destinations, self._present_shares[rows]))
         whole = np.zeros((len(graph.switches), len(graph.links)))
@@ -318,10 +318,10 @@ class Search:
         return shares, Splits(graph, whole).loads_by_destination(destinations, self._entering[rows])
 
     def _mix(self) -> Generator[None, None, bool]:
-        """Let the linear program mix the trees that were met, and any it finds cheaper; return whether it did."""
+        """Let the linear program mix the trees seen, and any cheaper ones that it finds; return whether it did."""
         entries, has_mixed = 0, False
-        self.place.mixings += 1
-        if self.place.mixings > _MOST_MIXINGS:
+        self.progress.mixings += 1
+        if self.progress.mixings > _MOST_MIXINGS:
             return False
         costs = self._potential(SHARPNESS[-1]).prices(self._total)
         for _ in range(_MOST_MIXTURES):
@@ -329,7 +329,7 @@ class Search:
             entries += int(np.count_nonzero(columns.loads))
             if entries > _MOST_ENTRIES:
                 break
-            found = yield from mixing(
+            mixture = yield from mixing(
                 columns,
                 self._rates,
                 self._fixed,
@@ -338,13 +338,13 @@ class Search:
                 enough=self.problem.enough,
                 limit_s=self._limit_s,
             )
-            if found is None:
+            if mixture is None:
                 break
             self._mixed, has_mixed = np.zeros_like(self._loads), True
-            np.add.at(self._mixed, columns.owners, found.shares[:, None] * columns.loads)
-            if found.prices.any():
-                self._raise_bound(found.prices)
-            costs = found.prices + self._delay_costs(_PROGRAM_DELAY_WEIGHT)
+            np.add.at(self._mixed, columns.owners, mixture.shares[:, None] * columns.loads)
+            if mixture.prices.any():
+                self._raise_bound(mixture.prices)
+            costs = mixture.prices + self._delay_costs(_PROGRAM_DELAY_WEIGHT)
             if not self._meet(costs):
                 break
             yield
@@ -360,7 +360,7 @@ class Search:
         self._keep_best()
 
     def _meet(self, costs: FloatArray) -> bool:
-        """Meet the cheapest trees of all destinations; return whether one of them is new."""
+        """Add the cheapest trees of all destinations to those seen; return whether one of them is new."""
         trees = cheapest_trees(self.problem.graph, costs, self.problem.destinations)
         before = sum(map(len, self._met))
         for met, loads in zip(self._met, trees.loads(self.problem.graph, self._entering), strict=True):
@@ -369,18 +369,18 @@ class Search:
 
     def _columns(self, costs: FloatArray) -> Columns:
         """Return the trees in force for each destination, its current ones, and the cheapest of those seen."""
-        found = [
+        columns = [
             np.stack([self._present_loads[row], self._loads[row], *sorted(met.values(), key=costs.dot)[:_MOST_TREES]])
             for row, met in enumerate(self._met)
         ]
-        owners = np.repeat(np.arange(len(found)), [len(loads) for loads in found])
-        loads = np.concatenate(found)
+        owners = np.repeat(np.arange(len(columns)), [len(loads) for loads in columns])
+        loads = np.concatenate(columns)
         return Columns(owners, loads, loads @ self._delay_costs(_PROGRAM_DELAY_WEIGHT))
 
     def _raise_bound(self, prices: FloatArray) -> None:
-        """Raise the bound to the one of prices: what all traffic costs at the least over what full links would cost."""
+        """Raise the bound to the one of prices: the least cost of all traffic over the cost of full links."""
         graph, whole = self.problem.graph, float(prices @ self._rates)
-        # No price is 0, for costs must be positive; what that adds to full links is counted as well.
+        # No price is 0, as costs must be positive; the bound accounts for the increase.
         costs = prices + whole * 1e-9
         distance = cheapest_trees(graph, costs, self.problem.destinations).distance
         least = float((self._entering * np.where(self._entering > 0, distance, 0.0)).sum()) + float(costs @ self._fixed)

@@ -53,7 +53,7 @@ def by_flows(graph: SwitchGraph, flows_bps: FloatArray, destinations: tuple[int,
 def shares_of_flows(graph: SwitchGraph, flows: FloatArray, destinations: IntArray, otherwise: FloatArray) -> FloatArray:
     """Return shares by (row, link) as `by_flows` does; `otherwise` has a row for each destination, too."""
     clean = _without_noise(graph, flows)
-    # Most circles are links used both ways.
+    # Most cycles are links used both ways.
     back = graph.link_between[graph.heads, graph.tails]
     both = np.where(back >= 0, np.minimum(clean, clean[:, back]), 0.0)
     clean = clean - both
@@ -72,7 +72,7 @@ def _by_tail(graph: SwitchGraph, values: FloatArray) -> FloatArray:
 
 
 def _without_noise(graph: SwitchGraph, flows: FloatArray) -> FloatArray:
-    """Drop trickles: a switch must not split traffic that it does not get."""
+    """Drop trickles: a switch must not split traffic that it does not receive."""
     most = flows.max(axis=1, initial=0.0, keepdims=True)
     clean = np.where(flows < _LEAST_SHARE * _by_tail(graph, flows), 0.0, flows)
     return np.where(clean < _LEAST_SHARE * most, 0.0, clean)
@@ -100,33 +100,33 @@ def _without_circles(graph: SwitchGraph, flows: FloatArray) -> FloatArray:
     for start in range(len(graph.switches)):
         trail: list[int] = []
         depth = {start: 0}
-        place = start
+        switch = start
         while start not in done:
-            links = open_links[place]
+            links = open_links[switch]
             while links and (left[links[-1]] <= 0 or heads[links[-1]] in done):
                 links.pop()
             if not links:
-                done.add(place)
-                del depth[place]
-                place = tails[trail.pop()] if trail else place
+                done.add(switch)
+                del depth[switch]
+                switch = tails[trail.pop()] if trail else switch
             elif heads[links[-1]] in depth:
-                place = heads[links[-1]]
-                circle = [*trail[depth[place] :], links[-1]]
+                switch = heads[links[-1]]
+                circle = [*trail[depth[switch] :], links[-1]]
                 least = min(left[link] for link in circle)
                 for link in circle:
                     left[link] -= least
-                for link in trail[depth[place] :]:
+                for link in trail[depth[switch] :]:
                     del depth[heads[link]]
-                del trail[depth[place] :]
+                del trail[depth[switch] :]
             else:
                 trail.append(links[-1])
-                place = heads[links[-1]]
-                depth[place] = len(trail)
+                switch = heads[links[-1]]
+                depth[switch] = len(trail)
     return np.array(left)
 
 
 def _without_ends(graph: SwitchGraph, flows: FloatArray, destinations: IntArray) -> FloatArray:
-    """Drop what ends at switches on the way, where it was noise: with their usual ways it might come back."""
+    """Drop flows that end at intermediate switches, as noise: by the usual routes from there they might loop."""
     clean, rows = flows.copy(), np.arange(len(flows))
     while True:
         goes_on = np.zeros((len(rows), len(graph.switches)), dtype=bool)

@@ -20,14 +20,14 @@ class Trees:
     distance: FloatArray
 
     def loads(self, graph: SwitchGraph, entering: FloatArray) -> FloatArray:
-        """Return the loads by (row, link) of what enters at each switch, by (row, switch)."""
+        """Return the loads by (row, link) of the traffic that enters at each switch, by (row, switch)."""
         rows, size = np.arange(len(entering)), len(graph.switches)
-        heads = np.append(graph.heads, size)  # -1 picks the last: a sink for what goes nowhere
+        heads = np.append(graph.heads, size)  # -1 picks the last: a sink for unroutable traffic
         passing = np.concatenate([entering, np.zeros((len(entering), 1))], axis=1)
         following = heads[self.next_link]
         # From the farthest switch inwards: all that passes a switch has arrived before it goes on.
-        for place in np.argsort(-self.distance, axis=1, kind="stable").T:
-            passing[rows, following[rows, place]] += passing[rows, place]
+        for switches in np.argsort(-self.distance, axis=1, kind="stable").T:
+            passing[rows, following[rows, switches]] += passing[rows, switches]
         loads = np.zeros((len(entering), len(graph.links) + 1))
         loads[rows[:, None], self.next_link] = passing[:, :-1]
         return loads[:, :-1]

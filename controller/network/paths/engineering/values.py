@@ -39,7 +39,7 @@ class SwitchGraph:
     def of(cls, topology: Topology, without: frozenset[LinkKey] = frozenset()) -> SwitchGraph:
         """Return a topology's graph of switches, links that are `without` left out."""
         switches = tuple(node.name for node in topology.switches)
-        number = {name: place for place, name in enumerate(switches)}
+        number = {name: index for index, name in enumerate(switches)}
         kept = [
             link
             for key, link in topology.directed_links.items()
@@ -56,13 +56,13 @@ class SwitchGraph:
 
     @cached_property
     def number(self) -> dict[str, int]:
-        """Each switch's place."""
-        return {name: place for place, name in enumerate(self.switches)}
+        """Each switch's position."""
+        return {name: index for index, name in enumerate(self.switches)}
 
     @cached_property
     def leaving(self) -> tuple[IntArray, ...]:
         """The links that leave each switch."""
-        return tuple(np.flatnonzero(self.tails == place) for place in range(len(self.switches)))
+        return tuple(np.flatnonzero(self.tails == switch) for switch in range(len(self.switches)))
 
     @cached_property
     def leaving_padded(self) -> IntArray:
@@ -118,7 +118,7 @@ class Splits:
         """
         graph, size = self.graph, len(self.graph.switches)
         passing = entering_bps.astype(np.float64)
-        # What enters at its own destination crosses no link.
+        # Traffic that enters at its own destination crosses no link.
         passing[np.arange(len(destinations)), destinations] = 0.0
         # Each pair of a destination and a switch is a vertex of one large graph without cycles.
         flat = passing.reshape(-1)
@@ -149,25 +149,25 @@ class Splits:
         """Raise PathError for traffic that ends at a switch which is not its destination."""
         ends = (np.diff(starts) == 0).reshape(passing.shape) & (passing > 0)
         ends[np.arange(len(destinations)), destinations] = False
-        for row, place in np.argwhere(ends):
+        for row, switch in np.argwhere(ends):
             names = self.graph.switches
-            raise PathError(f"there is no path from {names[place]} to {names[destinations[row]]}")
+            raise PathError(f"there is no path from {names[switch]} to {names[destinations[row]]}")
 
     def loads_towards(self, destination: int, demand_bps: FloatArray) -> FloatArray:
-        """Return the load of each link by traffic for one destination, given what enters at each switch.
+        """Return the load of each link by traffic for one destination, given the traffic that enters at each switch.
 
-        Raises PathError if what enters somewhere has no way.
+        Raises PathError for traffic without a route.
         """
         graph, shares = self.graph, self.shares[destination]
         passing = demand_bps.astype(np.float64).copy()
         passing[destination] = 0.0
         loads = np.zeros(len(graph.links))
-        for place in self.order(destination):
-            leaving = graph.leaving[place]
-            loads[leaving] = passing[place] * shares[leaving]
+        for switch in self.order(destination):
+            leaving = graph.leaving[switch]
+            loads[leaving] = passing[switch] * shares[leaving]
             np.add.at(passing, graph.heads[leaving], loads[leaving])
-            if place != destination and passing[place] > 0 and not shares[leaving].any():
-                src, dst = graph.switches[place], graph.switches[destination]
+            if switch != destination and passing[switch] > 0 and not shares[leaving].any():
+                src, dst = graph.switches[switch], graph.switches[destination]
                 raise PathError(f"there is no path from {src} to {dst}")
         return loads
 
@@ -176,20 +176,20 @@ class Splits:
         graph = self.graph
         used = np.flatnonzero(self.shares[destination] > 0)
         waiting = np.bincount(graph.heads[used], minlength=len(graph.switches))
-        ready = [int(place) for place in np.flatnonzero(waiting == 0)]
-        found: list[int] = []
+        ready = [int(switch) for switch in np.flatnonzero(waiting == 0)]
+        ordered: list[int] = []
         while ready:
-            place = ready.pop()
-            found.append(place)
-            for link in graph.leaving[place]:
+            switch = ready.pop()
+            ordered.append(switch)
+            for link in graph.leaving[switch]:
                 if self.shares[destination, link] > 0:
                     head = int(graph.heads[link])
                     waiting[head] -= 1
                     if waiting[head] == 0:
                         ready.append(head)
-        if len(found) != len(graph.switches):
+        if len(ordered) != len(graph.switches):
             raise PathError(f"the splits towards {graph.switches[destination]} form a cycle")
-        return found
+        return ordered
 
 
 def _ranges(starts: IntArray, ends: IntArray) -> IntArray:

@@ -66,7 +66,7 @@ def quantise_rows(shares: FloatArray, max_total: int = MAX_GROUP_SIZE, tolerance
     Weights keep the total that was chosen: they are not divided by common factors.
     """
     exact = shares / shares.sum(axis=1, keepdims=True)
-    found = _largest_remainders(exact, max_total)
+    rounded = _largest_remainders(exact, max_total)
     is_near = np.zeros(len(exact), dtype=bool)
     rows = np.arange(len(exact))
     for parts in range(1, max_total + 1):
@@ -76,10 +76,10 @@ def quantise_rows(shares: FloatArray, max_total: int = MAX_GROUP_SIZE, tolerance
         first = (errors <= tolerance) & ~is_near[rows]
         is_exact = errors <= _SAME
         taken = first | is_exact
-        found[rows[taken]] = weights[taken]
+        rounded[rows[taken]] = weights[taken]
         is_near[rows[first]] = True
         rows = rows[~is_exact]
-    return found
+    return rounded
 
 
 def _largest_remainders(exact: FloatArray, parts: int) -> IntArray:
@@ -99,9 +99,9 @@ def _smallest(exact: Sequence[float], max_total: int, tolerance: float) -> list[
 def largest_remainder(exact: Sequence[float], parts: int) -> list[int]:
     """Return whole numbers that add up to `parts`, in proportion to shares that add up to 1."""
     weights = [math.floor(share * parts) for share in exact]
-    by_remainder = sorted(range(len(exact)), key=lambda place: (weights[place] - exact[place] * parts, place))
-    for place in by_remainder[: parts - sum(weights)]:
-        weights[place] += 1
+    by_remainder = sorted(range(len(exact)), key=lambda index: (weights[index] - exact[index] * parts, index))
+    for index in by_remainder[: parts - sum(weights)]:
+        weights[index] += 1
     return weights
 
 

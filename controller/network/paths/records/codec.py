@@ -18,7 +18,7 @@ def freeze(value: object) -> bytes:
 
 
 def thaw(data: object, schema: type[T]) -> T:
-    """Return a stored value; raise PathError if it is not what it should be."""
+    """Return a stored value; raise PathError if it is invalid."""
     if not isinstance(data, bytes):
         raise PathError(f"stored {schema.__name__} is a {type(data).__name__}, not bytes")
     try:

@@ -1,4 +1,4 @@
-"""The path server's database: its tables, and how files of an older layout become theirs."""
+"""The path server's database: its tables, and migration of files of an older layout."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from dataplane.database import Database, Layout
 def to_utc(connection: sqlite3.Connection, written_ns: int) -> None:
     """Convert times of the machine's monotonic clock to UTC; call it inside a transaction.
 
-    The newest row is assumed to be from when the file was written last, `written_ns`, and all others keep their
-    distance before it. The times of rows from before a restart of the machine are unknown: none gets a later time than
-    that.
+    The newest row is assumed to be from the file's last write, `written_ns`, and all others keep their distance before
+    it. The times of rows from before a restart of the machine are unknown: none gets a later time than that.
     """
     shift_ns = written_ns - _newest_ns(connection)
     connection.execute("UPDATE records SET received_ns = min(received_ns + ?, ?)", (shift_ns, written_ns))
@@ -31,7 +30,7 @@ def to_utc(connection: sqlite3.Connection, written_ns: int) -> None:
 
 
 def _newest_ns(connection: sqlite3.Connection) -> int:
-    """Return the monotonic clock's time of what was written last."""
+    """Return the monotonic clock's time of the last write."""
     newest = (
         connection.execute(f"SELECT {column} FROM {table} ORDER BY id DESC LIMIT 1").fetchone()  # noqa: S608 - constants
         for table, column in (("records", "received_ns"), ("decisions", "time_ns"))
@@ -85,7 +84,7 @@ CREATE TABLE IF NOT EXISTS versions (only INTEGER PRIMARY KEY CHECK (only = 0), 
 
 
 def open_path_database(path: str) -> Database:
-    """Return the path server's database in a file, made or migrated; raise PathError naming the file."""
+    """Return the path server's database in a file, created or migrated; raise PathError naming the file."""
     written_ns = _written_ns(path)
 
     def migrate(connection: sqlite3.Connection) -> None:
@@ -107,8 +106,8 @@ def open_path_database(path: str) -> Database:
 
 def _written_ns(path: str) -> int:
     """Return when a database was written last, 0 where there is none."""
-    found = 0
+    written_ns = 0
     for file in (path, f"{path}-wal"):
         with suppress(OSError):
-            found = max(found, Path(file).stat().st_mtime_ns)
-    return found
+            written_ns = max(written_ns, Path(file).stat().st_mtime_ns)
+    return written_ns

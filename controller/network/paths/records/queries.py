@@ -18,14 +18,14 @@ EXPLAINED_ROWS = 24
 def rows_between(recorder: Recorder, topology: Topology, flow: FlowSpec) -> tuple[RecordRow, ...]:
     """Return the newest records of a flow's hosts as rows with names, newest packet first, its hops in order."""
     src, dst = topology.host[flow.src_host], topology.host[flow.dst_host]
-    found = recorder.between(src.ipv4, dst.ipv4, EXPLAINED_ROWS)
+    records = recorder.between(src.ipv4, dst.ipv4, EXPLAINED_ROWS)
     if src.ipv6 is not None and dst.ipv6 is not None:
-        found += recorder.between(src.ipv6, dst.ipv6, EXPLAINED_ROWS)
+        records += recorder.between(src.ipv6, dst.ipv6, EXPLAINED_ROWS)
     newest: dict[int, int] = {}
-    for record in found:
+    for record in records:
         newest[record.packet_id] = max(newest.get(record.packet_id, 0), record.received_ns)
-    found.sort(key=lambda record: (-newest[record.packet_id], record.packet_id, record.hop_index))
-    return tuple(_row(topology, record) for record in found[:EXPLAINED_ROWS])
+    records.sort(key=lambda record: (-newest[record.packet_id], record.packet_id, record.hop_index))
+    return tuple(_row(topology, record) for record in records[:EXPLAINED_ROWS])
 
 
 def _row(topology: Topology, record: HopRecord) -> RecordRow:
@@ -45,7 +45,7 @@ def _row(topology: Topology, record: HopRecord) -> RecordRow:
 
 
 def answer(recorder: Recorder, topology: Topology, query: RecordQuery) -> list[HopRecord]:
-    """Return what a query selects, newest first, everything if it names nothing; raise PathError if it names two."""
+    """Return the records that a query selects, newest first, all if it names nothing; PathError if it names two."""
     chosen = [part for part in (query.src or query.dst, query.link, query.start_ns) if part is not None]
     if len(chosen) > 1:
         raise PathError("a query takes exactly one of two addresses, a link or a time span")

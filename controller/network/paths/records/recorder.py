@@ -23,7 +23,7 @@ _INSERT = f"INSERT INTO records ({_COLUMNS}) VALUES ({', '.join('?' * 22)})"  # 
 _SELECT = f"SELECT {_COLUMNS} FROM records"  # noqa: S608 - constants only
 
 MAX_ANSWER = 100_000
-"""Records that one query returns at most."""
+"""Most records returned by one query."""
 
 
 class Recorder:
@@ -46,7 +46,7 @@ class Recorder:
         while rows := list(islice(source, self._batch_records)):
             with self._database.transaction() as connection:
                 connection.executemany(_INSERT, rows)
-                # Ids grow with every row, so the newest ones are those above the highest less what is kept.
+                # Ids grow with every row: rows beyond the number to keep have the lowest.
                 connection.execute(
                     "DELETE FROM records WHERE id <= (SELECT max(id) FROM records) - ?", (self._max_records,)
                 )
@@ -84,8 +84,8 @@ class Recorder:
 
     def count(self) -> int:
         """Return how many records are kept."""
-        [(found,)] = self._database.query("SELECT count(*) FROM records")
-        return int(found)
+        [(number,)] = self._database.query("SELECT count(*) FROM records")
+        return int(number)
 
     def _select(self, where: str, parameters: tuple[object, ...], limit: int) -> list[HopRecord]:
         if not 1 <= limit <= MAX_ANSWER:
@@ -100,7 +100,7 @@ _SPAN = 1 << 64
 
 def _rows(records: RecordColumns, offset_ns: int) -> Iterator[tuple[object, ...]]:
     """Yield the records as rows of the table."""
-    keys = [(one.src.packed, one.dst.packed, one.protocol, one.src_port, one.dst_port) for one in records.flows]
+    keys = [(flow.src.packed, flow.dst.packed, flow.protocol, flow.src_port, flow.dst_port) for flow in records.flows]
     others = (records.known(name) for name in COLUMNS if name != "received_ns")
     signed = zip(*map(_to_signed, others), strict=True)
     for received_ns, flow, rest in zip(records.columns["received_ns"], records.flow, signed, strict=True):

@@ -34,7 +34,7 @@ class PathStore:
         return (versions[0][0] if versions else 0), assigned, weighted
 
     def pins(self) -> dict[FlowSpec, Assigned]:
-        """Return the paths that flows are pinned to, as they were saved last."""
+        """Return the paths of pinned flows, as last saved."""
         return self._paths_in("pins")
 
     def _paths_in(self, table: str) -> dict[FlowSpec, Assigned]:
@@ -82,9 +82,9 @@ class PathStore:
         rows = self._database.query(
             "SELECT decision FROM decisions WHERE time_ns >= ? AND time_ns < ? ORDER BY id DESC", (start_ns, end_ns)
         )
-        # Hosts are inside the stored value; what is kept is bounded.
-        found = (thaw(row[0], Decision) for row in rows)
-        return list(islice((decision for decision in found if _selects(query, decision.flow)), max(0, query.limit)))
+        # Hosts are inside the stored value; the number of rows is bounded.
+        stored = (thaw(row[0], Decision) for row in rows)
+        return list(islice((decision for decision in stored if _selects(query, decision.flow)), max(0, query.limit)))
 
     def rebalances(self, query: HistoryQuery, destination: str | None = None) -> list[Rebalance]:
         """Return the newest changes of weights in a query's span of time, of all or of one destination switch."""
@@ -98,7 +98,7 @@ class PathStore:
 
 
 def _span(query: HistoryQuery) -> tuple[int, int]:
-    """Return from when on and before when; raise PathError for no span of time."""
+    """Return the bounds of a query's time span; raise PathError for an invalid one."""
     start_ns = 0 if query.start_ns is None else query.start_ns
     end_ns = _NO_END if query.end_ns is None else query.end_ns
     if not 0 <= start_ns <= end_ns <= _NO_END:

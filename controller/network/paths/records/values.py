@@ -15,7 +15,7 @@ from dataplane.topology.values import LinkKey
 
 @dataclass(frozen=True, slots=True)
 class RecordRow:
-    """A row of the record table as an explanation shows it; switches by name, `next_hop` what the port leads to."""
+    """A row of the record table as an explanation shows it; switches by name, `next_hop` the node at the port."""
 
     received_ns: int
     packet_id: int
@@ -98,10 +98,10 @@ class LinkChange:
 
 @dataclass(frozen=True, slots=True)
 class PathServerStatus:
-    """The path server's counters: what it keeps, does and drops; how old its newest state of the network is.
+    """The path server's counters: what it keeps, does and drops; the age of its newest network state.
 
-    `now_ns` is its time, UTC, for ages of what it keeps; `nodes` are the numbers by which records know switches;
-    `pinned` flows are held on their paths by hand; `load` is what it measures of itself.
+    `now_ns` is its time, UTC, for ages of records; `nodes` are the switches by their numbers in records; `pinned` flows
+    are held on their paths by users; `load` is the server's own.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""The other end of the path server's service: routes for the daemon, decisions and answers for people."""
+"""The path server's client: routes for the daemon, decisions and answers for users."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RouteClientSettings(Strict, frozen=True):
 
 
 class RouteClient(ServiceClient):
-    """Talks to a path server and comes back when it does; use it as an async context manager."""
+    """Client of a path server, which reconnects; use it as an async context manager."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class RouteClient(ServiceClient):
             yield change
 
     async def why(self, flow: FlowSpec) -> Explanation:
-        """Return why a flow is where it is; raise PathError for a flow not looked after or a server out of reach."""
+        """Explain a flow's path; raise PathError for an unmanaged flow or an unreachable server."""
         with self._decoding():
             return EXPLANATION.value(await self._ask("Explain", self._request(FLOW, flow), pb.Explanation))
 
@@ -127,15 +127,15 @@ class RouteClient(ServiceClient):
             return HISTORY.value(await self._ask("GetHistory", self._request(HISTORY_QUERY, query), pb.History))
 
     async def link_changed(self, change: LinkChange) -> None:
-        """Tell the path server of a link that went down or came back; raise PathError for one that it does not have."""
+        """Report a link that went down or came back; raise PathError for an unknown one."""
         await self._ask("ReportLink", self._request(LINK_CHANGE, change), pb.ReportLinkResponse)
 
     async def pin(self, flow: FlowSpec, path: tuple[str, ...]) -> None:
-        """Hold a flow on a path until it is released; raise PathError for a flow or a path that this cannot be."""
+        """Pin a flow to a path until it is released; raise PathError for an impossible flow or path."""
         await self._ask("Pin", self._request(PIN, Route(flow, path)), pb.PinResponse)
 
     async def release(self, flow: FlowSpec) -> None:
-        """Give a pinned flow back to the path server; raise PathError for one that is not pinned."""
+        """Return a pinned flow to the path server; raise PathError for one that is not pinned."""
         await self._ask("Release", self._request(FLOW, flow), pb.ReleaseResponse)
 
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _SPAN_NS: Final = 10_000_000_000
-"""The quickest snapshot of one or two such spans counts: two machines' clocks drift apart."""
+"""The fastest snapshot of one or two such spans counts, as the clocks of two machines drift apart."""
 
 
 class FeedTime:
@@ -23,7 +23,7 @@ class FeedTime:
         self._taken_ns = 0
 
     def observe(self, taken_ns: int, arrived_ns: int) -> None:
-        """Take note of a snapshot, taken by the collector's clock and arrived by ours."""
+        """Record a snapshot, with its time by the collector's clock and its arrival by ours."""
         ahead_ns = arrived_ns - taken_ns
         # A feed whose time goes back has another clock: begin anew.
         if self._least_ns is None or taken_ns < self._taken_ns:

@@ -9,7 +9,7 @@ from dataplane.clock import NS_PER_S
 
 
 class FeedWatch:
-    """Knows when the newest snapshot was taken, and reports once that the feed fell silent and once that it is back."""
+    """Tracks the newest snapshot's time, and reports once each that the feed fell silent and that it recovered."""
 
     def __init__(self, limit_ns: int, now_ns: int) -> None:
         self._limit_ns = limit_ns
@@ -18,7 +18,7 @@ class FeedWatch:
         self._is_silent = False
 
     def observe(self, taken_ns: int) -> None:
-        """Take note of a snapshot; one that is older than another changes nothing."""
+        """Record a snapshot; an older one changes nothing."""
         self._newest_ns = taken_ns if self._newest_ns is None else max(self._newest_ns, taken_ns)
 
     def age_ns(self, now_ns: int) -> int | None:
@@ -30,7 +30,7 @@ class FeedWatch:
         return now_ns - taken_ns > self._limit_ns
 
     def is_silent(self, now_ns: int) -> bool:
-        """Return whether there is nothing new enough to decide by."""
+        """Return whether no state is new enough to decide by."""
         return self.is_old(self._spoke_ns, now_ns)
 
     @property

@@ -35,9 +35,9 @@ LINK_CHANGE: Final = Mirror(LinkChange, pb.ReportLinkRequest)
 STATUS: Final = Mirror(PathServerStatus, pb.Status)
 
 MOST_DECISIONS: Final = 10_000
-"""Decisions of one answer at most."""
+"""Most decisions in one answer."""
 MOST_SWITCHES: Final = 1_000
-"""Switches of a path at most."""
+"""Most switches of a path."""
 _ANY: Final = -1
 _HEADER: Final = {"protocol": 0xFF, "src_port": 0xFFFF, "dst_port": 0xFFFF}
 
@@ -68,7 +68,7 @@ def _checked_flow(flow: FlowSpec) -> FlowSpec:
 
 
 def history_asked(message: pb.GetHistoryRequest) -> HistoryQuery:
-    """Return which decisions a request is about; raise MessageError."""
+    """Return the decisions that a request selects; raise MessageError."""
     query = HISTORY_QUERY.value(message)
     _check_names(src=query.src, dst=query.dst)
     checked_range(query.limit, 0, MOST_DECISIONS, "limit")
@@ -76,7 +76,7 @@ def history_asked(message: pb.GetHistoryRequest) -> HistoryQuery:
 
 
 def records_asked(message: pb.GetRecordsRequest) -> RecordQuery:
-    """Return which hop records a request is about; raise MessageError."""
+    """Return the hop records that a request selects; raise MessageError."""
     query = RECORD_QUERY.value(message)
     _check_names(src=query.src, dst=query.dst)
     if query.link is not None:
@@ -129,8 +129,8 @@ def _routes_message(routes: Sequence[Route], places: dict[str, int]) -> pb.Route
 
 
 def _or_any(column: list[int | None]) -> list[int]:
-    """Return a column in which None is any, no column where all of it is."""
-    return [] if column.count(None) == len(column) else [_ANY if one is None else one for one in column]
+    """Return a column in which None means any; no column if all of it is None."""
+    return [] if column.count(None) == len(column) else [_ANY if value is None else value for value in column]
 
 
 def _weighted_message(routes: Sequence[WeightedRoute], places: dict[str, int]) -> pb.WeightedRoutes:
@@ -145,7 +145,7 @@ def _weighted_message(routes: Sequence[WeightedRoute], places: dict[str, int]) -
 
 
 def route_set_of(message: pb.RouteSet) -> RouteSet:
-    """Return the set of routes of these columns; raise MessageError where they are not of one length."""
+    """Return the set of routes of these columns; raise MessageError if their lengths differ."""
     names = message.names[:]
     explicit, pins = _routes_of(message.routes, names), _routes_of(message.pins, names)
     weighted = _weighted_of(message.weighted, names)
@@ -192,7 +192,7 @@ def _any_as_none(column: list[int], count: int, most: int, field: str) -> Sequen
         return [None] * count
     checked_range(min(column), _ANY, most, field)
     checked_range(max(column), _ANY, most, field)
-    return [None if one == _ANY else one for one in _sized(column, count, field)]
+    return [None if value == _ANY else value for value in _sized(column, count, field)]
 
 
 def _cut(column: list[T], lengths: list[int], field: str) -> list[tuple[T, ...]]:

@@ -1,4 +1,4 @@
-"""Entry point of `millrace paths`: runs the path server until it is stopped."""
+"""Entry point of `millrace paths`: run the path server until it is stopped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def serve(
     *,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Decide until `stop` is set; raise PathError for a database or an address that cannot be had, FeedError."""
+    """Decide until `stop` is set; raise PathError for an unusable database or address, FeedError."""
     records = settings.records
     database = open_path_database(records.database)
     try:
@@ -70,8 +70,8 @@ async def serve(
 
 async def _serve(settings: PathServerSettings, lifecycle: Lifecycle[PathServerSettings]) -> None:
     topology = load_topology(settings.topology)
-    place = FeedClientSettings(address=settings.feed, tls=settings.tls)
-    async with FeedClient(place, on_wait=LOGGER.warning, on_answer=LOGGER.info) as feed:
+    feed_settings = FeedClientSettings(address=settings.feed, tls=settings.tls)
+    async with FeedClient(feed_settings, on_wait=LOGGER.warning, on_answer=LOGGER.info) as feed:
         await serve(settings, topology, feed, UtcClock(), lifecycle.stop, on_ready=lifecycle.ready)
 
 

@@ -64,11 +64,11 @@ from dataplane.topology.values import LinkKey
 LOGGER = logging.getLogger("millrace.paths")
 
 MAX_PENDING_BATCHES = 64
-"""Batches of records that wait for the database before more are dropped and counted."""
+"""Batches of records waiting for the database; more are dropped and counted."""
 _LOOKS: Final = 4
 """Number of silence checks within the time after which a feed counts as silent."""
 MAX_PENDING_DECISIONS = 1024
-"""Decisions that wait for one subscriber before more are dropped and counted."""
+"""Decisions waiting for one subscriber; more are dropped and counted."""
 
 _NEEDS: Final = {
     "WatchRoutes": Permission.READ,
@@ -91,7 +91,7 @@ _SHED: Final = {
     "decisions_dropped": "a subscriber of decisions reads too slowly",
     "stale_snapshots": "the collector or this machine is overloaded: look at the collector's status",
 }
-"""Counters of what is left out, and what helps."""
+"""Counters of dropped work, and remedies."""
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class Feed(Protocol):
         ...
 
     def record_columns(self, reports_per_s: int | None = None) -> AsyncIterator[RecordColumns]:
-        """Yield batches of hop records, of about so many reports a second."""
+        """Yield batches of hop records, sampled to about this many reports per second."""
         ...
 
     def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncIterator[NetworkSignals]:
@@ -170,7 +170,7 @@ class PathServer:
         self.address = self._server.address
 
     async def run(self, feed: Feed) -> None:
-        """Serve, record and decide until cancelled; a failure of the feed for good is raised."""
+        """Serve, record and decide until cancelled; raise a permanent failure of the feed."""
         await self._server.start()
         try:
             async with asyncio.TaskGroup() as group:
@@ -188,9 +188,9 @@ class PathServer:
             self._worker.shutdown(wait=True, cancel_futures=True)
 
     async def step(self, snapshot: Snapshot, taken_ns: int, *, out_of_turn: bool = False) -> None:
-        """Decide on a snapshot, taken at a time of ours, and publish what comes of it; an old one is only counted.
+        """Decide on a snapshot, taken at a time of our clock, and publish the result; an old one is only counted.
 
-        `out_of_turn`: it was asked for as the network has changed, not as its time had come.
+        `out_of_turn`: requested because the network has changed, ahead of its turn.
         """
         now_ns = self._clock.now_ns()
         if self._feed_watch.is_old(taken_ns, now_ns):
@@ -203,7 +203,7 @@ class PathServer:
         await self._publish(result, Round("state", now_ns, taken_ns))
 
     async def link_changed(self, change: LinkChange) -> None:
-        """Take note of a link that went down or came back, and publish what comes of it."""
+        """Take a report of a link that went down or came back, and publish the result."""
         now_ns = self._clock.now_ns()
         result = await self._in_worker(partial(self._core.link_changed, change.link, now_ns, up=change.up))
         await self._publish(result, Round("link", now_ns))
@@ -222,7 +222,7 @@ class PathServer:
             self._take(snapshot, out_of_turn=False)
 
     async def _look_at_once(self, feed: Feed) -> None:
-        """Ask for a snapshot out of turn whenever there are signs that the network has changed."""
+        """Request a snapshot out of turn whenever there are signs that the network has changed."""
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -244,7 +244,7 @@ class PathServer:
             self.log_silence()
 
     def log_silence(self) -> None:
-        """Say, once each, when the feed falls silent and when it speaks again."""
+        """Log, once each, when the feed falls silent and when it recovers."""
         now_ns = self._clock.now_ns()
         transition = self._feed_watch.transition(now_ns)
         if transition is None:
@@ -284,7 +284,7 @@ class PathServer:
                 self.counters["records"] += len(records)
             except PathError as error:
                 self.counters["records_failed"] += len(records)
-                # A disk that is full fails every batch: the counter goes on, the log has each problem once.
+                # A full disk fails every batch: each is counted, but a problem is logged once.
                 if str(error) != problem:
                     LOGGER.warning("%s", error)
                 problem = str(error)
@@ -292,7 +292,7 @@ class PathServer:
                 problem = ""
 
     async def _publish(self, result: RoundResult | None, round_: Round) -> None:
-        """Send subscribers what a round came to; without a result nothing has changed."""
+        """Send subscribers a round's result; None means no change."""
         if result is None:
             return
         routes = traced(self._traces, round_, result)
@@ -349,7 +349,7 @@ class PathServer:
             yield await self._in_bytes(sent)
 
     async def _in_bytes(self, routes: RouteSet) -> bytes:
-        """Return the bytes of a set, encoded once for all watchers, and not while anything else waits."""
+        """Return the bytes of a set, encoded once for all watchers, while no other work waits."""
         if self._sent is None or self._sent[0] is not routes:
             self._sent = routes, await asyncio.to_thread(lambda: route_set_message(routes).SerializeToString())
         return self._sent[1]
@@ -407,7 +407,7 @@ class PathServer:
         return await self._answer(lambda: records_message(answer(self._recorder, topology, query)))
 
     def status(self) -> PathServerStatus:
-        """Return how the server is now."""
+        """Return the server's current status."""
         now_ns, core = self._clock.now_ns(), self._core
         counters = {**self.counters, **core.counters}
         return PathServerStatus(
@@ -426,7 +426,7 @@ class PathServer:
         )
 
     def _long_round(self) -> Cause | None:
-        """Return the cause of overload that rounds are where they take longer than they are apart."""
+        """Return the overload of rounds, if they take longer than their interval."""
         interval_ns = self._settings.interval_ns
         if self._round_ns <= interval_ns:
             return None
@@ -438,7 +438,7 @@ class PathServer:
         return STATUS.message(self.status())
 
     async def _answer(self, call: Callable[[], T]) -> T:
-        """Return what a call in the worker gives, or end the request with its error."""
+        """Return the result of a call in the worker, or end the request with its error."""
         try:
             return await self._in_worker(call)
         except PathError as error:
@@ -455,11 +455,11 @@ async def _follow(items: Collection[T], subscribers: set[asyncio.Queue[T]], rece
     """Yield the last `recent` decisions, then all that follow, until the subscriber is gone."""
     queue: asyncio.Queue[T] = asyncio.Queue(MAX_PENDING_DECISIONS)
     # Copy and subscribe without an await between, so that nothing is missed or repeated.
-    known = list(items)
+    recorded = list(items)
     subscribers.add(queue)
     try:
-        for one in known[max(0, len(known) - recent) :]:
-            yield one
+        for item in recorded[max(0, len(recorded) - recent) :]:
+            yield item
         while True:
             yield await queue.get()
     finally:

@@ -22,7 +22,7 @@ _ALL = ""
 
 
 class DropWatch(FlowRule, frozen=True):
-    """One rule: drops of these flows, for these reasons, are reported; what is left out matches everything."""
+    """One rule: drops of these flows, for these reasons, are reported; omitted fields match everything."""
 
     section: ClassVar[str] = "drop watches"
 
@@ -33,12 +33,12 @@ class DropWatch(FlowRule, frozen=True):
 
 
 def watches_full_queues(watches: Sequence[DropWatch]) -> bool:
-    """Return whether a rule is about packets that a full queue refused."""
+    """Return whether a rule covers packets that a full queue refused."""
     return any(not watch.reasons or DropReason.QUEUE_FULL.name.lower() in watch.reasons for watch in watches)
 
 
 def drop_watch_entities(topology: Topology, watches: Sequence[DropWatch]) -> Iterator[Entity]:
-    """Yield what has one switch report drops; nothing where nothing is watched. The first rule that matches wins.
+    """Yield the entries that make one switch report drops, none without rules. The first rule that matches wins.
 
     Raise ControllerError for a rule with an unknown host or reason, and for too many rules.
     """
@@ -48,12 +48,12 @@ def drop_watch_entities(topology: Topology, watches: Sequence[DropWatch]) -> Ite
     if len(rules) * 3 > WATCH_IDS:
         raise ControllerError(f"{DropWatch.section}: {len(rules)} rules, but a switch has room for {WATCH_IDS // 3}")
     yield P4TableEntry("drop_reports", action=P4TableAction("report_drops"), is_default_action=True)
-    for place, (watch, reason) in enumerate(rules):
+    for index, (watch, reason) in enumerate(rules):
         for offset, (table, match) in enumerate(_matches(topology, watch)):
             if match is not None:
                 match.update(_reason_match(reason))
-                action = P4TableAction("watch_drops", watch_id=place * 3 + offset, quota=watch.quota)
-                yield P4TableEntry(table, match=match, action=action, priority=len(rules) - place)
+                action = P4TableAction("watch_drops", watch_id=index * 3 + offset, quota=watch.quota)
+                yield P4TableEntry(table, match=match, action=action, priority=len(rules) - index)
 
 
 def _matches(topology: Topology, watch: DropWatch) -> Iterator[tuple[str, P4TableMatch | None]]:

@@ -36,9 +36,9 @@ class PortRole(Strict, frozen=True):
     port: int
     """Number of the port."""
     source: bool | None = None
-    """Packets that come in here start to carry telemetry, and may not yet; left out, where a host is."""
+    """Packets that enter here start to carry telemetry, and must not carry it yet; default: at a host."""
     sink: bool | None = None
-    """Telemetry is taken out of packets that leave here; left out, where a host is."""
+    """Telemetry is removed from packets that leave here; default: at a host."""
     mtu_bytes: MtuBytes | None = None
     """The longest IP packet that the port takes; left out, the domain's between switches, and any towards a host."""
 
@@ -68,7 +68,7 @@ class IntDomain(Strict, frozen=True):
     """Ports whose role differs from what their neighbours imply."""
 
     def marking(self) -> Marking:
-        """Return the marks as decoders of packets take them."""
+        """Return the marks in the form of packet decoders."""
         by_dscp = self.udp_port is None and self.probe_marker is None
         return Marking(
             dscp=self.dscp if by_dscp else None,
@@ -79,18 +79,18 @@ class IntDomain(Strict, frozen=True):
         )
 
     def role(self, topology: Topology, switch: str, port: int) -> PortRole:
-        """Return a port's role with nothing left out but an unlimited length."""
+        """Return a port's role with all fields set, except for an unlimited length."""
         edge = topology.neighbours[switch][port].node in topology.host
-        said = next((role for role in self.ports if (role.switch, role.port) == (switch, port)), None)
+        configured = next((role for role in self.ports if (role.switch, role.port) == (switch, port)), None)
         default = PortRole(switch=switch, port=port, source=edge, sink=edge, mtu_bytes=None if edge else self.mtu_bytes)
-        if said is None:
+        if configured is None:
             return default
         return PortRole(
             switch=switch,
             port=port,
-            source=default.source if said.source is None else said.source,
-            sink=default.sink if said.sink is None else said.sink,
-            mtu_bytes=default.mtu_bytes if said.mtu_bytes is None else said.mtu_bytes,
+            source=default.source if configured.source is None else configured.source,
+            sink=default.sink if configured.sink is None else configured.sink,
+            mtu_bytes=default.mtu_bytes if configured.mtu_bytes is None else configured.mtu_bytes,
         )
 
 
@@ -123,7 +123,7 @@ def check_domain(topology: Topology, domain: IntDomain) -> None:
 
 
 def domain_entities(domain: IntDomain) -> Iterator[Entity]:
-    """Yield what a switch needs that marks otherwise than the program does by itself."""
+    """Yield the entries of a switch whose marks differ from the program's default."""
     if domain.udp_port is not None:
         action = P4TableAction("mark_by_udp_port", udp_port=domain.udp_port, always_new_udp=int(domain.always_new_udp))
         yield P4TableEntry("int_marker", action=action, is_default_action=True)

@@ -27,7 +27,7 @@ _SOURCE_NUMBER, _FORWARDING = 0x8000, 0x4000
 
 
 class Watch(FlowRule, frozen=True):
-    """One rule of the watchlist; what is left out matches everything, and as protocol UDP and TCP."""
+    """One rule of the watchlist; omitted fields match everything, an omitted protocol UDP and TCP."""
 
     section: ClassVar[str] = "watches"
 
@@ -69,13 +69,13 @@ def watchlist_entities(topology: Topology, watches: Sequence[Watch], *, at_edge:
     if not at_edge and all(watch.mode != "xd" for watch in watches):
         return
     rules = [(watch, protocol) for watch in watches for protocol in _protocols(watch)]
-    for place, (watch, protocol) in enumerate(rules):
+    for index, (watch, protocol) in enumerate(rules):
         for offset, family in enumerate(FAMILIES):
             match = flow_match(topology, watch, family, protocol)
             if match is not None:
                 # A watch id names the rule's sampling counter in the switch, so no two entries share one.
-                action = _watch(watch, watch_id=place * len(FAMILIES) + offset)
-                yield P4TableEntry(family.watchlist, match=match, action=action, priority=len(rules) - place)
+                action = _watch(watch, watch_id=index * len(FAMILIES) + offset)
+                yield P4TableEntry(family.watchlist, match=match, action=action, priority=len(rules) - index)
 
 
 def _protocols(watch: Watch) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ LatencyNs = Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFFFE)]
 
 
 class QueueWatch(Settings, frozen=True):
-    """One rule: packets that meet these queues congested are reported. A threshold that is left out is none."""
+    """One rule: packets that meet congestion at these queues are reported. An omitted threshold does not apply."""
 
     switch: str | None = None
     """Name of the switch; left out, all."""
@@ -41,23 +41,23 @@ class QueueWatch(Settings, frozen=True):
 def queue_watch_entities(topology: Topology, switch: str, watches: Sequence[QueueWatch]) -> Iterator[Entity]:
     """Yield a switch's watched queues; of several rules for a queue the first counts.
 
-    Raise ControllerError for a rule without a threshold, with a lower threshold above it, or for what is not there.
+    Raise ControllerError for a rule without a threshold, with a lower threshold above it, or for an unknown place.
     """
-    found: set[tuple[int, int]] = set()
+    queues: set[tuple[int, int]] = set()
     for watch in watches:
         arguments = _thresholds(topology, watch)
         if watch.switch not in (None, switch):
             continue
         for port in sorted(topology.neighbours[switch]):
-            if watch.port not in (None, port) or (port, watch.queue) in found:
+            if watch.port not in (None, port) or (port, watch.queue) in queues:
                 continue
-            found.add((port, watch.queue))
+            queues.add((port, watch.queue))
             match = P4TableMatch(egress_port=port, queue_id=watch.queue)
             yield P4TableEntry("queue_watch", match=match, action=P4TableAction("watch_queue", **arguments))
 
 
 def _thresholds(topology: Topology, watch: QueueWatch) -> dict[str, int]:
-    """Return the action's arguments, 0 for a threshold that is none."""
+    """Return the action's arguments, 0 for an omitted threshold."""
     if watch.switch is not None and watch.switch not in topology.switch:
         raise ControllerError(f"queue watches: there is no switch {watch.switch!r} in topology {topology.name}")
     if watch.switch is not None and watch.port is not None and watch.port not in topology.neighbours[watch.switch]:

@@ -21,7 +21,7 @@ REPORT_SESSION = 250
 
 
 def report_entities(topology: Topology, hops: NextHops, switch: str, *, full_queues: bool = False) -> Iterator[Entity]:
-    """Yield the session and the addresses of a switch's reports; nothing without a collector in reach.
+    """Yield the session and the addresses of a switch's reports; nothing without a reachable collector.
 
     With `full_queues` also the session by which the built-in switch hands over what its queues refuse.
     """

@@ -30,7 +30,7 @@ class FlowFilter(FlowRule, frozen=True):
     section: ClassVar[str] = "flow filters"
 
     latency_quantum_ns: Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFFFF)] = 100_000
-    """A latency that differs from the last one reported by less is no change."""
+    """A latency that differs from the last one reported by less is not a change."""
     refresh_ns: Annotated[int, msgspec.Meta(ge=NS_PER_US, le=LONGEST_REFRESH_NS)] = 1_000_000_000
     """A flow without changes is reported again after this time, by whole microseconds."""
 
@@ -40,7 +40,7 @@ def flow_filter_entities(topology: Topology, filters: Sequence[FlowFilter]) -> I
 
     Raise ControllerError for a rule that names a host which the topology does not have.
     """
-    for place, rule in enumerate(filters):
+    for index, rule in enumerate(filters):
         for family in FAMILIES:
             match = flow_match(topology, rule, family, rule.protocol)
             if match is not None:
@@ -48,11 +48,11 @@ def flow_filter_entities(topology: Topology, filters: Sequence[FlowFilter]) -> I
                     "filter_reports", quantum_ns=rule.latency_quantum_ns, refresh_us=rule.refresh_ns // NS_PER_US
                 )
                 table = f"ipv{family.version}_flow_filter"
-                yield P4TableEntry(table, match=match, action=action, priority=len(filters) - place)
+                yield P4TableEntry(table, match=match, action=action, priority=len(filters) - index)
 
 
 class Reporting(Strict, frozen=True):
-    """Reports that a switch sends on its own, and filters of those that flows ask for."""
+    """Reports that a switch sends on its own, and filters of those that flows request."""
 
     drops: tuple[DropWatch, ...] = ()
     """Drops to report, by the first rule that matches; default: none."""

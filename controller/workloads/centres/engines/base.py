@@ -138,7 +138,7 @@ class Usage:
 
 
 class Engine(Protocol):
-    """Runs jobs on units; of one event loop."""
+    """Runs jobs on units; confined to one event loop."""
 
     @property
     def name(self) -> str:
@@ -161,13 +161,13 @@ class Engine(Protocol):
     async def resources(self) -> tuple[UnitType, ...]:
         """Return the current unit types; raise EngineError if they cannot be read.
 
-        `count` is the number of working units, `free` those of them not taken by others' work: ours is not counted, it
+        `count` is the number of working units, `free` those not taken by others' work. Our own does not count, as it
         is in the centre's shares. The agent fills in `operators`.
         """
         ...
 
     def changes(self) -> AsyncIterator[None]:
-        """Yield whenever resources or jobs may have changed; the agent also asks every few seconds anyway."""
+        """Yield whenever resources or jobs may have changed; the agent also polls every few seconds."""
         ...
 
     async def submit(self, order: JobOrder) -> str:

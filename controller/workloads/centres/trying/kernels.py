@@ -20,7 +20,7 @@ _AGAIN_S: Final = 10.0
 
 
 class Kernels:
-    """The library as last read; it is reread now and then, as kernels are added and changed."""
+    """The library as last read; it is reread from time to time, as kernels are added and changed."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -36,22 +36,22 @@ class Kernels:
             return ()
         if self._read_s is None or time.monotonic() - self._read_s > _AGAIN_S:
             try:
-                found = (await self._client.of(ProbeKernelResource).list()).items
+                resources = (await self._client.of(ProbeKernelResource).list()).items
             except ApiError as error:
                 LOGGER.debug("kernels: %s", error)
             else:
-                self._stored, self._read_s = tuple(_values(found)), time.monotonic()
+                self._stored, self._read_s = tuple(_values(resources)), time.monotonic()
         library = KernelLibrary(self._stored)
         names = settings.trial.kernels
         return library.kernels() if names is None else tuple(library.kernel(name) for name in sorted(set(names)))
 
 
-def _values(found: tuple[ProbeKernelResource, ...]) -> list[ProbeKernel]:
+def _values(resources: tuple[ProbeKernelResource, ...]) -> list[ProbeKernel]:
     """Return stored kernels as values; invalid ones are left out and logged."""
     values = []
-    for one in found:
+    for resource in resources:
         try:
-            values.append(of_spec(one.spec))
+            values.append(of_spec(resource.spec))
         except ProbeError as error:
-            LOGGER.warning("ProbeKernel %s: %s", one.metadata.name, error)
+            LOGGER.warning("ProbeKernel %s: %s", resource.metadata.name, error)
     return values

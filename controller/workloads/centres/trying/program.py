@@ -14,7 +14,7 @@ from controller.probing.running.command import main as run_probe
 
 
 def main(cores: str, deadline_s: str, names: Sequence[str]) -> int:
-    """Try all kernels; each result has its own file, so that one failure does not affect the rest."""
+    """Try all kernels; each result has its own file, so that a failure does not affect the rest."""
     for name in names:
         child = os.fork()
         if child == 0:

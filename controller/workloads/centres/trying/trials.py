@@ -70,7 +70,7 @@ class Trials:
             await engine.forget(job)
 
     async def _is_busy(self, engine: Engine, unit: UnitType) -> bool:
-        """Return whether our own jobs have, or wait for, all units of a type: a trial disturbs nobody."""
+        """Return whether our own jobs hold, or wait for, all units of a type: a trial must disturb nobody."""
         held = sum(job.units for job in await engine.jobs() if job.unit == unit.name and job.phase not in JOB_ENDED)
         return held >= unit.for_tasks
 
@@ -128,9 +128,9 @@ def _use_of(kernel: ProbeKernel, unit: UnitType) -> KernelUse | None:
 
 def _implementation(kernel: ProbeKernel, devices: set[DeviceKind]) -> Implementation | None:
     for kind in (*sorted(devices), DeviceKind.CPU):
-        found = kernel.implementation(kind)
-        if found is not None:
-            return found
+        implementation = kernel.implementation(kind)
+        if implementation is not None:
+            return implementation
     return None
 
 
@@ -138,13 +138,15 @@ def _tried(folder: Path, unit: str, uses: dict[str, KernelUse], state: JobState)
     operators, notes = [], []
     for name in sorted(uses):
         try:
-            found = decode(read_file(folder, f"{name}.out", MAX_BYTES), source=name)
+            result = decode(read_file(folder, f"{name}.out", MAX_BYTES), source=name)
         except (CentreError, ProbeError) as error:
             why = state.reason or str(error)
             notes.append(f"unit type {unit}: kernel {name} does not run: {why}"[:1000])
             continue
-        if found.outcome is Outcome.SUCCEEDED:
+        if result.outcome is Outcome.SUCCEEDED:
             operators.append(name)
         else:
-            notes.append(f"unit type {unit}: kernel {name} does not run: {found.outcome.value}: {found.problem}"[:1000])
+            notes.append(
+                f"unit type {unit}: kernel {name} does not run: {result.outcome.value}: {result.problem}"[:1000]
+            )
     return Tried(tuple(operators), tuple(notes))

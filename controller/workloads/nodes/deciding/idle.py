@@ -34,7 +34,7 @@ def observe(before: Activity | None, now_ns: int, cpu_ns: int, network_bps: int 
 def limit_s(
     limit: float, image: str, copies: Mapping[str, int], starts_ns: Mapping[str, int], terms: IdleTerms
 ) -> float:
-    """Return how long a pod of an image may be idle: longer if it is the last of an image that starts slowly.
+    """Return how long a pod of an image may be idle: longer if it is the last one of an image that is slow to start.
 
     `copies` are the numbers of pods of each image on this node, `starts_ns` the duration of each image's last start.
     """
@@ -43,6 +43,6 @@ def limit_s(
 
 
 def idle_reason(activity: Activity, now_ns: int, limit: float) -> str | None:
-    """Return why a pod must go, None while it may stay."""
+    """Return why an idle pod must go, None while it may stay."""
     idle_s = (now_ns - activity.since_ns) / NS_PER_S
     return f"idle for {idle_s:.0f} s, its limit is {limit:g} s" if idle_s >= limit else None

@@ -10,7 +10,7 @@ from controller.workloads.nodes.runtimes.errors import OrderError
 
 @dataclass(frozen=True, slots=True)
 class PodLimits:
-    """Limits of each pod of a node: `memory_bytes` is the default memory; `most_memory_bytes` None is no bound.
+    """Limits of each pod of a node: `memory_bytes` is the default memory; `most_memory_bytes` None means unlimited.
 
     `disk_bytes` limits the bytes that its containers write to their own layers, `processes` counts threads, too.
     """
@@ -25,6 +25,6 @@ class PodLimits:
         wanted, most = pod.spec.request.memory_bytes, self.most_memory_bytes
         if most is not None and wanted > most:
             raise OrderError(
-                f"pod {pod.metadata.name}: memory: {wanted} bytes are wanted, {most} are the most on this node"
+                f"pod {pod.metadata.name}: memory: it requests {wanted} bytes, this node allows at most {most}"
             )
         return wanted or (self.memory_bytes if most is None else min(self.memory_bytes, most))

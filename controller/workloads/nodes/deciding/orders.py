@@ -34,7 +34,7 @@ class Place:
     """Properties common to all containers of a node.
 
     `devices` are files or CDI names by device number, `known` the kinds of the existing ones; with `is_stated` devices
-    come from the topology, and those without files are granted as they are.
+    come from the topology, and those without files are granted nevertheless.
     """
 
     node: str
@@ -90,7 +90,7 @@ def order_of(
             **_environment(place, pod),
             **container.environment,
             **(secrets or {}),
-            **_devices_told(place, pod),
+            **_device_variables(place, pod),
             **_chosen(pod),
         },
         working_folder=container.working_folder,
@@ -106,28 +106,28 @@ def order_of(
 
 
 def _environment(place: Place, pod: Pod) -> dict[str, str]:
-    found = {
+    variables = {
         "MILLRACE_NODE": place.node,
         "MILLRACE_POD": pod.metadata.name,
         "MILLRACE_EPOCH": str(pod.status.epoch),
     }
     held = pod.status.devices
-    return found | ({"MILLRACE_DEVICES": ",".join(str(share.number) for share in held)} if held else {})
+    return variables | ({"MILLRACE_DEVICES": ",".join(str(share.number) for share in held)} if held else {})
 
 
-def _devices_told(place: Place, pod: Pod) -> dict[str, str]:
+def _device_variables(place: Place, pod: Pod) -> dict[str, str]:
     """Return the variables that name a pod's devices.
 
-    Its user or image must not set them: by some of them hooks of runtimes give a container devices.
+    Its user or image must not set them: runtime hooks give a container devices by some of them.
     """
     held = pod.status.devices
-    if held and place.is_stated:  # no vendor's library knows these
+    if held and place.is_stated:  # vendors' libraries do not know these
         return dict.fromkeys(HOOK_VARIABLES, "void")
     return device_environment([_use(place, share) for share in held])
 
 
 def _chosen(pod: Pod) -> dict[str, str]:
-    """Return where the pod's operators run, if that was decided: its user does not control it then."""
+    """Return where the pod's operators run, if that was decided: then its user has no say in it."""
     chosen = pod.status.operator_devices
     return {OPERATOR_DEVICES: text_of(chosen)} if chosen else {}
 
@@ -140,14 +140,14 @@ def _use(place: Place, share: DeviceShare) -> DeviceUse:
 
 
 def _devices(place: Place, pod: Pod) -> tuple[str, ...]:
-    found: list[str] = []
+    files: list[str] = []
     for share in pod.status.devices:
         number = share.number
         if number not in place.known:
             raise OrderError(f"pod {pod.metadata.name}: node {place.node} has no device {number}")
         if number not in place.devices and not place.is_stated:
             raise OrderError(
-                f"pod {pod.metadata.name}: device {number} of node {place.node} has no files: say them in `devices`"
+                f"pod {pod.metadata.name}: device {number} of node {place.node} has no files: name them in `devices`"
             )
-        found += place.devices.get(number, ())
-    return tuple(dict.fromkeys(found))
+        files += place.devices.get(number, ())
+    return tuple(dict.fromkeys(files))

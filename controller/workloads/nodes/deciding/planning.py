@@ -1,6 +1,6 @@
 """Next step for each pod of a node; pure.
 
-Containers are identified only by their labels, so that a restarted manager decides as the one before it: wanted
+Containers are identified only by their labels, so that a restarted manager decides like its predecessor: wanted
 containers that run are left alone, unwanted ones are removed. A container is created only when none of its name and pod
 is left, dead or alive, of this binding or an older one.
 """
@@ -51,13 +51,13 @@ def plan(
     for name in names:
         mine = containers.get(name, [])
         if wanted is None:
-            found = _unknown(mine, lease, now_ns, terms)
+            due = _unknown(mine, lease, now_ns, terms)
         else:
-            found = _of_pod(wanted.get(name), mine, lease, now_ns, terms)
-        if found.actions:
-            steps.append(Step(name, found.actions))
-        if found.wake_ns is not None:
-            wakes.append(found.wake_ns)
+            due = _of_pod(wanted.get(name), mine, lease, now_ns, terms)
+        if due.actions:
+            steps.append(Step(name, due.actions))
+        if due.wake_ns is not None:
+            wakes.append(due.wake_ns)
     return Plan(tuple(steps), min(wakes, default=None))
 
 
@@ -72,11 +72,11 @@ def is_done(restart: Restart, container: Actual | None, record: Record) -> bool:
 
 def own_containers(wanted: Wanted, containers: Iterable[Actual]) -> dict[str, Actual]:
     """Return a pod's containers by name; of two with one name the running one, else the newer one."""
-    found: dict[str, Actual] = {}
-    for one in sorted(containers, key=lambda one: (not one.runs, -one.attempt, one.id)):
-        if one.is_of(wanted):
-            found.setdefault(one.container, one)
-    return found
+    own: dict[str, Actual] = {}
+    for container in sorted(containers, key=lambda actual: (not actual.runs, -actual.attempt, actual.id)):
+        if container.is_of(wanted):
+            own.setdefault(container.container, container)
+    return own
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +87,19 @@ class _Next:
 
 def _unknown(containers: Sequence[Actual], lease: Lease, now_ns: int, terms: Terms) -> _Next:
     """Leave everything as it is, unless the lease ends: then stop it."""
-    running = [one for one in containers if one.runs]
+    running = [container for container in containers if container.runs]
     return _closing(running, terms.stranger_grace_ns, lease, now_ns)
 
 
 def _of_pod(wanted: Wanted | None, containers: Sequence[Actual], lease: Lease, now_ns: int, terms: Terms) -> _Next:
     own = {} if wanted is None else own_containers(wanted, containers)
-    kept = {one.id for one in own.values()}
-    strangers = [one for one in containers if one.id not in kept]
+    kept = {container.id for container in own.values()}
+    strangers = [container for container in containers if container.id not in kept]
     if strangers:
-        return _Next(_away_with(strangers, terms.stranger_grace_ns))
+        return _Next(_removals(strangers, terms.stranger_grace_ns))
     if wanted is None:
         return _Next()
-    running = [one for one in own.values() if one.runs]
+    running = [container for container in own.values() if container.runs]
     if wanted.going is not None:
         if running:
             return _Next(_stops(running, wanted.grace_ns, lease, now_ns))
@@ -107,15 +107,17 @@ def _of_pod(wanted: Wanted | None, containers: Sequence[Actual], lease: Lease, n
     closing = _closing(running, wanted.grace_ns, lease, now_ns)
     if closing.actions or now_ns >= lease.stop_ns(wanted.grace_ns):
         return closing
-    found = _running(wanted, own, now_ns)
-    wakes = [wake for wake in (found.wake_ns, closing.wake_ns) if wake is not None]
-    return replace(found, wake_ns=min(wakes, default=None))
+    due = _running(wanted, own, now_ns)
+    wakes = [wake for wake in (due.wake_ns, closing.wake_ns) if wake is not None]
+    return replace(due, wake_ns=min(wakes, default=None))
 
 
-def _away_with(strangers: Sequence[Actual], grace_ns: int) -> tuple[Action, ...]:
+def _removals(strangers: Sequence[Actual], grace_ns: int) -> tuple[Action, ...]:
     """Stop running containers; remove the others once none runs."""
-    running = [one for one in strangers if one.runs]
-    return tuple(Stop(one.id, grace_ns) for one in running) or tuple(Remove(one.id) for one in strangers)
+    running = [container for container in strangers if container.runs]
+    return tuple(Stop(container.id, grace_ns) for container in running) or tuple(
+        Remove(container.id) for container in strangers
+    )
 
 
 def _closing(running: Sequence[Actual], grace_ns: int, lease: Lease, now_ns: int) -> _Next:
@@ -127,7 +129,7 @@ def _closing(running: Sequence[Actual], grace_ns: int, lease: Lease, now_ns: int
 
 def _stops(running: Sequence[Actual], grace_ns: int, lease: Lease, now_ns: int) -> tuple[Action, ...]:
     left_ns = max(0, min(grace_ns, lease.kill_ns - now_ns))
-    return tuple(Stop(one.id, left_ns) for one in running)
+    return tuple(Stop(container.id, left_ns) for container in running)
 
 
 def _running(wanted: Wanted, own: Mapping[str, Actual], now_ns: int) -> _Next:
@@ -167,6 +169,6 @@ def _ended(wanted: Wanted, own: Mapping[str, Actual], records: Mapping[str, Reco
 def end_of(container: Actual) -> str:
     """Return how a container has ended, for people."""
     if container.exit_code is None:
-        return "ended, nobody knows how"
+        return "ended in an unknown way"
     memory = ", out of memory" if container.state.is_out_of_memory else ""
     return f"ended with {container.exit_code}{memory}"

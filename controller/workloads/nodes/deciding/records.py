@@ -1,4 +1,4 @@
-"""Memory of containers between two looks at them, and its effect on their next start; pure."""
+"""Memory of containers between polls, and its effect on their next start; pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Records by container, and the observations of each existing one, by its id; a new value after each look."""
+    """Records by container, and the observations of each existing one, by its id; a new value after each poll."""
 
     records: Mapping[Key, Record]
     seen: Mapping[str, Seen]
@@ -49,15 +49,17 @@ NOTHING = Memory({}, {})
 
 
 def observe(memory: Memory, actual: Sequence[Actual], now_ns: int, terms: Terms, *, fenced: Set[str]) -> Memory:
-    """Return the memory after a look; `fenced` are the ids of containers that the lease ended."""
+    """Return the memory after a poll; `fenced` are the ids of containers that the lease ended."""
     records, seen = dict(memory.records), dict[str, Seen]()
-    for one in actual:
-        before = memory.seen.get(one.id, Seen())
-        now = _seen(before, one, now_ns)
-        seen[one.id] = now
+    for container in actual:
+        before = memory.seen.get(container.id, Seen())
+        now = _seen(before, container, now_ns)
+        seen[container.id] = now
         if now.ended_ns is not None and before.ended_ns is None:
-            key = (one.uid, one.epoch, one.container)
-            records[key] = _after_end(records.get(key, NO_RECORD), one, now, terms, is_fenced=one.id in fenced)
+            key = (container.uid, container.epoch, container.container)
+            records[key] = _after_end(
+                records.get(key, NO_RECORD), container, now, terms, is_fenced=container.id in fenced
+            )
     return Memory(records, seen)
 
 

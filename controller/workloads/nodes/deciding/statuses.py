@@ -30,7 +30,7 @@ def status_of(
     started = pod.status.started_ns
     if phase is Phase.RUNNING and not (started is not None and started >= (pod.status.bound_ns or 0)):
         started = now_ns
-    problems = tuple(f"{one.name}: {one.reason}"[:_LINE] for one in containers if one.reason)
+    problems = tuple(f"{container.name}: {container.reason}"[:_LINE] for container in containers if container.reason)
     return replace(
         pod.status,
         phase=phase,
@@ -68,32 +68,32 @@ def container_status(
     )
 
 
-def is_news(status: PodStatus, known: PodStatus) -> bool:
+def is_news(status: PodStatus, reported: PodStatus) -> bool:
     """Return whether a status adds anything but the pod's load."""
-    return replace(status, load=None) != replace(known, load=None)
+    return replace(status, load=None) != replace(reported, load=None)
 
 
-def is_other_load(load: Load, known: Load | None) -> bool:
+def is_other_load(load: Load, reported: Load | None) -> bool:
     """Return whether a load is worth a write: a change by a twentieth of the limit, or of the free part."""
-    if known is None or (load.busy is None) != (known.busy is None):
+    if reported is None or (load.busy is None) != (reported.busy is None):
         return True
-    if abs((load.busy or 0.0) - (known.busy or 0.0)) >= _LOAD_STEP:
+    if abs((load.busy or 0.0) - (reported.busy or 0.0)) >= _LOAD_STEP:
         return True
-    free, before = load.memory_free_bytes, known.memory_free_bytes
+    free, before = load.memory_free_bytes, reported.memory_free_bytes
     if free is None or before is None:
         return free is not before
     return abs(free - before) > _LOAD_STEP * max(free, before)
 
 
 def _before(pod: Pod, wanted: Wanted) -> list[tuple[str, ContainerStatus | None]]:
-    known = {one.name: one for one in pod.status.containers}
-    return [(name, known.get(name)) for name in wanted.containers]
+    reported = {container.name: container for container in pod.status.containers}
+    return [(name, reported.get(name)) for name in wanted.containers]
 
 
 def _phase(pod: Pod, wanted: Wanted, own: Mapping[str, Actual]) -> Phase:
     if wanted.going is not None:
         return Phase.STOPPING
-    runs = [one.runs for one in own.values()]
+    runs = [container.runs for container in own.values()]
     done = [is_done(wanted.restart, own.get(name), wanted.records.get(name, NO_RECORD)) for name in wanted.containers]
     is_up = [name in own and own[name].runs for name in wanted.containers]
     if any(runs) and all(up or is_finished for up, is_finished in zip(is_up, done, strict=True)):

@@ -21,7 +21,7 @@ from controller.workloads.nodes.runtimes.base import (
 from dataplane.clock import NS_PER_S
 
 ATTEMPT_LABEL: Final = "millrace.attempt"
-"""Label of a container: number of earlier starts in the same binding."""
+"""Label of a container: number of its earlier starts in the same binding."""
 
 MANAGER_LABEL: Final = "millrace.manager"
 """Label of a container: identity of the state folder whose manager created it; others leave it alone."""
@@ -36,7 +36,7 @@ class Terms:
     first_wait_ns: int = NS_PER_S
     longest_wait_ns: int = 60 * NS_PER_S
     young_ns: int = 30 * NS_PER_S
-    """A container that ran for this long begins with the first wait again."""
+    """A container that ran for this long starts over with the first wait."""
     stranger_grace_ns: int = 2 * NS_PER_S
 
     def wait_ns(self, failures: int) -> int:
@@ -226,10 +226,10 @@ class Plan:
 
 def by_pod(actual: Sequence[Actual]) -> dict[str, list[Actual]]:
     """Return containers by the names of their pods."""
-    found: dict[str, list[Actual]] = {}
-    for one in actual:
-        found.setdefault(one.pod, []).append(one)
-    return found
+    containers: dict[str, list[Actual]] = {}
+    for container in actual:
+        containers.setdefault(container.pod, []).append(container)
+    return containers
 
 
 def _number(text: str) -> int:

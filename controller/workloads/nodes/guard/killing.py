@@ -17,14 +17,14 @@ Pods' groups are directly below the node's, and the names of groups in them are 
 
 def processes_in(folders: tuple[str, ...]) -> set[int]:
     """Return the processes in control groups and below them, monitors excepted."""
-    found: set[int] = set()
+    processes: set[int] = set()
     for top in folders:
         depth = top.rstrip("/").count("/")
         for folder, below, _ in os.walk(top):
             if folder.count("/") - depth == 1 and _MONITORS in below:
                 below.remove(_MONITORS)
-            found.update(_members(folder))
-    return found
+            processes.update(_members(folder))
+    return processes
 
 
 def kill_all(folders: tuple[str, ...], until_s: float) -> int:
@@ -34,12 +34,12 @@ def kill_all(folders: tuple[str, ...], until_s: float) -> int:
     """
     seen: set[int] = set()
     while True:
-        found = processes_in(folders)
-        seen |= found
-        for process in found:
+        processes = processes_in(folders)
+        seen |= processes
+        for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        if not found or time.monotonic() > until_s:
+        if not processes or time.monotonic() > until_s:
             return len(seen)
         time.sleep(_POLL_S)
 
@@ -49,4 +49,4 @@ def _members(folder: str) -> list[int]:
         with open(f"{folder}/cgroup.procs", encoding="ascii") as file:  # noqa: PTH123 - pathlib takes long to load
             return [int(line) for line in file if line.strip().isdecimal() and int(line) > 1]
     except OSError:
-        return []  # it is gone, and its processes with it
+        return []  # the group is gone, and its processes with it

@@ -14,7 +14,7 @@ _MAGIC = "millrace lease 1"
 
 
 class LeaseFileError(Exception):
-    """A file is not a lease, or half written."""
+    """A file is not a lease, or is half written."""
 
 
 def encode(end_ns: int, boot: str, folders: tuple[str, ...]) -> bytes:
@@ -33,11 +33,11 @@ def decode(data: bytes) -> tuple[int, str, tuple[str, ...]]:
     body = rest.rstrip(b"\n") + b"\n"
     lines = body.decode("utf-8", "replace").splitlines()
     if len(data) != SIZE or check != f"{zlib.crc32(body):08x}".encode() or len(lines) < 3 or lines[0] != _MAGIC:
-        raise LeaseFileError("this is no lease, or a part of one")
+        raise LeaseFileError("not a lease, or only a part of one")
     try:
         end_ns = int(lines[1])
     except ValueError:
-        raise LeaseFileError("this lease has no end") from None
+        raise LeaseFileError("a lease without an end") from None
     return end_ns, lines[2], tuple(lines[3:])
 
 

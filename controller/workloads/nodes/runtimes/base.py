@@ -47,7 +47,7 @@ class Mount:
 class ContainerOrder:
     """Order for a container: of an image that `pull` has fetched, or of an OCI bundle's folder.
 
-    A limit of None is no limit. `devices` are paths such as /dev/nvidia0, or CDI names such as vendor.com/gpu=0.
+    A limit of None means unlimited. `devices` are paths such as /dev/nvidia0, or CDI names such as vendor.com/gpu=0.
     """
 
     name: str
@@ -134,11 +134,11 @@ class ExecSession(Protocol):
     """A process started in a running container; call `close`, which kills it if it still runs."""
 
     def output(self) -> AsyncGenerator[Output]:
-        """Yield its output until it has closed it; reads nothing ahead of the consumer."""
+        """Yield its output until the output is closed; read nothing ahead of the consumer."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Write to its standard input; wait while it does not read."""
+        """Write to its standard input; wait until it reads."""
         ...
 
     async def close_input(self) -> None:
@@ -162,7 +162,7 @@ class Runtime(Protocol):
     """A container runtime of this machine. `start` comes first, `close` last; neither touches containers."""
 
     async def start(self) -> None:
-        """Make sure that it answers; start a service that it needs."""
+        """Make sure that it answers; start the service that it needs, if any."""
         ...
 
     async def close(self) -> None:
@@ -230,7 +230,7 @@ class Runtime(Protocol):
         tail: int | None = None,
         since_ns: int | None = None,
     ) -> AsyncGenerator[Output]:
-        """Yield its output, the last `tail` lines of it, since a time; with `follow`, on until it ends."""
+        """Yield its output: the last `tail` lines, since a time; with `follow`, continue until it ends."""
         ...
 
     async def exec(
@@ -244,5 +244,5 @@ class Runtime(Protocol):
         ...
 
     def events(self) -> AsyncGenerator[Ended]:
-        """Yield each container that ends from now on; `list` tells of those that ended before the first step."""
+        """Yield each container that ends from now on; `list` has those that ended before the first step."""
         ...

@@ -84,7 +84,7 @@ class Bundle:
     mounts: tuple[Bind, ...] = ()
     hostname: str | None = None
     is_others: bool = False
-    """Users other than root may change it while a container is made of it, and race runc there."""
+    """Users other than root may change it while a container is made from it, and race runc there."""
 
 
 async def read_bundle(folder: Path, folders: HostFolders, stack: ExitStack, deadline_s: float) -> Bundle:
@@ -97,7 +97,7 @@ async def read_bundle(folder: Path, folders: HostFolders, stack: ExitStack, dead
     path = folder / "config.json"
     config = await _config_in(top, path, deadline_s)
     if config.get("hooks"):
-        raise OrderError(f"{path}: hooks: are refused: they run on the machine, outside of the container")
+        raise OrderError(f"{path}: hooks: not allowed: they run on the machine, outside of the container")
     try:
         name = str(config["root"]["path"])
         root = await in_thread(lambda: _root_in(top, name, path), "runc", f"open root of {folder}", deadline_s)
@@ -105,8 +105,8 @@ async def read_bundle(folder: Path, folders: HostFolders, stack: ExitStack, dead
         mounts = _mounts_of(config.get("mounts") or (), path)
         process = process_of(config["process"])
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise OrderError(f"{path}: is not what a bundle has: {error!r}") from error
-    is_others = any(_is_others(os.fstat(one)) for one in (top, root))
+        raise OrderError(f"{path}: malformed: {error!r}") from error
+    is_others = any(_is_others(os.fstat(folder_descriptor)) for folder_descriptor in (top, root))
     binds = await hold_mounts(mounts, folders, stack, deadline_s)
     return Bundle(process, root, binds, config.get("hostname"), is_others)
 
@@ -115,13 +115,13 @@ async def hold_mounts(
     mounts: Sequence[Mount], folders: HostFolders, stack: ExitStack, deadline_s: float
 ) -> tuple[Bind, ...]:
     """Return mounts with descriptors of their sources, which `stack` closes; raise OrderError for a refused one."""
-    found = []
+    binds = []
     for mount in mounts:
         opening = partial(folders.open_mount, mount)
         descriptor = await in_thread(opening, "runc", f"open {mount.source}", deadline_s)
         stack.callback(os.close, descriptor)
-        found.append(Bind(descriptor, mount.target, mount.is_writable))
-    return tuple(found)
+        binds.append(Bind(descriptor, mount.target, mount.is_writable))
+    return tuple(binds)
 
 
 async def _config_in(top: int, path: Path, deadline_s: float) -> dict[str, Any]:
@@ -136,12 +136,12 @@ async def _config_in(top: int, path: Path, deadline_s: float) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise OrderError(f"{path}: cannot be read: {error}") from error
     if not isinstance(config, dict):
-        raise OrderError(f"{path}: is no JSON object of at most {_MOST_BYTES} bytes")
+        raise OrderError(f"{path}: is not a JSON object of at most {_MOST_BYTES} bytes")
     return config
 
 
-def _is_others(found: os.stat_result) -> bool:
-    return found.st_uid != 0 or bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+def _is_others(status: os.stat_result) -> bool:
+    return status.st_uid != 0 or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def _root_in(top: int, name: str, path: Path) -> int:
@@ -149,10 +149,10 @@ def _root_in(top: int, name: str, path: Path) -> int:
     try:
         root = open_at(top, name, kind=FOLDER)
     except RefusedError as error:
-        raise OrderError(f"{path}: root.path: {name} is no folder inside the bundle: it {error}") from None
+        raise OrderError(f"{path}: root.path: {name} is not a folder inside the bundle: it {error}") from None
     if os.path.samestat(os.fstat(root), os.fstat(top)):
         os.close(root)
-        raise OrderError(f"{path}: root.path: {name} is no folder inside the bundle: it is the bundle")
+        raise OrderError(f"{path}: root.path: {name} is not a folder inside the bundle: it is the bundle")
     return root
 
 
@@ -182,9 +182,9 @@ def config_of(
     files = device_files(order.devices)
     if cdi := [name for name in order.devices if is_cdi(name)]:
         raise OrderError(
-            f"container {order.name}: device {cdi[0]}: the runc runtime takes paths, CDI names are podman's"
+            f"container {order.name}: device {cdi[0]}: the runc runtime takes paths; only podman takes CDI names"
         )
-    found = {
+    config = {
         "ociVersion": "1.0.2",
         "hostname": order.hostname or hostname or order.name[:63],
         "root": {"path": "rootfs", "readonly": False},
@@ -205,14 +205,14 @@ def config_of(
         },
     }
     if seccomp is not None:
-        found["linux"]["seccomp"] = seccomp  # type: ignore[index]
-    return found
+        config["linux"]["seccomp"] = seccomp  # type: ignore[index]
+    return config
 
 
 def _process(order: ContainerOrder, process: Process) -> dict[str, Any]:
     command = order.command or process.command
     if not command:
-        raise OrderError(f"container {order.name}: neither it nor its image says what to run")
+        raise OrderError(f"container {order.name}: neither it nor its image has a command")
     variables = dict(entry.partition("=")[::2] for entry in (_PATH, *process.environment))
     variables |= {"HOSTNAME": order.hostname or order.name[:63], **order.environment}
     return {
@@ -245,20 +245,20 @@ def _bind(mount: Mount) -> dict[str, Any]:
 
 def _mounts_of(mounts: Sequence[Mapping[str, Any]], path: Path) -> tuple[Mount, ...]:
     """Return a bundle's mounts of the machine's folders; kernel file systems are ours to mount."""
-    found = []
+    accepted = []
     for number, mount in enumerate(mounts):
         options = set(mount.get("options") or ())
         if mount.get("type") == "bind" or options & _BIND:
             wanted = Mount(Path(mount["source"]), Path(mount["destination"]), is_writable="ro" not in options)
             if not wanted.source.is_absolute():
-                raise OrderError(f"{path}: mounts[{number}]: source {wanted.source} is to begin with /")
-            found.append(wanted)
+                raise OrderError(f"{path}: mounts[{number}]: source {wanted.source} must begin with /")
+            accepted.append(wanted)
         elif mount.get("type") not in _KERNEL_TYPES:
-            raise OrderError(f"{path}: mounts[{number}]: a mount of type {mount.get('type')} is refused")
-    return tuple(found)
+            raise OrderError(f"{path}: mounts[{number}]: mounts of type {mount.get('type')} are not allowed")
+    return tuple(accepted)
 
 
 def _strings(values: Sequence[Any]) -> tuple[str, ...]:
     if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
-        raise TypeError("a list of strings is wanted")
+        raise TypeError("expected a list of strings")
     return tuple(values)

@@ -59,31 +59,31 @@ def device_files(names: Iterable[str]) -> tuple[DeviceFile, ...]:
     Raises OrderError for anything but a character device, such as a disk, which would expose all its content, and for
     the machine's memory.
     """
-    found = dict[str, DeviceFile]()
+    files = dict[str, DeviceFile]()
     for name in names:
         if not is_cdi(name):
             for path in _paths(name):
-                found[str(path)] = _file(path)
-    return tuple(found.values())
+                files[str(path)] = _file(path)
+    return tuple(files.values())
 
 
 def device_environment(uses: Sequence[DeviceUse]) -> dict[str, str]:
     """Return the variables that narrow a program to its devices; kinds without any are narrowed to none."""
-    found = dict[str, str]()
+    variables = dict[str, str]()
     for kind, traits in DEVICE_TRAITS.items():
         numbers = ",".join(str(use.index) for use in uses if use.kind is kind)
-        found.update(dict.fromkeys(traits.variables, numbers))
-    found |= {name: "void" for name in HOOK_VARIABLES if not found[name]}
+        variables.update(dict.fromkeys(traits.variables, numbers))
+    variables |= {name: "void" for name in HOOK_VARIABLES if not variables[name]}
     shares = [use.share_milli for use in uses if use.kind is DeviceKind.GPU]
     if len(shares) == 1 and shares[0] < _WHOLE:
-        found[_SHARE_VARIABLE] = f"{shares[0] / 10:g}"
-    return found
+        variables[_SHARE_VARIABLE] = f"{shares[0] / 10:g}"
+    return variables
 
 
 def _paths(name: str) -> list[Path]:
     path = Path(os.path.normpath(name))
     if path.parts[:2] != ("/", "dev") or len(path.parts) < 3:
-        raise OrderError(f"device {name}: is no path below /dev and no CDI name")
+        raise OrderError(f"device {name}: is neither a path below /dev nor a CDI name")
     if not path.is_dir():
         return [path]
     return sorted(each for each in path.rglob("*") if each.is_char_device())
@@ -91,12 +91,12 @@ def _paths(name: str) -> list[Path]:
 
 def _file(path: Path) -> DeviceFile:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise OrderError(f"device {path}: {(error.strerror or str(error)).lower()}") from error
-    if not stat.S_ISCHR(found.st_mode):
-        raise OrderError(f"device {path}: is no character device")
-    major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
+    if not stat.S_ISCHR(status.st_mode):
+        raise OrderError(f"device {path}: is not a character device")
+    major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
     if (major, minor) in _MEMORY_DEVICES:
         raise OrderError(f"device {path}: is the machine's memory, or its log")
-    return DeviceFile(str(path), major, minor, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+    return DeviceFile(str(path), major, minor, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)

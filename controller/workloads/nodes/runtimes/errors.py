@@ -3,8 +3,8 @@
 ControllerError
 └── ContainerError             a container runtime cannot do what was asked; names the container or the image
     ├── OrderError             the order is refused, or this runtime cannot carry it out
-    ├── ImageError             an image is missing, or is not what it should be
-    ├── NoSuchContainerError   there is no such container (any more)
+    ├── ImageError             an image is missing or invalid
+    ├── NoSuchContainerError   the container does not exist, or no longer
     ├── RuntimeTimeoutError    the runtime did not answer in time
     └── RuntimeAwayError       the runtime is away: no program, no socket, or nobody behind it
 """
@@ -27,7 +27,7 @@ class ImageError(ContainerError):
 
 
 class NoSuchContainerError(ContainerError):
-    """There is no such container (any more)."""
+    """The container does not exist, or no longer."""
 
 
 class RuntimeTimeoutError(ContainerError):

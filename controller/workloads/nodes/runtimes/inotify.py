@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change: `mask` is its type, `name` that of the file if a folder is watched."""
+    """A change: `mask` is its type, `name` the file's name if a folder is watched."""
 
     mask: int
     name: str
@@ -68,13 +68,13 @@ class Inotify(Closing):
             data = os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:
             return []
-        found, offset = list[Change](), 0
+        changes, offset = list[Change](), 0
         while offset < len(data):
             _, mask, _, nbytes = _HEADER.unpack_from(data, offset)
             offset += _HEADER.size
-            found.append(Change(mask, os.fsdecode(data[offset : offset + nbytes].rstrip(b"\0"))))
+            changes.append(Change(mask, os.fsdecode(data[offset : offset + nbytes].rstrip(b"\0"))))
             offset += nbytes
-        return found
+        return changes
 
 
 def _error(what: str) -> OSError:

@@ -45,7 +45,7 @@ async def read_log(
         opened = await asyncio.to_thread(_open, path, tail)
         try:
             while True:
-                # Check before reading: output written until its end is then read for certain.
+                # Check before reading, so that output written just before its end is not missed.
                 goes_on = is_running is not None and await is_running()
                 async for output in _written(opened, since_ns):
                     yield output
@@ -71,7 +71,7 @@ async def _until_changed(inotify: Inotify, name: str) -> None:
 
 
 def parse(lines: list[bytes], since_ns: int | None = None) -> Iterator[Output]:
-    """Yield the content of a log's lines, joined as far as they are of one stream and 64 KiB."""
+    """Yield the content of a log's lines, those of one stream joined up to 64 KiB."""
     stream, pieces, nbytes = STDOUT, list[bytes](), 0
     for line in lines:
         when, name, kind, text = (*line.rstrip(b"\n").split(b" ", 3), b"", b"", b"")[:4]

@@ -65,7 +65,7 @@ async def run_program(
 async def in_thread(work: Callable[[], T], runtime: str, doing: str, deadline_s: float) -> T:
     """Return the result of a function that may wait for a disk; raise RuntimeTimeoutError after the deadline.
 
-    A thread that hangs in the kernel stays there: most likely because a network disk has gone.
+    A thread that hangs in the kernel is left there; most likely a network disk has gone.
     """
     try:
         async with local_timeout(deadline_s, f"{runtime}: {doing}"):
@@ -76,12 +76,12 @@ async def in_thread(work: Callable[[], T], runtime: str, doing: str, deadline_s:
 
 def _message(line: str) -> str:
     """Return the message of a logrus line, as runc, podman and skopeo write them; any other line unchanged."""
-    if (found := _LOGRUS.match(line)) is None:
+    if (match := _LOGRUS.match(line)) is None:
         return line
     try:
-        return " ".join(str(json.loads(found[1])).split())
+        return " ".join(str(json.loads(match[1])).split())
     except ValueError:  # a bare word, or Go's escapes that are not JSON's
-        return found[1].strip('"')
+        return match[1].strip('"')
 
 
 def kill_member(process: int, group: Group) -> None:
@@ -89,8 +89,8 @@ def kill_member(process: int, group: Group) -> None:
     with suppress(OSError):
         descriptor = os.pidfd_open(process)
         try:
-            found = group_of(process=str(process)).folders
-            if any(found.get(name) == folder for name, folder in group.folders.items()):
+            folders = group_of(process=str(process)).folders
+            if any(folders.get(name) == folder for name, folder in group.folders.items()):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         finally:
             os.close(descriptor)

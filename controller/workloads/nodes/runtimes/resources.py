@@ -11,11 +11,11 @@ PERIOD_US: Final = 100_000
 
 def resources_of(order: ContainerOrder) -> dict[str, Any]:
     """Return `linux.resources`: the quota of CPU time, memory without swap, and the number of processes."""
-    found: dict[str, Any] = {}
+    resources: dict[str, Any] = {}
     if order.cpu_milli is not None:
-        found["cpu"] = {"quota": order.cpu_milli * PERIOD_US // 1000, "period": PERIOD_US}
+        resources["cpu"] = {"quota": order.cpu_milli * PERIOD_US // 1000, "period": PERIOD_US}
     if order.memory_bytes is not None:
-        found["memory"] = {"limit": order.memory_bytes, "swap": order.memory_bytes}
+        resources["memory"] = {"limit": order.memory_bytes, "swap": order.memory_bytes}
     if order.processes is not None:
-        found["pids"] = {"limit": order.processes}
-    return found
+        resources["pids"] = {"limit": order.processes}
+    return resources

@@ -24,24 +24,24 @@ def read_profile(path: Path) -> dict[str, Any]:
         return profile_of(json.loads(path.read_bytes()), platform.machine())
     except FileNotFoundError as error:
         raise ContainerError(
-            f"{path}: is not there (Debian package golang-github-containers-common), and without it containers would "
-            "run without a filter of system calls: only with `seccomp: none` in the runtime's settings"
+            f"{path}: does not exist (Debian package golang-github-containers-common): to run containers without a "
+            "filter of system calls, set `seccomp: none` in the runtime's settings"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ContainerError(f"{path}: is no seccomp profile: {error}") from error
+        raise ContainerError(f"{path}: is not a seccomp profile: {error}") from error
 
 
 def profile_of(profile: dict[str, Any], machine: str) -> dict[str, Any]:
     """Return a profile's rules for a kind of machine, in the OCI specification's form."""
     short, architecture = _ARCHITECTURES.get(machine, (machine, ""))
     below = [each["subArchitectures"] for each in profile.get("archMap") or () if each["architecture"] == architecture]
-    found = {
+    filtered = {
         "defaultAction": profile["defaultAction"],
         "defaultErrnoRet": profile.get("defaultErrnoRet"),
         "architectures": [architecture, *(below[0] or () if below else ())] if architecture else None,
         "syscalls": [_rule(rule) for rule in profile["syscalls"] if _holds(rule, short)],
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in filtered.items() if value is not None}
 
 
 def _holds(rule: dict[str, Any], architecture: str) -> bool:

@@ -48,7 +48,7 @@ class HostFolders:
     def open_mount(self, mount: Mount) -> int:
         """Return a descriptor of a mount's source; raise OrderError if containers may not see it."""
         if not mount.target.is_absolute() or ".." in mount.target.parts or mount.target == Path("/"):
-            raise OrderError(f"mount of {mount.source}: target {mount.target} is no path in a container")
+            raise OrderError(f"mount of {mount.source}: target {mount.target} is not a path in a container")
         try:
             return open_below(_names(self.mounts), str(mount.source), "mount_folders", kind=ANY)
         except RefusedError as error:
@@ -64,19 +64,19 @@ def rlimits_of(order: ContainerOrder) -> tuple[tuple[str, int], ...]:
     kinds = (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE)
     granted = (resource.getrlimit(kind)[1] for kind in kinds)
     files, processes, size = (_UNLIMITED if limit == resource.RLIM_INFINITY else limit for limit in granted)
-    found = (("nofile", min(_MOST_FILES, files)), ("nproc", min(_MOST_PROCESSES, processes)))
+    limits = (("nofile", min(_MOST_FILES, files)), ("nproc", min(_MOST_PROCESSES, processes)))
     # Files in mounted folders may grow to any size that their owner likes.
     is_held = order.disk_bytes is not None and order.bundle is None and not order.mounts
-    return (*found, ("fsize", min(order.disk_bytes or 0, size))) if is_held else found
+    return (*limits, ("fsize", min(order.disk_bytes or 0, size))) if is_held else limits
 
 
 def check_order(order: ContainerOrder) -> None:
     """Raise OrderError for an order without image or bundle, and for limits that no control group can hold."""
     if (order.image is None) == (order.bundle is None):
-        raise OrderError(f"container {order.name}: has either an image or a bundle")
+        raise OrderError(f"container {order.name}: needs either an image or a bundle")
     if order.cpu_milli is not None and not LEAST_QUOTA_MILLI <= order.cpu_milli <= LARGEST_QUOTA_MILLI:
         raise OrderError(
-            f"container {order.name}: cpu_milli is {order.cpu_milli}, it can be {LEAST_QUOTA_MILLI} to "
+            f"container {order.name}: cpu_milli is {order.cpu_milli}, allowed are {LEAST_QUOTA_MILLI} to "
             f"{LARGEST_QUOTA_MILLI}"
         )
     if order.memory_bytes is not None and order.memory_bytes < LEAST_MEMORY_BYTES:
@@ -87,7 +87,7 @@ def check_order(order: ContainerOrder) -> None:
     if order.cgroup_parent is not None and (
         not order.cgroup_parent.startswith("/") or ".." in Path(order.cgroup_parent).parts
     ):
-        raise OrderError(f"container {order.name}: cgroup_parent {order.cgroup_parent} is no path of a control group")
+        raise OrderError(f"container {order.name}: cgroup_parent {order.cgroup_parent} is not a control group path")
 
 
 def _names(folders: Iterable[Path]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ MOST_DEATHS: Final = 3
 
 
 class Attempts:
-    """The counts in one folder, by the uids of pods; of one event loop."""
+    """The counts in one folder, by the uids of pods; confined to one event loop."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._suspects = folder, asyncio.Lock()

@@ -24,18 +24,18 @@ class DiskWatch:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def look(self) -> None:
-        """Look once, and dismiss pods that have written more than they may."""
-        containers = [one for one in self._driver.view if one.runs]
+        """Measure once, and dismiss pods that have written more than they may."""
+        containers = [container for container in self._driver.view if container.runs]
         written: dict[tuple[str, str, int], int] = {}
-        for one, nbytes in zip(containers, await asyncio.gather(*map(self._written, containers)), strict=True):
-            key = (one.pod, one.uid, one.epoch)
+        for container, nbytes in zip(containers, await asyncio.gather(*map(self._written, containers)), strict=True):
+            key = (container.pod, container.uid, container.epoch)
             written[key] = written.get(key, 0) + nbytes
         for (name, uid, epoch), nbytes in written.items():
             pod = (self._driver.pods or {}).get(name)
             if nbytes <= self._most_bytes or pod is None or (pod.metadata.uid, pod.status.epoch) != (uid, epoch):
                 continue
             if self._driver.wanted_of(pod).going is None:
-                reason = f"has written {nbytes} bytes to its disk, {self._most_bytes} are the most on this node"
+                reason = f"has written {nbytes} bytes to its disk, this node allows at most {self._most_bytes}"
                 LOGGER.warning("pod %s: %s", name, reason)
                 self._driver.dismiss(pod, Phase.FAILED, reason)
 

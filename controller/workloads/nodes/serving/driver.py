@@ -61,7 +61,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Dismissal:
-    """A pod must go though it is bound here: its final phase, the reason, and the longest grace, None: its own."""
+    """Order to end a pod bound here: its final phase, the reason, and the longest grace, None: its own."""
 
     phase: Phase
     reason: str
@@ -69,7 +69,7 @@ class _Dismissal:
 
 
 class Driver:
-    """Pods of one node. Set `pods` by `take`; `run` until cancelled. Of one event loop."""
+    """Pods of one node. Set `pods` by `take`; `run` until cancelled. Confined to one event loop."""
 
     def __init__(
         self,
@@ -83,14 +83,14 @@ class Driver:
         on_change: Callable[[str], None],
         on_release: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`on_change` gets the name of each pod that may have something new to report.
+        """`on_change` gets the name of each pod that may have news to report.
 
         `on_release` is called before a pod's release, to report its containers for the last time.
         """
         self.pods: dict[str, Pod] | None = None
         self.view: tuple[Actual, ...] = ()
         self.memory: Memory = NOTHING
-        self.problem: str | None = "its containers are not known yet"
+        self.problem: str | None = "its containers are not listed yet"
         self.is_settled = False
         """True while no unwanted container runs."""
         self.on_pull: Callable[[Image], None] = lambda _: None
@@ -117,14 +117,14 @@ class Driver:
 
     def take(self, pods: Mapping[str, Pod] | None) -> None:
         """Replace the wanted pods; None: unknown at present."""
-        known = self.pods or {}
+        before = self.pods or {}
         if pods is not None:
             told = {(pod.metadata.uid, pod.status.epoch) for pod in pods.values()}
             self._released &= told
             pods = {
                 name: pod for name, pod in pods.items() if (pod.metadata.uid, pod.status.epoch) not in self._released
             }
-        self.pods = None if pods is None else {name: _newer(known.get(name), pod) for name, pod in pods.items()}
+        self.pods = None if pods is None else {name: _newer(before.get(name), pod) for name, pod in pods.items()}
         if pods is not None:
             bound = {pod.metadata.uid: pod.status.epoch for pod in pods.values()}
             self.memory = self.memory.only(bound)
@@ -135,8 +135,8 @@ class Driver:
 
     def note_written(self, pod: Pod) -> None:
         """Take a pod just written here, unless a newer one is known."""
-        if self.pods is not None and (known := self.pods.get(pod.metadata.name)) is not None:
-            self.pods[pod.metadata.name] = _newer(pod, known)
+        if self.pods is not None and (current := self.pods.get(pod.metadata.name)) is not None:
+            self.pods[pod.metadata.name] = _newer(pod, current)
 
     def look(self) -> None:
         """Request a fresh view."""
@@ -150,16 +150,16 @@ class Driver:
 
     def wanted_of(self, pod: Pod) -> Wanted:
         """Return a pod's demands."""
-        found = Wanted.of(pod, self.memory.of(pod.metadata.uid, pod.status.epoch))
-        dismissed = self._dismissed.get((found.uid, found.epoch))
+        wanted = Wanted.of(pod, self.memory.of(pod.metadata.uid, pod.status.epoch))
+        dismissed = self._dismissed.get((wanted.uid, wanted.epoch))
         if dismissed is None:
-            return found
+            return wanted
         if dismissed.grace_ns is not None:
-            found = replace(found, grace_ns=min(found.grace_ns, dismissed.grace_ns))
+            wanted = replace(wanted, grace_ns=min(wanted.grace_ns, dismissed.grace_ns))
         if pod.metadata.deleting_ns is not None or pod.status.then is not None:
-            return found
+            return wanted
         # A stop may be our own doing, without a phase for the pod afterwards.
-        return replace(found, going=dismissed.phase, reasons=(dismissed.reason,))
+        return replace(wanted, going=dismissed.phase, reasons=(dismissed.reason,))
 
     def dismiss(self, pod: Pod, phase: Phase, reason: str, *, grace_s: float | None = None) -> None:
         """Stop a pod, within `grace_s` if that is shorter than its own grace, and release it with this phase."""
@@ -170,7 +170,7 @@ class Driver:
 
     def containers_of(self, pod: str) -> list[Actual]:
         """Return a pod's containers as last seen."""
-        return [one for one in self.view if one.pod == pod]
+        return [container for container in self.view if container.pod == pod]
 
     async def wait_empty(self) -> None:
         """Return once no pod is bound here, and no container is left."""
@@ -188,7 +188,7 @@ class Driver:
                 group.create_task(self._follow_ends())
                 group.create_task(self._decide_for_ever())
         finally:
-            tasks = [one.task for one in self._tasks.values()]
+            tasks = [started.task for started in self._tasks.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -211,39 +211,43 @@ class Driver:
                     await self._dirty.wait()
 
     def _take_view(self, states: tuple[ContainerState, ...], turn: int) -> None:
-        before = {one.id: one for one in self.view}
+        before = {container.id: container for container in self.view}
         was_away, self.problem, self._view_turn = self.problem is not None, None, turn
         self.view = tuple(
             Actual.of(state) for state in states if state.labels.get(MANAGER_LABEL) == self.place.identity
         )
         if was_away:
-            LOGGER.info("%d containers are here", len(self.view))
+            LOGGER.info("found %d containers", len(self.view))
         self._note_killed()
         self.memory = observe(self.memory, self.view, self._now_ns(), self._terms, fenced=self._fenced)
-        self._fenced &= {one.id for one in self.view}
-        now = {one.id: one for one in self.view}
-        changed = {one.pod for one in (*before.values(), *now.values()) if before.get(one.id) != now.get(one.id)}
+        self._fenced &= {container.id for container in self.view}
+        now = {container.id: container for container in self.view}
+        changed = {
+            container.pod
+            for container in (*before.values(), *now.values())
+            if before.get(container.id) != now.get(container.id)
+        }
         self._acted = {name: acted for name, acted in self._acted.items() if acted > turn}
         for name in changed:
             self._on_change(name)
-        self._left |= {one.pod for one in before.values()}
-        self._left -= {one.pod for one in self.view} | self._tasks.keys()
+        self._left |= {container.pod for container in before.values()}
+        self._left -= {container.pod for container in self.view} | self._tasks.keys()
         # A monitor may take a moment longer than its container.
         self._left = {name for name in self._left if not remove_empty(self.place.cgroup_of(name))}
         self._looked.set()
 
     async def _follow_ends(self) -> None:
-        said = ""
+        reported = ""
         while True:
             try:
                 async with aclosing(self._runtime.events()) as ends:
                     async for _ in ends:
-                        said = ""
+                        reported = ""
                         self._dirty.set()
             except Exception as error:  # noqa: BLE001 - one pod's or one look's trouble, not the manager's
-                if reason_of(error) != said:
-                    LOGGER.warning("ends of containers are not told: %s", reason_of(error))
-                said = reason_of(error)
+                if reason_of(error) != reported:
+                    LOGGER.warning("ends of containers are not reported: %s", reason_of(error))
+                reported = reason_of(error)
             await asyncio.sleep(_LOOK_AGAIN_S)
             self._dirty.set()
 
@@ -265,15 +269,17 @@ class Driver:
         now_ns, wanted = self._now_ns(), self.wanted()
         self._resting = {name: until for name, until in self._resting.items() if until > now_ns}
         busy = {*self._tasks, *self._acted, *self._resting}
-        found = plan(wanted, self.view, self._keeper.lease, now_ns, terms=self._terms, busy=busy)
-        for step in found.steps:
+        due = plan(wanted, self.view, self._keeper.lease, now_ns, terms=self._terms, busy=busy)
+        for step in due.steps:
             self._begin(step, wanted)
         if wanted is not None and not self.is_settled:
-            self.is_settled = all(one.pod in wanted and one.is_of(wanted[one.pod]) for one in self.view)
+            self.is_settled = all(
+                container.pod in wanted and container.is_of(wanted[container.pod]) for container in self.view
+            )
             if self.is_settled:
                 self._keeper.forget_killed()
                 self._on_change("")
-        wakes = [wake for wake in (found.wake_ns, *self._resting.values()) if wake is not None]
+        wakes = [wake for wake in (due.wake_ns, *self._resting.values()) if wake is not None]
         return min(wakes, default=None)
 
     def _begin(self, step: Step, wanted: Mapping[str, Wanted] | None) -> None:
@@ -315,9 +321,11 @@ class Driver:
                 await self._carry_out_all(step, pod)
 
     async def _carry_out_all(self, step: Step, pod: Pod | None) -> None:
-        done = await asyncio.gather(*(self._act(step.pod, pod, one) for one in step.actions), return_exceptions=True)
+        done = await asyncio.gather(
+            *(self._act(step.pod, pod, action) for action in step.actions), return_exceptions=True
+        )
         for error in done:
-            if isinstance(error, Exception):  # of one pod: must not end the manager, which all pods share
+            if isinstance(error, Exception):  # one pod's failure must not end the manager, which all pods share
                 LOGGER.warning("pod %s: %s", step.pod, reason_of(error))
                 self._resting[step.pod] = self._now_ns() + _REST_NS
             elif isinstance(error, BaseException):
@@ -330,7 +338,7 @@ class Driver:
                 await self._start(pod, action)
             case Stop():
                 self._note_fenced(pod, action)
-                LOGGER.info("pod %s: %s is stopped", name, action.id[:12])
+                LOGGER.info("pod %s: %s stopped", name, action.id[:12])
                 await self._runtime.stop(action.id, action.grace_ns / NS_PER_S)
             case Remove():
                 async with self._slots:
@@ -349,18 +357,18 @@ class Driver:
         """Note containers that the guard has killed, perhaps while no manager ran."""
         seen = self.memory.seen
         ended = {
-            one.id
-            for one in self.view
-            if one.exit_code == OUT_OF_MEMORY_CODE
-            and not one.state.is_out_of_memory
-            and (one.id not in seen or seen[one.id].ended_ns is None)
+            container.id
+            for container in self.view
+            if container.exit_code == OUT_OF_MEMORY_CODE
+            and not container.state.is_out_of_memory
+            and (container.id not in seen or seen[container.id].ended_ns is None)
         }
         if ended and self._keeper.has_killed():
             self._fenced |= ended
 
     def fence(self) -> None:
         """Note that the lease is over: it is the cause of any end from now on."""
-        self._fenced |= {one.id for one in self.view if one.runs}
+        self._fenced |= {container.id for container in self.view if container.runs}
         self.is_settled = False
         for busy in self._tasks.values():
             if busy.starts is not None:
@@ -371,7 +379,7 @@ class Driver:
     async def _start(self, pod: Pod, action: Run) -> None:
         """Start a container; record any failure."""
         key = (pod.metadata.uid, pod.status.epoch, action.container)
-        container = next(one for one in pod.spec.containers if one.name == action.container)
+        container = next(candidate for candidate in pod.spec.containers if candidate.name == action.container)
         begun_ns = self._now_ns()
         try:
             state = await self._make(pod, container, action)
@@ -425,12 +433,12 @@ class Driver:
                 raise OrderError(f"pod {name}: its limits: {error.filename or group}: {reason}") from None
 
     def _place_now(self) -> Place:
-        """Return the current place of containers: a restarted fabric has other namespaces of the same names."""
+        """Return the current place of containers: a restarted fabric has new namespaces of the same names."""
         namespace = self.place.network_namespace
         if namespace is None:
             return self.place
         if not namespace.exists():
-            raise OrderError(f"network namespace {namespace} is not there")
+            raise OrderError(f"network namespace {namespace} does not exist")
         return replace(self.place, network_namespace=namespace.resolve())
 
     async def _release(self, name: str, action: Release) -> None:
@@ -439,13 +447,13 @@ class Driver:
         try:
             await self._client.release(ReleaseRequest(releases=(item,)))
         except StaleError as error:
-            # It is bound again, or gone, as the watch will report in a moment.
+            # It was bound again or deleted, as the watch will report in a moment.
             LOGGER.info("pod %s: %s", name, error)
             self._resting[name] = self._now_ns() + _REST_NS
             return
         except ApiError as error:
             raise ControllerError(f"its release: {error}") from None
-        LOGGER.info("pod %s: is released, %s", name, action.phase.value)
+        LOGGER.info("pod %s: released, %s", name, action.phase.value)
         # Recorded at once: its remains are unwanted now, whatever the watch still reports.
         self._released.add((action.uid, action.epoch))
         if self.pods is not None:
@@ -453,7 +461,7 @@ class Driver:
 
 
 def _newer(written: Pod | None, told: Pod) -> Pod:
-    """Return the newer state of a pod: as reported, or as written here meanwhile."""
+    """Return the newer state of a pod: as watched, or as written here meanwhile."""
     if written is None or written.metadata.uid != told.metadata.uid:
         return told
     return written if written.metadata.revision > told.metadata.revision else told

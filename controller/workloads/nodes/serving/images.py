@@ -30,7 +30,7 @@ class ImageTerms:
 class ImageCollector:
     """Records the images fetched here, in a file, and since when each is unused, by `now_ns`.
 
-    It is unknown how long images were unused before this manager began: their time begins with it.
+    Images count as unused from this manager's start at the earliest.
     """
 
     def __init__(self, runtime: Runtime, file: Path, terms: ImageTerms, now_ns: Callable[[], int]) -> None:
@@ -61,14 +61,14 @@ class ImageCollector:
         self._used = {digest: self._used.get(digest, now_ns) for digest in (*images, *self._read())}
         for digest in doomed(images, before & images.keys(), self._used, now_ns, self._terms):
             if self._used[digest] > now_ns:
-                continue  # somebody has asked for it meanwhile
+                continue  # it was requested meanwhile
             try:
                 await self._runtime.remove_image(digest)
             except Exception as error:  # noqa: BLE001 - somebody else uses it; it is tried again
                 LOGGER.debug("%s", reason_of(error))
                 self._used[digest] = now_ns
             else:
-                LOGGER.info("image %s: is removed: no pod uses it", digest)
+                LOGGER.info("image %s: removed, as no pod uses it", digest)
 
     def _read(self) -> set[str]:
         if self._brought is None:
@@ -93,9 +93,9 @@ def doomed(
     """Return the digests of images to remove, the longest unused first: old ones, then until bytes are few enough."""
     unused = sorted((used[digest], digest) for digest in brought if now_ns - used[digest] > _FRESH_NS)
     left = sum(images[digest].nbytes for digest in brought)
-    found = []
+    digests = []
     for last_ns, digest in unused:
         if now_ns - last_ns > terms.kept_ns or left > terms.kept_bytes:
-            found.append(digest)
+            digests.append(digest)
             left -= images[digest].nbytes
-    return found
+    return digests

@@ -1,7 +1,7 @@
 """The container manager of one node: follows its pods, reports, keeps the lease; the driver does the rest.
 
-Pods are reread each time that the lease has expired: only an acknowledged report guarantees that the pods bound here
-stay so for another lease.
+Pods are reread whenever the lease has expired: only an acknowledged report guarantees that the pods bound here stay so
+for another lease.
 """
 
 from __future__ import annotations
@@ -99,23 +99,23 @@ class Manager:
 
     @property
     def problem(self) -> str:
-        """Reason why no pods may come here; empty if they may."""
+        """Reason why the node takes no pods; empty if it does."""
         if self._signs_off:
             return self._signs_off
         namespace = self._driver.place.network_namespace
         if namespace is not None and not namespace.exists():
-            return f"network namespace {namespace} is not there"
+            return f"network namespace {namespace} does not exist"
         if self._driver.problem is not None:
             return self._driver.problem
         if self._disk_problem:
             return self._disk_problem
         if self._driver.pods is None:
-            return "its pods are not known yet"
-        return "" if self._driver.is_settled else "what nobody wants is being removed"
+            return "its pods are not listed yet"
+        return "" if self._driver.is_settled else "removing unwanted containers"
 
     @property
     def is_ready(self) -> bool:
-        """True if pods may come here."""
+        """True if the node takes pods."""
         return not self.problem
 
     async def run(self) -> None:
@@ -131,10 +131,10 @@ class Manager:
             group.create_task(self._follow_when_leased())
 
     async def sign_off(self) -> None:
-        """Report that no pods may come, and treat the present ones as the settings say."""
+        """Close the node to pods, and treat the present ones as the settings say."""
         self._signs_off = "its manager has stopped"
         if self._settings.on_stop is OnStop.STOP and self._driver.pods is not None:
-            self._signs_off = "it is being left"
+            self._signs_off = "its manager is signing off"
             for pod in self._driver.pods.values():
                 reason = f"node {self._settings.node} has signed off"
                 self._driver.dismiss(pod, Phase.PENDING, reason, grace_s=self._settings.stop_s / 2)
@@ -142,7 +142,7 @@ class Manager:
                 async with asyncio.timeout(self._settings.stop_s):
                     await self._driver.wait_empty()
             except TimeoutError:
-                LOGGER.warning("not everything has ended within %g s: it is killed", self._settings.stop_s)
+                LOGGER.warning("some containers have not ended within %g s: killing them", self._settings.stop_s)
             self._keeper.end()
             self._lapse()
             with suppress(TimeoutError):
@@ -182,8 +182,8 @@ class Manager:
             self._keeper.renew(begun_ns, node.spec.lease_s)
             self._disk_problem = ""
         except OSError as error:
-            # The guard does not know of it, so it does not count.
-            self._disk_problem = f"the lease cannot be written down: {error.strerror or error}"
+            # A lease that the guard does not know must not count.
+            self._disk_problem = f"the lease cannot be written: {error.strerror or error}"
             LOGGER.warning("%s", self._disk_problem)
             return
         self._report_s = reporting.report_s(self._settings.report_s, node.spec.lease_s)
@@ -201,7 +201,7 @@ class Manager:
             written = await nodes.replace_status(report)
         except NotFoundError:
             await nodes.create(Node(metadata=Metadata(name=name, labels=self._settings.labels)))
-            LOGGER.info("node %s is made", name)
+            LOGGER.info("node %s created", name)
             written = await nodes.replace_status(report)
         if written.status.heartbeat_ns is not None:
             self._clock.learn(written.status.heartbeat_ns)
@@ -236,11 +236,11 @@ class Manager:
             await asyncio.sleep(self._report_s)
 
     async def _watch_disks(self) -> None:
-        """Handle what fills the disk: pods' writes, and unused images."""
+        """Handle the consumers of disk space: pods' writes, and unused images."""
         while True:
             await self._disks.look()
             try:
-                await self._images.collect({one.state.image_digest for one in self._driver.view})
+                await self._images.collect({container.state.image_digest for container in self._driver.view})
             except ContainerError as error:
                 LOGGER.debug("images: %s", error)
             await asyncio.sleep(self._report_s)
@@ -252,7 +252,7 @@ class Manager:
             left_ns = self._keeper.lease.kill_ns - self._now_ns()
             if left_ns <= 0 and not was_over:
                 if self._leased.is_set():
-                    LOGGER.warning("the lease is over: no report was acknowledged in time, all pods are killed")
+                    LOGGER.warning("the lease is over: no report was acknowledged in time, killing all pods")
                 self._lapse()
             was_over = left_ns <= 0
             await asyncio.sleep(min(max(left_ns / NS_PER_S, _LEAST_LOOK_S), reporting.AGAIN_S))
@@ -289,7 +289,7 @@ class Manager:
                 async for told in self._client.of(Pod).follow(fields=f"node={self._settings.node}"):
                     if isinstance(told, Listing):
                         if told.age_s is not None:
-                            break  # a cached answer while the server's storage is away may be outdated
+                            break  # cached because the server's storage is away: it may be outdated
                         pods = {pod.metadata.name: pod for pod in told.items}
                     elif told.type is EventType.BOOKMARK:
                         continue

@@ -57,7 +57,7 @@ class PodReporter:
                 await self._woken.wait()
 
     async def write_last(self, name: str) -> None:
-        """Write a pod's status before its release, over concurrent writes of others."""
+        """Write a pod's status before its release, despite concurrent writes by others."""
         for _ in range(_LAST_TRIES):
             if await self.write(name):
                 return
@@ -90,7 +90,7 @@ class PodReporter:
         except NotFoundError as error:
             LOGGER.debug("pod %s: %s", name, error)
         except Exception as error:  # noqa: BLE001 - one pod's
-            LOGGER.warning("pod %s: its status is not written: %s", name, reason_of(error))
+            LOGGER.warning("pod %s: cannot write its status: %s", name, reason_of(error))
         else:
             self.driver.note_written(written)
         return True

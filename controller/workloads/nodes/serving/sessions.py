@@ -21,7 +21,7 @@ _MOST: Final = 64
 
 
 class Sessions:
-    """Answers sessions of one node until cancelled; a failing session ends alone, with one line."""
+    """Answers sessions of one node until cancelled; a failing session ends with one line, and no other."""
 
     def __init__(
         self, client: ApiClient, runtime: Runtime, node: str, containers_of: Callable[[str], list[Actual]]
@@ -47,7 +47,7 @@ class Sessions:
 
     def _begin(self, request: SessionRequest) -> None:
         if len(self._tasks) >= _MOST:
-            LOGGER.warning("pod %s: a session is refused: %d are open", request.pod, _MOST)
+            LOGGER.warning("pod %s: session refused: %d are open", request.pod, _MOST)
             return
         task = asyncio.create_task(self._answer(request), name=f"session of {request.pod}")
         self._tasks.add(task)
@@ -59,20 +59,20 @@ class Sessions:
             async with aclosing(_with_errors(work)) as frames:
                 await self._client.answer_session(self._node, request.number, frames)
         except ApiError as error:
-            LOGGER.debug("pod %s: its session ends: %s", request.pod, error)  # the user has gone
+            LOGGER.debug("pod %s: its session ended: %s", request.pod, error)  # the user has gone
         except Exception as error:  # noqa: BLE001 - one session's
-            LOGGER.warning("pod %s: its session ends: %s", request.pod, reason_of(error))
+            LOGGER.warning("pod %s: its session ended: %s", request.pod, reason_of(error))
 
     def _container(self, request: SessionRequest, *, running: bool) -> Actual:
-        """Return the requested container; raise NodeError if it is not here."""
-        found = [
-            one
-            for one in self._containers_of(request.pod)
-            if (one.uid, one.epoch, one.container) == (request.uid, request.epoch, request.container)
+        """Return the requested container; raise NodeError if it does not exist."""
+        matches = [
+            container
+            for container in self._containers_of(request.pod)
+            if (container.uid, container.epoch, container.container) == (request.uid, request.epoch, request.container)
         ]
-        best = max(found, key=lambda one: (one.runs, one.attempt), default=None)
+        best = max(matches, key=lambda container: (container.runs, container.attempt), default=None)
         if best is None or (running and not best.runs):
-            state = "does not run" if running else "has not been made"
+            state = "is not running" if running else "does not exist yet"
             raise NodeError(f"pod {request.pod}: container {request.container} {state} on node {self._node}")
         return best
 
@@ -119,7 +119,7 @@ class Sessions:
                         case _:
                             pass
         except ControllerError as error:
-            LOGGER.debug("pod %s: its input ends: %s", request.pod, error)
+            LOGGER.debug("pod %s: its input ended: %s", request.pod, error)
         await session.close()
 
 

@@ -51,11 +51,12 @@ class UsageReader:
         """Read everything once; unreadable figures stay as they were."""
         self.figures = await asyncio.to_thread(self._gauges.read)
         try:
-            found = await self._runtime.images()
+            images = await self._runtime.images()
             self.images = tuple(
-                Image(digest=one.digest, names=one.names[:256], nbytes=one.nbytes) for one in found[:_MOST_IMAGES]
+                Image(digest=image.digest, names=image.names[:256], nbytes=image.nbytes)
+                for image in images[:_MOST_IMAGES]
             )
-            usages = await self._usages(one for one in self._driver.view if one.runs)
+            usages = await self._usages(container for container in self._driver.view if container.runs)
         except Exception as error:  # noqa: BLE001 - figures, not pods
             if reason_of(error) != self._said:
                 LOGGER.warning("%s", reason_of(error))
@@ -73,14 +74,14 @@ class UsageReader:
                 try:
                     return container.pod, await self._runtime.usage(container.id)
                 except Exception as error:  # noqa: BLE001 - figures, not pods
-                    LOGGER.debug("pod %s: its use: %s", container.pod, reason_of(error))
+                    LOGGER.debug("pod %s: its usage: %s", container.pod, reason_of(error))
                     return container.pod, None
 
-        found: dict[str, list[Usage]] = {}
+        by_pod: dict[str, list[Usage]] = {}
         for pod, usage in await asyncio.gather(*map(one, containers)):
             if usage is not None:
-                found.setdefault(pod, []).append(usage)
-        return found
+                by_pod.setdefault(pod, []).append(usage)
+        return by_pod
 
     def _take(self, usages: dict[str, list[Usage]]) -> None:
         now_ns, pods = self._now_ns(), self._driver.pods or {}
@@ -126,16 +127,16 @@ class UsageReader:
 
     def _starts_ns(self, pods: Iterable[Pod]) -> dict[str, int]:
         """Return the start durations of images, as far as this manager has seen them."""
-        found: dict[str, int] = {}
+        starts: dict[str, int] = {}
         for pod in pods:
             records = self._driver.memory.of(pod.metadata.uid, pod.status.epoch)
             took = [record.start_ns for record in records.values() if record.start_ns is not None]
             if took:
-                found[_image_of(pod)] = max(*took, found.get(_image_of(pod), 0), 0)
-        return found
+                starts[_image_of(pod)] = max(*took, starts.get(_image_of(pod), 0), 0)
+        return starts
 
 
 def _image_of(pod: Pod) -> str:
-    """Return the image of which a pod is a copy: its first container's image or bundle."""
+    """Return the image or bundle of a pod's first container, by which copies of a pod are counted."""
     first = pod.spec.containers[0]
     return first.image or first.bundle or ""

@@ -99,7 +99,7 @@ def _decide_templated(view: View, members: _Members, now_ns: int, settings: Plac
 def _remove_surplus(members: _Members, plan: Plan) -> None:
     for index, pod in sorted(members.pods.items(), reverse=True):
         if index >= members.size and pod.metadata.deleting_ns is None:
-            plan.do(DeletePod(pod, f"its group has {members.size} pods now"))
+            plan.do(DeletePod(pod, f"its group has only {members.size} pods now"))
 
 
 def _replace_old(members: _Members, plan: Plan) -> bool:
@@ -110,7 +110,7 @@ def _replace_old(members: _Members, plan: Plan) -> bool:
     """
     old = [pod for pod in members.wanted() if members.is_old(pod)]
     waiting = [pod for pod in old if pod.metadata.deleting_ns is None]
-    why = "its group has another template now"
+    why = "its group's template has changed"
     at_once = [pod for pod in waiting if pod.status.node is None or members.group.spec.allreduce is not None]
     plan.do(*(DeletePod(pod, why) for pod in at_once))
     rest = [pod for pod in waiting if pod not in at_once]
@@ -134,7 +134,7 @@ def _create(members: _Members, job_service: str | None, plan: Plan) -> None:
     if problem:
         _say(group, problem, plan)
         return
-    # A pod of an earlier group of that name is removed first.
+    # Pods of an earlier group of that name are removed first.
     taken = stranger.metadata.name if stranger is not None else None
     name = group.metadata.name
     plan.do(*(CreatePod(pod_of(group, index, job_service)) for index in missing if pod_name(name, index) != taken))
@@ -144,9 +144,9 @@ def _problem(members: _Members, job_service: str | None) -> str:
     """Return why no pods can be created, empty if they can."""
     group, stranger = members.group, members.stranger
     if stranger is not None and stranger.spec.group != group.metadata.name:
-        return f"pod {stranger.metadata.name} is there already, and is none of this group: delete one of them"
+        return f"pod {stranger.metadata.name} exists already and is not one of this group: delete one of them"
     if group.spec.allreduce is not None and not (group.spec.allreduce.service or job_service):
-        return "allreduce: neither the group nor the workload controller's settings say where the job service is"
+        return "allreduce: neither the group nor the workload controller's settings name the job service"
     return ""
 
 
@@ -170,7 +170,7 @@ def _retry(view: View, members: _Members, now_ns: int, settings: RetrySettings, 
         if now_ns < due_ns:
             plan.again_at(due_ns)
             continue
-        why = f"placed again after it had failed, {retries + 1} of {settings.most} times"
+        why = f"placed again after a failure, {retries + 1} of {settings.most} times"
         reasons = (why, *pod.status.reasons)[:_MOST_REASONS]
         status = replace(pod.status, phase=Phase.PENDING, retries=retries + 1, reasons=reasons, finished_ns=None)
         plan.do(SetPod(replace(pod, status=status), why))
@@ -189,14 +189,14 @@ def _fail_if_late(view: View, group: PodGroup, now_ns: int, plan: Plan) -> None:
     why = f"it was not placed within {wait_s:g} s"
     there = len(view.in_group(group.metadata.name))
     if there < group.spec.size:
-        why += f": {there} of {group.spec.size} pods are there"
+        why += f": {there} of {group.spec.size} pods exist"
     reasons = (why, *group.status.reasons)[:_MOST_REASONS]
     status = replace(group.status, phase=GroupPhase.FAILED, reasons=reasons)
     plan.do(SetGroup(replace(group, status=status), why, explained=True))
 
 
 def _fail_waiting(group: PodGroup, pods: Sequence[Pod], plan: Plan) -> None:
-    """Plan that pods of a failed group stop waiting."""
+    """Plan the failure of a failed group's waiting pods."""
     why = f"its group {group.metadata.name} has failed"
     for pod in pods:
         if pod.status.phase is Phase.PENDING and pod.status.node is None and pod.metadata.deleting_ns is None:
@@ -205,8 +205,8 @@ def _fail_waiting(group: PodGroup, pods: Sequence[Pod], plan: Plan) -> None:
 
 
 def _begin_anew(group: PodGroup, plan: Plan) -> None:
-    """Plan a new beginning, with another template, of a group that has ended."""
-    why = "it begins again, of another template"
+    """Plan that a group that has ended starts over with another template."""
+    why = "it starts over with another template"
     status = replace(group.status, phase=GroupPhase.PENDING, reasons=())
     plan.do(SetGroup(replace(group, status=status), why))
 
@@ -216,7 +216,7 @@ def _place_whole_again(members: _Members, plan: Plan) -> bool:
     pods, group = members.wanted(), members.group
     if len(pods) < members.size or not all(pod.status.phase is Phase.PENDING for pod in pods):
         return False
-    why = "all of its pods wait: it is placed whole again"
+    why = "all of its pods wait: it is placed again as a whole"
     status = replace(group.status, phase=GroupPhase.PENDING, reasons=(why,))
     plan.do(SetGroup(replace(group, status=status), why))
     return True

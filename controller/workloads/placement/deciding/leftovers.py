@@ -48,4 +48,4 @@ def stuck(view: View, silent: Collection[str], now_ns: int, settings: PlacementS
             continue
         what = "evicted" if pod.status.phase is Phase.STOPPING else "deleted"
         seconds = (now_ns - since_ns) // NS_PER_S
-        yield f"pod {name} is {what}, and node {node}, which reports, has not stopped it for {seconds} s"
+        yield f"pod {name} is {what}, but node {node}, which reports, has not stopped it for {seconds} s"

@@ -123,7 +123,7 @@ def _release(pod: Pod, node: str, why: str, heartbeat_ns: int) -> Release:
     if phase is not Phase.PENDING:
         reasons: tuple[str, ...] = (why, *pod.status.reasons)[:8]
     elif location is not None and location.node == node:
-        reasons = (f"{why}, and the pod states it: it waits for this node",)
+        reasons = (f"{why}; the pod names this node, and waits for it",)
     else:
         reasons = (f"{why}: the pod is placed again",)
     return Release(
@@ -142,7 +142,7 @@ def _release_of_no_node(view: View, now_ns: int, margin_ns: int, plan: Plan) -> 
         assert pod.status.node is not None
         due.setdefault(pod.status.node, []).append(pod)
     for node, pods in sorted(due.items()):
-        why = f"node {node} is not there any more"
+        why = f"node {node} no longer exists"
         for start in range(0, len(pods), MOST_PODS):
             some = tuple(_release(pod, node, why, 0) for pod in pods[start : start + MOST_PODS])
             plan.do(ReleaseSilent(node, 0, some, counts=False))
@@ -163,7 +163,7 @@ def _hold_back(view: View, silent: set[str], now_ns: int, settings: FlappingSett
         elif is_held and name not in silent:
             steady_ns = max((*times, view.started_ns)) + window_ns
             if now_ns >= steady_ns:
-                plan.do(SetNode(_let_go(seen.node), f"takes pods again: it was not silent for {settings.window_s:g} s"))
+                plan.do(SetNode(_readmitted(seen.node), f"takes pods again: not silent for {settings.window_s:g} s"))
             else:
                 plan.again_at(steady_ns)
 
@@ -174,7 +174,7 @@ def _held_back(node: Node, why: str) -> Node:
     return replace(node, metadata=replace(node.metadata, labels=labels), spec=spec)
 
 
-def _let_go(node: Node) -> Node:
+def _readmitted(node: Node) -> Node:
     labels = {key: value for key, value in node.metadata.labels.items() if key != HELD}
     spec = replace(node.spec, unschedulable=False, reason="")
     return replace(node, metadata=replace(node.metadata, labels=labels), spec=spec)

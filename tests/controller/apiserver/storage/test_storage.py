@@ -84,7 +84,7 @@ def test_removing_what_is_not_there_changes_nothing(run: Run[None]) -> None:
 def test_a_key_is_swapped_only_where_it_is_as_expected(run: Run[None]) -> None:
     async def act(storage: Storage) -> None:
         made = await storage.put("/a", b"one", expected=0)
-        with pytest.raises(ConflictError, match="/a: exists already"):
+        with pytest.raises(ConflictError, match="/a: already exists"):
             await storage.put("/a", b"x", expected=0)
         changed = await storage.put("/a", b"two", expected=made)
         with pytest.raises(ConflictError) as caught:

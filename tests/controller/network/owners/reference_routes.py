@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.network.base_paths import NextHops
-from controller.network.owners.base import Known
+from controller.network.owners.base import ObservedState
 from controller.network.owners.route_views import needs
 from controller.network.tables.entities import Entities, EntityKey, Kind, same
 from controller.network.tables.weighted_routes import Spreads, onward, order
@@ -60,7 +60,7 @@ def plan(
     spreads: Spreads,
     wanted: Mapping[str, Entities],
     destinations: Mapping[EntityKey, str],
-    known: Known,
+    known: ObservedState,
 ) -> tuple[Levels, set[EntityKey]]:
     """Return which routes are written by whom at which level, and which must wait."""
     each = {name: due(known.held.get(name, {}), wanted[name]) for name in wanted}

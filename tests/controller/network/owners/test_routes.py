@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.network.base_paths import next_hops
 from controller.network.intents import WeightedRoute
-from controller.network.owners.base import Known
+from controller.network.owners.base import ObservedState
 from controller.network.owners.route_views import needs
 from controller.network.owners.routes import RoutesOwner
 from controller.network.owners.steps import Phase
@@ -26,7 +26,7 @@ TOPOLOGIES = (leaf_spine(2, 3, 2), fat_tree(4), *(random_fabric(8, 3, seed) for 
 
 
 @st.composite
-def states(draw: st.DrawFn) -> tuple[Topology, RoutesOwner, Known]:
+def states(draw: st.DrawFn) -> tuple[Topology, RoutesOwner, ObservedState]:
     """Return an owner, and switches that hold its routes, others, some that turn in circles, or nothing."""
     topology = draw(st.sampled_from(TOPOLOGIES))
     owner = RoutesOwner(topology)
@@ -40,7 +40,7 @@ def states(draw: st.DrawFn) -> tuple[Topology, RoutesOwner, Known]:
             wanted = owner.wanted(node.name) if state == "held" else {}
             held[node.name] = dict(_damaged(topology, node.name, wanted, chance, others))
     live = frozenset(name for name in held if chance.random() < 0.8)
-    return topology, owner, Known(held, live)
+    return topology, owner, ObservedState(held, live)
 
 
 def _damaged(
@@ -60,7 +60,7 @@ def _damaged(
 
 @settings(max_examples=60, deadline=None)
 @given(state=states())
-def test_restored_leaves_out_routes_that_turn_in_circles(state: tuple[Topology, RoutesOwner, Known]) -> None:
+def test_restored_leaves_out_routes_that_turn_in_circles(state: tuple[Topology, RoutesOwner, ObservedState]) -> None:
     topology, owner, known = state
     wanted = {node.name: owner.wanted(node.name) for node in topology.switches}
     for name, entities in wanted.items():
@@ -74,7 +74,7 @@ def test_restored_leaves_out_routes_that_turn_in_circles(state: tuple[Topology, 
 
 @settings(max_examples=60, deadline=None)
 @given(state=states())
-def test_restored_keeps_the_routes_that_are_there(state: tuple[Topology, RoutesOwner, Known]) -> None:
+def test_restored_keeps_the_routes_that_are_there(state: tuple[Topology, RoutesOwner, ObservedState]) -> None:
     _, owner, known = state
     for name, actual in known.held.items():
         restored = owner.restored(name, actual, known)
@@ -84,7 +84,7 @@ def test_restored_keeps_the_routes_that_are_there(state: tuple[Topology, RoutesO
 
 @settings(max_examples=60, deadline=None)
 @given(state=states(), is_weighted=st.booleans())
-def test_plan_agrees_with_the_plain_one(state: tuple[Topology, RoutesOwner, Known], is_weighted: bool) -> None:
+def test_plan_agrees_with_the_plain_one(state: tuple[Topology, RoutesOwner, ObservedState], is_weighted: bool) -> None:
     topology, owner, known = state
     routes = tuple(_by_neighbours(topology)) if is_weighted else ()
     owner.want(routes)
@@ -118,6 +118,6 @@ def test_plan_changes_the_routes_of_a_whole_fabric_at_once() -> None:
     topology = fat_tree(4)
     owner = RoutesOwner(topology)
     owner.want(())
-    known = Known({node.name: {} for node in topology.switches}, frozenset(topology.switch))
+    known = ObservedState({node.name: {} for node in topology.switches}, frozenset(topology.switch))
     written = [update.key for step in owner.plan(known).steps for each in step.updates.values() for update in each]
     assert len(written) == sum(len(owner.wanted(node.name)) - 1 for node in topology.switches)  # but the hash

@@ -9,7 +9,7 @@ from finsy import P4RegisterEntry, P4TableAction, P4TableEntry, P4TableMatch
 
 from controller.common.errors import ControllerError
 from controller.network.features import Features
-from controller.network.owners.base import Known, TableOwner, own_batches
+from controller.network.owners.base import ObservedState, TableOwner, own_batches
 from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, Verb, index, key_of
 from controller.network.tables.store import WRITERS, Writer, writer_entity
 from dataplane.topology.values import Topology
@@ -89,7 +89,7 @@ class Prepared(GuestsOwner):
     def wanted(self, switch: str) -> Entities:
         return super().wanted(switch) if switch in self.clear else {}
 
-    def next_batches(self, switch: str, known: Known) -> list[Batch]:
+    def next_batches(self, switch: str, known: ObservedState) -> list[Batch]:
         if switch in self.clear:
             return own_batches(self, self.wanted(switch), known.held[switch])
         cell = P4RegisterEntry("aggregation_cells", index=7, data=0)

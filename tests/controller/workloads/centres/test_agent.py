@@ -118,14 +118,14 @@ def test_programs_of_each_kind_run_and_tell_how_they_ended(tmp_path: Path) -> No
                     script("sleep 1000", limit_s=0.2),
                     TaskPhase.FAILED,
                     143,
-                    ("it took longer than its 0.2 s",),
+                    ("it exceeded its limit of 0.2 s",),
                 ),
                 (
                     "image",
                     TaskSpec(program=image),
                     TaskPhase.FAILED,
                     None,
-                    ("engine local: task image: runs no containers, busybox needs an engine that does",),
+                    ("engine local: task image: this engine cannot run containers (busybox)",),
                 ),
                 (
                     "empty",
@@ -238,7 +238,7 @@ def test_a_kernel_that_fails_is_a_failed_probe_with_its_reason(tmp_path: Path) -
                 ("wrong", "wrong-value", "has a relative error of 0.5, at most 1e-09 is right"),
                 ("hang", "hang", "not done after"),
                 ("kill", None, "result-1.json: No such file or directory"),
-                ("lie", None, "is of probe another on 1 units, not as it was asked for"),
+                ("lie", None, "is for probe another on 1 units, which was not requested"),
             ):
                 theirs = replace(use.implementation, entry=f"users_kernel:{case}", library="python", threads=False)
                 spec = replace(found.spec, uses=(replace(use, implementation=theirs, tolerance=1e-9),))
@@ -318,7 +318,7 @@ def test_a_centre_without_units_is_not_ready_and_says_why(tmp_path: Path) -> Non
         async with world.agent(replace(world.settings, local=local)):
             found = await world.centre(lambda centre: "no units" in centre.status.reason)
             assert not found.status.ready
-            assert "unit type core: no unit: 1000 thousandths of a core each, 500 are left" in found.status.reason
+            assert "unit type core: no unit: needs 1000 thousandths of a core, 500 left" in found.status.reason
 
     play_centre(tmp_path, act)
 
@@ -329,7 +329,7 @@ def test_settings_reload_and_invalid_ones_keep_the_old(tmp_path: Path, caplog: p
             before = await world.centre()
             world.file.write_text("centre: other\nstate: x\n")
             world.hang_up()
-            while "the settings stay as they were: " not in caplog.text:
+            while "keeping the previous settings: " not in caplog.text:
                 await asyncio.sleep(0.02)
             half = UnitSettings(name="half", cpu_milli=500)
             world.write(replace(world.settings, units=(half,)))

@@ -179,10 +179,12 @@ def test_probe_is_refused_on_unfit_units_or_if_unknown() -> None:
 
 def test_units_that_went_give_their_task_back() -> None:
     one = task(units=21)
-    assert steps(one) == [GiveBack(one, TaskPhase.PENDING, "21 units of type two are not here, 20 are", Cause.NO_UNITS)]
+    assert steps(one) == [
+        GiveBack(one, TaskPhase.PENDING, "it needs 21 units of type two, this centre has 20", Cause.NO_UNITS)
+    ]
     gone = task(unit="four")
     assert steps(gone) == [
-        GiveBack(gone, TaskPhase.PENDING, "2 units of type four are not here, 0 are", Cause.NO_UNITS)
+        GiveBack(gone, TaskPhase.PENDING, "it needs 2 units of type four, this centre has 0", Cause.NO_UNITS)
     ]
 
 
@@ -192,13 +194,13 @@ def test_the_queue_is_bounded_in_number_and_in_time() -> None:
     terms = Terms(most_waiting=2, wait_s=300.0)
     # The one that came last is given back.
     assert steps(first, second, third, jobs=jobs, terms=terms) == [
-        Cancel(jobs[0], "2 tasks wait here already", first, TaskPhase.PENDING, Cause.QUEUE_FULL)
+        Cancel(jobs[0], "2 tasks are waiting here already", first, TaskPhase.PENDING, Cause.QUEUE_FULL)
     ]
     late = task(dispatched_ns=NOW_NS - 301 * 10**9)
     assert steps(late, jobs=(job_of(late, JobPhase.QUEUED),)) == [
         Cancel(
             job_of(late, JobPhase.QUEUED),
-            "it has waited for units for longer than 300 s",
+            "it waited for units for more than 300 s",
             late,
             TaskPhase.PENDING,
             Cause.WAITED,

@@ -78,7 +78,7 @@ def test_killed_job_fails_and_a_killed_keeper_returns_its_task(tmp_path: Path) -
             await asyncio.sleep(0.02)
         os.kill(int(found[0].read_text()), signal.SIGKILL)
         back = await world.until("keeper", TaskPhase.PENDING)
-        assert back.status.reasons == ("its job is lost: its keeper was killed: how it ended is not known",)
+        assert back.status.reasons == ("its job is lost: its keeper was killed: its outcome is unknown",)
         assert (await world.centre()).shares == ()
 
     play_killed(tmp_path, act)

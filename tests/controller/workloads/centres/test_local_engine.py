@@ -142,7 +142,7 @@ def test_job_over_its_limit_is_ended_with_all_its_processes(tmp_path: Path) -> N
     async def act(world: World) -> None:
         state = await world.run("a", "/bin/sh", "-c", script, limit_s=0.3, grace_s=0.1)
         assert (state.phase, state.exit_code) == (JobPhase.FAILED, 137)
-        assert state.reason == "it took longer than its 0.3 s"
+        assert state.reason == "it exceeded its limit of 0.3 s"
         assert processes_of_job(state.id) == []
 
     play(tmp_path, act)
@@ -189,13 +189,13 @@ def test_what_can_never_run_is_refused_before_it_is_kept(tmp_path: Path) -> None
         for order, problem in (
             (world.order("a", "true", units=2), "task a: wants 2 units of type core, not 1 to 1"),
             (world.order("a"), "task a: has no command"),
-            (world.order("a", "true", image="busybox"), "task a: runs no containers, busybox needs an engine"),
-            (world.order("a", "true", files={"../x": b""}), "task a: '../x' is no name of a file"),
+            (world.order("a", "true", image="busybox"), "task a: this engine cannot run containers (busybox)"),
+            (world.order("a", "true", files={"../x": b""}), "task a: '../x' is not a file name"),
         ):
             with pytest.raises(OrderError, match=f"engine local: {problem}"):
                 await world.engine.submit(order)
         assert await world.engine.jobs() == ()
-        with pytest.raises(EngineError, match="is no id of a job"):
+        with pytest.raises(EngineError, match="is not a job id"):
             await world.state("../local")
 
     play(tmp_path, act)
@@ -221,7 +221,7 @@ def test_output_is_kept_within_its_limit_beginning_and_end(tmp_path: Path) -> No
     async def act(world: World) -> None:
         say = "import sys; sys.stdout.write('a' * 600 + 'b' * 100_000 + 'c' * 500)"
         await world.run("a", PYTHON, "-S", "-c", say, output_limit_bytes=1000)
-        assert world.text("a") == "a" * 500 + "\n... 100100 bytes are left out ...\n" + "c" * 500
+        assert world.text("a") == "a" * 500 + "\n... 100100 bytes omitted ...\n" + "c" * 500
 
     play(tmp_path, act)
 
@@ -282,7 +282,7 @@ def test_control_groups_limit_memory_processes_and_time(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         assert not [note for note in world.engine.notes if "control group" in note]
         state = await world.run("memory", PYTHON, "-S", "-c", "x = bytearray(256 << 20)")
-        assert (state.exit_code, state.reason) == (137, "out of memory: it had no more than its units'")
+        assert (state.exit_code, state.reason) == (137, "out of memory: it used all memory of its units")
         assert (await world.run("time", PYTHON, "-S", "-c", burn)).phase is JobPhase.SUCCEEDED
         # 0.15 s of CPU time at a fifth of a core: no quicker than the quota lets it.
         assert float(world.text("time")) > 0.3
@@ -329,7 +329,7 @@ def test_vanished_units_are_reported_and_orders_for_them_refused(tmp_path: Path)
         assert [(unit.name, unit.count) for unit in await world.engine.resources()] == [("core", 1)]
         world.found[0] = Found((), 0)
         assert [(unit.name, unit.count) for unit in await world.engine.resources()] == [("core", 0)]
-        assert world.engine.notes[0] == "unit type core: no unit: 1 cores each, 0 are left"
+        assert world.engine.notes[0] == "unit type core: no unit: needs 1 cores, 0 left"
         with pytest.raises(OrderError, match="wants 1 units of type core, not 1 to 0"):
             await world.engine.submit(world.order("a", "/bin/true"))
 
@@ -351,7 +351,7 @@ def test_a_job_runs_in_the_network_namespace_that_is_named(tmp_path: Path) -> No
             lambda _: has,
             network_namespace=namespaces.RUN_NETNS / name,
         )
-        with pytest.raises(EngineError, match=f"network namespace /run/netns/{name} is not there"):
+        with pytest.raises(EngineError, match=f"network namespace /run/netns/{name} does not exist"):
             await engine.start()
         namespaces.create(name)
         try:

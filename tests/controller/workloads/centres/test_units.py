@@ -51,7 +51,7 @@ def test_types_divide_the_machine_without_sharing_cores() -> None:
     assert gpu is not None
     assert [unit.devices for unit in gpu.units] == [(0,), (1,), (2,)]
     assert gpu.request.devices == (DeviceNeed(kind=DeviceKind.GPU, count=1),)
-    assert made.problems == ("unit type core: unit 3 of 4 is not there: 1 cores each, 0 are left",)
+    assert made.problems == ("unit type core: unit 3 of 4 is missing: needs 1 cores, 0 left",)
 
 
 def test_devices_by_number_are_of_their_kind() -> None:
@@ -64,19 +64,19 @@ def test_devices_by_number_are_of_their_kind() -> None:
 @pytest.mark.parametrize(
     ("found", "unit", "problem"),
     [
-        (Found((0,), 1000), UnitSettings(name="u", cores=2), "no unit: 2 cores each, 1 are left"),
-        (Found((0,), 500), UnitSettings(name="u"), "no unit: 1000 thousandths of a core each, 500 are left"),
-        (Found((0,), 1000, 5), UnitSettings(name="u", memory_bytes=6), "no unit: 6 bytes of memory each, 5 are left"),
-        (Found((0,), 1000), UnitSettings(name="u", devices=1), r"no unit: 1 devices each \(gpu\), 0 are left"),
+        (Found((0,), 1000), UnitSettings(name="u", cores=2), "no unit: needs 2 cores, 1 left"),
+        (Found((0,), 500), UnitSettings(name="u"), "no unit: needs 1000 thousandths of a core, 500 left"),
+        (Found((0,), 1000, 5), UnitSettings(name="u", memory_bytes=6), "no unit: needs 6 bytes of memory, 5 left"),
+        (Found((0,), 1000), UnitSettings(name="u", devices=1), r"no unit: needs 1 devices \(gpu\), 0 left"),
         (
             Found((0,), 1000),
             UnitSettings(name="u", core_numbers=("1",)),
-            "unit 1 of 1 is not there: core 1 is not there",
+            "unit 1 of 1 is missing: core 1 does not exist",
         ),
         (
             Found((0,), 1000),
             UnitSettings(name="u", device_numbers=((0,),)),
-            "unit 1 of 1 is not there: device 0 is not",
+            "unit 1 of 1 is missing: device 0 does not exist",
         ),
     ],
 )
@@ -103,11 +103,11 @@ def test_of_unknown_memory_none_is_set_apart() -> None:
     [
         (
             (UnitSettings(name="a", core_numbers=("0-2",)), UnitSettings(name="b", core_numbers=("2-4",))),
-            "core 2 is of a and of b",
+            "core 2 belongs to both a and b",
         ),
-        ((UnitSettings(name="a", core_numbers=("0", "0")),), "core 0 is of a and of a"),
-        ((UnitSettings(name="a", device_numbers=((1,), (1,))),), "device 1 is of a and of a"),
-        ((UnitSettings(name="a", core_numbers=("0", "1-2")),), "a: not all lists of cores are equally long"),
+        ((UnitSettings(name="a", core_numbers=("0", "0")),), "core 0 belongs to both a and a"),
+        ((UnitSettings(name="a", device_numbers=((1,), (1,))),), "device 1 belongs to both a and a"),
+        ((UnitSettings(name="a", core_numbers=("0", "1-2")),), "a: lists of cores differ in length"),
     ],
 )
 def test_a_core_or_device_of_two_units_is_refused(types: tuple[UnitSettings, ...], problem: str) -> None:
@@ -122,7 +122,7 @@ def test_a_core_or_device_of_two_units_is_refused(types: tuple[UnitSettings, ...
         ("units: [{name: a, cores: 0}]", r"c.yaml:3: units\[0\].cores"),
         ("units: [{name: a, core_numbers: ['3-1']}]", "a list of cores is empty"),
         ("units: [{name: a, core_numbers: ['x']}]", r"c.yaml:3: units\[0\].core_numbers\[0\]"),
-        ("units: [{name: a}, {name: a}]", "units: a is there twice"),
+        ("units: [{name: a}, {name: a}]", "units: a appears twice"),
         ("units: []", "at least one type is needed"),
         ("centres: x", "c.yaml:3: .*centres"),
         ("report_s: 0", "c.yaml:3: report_s"),

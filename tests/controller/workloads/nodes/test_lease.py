@@ -52,7 +52,7 @@ def test_a_part_of_a_lease_is_none() -> None:
 
 def test_a_whole_lease_without_an_end_is_none() -> None:
     body = b"millrace lease 1\nsoon\nboot\n"
-    with pytest.raises(LeaseFileError, match=r"^this lease has no end$"):
+    with pytest.raises(LeaseFileError, match=r"^a lease without an end$"):
         decode((f"{zlib.crc32(body):08x}\n".encode() + body).ljust(lease_file.SIZE, b"\n"))
 
 

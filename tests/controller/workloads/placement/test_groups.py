@@ -84,13 +84,13 @@ def with_service(group: PodGroup) -> PodGroup:
 def test_a_job_without_a_service_is_said() -> None:
     group = known(group_of("g", 2, allreduce=AllReduce()))
     actions = decide(view_of(group), 1).actions
-    assert (created(actions), "where the job service is" in group_set(actions).reasons[0]) == ([], True)
+    assert (created(actions), "name the job service" in group_set(actions).reasons[0]) == ([], True)
 
 
 def test_a_name_that_somebody_else_has_is_said_once() -> None:
     group = known(group_of("g", 2))
     status = group_set(decide(view_of(group, pod("g-1")), 1).actions)
-    assert status.reasons == ("pod g-1 is there already, and is none of this group: delete one of them",)
+    assert status.reasons == ("pod g-1 exists already and is not one of this group: delete one of them",)
     assert decide(view_of(replace(group, status=status), pod("g-1")), 1).actions == ()
 
 
@@ -182,7 +182,7 @@ def test_group_without_template_follows_the_users_pods() -> None:
     plain = PodGroup(metadata=Metadata(name="g", uid="u", revision=1), spec=PodGroupSpec(size=2, wait_s=5))
     mine = [pod(name, spec=replace(TEMPLATE, group="g")) for name in "ab"]
     assert group_set(decide(view_of(plain, mine[0]), 5).actions).reasons == (
-        "it was not placed within 5 s: 1 of 2 pods are there",
+        "it was not placed within 5 s: 1 of 2 pods exist",
     )
     bound = replace(plain, status=BOUND)
     ended = [replace(one, status=replace(one.status, phase=Phase.SUCCEEDED)) for one in mine]
@@ -194,6 +194,9 @@ def test_a_group_of_which_nothing_is_left_is_placed_whole_again() -> None:
     group = known(group_of("g", 2, wait_s=30), BOUND)
     view = view_of(group, member(group, 0), member(group, 1))
     status = group_set(decide(view, 1).actions)
-    assert (status.phase, status.reasons) == (GroupPhase.PENDING, ("all of its pods wait: it is placed whole again",))
+    assert (status.phase, status.reasons) == (
+        GroupPhase.PENDING,
+        ("all of its pods wait: it is placed again as a whole",),
+    )
     one_left = view_of(group, member(group, 0, "h1"), member(group, 1), node("h1"))
     assert decide(one_left, 1).actions == ()

@@ -52,7 +52,7 @@ def test_marked_nodes_pods_are_released_with_epoch_and_report() -> None:
     ]
     assert [one.reasons[0] for one in release.releases] == [
         "node h1 is silent for 45 s: the pod is placed again",
-        "node h1 is silent for 45 s, and the pod states it: it waits for this node",
+        "node h1 is silent for 45 s; the pod names this node, and waits for it",
     ]
 
 
@@ -143,7 +143,7 @@ def test_pods_of_a_missing_node_are_released_after_its_lease() -> None:
     assert [type(action) for action in decide(view, 44).actions] == []
     release = decide(view, 45).actions[-1]
     assert isinstance(release, ReleaseSilent)
-    assert release.releases[0].reasons == ("node h1 is not there any more: the pod is placed again",)
+    assert release.releases[0].reasons == ("node h1 no longer exists: the pod is placed again",)
     # One that was seen to go, with a lease of its own.
     view = view_of(node("h1", lease_s=100), node("h2"), pod("a", "h1"))
     view.remove(Node, "h1", 5)
@@ -204,4 +204,4 @@ def test_a_pod_that_does_not_stop_is_told_of(phase: Phase) -> None:
     assert decide(view, 69).stuck == ()
     view.take(node("h1", heartbeat=3), 69 * S)
     what = "evicted" if phase is Phase.STOPPING else "deleted"
-    assert decide(view, 70).stuck == (f"pod a is {what}, and node h1, which reports, has not stopped it for 70 s",)
+    assert decide(view, 70).stuck == (f"pod a is {what}, but node h1, which reports, has not stopped it for 70 s",)

@@ -3,7 +3,7 @@
     python -I -S -c SOURCE FOLDER MOST_BYTES HOLD_S
 
 The folder comes in MILLRACE_JOB_0, MILLRACE_JOB_1 ... and goes back between BEGIN and END: JSON of names and contents
-in base64, compressed, in base64. It uses only the standard library: the image need have nothing else.
+in base64, compressed, in base64. It uses only the standard library: the image needs nothing else.
 
 A container's log disappears with its container, so the container stays until its reader removes it, but no longer than
 HOLD_S.
@@ -41,7 +41,7 @@ def unpack(folder: Path) -> None:
 
 def pack(folder: Path, given: dict[str, int], most_bytes: int) -> str:
     """Return the new or changed files, the record of the job's end first, as many as fit."""
-    found, room = {}, most_bytes
+    contents, room = {}, most_bytes
     paths = sorted(
         folder.rglob("*"), key=lambda path: (path.name != "ended.json", path.name not in ("stdout", "stderr"))
     )
@@ -52,9 +52,9 @@ def pack(folder: Path, given: dict[str, int], most_bytes: int) -> str:
             continue
         size = path.stat().st_size
         if size <= room:
-            found[name] = base64.b64encode(path.read_bytes()).decode()
+            contents[name] = base64.b64encode(path.read_bytes()).decode()
             room -= size
-    return base64.encodebytes(zlib.compress(json.dumps(found).encode())).decode()
+    return base64.encodebytes(zlib.compress(json.dumps(contents).encode())).decode()
 
 
 def hold(reason: str, hold_s: float) -> None:
@@ -63,9 +63,9 @@ def hold(reason: str, hold_s: float) -> None:
         signal.sigtimedwait({signal.SIGTERM, signal.SIGINT}, hold_s)
 
 
-def main(place: str, most_bytes: int, hold_s: float) -> int:
+def main(job_folder: str, most_bytes: int, hold_s: float) -> int:
     """Run the job; return its exit code."""
-    folder = Path(place)
+    folder = Path(job_folder)
     folder.mkdir(parents=True, exist_ok=True)
     unpack(folder)
     given = {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}

@@ -1,8 +1,8 @@
 """Engine that has placement run the jobs in containers: one pod each, known only through the API.
 
 The books are the Node resources' shares: a job holds its units' resources from its pod's binding to its release. A
-job's results come back in its pod's log, as nodes and the agent share no folder. A pod is a job's if it has the name
-and the uid in the agent's record; labels, which users write, prove nothing.
+job's results come back in its pod's log, as nodes and the agent share no folder. A pod belongs to a job if it has the
+name and the uid in the agent's record; labels, which users write, prove nothing.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ def files_in(log: bytes, most_bytes: int) -> Mapping[str, bytes] | None:
         expander = zlib.decompressobj()
         packed = expander.decompress(base64.b64decode(text), most_bytes * _MOST_EXPANSION + (1 << 16))
         if not expander.eof:
-            raise EngineError("containers", f"a job has left more than {most_bytes} bytes")
+            raise EngineError("containers", f"a job's results have more than {most_bytes} bytes")
         told = json.loads(packed)
         if len(told) > _MOST_FILES:
-            raise EngineError("containers", f"a job has left {len(told)} files, at most {_MOST_FILES} are kept")
+            raise EngineError("containers", f"a job's results are {len(told)} files, at most {_MOST_FILES} are kept")
         return {name: base64.b64decode(content) for name, content in told.items() if _is_inside(name)}
     except (ValueError, zlib.error, AttributeError, TypeError, RecursionError) as error:
-        raise EngineError("containers", f"what a job has left cannot be unpacked: {error}") from error
+        raise EngineError("containers", f"a job's results cannot be unpacked: {error}") from error
 
 
 def _is_inside(name: str) -> bool:
@@ -132,7 +132,7 @@ class ContainersEngine(ClusterEngine[Pod]):
 
     async def start(self) -> None:
         """Check that the API server answers; raise EngineError in one line if it does not."""
-        await self._within("looking at its nodes", self._api.of(Node).list())
+        await self._within("listing its nodes", self._api.of(Node).list())
         self._read_records()
 
     async def close(self) -> None:
@@ -147,7 +147,7 @@ class ContainersEngine(ClusterEngine[Pod]):
 
     async def resources(self) -> tuple[UnitType, ...]:
         """Return the unit types with their current working units."""
-        nodes, pods = await self._nodes(), await self._told()
+        nodes, pods = await self._nodes(), await self._reports()
         self.notes = tuple(units.why_not(node) for node in nodes if not units.works(node))
         return units.unit_types(self._settings.units, nodes, {pod.metadata.uid for pod in pods.values()})
 
@@ -164,7 +164,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         unit = self._unit(order, self._settings.units)
         self._check_room(order, units.largest(unit, await self._nodes()))
         pod, folder = self._made(order, unit)
-        return self._begin(folder, await self._within("making a pod", self._api.of(Pod).create(pod)))
+        return self._begin(folder, await self._within("creating a pod", self._api.of(Pod).create(pod)))
 
     def _begin(self, folder: JobFolder, pod: Pod | None) -> str:
         """Register a job by its pod's name and uid; None for one whose pod is gone."""
@@ -180,7 +180,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         return pod if pod is not None and folder.uid in (None, pod.metadata.uid) else None
 
     async def cancel(self, job: str, grace_s: float) -> None:
-        """Have its pod removed with the order's grace; keep its output until then."""
+        """Remove its pod with the order's grace; keep its output until then."""
         pod, folder = await self._pod(job), self._known.get(job)
         if pod is not None and folder is not None and folder.ending is None and phase_of(pod) not in JOB_ENDED:
             await self._end(job, pod, folder, CANCELLED, grace_s)
@@ -192,7 +192,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         async def is_gone() -> bool:
             return await self._pod(job) is None
 
-        problem = f"pod {job}: it is not gone after {self._settings.deadline_s:g} s"
+        problem = f"pod {job}: still there after {self._settings.deadline_s:g} s"
         await self._until(is_gone, self._settings.deadline_s, problem)
         self._limits.forget(job)
         self._reasons.pop(job, None)
@@ -202,10 +202,10 @@ class ContainersEngine(ClusterEngine[Pod]):
     @property
     def _api(self) -> ApiClient:
         if self._client is None:
-            place = find_place(self._settings.api)
+            server = find_place(self._settings.api)
             if self._settings.token_file is not None:
-                place = Place(place.address, read_token(Path(self._settings.token_file)), place.ca)
-            self._client = ApiClient(place, tries=1)
+                server = Place(server.address, read_token(Path(self._settings.token_file)), server.ca)
+            self._client = ApiClient(server, tries=1)
         return self._client
 
     async def _within(self, doing: str, asked: Awaitable[T]) -> T:
@@ -222,19 +222,19 @@ class ContainersEngine(ClusterEngine[Pod]):
             raise EngineError(self.name, f"{doing}: {error}") from error
 
     async def _nodes(self) -> tuple[Node, ...]:
-        listing = await self._within("looking at its nodes", self._api.of(Node).list())
+        listing = await self._within("listing its nodes", self._api.of(Node).list())
         return units.own_nodes(self._settings, listing.items)
 
-    async def _told(self) -> Mapping[str, Pod]:
+    async def _reports(self) -> Mapping[str, Pod]:
         asked = self._api.of(Pod).list(labels=f"{CENTRE}={self._centre}")
-        listing = await self._within("looking at its pods", asked)
+        listing = await self._within("listing its pods", asked)
         return {pod.metadata.name: pod for pod in listing.items if self._is_ours(pod)}
 
     def _is_ours(self, pod: Pod) -> bool:
         folder = self._known.get(pod.metadata.name)
         return folder is not None and folder.uid == pod.metadata.uid
 
-    def _sign(self, told: Pod) -> object:
+    def _fingerprint(self, told: Pod) -> object:
         return told.status.phase
 
     async def _pod(self, name: str) -> Pod | None:
@@ -253,7 +253,7 @@ class ContainersEngine(ClusterEngine[Pod]):
                 return await self._api.of(Pod).get(name)
             return None
 
-        return await self._within("looking at a pod", read())
+        return await self._within("reading a pod", read())
 
     async def _delete(self, name: str) -> None:
         async def delete() -> None:
@@ -267,12 +267,14 @@ class ContainersEngine(ClusterEngine[Pod]):
         """Return a job's pod, and its folder with the files to send."""
         if order.image is not None:
             if order.files:
-                raise OrderError(self.name, f"task {order.mark.task}: an image of one's own gets no files")
+                raise OrderError(self.name, f"task {order.mark.task}: a task with its own image gets no files")
             named = replace(order, image=None, argv=order.argv or (order.image,))
             folder = self._folders.prepare(named, passes="", own_image=True)
             return pod_of(order, unit, self._settings, folder.token, None), folder
         if self._settings.image is None and self._settings.bundle is None:
-            raise OrderError(self.name, f"task {order.mark.task}: the settings name neither image nor bundle for it")
+            raise OrderError(
+                self.name, f"task {order.mark.task}: it needs an image: the settings name neither image nor bundle"
+            )
         folder = self._folders.prepare(order, passes="MILLRACE_NODE")
         packed = environment_of(folder.path, order.mark.task)
         return pod_of(order, unit, self._settings, folder.token, packed), folder
@@ -285,7 +287,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         if (ended := folder.ended_state) is not None:
             return ended
         if pod is None:
-            return folder.state(JobPhase.LOST, "its pod is gone, and it has left no record")
+            return folder.state(JobPhase.LOST, "its pod is gone without a record of its end")
         phase = phase_of(pod)
         if phase is JobPhase.LOST:
             return folder.state(phase, why_of(pod))
@@ -295,13 +297,13 @@ class ContainersEngine(ClusterEngine[Pod]):
         self._follow(job, folder)
         over_s = self._limits.over_s(job, folder.limit_s) if phase is JobPhase.RUNNING and folder.own_image else None
         if over_s is not None:
-            await self._end(job, pod, folder, f"it took longer than its {over_s:g} s", folder.grace_s)
+            await self._end(job, pod, folder, f"it exceeded its limit of {over_s:g} s", folder.grace_s)
             return folder.ended_state or folder.state(JobPhase.FAILED, "over its limit")
         waits = phase is JobPhase.QUEUED
         return folder.state(JobPhase.QUEUED if waits else JobPhase.RUNNING, why_of(pod) if waits else "")
 
     async def _end(self, job: str, pod: Pod, folder: JobFolder, reason: str, grace_s: float) -> None:
-        """Have a pod removed, and wait until it is; its log's reader keeps the output until then."""
+        """Remove a pod, and wait until it is gone; the reader of its log keeps the output until then."""
         most_s = max(grace_s, pod.spec.stop_grace_s) + _MARGIN_S
         self._reasons[job] = reason
         self._follow(job, folder)
@@ -310,7 +312,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         async def is_gone() -> bool:
             return await self._pod(job) is None and not self._is_followed(job)
 
-        await self._until(is_gone, most_s, f"pod {job}: it is not gone {most_s:g} s after it was to go")
+        await self._until(is_gone, most_s, f"pod {job}: still there {most_s:g} s after its removal was requested")
         if folder.ending is None:
             self._write_end(pod, folder, (b"", b""), reason)
 
@@ -348,8 +350,8 @@ class ContainersEngine(ClusterEngine[Pod]):
         """Return a pod's last state, once its container has ended."""
         try:
             async with local_timeout(self._settings.deadline_s, f"engine {self.name}: the end of pod {job}"):
-                while (found := await self._pod(job)) is not None:
-                    pod = found
+                while (current := await self._pod(job)) is not None:
+                    pod = current
                     if phase_of(pod) in JOB_ENDED:
                         break
                     await asyncio.sleep(POLL_S)

@@ -34,7 +34,7 @@ _PHASES: Final = {
 def pod_name(mark: JobMark, token: str) -> str:
     """Return the name of a job's pod: the beginning of the job's, and a part of its token.
 
-    Nobody can take the name first, or know that a pod of that name will appear.
+    Nobody can take the name first, or foresee that a pod of that name will appear.
     """
     return f"{mark.job_name[: MAX_NAME - _PART - 1].rstrip('-.')}-{token[:_PART]}"
 

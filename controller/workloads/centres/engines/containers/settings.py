@@ -47,13 +47,13 @@ class ContainersSettings(Settings, frozen=True):
     profile: Name = "default"
     """Profile of the scheduler that places the pods."""
     results_bytes: Annotated[int, Meta(ge=0, le=1 << 26)] = 1 << 22
-    """Most bytes, packed, that are fetched from a job's folder."""
+    """Most bytes, packed, fetched from a job's folder."""
     hold_s: Annotated[float, Meta(gt=0, le=1e6)] = 3600.0
     """Time that the pod of an ended job waits, holding its units, for its results to be fetched."""
     deadline_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
     """Deadline of each request."""
     poll_s: Annotated[float, Meta(gt=0, le=600)] = 2.0
-    """Time between two looks at nodes and pods."""
+    """Polling interval of nodes and pods."""
 
     def __post_init__(self) -> None:
         if self.image is not None and self.bundle is not None:

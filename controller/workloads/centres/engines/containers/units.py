@@ -23,12 +23,12 @@ def unit_types(
     units: Mapping[str, ContainerUnit], nodes: Collection[Node], own: Collection[str]
 ) -> tuple[UnitType, ...]:
     """Return the number of units of each type; `own` are the uids of our own pods, whose shares count as free."""
-    found = []
+    types = []
     for name, unit in units.items():
         count = sum(room(unit, node) for node in nodes if works(node))
         free = sum(room(unit, node, others_of=own) for node in nodes if works(node))
-        found.append(UnitType(name=name, count=count, free=free, unit=unit.request))
-    return tuple(found)
+        types.append(UnitType(name=name, count=count, free=free, unit=unit.request))
+    return tuple(types)
 
 
 def works(node: Node) -> bool:

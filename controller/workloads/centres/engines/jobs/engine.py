@@ -18,16 +18,16 @@ from controller.workloads.centres.engines.jobs.folders import JobFolder, JobFold
 from controller.workloads.centres.errors import EngineError, OrderError
 from dataplane.local.deadline import local_timeout
 
-Told = TypeVar("Told")
+Report = TypeVar("Report")
 Kind = TypeVar("Kind")
 
 POLL_S: Final = 0.1
 
 
-class ClusterEngine(ABC, Generic[Told]):
-    """An Engine (controller.workloads.centres.engines.base) over another system, which reports a `Told` for each job.
+class ClusterEngine(ABC, Generic[Report]):
+    """An Engine (controller.workloads.centres.engines.base) over another system, which reports a `Report` for each job.
 
-    `records` is a private folder of the agent, which no job can enter; `poll_s` is the time between two looks for
+    `records` is a private folder of the agent, which no job can enter; `poll_s` is the interval between polls for
     changes. With `trusts_folders` a job that the system has forgotten ended as its folder says.
     """
 
@@ -36,7 +36,7 @@ class ClusterEngine(ABC, Generic[Told]):
 
     def __init__(self, *, centre: str, records: Path, poll_s: float, trusts_folders: bool = False) -> None:
         self.notes: tuple[str, ...] = ()
-        """Nodes that do not work, and why, as of the last look."""
+        """Nodes that did not work at the last poll, and why."""
         self._centre, self._poll_s, self._trusts_folders = centre, poll_s, trusts_folders
         self._folders = JobFolders(self.name, records)
         self._known: dict[str, JobFolder] = {}
@@ -46,23 +46,23 @@ class ClusterEngine(ABC, Generic[Told]):
         """Return the unit types with their current working units."""
 
     @abstractmethod
-    async def _told(self) -> Mapping[str, Told]:
+    async def _reports(self) -> Mapping[str, Report]:
         """Return the system's view of the known jobs, by their names there."""
 
-    async def _told_of(self, ids: Collection[str]) -> Mapping[str, Told]:
+    async def _reports_of(self, ids: Collection[str]) -> Mapping[str, Report]:
         """Return the system's view of these jobs; it may include more."""
-        return await self._told() if ids else {}
+        return await self._reports() if ids else {}
 
     @abstractmethod
-    async def _state(self, job: str, told: Told | None, /) -> JobState:
+    async def _state(self, job: str, told: Report | None, /) -> JobState:
         """Return a job's state from its record and the system's view, None if the system does not know it."""
 
     @abstractmethod
-    def _sign(self, told: Told, /) -> object:
+    def _fingerprint(self, told: Report, /) -> object:
         """Return the part of a job whose change may mean news."""
 
     async def changes(self) -> AsyncIterator[None]:
-        """Yield when nodes or jobs are not as they were, or the system stops or begins to answer."""
+        """Yield when nodes or jobs have changed, or the system stops or starts answering."""
         last: object = None
         while True:
             now = await self._picture()
@@ -75,7 +75,7 @@ class ClusterEngine(ABC, Generic[Told]):
         """Return the states of these jobs."""
         if not set(ids) <= self._known.keys():
             self._read_records()
-        told = await self._told_of(ids)
+        told = await self._reports_of(ids)
         return {job: await self._state(job, told.get(job)) for job in ids}
 
     async def jobs(self) -> tuple[JobState, ...]:
@@ -84,7 +84,7 @@ class ClusterEngine(ABC, Generic[Told]):
         # A job submitted while the system is queried is not in its answer, and not lost; one forgotten meanwhile
         # no longer counts.
         before = frozenset(self._known)
-        told = await self._told()
+        told = await self._reports()
         return tuple([await self._state(job, told.get(job)) for job in sorted(before) if job in self._known])
 
     async def usage(self, job: str) -> Usage | None:
@@ -112,22 +112,22 @@ class ClusterEngine(ABC, Generic[Told]):
         """Return the state of a job that the system does not know, or has forgotten."""
         told = folder.told
         if told is None:
-            return folder.state(JobPhase.LOST, f"{system} does not know it (any more), and it has left no record")
+            return folder.state(JobPhase.LOST, f"{system} does not know it, and it left no record of its end")
         if self._trusts_folders:
             return folder.settled(told)
         # Any job of the same user may have written there that this one has succeeded.
-        why = f"{system} has forgotten it, and its folder is not believed (unsafe_trust_folders)"
+        why = f"{system} has forgotten it, and its folder is not trusted (unsafe_trust_folders)"
         return folder.state(JobPhase.LOST, why)
 
     def _unit(self, order: JobOrder, units: Mapping[str, Kind]) -> Kind:
         """Return the unit type of an order; raise OrderError if there is none."""
         unit = units.get(order.unit)
         if unit is None:
-            raise OrderError(self.name, f"task {order.mark.task}: there is no unit type {order.unit!r}")
+            raise OrderError(self.name, f"task {order.mark.task}: no unit type {order.unit!r}")
         return unit
 
     def _check_room(self, order: JobOrder, most: int, has: str = "the largest node has") -> None:
-        """Raise OrderError for an order of no units, or of more than there ever are at once."""
+        """Raise OrderError for an order of no units, or of more than can ever be free at once."""
         if not 1 <= order.units <= most:
             raise OrderError(self.name, f"task {order.mark.task}: {order.units} units of {order.unit}: {has} {most}")
 
@@ -143,6 +143,8 @@ class ClusterEngine(ABC, Generic[Told]):
     async def _picture(self) -> object:
         """Return the state that `changes` compares."""
         try:
-            return await self.resources(), {job: self._sign(told) for job, told in (await self._told()).items()}
+            return await self.resources(), {
+                job: self._fingerprint(told) for job, told in (await self._reports()).items()
+            }
         except EngineError as error:
             return error.problem

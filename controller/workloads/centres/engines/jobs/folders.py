@@ -1,16 +1,16 @@
 """Jobs that another system runs: the agent's record of each, and the folder that it shares with the worker.
 
-    RECORDS/NAME/order.json         whose job it is, what was ordered, where, and by which token it is known
-    RECORDS/NAME/id                 the job's name at its engine, once that may have taken it
+    RECORDS/NAME/order.json         the job's owner, order, folder and token
+    RECORDS/NAME/id                 the job's name at its engine, once that may have accepted it
     RECORDS/NAME/uid                the engine's key for it among jobs of its name, if it has one
-    RECORDS/NAME/ended.json         how it ended, as the agent has seen it
+    RECORDS/NAME/ended.json         its end, as seen by the agent
 
     FOLDER/.millrace/keeper.py      the worker's program, and start.json, its input
-    FOLDER/.millrace/ended.json     how it ended, as the worker says
+    FOLDER/.millrace/ended.json     its end, as reported by the worker
     FOLDER/.millrace/grace          seconds, if cancelling overrides those of the order
 
-Records are in a folder that only the agent can enter. Any job may have written what is in a job's folder, or in a
-cluster's queue: it proves nothing about a job's owner, and about its end only what the engine confirms.
+Records are in a folder that only the agent can enter. Anything in a job's folder or in a cluster's queue may have been
+written by another job: it proves nothing about a job's owner, and about its end only what the engine confirms.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Written(msgspec.Struct, frozen=True):
 class JobFolder:
     """A prepared job, its record and its folder; `id` is its name at its engine, None until that is known.
 
-    `token` is a secret until the engine gets it with the job: nobody else can have sent a job with it before.
+    `token` stays secret until the engine gets it with the job: nobody else can have submitted a job with it before.
     """
 
     path: Path
@@ -133,10 +133,10 @@ class JobFolder:
         if len(output) <= most:
             return output
         head, tail = output[: most - most // 2], output[len(output) - most // 2 :]
-        return head + f"\n... {len(output) - most} bytes are left out ...\n".encode() + tail
+        return head + f"\n... {len(output) - most} bytes omitted ...\n".encode() + tail
 
     def write_results(self, files: Mapping[str, bytes]) -> Ended | None:
-        """Write results that a job has left elsewhere; return its own record of the end, if that is among them.
+        """Write results fetched from elsewhere; return the job's own record of its end, if that is among them.
 
         Names were checked. Files that cannot be written, because a folder is in the way, are left out.
         """
@@ -187,16 +187,16 @@ class JobFolders:
 
     def find(self, mark: JobMark) -> JobFolder | None:
         """Return the job with a mark; None if none was prepared."""
-        found = _read(self._record_of(mark))
-        return found if found is not None and found.mark == mark else None
+        folder = _read(self._record_of(mark))
+        return folder if folder is not None and folder.mark == mark else None
 
     def all(self) -> Iterator[JobFolder]:
         """Yield the prepared jobs that are not forgotten."""
         with suppress(FileNotFoundError):
             for record in sorted(self._records.iterdir()):
-                found = _read(record)
-                if found is not None:
-                    yield found
+                folder = _read(record)
+                if folder is not None:
+                    yield folder
 
     def _record_of(self, mark: JobMark) -> Path:
         """Return the folder of a job's record: task names are too long for folder names."""
@@ -205,24 +205,26 @@ class JobFolders:
 
     def _check(self, order: JobOrder) -> None:
         if not order.argv or not order.argv[0]:
-            raise OrderError(self._engine, f"task {order.mark.task}: there is nothing to run")
+            raise OrderError(self._engine, f"task {order.mark.task}: no command")
         if order.image is not None:
-            raise OrderError(self._engine, f"task {order.mark.task}: it runs no containers, such as {order.image!r}")
+            raise OrderError(
+                self._engine, f"task {order.mark.task}: this engine cannot run containers ({order.image!r})"
+            )
         for text in (*order.argv, *order.environment, *order.environment.values()):
             if "\0" in text:
-                raise OrderError(self._engine, f"task {order.mark.task}: {text!r} has a zero byte")
+                raise OrderError(self._engine, f"task {order.mark.task}: {text!r} contains a zero byte")
         for name in order.environment:
             if not name or "=" in name:
-                raise OrderError(self._engine, f"task {order.mark.task}: {name!r} is no name of an environment")
+                raise OrderError(self._engine, f"task {order.mark.task}: {name!r} is not a variable name")
         for name in order.files:
             parts = name.split("/")
             if not {"", ".", ".."}.isdisjoint(parts) or parts[0] == OWN or "\0" in name:
-                raise OrderError(self._engine, f"task {order.mark.task}: {name!r} is no file of its folder")
+                raise OrderError(self._engine, f"task {order.mark.task}: {name!r} is not a file name in its folder")
 
 
 def unknown_job(job: str, centre: str) -> JobState:
     """Return the state of an unknown job."""
-    return JobState(id=job, mark=JobMark(centre, "", "", 0), phase=JobPhase.LOST, reason="nothing is known of it")
+    return JobState(id=job, mark=JobMark(centre, "", "", 0), phase=JobPhase.LOST, reason="unknown job")
 
 
 def keeper_command(python: str, folder: Path) -> tuple[str, ...]:

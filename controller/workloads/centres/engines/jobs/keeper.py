@@ -1,12 +1,12 @@
-"""`python3 -I -S keeper.py FOLDER`: runs one job as FOLDER/start.json says, and records its end in FOLDER.
+"""`python3 -I -S keeper.py FOLDER`: run one job as FOLDER/start.json says, and record its end in FOLDER.
 
 One process runs next to each job, so that the job outlives the agent, however that ends, and its end is known after the
 system that started it has forgotten it. It keeps the beginning and the end of the job's output and errors, ends the job
 after its limit or on SIGTERM, first by the same signal and after its grace by SIGKILL, and leaves no process behind:
 orphans of the job become its children. If the keeper is killed, so is the job's first process.
 
-It uses only the standard library, for Python 3.7 and newer: it is copied to machines that may have no Millrace. And
-little of that library, as there is one keeper per job: some ms to start, some MB.
+It uses only the standard library of Python 3.7 and newer, as it is copied to machines that may have no Millrace, and
+only a small part of it: each job has a keeper, which takes a few ms to start and a few MB.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Kept:
     def close(self) -> None:
         """Write the end of the output."""
         if self.dropped:
-            _write(self._file, f"\n... {self.dropped} bytes are left out ...\n".encode())
+            _write(self._file, f"\n... {self.dropped} bytes omitted ...\n".encode())
         _write(self._file, bytes(self._tail))
         os.close(self._file)
         os.close(self.reader)
@@ -87,7 +87,7 @@ class Pipe:
         self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
 
 
-class Told:
+class Channels:
     """Channels of a job's processes: output, errors, the problem at start, the end of the first one."""
 
     def __init__(self, output: int, errors: int) -> None:
@@ -101,12 +101,12 @@ class Told:
 
     def status_of_first(self, status: int) -> int:
         """Return the status that the process above the job's first one has reported; by default `status`."""
-        told = os.read(self.status.reader, 16)
-        return int(told) if told.isdigit() else status
+        text = os.read(self.status.reader, 16)
+        return int(text) if text.isdigit() else status
 
 
 def main(folder: str) -> int:
-    """Run the job of a folder; return its exit code, 1 at once if another keeper runs it, or has."""
+    """Run the job of a folder; return its exit code, or 1 at once if another keeper runs or ran it."""
     with open(f"{folder}/start.json", encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to load
         start = json.load(file)
     if start["takes_lock"] and not take_lock(f"{folder}/lock"):
@@ -116,15 +116,15 @@ def main(folder: str) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (*_ENDING, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
-    told = run(folder, start, woken)
-    write(folder, start["ended_file"], told)
+    ended = run(folder, start, woken)
+    write(folder, start["ended_file"], ended)
     hand_on(woken)
-    code: int = told["exit_code"]
+    code: int = ended["exit_code"]
     return code
 
 
 def take_lock(path: str) -> bool:
-    """Hold a lock as long as this process lives; return False if somebody has held it already."""
+    """Hold a lock for the life of this process; return False if it was ever held before."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -139,29 +139,29 @@ def take_lock(path: str) -> bool:
 def run(folder: str, start: Start, woken: int) -> dict[str, Any]:
     """Run a job to its end; return the record of it."""
     began_ns, where = time.time_ns(), os.path.normpath(os.path.join(folder, start["folder"]))  # noqa: PTH118
-    place = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    outputs = [Kept(place, name, start["output_limit_bytes"]) for name in ("stdout", "stderr")]
+    directory = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    outputs = [Kept(directory, name, start["output_limit_bytes"]) for name in ("stdout", "stderr")]
     alive = Pipe()  # carries no data: its closing signals our end
-    told = Told(outputs[0].writer, outputs[1].writer)
+    channels = Channels(outputs[0].writer, outputs[1].writer)
     if start["sandbox"] is not None:
         sandboxing().separate(start["sandbox"])
     child = os.fork()
     if child == 0:
         os.close(alive.writer)
-        be_job(start, where, alive.reader, told)
+        be_job(start, where, alive.reader, channels)
     os.close(alive.reader)
-    told.close_writers()
-    with os.fdopen(told.problem.reader, encoding="utf-8", errors="replace") as file:
+    channels.close_writers()
+    with os.fdopen(channels.problem.reader, encoding="utf-8", errors="replace") as file:
         problem = file.read()
     status, reason = wait_for(child, (folder, start), outputs, woken)
-    status = told.status_of_first(status)
+    status = channels.status_of_first(status)
     kill_rest(start)
     drain(outputs)
     killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if problem:
         reason = f"it cannot be started: {problem}"
     elif not reason and killed_by == signal.SIGKILL and oom_kills(start):
-        reason = "out of memory: it had no more than its units'"
+        reason = "out of memory: it used all memory of its units"
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "exit_code": 128 + killed_by if killed_by else os.WEXITSTATUS(status),
@@ -187,14 +187,14 @@ def wait_for(child: int, job: tuple[str, Start], outputs: list[Kept], woken: int
         if status is not None:
             return status, reason
         left_s = None if due_s is None else max(due_s - time.monotonic(), 0.0)
-        found = [descriptor for descriptor, _ in waiting.poll(None if left_s is None else left_s * 1000 + 1)]
-        for descriptor in found:
+        ready = [descriptor for descriptor, _ in waiting.poll(None if left_s is None else left_s * 1000 + 1)]
+        for descriptor in ready:
             if descriptor in sources and not sources[descriptor].take():
                 waiting.unregister(descriptor)
-        wants_end = woken in found and is_asked_to_end(woken)
+        wants_end = woken in ready and is_asked_to_end(woken)
         over = due_s is not None and time.monotonic() >= due_s
         if (wants_end or over) and not reason:
-            reason = CANCELLED if wants_end else f"it took longer than its {limit_s:g} s"
+            reason = CANCELLED if wants_end else f"it exceeded its limit of {limit_s:g} s"
             signal_all(child, signal.SIGTERM)
             due_s = time.monotonic() + grace_of(folder, start)
         elif over:
@@ -223,7 +223,7 @@ def is_asked_to_end(woken: int) -> bool:
 
 
 def hand_on(woken: int) -> None:
-    """Pass a request to end that came after the job's end to our caller, by leaving the signal pending."""
+    """Pass a request to end that came too late on to our caller, by leaving the signal pending."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     if is_asked_to_end(woken):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -232,7 +232,7 @@ def hand_on(woken: int) -> None:
 def grace_of(folder: str, start: Start) -> float:
     """Return the job's grace period: the one written at cancelling, otherwise the one ordered."""
     with contextlib.suppress(OSError, ValueError):
-        # On a cluster the job itself may have put something there, such as a pipe without a writer.
+        # On a cluster the job itself may have put anything there, such as a pipe without a writer.
         descriptor = os.open(f"{folder}/grace", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             return float(os.read(descriptor, 32))
@@ -241,7 +241,7 @@ def grace_of(folder: str, start: Start) -> float:
     return float(start["grace_s"])
 
 
-def be_job(start: Start, where: str, alive: int, told: Told) -> None:
+def be_job(start: Start, where: str, alive: int, channels: Channels) -> None:
     """Become the job, or report why that failed and end; `alive` is readable once the keeper has ended."""
     program = start["argv"][0]
     try:
@@ -252,34 +252,34 @@ def be_job(start: Start, where: str, alive: int, told: Told) -> None:
         os.setsid()
         confine(start)
         if start["sandbox"] is not None:
-            be_sandboxed(start["sandbox"], alive, told)
+            be_sandboxed(start["sandbox"], alive, channels)
             os.chdir(where)
         else:
             os.chdir(where)
             if start["user"] is not None:
                 be_user(*start["user"])
             end_with(alive)
-        for number, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), told.output, told.errors)):
+        for number, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), channels.output, channels.errors)):
             os.dup2(descriptor, number)
         os.umask(0o077)
         os.execvpe(program, start["argv"], environment_of(start))  # noqa: S606 - the user's own program
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is told
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is reported
         name = getattr(error, "filename", None)
         name = name if isinstance(name, str) else program  # bytes: the last path that was tried
-        _write(told.problem.writer, f"{name}: {getattr(error, 'strerror', None) or error}".encode()[:500])
+        _write(channels.problem.writer, f"{name}: {getattr(error, 'strerror', None) or error}".encode()[:500])
         os._exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_RUN)
 
 
-def be_sandboxed(sandbox: Sandbox, alive: int, told: Told) -> None:
+def be_sandboxed(sandbox: Sandbox, alive: int, channels: Channels) -> None:
     """Return in a new process, the job's first one, inside the sandbox; this one stays above it and reaps orphans."""
     module = sandboxing()
     module.enter(sandbox)
     end_with(alive)  # only now: changing the user clears it
     child = os.fork()
     if child:
-        for descriptor in (told.output, told.errors, told.problem.writer):
+        for descriptor in (channels.output, channels.errors, channels.problem.writer):
             os.close(descriptor)
-        module.attend(child, told.status.writer)
+        module.attend(child, channels.status.writer)
     os.setsid()
 
 
@@ -320,7 +320,7 @@ def be_user(user: int, group: int) -> None:
 
 
 def environment_of(start: Start) -> dict[str, str]:
-    """Return the job's variables: those of its order, and those by which its cluster tells its location."""
+    """Return the job's variables: those of its order, and those of its cluster about its location."""
     passes = start["passes"]
     where = {name: value for name, value in os.environ.items() if passes and name.startswith(passes)}
     return {**where, **start["environment"]}
@@ -336,20 +336,20 @@ def enter(namespace: str) -> None:
 
 
 def kill_rest(start: Start) -> None:
-    """Kill all that is left of the job, in its control groups and among our descendants, until nothing is."""
+    """Kill the job's remaining processes, in its control groups and among our descendants, until none is left."""
     due_s = time.monotonic() + _KILLING_S
     while True:
-        found = (descendants(os.getpid()) | members(start["group_files"])) - {os.getpid()}
-        for process in found:
+        processes = (descendants(os.getpid()) | members(start["group_files"])) - {os.getpid()}
+        for process in processes:
             _kill(process, signal.SIGKILL)
         reap(0)
-        if not found or time.monotonic() > due_s:
+        if not processes or time.monotonic() > due_s:
             break
         time.sleep(_POLL_S)
 
 
 def drain(outputs: list[Kept]) -> None:
-    """Read what is left in the pipes, which have no writers any more, and close them."""
+    """Read the rest of the pipes, which have no writers left, and close them."""
     for output in outputs:
         with contextlib.suppress(OSError):
             while select.select([output.reader], [], [], 0)[0] and output.take():
@@ -365,22 +365,22 @@ def descendants(process: int) -> set[int]:
             with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
                 fields = file.read().rpartition(")")[2].split()
             children.setdefault(int(fields[1]), []).append(int(name))
-    found: set[int] = set()
+    below_process: set[int] = set()
     waiting = [process]
     while waiting:
         below = children.get(waiting.pop(), [])
-        waiting += [each for each in below if each not in found]
-        found.update(below)
-    return found
+        waiting += [each for each in below if each not in below_process]
+        below_process.update(below)
+    return below_process
 
 
 def members(group_files: list[str]) -> set[int]:
     """Return the processes in control groups."""
-    found: set[int] = set()
+    processes: set[int] = set()
     for path in group_files:
         with contextlib.suppress(OSError), open(path, encoding="ascii") as file:  # noqa: PTH123
-            found.update(int(line) for line in file if line.strip().isdecimal())
-    return found
+            processes.update(int(line) for line in file if line.strip().isdecimal())
+    return processes
 
 
 def oom_kills(start: Start) -> bool:
@@ -403,7 +403,7 @@ def signal_all(leader: int, number: int) -> None:
             os.killpg(group, number)
 
 
-def write(folder: str, name: str, told: dict[str, Any]) -> None:
+def write(folder: str, name: str, ended: dict[str, Any]) -> None:
     """Record the job's end, atomically and durably."""
     part = f"{folder}/.{name}.part"
     with contextlib.suppress(FileNotFoundError):
@@ -411,7 +411,7 @@ def write(folder: str, name: str, told: dict[str, Any]) -> None:
     # On a cluster the job itself may have put a link there.
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(told, file)
+        json.dump(ended, file)
         file.flush()
         os.fsync(file.fileno())
     os.rename(part, f"{folder}/{name}")  # noqa: PTH104

@@ -42,7 +42,7 @@ class Sandbox(Strict, frozen=True, kw_only=True):
     hidden: tuple[str, ...]
     """Folders and files that appear empty to the job; those that do not exist are left out."""
     shown: tuple[str, ...]
-    """Exceptions below hidden folders, visible read-only."""
+    """Paths below hidden folders that stay visible, read-only."""
     writable: tuple[str, ...]
     """Paths that the job may write to as far as its user may, including its own folder."""
     scratch_bytes: int
@@ -62,7 +62,7 @@ class Start(Strict, frozen=True, kw_only=True):
     ended_file: str
     """File for the job's end, a name in the record's folder."""
     takes_lock: bool
-    """At most one keeper runs it, which is identified by its lock: on a file system of this machine."""
+    """At most one keeper runs it, identified by its lock, which needs a local file system."""
     passes: str = ""
     """Prefix of the keeper's own variables that the job sees; none if empty."""
     cores: tuple[int, ...] = ()
@@ -103,7 +103,7 @@ class Ended(Strict, frozen=True):
 
 
 def read_record(path: Path, schema: type[T]) -> T | None:
-    """Return a file's content; None if it is missing or invalid: jobs may leave what they like, a pipe too."""
+    """Return a file's content; None if it is missing or invalid: a job may leave anything there, even a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:

@@ -1,4 +1,4 @@
-"""Limits of jobs that run without a keeper of ours: counted from when they were first seen to run."""
+"""Limits of jobs that run without a keeper of ours, counted from when they were first seen running."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def opened_root(path: Path) -> Iterator[int]:
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with opened(path) as descriptor:
-        found = os.fstat(descriptor)
-        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & _OTHERS_WRITE:
+        status = os.fstat(descriptor)
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & _OTHERS_WRITE:
             raise PermissionError(0, f"other users may write into it: chmod go-w {path}", str(path))
         yield descriptor
 
@@ -72,13 +72,13 @@ def replace_file(folder: Path, name: str, content: bytes) -> None:
     owner.
     """
     *parts, last = name.split("/")
-    with _opened_below(folder, parts, makes=True) as place:
-        new, found = f".{secrets.token_hex(8)}.new", os.fstat(place)
-        write_file(place, new, content, (found.st_uid, found.st_gid) if os.geteuid() == 0 else None)
+    with _opened_below(folder, parts, makes=True) as directory:
+        new, status = f".{secrets.token_hex(8)}.new", os.fstat(directory)
+        write_file(directory, new, content, (status.st_uid, status.st_gid) if os.geteuid() == 0 else None)
         try:
-            os.rename(new, last, src_dir_fd=place, dst_dir_fd=place)
+            os.rename(new, last, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError:  # a folder is there
-            os.unlink(new, dir_fd=place)
+            os.unlink(new, dir_fd=directory)
             raise
 
 
@@ -121,28 +121,28 @@ def remove(path: Path) -> None:
 def _opened_below(folder: Path, parts: Sequence[str], *, makes: bool = False) -> Iterator[int]:
     """Open a folder that is reached only over folders, not links; raise OSError."""
     with ExitStack() as stack:
-        place = stack.enter_context(opened(folder))
+        directory = stack.enter_context(opened(folder))
         for part in parts:
             if makes:
                 with suppress(FileExistsError):
-                    os.mkdir(part, 0o700, dir_fd=place)
-            place = stack.enter_context(opened(Path(part), place))
-        yield place
+                    os.mkdir(part, 0o700, dir_fd=directory)
+            directory = stack.enter_context(opened(Path(part), directory))
+        yield directory
 
 
 @contextmanager
 def _opened_file(folder: Path, name: str) -> Iterator[tuple[int, int]]:
     *parts, last = name.split("/")
     try:
-        with _opened_below(folder, parts) as place:
-            descriptor = os.open(last, _READ, dir_fd=place)
+        with _opened_below(folder, parts) as directory:
+            descriptor = os.open(last, _READ, dir_fd=directory)
     except OSError as error:
         raise CentreError(f"{name}: {error.strerror or error}") from None
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise CentreError(f"{name}: is no file")
-        yield descriptor, found.st_size
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise CentreError(f"{name}: is not a regular file")
+        yield descriptor, status.st_size
     finally:
         os.close(descriptor)
 

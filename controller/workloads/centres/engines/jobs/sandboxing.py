@@ -86,10 +86,10 @@ def attend(child: int, status: int) -> NoReturn:
 
     The kernel kills the rest of the namespace when this process ends.
     """
-    ended, said = 0, 0
+    ended, wait_status = 0, 0
     while ended != child:
-        ended, said = os.waitpid(-1, 0)
-    os.write(status, b"%d" % said)
+        ended, wait_status = os.waitpid(-1, 0)
+    os.write(status, b"%d" % wait_status)
     os._exit(0)
 
 
@@ -146,10 +146,10 @@ def _bind(descriptor: int, path: str) -> None:
 def _drop_privileges(sandbox: Sandbox) -> None:
     """Become the job's user without any capability, irreversibly."""
     keyctl = _KEYCTL.get(os.uname().machine)
-    if keyctl is not None:  # the agent's keys are none of the job's; a kernel without keys has none
+    if keyctl is not None:  # hide the agent's keys; a kernel may lack them
         _libc.syscall(keyctl, _JOIN_SESSION_KEYRING, None)
     for number in range(_LAST_CAPABILITY + 1):
-        _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)  # fails beyond the last one that the kernel has
+        _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)  # fails beyond the kernel's last one
     if sandbox["user"] is not None:
         user, group = sandbox["user"]
         os.setgroups([])

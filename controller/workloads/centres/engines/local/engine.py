@@ -33,7 +33,7 @@ MARKER: Final = "MILLRACE_JOB"
 """Variable of all of a job's processes, by which those of a killed keeper are found."""
 _BEYOND_GRACE_S: Final = 15.0
 _POLL_S: Final = 0.02
-_CANCELLED: Final = "it was cancelled before it began"
+_CANCELLED: Final = "it was cancelled before it started"
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -82,7 +82,7 @@ class LocalEngine:
         except OSError as error:
             raise EngineError(NAME, f"{error.filename or self._folder}: {error.strerror or error}") from None
         if self._namespace is not None and not self._namespace.exists():
-            raise EngineError(NAME, f"network namespace {self._namespace} is not there")
+            raise EngineError(NAME, f"network namespace {self._namespace} does not exist")
         # Before anything waits for units: running jobs hold theirs.
         for record in self._records():
             self._adopt(record)
@@ -111,9 +111,9 @@ class LocalEngine:
 
     async def resources(self) -> tuple[UnitType, ...]:
         """Return the current unit types."""
-        found = await asyncio.to_thread(self._look, self._settings)
-        if found != self._found:
-            self._found, self._division = found, divide(found, self._units)
+        available = await asyncio.to_thread(self._look, self._settings)
+        if available != self._found:
+            self._found, self._division = available, divide(available, self._units)
             self._start_waiting()
         return tuple(each.unit_type() for each in self._division.types)
 
@@ -149,8 +149,8 @@ class LocalEngine:
 
     async def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
         """Return the jobs with these ids that were ordered here."""
-        found = {each: self._record(each).state() for each in ids}
-        return {each: state for each, state in found.items() if state is not None}
+        by_id = {each: self._record(each).state() for each in ids}
+        return {each: state for each, state in by_id.items() if state is not None}
 
     async def jobs(self) -> tuple[JobState, ...]:
         """Return all jobs on record."""
@@ -177,7 +177,7 @@ class LocalEngine:
                 _signal(keeper, signal.SIGTERM)
                 asked = True
             await asyncio.sleep(_POLL_S)
-        LOGGER.warning("job %s does not end: its keeper is killed, too", job)
+        LOGGER.warning("job %s does not end: killing its keeper, too", job)
         keeper = record.keeper()
         if keeper:
             _signal(keeper, signal.SIGKILL)
@@ -189,7 +189,7 @@ class LocalEngine:
         record = self._record(job)
         state = record.state()
         if state is not None and state.phase not in JOB_ENDED:
-            raise EngineError(NAME, f"{job}: is {state.phase.value}, it cannot be forgotten")
+            raise EngineError(NAME, f"{job}: is {state.phase.value} and cannot be forgotten")
         self._groups.remove(job)
         if state is not None and state.folder is not None:
             await asyncio.to_thread(remove, state.folder)
@@ -205,13 +205,11 @@ class LocalEngine:
     def _check(self, order: JobOrder) -> None:
         """Raise OrderError for an order that can never run here."""
         if order.image is not None:
-            raise OrderError(
-                NAME, f"task {order.mark.task}: runs no containers, {order.image} needs an engine that does"
-            )
+            raise OrderError(NAME, f"task {order.mark.task}: this engine cannot run containers ({order.image})")
         units = self._division.of(order.unit)
         if units is None:
-            known = ", ".join(each.name for each in self._division.types)
-            raise OrderError(NAME, f"task {order.mark.task}: there is no unit type {order.unit}; known: {known}")
+            names = ", ".join(each.name for each in self._division.types)
+            raise OrderError(NAME, f"task {order.mark.task}: no unit type {order.unit}; known: {names}")
         if not 1 <= order.units <= len(units.units):
             has = len(units.units)
             raise OrderError(
@@ -221,14 +219,14 @@ class LocalEngine:
             raise OrderError(NAME, f"task {order.mark.task}: has no command")
         for name in order.files:
             if "/" in name or name in ("", ".", ".."):
-                raise OrderError(NAME, f"task {order.mark.task}: {name!r} is no name of a file")
+                raise OrderError(NAME, f"task {order.mark.task}: {name!r} is not a file name")
 
     def _taken_uids(self) -> set[int]:
         """Return the users of all jobs on record: an ended job's user still owns its folder."""
         return {order.user[0] for each in self._records() if (order := each.order) is not None and order.user}
 
     def _start_waiting(self) -> None:
-        """Start waiting jobs, the oldest first; one that finds no units blocks its type for later ones."""
+        """Start waiting jobs, oldest first; one without enough units blocks its type for later ones."""
         waiting = [(order.number, record, order) for record in self._records() if (order := self._waits(record))]
         blocked: set[str] = set()
         for _, record, order in sorted(waiting, key=lambda each: each[0]):
@@ -310,7 +308,7 @@ class LocalEngine:
     def _adopt(self, record: Record) -> None:
         """Find the keeper of a job that an earlier agent has started."""
         keeper = record.keeper()
-        while keeper == 0:  # it is about to write its number
+        while keeper == 0:  # it has yet to write its number
             time.sleep(_POLL_S)
             keeper = record.keeper()
         if keeper is not None:
@@ -318,7 +316,7 @@ class LocalEngine:
         elif record.was_kept and record.ended is None:
             self._end_soon(record)
         elif record.start is not None and record.ended is None:
-            self._spawn(record)  # perhaps in parallel to a starting one: the first to take the lock runs it
+            self._spawn(record)  # one may be starting in parallel: the first to take the lock runs the job
 
     def _watch(self, record: Record, keeper: int) -> None:
         self._keepers[record.id] = Watched(keeper, lambda: self._kept(record))
@@ -332,14 +330,14 @@ class LocalEngine:
         if record.ended is None and record.order is not None:
             if not record.was_kept:
                 log = record.path / "keeper.log"
-                said = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
-                record.write(EXIT_FILE, Ended(reason=f"its keeper does not start: {''.join(said)[:500]}"))
+                last_line = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
+                record.write(EXIT_FILE, Ended(reason=f"its keeper did not start: {''.join(last_line)[:500]}"))
             self._end_soon(record)
         else:
             self._free_units(record)
 
     def _free_units(self, record: Record) -> None:
-        """Release the units of a job of which nothing is left."""
+        """Release the units of a job without remaining processes."""
         self._groups.remove(record.id)
         self._start_waiting()
         self._changed.set()
@@ -351,7 +349,7 @@ class LocalEngine:
     async def _end_rest(self, record: Record) -> None:
         marker, group = f"{MARKER}={record.id}", self._groups.path(record.id)
         if not await asyncio.to_thread(end_all_of, marker, group):
-            LOGGER.warning("job %s: not all of its processes end", record.id)
+            LOGGER.warning("job %s: some of its processes do not end", record.id)
         self._ending.pop(record.id, None)
         self._free_units(record)
 
@@ -362,7 +360,7 @@ class LocalEngine:
 
     def _record(self, job: str) -> Record:
         if "/" in job or job in ("", ".", ".."):
-            raise EngineError(NAME, f"{job[:100]!r} is no id of a job")
+            raise EngineError(NAME, f"{job[:100]!r} is not a job id")
         return Record(self._folder / job)
 
 

@@ -21,7 +21,7 @@ from controller.workloads.centres.settings import LocalSettings
 from dataplane.rpc.own_folder import own_folders
 
 _DEFAULTS: Final = ((1_900_000_000, 4096), (60_600, 512))
-"""Unused ranges according to systemd's UIDS-GIDS.md; the second for machines with no more than 65,536 numbers."""
+"""Unused ranges according to systemd's UIDS-GIDS.md; the second for machines with at most 65,536 numbers."""
 _ACCOUNTS: Final = (("etc/passwd", 2), ("etc/group", 2))
 _RANGES: Final = ("etc/subuid", "etc/subgid")
 _FIELDS: Final = 3
@@ -34,27 +34,26 @@ def uids_of(wanted: tuple[int, int] | None, root: Path = Path("/")) -> range:
     """
     problems = []
     for first, count in _DEFAULTS if wanted is None else (wanted,):
-        found = range(first, first + count)
-        problem = _problem_of(found, root)
+        uids = range(first, first + count)
+        problem = _problem_of(uids, root)
         if problem is None:
-            return found
-        problems.append(f"{first} to {found[-1]}: {problem}")
+            return uids
+        problems.append(f"{first} to {uids[-1]}: {problem}")
     raise EngineError("local", f"local.uids: {'; '.join(problems)}")
 
 
 def free_uid(uids: range, taken: Collection[int]) -> int:
     """Return a number without a job or process on this machine; raise EngineError if there is none.
 
-    Another centre's agent may draw from the same range, so the search starts at a random place, not at the first
-    number.
+    Another centre's agent may draw from the same range, so the search starts at a random number, not at the first.
     """
     taken = {*taken, *_running()}
     start = secrets.randbelow(len(uids))
-    for place in range(len(uids)):
-        uid = uids[(start + place) % len(uids)]
+    for offset in range(len(uids)):
+        uid = uids[(start + offset) % len(uids)]
         if uid not in taken:
             return uid
-    raise EngineError("local", f"local.uids: all {len(uids)} numbers are taken by jobs that are kept")
+    raise EngineError("local", f"local.uids: all {len(uids)} numbers are taken by jobs on record")
 
 
 def _problem_of(uids: range, root: Path) -> str | None:
@@ -63,16 +62,16 @@ def _problem_of(uids: range, root: Path) -> str | None:
             return f"{name} of /{file} has {max(numbers.start, uids.start)}"
     for file in ("uid_map", "gid_map"):
         if not _is_mapped(uids, (root / "proc/self" / file).read_text(encoding="ascii")):
-            return f"this machine has not all of these numbers (/proc/self/{file})"
+            return f"this machine lacks some of these numbers (/proc/self/{file})"
     return None
 
 
 def _taken(root: Path) -> Iterator[tuple[str, str, range]]:
     """Yield file, name and numbers of accounts, and of ranges assigned to accounts."""
-    for file, place in _ACCOUNTS:
+    for file, column in _ACCOUNTS:
         for fields in _lines(root / file):
-            if len(fields) > place and fields[place].isdigit():
-                yield file, fields[0], range(int(fields[place]), int(fields[place]) + 1)
+            if len(fields) > column and fields[column].isdigit():
+                yield file, fields[0], range(int(fields[column]), int(fields[column]) + 1)
     for file in _RANGES:
         for fields in _lines(root / file):
             if len(fields) == _FIELDS and fields[1].isdigit() and fields[2].isdigit():
@@ -98,18 +97,18 @@ def _is_mapped(uids: range, text: str) -> bool:
 
 def _running() -> set[int]:
     """Return the users of all processes."""
-    found = set()
+    users = set()
     with os.scandir("/proc") as entries:
         for entry in entries:
             if entry.name.isdecimal():
                 with suppress(OSError):  # it has ended
-                    found.add(entry.stat().st_uid)
-    return found
+                    users.add(entry.stat().st_uid)
+    return users
 
 
 _TRYING_S: Final = 120.0
 _HIDDEN: Final = (Path("/run"), Path("/var/run"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - they are not used
-"""/run has the sockets of the machine's daemons; jobs get their own of the others."""
+"""/run has the sockets of the machine's daemons; jobs get their own versions of the others."""
 _PREFIX: Final = ("bin", "include", "lib", "lib64", "share", "pyvenv.cfg")
 """Parts of an interpreter's folder that jobs need, should that folder be the user's home."""
 _PACKAGES: Final = ("controller", "collectors", "dataplane")
@@ -136,7 +135,7 @@ class Isolation:
         """Missing protections."""
         if not self._settings.unsafe_same_user:
             return ()
-        return ("unsafe_same_user: jobs run as the agent's user, and may do all that it may",)
+        return ("unsafe_same_user: jobs run as the agent's user, with all its rights",)
 
     def prepare(self) -> None:
         """Check that jobs can be isolated here; raise EngineError, naming the setting to change, if not."""
@@ -167,7 +166,7 @@ class Isolation:
         if self._settings.unsafe_same_user:
             return None
         if user is None and os.geteuid() == 0:
-            raise PermissionError(0, "it was ordered without a user of its own, by an agent of another version")
+            raise PermissionError(0, "an agent of another version ordered it without a user of its own")
         own = (*_HIDDEN, *self._own, folder.parent, *own_folders(), *_homes(), *map(Path, self._settings.hidden))
         writable = [_real(path) for path in (folder, *map(Path, self._settings.writable))]
         shown = {path for path in map(_real, self._shown()) if path.exists()}
@@ -212,7 +211,7 @@ def problem_of_sandboxes() -> str | None:
 
 
 def _homes() -> tuple[Path, ...]:
-    """Return this user's home, which has more than jobs should see."""
+    """Return this user's home, most of which jobs should not see."""
     try:
         home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:

@@ -40,7 +40,7 @@ class Groups:
         """Create the centre's own group with its limits; raise EngineError if it is required and that fails."""
         settings = self._settings
         if settings.control_groups is ControlGroups.NEVER:
-            self._problem = "no control groups, as the settings say: jobs are limited by their cores and rlimits alone"
+            self._problem = "no control groups, as the settings say: only cores and rlimits limit jobs"
             return
         try:
             if not make_group(self._top).folders:
@@ -50,7 +50,7 @@ class Groups:
             why = error.strerror or str(error)
             if settings.control_groups is ControlGroups.ALWAYS:
                 raise EngineError("local", f"control group {self._top}: {why}") from None
-            self._problem = f"no control groups ({why}): jobs are limited by their cores and rlimits alone"
+            self._problem = f"no control groups ({why}): only cores and rlimits limit jobs"
 
     def reload(self, settings: LocalSettings) -> None:
         """Apply new limits of all jobs together."""
@@ -100,5 +100,5 @@ class Groups:
         path = self.path(job)
         if path is None:
             return None
-        found = usage_in(group_at(path))
-        return None if found.cpu_ns is None else Usage(found.cpu_ns / NS_PER_S, found.memory_bytes)
+        used = usage_in(group_at(path))
+        return None if used.cpu_ns is None else Usage(used.cpu_ns / NS_PER_S, used.memory_bytes)

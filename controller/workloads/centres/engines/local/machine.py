@@ -1,4 +1,4 @@
-"""Resources of this machine for a centre: those found, less what the settings leave to others."""
+"""Resources of this machine for a centre: those found, less those that the settings leave to others."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def found_of(machine: Machine, settings: LocalSettings) -> Found:
         devices=tuple(
             FoundDevice(
                 number,
-                found.device.kind,
-                found.device.model,
-                found.device.memory_bytes or 0,
-                found.uuid or found.address,
+                sampled.device.kind,
+                sampled.device.model,
+                sampled.device.memory_bytes or 0,
+                sampled.uuid or sampled.address,
             )
-            for number, found in enumerate(each for each in machine.devices if each.device.kind is not DeviceKind.CPU)
+            for number, sampled in enumerate(each for each in machine.devices if each.device.kind is not DeviceKind.CPU)
         ),
     )

@@ -1,4 +1,4 @@
-"""Processes that need not be our children: their ends, and killing all of a job's."""
+"""Processes that may not be our children: noticing their ends, and killing all of a job's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POLL_S: Final = 0.01
 
 
 class Watched:
-    """A process whose end is reported once to `on_end`; of one event loop."""
+    """A process whose end is reported once to `on_end`; confined to one event loop."""
 
     def __init__(self, process: int, on_end: Callable[[], None]) -> None:
         self.process, self._on_end = process, on_end
@@ -59,10 +59,10 @@ def end_all_of(marker: str, group: str | None) -> bool:
 
 
 def _with(marker: bytes) -> list[int]:
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             with suppress(OSError):
                 if marker in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found
+                    processes.append(int(entry.name))
+    return processes

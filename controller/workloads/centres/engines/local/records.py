@@ -17,7 +17,7 @@ from controller.workloads.centres.engines.base import EXIT_FILE, JobMark, JobOrd
 from controller.workloads.centres.engines.jobs.keeping import GRACE_FILE, START_FILE, Ended, Start, read_record
 from dataplane.config import Strict
 
-_LOST: Final = "its keeper was killed: how it ended is not known"
+_LOST: Final = "its keeper was killed: its outcome is unknown"
 
 
 class Order(Strict, frozen=True):
@@ -92,7 +92,7 @@ class Record:
 
     @property
     def ended(self) -> Ended | None:
-        """The job's end; None if nobody has reported it."""
+        """The job's end; None if no keeper has reported it."""
         return read_record(self.path / EXIT_FILE, Ended)
 
     @property
@@ -144,7 +144,7 @@ class Record:
         if ended is not None:
             phase, reason = ended.phase, ended.reason
         elif is_kept or (self.start is not None and not was_kept):
-            phase = JobPhase.RUNNING  # or its keeper is about to start
+            phase = JobPhase.RUNNING  # or its keeper is starting
         elif was_kept:
             phase, reason = JobPhase.LOST, _LOST
         return JobState(

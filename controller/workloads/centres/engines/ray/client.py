@@ -79,10 +79,12 @@ class RayClient:
             try:
                 headers["Authorization"] = f"Bearer {read_given_text(file, SECRET_BYTES, encoding='ascii').strip()}"
             except (OSError, UnicodeDecodeError) as error:
-                problem = getattr(error, "strerror", None) or "is no token"
+                problem = getattr(error, "strerror", None) or "is not a token"
                 raise EngineError("ray", f"{file}: {problem.lower()}") from error
         await self.close()
-        limits = httpx.Limits(max_keepalive_connections=0)  # a kept connection may be to a cluster that has ended since
+        limits = httpx.Limits(
+            max_keepalive_connections=0
+        )  # a kept connection may lead to a cluster that has ended since
         self._http = httpx.AsyncClient(
             base_url=self._settings.address, headers=headers, limits=limits, trust_env=False, follow_redirects=False
         )
@@ -95,15 +97,15 @@ class RayClient:
 
     async def nodes(self) -> tuple[Node, ...]:
         """Return all nodes, including those that have gone."""
-        answer = await self._asked("looking at its nodes", "GET", f"/api/v0/nodes?detail=true&limit={_MOST_NODES}")
+        answer = await self._asked("listing its nodes", "GET", f"/api/v0/nodes?detail=true&limit={_MOST_NODES}")
         return _decoded(answer, _Nodes, "nodes").data.result.result
 
     async def used(self) -> Mapping[str, Mapping[str, float]]:
-        """Return nodes' used resources, by node id and Ray's resource names; empty if not reported.
+        """Return the resources in use, by node id and Ray's resource names; empty if not reported.
 
         The dashboard spells resource names in this answer as JSON keys: some_thing is someThing.
         """
-        told = _decoded(await self._asked("looking at its load", "GET", "/api/cluster_status"), dict[str, Any], "load")
+        told = _decoded(await self._asked("reading its load", "GET", "/api/cluster_status"), dict[str, Any], "load")
         for key in ("data", "clusterStatus", "loadMetricsReport", "usageByNode"):
             told = told.get(key) or {}
             if not isinstance(told, dict):
@@ -116,11 +118,11 @@ class RayClient:
 
     async def jobs(self) -> tuple[RayJob, ...]:
         """Return all jobs of all users."""
-        return _decoded(await self._asked("looking at its jobs", "GET", "/api/jobs/"), tuple[RayJob, ...], "jobs")
+        return _decoded(await self._asked("listing its jobs", "GET", "/api/jobs/"), tuple[RayJob, ...], "jobs")
 
     async def job(self, name: str) -> RayJob | None:
         """Return a job; None if Ray does not know it."""
-        answer = await self._ask("looking at a job", "GET", _path(name), fine=_NOT_FOUND)
+        answer = await self._ask("reading a job", "GET", _path(name), fine=_NOT_FOUND)
         return None if answer is None else _decoded(answer, RayJob, "job")
 
     async def submit(self, request: Mapping[str, object]) -> None:
@@ -137,7 +139,7 @@ class RayClient:
 
     async def _asked(self, doing: str, method: str, path: str, *, body: object = None) -> bytes:
         answer = await self._ask(doing, method, path, body=body)
-        assert answer is not None, "nothing is fine"
+        assert answer is not None, "no status is tolerated"
         return answer
 
     async def _ask(self, doing: str, method: str, path: str, *, body: object = None, fine: int = 0) -> bytes | None:
@@ -179,7 +181,7 @@ def _decoded(answer: bytes, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(answer, type=kind)
     except MALFORMED as error:
-        raise EngineError("ray", f"looking at its {what}: the answer cannot be read: {error}") from error
+        raise EngineError("ray", f"reading its {what}: invalid answer: {error}") from error
 
 
 def _line(text: str) -> str:

@@ -30,7 +30,7 @@ from dataplane.topology.values import DeviceKind
 _OWN: Final = re.compile(r"CPU|GPU|memory|object_store_memory|node:.*|accelerator_type:.*")
 """Resources that Ray counts by default."""
 _TINY: Final = 1e-6
-"""Ray counts in ten-thousandths."""
+"""Ray's unit of account is a ten-thousandth."""
 
 
 def divided(settings: RaySettings, nodes: Sequence[Node]) -> dict[str, RayUnit]:
@@ -39,10 +39,10 @@ def divided(settings: RaySettings, nodes: Sequence[Node]) -> dict[str, RayUnit]:
         return dict(settings.units)
     units = {"cpu": RayUnit()}
     if any(node.resources_total.get("GPU") for node in nodes):
-        units["gpu"] = RayUnit(cpus=_cpus_beside("GPU", nodes), gpus=1.0)
+        units["gpu"] = RayUnit(cpus=_cpus_per("GPU", nodes), gpus=1.0)
     for resource in sorted({name for node in nodes for name in node.resources_total if not _OWN.fullmatch(name)}):
         name = re.sub(r"[^a-z0-9]+", "-", resource.lower()).strip("-")[:MAX_NAME] or "unit"
-        units.setdefault(name, RayUnit(cpus=_cpus_beside(resource, nodes), resources={resource: 1.0}))
+        units.setdefault(name, RayUnit(cpus=_cpus_per(resource, nodes), resources={resource: 1.0}))
     return units
 
 
@@ -53,16 +53,16 @@ def unit_types(
     own: Mapping[str, int],
 ) -> tuple[UnitType, ...]:
     """Return the number of units of each type; `own` are those that our own jobs run on, by type."""
-    found = []
+    types = []
     for name, unit in units.items():
         count = sum(room(unit, node) for node in nodes)
         free = sum(room(unit, node, used.get(node.node_id, {})) for node in nodes) + own.get(name, 0)
-        found.append(UnitType(name=name, count=count, free=min(count, free), unit=_request(unit)))
-    return tuple(found)
+        types.append(UnitType(name=name, count=count, free=min(count, free), unit=_request(unit)))
+    return tuple(types)
 
 
 def room(unit: RayUnit, node: Node, used: Mapping[str, float] | None = None) -> int:
-    """Return how many units of a type a node has, without those in use; 0 if it does not work."""
+    """Return how many units of a type a node has, without those in use; 0 if it is not working."""
     if not node.works:
         return 0
     has = node.resources_total
@@ -78,7 +78,7 @@ def largest(unit: RayUnit, nodes: Iterable[Node]) -> int:
     return max((room(unit, node) for node in nodes), default=0)
 
 
-def _cpus_beside(resource: str, nodes: Iterable[Node]) -> float:
+def _cpus_per(resource: str, nodes: Iterable[Node]) -> float:
     """Return the least whole number of CPUs per one of a resource, at least one hundredth of a CPU."""
     shares = [
         node.resources_total.get("CPU", 0.0) / node.resources_total[resource]
@@ -104,7 +104,7 @@ def _request(unit: RayUnit) -> Request:
 _PHASES: Final = {"PENDING": JobPhase.QUEUED, "RUNNING": JobPhase.RUNNING, "SUCCEEDED": JobPhase.SUCCEEDED}
 """All others have failed."""
 _RAYS_GRACE_S: Final = "86400"
-"""Ray would kill after three seconds: the job's keeper does, after its own grace."""
+"""Ray would kill after three seconds; the job's keeper does so after its own grace."""
 _MARGIN_S: Final = 5.0
 
 
@@ -130,7 +130,7 @@ class RayEngine(ClusterEngine[RayJob]):
 
     async def resources(self) -> tuple[UnitType, ...]:
         """Return the unit types with their current working units."""
-        nodes, used, jobs = await self._client.nodes(), await self._client.used(), await self._told()
+        nodes, used, jobs = await self._client.nodes(), await self._client.used(), await self._reports()
         self.notes = tuple(f"node {node.address} is {node.state.lower()}" for node in nodes if not node.works)
         own: dict[str, int] = {}
         for name, job in jobs.items():
@@ -140,7 +140,7 @@ class RayEngine(ClusterEngine[RayJob]):
         return unit_types(divided(self._settings, nodes), nodes, used, own)
 
     async def submit(self, order: JobOrder) -> str:
-        """Queue a job; the same mark twice is one job. Nobody can have taken its name before: it ends in a token."""
+        """Queue a job; the same mark twice is one job. Its name ends in a token, so nobody can have taken it before."""
         before = self._folders.find(order.mark)
         if before is not None:
             name = before.id or _name_of(before)  # the answer to the request that queued it may have been lost
@@ -158,34 +158,34 @@ class RayEngine(ClusterEngine[RayJob]):
         """End the job, and wait until its keeper has killed it after the grace."""
         folder = self._known.get(job)
         if folder is None:
-            return  # not ours, whatever has that name
+            return  # the job of that name is not ours
         folder.say_grace(grace_s)
         await self._client.stop(job)
 
         async def has_ended() -> bool:
             return (await self.states((job,)))[job].phase in JOB_ENDED
 
-        problem = f"job {job}: it does not end {_MARGIN_S:g} s after its grace"
+        problem = f"job {job}: still running {_MARGIN_S:g} s after its grace"
         await self._until(has_ended, grace_s + _MARGIN_S, problem)
 
     async def forget(self, job: str) -> None:
         """Drop its record, and Ray's, which learns of its end a little later than its folder."""
 
         async def has_noticed() -> bool:
-            return (found := await self._client.job(job)) is None or found.status not in ("PENDING", "RUNNING")
+            return (reported := await self._client.job(job)) is None or reported.status not in ("PENDING", "RUNNING")
 
-        await self._until(has_noticed, self._settings.deadline_s, f"job {job}: Ray does not notice its end")
+        await self._until(has_noticed, self._settings.deadline_s, f"job {job}: Ray has not noticed its end")
         await self._client.delete(job)
         self._forget(job)
 
-    async def _told(self) -> Mapping[str, RayJob]:
+    async def _reports(self) -> Mapping[str, RayJob]:
         jobs = {job.submission_id: job for job in await self._client.jobs()}
         return {name: job for name in self._known if (job := jobs.get(name)) is not None}
 
-    async def _told_of(self, ids: Collection[str]) -> Mapping[str, RayJob]:
-        return {job: found for job in ids if (found := await self._client.job(job)) is not None}
+    async def _reports_of(self, ids: Collection[str]) -> Mapping[str, RayJob]:
+        return {job: reported for job in ids if (reported := await self._client.job(job)) is not None}
 
-    def _sign(self, told: RayJob) -> object:
+    def _fingerprint(self, told: RayJob) -> object:
         return told.status
 
     async def _state(self, name: str, job: RayJob | None) -> JobState:

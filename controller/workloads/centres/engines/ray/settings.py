@@ -42,7 +42,7 @@ class RaySettings(Settings, frozen=True):
     token_file: Path | None = None
     """File of the cluster's token (RAY_AUTH_MODE=token); null: it needs none."""
     units: Annotated[dict[Name, RayUnit], Meta(max_length=256)] = msgspec.field(default_factory=dict)
-    """None: `cpu`, one CPU, and for each custom resource a type with one of it and the CPUs that come with it."""
+    """Empty: `cpu`, one CPU, and a type for each custom resource, with one of it and its share of the CPUs."""
     python: Path = msgspec.field(default_factory=lambda: Path("/usr/bin/python3"))
     """Python on the nodes: 3.7 or newer, only its standard library is used; it supervises a job."""
     unsafe_trust_folders: bool = False
@@ -53,4 +53,4 @@ class RaySettings(Settings, frozen=True):
     deadline_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
     """Deadline of each request."""
     poll_s: Annotated[float, Meta(gt=0, le=600)] = 2.0
-    """Time between two looks at nodes and jobs."""
+    """Polling interval of nodes and jobs."""

@@ -1,4 +1,4 @@
-"""JSON answers of Slurm's commands: the part in use.
+"""JSON answers of Slurm's commands: the fields in use.
 
 Source: `squeue --json` and `sinfo --json` of Slurm 22.05 (the data parser v0.0.38), slurm.h for the states.
 """
@@ -114,7 +114,7 @@ class QueuedJob(msgspec.Struct, frozen=True):
 class Label(msgspec.Struct, frozen=True):
     """A job's comment: for people, its owner and resources; for the agent, the token that it was given.
 
-    Anybody may queue a job with any comment: only the token, which nobody else had when it was queued, identifies ours.
+    Anybody may queue a job with any comment: only the token, secret until the job was queued, identifies ours.
     """
 
     labels: dict[str, str]
@@ -161,11 +161,11 @@ A = TypeVar("A", bound=_Answer)
 def _decoded(answer: bytes, kind: type[A], command: str) -> A:
     """Return an answer as a value; names of others' jobs may be in any encoding."""
     try:
-        found = msgspec.json.decode(answer.decode("utf-8", "replace"), type=kind)
+        decoded = msgspec.json.decode(answer.decode("utf-8", "replace"), type=kind)
     except MALFORMED as error:
-        raise EngineError("slurm", f"{command} --json: cannot be read: {error}") from error
-    if found.errors:
+        raise EngineError("slurm", f"{command} --json: invalid answer: {error}") from error
+    if decoded.errors:
         # With --json the commands exit with 0 and an empty list if slurmctld does not answer them.
-        problems = "; ".join(" ".join(each.error.split()) or f"error {each.errno}" for each in found.errors)
+        problems = "; ".join(" ".join(each.error.split()) or f"error {each.errno}" for each in decoded.errors)
         raise EngineError("slurm", f"{command} --json: {problems}")
-    return found
+    return decoded

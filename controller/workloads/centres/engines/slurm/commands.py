@@ -1,7 +1,7 @@
 """Slurm's commands, each with a deadline; answers as values, failures as errors of one line.
 
-Nothing of the agent's environment reaches jobs or options: no SBATCH_ variable, no secret; and no text of a task stands
-in the batch file that sbatch reads.
+Nothing of the agent's environment reaches jobs or options: no SBATCH_ variable, no secret. The batch file that sbatch
+reads contains no text of a task.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class SlurmCommands:
 
     async def nodes(self) -> tuple[Node, ...]:
         """Return all nodes."""
-        return nodes_in(await self._run("looking at its nodes", "sinfo", "--json"))
+        return nodes_in(await self._run("listing its nodes", "sinfo", "--json"))
 
     async def queue(self) -> tuple[QueuedJob, ...]:
         """Return all jobs of all users: with --json squeue has no filters."""
-        return jobs_in(await self._run("looking at its jobs", "squeue", "--json"))
+        return jobs_in(await self._run("listing its jobs", "squeue", "--json"))
 
     async def submit(self, options: Sequence[str], command: Sequence[str]) -> str:
         """Queue a job that runs a command; return its number."""
@@ -55,7 +55,7 @@ class SlurmCommands:
         answer = await self._run("queueing a job", "sbatch", "--parsable", *options, sent=script)
         number = answer.decode("ascii", "replace").partition(";")[0].strip()
         if not number.isdigit():
-            raise EngineError("slurm", f"sbatch: {number!r} is no job's number")
+            raise EngineError("slurm", f"sbatch: {number!r} is not a job number")
         return number
 
     async def ask_to_end(self, job: str) -> None:
@@ -71,12 +71,12 @@ class SlurmCommands:
     async def usage(self, job: str) -> Usage | None:
         """Return the resources used by a running job; None if the cluster does not count, or it has ended."""
         try:
-            said = await self._run(
+            output = await self._run(
                 "asking for usage", "sstat", "-n", "-P", "-a", "-o", "AveCPU,NTasks,MaxRSS", "-j", job
             )
         except EngineError:
             return None
-        return usage_in(said.decode("ascii", "replace"))
+        return usage_in(output.decode("ascii", "replace"))
 
     async def _cancel(self, *options: str) -> None:
         try:
@@ -96,19 +96,19 @@ class SlurmCommands:
                 sent=sent,
             )
         except TimeoutError as error:  # an OSError, too
-            raise EngineError("slurm", f"{doing}: {command} has not answered within {deadline_s:g} s") from error
+            raise EngineError("slurm", f"{doing}: no answer from {command} within {deadline_s:g} s") from error
         except OSError as error:
             problem = (error.strerror or "").lower()
             raise EngineError("slurm", f"{doing}: {command} cannot be started: {problem}") from error
         if ended.exit_code:
-            problem = f"{doing}: {_said(ended.said) or f'{command} has failed with {ended.exit_code}'}"
+            problem = f"{doing}: {_said(ended.said) or f'{command} failed with exit code {ended.exit_code}'}"
             never = command == "sbatch" and _NEVER.search(problem)
             raise (OrderError if never else EngineError)("slurm", problem)
         return ended.output
 
 
 def job_text_in(folder: Path, name: str, most_bytes: int = 4096) -> str:
-    """Return the last line that Slurm or a job's keeper has written into a file; empty without one."""
+    """Return the last line that Slurm or a job's keeper wrote into a file; empty without one."""
     try:
         lines = read_end(folder, name, most_bytes).decode("utf-8", "replace").split("\n")
     except CentreError:
@@ -122,11 +122,11 @@ def usage_in(text: str) -> Usage | None:
     for line in text.splitlines():
         time, _, rest = line.partition("|")
         tasks, _, resident = rest.partition("|")
-        found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)(?:\.(\d+))?", time)
+        duration = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)(?:\.(\d+))?", time)
         size = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", resident)
-        if found is None or size is None:
+        if duration is None or size is None:
             continue
-        days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[:4])
+        days, hours, minutes, seconds = (int(part or 0) for part in duration.groups()[:4])
         cpu_s += (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * int(tasks or 1)
         memory, rows = max(memory, int(float(size[1]) * _UNITS[size[2]])), rows + 1
     return Usage(cpu_s, memory) if rows else None

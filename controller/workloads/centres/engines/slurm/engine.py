@@ -2,7 +2,7 @@
 
 A job is one process of one node with the CPUs of all its units, or one task for each unit (`spans_nodes`). Slurm
 decides whether it has ended, and with which exit code; its folder, in which all jobs may write, adds the reason and the
-duration. Slurm forgets a job some minutes after its end: its answers until then are kept.
+duration. Slurm forgets a job some minutes after its end, so its earlier answers are kept.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ def unit_types(
     units: Mapping[str, SlurmUnit], nodes: Sequence[Node], own: Mapping[str, int] | None = None
 ) -> tuple[UnitType, ...]:
     """Return how many units of each type working nodes have; `own` are those that our own jobs run on, by type."""
-    found = []
+    types = []
     for name, unit in units.items():
         rooms = [room(unit, node) for node in nodes]
         free = sum(room(unit, node, only_free=True) for node in nodes) + (own or {}).get(name, 0)
-        found.append(
+        types.append(
             UnitType(
                 name=name, count=sum(rooms), free=min(free, sum(rooms)), unit=_request(unit, memory_mib(unit, nodes))
             )
         )
-    return tuple(found)
+    return tuple(types)
 
 
 def room(unit: SlurmUnit, node: Node, *, only_free: bool = False) -> int:
@@ -104,12 +104,12 @@ def memory_mib(unit: SlurmUnit, nodes: Iterable[Node]) -> int:
 
 def generic_resources(text: str) -> dict[str, int]:
     """Return the counts by kind in Slurm's notation `gpu:a100:2(S:0-1),npu:4`, adding up types of a kind."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for part in re.sub(r"\([^)]*\)", "", text).split(","):
         if (match := _GRES.fullmatch(part.strip())) is not None:
             count = int(match["count"] or 1) * _TIMES[match["k"] or ""]
-            found[match["name"]] = found.get(match["name"], 0) + count
-    return found
+            counts[match["name"]] = counts.get(match["name"], 0) + count
+    return counts
 
 
 def _unit(
@@ -144,7 +144,7 @@ def _free_name(words: Sequence[str], taken: Mapping[str, object]) -> str:
 _OUTPUT: Final = "engine"
 """File in a job's own folder for messages of Slurm and of the job's keeper."""
 _MARGIN_S: Final = 30.0
-"""Slurm's own limit comes after ours, which tells the reason."""
+"""Slurm's own limit comes after ours, which gives the reason."""
 _LONGEST: Final = 4096
 _RANKED: Final = 'MILLRACE_RANK="$SLURM_PROCID" MILLRACE_WORLD_SIZE="$SLURM_NTASKS" exec "$@"'
 
@@ -167,7 +167,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         self._read_records()
 
     async def close(self) -> None:
-        """Nothing is held: jobs run on."""
+        """Do nothing: jobs run on."""
 
     async def resources(self) -> tuple[UnitType, ...]:
         """Return the unit types with their current working units."""
@@ -184,12 +184,12 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         """Queue a job; the same mark twice is one job."""
         before = self._folders.find(order.mark)
         if before is not None:
-            found = before.id or await self._queued_as(before.token)
-            if found is not None:
-                return self._bind(before, found)
+            number = before.id or await self._queued_as(before.token)
+            if number is not None:
+                return self._bind(before, number)
         nodes = await self._commands.nodes()
         unit = self._unit(order, divided(self._settings, nodes))
-        # Start nothing that the cluster never has room for, whichever of its nodes work now.
+        # Refuse only orders that the cluster never has room for, whichever of its nodes work now.
         all_up = [_up(node) for node in nodes]
         if unit.spans_nodes:
             self._check_room(order, sum(room(unit, node) for node in all_up), "the cluster has")
@@ -204,7 +204,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         """Ask, wait for the grace, kill; a waiting job is dequeued at once."""
         folder = self._known.get(job)
         if folder is None:
-            return  # not ours, whatever has that number
+            return  # the job of that number is not ours
         folder.say_grace(grace_s)
         await self._commands.ask_to_end(job)
         if not await self._ends(job, grace_s + _MARGIN_S / 10):
@@ -216,7 +216,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         async def has_noticed() -> bool:
             return not any(str(each.job_id) == job and each.phase in _GOING for each in await self._commands.queue())
 
-        await self._until(has_noticed, self._settings.deadline_s, f"job {job}: Slurm does not notice its end")
+        await self._until(has_noticed, self._settings.deadline_s, f"job {job}: Slurm has not noticed its end")
         self._forget(job)
 
     async def usage(self, job: str) -> Usage | None:
@@ -247,10 +247,10 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         numbers = [job.job_id for job in await self._commands.queue() if job.token == token]
         return str(min(numbers)) if numbers else None
 
-    async def _told(self) -> Mapping[str, QueuedJob]:
+    async def _reports(self) -> Mapping[str, QueuedJob]:
         return self._ours(await self._commands.queue())
 
-    def _sign(self, told: QueuedJob) -> object:
+    def _fingerprint(self, told: QueuedJob) -> object:
         return told.job_state
 
     async def _state(self, number: str, job: QueuedJob | None) -> JobState:
@@ -264,10 +264,10 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
             return self._forgotten(folder, "Slurm")
         if job.phase in _GOING:
             return folder.state(job.phase, "" if job.phase is JobPhase.RUNNING else job.why)
-        said = ": ".join(part for part in (job.why, job_text_in(folder.path, f"{OWN}/{_OUTPUT}")) if part)
+        reason = ": ".join(part for part in (job.why, job_text_in(folder.path, f"{OWN}/{_OUTPUT}")) if part)
         if job.phase is JobPhase.LOST:
-            return folder.state(JobPhase.LOST, said)
-        return folder.settled(_ended(job, folder.told, said))
+            return folder.state(JobPhase.LOST, reason)
+        return folder.settled(_ended(job, folder.told, reason))
 
     def _spread(self, order: JobOrder, unit: SlurmUnit) -> JobOrder:
         """Return the order with its program started once for each unit, if the type says so."""
@@ -278,7 +278,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         return replace(order, argv=(self._commands.path("srun"), *options, "--", *ranked))
 
     def _options(self, order: JobOrder, unit: SlurmUnit, nodes: Collection[Node], token: str) -> list[str]:
-        """Return sbatch's options of a job."""
+        """Return sbatch's options for a job."""
         settings = self._settings
         memory = memory_mib(unit, [_up(node) for node in nodes])
         label = Label(order.mark.labels, order.unit, order.units, token)
@@ -287,7 +287,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
             f"--comment={label.text}",
             f"--chdir={order.folder}",
             f"--output={str(order.folder / OWN / _OUTPUT).replace('%', '%%')}",
-            "--export=ALL",  # the environment here has only Slurm's location from the agent
+            "--export=ALL",  # of the agent's environment, sbatch gets only Slurm's location
             "--no-requeue",
             f"--partition={unit.partition}",
         ]
@@ -337,11 +337,11 @@ def _up(node: Node) -> Node:
     )
 
 
-def _ended(job: QueuedJob, told: Ended | None, said: str) -> Ended:
+def _ended(job: QueuedJob, told: Ended | None, reported: str) -> Ended:
     """Return how a job has ended: by Slurm's answer, and by its folder unless that contradicts Slurm."""
     ended_by_itself = job.job_state in ("COMPLETED", "FAILED")
     if told is None or (ended_by_itself and told.exit_code != job.code):
-        return Ended(job.code, "" if job.phase is JobPhase.SUCCEEDED else said[:_LONGEST])
+        return Ended(job.code, "" if job.phase is JobPhase.SUCCEEDED else reported[:_LONGEST])
     if ended_by_itself:
         return told
     reason = f"{told.why} ({job.why})" if told.why else job.why

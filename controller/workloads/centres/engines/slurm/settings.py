@@ -43,7 +43,7 @@ class SlurmSettings(Settings, frozen=True):
     """The cluster, and the division of its nodes into units."""
 
     units: Annotated[dict[Name, SlurmUnit], Meta(max_length=256)] = msgspec.field(default_factory=dict)
-    """None: a separate type for each partition, and each set of features and generic resources in it."""
+    """Empty: a type for each partition and each set of features and generic resources in it."""
     unit_cpus: Annotated[int, Meta(ge=1, le=4096)] = 1
     """CPUs of a unit, if `units` is not set."""
     configuration: Path | None = None
@@ -67,4 +67,4 @@ class SlurmSettings(Settings, frozen=True):
     deadline_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
     """Deadline of each command."""
     poll_s: Annotated[float, Meta(gt=0, le=600)] = 2.0
-    """Time between two looks at nodes and jobs."""
+    """Polling interval of nodes and jobs."""

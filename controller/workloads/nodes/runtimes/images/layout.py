@@ -66,7 +66,7 @@ class Layout:
         return cls(folder, name, index)
 
     def select(self, reference: Reference) -> LayoutImage:
-        """Return the selected image: of the tag, of the digest, or the only one; otherwise raise ImageError."""
+        """Return the image with the tag or the digest, or else the only one; raise ImageError if there is none."""
         try:
             return self._select(reference)
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
@@ -129,21 +129,21 @@ class Layout:
         for each in self._json(descriptor["digest"], text)["manifests"]:
             machine = each.get("platform") or {}
             if machine.get("os") == "linux" and machine.get("architecture") == architecture:
-                found: dict[str, Any] = each
-                return found
-        raise ImageError(f"image {text}: has nothing for linux on {architecture}")
+                match: dict[str, Any] = each
+                return match
+        raise ImageError(f"image {text}: has no variant for linux on {architecture}")
 
     def _json(self, digest: str, text: str) -> dict[str, Any]:
         content = _content(self.blob(digest))
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
             raise ImageError(f"image {text}: blob {digest} has another digest")
         try:
-            found = json.loads(content)
+            value = json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise ImageError(f"image {text}: blob {digest} is no JSON") from error
-        if not isinstance(found, dict):
-            raise ImageError(f"image {text}: blob {digest} is no JSON object")
-        return found
+            raise ImageError(f"image {text}: blob {digest} is not JSON") from error
+        if not isinstance(value, dict):
+            raise ImageError(f"image {text}: blob {digest} is not a JSON object")
+        return value
 
     def _archive(self, image: LayoutImage, name: str) -> Iterator[bytes]:
         for member, content in _index_files(image, name).items():
@@ -159,7 +159,7 @@ class Layout:
 def _digest_of(part: dict[str, Any]) -> str:
     digest = part["digest"]
     if not isinstance(digest, str):
-        raise TypeError(f"{digest!r:.80} is no digest")
+        raise TypeError(f"{digest!r:.80} is not a digest")
     return digest
 
 
@@ -169,7 +169,7 @@ def _content(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("it is no file")
+            raise ValueError("it is not a regular file")
         with open(descriptor, "rb", closefd=False) as opened:
             content = opened.read(_MOST_BYTES + 1)
     finally:

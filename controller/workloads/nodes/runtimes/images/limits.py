@@ -47,8 +47,8 @@ def taken_by(folder: Path) -> Taken:
 
 def taken_on(disk: Path) -> Taken:
     """Return the usage of a folder's whole disk."""
-    found = os.statvfs(disk)
-    return Taken((found.f_blocks - found.f_bfree) * found.f_frsize, found.f_files - found.f_ffree)
+    usage = os.statvfs(disk)
+    return Taken((usage.f_blocks - usage.f_bfree) * usage.f_frsize, usage.f_files - usage.f_ffree)
 
 
 async def held_to(
@@ -66,9 +66,9 @@ async def held_to(
             await asyncio.wait({task}, timeout=_LOOK_S)
             now, most = await asyncio.to_thread(taken), limits()
             if now.nbytes - before.nbytes > most.most_bytes:
-                raise ImageError(f"image {image}: takes more than {most.most_bytes} bytes, the most that may be here")
+                raise ImageError(f"image {image}: takes more than {most.most_bytes} bytes, this node's limit")
             if now.files - before.files > most.most_files:
-                raise ImageError(f"image {image}: has more than {most.most_files} files, the most that may be here")
+                raise ImageError(f"image {image}: has more than {most.most_files} files, this node's limit")
         return await task
     finally:
         task.cancel()

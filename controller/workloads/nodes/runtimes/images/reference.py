@@ -47,18 +47,18 @@ class Reference:
 def parse_reference(text: str) -> Reference:
     """Return a name's parts; raise ImageError for an invalid name."""
     if not text or len(text) > _LONGEST or not text.isprintable():
-        raise ImageError(f"image {text[:80]!r}: is no name of an image")
+        raise ImageError(f"image {text[:80]!r}: is not an image name")
     if _DIGEST.fullmatch(text):
         return Reference(text, Transport.DIGEST, digest=text)
     name, at, digest = text.partition("@")
     if at and not _DIGEST.fullmatch(digest):
-        raise ImageError(f"image {text}: {digest!r} is no digest (sha256: and 64 hexadecimal digits)")
+        raise ImageError(f"image {text}: {digest!r} is not a digest (sha256: and 64 hexadecimal digits)")
     transport, colon, rest = name.partition(":")
     if colon and transport in (Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE):
         return _file(text, Transport(transport), rest, digest or None)
     name = name.removeprefix("docker://")
     if not _NAME.fullmatch(name):
-        raise ImageError(f"image {text}: is no name of an image")
+        raise ImageError(f"image {text}: is not an image name")
     return Reference(text.removeprefix("docker://"), Transport.REGISTRY, name, digest=digest or None)
 
 
@@ -67,7 +67,7 @@ def _file(text: str, transport: Transport, rest: str, digest: str | None) -> Ref
     if not colon or "/" in tag:
         path, tag = rest, ""
     if not path.startswith("/"):
-        raise ImageError(f"image {text}: the path is to begin with /")
+        raise ImageError(f"image {text}: the path must begin with /")
     if tag and transport is not Transport.DOCKER_ARCHIVE and not _TAG.fullmatch(tag):
-        raise ImageError(f"image {text}: {tag!r} is no tag")
+        raise ImageError(f"image {text}: {tag!r} is not a tag")
     return Reference(text, transport, path, tag or None, digest)

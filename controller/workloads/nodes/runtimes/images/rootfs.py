@@ -33,7 +33,7 @@ _TAG: Final = "image"
 _REGISTRIES: Final = "CONTAINERS_REGISTRIES_CONF"
 """Variable for the registries file that podman reads; passed on to skopeo."""
 _FILE_WITH_COPY: Final = 2
-"""An archive needs room for its own bytes and for the layout made of it."""
+"""An archive needs room for its own bytes and for the layout made from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class UnpackedImage:
 
 
 class UnpackedImages:
-    """The images in a folder, made of `files` and of registries' images."""
+    """The images in a folder, made from `files` and registries' images."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], files: ImageFiles, deadline_s: float) -> None:
         self._folder, self._environment, self._files, self._deadline_s = folder, environment, files, deadline_s
@@ -74,10 +74,10 @@ class UnpackedImages:
         reference = parse_reference(name)
         async with self._pulling:
             is_fixed = reference.digest is not None or reference.transport is Transport.REGISTRY
-            if is_fixed and (found := self.find(reference)) is not None:
-                return found.image
+            if is_fixed and (existing := self.find(reference)) is not None:
+                return existing.image
             if reference.transport is Transport.DIGEST:
-                raise ImageError(f"image {name}: is not there, and a digest alone says of no registry")
+                raise ImageError(f"image {name}: does not exist here, and a digest alone names no registry")
             try:
                 async with work_folder(self._folder) as work:
                     return await self._bring(reference, work)
@@ -88,7 +88,7 @@ class UnpackedImages:
             except ImageError:
                 raise
             except ContainerError as error:
-                raise ImageError(f"image {name}: does not come: {error}") from error
+                raise ImageError(f"image {name}: cannot be fetched: {error}") from error
             except OSError as error:
                 raise ImageError(f"image {name}: {(error.strerror or str(error)).lower()}") from error
 
@@ -104,8 +104,8 @@ class UnpackedImages:
         layout, image = await self._layout(reference, work)
         folder = self._folder / _folder_name(image.digest)
         names: tuple[str, ...] = (reference.text,)
-        if (known := self.find(replace(reference, digest=image.digest))) is not None:
-            names = tuple(dict.fromkeys((*known.image.names, *names)))
+        if (existing := self.find(replace(reference, digest=image.digest))) is not None:
+            names = tuple(dict.fromkeys((*existing.image.names, *names)))
         else:
             if reference.transport is Transport.OCI:
                 await self._files.complete(reference, layout, image)
@@ -113,7 +113,7 @@ class UnpackedImages:
                 await self._files.measure(reference, (layout.blob(digest) for digest in image.layers))
             await self._unpack(reference, layout, image, work)
         made = Image(image.digest, names, image.nbytes)
-        if known is not None:
+        if existing is not None:
             return await asyncio.to_thread(_write, folder, made)
         await asyncio.to_thread(_write, work / "bundle", made)
         (work / "bundle").rename(folder)

@@ -1,7 +1,7 @@
 """Users' image files, copied into a private folder of the runtime before use.
 
 A separate process copies files from the folders that the settings allow, within limits, and reports their unpacked
-size. Whatever is swapped or written meanwhile, only the copy is checked, measured and unpacked.
+size. Only the copy is checked, measured and unpacked, whatever is swapped or written meanwhile.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class PodmanClient:
 
     def __init__(self, socket: Path, deadline_s: float) -> None:
         self.socket, self._deadline_s = socket, deadline_s
-        # No pool: a kept connection may be to a service that has ended since.
+        # No pool: a kept connection may lead to a service that has ended since.
         limits = httpx.Limits(max_keepalive_connections=0)
         transport = httpx.AsyncHTTPTransport(uds=str(socket), limits=limits)
         # Each call has its own deadline, which a busy machine stretches.
@@ -79,7 +79,7 @@ def raise_for(status: int, content: bytes, doing: str) -> None:
     except (ValueError, KeyError, TypeError):
         text = content.decode("utf-8", "replace")
     cause = next((cause for cause in _CAUSES if cause in str(text)), None)
-    if cause is not None:  # podman goes through all formats that an image could have, and this comes late
+    if cause is not None:  # podman tries all formats of an image, and mentions this late
         text = f"{cause}: {text}"
     kind = NoSuchContainerError if status == _NOT_FOUND else ContainerError
     raise kind(f"podman: {doing}: {one_line(str(text)) or status}")

@@ -1,7 +1,7 @@
 """Ends of containers, from the kernel: watches each one's first process (pidfd_open(2)) while it runs.
 
-Podman's own stream of events is written by whichever podman looks at the container next, which may take a while, and a
-follower can miss what is written just as it begins to follow the file.
+Podman's own event stream is written by whichever podman process inspects the container next, which may take a while,
+and a follower can miss events written just as it starts following the file.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ class PodmanExec:
                 kill_member(int(state["Pid"]), self._group)
 
     async def _state(self) -> Mapping[str, Any]:
-        found: dict[str, Any] = json.loads(await self._call("GET", f"exec/{self._id}/json", "look at a process"))
-        return found
+        state: dict[str, Any] = json.loads(await self._call("GET", f"exec/{self._id}/json", "look at a process"))
+        return state
 
 
 async def start_exec(
@@ -124,7 +124,7 @@ async def start_exec(
     doing = f"exec in {id[:12]}"
     inspected = json.loads(await call("GET", f"containers/{id}/json", doing))
     if not inspected["State"].get("CgroupPath"):
-        raise ContainerError(f"podman: {doing}: it does not run")
+        raise ContainerError(f"podman: {doing}: it is not running")
     group = group_at(str(inspected["State"]["CgroupPath"]))
     wanted = {
         "AttachStdin": True,
@@ -161,7 +161,7 @@ async def _upgrade(socket: Path, path: str, body: bytes, doing: str) -> tuple[St
         status = int(head.split(b" ", 2)[1])
         if status != _UPGRADED:
             raise_for(status, await reader.read(_HEAD_BYTES), doing)
-            raise ContainerError(f"podman: {doing}: HTTP {status} where 101 was to come")
+            raise ContainerError(f"podman: {doing}: HTTP {status} instead of 101")
     except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError) as error:
         writer.close()
         raise ContainerError(f"podman: {doing}: the connection ended before the process began") from error

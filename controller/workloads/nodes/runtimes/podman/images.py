@@ -37,7 +37,7 @@ class StoredImage:
     pinned: tuple[str, ...] = ()
 
     def matches(self, reference: Reference) -> Image | None:
-        """Return the image, with the requested digest, if it is the one meant."""
+        """Return the image, with the requested digest, if the reference means it."""
         if reference.digest is not None:
             digests = {self.image.digest, *(each.rpartition("@")[2] for each in self.pinned)}
             return replace(self.image, digest=reference.digest) if reference.digest in digests else None
@@ -66,14 +66,14 @@ class PodmanImages:
         reference = parse_reference(name)
         match reference.transport:
             case Transport.DIGEST:
-                found = await self._find(reference)
-                if found is None:
-                    raise ImageError(f"image {name}: is not there, and a digest alone says of no registry")
-                return found
+                existing = await self._find(reference)
+                if existing is None:
+                    raise ImageError(f"image {name}: does not exist here, and a digest alone names no registry")
+                return existing
             case Transport.REGISTRY:
-                found = await self._find(reference)
-                image = found or await self._from_registry(reference)
-                return await self._within_limits(reference, image, is_new=found is None)
+                existing = await self._find(reference)
+                image = existing or await self._from_registry(reference)
+                return await self._within_limits(reference, image, is_new=existing is None)
             case Transport.OCI:
                 return await self._from_layout(reference)
             case Transport.OCI_ARCHIVE | Transport.DOCKER_ARCHIVE:
@@ -87,12 +87,12 @@ class PodmanImages:
         for image_id, stored in (await self.stored()).items():
             if stored.matches(reference) is not None:
                 return image_id
-        raise ImageError(f"image {name}: is not there")
+        raise ImageError(f"image {name}: does not exist here")
 
     async def annotations_of(self, image_id: str) -> Mapping[str, str]:
         """Return the annotations that an image's maker gave it."""
-        found = json.loads(await self._call("GET", f"images/{image_id}/json", f"look at image {image_id[:12]}"))
-        return found.get("Annotations") or {}
+        inspected = json.loads(await self._call("GET", f"images/{image_id}/json", f"look at image {image_id[:12]}"))
+        return inspected.get("Annotations") or {}
 
     async def list(self) -> tuple[Image, ...]:
         """Return all images."""
@@ -111,14 +111,14 @@ class PodmanImages:
         }
 
     async def _find(self, reference: Reference) -> Image | None:
-        found = (stored.matches(reference) for stored in (await self.stored()).values())
-        return next((image for image in found if image is not None), None)
+        matches = (stored.matches(reference) for stored in (await self.stored()).values())
+        return next((image for image in matches if image is not None), None)
 
     async def _from_layout(self, reference: Reference) -> Image:
         async with work_folder(self._folder) as work:
             layout, image = await self._files.layout(reference, work)
-            if (found := await self._find(parse_reference(image.digest))) is not None:
-                return found
+            if (existing := await self._find(parse_reference(image.digest))) is not None:
+                return existing
             await self._files.complete(reference, layout, image)
             # A unique name: of two images of one name podman would take it from the first.
             name = f"localhost/millrace:{image.digest.removeprefix('sha256:')[:_NAME_DIGITS]}"
@@ -142,13 +142,13 @@ class PodmanImages:
         names = set(json.loads(answer).get("Names") or ())
         loaded = [stored for stored in (await self.stored()).values() if names & set(stored.image.names)]
         if len(loaded) != 1:
-            raise ImageError(f"image {reference.text}: podman loads {len(loaded)} images of it, it is to be one")
+            raise ImageError(f"image {reference.text}: podman loaded {len(loaded)} images from it, expected one")
         image = loaded[0].named(names)
         if reference.digest is None:
             return image
-        if (found := loaded[0].matches(parse_reference(reference.digest))) is None:
+        if (loaded_image := loaded[0].matches(parse_reference(reference.digest))) is None:
             raise ImageError(f"image {reference.text}: has digest {image.digest}")
-        return found
+        return loaded_image
 
     async def _from_registry(self, reference: Reference) -> Image:
         doing, query = f"pull {reference.text}", {"reference": reference.text, "quiet": "true"}
@@ -164,22 +164,22 @@ class PodmanImages:
             raise ImageError(f"image {reference.text}: {error}") from error
         lines = [json.loads(line) for line in answer.splitlines() if line.strip()]
         if errors := [line["error"] for line in lines if "error" in line]:
-            raise ImageError(f"image {reference.text}: does not come: {one_line(errors[-1])}")
+            raise ImageError(f"image {reference.text}: cannot be fetched: {one_line(errors[-1])}")
         ids = {image_id for line in lines for image_id in line.get("images") or ()}
         for image_id, stored in (await self.stored()).items():
             if image_id in ids:
                 return stored.matches(reference) or stored.image
-        raise ImageError(f"image {reference.text}: podman has pulled it and does not have it")
+        raise ImageError(f"image {reference.text}: podman pulled it, but does not list it")
 
     async def _within_limits(self, reference: Reference, image: Image, *, is_new: bool) -> Image:
-        """Return an image unless it exceeds the limits: then remove it if it is new, and keep it otherwise."""
+        """Return an image unless it exceeds the limits; then remove it if it is new."""
         most = self._files.limits.most_bytes
         if image.nbytes <= most:
             return image
         if is_new:
             with suppress(ContainerError):
                 await self._remove_named(reference)
-        raise ImageError(f"image {reference.text}: takes {image.nbytes} bytes, {most} are the most that may be here")
+        raise ImageError(f"image {reference.text}: takes {image.nbytes} bytes, more than this node's limit of {most}")
 
     async def _undo(self, reference: Reference) -> None:
         """Remove what podman may still store of a cancelled pull: it finishes work in progress."""
@@ -190,7 +190,7 @@ class PodmanImages:
             await asyncio.sleep(_UNDO_S)
 
     async def _remove_named(self, reference: Reference) -> bool:
-        """Remove the image meant; return whether there was one."""
+        """Remove the referenced image; return whether there was one."""
         for stored in (await self.stored()).values():
             if stored.matches(reference) is not None:
                 await self.remove(stored.image.digest)
@@ -198,7 +198,7 @@ class PodmanImages:
         return False
 
     async def remove(self, digest: str) -> None:
-        """Remove an image by all of its names; raise ContainerError if a container is of it."""
+        """Remove an image by all of its names; raise ContainerError if a container uses it."""
         for image_id, stored in (await self.stored()).items():
             if stored.image.digest == digest:
                 for name in (*stored.image.names, image_id):
@@ -206,7 +206,7 @@ class PodmanImages:
                         await self._call("DELETE", f"images/{quote(name, safe='')}", f"remove image {digest}")
 
     async def _held(self, reference: Reference, pulling: Coroutine[Any, Any, bytes]) -> bytes:
-        """Let podman go on while its disk fills no further than the images being pulled may."""
+        """Let podman continue while its disk holds no more than the images being pulled may take."""
         store = json.loads(await self._call("GET", "info", "info"))["store"]["graphRoot"]
         self._pulling += 1
         most, limits = self._pulling, self._files.limits

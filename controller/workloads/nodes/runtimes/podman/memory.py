@@ -42,7 +42,7 @@ class MemoryWatch(Closing):
             self._watches[container] = _Watch(group, lambda: self._killed.add(container))
 
     def forget(self, container: str) -> None:
-        """Forget a container that is restarted: it has another group then."""
+        """Forget a container that is restarted, as it gets another group."""
         self._killed.discard(container)
         if (watch := self._watches.pop(container, None)) is not None:
             watch.close()

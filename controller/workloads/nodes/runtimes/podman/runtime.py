@@ -52,7 +52,7 @@ _RUNNING: Final = frozenset({"running", "paused", "stopping"})
 class PodmanRuntime:
     """Containers of podman, by the service behind `socket`, or by its own service with a socket in `folder`.
 
-    `environment` is added to ours for its own service (CONTAINERS_CONF and the like), `folders` are the machine's
+    `environment` is added to ours for its own service (such as CONTAINERS_CONF), `folders` are the machine's
     folders that image files may lie in.
     """
 
@@ -118,7 +118,7 @@ class PodmanRuntime:
     async def create(self, order: ContainerOrder) -> str:
         """Create a container of an existing image."""
         if order.bundle is not None or order.image is None:
-            raise OrderError(f"container {order.name}: podman runs images, the runc runtime runs bundles")
+            raise OrderError(f"container {order.name}: podman runs images; only the runc runtime runs bundles")
         doing = f"create {order.name}"
         image_id = await self._images.id_of(order.image)
         body = specification_of(order, image_id, tuple(await self._images.annotations_of(image_id)))
@@ -151,21 +151,21 @@ class PodmanRuntime:
 
     async def list(self, node: str) -> tuple[ContainerState, ...]:
         """Return all containers with this node's label."""
-        found = await self._entries({"label": [f"{NODE_LABEL}={node}"]})
-        for entry in found:
+        entries = await self._entries({"label": [f"{NODE_LABEL}={node}"]})
+        for entry in entries:
             if entry["State"] in _RUNNING:
                 await self._watch(entry["Id"])
-        # Each may have to wait for the kernel, so that many that end at once would hold up the node's report.
-        await asyncio.gather(*(self._memory.settle(entry["Id"]) for entry in found if entry["State"] in _ENDED))
-        self._memory.keep(entry["Id"] for entry in found)
+        # Each may wait for the kernel: one after the other, many that end at once would hold up the node's report.
+        await asyncio.gather(*(self._memory.settle(entry["Id"]) for entry in entries if entry["State"] in _ENDED))
+        self._memory.keep(entry["Id"] for entry in entries)
         digests = {image_id: stored.image.digest for image_id, stored in (await self._images.stored()).items()}
-        return tuple(_state(entry, digests, self._memory) for entry in found)
+        return tuple(_state(entry, digests, self._memory) for entry in entries)
 
     async def usage(self, id: str) -> Usage:  # noqa: A002
         """Return its control group's usage."""
         state = await self._state_of(id)
         if not state.get("Running") or "CgroupPath" not in state:
-            raise NoSuchContainerError(f"podman: usage of {id[:12]}: it does not run")
+            raise NoSuchContainerError(f"podman: usage of {id[:12]}: it is not running")
         return usage_in(group_at(str(state["CgroupPath"])))
 
     async def logs(
@@ -232,7 +232,7 @@ class PodmanRuntime:
         try:
             return await self._client.call(method, path, doing, **more)
         except RuntimeAwayError as error:
-            # It ends by itself when idle for a while, possibly at this moment. Do not repeat calls that may have been
+            # It exits by itself when idle for a while, possibly at this moment. Do not repeat calls that may have been
             # carried out already.
             if method != "GET" and not isinstance(error.__cause__, httpx.ConnectError):
                 raise
@@ -248,7 +248,7 @@ class PodmanRuntime:
             return
 
     async def _watch(self, id: str) -> None:  # noqa: A002
-        """Watch a running container from its first sight on: its end, and its memory."""
+        """Watch the end and the memory of a running container from when it is first seen."""
         if not self._ends.has(id):
             state = await self._state_of(id)
             if state.get("Running") and state.get("Pid"):

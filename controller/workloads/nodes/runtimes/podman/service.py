@@ -102,8 +102,8 @@ class PodmanService:
         while not self.socket.exists():
             if process.returncode is not None:
                 await self._reading
-                said = one_line(self._said.decode("utf-8", "replace"))
-                raise RuntimeAwayError(f"podman: its service ends at once: {said or process.returncode}")
+                message = one_line(self._said.decode("utf-8", "replace"))
+                raise RuntimeAwayError(f"podman: its service exits at once: {message or process.returncode}")
             await asyncio.sleep(_LOOK_S)
 
     async def _read(self, process: Process) -> None:

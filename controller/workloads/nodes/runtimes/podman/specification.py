@@ -24,10 +24,10 @@ def specification_of(order: ContainerOrder, image_id: str, annotations: Iterable
     check_order(order)
     acted_on = next((name for name in annotations if name.startswith(_ACTED_ON)), None)
     if acted_on is not None:
-        raise OrderError(f"container {order.name}: its image has annotation {acted_on}, on which runtimes act")
+        raise OrderError(f"container {order.name}: its image has annotation {acted_on}, which runtimes act on")
     if order.mounts:
-        # It takes paths, which somebody may swap between our check and its own.
-        raise OrderError(f"container {order.name}: podman mounts no folders of the machine, the runc runtime does")
+        # It takes paths, which may be swapped between our check and its own.
+        raise OrderError(f"container {order.name}: only the runc runtime mounts folders of the machine")
     devices = [*(file.path for file in device_files(order.devices)), *(name for name in order.devices if is_cdi(name))]
     specification: dict[str, Any] = {
         "name": order.name,

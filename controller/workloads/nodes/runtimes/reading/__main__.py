@@ -1,7 +1,7 @@
 """`python -I -S controller/workloads/nodes/runtimes/reading/__main__.py`, a request as JSON on its standard input.
 
-A separate process, with a deadline, as a file may keep its reader waiting in the kernel for any time. It ends with 1
-and one line if something is refused. It loads nothing of Millrace but its neighbours.
+A separate process, with a deadline, as a file may keep its reader waiting in the kernel indefinitely. It exits with 1
+and one line if something is refused. It loads nothing of Millrace but its siblings.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def main(request: dict[str, object]) -> bytes:
     """Carry out the request and return the answer to write."""
     match request:
         case {"do": "config", "folder": int(folder), "name": str(name), "most": int(most)}:
-            found = open_at(folder, name)
+            descriptor = open_at(folder, name)
             try:
-                reading = reopen(found)
+                reading = reopen(descriptor)
             finally:
-                os.close(found)
+                os.close(descriptor)
             with open(reading, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib takes long to load  # noqa: PTH123 - a descriptor
                 return file.read(most)
         case {"do": "archive", "path": str(path)}:
@@ -64,7 +64,7 @@ def _measured(files: list[str], most_bytes: int, most_entries: int, *, is_archiv
     except TooLargeError as error:
         raise RefusedError(str(error)) from None
     except MemoryError:
-        raise RefusedError("has a layer whose headers take more memory than there is for them") from None
+        raise RefusedError("has a layer whose headers take too much memory") from None
     return json.dumps([meter.nbytes, meter.entries]).encode()
 
 

@@ -16,7 +16,7 @@ _PROGRAM: Final = Path(__file__).parent / "__main__.py"
 
 
 class ReadRefusedError(ContainerError):
-    """A file is not what it should be, or not where it may be: one phrase, to follow its name."""
+    """A file is invalid, or in a forbidden place: one phrase, to follow its name."""
 
 
 async def ask(doing: str, deadline_s: float, request: dict[str, object], *, descriptors: Sequence[int] = ()) -> bytes:

@@ -54,7 +54,7 @@ class Copier:
                 try:
                     descriptor = open_at(layout, name)
                 except RefusedError as error:
-                    raise RefusedError(f"has no blob {digest} that can be read: it {error}") from None
+                    raise RefusedError(f"blob {digest} cannot be read: it {error}") from None
                 self._copy(descriptor, name, self._left, is_cut=False)
 
     def _index(self, layout: int, name: str) -> Iterator[str]:
@@ -72,7 +72,7 @@ class Copier:
             for each in content["manifests"]:
                 yield str(each["digest"])
         except (ValueError, RecursionError, KeyError, TypeError):
-            return  # its later reader reports what is wrong with it
+            return  # its later reader reports the problem
 
     def _copy(self, source: int, name: str, most_bytes: int, *, is_cut: bool) -> str:
         """Copy a file and close its descriptor; one above the limit is refused, or cut."""
@@ -82,7 +82,7 @@ class Copier:
             if is_cut and self._left <= 0:
                 raise RefusedError(f"has more than {self._most} bytes of manifests")
             if nbytes > most_bytes and not is_cut:
-                raise RefusedError(f"has {nbytes} bytes where {self._most} are the most that this node allows")
+                raise RefusedError(f"has {nbytes} bytes, this node allows at most {self._most}")
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
             reading = reopen(source)
         finally:

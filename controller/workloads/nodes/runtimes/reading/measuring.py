@@ -44,7 +44,7 @@ class Meter:
                 pass
         except tarfile.TarError as error:
             if is_packed or is_archive:
-                raise TooLargeError(f"has a layer that is no tar: {error}") from None
+                raise TooLargeError(f"has a layer that is not a tar: {error}") from None
             while whole.read(_PIECE):
                 pass
         except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
@@ -55,9 +55,9 @@ class Meter:
         self.nbytes += nbytes
         self.entries += entries
         if self.nbytes > self._most_bytes:
-            raise TooLargeError(f"takes more than {self._most_bytes} bytes unpacked, the most that this node allows")
+            raise TooLargeError(f"takes more than {self._most_bytes} bytes unpacked, this node's limit")
         if self.entries > self._most_entries:
-            raise TooLargeError(f"has more than {self._most_entries} files, the most that this node allows")
+            raise TooLargeError(f"has more than {self._most_entries} files, this node's limit")
 
     def _add_members(self, file: Any, *, is_archive: bool) -> None:  # noqa: ANN401 - anything with `read`
         with tarfile.open(fileobj=file, mode="r|") as tar:
@@ -78,7 +78,7 @@ def _unpacked(head: bytes, file: Any) -> Any:  # noqa: ANN401 - anything with `r
         return bz2.BZ2File(file)
     if head.startswith(_XZ):
         return lzma.LZMAFile(file)
-    raise TooLargeError("has a layer in Zstandard, whose size cannot be told here: use gzip")
+    raise TooLargeError("has a layer in Zstandard, whose size cannot be determined here: use gzip")
 
 
 class _Rest:

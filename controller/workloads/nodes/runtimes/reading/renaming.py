@@ -30,33 +30,33 @@ def rename(source: str, target: str) -> None:
                 reading.members = []  # type: ignore[attr-defined]  # it would keep them all
                 _copy(member, reading, writing, name)
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise NotAnArchiveError(f"is no archive of an image: {error}") from None
+        raise NotAnArchiveError(f"is not an image archive: {error}") from None
 
 
 def _copy(member: tarfile.TarInfo, reading: tarfile.TarFile, writing: tarfile.TarFile, name: str) -> None:
-    place = member.name.removeprefix("./")
-    if place == "repositories":  # names in archives from before 2016
+    path = member.name.removeprefix("./")
+    if path == "repositories":  # names in archives from before 2016
         return
     content = reading.extractfile(member) if member.isreg() else None
-    if content is not None and place in ("index.json", "manifest.json"):
+    if content is not None and path in ("index.json", "manifest.json"):
         if member.size > _MOST_BYTES:
-            raise NotAnArchiveError(f"is no archive of an image: its {place} has {member.size} bytes")
+            raise NotAnArchiveError(f"is not an image archive: its {path} has {member.size} bytes")
         data = json.dumps(_named(json.loads(content.read()), name)).encode()
         member.size, content = len(data), io.BytesIO(data)
-    elif content is None and place in ("index.json", "manifest.json"):
-        raise NotAnArchiveError(f"is no archive of an image: its {place} is no file")
+    elif content is None and path in ("index.json", "manifest.json"):
+        raise NotAnArchiveError(f"is not an image archive: its {path} is not a file")
     member.pax_headers = {}
     writing.addfile(member, content)
 
 
-def _named(content: Any, name: str) -> Any:  # noqa: ANN401 - anything that JSON can say
+def _named(content: Any, name: str) -> Any:  # noqa: ANN401 - any JSON value
     """Return an index of an OCI layout, or the manifest of Docker's archives, with only this name."""
     if isinstance(content, dict) and isinstance(content.get("manifests"), list):
         manifests = [each for each in content["manifests"] if isinstance(each, dict)]
         return content | {"manifests": [each | {"annotations": {_TAG: name}} for each in manifests]}
     if isinstance(content, list):
         return [each | {"RepoTags": [name]} for each in content if isinstance(each, dict)]
-    raise NotAnArchiveError("is no archive of an image: its index is malformed")
+    raise NotAnArchiveError("is not an image archive: its index is malformed")
 
 
 def _digest_of(path: str) -> str:

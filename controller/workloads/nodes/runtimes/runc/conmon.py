@@ -111,10 +111,10 @@ async def _read_all(descriptor: int) -> bytes:
 def _process_of(answer: bytes, doing: str) -> int:
     try:
         told = json.loads(answer)
-        process, message = int(told["data"]), str(told.get("message") or "no reason is given")
+        process, message = int(told["data"]), str(told.get("message") or "no reason given")
     except (ValueError, KeyError, TypeError) as error:
-        said = one_line(answer.decode("utf-8", "replace"))
-        raise ContainerError(f"conmon: {doing}: it ended without telling a process: {said}") from error
+        text = one_line(answer.decode("utf-8", "replace"))
+        raise ContainerError(f"conmon: {doing}: it ended without reporting a process: {text}") from error
     if process <= 0:
         raise ContainerError(f"runc: {doing}: {one_line(message)}")
     return process

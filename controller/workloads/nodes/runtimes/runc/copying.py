@@ -80,17 +80,17 @@ def _copy_opened(name: str, source: int, target: int, flags: tuple[int, int], ro
 
 
 def _copy_link(name: str, source: int, target: int) -> None:
-    found = os.stat(name, dir_fd=source, follow_symlinks=False)
+    status = os.stat(name, dir_fd=source, follow_symlinks=False)
     os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
-    os.chown(name, found.st_uid, found.st_gid, dir_fd=target, follow_symlinks=False)
+    os.chown(name, status.st_uid, status.st_gid, dir_fd=target, follow_symlinks=False)
 
 
 def _copy_attributes(source: int, target: int) -> None:
-    found = os.fstat(source)
-    os.fchown(target, found.st_uid, found.st_gid)
+    status = os.fstat(source)
+    os.fchown(target, status.st_uid, status.st_gid)
     # Changing the owner clears set-user-id bits.
-    os.fchmod(target, stat.S_IMODE(found.st_mode))
-    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+    os.fchmod(target, stat.S_IMODE(status.st_mode))
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
     with suppress(OSError):  # not every file system has them
         for name in os.listxattr(source):
             os.setxattr(target, name, os.getxattr(source, name))

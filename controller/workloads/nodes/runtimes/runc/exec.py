@@ -39,8 +39,8 @@ class RuncExec:
         """Wait until the process runs; raise ContainerError with runc's reason if it cannot."""
         while not self._pid_file.exists():
             if self._process.returncode is not None and not self._pid_file.exists():
-                said = b"".join([output.data async for output in self.output()]).decode("utf-8", "replace")
-                raise ContainerError(f"runc: {doing}: {one_line(said) or self._process.returncode}")
+                message = b"".join([output.data async for output in self.output()]).decode("utf-8", "replace")
+                raise ContainerError(f"runc: {doing}: {one_line(message) or self._process.returncode}")
             await asyncio.sleep(_LOOK_S)
 
     async def output(self) -> AsyncGenerator[Output]:
@@ -114,8 +114,8 @@ class RuncExec:
         for copy in self._copies:
             copy.cancel()
         await asyncio.gather(*self._copies, return_exceptions=True)
-        found = (self._process.stdout, self._process.stderr) if self._terminal is None else (self._terminal.reader,)
-        for reader in found:
+        readers = (self._process.stdout, self._process.stderr) if self._terminal is None else (self._terminal.reader,)
+        for reader in readers:
             while reader is not None and await reader.read(_PIECE_BYTES):
                 continue
         await self._process.wait()

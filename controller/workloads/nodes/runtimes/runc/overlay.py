@@ -57,22 +57,22 @@ def mount_binds(binds: Sequence[Bind], folder: Path) -> tuple[Mount, ...]:
     runc takes paths, and a descriptor's mount would belong to another mount namespace than its own. `unmount_all`
     removes them.
     """
-    found = []
+    mounts = []
     for index, bind in enumerate(binds):
-        place = folder / "mounts" / str(index)
+        point = folder / "mounts" / str(index)
         try:
             wanted = os.fstat(bind.descriptor)
-            place.parent.mkdir(exist_ok=True, mode=0o700)
-            place.mkdir() if stat.S_ISDIR(wanted.st_mode) else place.touch()
+            point.parent.mkdir(exist_ok=True, mode=0o700)
+            point.mkdir() if stat.S_ISDIR(wanted.st_mode) else point.touch()
             source = f"/proc/self/fd/{bind.descriptor}"
-            if _mount(source, place, None, _BIND | _RECURSIVE) or _mount("none", place, None, _PRIVATE | _RECURSIVE):
+            if _mount(source, point, None, _BIND | _RECURSIVE) or _mount("none", point, None, _PRIVATE | _RECURSIVE):
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-            if not os.path.samestat(place.stat(), wanted):
+            if not os.path.samestat(point.stat(), wanted):
                 raise OSError(0, "another file is mounted than was checked")
         except OSError as error:
             raise ContainerError(f"runc: mount at {bind.target}: {(error.strerror or str(error)).lower()}") from error
-        found.append(Mount(place, bind.target, bind.is_writable))
-    return tuple(found)
+        mounts.append(Mount(point, bind.target, bind.is_writable))
+    return tuple(mounts)
 
 
 def unmount_all(folder: Path) -> None:
@@ -93,7 +93,7 @@ def _mounted_in(folder: Path) -> list[str]:
     """Return mount points below a folder in order of creation (proc_pid_mountinfo(5))."""
     start, points = f"{folder}/", []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        point = re.sub(rb"\\([0-7]{3})", lambda found: bytes((int(found[1], 8),)), line.split()[4])
+        point = re.sub(rb"\\([0-7]{3})", lambda match: bytes((int(match[1], 8),)), line.split()[4])
         if os.fsdecode(point).startswith(start):
             points.append(os.fsdecode(point))
     return points

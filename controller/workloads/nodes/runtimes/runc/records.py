@@ -46,7 +46,7 @@ class Records:
     def path(self, container: str) -> Path:
         """Return a container's folder; raise NoSuchContainerError for an invalid id."""
         if not container.isalnum():
-            raise NoSuchContainerError(f"runc: {container[:80]!r} is no container's id")
+            raise NoSuchContainerError(f"runc: {container[:80]!r} is not a container id")
         return self.folder / container
 
     def write(self, record: Record) -> None:
@@ -65,13 +65,13 @@ class Records:
 
     def all(self) -> list[Record]:
         """Return all complete containers."""
-        found = []
+        records = []
         for path in self.folder.glob(f"*/{_RECORD}"):
             try:
-                found.append(msgspec.json.decode(path.read_bytes(), type=Record))
+                records.append(msgspec.json.decode(path.read_bytes(), type=Record))
             except FileNotFoundError:
-                continue  # removed this moment
-        return found
+                continue  # removed just now
+        return records
 
     def unfinished(self) -> list[str]:
         """Return the ids of half-made containers."""

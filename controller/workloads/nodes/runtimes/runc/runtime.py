@@ -124,7 +124,7 @@ class RuncRuntime:
     async def remove_image(self, digest: str) -> None:
         """Remove an image that no container uses."""
         if any(record.image_digest == digest for record in await asyncio.to_thread(self._records.all)):
-            raise ImageError(f"image {digest}: a container is of it")
+            raise ImageError(f"image {digest}: a container uses it")
         await self._images.remove(digest)
 
     async def written(self, id: str) -> int:  # noqa: A002
@@ -140,7 +140,7 @@ class RuncRuntime:
         """Create a container of an existing image, or of a bundle's folder."""
         check_order(order)
         if any(record.name == order.name for record in self._records.all()):
-            raise OrderError(f"container {order.name}: there is one of that name already")
+            raise OrderError(f"container {order.name}: the name is taken")
         container = uuid4().hex
         cgroup = f"{order.cgroup_parent or _PARENT}/{container}"
         folder = self._records.path(container)
@@ -179,7 +179,7 @@ class RuncRuntime:
                 await asyncio.to_thread(kill_in, group_at(record.cgroup))
                 await self._signal(id, "KILL")
                 if not await self._has_ended(id, self._deadline_s):
-                    raise ContainerError(f"runc: stop {id[:12]}: it does not end by SIGKILL")
+                    raise ContainerError(f"runc: stop {id[:12]}: it survives SIGKILL")
 
     async def kill(self, id: str) -> None:  # noqa: A002
         """Kill all processes of its control group."""
@@ -195,15 +195,15 @@ class RuncRuntime:
         """Return all containers with this node's label."""
         records = await asyncio.to_thread(self._records.all)
         wanted = [record for record in records if record.labels.get(NODE_LABEL) == node]
-        known = await self._known() if wanted else {}
-        return await asyncio.to_thread(lambda: tuple(self._state(record, known) for record in wanted))
+        states = await self._known() if wanted else {}
+        return await asyncio.to_thread(lambda: tuple(self._state(record, states) for record in wanted))
 
     async def usage(self, id: str) -> Usage:  # noqa: A002
         """Return its control group's usage."""
         record = self._records.read(id)
         group = group_at(record.cgroup)
         if not group.folders or self._records.ending(id) is not None:
-            raise NoSuchContainerError(f"runc: usage of {id[:12]}: it does not run")
+            raise NoSuchContainerError(f"runc: usage of {id[:12]}: it is not running")
         return usage_in(group)
 
     async def logs(
@@ -238,7 +238,7 @@ class RuncRuntime:
         """Start a process in a running container."""
         record = self._records.read(id)
         if not self._runs(id):
-            raise ContainerError(f"runc: exec in {id[:12]}: it does not run")
+            raise ContainerError(f"runc: exec in {id[:12]}: it is not running")
         folder = self._records.path(id)
         pid_file, process_file = (folder / f"{what}-{uuid4().hex}" for what in ("exec", "process"))
         process_file.write_text(json.dumps(_process_in(folder, command, terminal)))
@@ -273,12 +273,12 @@ class RuncRuntime:
             bundle = await read_bundle(order.bundle, self._folders, stack, self._deadline_s)
             binds = (*bundle.mounts, *mounts)
             return _Ready(bundle.root, bundle.process, binds, hostname=bundle.hostname, is_copied=bundle.is_others)
-        found = await asyncio.to_thread(self._images.find, parse_reference(order.image or ""))
-        if found is None:
-            raise ImageError(f"image {order.image}: is not there")
-        root = os.open(found.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        image = await asyncio.to_thread(self._images.find, parse_reference(order.image or ""))
+        if image is None:
+            raise ImageError(f"image {order.image}: does not exist here")
+        root = os.open(image.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, root)
-        return _Ready(root, found.process, mounts, found.image.digest)
+        return _Ready(root, image.process, mounts, image.image.digest)
 
     def _lay_out(self, folder: Path, ready: _Ready, order: ContainerOrder, cgroup: str) -> None:
         """Write a container's bundle."""
@@ -317,7 +317,7 @@ class RuncRuntime:
                 raise
 
     async def _has_ended(self, container: str, wait_s: float) -> bool:
-        """Return whether a container has ended within so many seconds."""
+        """Return whether a container ends within `wait_s`."""
         loop, look_s = asyncio.get_running_loop(), _LOOK_S
         until = loop.time() + wait_s
         while self._runs(container):
@@ -342,10 +342,10 @@ class RuncRuntime:
         listed = json.loads(await self._runc("list", "--format", "json", doing="list")) or []
         return {entry["id"]: entry for entry in listed}
 
-    def _state(self, record: Record, known: Mapping[str, Mapping[str, Any]]) -> ContainerState:
-        entry = known.get(record.id, {})
+    def _state(self, record: Record, states: Mapping[str, Mapping[str, Any]]) -> ContainerState:
+        entry = states.get(record.id, {})
         status = entry.get("status", "stopped")
-        # runc knows of a process's end before its conmon has written it: until then it is not over.
+        # runc notices a process's end before its conmon has written it; only the latter counts.
         is_awaited = bool(entry) and status == "stopped" and self._runs(record.id)
         ending = self._records.ending(record.id)
         phase = (

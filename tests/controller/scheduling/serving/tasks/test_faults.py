@@ -121,7 +121,7 @@ def test_a_dispatch_of_an_older_reading_is_refused_whole(play: Play) -> None:
         go = Dispatch(task="one", centre="a", unit="cpu", units=2, task_revision=one.metadata.revision)
         await site.client.dispatch(DispatchRequest(dispatches=(go,)))
         late = Dispatch(task="other", centre="a", unit="cpu", units=1, shares_version=version)
-        with pytest.raises(StaleError, match="shares of Centre a are of version 1, not 0"):
+        with pytest.raises(StaleError, match="shares of Centre a are at version 1, not 0"):
             await site.client.dispatch(DispatchRequest(dispatches=(late,)))
         assert (await site.client.of(Task).get("other")).metadata.revision == other.metadata.revision
 

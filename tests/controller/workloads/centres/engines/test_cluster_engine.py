@@ -40,7 +40,7 @@ class SlowCluster(ClusterEngine[str]):
     async def resources(self) -> tuple[UnitType, ...]:
         return ()
 
-    async def _told(self) -> Mapping[str, str]:
+    async def _reports(self) -> Mapping[str, str]:
         found = dict(self.queue)
         self.asked.set()
         await self.answers.wait()
@@ -52,7 +52,7 @@ class SlowCluster(ClusterEngine[str]):
             return unknown_job(job, self._centre)
         return self._forgotten(folder, "slow") if told is None else folder.state(JobPhase(told))
 
-    def _sign(self, told: str) -> object:
+    def _fingerprint(self, told: str) -> object:
         return told
 
 
@@ -99,7 +99,7 @@ def test_a_job_that_the_cluster_does_not_know_any_more_is_lost(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("trusts_folders", "phase", "reason"),
     [
-        (False, JobPhase.LOST, "slow has forgotten it, and its folder is not believed (unsafe_trust_folders)"),
+        (False, JobPhase.LOST, "slow has forgotten it, and its folder is not trusted (unsafe_trust_folders)"),
         (True, JobPhase.SUCCEEDED, ""),
     ],
 )

@@ -79,7 +79,7 @@ def test_names_of_others_jobs_may_be_anything() -> None:
     answer = b'{"jobs": [{"job_id": 7, "job_state": "RUNNING", "name": "caf\xe9", "comment": "[]"}]}'
     (job,) = jobs_in(answer)
     assert (job.job_id, job.token) == (7, None)
-    with pytest.raises(EngineError, match="squeue --json: cannot be read"):
+    with pytest.raises(EngineError, match="squeue --json: invalid answer"):
         jobs_in(b"slurm_load_jobs error")
 
 

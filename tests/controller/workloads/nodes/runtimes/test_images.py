@@ -87,7 +87,7 @@ def test_a_layout_without_a_layer_is_refused(run: Run, podman_storage: PodmanSto
     max(blobs.iterdir(), key=lambda path: path.stat().st_size).unlink()
 
     async def work(runtime: Runtime) -> None:
-        with pytest.raises(ImageError, match="has no blob sha256:"):
+        with pytest.raises(ImageError, match="blob sha256:"):
             await runtime.pull(podman_storage.image)
         assert await runtime.images() == ()
 

@@ -101,8 +101,8 @@ def test_a_device_that_was_not_given_is_closed_even_with_a_file(run: Run, podman
     [
         ("/dev/nothing", "no such file"),
         ("/dev/kmsg", "the machine's memory, or its log"),
-        ("/dev/loop-control/../../etc/passwd", "no path below /dev"),
-        ("/etc/passwd", "no path below /dev"),
+        ("/dev/loop-control/../../etc/passwd", "neither a path below /dev"),
+        ("/etc/passwd", "neither a path below /dev"),
     ],
 )
 def test_what_is_no_device_is_refused(run: Run, podman_storage: PodmanStorage, device: str, problem: str) -> None:
@@ -154,7 +154,7 @@ def test_folders_of_the_machine_that_are_allowed(podman_storage: PodmanStorage, 
             text = await said(runtime, made)
             assert (b"hello" in text, b"Read-only file system" in text, b"refused\n" in text) == (True, True, True)
         image = (await runtime.pull(podman_storage.image)).digest
-        refused = "none of the node's mount_folders|has a link on its way"
+        refused = "none of the node's mount_folders|has a link in its path"
         for source in (other, allowed / "out", Path("/"), allowed / ".." / "other"):
             order = ContainerOrder(name="c1", image=image, mounts=(Mount(source, Path("/work/in")),))
             with pytest.raises(OrderError, match=refused):
@@ -168,7 +168,7 @@ def test_podman_mounts_nothing_of_the_machine(podman_storage: PodmanStorage, tmp
     async def work(runtime: Runtime) -> None:
         image = (await runtime.pull(podman_storage.image)).digest
         order = ContainerOrder(name="c1", image=image, mounts=(Mount(tmp_path, Path("/work/in")),))
-        with pytest.raises(OrderError, match="podman mounts no folders of the machine"):
+        with pytest.raises(OrderError, match="only the runc runtime mounts folders of the machine"):
             await runtime.create(order)
 
     run_with(RuntimeKind.PODMAN, podman_storage, work, mount_folders=(tmp_path,))
@@ -180,7 +180,7 @@ def test_names_of_the_container_device_interface(run: Run, kind: RuntimeKind, po
 
     async def work(runtime: Runtime) -> None:
         image = (await runtime.pull(podman_storage.image)).digest
-        with pytest.raises(OrderError, match="CDI names are podman's"):
+        with pytest.raises(OrderError, match="only podman takes CDI names"):
             await runtime.create(ContainerOrder(name="c1", image=image, devices=("vendor.com/gpu=0",)))
 
     run(work)

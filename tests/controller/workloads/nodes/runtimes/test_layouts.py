@@ -32,9 +32,9 @@ def write(folder: Path, manifest: bytes) -> None:
         (b'{"config": {"digest": "sha256:0", "size": "large"}, "layers": []}', "its layout is malformed"),
         (b'{"config": {"digest": "sha256:0", "size": Infinity}, "layers": []}', "its layout is malformed"),
         (b'{"config": {"digest": "sha256:0", "size": 1}, "layers": [{"digest": 5, "size": 1}]}', "is malformed"),
-        (b"[" * 100_000, "is no JSON"),
+        (b"[" * 100_000, "is not JSON"),
         (b" " * ((4 << 20) + 1), "more than 4194304 bytes"),
-        (b"[]", "is no JSON object"),
+        (b"[]", "is not a JSON object"),
     ],
 )
 def test_manifests_that_are_none(tmp_path: Path, manifest: bytes, problem: str) -> None:
@@ -51,5 +51,5 @@ def test_indices_that_are_none(tmp_path: Path) -> None:
             select(tmp_path)
     index.unlink()
     os.mkfifo(index)
-    with pytest.raises(ImageError, match=r"index\.json cannot be read: it is no file"):
+    with pytest.raises(ImageError, match=r"index\.json cannot be read: it is not a regular file"):
         select(tmp_path)

@@ -211,8 +211,8 @@ def test_limits_hold(run: Run, podman_storage: PodmanStorage) -> None:
         ("oci:HERE", r"does not exist \(there is no /[^\n]*/index.json\)"),
         ("oci-archive:HERE/nowhere.tar", "does not exist"),
         ("oci:/etc", "lies in none of the node's image_folders"),
-        ("sha256:" + "0" * 64, "is not there"),
-        ("a name", "no name of an image"),
+        ("sha256:" + "0" * 64, "does not exist here"),
+        ("a name", "not an image name"),
     ],
 )
 def test_an_image_that_does_not_exist(run: Run, podman_storage: PodmanStorage, image: str, problem: str) -> None:

@@ -109,13 +109,13 @@ def test_variables_narrow_a_program_to_its_devices() -> None:
 
 
 def test_runc_does_not_start_without_a_filter_of_system_calls(tmp_path: Path) -> None:
-    with pytest.raises(ContainerError, match=r"^/nowhere: is not there [^\n]*`seccomp: none`[^\n]*$"):
+    with pytest.raises(ContainerError, match=r"^/nowhere: does not exist [^\n]*`seccomp: none`[^\n]*$"):
         asyncio.run(RuncRuntime(tmp_path, seccomp=Path("/nowhere")).start())
 
 
 def test_what_is_no_profile_is_refused(tmp_path: Path) -> None:
     (tmp_path / "seccomp.json").write_text('{"syscalls": []}')
-    with pytest.raises(ContainerError, match="is no seccomp profile"):
+    with pytest.raises(ContainerError, match="is not a seccomp profile"):
         read_profile(tmp_path / "seccomp.json")
 
 

@@ -68,10 +68,10 @@ class Guard:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
         )
         assert self._process.stdout is not None
-        deadline = LocalDeadline(_START_S, "the start of the process that releases levers")
+        deadline = LocalDeadline(_START_S, "the start of the guard process")
         if not wait_readable(self._process.stdout, deadline) or self._process.stdout.readline() != b"ready\n":
             self._stop()
-            raise LeverError("guard", "the process that releases levers did not start")
+            raise LeverError("guard", "the guard process did not start")
         return self
 
     def __exit__(
@@ -96,11 +96,11 @@ class Guard:
         try:
             self._process.stdin.write(_WORD.pack(word))
         except OSError as error:
-            raise LeverError("guard", f"the process that releases levers has ended: {error.strerror}") from error
+            raise LeverError("guard", f"the guard process has ended: {error.strerror}") from error
 
     def _stop(self) -> None:
         # If killed too early, it would leave levers in place.
-        if not wait_for_exit(self._process, _END_S, "the process that releases levers"):
+        if not wait_for_exit(self._process, _END_S, "the guard process"):
             self._process.kill()
             self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
@@ -213,16 +213,16 @@ def release(order: GuardOrder, levers: list[Lever]) -> None:
     """Restore the levers' original positions, those that follow a pool at their low ends; report failures."""
     for lever in levers:
         if order.is_of_pool(lever):
-            _do(lever, "nobody controls the unit: {} is released", _lower)
+            _do(lever, "uncontrolled unit: released {}", _lower)
         else:
-            _do(lever, "nobody controls the unit: {} is released", lambda one: one.release(always=True))
+            _do(lever, "uncontrolled unit: released {}", lambda lever: lever.release(always=True))
 
 
 def lower_units(order: GuardOrder, levers: list[Lever]) -> None:
     """Move levers that follow a pool's books to their low ends: its service may soon give the units away."""
     for lever in levers:
         if order.is_of_pool(lever):
-            _do(lever, "the pool's service has not answered for long: {} goes to its low end", _lower)
+            _do(lever, "no answer from the pool's service: lowered {}", _lower)
 
 
 def _lower(lever: Lever) -> None:
@@ -231,7 +231,7 @@ def _lower(lever: Lever) -> None:
 
 
 def _do(lever: Lever, what: str, act: Callable[[Lever], object]) -> None:
-    """Do something to a lever, and report it, or why it failed."""
+    """Apply an action to a lever, and report it, or why it failed."""
     try:
         act(lever)
     except LeverError as error:
@@ -247,7 +247,7 @@ def main() -> None:
     signal.set_wakeup_fd(tell)
     signal.signal(signal.SIGTERM, lambda *_: None)  # reported by the wake-up file descriptor
     needs_nvml = order.levers.gpu_clock is not None or order.levers.gpu_instances is not None
-    with open_nvml() if needs_nvml else nullcontext("NVML is not asked") as nvml:
+    with open_nvml() if needs_nvml else nullcontext("NVML is not needed") as nvml:
         levers, _ = local_levers(order.levers, Root(Path(order.root)), nvml)
         sys.stdout.write("ready\n")
         sys.stdout.flush()

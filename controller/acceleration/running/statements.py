@@ -36,13 +36,13 @@ def split_statement(sql: str, tables: Mapping[str, pa.Table], sharded: str | Non
             connection.register(name, table.slice(0, 0))
         root = _parsed(connection, sql)
         names = _names_of(root)
-        name = sharded or max(names, key=lambda one: tables[one].nbytes if one in tables else -1, default="")
+        name = sharded or max(names, key=lambda table: tables[table].nbytes if table in tables else -1, default="")
         kinds = _types_of(connection, sql)
         _check(root, names, name)
-        inputs = {column.lower() for one in names for column in tables[one].column_names}
-        found = _Splitter(connection, root, kinds, frozenset(inputs)).split(name)
-        _bind(connection, found)
-        return found
+        inputs = {column.lower() for name in names for column in tables[name].column_names}
+        split = _Splitter(connection, root, kinds, frozenset(inputs)).split(name)
+        _bind(connection, split)
+        return split
 
 
 def _bind(connection: duckdb.DuckDBPyConnection, split: Split) -> None:
@@ -53,20 +53,20 @@ def _bind(connection: duckdb.DuckDBPyConnection, split: Split) -> None:
         connection.register(PARTS, connection.sql(split.merge).to_arrow_table())
         connection.sql(split.final).to_arrow_table()
     except duckdb.Error as error:
-        raise StatementError(f"SQL: the statement is not split: {str(error).splitlines()[0]}") from None
+        raise StatementError(f"SQL: the statement cannot be split: {str(error).splitlines()[0]}") from None
 
 
 def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Node:
     """Return the tree of one SELECT."""
-    found = json.loads(_scalar(connection, "SELECT json_serialize_sql(?)", sql))
-    if found["error"]:
-        raise StatementError(f"SQL: {str(found.get('error_message')).splitlines()[0]}")
-    statements = found["statements"]
+    parsed = json.loads(_scalar(connection, "SELECT json_serialize_sql(?)", sql))
+    if parsed["error"]:
+        raise StatementError(f"SQL: {str(parsed.get('error_message')).splitlines()[0]}")
+    statements = parsed["statements"]
     if len(statements) != 1:
-        raise StatementError(f"{len(statements)} statements of SQL: one is run")
+        raise StatementError(f"{len(statements)} SQL statements, expected one")
     node: Node = statements[0]["node"]
     if node["type"] != "SELECT_NODE":
-        raise StatementError("SQL: UNION and the like are not split; run each side by itself")
+        raise StatementError("SQL: UNION and the like cannot be split; run each side by itself")
     return node
 
 
@@ -101,20 +101,18 @@ def _check(root: Node, names: list[str], sharded: str) -> None:
     if not names:
         raise StatementError("SQL: the statement reads no table")
     if names.count(sharded) != 1:
-        raise StatementError(
-            f"SQL: table {sharded} is in parts, and stands {names.count(sharded)} times in FROM: once is possible"
-        )
+        raise StatementError(f"SQL: the sharded table {sharded} appears {names.count(sharded)} times in FROM, not once")
     if root["cte_map"]["map"] or root["qualify"] or root["sample"] or len(root["group_sets"]) > 1:
-        raise StatementError("SQL: WITH, QUALIFY, sampling and grouping sets are not split")
+        raise StatementError("SQL: WITH, QUALIFY, sampling and grouping sets cannot be split")
     if root["aggregate_handling"] != "STANDARD_HANDLING":
-        raise StatementError("SQL: GROUP BY ALL is not split; name the groups")
+        raise StatementError("SQL: GROUP BY ALL cannot be split; name the groups")
     for node in _inside(root):
         if node.get("class") == "SUBQUERY" or node.get("type") in {"SUBQUERY", "TABLE_FUNCTION"}:
-            raise StatementError("SQL: subqueries and table functions are not split")
+            raise StatementError("SQL: subqueries and table functions cannot be split")
         if node.get("class") == "WINDOW":
-            raise StatementError("SQL: windows are not split")
+            raise StatementError("SQL: windows cannot be split")
         if node.get("class") == "FUNCTION" and node["distinct"]:
-            raise StatementError(f"SQL: {node['function_name']}(DISTINCT ...) is not split")
+            raise StatementError(f"SQL: {node['function_name']}(DISTINCT ...) cannot be split")
     _check_joins(root["from_table"], sharded)
 
 
@@ -127,7 +125,7 @@ def _check_joins(table: Node, sharded: str) -> bool:
     if any(is_in and not may for is_in, may in zip(inside, allowed, strict=True)):
         side = "left" if inside[0] else "right"
         raise StatementError(
-            f"SQL: {table['join_type']} JOIN with table {sharded}, which is in parts, on its {side} side is not split"
+            f"SQL: {table['join_type']} JOIN with the sharded table {sharded} on its {side} side cannot be split"
         )
     return any(inside)
 
@@ -144,9 +142,9 @@ def _key(node: object) -> str:
 def _is_same(node: Node, group: Node) -> bool:
     """Return whether two expressions are equal; a column may be qualified with its table in one of them."""
     if node.get("class") == group.get("class") == "COLUMN_REF":
-        one, other = ([name.lower() for name in each["column_names"]] for each in (node, group))
-        shorter = min(len(one), len(other))
-        return one[-shorter:] == other[-shorter:]
+        own, other = ([name.lower() for name in each["column_names"]] for each in (node, group))
+        shorter = min(len(own), len(other))
+        return own[-shorter:] == other[-shorter:]
     return _key(node) == _key(group)
 
 
@@ -192,7 +190,7 @@ class _Splitter:
             return False
         if node["function_name"] not in _MERGES and node["function_name"] not in {"avg", "mean"}:
             raise StatementError(
-                f"SQL: {node['function_name']} is not split; sum, count, min, max and avg are: they are merged exactly"
+                f"SQL: {node['function_name']} cannot be split; sum, count, min, max and avg can: they merge exactly"
             )
         return True
 
@@ -211,14 +209,14 @@ class _Splitter:
 
     def _rows(self) -> tuple[str, str, str]:
         """Split a statement without aggregates: rows of all shards concatenated, ordered at the root."""
-        outputs, hidden = [f"c{place}" for place in range(len(self._columns))], self._hidden()
+        outputs, hidden = [f"c{index}" for index in range(len(self._columns))], self._hidden()
         orders = ", ".join(f"{name} {way}" for name, (_, way) in zip(hidden, self._orders, strict=True))
         most = None if self._limit is None else self._limit + self._offset
         inner = self._text(self._root | {"modifiers": [], "select_list": self._root["select_list"]})
         keys = "".join(f", {self._expression(self._resolved(node))} AS {name}"
                        for (node, _), name in zip(self._orders, hidden, strict=True))  # fmt: skip
         if keys and self._is_distinct:
-            raise StatementError("SQL: DISTINCT with ORDER BY is not split")
+            raise StatementError("SQL: DISTINCT with ORDER BY cannot be split")
         head = "DISTINCT " if self._is_distinct else ""
         shard = inner.replace("SELECT ", f"SELECT {head}", 1)
         if keys:
@@ -236,11 +234,11 @@ class _Splitter:
         bare = self._text(self._root | {"modifiers": []})
         lists = ", ".join(self._expression(node) for node in self._root["select_list"])
         if not bare.startswith(f"SELECT {lists}"):
-            raise StatementError("SQL: the SELECT list is not split with this ORDER BY")
+            raise StatementError("SQL: the SELECT list cannot be split with this ORDER BY")
         return f"SELECT {lists}{keys}{bare.removeprefix(f'SELECT {lists}')}"
 
     def _hidden(self) -> list[str]:
-        return [f"o{place}" for place in range(len(self._orders))]
+        return [f"o{index}" for index in range(len(self._orders))]
 
     def _finals(self, names: list[str]) -> str:
         """Return the final SELECT list: the statement's own names and types."""
@@ -254,7 +252,7 @@ class _Splitter:
         selected = [self._replaced(node) for node in self._root["select_list"]]
         having = self._root["having"] and self._replaced(self._root["having"])
         orders = [(self._replaced(self._resolved(node)), way) for node, way in self._orders]
-        keys = [f"g{place}" for place in range(len(self._groups))]
+        keys = [f"g{index}" for index in range(len(self._groups))]
         partial = self._partial(keys)
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
         # Use exactly the types of the shards, as merges take both shards' and other merges' results.
@@ -266,7 +264,7 @@ class _Splitter:
         final = f"SELECT {self._finals([f'({self._expression(node)})' for node in selected])} FROM {PARTS}"
         final += f" WHERE {self._expression(having)}" if having else ""
         if self._is_distinct:
-            raise StatementError("SQL: DISTINCT with aggregates is not split")
+            raise StatementError("SQL: DISTINCT with aggregates cannot be split")
         tail = ", ".join(f"{self._expression(node)} {way}" for node, way in orders)
         final += f" ORDER BY {tail}" if tail else ""
         final += "" if self._limit is None else f" LIMIT {self._limit} OFFSET {self._offset}"
@@ -283,9 +281,9 @@ class _Splitter:
 
     def _replaced(self, node: Node) -> Any:  # noqa: ANN401 - a part of a tree
         """Return an expression over groups and aggregates as one over the columns that hold them."""
-        for place, group in enumerate(self._groups):
+        for index, group in enumerate(self._groups):
             if _is_same(node, group):
-                return _column(f"g{place}", node.get("alias", ""))
+                return _column(f"g{index}", node.get("alias", ""))
         if self._is_aggregate(node):
             return self._aggregate(node)
         return {name: self._replaced_child(child) for name, child in node.items()}
@@ -293,7 +291,7 @@ class _Splitter:
     def _replaced_child(self, child: object) -> object:
         if isinstance(child, dict):
             return self._replaced(child)
-        return [self._replaced_child(one) for one in child] if isinstance(child, list) else child
+        return [self._replaced_child(part) for part in child] if isinstance(child, list) else child
 
     def _aggregate(self, node: Node) -> Node:
         if node["function_name"] in {"avg", "mean"}:
@@ -329,16 +327,16 @@ def _modifiers(root: Node) -> tuple[list[tuple[Node, str]], int | None, int, boo
     """Return a statement's ordering with directions, its limit, its offset, and whether rows are distinct."""
     orders: list[tuple[Node, str]] = []
     limit, offset, is_distinct = None, 0, False
-    for one in root["modifiers"]:
-        match one["type"]:
+    for modifier in root["modifiers"]:
+        match modifier["type"]:
             case "ORDER_MODIFIER":
-                orders = [(order["expression"], _way(order)) for order in one["orders"]]
+                orders = [(order["expression"], _way(order)) for order in modifier["orders"]]
             case "LIMIT_MODIFIER":
-                limit, offset = _count(one["limit"]), _count(one["offset"]) or 0
-            case "DISTINCT_MODIFIER" if not one["distinct_on_targets"]:
+                limit, offset = _count(modifier["limit"]), _count(modifier["offset"]) or 0
+            case "DISTINCT_MODIFIER" if not modifier["distinct_on_targets"]:
                 is_distinct = True
             case _:
-                raise StatementError(f"SQL: {one['type'].removesuffix('_MODIFIER')} is not split")
+                raise StatementError(f"SQL: {modifier['type'].removesuffix('_MODIFIER')} cannot be split")
     return orders, limit, offset, is_distinct
 
 
@@ -353,7 +351,7 @@ def _count(node: Node | None) -> int | None:
         return None
     text = node.get("literal", {}).get("text", "")
     if not text.isdigit():
-        raise StatementError("SQL: LIMIT and OFFSET are split where they are numbers")
+        raise StatementError("SQL: LIMIT and OFFSET must be numbers")
     return int(text)
 
 

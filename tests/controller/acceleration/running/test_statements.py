@@ -30,19 +30,19 @@ STATEMENTS = (
     "SELECT T.place, count(*) FROM data AS t GROUP BY place ORDER BY t.place DESC",
 )
 REFUSED = (
-    ("SELECT median(value) FROM data", "median is not split"),
+    ("SELECT median(value) FROM data", "median cannot be split"),
     ("SELECT * FROM data WHERE value < (SELECT avg(value) FROM data)", "subqueries"),
     ("SELECT count(DISTINCT value) FROM data", "DISTINCT"),
     ("SELECT data.place FROM data FULL JOIN places USING (place)", "FULL JOIN"),
     ("SELECT data.place FROM places LEFT JOIN data USING (place)", "LEFT JOIN"),
     ("SELECT row_number() OVER () FROM data", "windows"),
-    ("SELECT a.place FROM data a, data b", "stands 2 times"),
+    ("SELECT a.place FROM data a, data b", "appears 2 times"),
     ("SELECT place FROM data UNION SELECT place FROM places", "UNION"),
     ("WITH x AS (SELECT 1) SELECT * FROM x, data", "WITH"),
     ("SELECT * FROM read_csv('/etc/passwd')", "no table"),
     ("SELECT nothing FROM data", "nothing"),
     ("selec", "syntax error"),
-    ("SELECT 1; SELECT 2", "2 statements"),
+    ("SELECT 1; SELECT 2", "2 SQL statements"),
     ("DROP TABLE data", "Only SELECT"),
 )
 

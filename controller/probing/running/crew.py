@@ -98,16 +98,16 @@ class Crew:
 
     def answers(self) -> list[Any]:
         """Return all others' answers to the last command, in their order; raise FailedError for one that failed."""
-        found = []
+        replies = []
         for pid, reader, _ in self._members:
             answer = _receive(reader)
             if answer is None:
                 _, status = os.waitpid(pid, 0)
-                raise of_status("a process that shares the work", os.waitstatus_to_exitcode(status))
+                raise of_status("a worker process", os.waitstatus_to_exitcode(status))
             if isinstance(answer, FailedError):
                 raise answer
-            found.append(answer[0])
-        return found
+            replies.append(answer[0])
+        return replies
 
     def peak_bytes(self) -> int:
         """Return the sum of each other process's peak memory."""
@@ -155,10 +155,10 @@ class Shared(Ready):
     def mean(self) -> Value:
         """Return the parts' means one after another; for numbers their mean."""
         self._crew.tell("mean", self._use.name)
-        found = [super().mean(), *(value for value in self._crew.answers() if value is not None)]
-        if all(isinstance(value, np.ndarray) for value in found):
-            return np.concatenate([np.asarray(value) for value in found])
-        return float(np.mean([np.mean(value) for value in found]))
+        means = [super().mean(), *(value for value in self._crew.answers() if value is not None)]
+        if all(isinstance(value, np.ndarray) for value in means):
+            return np.concatenate([np.asarray(value) for value in means])
+        return float(np.mean([np.mean(value) for value in means]))
 
     def end(self) -> None:
         """Drop the outputs, and use all cores again."""

@@ -96,7 +96,7 @@ def _watched(probe: ProbeTask, order: Order, started_s: float, told: _Told) -> t
     try:
         in_time = _listen(reader, ended, told, started_s, order.deadline_s)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        told.failed = FailedError(Outcome.CRASH, f"{told.doing}: its program tells what nobody understands: {error}")
+        told.failed = FailedError(Outcome.CRASH, f"{told.doing}: its program sent an invalid message: {error}")
     finally:
         os.kill(child, signal.SIGKILL)  # Harmless if it has ended: it stays a zombie until wait4 below.
         _, status, usage = os.wait4(child, 0)
@@ -156,8 +156,8 @@ def _listen(reader: int, ended: int, told: _Told, started_s: float, deadline_s: 
     waiting.register(reader, select.POLLIN)
     waiting.register(ended, select.POLLIN)
     while (left_s := started_s + deadline_s - time.monotonic()) > 0:
-        found = {descriptor for descriptor, _ in waiting.poll(math.ceil(left_s * 1000))}
-        if reader in found:
+        ready = {descriptor for descriptor, _ in waiting.poll(math.ceil(left_s * 1000))}
+        if reader in ready:
             if not (read := os.read(reader, _READ_BYTES)):
                 return True
             *lines, buffer = (buffer + read).split(b"\n")
@@ -165,13 +165,13 @@ def _listen(reader: int, ended: int, told: _Told, started_s: float, deadline_s: 
                 _take_in(told, line, time.monotonic() - started_s)
             if len(buffer) > _MOST_BYTES:
                 raise ValueError(f"a line of more than {_MOST_BYTES} bytes")
-        elif ended in found:
+        elif ended in ready:
             return True
     return False
 
 
 def _refused(word: str) -> None:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def _take_in(told: _Told, line: bytes, now_s: float) -> None:
@@ -179,7 +179,7 @@ def _take_in(told: _Told, line: bytes, now_s: float) -> None:
     told.at_s.setdefault(event, now_s)
     match event:
         case "preparing":
-            told.use, told.doing = content, f"making ready {content}"
+            told.use, told.doing = content, f"preparing {content}"
         case "use":
             told.use, told.doing = content, f"use {content}"
         case "imported":

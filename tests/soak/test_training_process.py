@@ -118,7 +118,7 @@ def test_question_to_a_killed_process_ends_early(start: Callable[[Where], Agent[
     os.kill(agent.training.process_id, signal.SIGSTOP)
     killed.start()
     began_s = time.monotonic()
-    with pytest.raises(LearningError, match="training told no state"):
+    with pytest.raises(LearningError, match="training reported no state"):
         agent.training.record(WITHIN_S)
     assert time.monotonic() - began_s < WITHIN_S / 2
 

@@ -226,7 +226,7 @@ class Environment(Protocol[View_co]):
         ...
 
     def step(self, action: int) -> Step:
-        """Act and return what came of it; raise LearningError for an action that is not a candidate."""
+        """Act and return the result; raise LearningError for an action that is not a candidate."""
         ...
 
 

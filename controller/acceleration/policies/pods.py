@@ -121,7 +121,7 @@ class PodDevices:
             yield _part(self._completed(accelerator, of_it), wanted)
 
     def _completed(self, accelerator: Accelerator, devices: list[Device]) -> Accelerator:
-        """Return an accelerator with the slowest bus and the least memory of devices, where its file has no value."""
+        """Return an accelerator with the slowest bus and the least memory of devices, if its file has no value."""
         given = self._given.get(accelerator.label, OPTIONAL)
         buses = [device.bus.bytes_per_s for device in devices if device.bus is not None and device.bus.bytes_per_s]
         memories = [device.memory_bytes for device in devices if device.memory_bytes]

@@ -96,7 +96,7 @@ class Session:
         self._channel.send(answer)
 
     def close(self) -> None:
-        """Stop what runs."""
+        """Stop the running job."""
         if self._job is not None:
             self._job.stop("the job's client is gone")
             self._host.drop(self._job)

@@ -121,7 +121,7 @@ class Ear(Protocol):
     """Receiver of the loop's messages."""
 
     def hear(self, left_s: float | None) -> Heard:
-        """Wait for this long, None: indefinitely, and return what came."""
+        """Wait for this long, None: indefinitely, and return what arrived."""
         ...
 
 

@@ -192,7 +192,7 @@ def training_of(checkpoint: Checkpoint, where: Where) -> Training:
         from controller.learning.agent.training.process import ProcessTraining  # noqa: PLC0415 - few need it
 
         return ProcessTraining(checkpoint, prepare)
-    # Seconds to load, and not there on every machine that decides.
+    # Takes seconds to load, and is not installed on every machine that decides.
     from controller.learning.agent.resuming import learner_of  # noqa: PLC0415
     from controller.learning.agent.training.inline import InlineTraining  # noqa: PLC0415
     from controller.learning.agent.training.thread import ThreadTraining  # noqa: PLC0415

@@ -16,7 +16,7 @@ from controller.scheduling.simulation.units import MOST_BITS, MOST_BPS, ONE
 from dataplane.topology.demands import DemandMatrix
 
 LEAST_BPS: Final = 1_000_000
-"""Minimum rate of a transfer where nothing is free: others make a little room for it."""
+"""Minimum rate of a transfer if nothing is free: others make a little room for it."""
 
 
 def of_costs(hosts: Sequence[str], costs: Mapping[int, CostMap], *, least_bps: int = LEAST_BPS) -> Network:
@@ -61,7 +61,7 @@ def _loaded(hosts: Sequence[str], costs: CostMap, matrix: DemandMatrix) -> tuple
         _number(costs, name)
     pairs = [(src, dst, min(rate, MOST_BPS)) for src, dst, rate in matrix.pairs() if _hops(costs, src, dst)]
     links = np.minimum(np.maximum(costs.links.available_bps, 0), MOST_BPS).tolist()
-    # A demand is a flow of a link of its own, as fast as what is asked for.
+    # A demand is a flow over a link of its own, as fast as requested.
     sharing = Sharing([*links, *(rate for _, _, rate in pairs)])
     flows = [
         sharing.add([*_hops(costs, src, dst), Hop(len(links) + number)], MOST_BITS, 0)

@@ -63,7 +63,7 @@ class PoolSettings(Strict, frozen=True):
     await_arrival: bool = False
 
     def __post_init__(self) -> None:
-        # A plain string in Python's hands is the choice that it names, as in a file.
+        # A plain string stands for the choice that it names, as in a file.
         msgspec.structs.force_setattr(self, "placing", one_of(Placing, self.placing, "placing"))
         msgspec.structs.force_setattr(self, "gain", one_of(Gain, self.gain, "gain"))
         if not -1 <= self.eviction_bound <= 0:

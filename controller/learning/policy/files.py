@@ -27,7 +27,7 @@ def check_place(path: Path) -> None:
         for folder in {path.parent.resolve(strict=True), path.resolve().parent}:
             for parent in (folder, *folder.parents):
                 status = parent.stat()
-                # Whoever can write to a folder of sticky names can neither remove nor rename what is not his.
+                # In a sticky folder nobody can remove or rename the files of others.
                 if parent == folder or not status.st_mode & stat.S_ISVTX:
                     _check(path, parent, status)
     except OSError as error:
@@ -46,11 +46,11 @@ class Claim:
 
     def __init__(self, path: Path) -> None:
         """Raise LearningError if another process holds it."""
-        beside = path.with_name(f"{path.name}.lock")
+        lock_file = path.with_name(f"{path.name}.lock")
         try:
-            self._file = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._file = os.open(lock_file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
-            raise LearningError(f"{beside}: cannot be written: {error.strerror or error}") from error
+            raise LearningError(f"{lock_file}: cannot be written: {error.strerror or error}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -243,7 +243,7 @@ class LiveNetwork:
             return Answer(observation, version, None, "does not fit")
         if values is None or self._clock_ns() >= until_ns:
             self._late += 1
-            # Each late answer in a row doubles how many decisions are left out.
+            # Each late answer in a row doubles how many decisions are skipped.
             self._left_out = min(2 ** (self._late - 1), _MOST_LEFT_OUT) - 1
             return Answer(observation, version, None, "late")
         self._late = 0

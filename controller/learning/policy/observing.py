@@ -47,7 +47,7 @@ def timed(nanoseconds: npt.ArrayLike) -> Floats:
 
 
 _UNKNOWN_BPS: Final = 1_000_000_000
-"""Assumed data rate where nothing is known about the network."""
+"""Assumed data rate of an unknown network."""
 
 
 def observe(

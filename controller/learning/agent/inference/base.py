@@ -39,7 +39,7 @@ class Inference(Protocol):
 
 def normalised(rows: Floats, gain: Floats, bias: Floats) -> Floats:
     """Return each row normalised to mean 0 and variance 1, then scaled and shifted."""
-    # The functions themselves: for small networks the methods' checks take as long as they do.
+    # Plain functions: for small networks the methods' checks take as long as the computation.
     count = np.float32(rows.shape[-1])
     means: Floats = np.add.reduce(rows, axis=-1, keepdims=True)
     means /= count

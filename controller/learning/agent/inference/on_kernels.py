@@ -64,7 +64,7 @@ class TokensOnKernels(_OnKernels):
             features[:, :COMMON] = row[:COMMON]
             features[:, COMMON : self._shape.inputs] = row[COMMON:].reshape(-1, count).T
             features[:, self._shape.inputs] = 1
-            # A copy, as another decision will work in the room.
+            # A copy, because the next decision reuses the room.
             return room.values[:count, 0].copy() if self._run(room, late) else None
         finally:
             self._rooms.give_back(room)
@@ -81,7 +81,7 @@ class FlatOnKernels(_OnKernels):
         room = self._rooms.take(1)
         try:
             room.mixed[0, : self._shape.inputs] = observation.row
-            # A copy, as another decision will work in the room.
+            # A copy, because the next decision reuses the room.
             return room.values[0].copy() if self._run(room, late) else None
         finally:
             self._rooms.give_back(room)

@@ -76,7 +76,7 @@ class TorchTokensInference:
         self._head = (_tensor(head.weight, torch.float32), _tensor(head.bias, torch.float32))
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
-        """Return the value of every action; None where it became too late before the end."""
+        """Return the value of every action; None if the deadline passed first."""
         self._shape.check(observation)
         features = with_one(observation.tokens())
         looked = first_attention(self._first, features)

@@ -133,7 +133,7 @@ class ProcessTraining:
         until_s = time.monotonic() + timeout_s
         try:
             self._send()
-            # A blocking send would know no time limit, so wait for room and then send at once.
+            # A blocking send has no time limit, so wait for room and then send at once.
             select.select([], [asked.end], [], timeout_s)
             asked.end.send((ASK_AT_ONCE if at_once else ASK) + number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
             checkpoint = self._answered(answer, asked, until_s)

@@ -65,7 +65,7 @@ class ThreadTraining:
         try:
             train(self._learner, self._backlog, self._publish)
         except (RuntimeError, LearningError) as error:
-            # PyTorch raises RuntimeError where a device fails or has no memory left: decisions go on.
+            # PyTorch raises RuntimeError if a device fails or runs out of memory: decisions go on.
             self._problem = str(error).splitlines()[0]
 
     def _publish(self, weights: WeightSet) -> None:

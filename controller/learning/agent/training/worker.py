@@ -61,7 +61,7 @@ class Worker:
                     self._backlog.add(experience)
             elif message[:1] in {ASK, ASK_AT_ONCE}:
                 self._answer(int.from_bytes(message[1:], "little"), at_once=message[:1] == ASK_AT_ONCE)
-        # Whoever decided is gone: what waits is of no use any more.
+        # The decider is gone: pending experience is useless.
         os._exit(0)
 
     def _answer(self, question: int, *, at_once: bool) -> None:
@@ -86,7 +86,7 @@ class Worker:
 
 def main(descriptor: int) -> int:
     """Train for the socket with this descriptor; return the exit status."""
-    # An interrupt at the terminal is for whoever decides, who closes the socket.
+    # An interrupt at the terminal is for the decider, which closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=descriptor) as end:
         try:

@@ -119,7 +119,7 @@ def exponential(routine: Routine, figures: Value) -> Value:
     least = routine.all(_LEAST)
     figures = at.select(at.fcmp_ordered("<", figures, least), least, figures)
     whole = routine.call(f"llvm.rint.v{LANES}f32", FLOATS, at.fmul(figures, routine.all(math.log2(math.e))))
-    # log 2 in two parts, of which the first has so few bits that its products are exact.
+    # log 2 in two parts: the first has so few bits that its products are exact.
     high = 355 / 512
     rest = routine.multiply_add(whole, routine.all(-high), figures)
     rest = routine.multiply_add(whole, routine.all(high - math.log(2)), rest)

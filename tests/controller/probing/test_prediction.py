@@ -123,7 +123,7 @@ def test_a_target_that_its_kernels_hardly_resemble_is_modelled(run_time_s: float
             ),
             "sum is wrong by 0.5",
         ),
-        (msgspec.structs.replace(_run(), kernel_accuracies={"solve": 0.0}), "does not say how right sum is"),
+        (msgspec.structs.replace(_run(), kernel_accuracies={"solve": 0.0}), "without the accuracy of sum"),
     ],
 )
 def test_invalid_run_is_ignored_with_its_reason(run: ProbeRun, reason: str) -> None:

@@ -128,7 +128,7 @@ def test_it_learns_from_what_a_loop_did() -> None:
 @pytest.mark.parametrize(
     ("records", "problem"),
     [
-        (tried(0)[:5], "5 samples: there is nothing to learn from"),
+        (tried(0)[:5], "5 samples is too short to learn from"),
         ([Record(Sample(float(at), 0.5, 0.5), UNIT) for at in range(100)], "moved too little"),
         ([*tried(0)[:50], tried(0)[3]], "is not later than the one before it"),
     ],

@@ -125,7 +125,7 @@ def test_the_history_is_shown_and_drawn(run: Run, tmp_path: Path) -> None:
     assert "ends in .png or .svg" in run(f"balance history gpus --file {file} --picture h.jpg")[1]
     lately = run(f"balance history gpus --file {file} --last-s 5 --picture h.png")[1]
     assert "no report of pool gpus to draw" in lately
-    assert "there is no history of balancing" in run(f"balance history gpus --file {tmp_path}/none")[1]
+    assert "no history of balancing" in run(f"balance history gpus --file {tmp_path}/none")[1]
     (tmp_path / "text").write_text("no database")
     assert "cannot open the history of balancing" in run(f"balance history gpus --file {tmp_path}/text")[1]
 

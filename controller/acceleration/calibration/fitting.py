@@ -45,8 +45,8 @@ def fit(
     coefficients = tuple((solved.coefficients / solved.scale).tolist())
     degrees = degrees_of(len(runs), coefficients, is_corrected=uncached is not None)
     if degrees < 1:
-        told = int(np.count_nonzero(solved.coefficients))
-        raise CalibrationError(f"{owner}: {len(runs)} sizes do not determine {told} coefficients")
+        wanted = int(np.count_nonzero(solved.coefficients))
+        raise CalibrationError(f"{owner}: {len(runs)} sizes do not determine {wanted} coefficients")
     variance, covariance = _spread(solved, seconds, degrees)
     columns = columns_of(kind, runs)
     return Fit(

@@ -37,11 +37,11 @@ def solve(columns: Array, seconds: Array) -> Solved:
     most = np.abs(columns).max(axis=0)
     scale = np.where(most > 0, most, 1.0)
     scaled = columns / scale
-    told = _independent(scaled / seconds[:, None])
+    independent = _independent(scaled / seconds[:, None])
     coefficients, expected = np.zeros(columns.shape[1]), seconds
     for _ in range(_ROUNDS):
         # Weighted by its own time, a run that was too slow would count less than one that was too fast.
-        coefficients[told] = nnls((scaled / expected[:, None])[:, told], seconds / expected)[0]
+        coefficients[independent] = nnls((scaled / expected[:, None])[:, independent], seconds / expected)[0]
         before, expected = expected, np.maximum(scaled @ coefficients, 1e-3 * seconds)
         if (np.abs(expected - before) <= _SETTLED * before).all():
             break

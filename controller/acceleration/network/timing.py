@@ -234,10 +234,10 @@ def _alone_s(crossings: Crossings, free_bps: Floats) -> Floats:
 
 def _basis(costs: CostMap, rows: Sequence[int] | np.ndarray) -> Basis:
     """Return the basis of links' free bandwidth; only hosts measure their own links."""
-    told = [bool(costs.links.measured[row] & AVAILABLE) for row in rows if not _is_up(costs, int(row))]
-    if told and all(told):
+    measured = [bool(costs.links.measured[row] & AVAILABLE) for row in rows if not _is_up(costs, int(row))]
+    if measured and all(measured):
         return Basis.MEASURED
-    return Basis.PARTLY_MEASURED if any(told) else Basis.NOMINAL
+    return Basis.PARTLY_MEASURED if any(measured) else Basis.NOMINAL
 
 
 def _is_up(costs: CostMap, row: int) -> bool:

@@ -212,9 +212,9 @@ def _summed(
 ) -> Explained:
     rows = [row for row, work in enumerate(placed.plan.works) if work.basis is not Basis.NONE]
     alone = [placed.decisions[row] for row in rows]
-    told: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     if unknown := [work.name for work in placed.plan.works if work.basis is Basis.NONE]:
-        told = (f"not counted, as their time is unknown: {', '.join(unknown)}",)
+        reasons = (f"not counted, as their time is unknown: {', '.join(unknown)}",)
     return Explained(
         placed.plan.graph.name,
         machines,
@@ -226,5 +226,5 @@ def _summed(
         placed.plain.cost_s(placed.placement.devices),
         sum(decision.times[decision.device].total_s for decision in alone),
         sum(float(on_cpu.total_s[row]) for row in rows),
-        told,
+        reasons,
     )

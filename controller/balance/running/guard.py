@@ -113,7 +113,7 @@ class Heard:
     """Messages from the loop: its words, a request to release at once, and the end of all messages."""
 
     words: tuple[int, ...] = ()
-    is_told: bool = False
+    must_stop: bool = False
     is_closed: bool = False
 
 
@@ -128,14 +128,14 @@ class Ear(Protocol):
 class _Pipes:
     """The loop's messages from one file descriptor, a signal from another."""
 
-    def __init__(self, beats: int, told: int) -> None:
-        self._beats, self._told, self._is_closed = beats, told, False
+    def __init__(self, beats: int, stop: int) -> None:
+        self._beats, self._stop, self._is_closed = beats, stop, False
 
     def hear(self, left_s: float | None) -> Heard:
         heard = [] if self._is_closed else [self._beats]
-        ready, _, _ = select.select([*heard, self._told], [], [], left_s)
-        if self._told in ready:
-            return Heard(is_told=True)
+        ready, _, _ = select.select([*heard, self._stop], [], [], left_s)
+        if self._stop in ready:
+            return Heard(must_stop=True)
         if not ready:
             return Heard(is_closed=self._is_closed)
         data = os.read(self._beats, 1 << 16)  # whole words: short writes to a pipe are atomic
@@ -193,7 +193,7 @@ def watch_over(order: GuardOrder, levers: list[Lever], ear: Ear, clock: Clock) -
     while not heard.is_closed or hold.next_ns is not None:
         next_ns, was_closed = hold.next_ns, heard.is_closed
         heard = ear.hear(None if next_ns is None else max(next_ns - clock.now_ns(), 0) / NS_PER_S)
-        if heard.is_told:
+        if heard.must_stop:
             release(order, levers)
             return
         if _END in heard.words:
@@ -243,15 +243,15 @@ def _do(lever: Lever, what: str, act: Callable[[Lever], object]) -> None:
 def main() -> None:
     """Guard the levers of the order on the command line, by the messages on stdin."""
     order = msgspec.json.decode(sys.argv[1], type=GuardOrder)
-    told, tell = os.pipe2(os.O_NONBLOCK)
-    signal.set_wakeup_fd(tell)
+    stop_reader, stop_writer = os.pipe2(os.O_NONBLOCK)
+    signal.set_wakeup_fd(stop_writer)
     signal.signal(signal.SIGTERM, lambda *_: None)  # reported by the wake-up file descriptor
     needs_nvml = order.levers.gpu_clock is not None or order.levers.gpu_instances is not None
     with open_nvml() if needs_nvml else nullcontext("NVML is not needed") as nvml:
         levers, _ = local_levers(order.levers, Root(Path(order.root)), nvml)
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        watch_over(order, levers, _Pipes(sys.stdin.fileno(), told), MonotonicClock())
+        watch_over(order, levers, _Pipes(sys.stdin.fileno(), stop_reader), MonotonicClock())
 
 
 if __name__ == "__main__":

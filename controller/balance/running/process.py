@@ -78,15 +78,15 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
             clock=host.clock,
         )
         guard = await asyncio.to_thread(_guard, stack, settings, levers)
-        told = [each for each in (guard, None if record is None else record.write, on_tick) if each is not None]
-        lines = [f"unit {settings.unit}", *(_told(lever) for lever in levers), *absent, loop.problem]
+        observers = [each for each in (guard, None if record is None else record.write, on_tick) if each is not None]
+        lines = [f"unit {settings.unit}", *(_described(lever) for lever in levers), *absent, loop.problem]
         on_ready("; ".join(filter(None, lines)))
         try:
             for _ in range(turns) if turns is not None else count():
                 await asyncio.sleep(settings.interval_s)
                 tick = await _whole(loop.tick)
-                for each in told:
-                    each(tick)
+                for observe in observers:
+                    observe(tick)
         finally:
             failed = loop.release()
         if failed:
@@ -116,7 +116,7 @@ def _guard(stack: AsyncExitStack, settings: RunSettings, levers: list[Lever]) ->
     return lambda _: guard.beat(pool.until_ns)
 
 
-def _told(lever: Lever) -> str:
+def _described(lever: Lever) -> str:
     """Return a short description of a lever at the start."""
     standing = lever.read()
     how = "" if standing.may_set else f", read-only: {standing.why_not}"

@@ -173,15 +173,15 @@ class BalanceService:
         self._is_away = True
 
     async def _follow_pools(self) -> None:
-        async for told in self._client.of(UnitPool).follow():
+        async for change in self._client.of(UnitPool).follow():
             self._back()
-            _take(self.pools, told)
+            _take(self.pools, change)
             self._changed.set()
 
     async def _follow_nodes(self) -> None:
-        async for told in self._client.of(Node).follow():
+        async for change in self._client.of(Node).follow():
             self._back()  # perhaps only this watch was waiting
-            _take(self.nodes, told)
+            _take(self.nodes, change)
             if any(pool.spec.node is not None for pool in self.pools.values()):
                 self._changed.set()
 
@@ -342,17 +342,17 @@ class BalanceService:
         history.commit()
 
 
-def _take(resources: dict[str, R], told: Listing[R] | Event[R]) -> None:
+def _take(resources: dict[str, R], change: Listing[R] | Event[R]) -> None:
     """Take a watch's resource, unless a write's answer was newer."""
-    if isinstance(told, Listing):
+    if isinstance(change, Listing):
         resources.clear()
-        resources.update({resource.metadata.name: resource for resource in told.items})
-    elif told.type is EventType.DELETE:
-        resources.pop(told.name, None)
-    elif told.resource is not None:
-        before = resources.get(told.resource.metadata.name)
-        if before is None or before.metadata.revision <= told.resource.metadata.revision:
-            resources[told.resource.metadata.name] = told.resource
+        resources.update({resource.metadata.name: resource for resource in change.items})
+    elif change.type is EventType.DELETE:
+        resources.pop(change.name, None)
+    elif change.resource is not None:
+        before = resources.get(change.resource.metadata.name)
+        if before is None or before.metadata.revision <= change.resource.metadata.revision:
+            resources[change.resource.metadata.name] = change.resource
 
 
 def _works(name: str, state: _PoolState, what: str) -> None:

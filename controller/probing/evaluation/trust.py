@@ -203,7 +203,7 @@ def _late(results: Sequence[ProbeResult], tasks: Sequence[Task], settings: Trust
 def _exceeded(tasks: Sequence[Task], since_ns: int, settings: TrustSettings) -> Iterator[Finding]:
     """Yield findings from real tasks that took longer than expected."""
     ended = sorted(
-        (task for task in tasks if _is_told(task) and (task.status.finished_ns or 0) >= since_ns),
+        (task for task in tasks if _counts(task) and (task.status.finished_ns or 0) >= since_ns),
         key=lambda task: task.status.finished_ns or 0,
     )[-settings.tasks :]
     if len(ended) < 3:
@@ -214,7 +214,7 @@ def _exceeded(tasks: Sequence[Task], since_ns: int, settings: TrustSettings) -> 
         yield Finding(basis, f"real tasks took {ratio:.2f} times the expected time (median of {len(ended)})")
 
 
-def _is_told(task: Task) -> bool:
+def _counts(task: Task) -> bool:
     status = task.status
     has_times = status.started_ns is not None and status.finished_ns is not None
     return not task.spec.is_probe and status.phase is TaskPhase.SUCCEEDED and bool(status.expected_s) and has_times

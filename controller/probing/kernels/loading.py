@@ -66,7 +66,7 @@ def prepare(
     """
     make = load(name, implementation)
     _check_memory(name, make, sizes, available_bytes() if memory_bytes is None else memory_bytes)
-    with told(name, "make"):
+    with naming_errors(name, "make"):
         prepared = make(sizes, seed)
     if lacking := [part for part in _PARTS if not callable(getattr(prepared, part, None))]:
         kind = type(prepared).__name__
@@ -84,12 +84,12 @@ class Checked:
         """Do the kernel's work once."""
         try:
             return self._prepared.run(inputs)
-        except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
+        except Exception as error:  # noqa: BLE001 - a user's code may raise anything
             raise _failed(self._name, "run", error) from None
 
     def accuracy(self, output: Output) -> float:
         """Return the relative error of the last run's output: a non-negative number, or inf."""
-        with told(self._name, "accuracy"):
+        with naming_errors(self._name, "accuracy"):
             error = float(self._prepared.accuracy(output))
         if error < 0:
             raise ProbeKernelError(f"kernel {self._name}: its accuracy is {error}, and no error is negative")
@@ -100,23 +100,23 @@ class Checked:
         figures = getattr(self._prepared, "figures", None)
         if figures is None:
             return {}
-        with told(self._name, "figures"):
+        with naming_errors(self._name, "figures"):
             return {str(name): float(value) for name, value in figures().items()}
 
     def close(self) -> None:
         """Remove what the runs have left; a user's kernel may lack it."""
         close = getattr(self._prepared, "close", None)
         if close is not None:
-            with told(self._name, "close"):
+            with naming_errors(self._name, "close"):
                 close()
 
 
 @contextmanager
-def told(name: str, step: str) -> Iterator[None]:
+def naming_errors(name: str, step: str) -> Iterator[None]:
     """Turn whatever a kernel raises into a ProbeKernelError that names kernel and step."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
+    except Exception as error:  # noqa: BLE001 - a user's code may raise anything
         raise _failed(name, step, error) from None
 
 
@@ -152,7 +152,7 @@ def _imported(name: str, module: str) -> Any:  # noqa: ANN401 - any module
             hint = f": pip install 'millrace-net[{extra}]'" if extra else ""
             raise ProbeKernelError(f"kernel {name} needs {missing}, which is not installed{hint}") from None
         raise ProbeKernelError(f"kernel {name}: no module {missing}", at="entry") from None
-    except Exception as error:  # noqa: BLE001 - a user's module raises what it likes
+    except Exception as error:  # noqa: BLE001 - a user's module may raise anything
         raise _failed(name, f"import of {module}", error) from None
 
 
@@ -185,7 +185,7 @@ def _check_memory(name: str, make: object, sizes: Sizes, limit: int | None) -> N
     needs = getattr(make, "memory_bytes", None)
     if not callable(needs) or limit is None:
         return
-    with told(name, "memory_bytes"):
+    with naming_errors(name, "memory_bytes"):
         needed = int(needs(sizes))
     if needed > limit:
         shape = " ".join(f"{key}={value}" for key, value in sorted(sizes.items()))

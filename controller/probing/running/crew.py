@@ -55,8 +55,8 @@ class Ready:
 
     def figures(self) -> dict[str, float]:
         """Return the kernel's other figures of its last run: bytes per second, hits, whatever it measures."""
-        told = getattr(self._kernel, "figures", None)
-        return {} if told is None else {str(name): float(value) for name, value in told().items()}
+        figures = getattr(self._kernel, "figures", None)
+        return {} if figures is None else {str(name): float(value) for name, value in figures().items()}
 
     def end(self) -> None:
         """Drop the last output."""
@@ -225,7 +225,7 @@ def _be_member(member: _Member, core: int, parent: int, ends: tuple[int, int]) -
         while (command := _receive(commands)) is not None:
             try:
                 answer: object = (member.do(*command),)
-            except BaseException as error:  # noqa: BLE001 - whatever a kernel raises is what is told
+            except BaseException as error:  # noqa: BLE001 - whatever a kernel raises is reported
                 answer = blamed(error, is_preparing=command[0] == "prepare")
             _send(answers, answer)
         member.close()

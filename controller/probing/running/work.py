@@ -53,7 +53,7 @@ def work(probe: ProbeTask, order: Order, tell: Tell) -> None:
         series, latest = Series(), sum(use.repetitions for use in probe.uses)
         most = max(1, MOST_TIMES // (order.repeat * len(probe.uses)))
         for _ in range(order.repeat):
-            tell("repetition", _told(run_once(probe, ready, tell, series), most))
+            tell("repetition", _as_reported(run_once(probe, ready, tell, series), most))
         while not series.is_enough(latest, order.at_least_s):
             run_once(probe, ready, tell, series, is_checked=False)
         tell("steady", series.steady_s())
@@ -127,7 +127,7 @@ def _figures(ready: Mapping[str, Ready]) -> dict[str, float]:
     return dict(sorted(figures.items())[:MOST_FIGURES])
 
 
-def _told(repetition: Repetition, most: int) -> dict[str, Any]:
+def _as_reported(repetition: Repetition, most: int) -> dict[str, Any]:
     """Return a repetition as reported, with at most this many times per use."""
     kernels_s = {name: folded(times, most) for name, times in repetition.kernels_s.items()}
     return {"run_time_s": repetition.run_time_s, "kernels_s": kernels_s, "accuracies": repetition.accuracies}

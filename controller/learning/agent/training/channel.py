@@ -28,7 +28,7 @@ ASK_AT_ONCE: Final = b"o"
 """First bytes of messages to the training process."""
 
 
-class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrainerMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Message from the training process; `weights` and `state` come with memory, `failed` is the last message.
 
     A state answers the question with the same number.
@@ -67,20 +67,20 @@ def mapped(descriptor: int) -> Iterator[mmap.mmap]:
         yield memory
 
 
-def tell(end: socket.socket, told: Told, data: bytes | None = None) -> None:
+def tell(end: socket.socket, message: TrainerMessage, data: bytes | None = None) -> None:
     """Send a message, with memory if there are bytes; waits until the other side takes it."""
-    message = msgspec.msgpack.encode(told)
+    encoded = msgspec.msgpack.encode(message)
     if data is None:
-        end.send(message)
+        end.send(encoded)
         return
     descriptor = sealed(data)
     try:
-        socket.send_fds(end, [message], [descriptor])
+        socket.send_fds(end, [encoded], [descriptor])
     finally:
         os.close(descriptor)
 
 
-def hear(end: socket.socket) -> tuple[Told, bytes] | None:
+def hear(end: socket.socket) -> tuple[TrainerMessage, bytes] | None:
     """Return the next message and its memory, None at the end; waits for it."""
     message, descriptors, _, _ = socket.recv_fds(end, MOST_BYTES, 1)
     try:
@@ -90,7 +90,7 @@ def hear(end: socket.socket) -> tuple[Told, bytes] | None:
         for descriptor in descriptors:
             with mapped(descriptor) as memory:
                 data = memory[:]
-        return msgspec.msgpack.decode(message, type=Told), data
+        return msgspec.msgpack.decode(message, type=TrainerMessage), data
     finally:
         for descriptor in descriptors:
             os.close(descriptor)

@@ -34,7 +34,7 @@ from controller.learning.agent.training.channel import (
     ASK_AT_ONCE,
     EXPERIENCE,
     MOST_BYTES,
-    Told,
+    TrainerMessage,
     hear,
     pair,
     tell,
@@ -72,7 +72,7 @@ class ProcessTraining:
         self._prepare = prepare
         self._first_wait_s = first_wait_s
         self._published = Published(weights, prepare(weights))
-        self._told = Status()
+        self._status = Status()
         self._dropped = self._restarts = self._questions = 0
         self._problem = ""
         self._sending = Lock()
@@ -99,8 +99,8 @@ class ProcessTraining:
     def status(self) -> Status:
         """Status of training at its last publication."""
         return msgspec.structs.replace(
-            self._told,
-            dropped=self._told.dropped + self._dropped,
+            self._status,
+            dropped=self._status.dropped + self._dropped,
             restarts=self._restarts,
             problem=self._problem,
         )
@@ -190,7 +190,7 @@ class ProcessTraining:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
-        tell(ours, Told("ready"), checkpoint_to_bytes(checkpoint))
+        tell(ours, TrainerMessage("ready"), checkpoint_to_bytes(checkpoint))
         return _Child(process, ours)
 
     def _listen(self) -> None:
@@ -230,13 +230,13 @@ class ProcessTraining:
                 return
             self._take(*heard)
 
-    def _take(self, told: Told, data: bytes) -> None:
-        self._told = told.status
-        if told.kind == "weights":
-            weights = WeightSet.from_buffer(self._checkpoint.shape, data, told.version)
+    def _take(self, message: TrainerMessage, data: bytes) -> None:
+        self._status = message.status
+        if message.kind == "weights":
+            weights = WeightSet.from_buffer(self._checkpoint.shape, data, message.version)
             self._published = Published(weights, self._prepare(weights))
-        elif told.kind == "state":
-            answer = self._answers.get(told.question)
+        elif message.kind == "state":
+            answer = self._answers.get(message.question)
             if answer is not None:
                 answer.put(checkpoint_from_bytes(data, "the state from training"))
 

@@ -29,7 +29,7 @@ from controller.learning.agent.training.channel import (
     ASK_AT_ONCE,
     EXPERIENCE,
     MOST_BYTES,
-    Told,
+    TrainerMessage,
     hear,
     tell,
 )
@@ -51,7 +51,7 @@ class Worker:
     def run(self) -> None:
         """Train until the other end closes."""
         Thread(target=self._receive, name="receiving", daemon=True).start()
-        tell(self._end, Told("ready", status=self._status()))
+        tell(self._end, TrainerMessage("ready", status=self._status()))
         train(self._learner, self._backlog, self._publish)
 
     def _receive(self) -> None:
@@ -75,10 +75,14 @@ class Worker:
             published=learner.published.to_bytes(),
             learner=learner_record(learner),
         )
-        tell(self._end, Told("state", checkpoint.version, question, self._status()), checkpoint_to_bytes(checkpoint))
+        tell(
+            self._end,
+            TrainerMessage("state", checkpoint.version, question, self._status()),
+            checkpoint_to_bytes(checkpoint),
+        )
 
     def _publish(self, weights: WeightSet) -> None:
-        tell(self._end, Told("weights", weights.version, status=self._status()), weights.to_bytes())
+        tell(self._end, TrainerMessage("weights", weights.version, status=self._status()), weights.to_bytes())
 
     def _status(self) -> Status:
         return status_of(self._learner, dropped=self._backlog.dropped)

@@ -93,11 +93,11 @@ class Work:
         for name in ("group_bytes", "row_bytes"):
             _amount(self.name, name, getattr(self, name))
             if not getattr(self, name):
-                raise AccelerationError(f"{self.name}: {name}: 0 bytes are no row", at=name)
+                raise AccelerationError(f"{self.name}: {name}: a row of 0 bytes", at=name)
         if not 1 <= self.skew < math.inf:
-            raise AccelerationError(f"{self.name}: a skew of {self.skew} is not 1 or more", at="skew")
+            raise AccelerationError(f"{self.name}: a skew of {self.skew} is not at least 1", at="skew")
         if self.basis is Basis.NONE and not self.unknown:
-            raise AccelerationError(f"{self.name}: nothing says why its time is not known", at="unknown")
+            raise AccelerationError(f"{self.name}: no reason given for its unknown time", at="unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +145,9 @@ class Machines:
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MOST_MACHINES:
-            raise AccelerationError(f"{self.count} machines: 1 to {MOST_MACHINES} can share a job", at="count")
+            raise AccelerationError(f"{self.count} machines, not 1 to {MOST_MACHINES}", at="count")
         if self.fan_in < 2:
-            raise AccelerationError(f"a fan-in of {self.fan_in}: a tree's is 2 or more", at="fan_in")
+            raise AccelerationError(f"a fan-in of {self.fan_in} is below 2", at="fan_in")
         rounds = self.network.rounds
         if rounds is not None and self.transfer is TransferModel.PER_PATH and len(rounds) != len(self.groups):
             raise AccelerationError(
@@ -164,11 +164,11 @@ class Machines:
     @property
     def groups(self) -> tuple[int, ...]:
         """The fullest group of each round, in whole machines: as many as the fan-in, or all that still send."""
-        found, senders = [], self.count
+        fullest, senders = [], self.count
         while senders > 1:
-            found.append(min(self.fan_in, senders))
+            fullest.append(min(self.fan_in, senders))
             senders = -(-senders // self.fan_in)
-        return tuple(found)
+        return tuple(fullest)
 
     @property
     def shares(self) -> tuple[int, ...]:
@@ -193,7 +193,7 @@ class Compression:
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio <= 1:
-            raise AccelerationError(f"a compression ratio of {self.ratio} is not above 0 and up to 1", at="ratio")
+            raise AccelerationError(f"a compression ratio of {self.ratio} is not above 0 and at most 1", at="ratio")
         _rate("compression", "gb_per_s", self.gb_per_s)
 
 
@@ -221,14 +221,14 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         if self.kind is DeviceKind.CPU:
-            raise AccelerationError("a CPU is what accelerators are compared with, it is none", at="kind")
+            raise AccelerationError("a CPU is not an accelerator", at="kind")
         for name in ("parallelism", "bus_gb_per_s", "memory_gb"):
             _rate(self.kind, name, getattr(self, name))
         _rate(self.kind, "relative_speed", self.relative_speed)
         if math.isinf(self.relative_speed):
-            raise AccelerationError(f"{self.kind}: relative_speed: a core of it does nothing", at="relative_speed")
+            raise AccelerationError(f"{self.kind}: relative_speed: must be finite", at="relative_speed")
         if self.label in {CPU, SWITCH}:
-            raise AccelerationError(f"{self.kind}: an accelerator is not called {self.name}", at="name")
+            raise AccelerationError(f"{self.kind}: an accelerator cannot have the name {self.name}", at="name")
         for kind, factor in self.speed_up:
             _rate(self.kind, f"speed_up.{kind}", factor)
 
@@ -275,7 +275,7 @@ class Decision:
 
 def _amount(owner: str, name: str, value: float) -> None:
     if not (math.isfinite(value) and value >= 0):
-        raise AccelerationError(f"{owner}: {name}: {value} is not 0 or more and finite", at=name)
+        raise AccelerationError(f"{owner}: {name}: {value} is not finite and >= 0", at=name)
 
 
 def _rate(owner: str, name: str, value: float) -> None:

@@ -45,7 +45,7 @@ async def serve(
             on_service(service)
         if on_ready is not None:
             kept = "no history" if settings.history is None else f"history in {settings.history.file}"
-            on_ready(f"a round each {settings.interval_s:g} s, {kept}, API at {client.place.address}{where}")
+            on_ready(f"one round per {settings.interval_s:g} s, {kept}, API at {client.place.address}{where}")
         await run_until(service.run(), stop)
 
 

@@ -26,11 +26,11 @@ class Sample:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.bus <= 1.0:  # also refuses NaN
-            raise SampleError(self.unit, f"its bus occupancy is {self.bus:g}, not from 0 to 1")
+            raise SampleError(self.unit, f"bus occupancy {self.bus:g} is not between 0 and 1")
         if not 0.0 <= self.load <= 1.0:
-            raise SampleError(self.unit, f"its load is {self.load:g}, not from 0 to 1")
+            raise SampleError(self.unit, f"load {self.load:g} is not between 0 and 1")
         if not math.isfinite(self.time_s):
-            raise SampleError(self.unit, f"its time is {self.time_s:g} s")
+            raise SampleError(self.unit, f"its time of {self.time_s:g} s is not finite")
 
     @property
     def error(self) -> float:
@@ -75,7 +75,7 @@ class Gains:
     def __post_init__(self) -> None:
         for name, value in (("kp", self.kp), ("ki", self.ki), ("kd", self.kd)):
             if not (value >= 0.0 and math.isfinite(value)):
-                raise GainsError(f"{name} is {value:g}, not a finite number from 0 up")
+                raise GainsError(f"{name} is {value:g}, not a finite number >= 0")
             if value > MOST_GAIN:
                 raise GainsError(f"{name} is {value:g}: at most {MOST_GAIN:g}")
 

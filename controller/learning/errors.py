@@ -1,7 +1,7 @@
 """Errors of learning.
 
 SchedulerError
-└── LearningError     a system, workload, setting, trace or checkpoint is not what it can be
+└── LearningError     a system, workload, setting, trace or checkpoint is invalid
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from controller.common.errors import SchedulerError
 class LearningError(SchedulerError):
     """Something cannot be learned from or decided on; the text names file, line, node, task or setting, and the figure.
 
-    `at` is where in a file or an option that is (`nodes[0].engines[1].cores`), '' where nobody knows.
+    `at` is the position in a file or an option (`nodes[0].engines[1].cores`), '' if unknown.
     """
 
     def __init__(self, problem: str, *, at: str = "") -> None:

@@ -52,7 +52,7 @@ class Observation:
         bandwidth: npt.ArrayLike | None = None,
         load: Sequence[npt.ArrayLike] = (),
     ) -> Self:
-        """Return an observation of its features; raise LearningError where their lengths differ.
+        """Return an observation of its features; raise LearningError if their lengths differ.
 
         `delay` and `bandwidth` are None together: features of the network are off. `load` has all its vectors or none.
         """
@@ -62,7 +62,9 @@ class Observation:
         is_whole = (delay is None) == (bandwidth is None) and len(load) in {0, JOB_LOADS, LOADS, LOADS + 1}
         if not is_whole or any(column.shape != possible.shape for column in columns):
             shapes = [column.shape for column in columns]
-            raise LearningError(f"features of shapes {shapes} and candidates of {possible.shape} are no observation")
+            raise LearningError(
+                f"features of shapes {shapes} and candidates of {possible.shape} are not an observation"
+            )
         common = np.array([utilisation, operations, size, is_write], np.float32)
         return cls(np.concatenate([common, *columns]), possible)
 
@@ -103,32 +105,32 @@ class Observation:
 
     @property
     def is_write(self) -> float:
-        """Feature 4: which part of the request's bytes is written: 0 for a read, 1 for a write."""
+        """Feature 4: the written part of the request's bytes: 0 for a read, 1 for a write."""
         return float(self.row[3])
 
     @property
     def free(self) -> Floats:
-        """Feature 5: which part of its fast local memory is free, for every action."""
+        """Feature 5: the free part of its fast local memory, for every action."""
         return self._vector(0)
 
     @property
     def similarity(self) -> Floats:
-        """Feature 6: which part of the task's data is local, for every action."""
+        """Feature 6: the local part of the task's data, for every action."""
         return self._vector(1)
 
     @property
     def delay(self) -> Floats:
-        """The network's delay to the task's data, for every action; zeros where features of the network are off."""
+        """The network's delay to the task's data, for every action; zeros if features of the network are off."""
         return self._vector(2) if self.has_network else np.zeros(self.actions, np.float32)
 
     @property
     def bandwidth(self) -> Floats:
-        """The network's bandwidth to the task's data, for every action; zeros where those features are off."""
+        """The network's bandwidth to the task's data, for every action; zeros if those features are off."""
         return self._vector(3) if self.has_network else np.zeros(self.actions, np.float32)
 
     @property
     def load(self) -> Floats:
-        """Load features per action, [7 or 8, n]: see `PoolSettings`; zeros where these are off."""
+        """Load features per action, [7 or 8, n]: see `PoolSettings`; zeros if these are off."""
         if not self.has_load:
             return np.zeros((LOADS, self.actions), np.float32)
         start = COMMON + (4 if self.has_network else 2) * self.actions
@@ -139,15 +141,15 @@ class Observation:
         return self.row
 
     def tokens(self) -> Floats:
-        """Return a token an action, [n, 4 + figures of an action]: the common features, then its own."""
+        """Return one token per action, [n, 4 + figures of an action]: the common features, then its own."""
         count = self.actions
-        found = np.empty((count, COMMON + self.figures), np.float32)
-        found[:, :COMMON] = self.row[:COMMON]
-        found[:, COMMON:] = self.row[COMMON:].reshape(-1, count).T
-        return found
+        rows = np.empty((count, COMMON + self.figures), np.float32)
+        rows[:, :COMMON] = self.row[:COMMON]
+        rows[:, COMMON:] = self.row[COMMON:].reshape(-1, count).T
+        return rows
 
     def without_network(self) -> Observation:
-        """Return the observation with features of the network off."""
+        """Return the observation without features of the network."""
         if not self.has_network:
             return self
         start = COMMON + 2 * self.actions
@@ -195,7 +197,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def one_of(choices: type[Choice], text: str, key: str) -> Choice:
-    """Return the choice that a plain string names; raise LearningError, with the key, for one that there is not."""
+    """Return the choice that a plain string names; raise LearningError, with the key, if there is none."""
     try:
         return choices(text)
     except ValueError as error:
@@ -224,7 +226,7 @@ class Environment(Protocol[View_co]):
         ...
 
     def step(self, action: int) -> Step:
-        """Act and return what came of it; raise LearningError for an action that is not a candidate."""
+        """Act and return the result; raise LearningError for an action that is not a candidate."""
         ...
 
 

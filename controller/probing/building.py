@@ -110,11 +110,11 @@ def of_target(
     Kernels of the category that the task type names come first, otherwise those of the graph's own category; kernels of
     other categories follow where none of these resembles an operator.
     """
-    known = tuple(kernels)
-    if not known:
+    available = tuple(kernels)
+    if not available:
         raise ProbeError(f"{graph.name}: nothing to measure it by: the library of kernels is empty")
     category = category_of(task_type) or graph.category
-    matches = match(replace(graph, category=category), known, threshold=threshold)
+    matches = match(replace(graph, category=category), available, threshold=threshold)
     probes = build(graph, matches, settings, task_type=task_type, seconds=seconds, run_time_s=run_time_s)
     return probes, matches
 
@@ -136,12 +136,12 @@ def build(
     """
     settings = settings or BuildSettings()
     costs = _costs(graph, seconds, run_time_s)
-    found = _usable(graph, matches, settings)
-    names = _names_of_uses(graph, found)
-    uses = {name: _use(graph.operator[name], found[name], names[name], settings) for name in names}
+    usable = _usable(graph, matches, settings)
+    names = _names_of_uses(graph, usable)
+    uses = {name: _use(graph.operator[name], usable[name], names[name], settings) for name in names}
     probe = ProbeTask(
         _name_of(graph.name),
-        _category(found.values()),
+        _category(usable.values()),
         tuple(uses.values()),
         tuple(Link(names[src], names[dst]) for src, dst in links_between(graph, uses.keys())),
         task_type,
@@ -156,7 +156,7 @@ def build(
 
 def links_between(graph: OperatorGraph, kept: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Return the pairs of kept operators between which data flows, directly or through operators that are not kept."""
-    chosen, found = set(kept), []
+    chosen, links = set(kept), []
     before: dict[str, dict[str, None]] = {}
     for name in graph.order:
         near: dict[str, None] = {}
@@ -164,18 +164,18 @@ def links_between(graph: OperatorGraph, kept: Iterable[str]) -> tuple[tuple[str,
             near.update({flow.src: None} if flow.src in chosen else before[flow.src])
         before[name] = near
         if name in chosen:
-            found += [(src, name) for src in near]
-    return tuple(found)
+            links += [(src, name) for src in near]
+    return tuple(links)
 
 
 def apart(probe: ProbeTask, costs: Mapping[str, float] | None) -> tuple[ProbeTask, ...]:
     """Return one probe task for each part that no link joins to the others, with its share of the target."""
     if len(probe.parts) == 1:
         return (probe,)
-    found = []
+    probes = []
     for number, part in enumerate(probe.parts, 1):
         uses = tuple(use for use in probe.uses if use.name in part)
-        found.append(
+        probes.append(
             replace(
                 probe,
                 name=f"{probe.name}-{number}",
@@ -184,23 +184,23 @@ def apart(probe: ProbeTask, costs: Mapping[str, float] | None) -> tuple[ProbeTas
                 share_matched=_share(costs, {use.operator for use in uses}),
             )
         )
-    return tuple(found)
+    return tuple(probes)
 
 
 def _usable(graph: OperatorGraph, matches: Sequence[Match], settings: BuildSettings) -> dict[str, Match]:
     """Return, by operator, the matches whose kernel has code for the wanted device kind."""
     if strange := next((match.operator for match in matches if match.operator not in graph.operator), None):
-        raise ProbeError(f"{graph.name}: a match of {strange}, which is none of its operators")
-    found = {
+        raise ProbeError(f"{graph.name}: a match for {strange}, which is not one of its operators")
+    usable = {
         match.operator: match
         for match in matches
         if match.kernel is not None and match.kernel.implementation(settings.device) is not None
     }
-    if not found:
+    if not usable:
         raise ProbeError(f"{graph.name}: nothing to measure it by: {_why_nothing(graph, matches, settings)}")
-    if len(found) > MOST_USES:
-        raise ProbeError(f"{graph.name}: {len(found)} operators match, a probe task has at most {MOST_USES} uses")
-    return found
+    if len(usable) > MOST_USES:
+        raise ProbeError(f"{graph.name}: {len(usable)} operators match, a probe task can have at most {MOST_USES} uses")
+    return usable
 
 
 def _why_nothing(graph: OperatorGraph, matches: Sequence[Match], settings: BuildSettings) -> str:
@@ -211,8 +211,8 @@ def _why_nothing(graph: OperatorGraph, matches: Sequence[Match], settings: Build
     nearest = max(matches, key=lambda match: match.similarity, default=None)
     if nearest is None or not nearest.similarity:
         return f"none of its {len(graph.operators)} operators resembles a kernel of the library"
-    said = f" ({nearest.reason})" if nearest.reason else ""
-    return f"no operator resembles a kernel enough; nearest is {nearest.operator} with {nearest.similarity:.2f}{said}"
+    detail = f" ({nearest.reason})" if nearest.reason else ""
+    return f"no operator resembles a kernel enough; nearest is {nearest.operator} with {nearest.similarity:.2f}{detail}"
 
 
 def use_names(kernels: Sequence[str]) -> tuple[str, ...]:
@@ -229,10 +229,10 @@ def use_names(kernels: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _names_of_uses(graph: OperatorGraph, found: Mapping[str, Match]) -> dict[str, str]:
+def _names_of_uses(graph: OperatorGraph, usable: Mapping[str, Match]) -> dict[str, str]:
     """Return the uses' names by operator, in the graph's order."""
-    chosen = [operator.name for operator in graph.operators if operator.name in found]
-    return dict(zip(chosen, use_names([_kernel(found[name]).identifier for name in chosen]), strict=True))
+    chosen = [operator.name for operator in graph.operators if operator.name in usable]
+    return dict(zip(chosen, use_names([_kernel(usable[name]).identifier for name in chosen]), strict=True))
 
 
 def _use(operator: Operator, match: Match, name: str, settings: BuildSettings) -> KernelUse:
@@ -242,7 +242,7 @@ def _use(operator: Operator, match: Match, name: str, settings: BuildSettings) -
         would_do = -(-operator.executions // MOST_REPETITIONS)
         raise ProbeError(
             f"{operator.name}: {operator.executions} executions at {settings.ratio}:1 are {times} repetitions of"
-            f" {kernel.identifier}, at most {MOST_REPETITIONS} can be: a ratio of {would_do} would do"
+            f" {kernel.identifier}, more than the limit of {MOST_REPETITIONS}: use a ratio of {would_do}"
         )
     return KernelUse(
         name,
@@ -261,18 +261,18 @@ def _use(operator: Operator, match: Match, name: str, settings: BuildSettings) -
 
 def _kernel(match: Match) -> ProbeKernel:
     if match.kernel is None:
-        raise ProbeError(f"{match.operator}: has matched no kernel")
+        raise ProbeError(f"{match.operator}: no matching kernel")
     return match.kernel
 
 
 def _code(kernel: ProbeKernel, device: DeviceKind, library: Library | None = None) -> Implementation:
-    found = kernel.implementation(device, library)
-    if found is None:
-        known = ", ".join(sorted({one.device.value for one in kernel.implementations}))
+    implementation = kernel.implementation(device, library)
+    if implementation is None:
+        devices = ", ".join(sorted({implementation.device.value for implementation in kernel.implementations}))
         raise ProbeError(
-            f"kernel {kernel.identifier} version {kernel.version}: no code for {device.value}, only {known}"
+            f"kernel {kernel.identifier} version {kernel.version}: no code for {device.value}, only {devices}"
         )
-    return found
+    return implementation
 
 
 def _category(matches: Iterable[Match]) -> str:
@@ -283,8 +283,8 @@ def _category(matches: Iterable[Match]) -> str:
 
 def _unmatched(graph: OperatorGraph, matched: Iterable[str]) -> tuple[str, ...]:
     """Return the operators that have no use, at most as many as a probe task can name."""
-    known = set(matched)
-    names = tuple(operator.name for operator in graph.operators if operator.name not in known)
+    matched_names = set(matched)
+    names = tuple(operator.name for operator in graph.operators if operator.name not in matched_names)
     if len(names) <= MOST_UNMATCHED:
         return names
     return (*names[: MOST_UNMATCHED - 1], f"and {len(names) - MOST_UNMATCHED + 1} more")
@@ -304,14 +304,14 @@ def _costs(
     if seconds is not None:
         return {**seconds, "": max(0.0, (run_time_s or 0.0) - sum(seconds.values()))}
     works = {operator.name: work_of(operator) for operator in graph.operators}
-    found: dict[str, float] = {}
+    costs: dict[str, float] = {}
     units = set()
     for operator in graph.operators:
         if (work := works[operator.name]) is None or work.operations is None:
             return None
-        found[operator.name] = float(work.operations * operator.executions)
+        costs[operator.name] = float(work.operations * operator.executions)
         units.add(work.unit)
-    return found if len(units) == 1 else None
+    return costs if len(units) == 1 else None
 
 
 def _name_of(text: str) -> str:

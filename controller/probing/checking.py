@@ -18,8 +18,8 @@ from controller.probing.values import MAX_SIZE, KernelUse, ProbeTask
 
 def trial(probe: ProbeTask) -> ProbeTask:
     """Return a probe task that runs each of its kernels once; uses of equal code and sizes share one run."""
-    found = {_work_of(use): replace(use, repetitions=1) for use in reversed(probe.uses)}
-    return replace(probe, name="trial", uses=tuple(reversed(found.values())), links=())
+    once = {_work_of(use): replace(use, repetitions=1) for use in reversed(probe.uses)}
+    return replace(probe, name="trial", uses=tuple(reversed(once.values())), links=())
 
 
 def tried_s(probe: ProbeTask, found_s: Mapping[str, float]) -> dict[str, float]:
@@ -41,7 +41,7 @@ def check(probe: ProbeTask, execution_s: Mapping[str, float], settings: BuildSet
     worst = max(probe.uses, key=lambda use: use.repetitions * execution_s[use.name])
     spent_s = worst.repetitions * execution_s[worst.name]
     raise ProbeError(
-        f"{probe.name}: takes about {total_s:.3g} s on one unit, at most {settings.limit_s:g} s may be;"
+        f"{probe.name}: takes about {total_s:.3g} s on one unit, at most {settings.limit_s:g} s allowed;"
         f" {_named(worst)} x {worst.repetitions} takes {spent_s:.3g} s of it:"
         f" {_what_would_do(probe, execution_s, settings)}"
     )
@@ -64,16 +64,16 @@ def least_ratio(probe: ProbeTask, execution_s: Mapping[str, float], settings: Bu
 def _what_would_do(probe: ProbeTask, execution_s: Mapping[str, float], settings: BuildSettings) -> str:
     if probe.target:
         if (ratio := least_ratio(probe, execution_s, settings)) is not None:
-            return f"a ratio of {ratio}:1 would do"
+            return f"use a ratio of {ratio}:1"
         few = structs.replace(settings, small=1)
         if (ratio := least_ratio(probe, execution_s, few)) is not None:
-            return f"small counts reduced, too (small: 1), with a ratio of {ratio}:1, would do"
+            return f"use a ratio of {ratio}:1 and reduce small counts, too (small: 1)"
     once_s = sum(execution_s.values())
     if once_s <= settings.limit_s:
-        return f"repetitions divided by {-(-estimated_s(probe, execution_s) // settings.limit_s):g} would do"
+        return f"divide repetitions by {-(-estimated_s(probe, execution_s) // settings.limit_s):g}"
     heavy = max(probe.uses, key=lambda use: execution_s[use.name])
     part = settings.limit_s / once_s
-    return f"once each takes {once_s:.3g} s, most of it {_named(heavy)}: sizes with {part:.1%} of the work would do"
+    return f"once each takes {once_s:.3g} s, most of it {_named(heavy)}: use sizes with {part:.1%} of the work"
 
 
 def _seconds_at(probe: ProbeTask, execution_s: Mapping[str, float], settings: BuildSettings, ratio: int) -> float:

@@ -115,13 +115,13 @@ def _document(probe: ProbeTask) -> dict[str, Any]:
         "unmatched": list(probe.unmatched) or None,
         "share_matched": probe.share_matched,
         "format_version": probe.format_version,
-        "reference": None if (known := probe.reference) is None else _reference_document(known),
+        "reference": None if (reference := probe.reference) is None else _reference_document(reference),
     }
     return {key: value for key, value in document.items() if value is not None}
 
 
-def _reference_document(known: TargetRun) -> dict[str, Any]:
-    return {"cpu_time_s": known.cpu_time_s, "kernels_s": dict(known.kernels_s)}
+def _reference_document(reference: TargetRun) -> dict[str, Any]:
+    return {"cpu_time_s": reference.cpu_time_s, "kernels_s": dict(reference.kernels_s)}
 
 
 def _use_document(use: KernelUse) -> dict[str, Any]:

@@ -66,7 +66,10 @@ def _resolve(document: Document[ProbeKernelFile], next_version: int) -> values.P
 
 def _kernel(spec: ProbeKernelParts, version: int) -> values.ProbeKernel:
     codes = tuple(
-        Implementation(one.device, Library(one.library), one.entry, one.threads) for one in spec.implementations
+        Implementation(
+            implementation.device, Library(implementation.library), implementation.entry, implementation.threads
+        )
+        for implementation in spec.implementations
     )
     return values.ProbeKernel(
         spec.identifier,
@@ -97,9 +100,13 @@ def _document(kernel: values.ProbeKernel) -> dict[str, Any]:
         "splits": kernel.splits or None,
         "code": kernel.code or None,
         "implementations": [
-            {"device": one.device.value, "library": one.library.value, "entry": one.entry}
-            | ({"threads": True} if one.threads else {})
-            for one in kernel.implementations
+            {
+                "device": implementation.device.value,
+                "library": implementation.library.value,
+                "entry": implementation.entry,
+            }
+            | ({"threads": True} if implementation.threads else {})
+            for implementation in kernel.implementations
         ],
     }
     return {key: value for key, value in document.items() if value is not None}

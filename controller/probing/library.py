@@ -32,11 +32,11 @@ class KernelLibrary:
     def versions(self, identifier: str) -> tuple[ProbeKernel, ...]:
         """Return all versions of a kernel, the oldest first; raise ProbeKernelError if there is none."""
         if not self._kernels:
-            raise ProbeKernelError(f"there is no kernel {identifier}: the library is empty")
+            raise ProbeKernelError(f"no kernel {identifier}: the library is empty")
         if identifier not in self._kernels:
             near = sorted(difflib.get_close_matches(identifier, self._kernels, 2, 0.7))
             hint = f"; did you mean {' or '.join(near)}?" if near else f"; known: {', '.join(sorted(self._kernels))}"
-            raise ProbeKernelError(f"there is no kernel {identifier}{hint}")
+            raise ProbeKernelError(f"no kernel {identifier}{hint}")
         versions = self._kernels[identifier]
         return tuple(versions[version] for version in sorted(versions))
 
@@ -45,11 +45,11 @@ class KernelLibrary:
         versions = self.versions(identifier)
         if version is None:
             return versions[-1]
-        found = next((kernel for kernel in versions if kernel.version == version), None)
-        if found is None:
-            known = ", ".join(str(kernel.version) for kernel in versions)
-            raise ProbeKernelError(f"there is no version {version} of kernel {identifier}; known: {known}")
-        return found
+        chosen = next((kernel for kernel in versions if kernel.version == version), None)
+        if chosen is None:
+            available = ", ".join(str(kernel.version) for kernel in versions)
+            raise ProbeKernelError(f"no version {version} of kernel {identifier}; known: {available}")
+        return chosen
 
     def has(self, identifier: str, version: int) -> bool:
         """Return whether there is a version of a kernel."""
@@ -59,27 +59,31 @@ class KernelLibrary:
         """Return the kernel of a name: dgemm (its newest version) or dgemm.2; raise ProbeKernelError."""
         identifier, dot, version = name.partition(".")
         if dot and not (version.isascii() and version.isdecimal()):
-            raise ProbeKernelError(f"{name!r} names no kernel: IDENTIFIER or IDENTIFIER.VERSION")
+            raise ProbeKernelError(f"invalid kernel name {name!r}: write IDENTIFIER or IDENTIFIER.VERSION")
         return self.kernel(identifier, int(version) if dot else None)
 
 
 def sizes_for(kernel: ProbeKernel, wanted: Mapping[str, int]) -> Sizes:
     """Return a kernel's sizes with some of them changed; raise ProbeKernelError for sizes that it does not have."""
-    known = dict(kernel.sizes)
-    if strange := sorted(wanted.keys() - known.keys()):
-        raise ProbeKernelError(f"kernel {kernel.identifier} has no size {strange[0]}; known: {', '.join(known)}")
-    return sizes_of(known | dict(wanted))
+    defaults = dict(kernel.sizes)
+    if strange := sorted(wanted.keys() - defaults.keys()):
+        raise ProbeKernelError(f"kernel {kernel.identifier} has no size {strange[0]}; known: {', '.join(defaults)}")
+    return sizes_of(defaults | dict(wanted))
 
 
 def choose(kernel: ProbeKernel, device: DeviceKind, library: Library | None = None) -> Implementation:
     """Return a kernel's first implementation for a device, of a library if one is named; raise ProbeKernelError."""
-    of_device = [one for one in kernel.implementations if one.device is device]
-    found = next((one for one in of_device if library in {None, one.library}), None)
-    if found is None:
-        known = ", ".join(f"{one.device.value} {one.library.value}" for one in kernel.implementations)
+    of_device = [implementation for implementation in kernel.implementations if implementation.device is device]
+    implementation = next(
+        (implementation for implementation in of_device if library in {None, implementation.library}), None
+    )
+    if implementation is None:
+        available = ", ".join(
+            f"{implementation.device.value} {implementation.library.value}" for implementation in kernel.implementations
+        )
         wanted = device.value if library is None else f"{device.value} {library.value}"
-        raise ProbeKernelError(f"kernel {kernel.identifier} has no implementation for {wanted}; known: {known}")
-    return found
+        raise ProbeKernelError(f"kernel {kernel.identifier} has no implementation for {wanted}; known: {available}")
+    return implementation
 
 
 def prepare(

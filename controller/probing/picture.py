@@ -65,7 +65,7 @@ def layers_of(probe: ProbeTask) -> Layers:
             columns[at] = _sorted(columns[at], columns[at - 1], before)
         for at in range(len(columns) - 2, -1, -1):
             columns[at] = _sorted(columns[at], columns[at + 1], after)
-    return Layers(tuple(tuple(one) for one in columns), ways)
+    return Layers(tuple(tuple(column) for column in columns), ways)
 
 
 def _neighbours(ways: Iterable[Sequence[Node]]) -> tuple[dict[Node, list[Node]], dict[Node, list[Node]]]:
@@ -80,12 +80,12 @@ def _neighbours(ways: Iterable[Sequence[Node]]) -> tuple[dict[Node, list[Node]],
 
 def _sorted(column: list[Node], beside: list[Node], neighbours: Mapping[Node, list[Node]]) -> list[Node]:
     """Return a column sorted by the mean positions of its neighbours; nodes without neighbours keep their positions."""
-    place = {node: at / max(1, len(beside) - 1) for at, node in enumerate(beside)}
+    position = {node: at / max(1, len(beside) - 1) for at, node in enumerate(beside)}
     own = {node: at / max(1, len(column) - 1) for at, node in enumerate(column)}
 
     def mean(node: Node) -> float:
-        found = [place[one] for one in neighbours.get(node, ())]
-        return sum(found) / len(found) if found else own[node]
+        positions = [position[neighbour] for neighbour in neighbours.get(node, ())]
+        return sum(positions) / len(positions) if positions else own[node]
 
     return sorted(column, key=mean)
 
@@ -152,8 +152,8 @@ def _height_in(node: Node) -> float:
     return _PITCH_IN[1] if isinstance(node, str) else _SPOT_IN
 
 
-def _draw_use(axes: Axes, use: KernelUse, place: Point, fill: str) -> None:
-    x, y = place
+def _draw_use(axes: Axes, use: KernelUse, centre: Point, fill: str) -> None:
+    x, y = centre
     corner = (x - _BOX_IN[0] / 2, y - _BOX_IN[1] / 2)
     style = "round,pad=0,rounding_size=0.08"
     axes.add_patch(FancyBboxPatch(corner, *_BOX_IN, boxstyle=style, facecolor=fill, edgecolor="#555555", zorder=3))
@@ -185,10 +185,10 @@ def _draw_link(axes: Axes, way: tuple[Node, ...], places: Mapping[Node, Point]) 
     axes.add_patch(arrow)
 
 
-def _draw_mean(axes: Axes, use: KernelUse, place: Point) -> None:
+def _draw_mean(axes: Axes, use: KernelUse, centre: Point) -> None:
     """Label a box whose output others read with its mean."""
     if use.repetitions > 1:
-        x, y = place[0] + _BOX_IN[0] / 2 + 0.06, place[1] - 0.11
+        x, y = centre[0] + _BOX_IN[0] / 2 + 0.06, centre[1] - 0.11
         behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
         text = f"mean of {use.repetitions}"
         axes.text(x, y, text, fontsize=7, color="#333333", ha="left", va="center", zorder=4, bbox=behind)

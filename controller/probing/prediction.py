@@ -71,7 +71,7 @@ def predicted(probe: ProbeTask, runs: Sequence[ProbeRun], *, reference: Referenc
     good = [run for run, refusal in refusals if refusal is None]
     left_out = tuple(dict.fromkeys(f"left out: {refusal}" for _, refusal in refusals if refusal is not None))
     if not good:
-        return Estimate.unknown(f"{probe.name}: no run of the probe can be used", *left_out)
+        return Estimate.unknown(f"{probe.name}: no usable run of the probe", *left_out)
     if len(units := {run.units for run in good}) > 1:
         return Estimate.unknown(f"{probe.name}: runs on {', '.join(map(str, sorted(units)))} units are different work")
     if probe.share_matched is not None and probe.share_matched < LEAST_SHARE:
@@ -101,21 +101,20 @@ def _scaled(probe: ProbeTask, work: _Work, reference: Reference, left_out: tuple
         return Estimate.unknown(f"{probe.name}: {reference.place} has no good run of target and probe", *left_out)
     there = _work(probe, good)
     factor = reference.run_time_s / (there.seconds + there.start_s)
-    reason = (
-        f"{reference.run_time_s:.3g} s at {reference.place}, where the probe said {reference.run_time_s / factor:.3g} s"
-    )
+    probe_s = reference.run_time_s / factor
+    reason = f"{reference.run_time_s:.3g} s at {reference.place}, where the probe predicts {probe_s:.3g} s"
     seconds = (work.seconds + work.start_s) * factor
     error_s = seconds * math.hypot(work.error_s / work.seconds, there.error_s / there.seconds)
     return _estimate(seconds, error_s, _basis(probe), (reason, _share_line(probe), *left_out))
 
 
-def _by_building(probe: ProbeTask, work: _Work, known: TargetRun, left_out: tuple[str, ...]) -> Estimate:
+def _by_building(probe: ProbeTask, work: _Work, reference: TargetRun, left_out: tuple[str, ...]) -> Estimate:
     """Return the estimate from the times of target and kernels where the probe was built; start times are local."""
-    there_s = _seconds(probe, dict(known.kernels_s))
-    factor = known.cpu_time_s / there_s
+    there_s = _seconds(probe, dict(reference.kernels_s))
+    factor = reference.cpu_time_s / there_s
     reasons = [
         f"{len(work.samples)} repetitions of {probe.name}, 1:{probe.ratio}",
-        f"where it was built the target takes {factor:.2f} of what its kernels take",
+        f"where it was built the target takes {factor:.2f} of its kernels' time",
         _share_line(probe),
     ]
     basis = _basis(probe)
@@ -136,16 +135,16 @@ def _basis(probe: ProbeTask) -> Basis:
 
 def _share_line(probe: ProbeTask) -> str:
     if probe.share_matched is None:
-        return "nobody knows what part of the target's time its kernels stand for"
+        return "the part of the target's time that kernels stand for is unknown"
     unmatched = f", not {', '.join(probe.unmatched[:3])}" if probe.unmatched else ""
     return f"kernels stand for {probe.share_matched:.1%} of the target's time{unmatched}"
 
 
 def _work(probe: ProbeTask, runs: Sequence[ProbeRun]) -> _Work:
-    found = [_seconds(probe, _execution_s(probe, run)) for run in runs]
+    seconds = [_seconds(probe, _execution_s(probe, run)) for run in runs]
     samples = [sample for run in runs for sample in _samples(probe, run)]
     starts = [run.start_s for run in runs if run.start_s is not None]
-    return _Work(math.fsum(found) / len(found), tuple(samples), math.fsum(starts) / len(starts) if starts else 0.0)
+    return _Work(math.fsum(seconds) / len(seconds), tuple(samples), math.fsum(starts) / len(starts) if starts else 0.0)
 
 
 def _seconds(probe: ProbeTask, execution_s: Mapping[str, float]) -> float:
@@ -161,25 +160,25 @@ def _execution_s(probe: ProbeTask, run: ProbeRun) -> dict[str, float]:
 def _samples(probe: ProbeTask, run: ProbeRun) -> list[float]:
     repetitions = min(len(run.kernels_s[use.name]) for use in probe.uses)
     return [
-        _seconds(probe, {use.name: run.kernels_s[use.name][place] for use in probe.uses})
-        for place in range(repetitions)
+        _seconds(probe, {use.name: run.kernels_s[use.name][index] for use in probe.uses})
+        for index in range(repetitions)
     ]
 
 
 def _refusal(probe: ProbeTask, run: ProbeRun) -> str | None:
     """Return in one line why a run is ignored, None if it counts."""
     if run.outcome not in _SUCCEEDED:
-        return f"a run that ended with {run.outcome}{': ' if run.problem else ''}{run.problem}"
+        return f"a run with outcome {run.outcome}{': ' if run.problem else ''}{run.problem}"
     for use in probe.uses:
         times = run.kernels_s.get(use.name, ())
         if not times:
             return f"a run without times of {use.name}"
         figures = (*times, *([run.steady_s[use.name]] if use.name in run.steady_s else ()))
         if not all(_is_time(figure) for figure in figures):
-            return f"a run with times of {use.name} that are none"
+            return f"a run with invalid times of {use.name}"
         error = run.kernel_accuracies.get(use.name)
         if error is None:
-            return f"a run that does not say how right {use.name} is"
+            return f"a run without the accuracy of {use.name}"
         if not error <= use.tolerance:
             return f"a run in which {use.name} is wrong by {error:.3g}, more than {use.tolerance:.3g}"
     return None

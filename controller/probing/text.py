@@ -22,11 +22,11 @@ def heading(probe: ProbeTask) -> str:
             words.append(f"stands for {probe.share_matched:.1%} of it")
     else:
         words.append("written by an expert")
-    if (known := probe.reference) is not None:
+    if (reference := probe.reference) is not None:
         kernels_s = sum(
-            seconds * probe.use[name].executions * probe.use[name].scale for name, seconds in known.kernels_s
+            seconds * probe.use[name].executions * probe.use[name].scale for name, seconds in reference.kernels_s
         )
-        words.append(f"which took {known.cpu_time_s / kernels_s:.2f} of what its kernels take, where it was built")
+        words.append(f"which took {reference.cpu_time_s / kernels_s:.2f} of its kernels' time, where it was built")
     if len(probe.parts) > 1:
         words.append(f"{len(probe.parts)} parts without a link")
     return ", ".join(words)

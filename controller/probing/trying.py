@@ -19,7 +19,7 @@ def code_of(kernel: ProbeKernel, entry: str) -> str:
     name = f"{kernel.identifier}.{kernel.version}"
     code = normalised(loading.function_of(name, entry))
     if not code:
-        raise ProbeKernelError(f"kernel {name}: {entry} has no source that a tree can be made of")
+        raise ProbeKernelError(f"kernel {name}: {entry} has no source to parse")
     return code
 
 
@@ -29,13 +29,13 @@ def tried(kernel: ProbeKernel, seed: int = 0) -> Iterator[str]:
     Implementations for devices other than processors are loaded, not run.
     """
     name = f"{kernel.identifier}.{kernel.version}"
-    for one in kernel.implementations:
-        what = f"{one.device.value}, {one.library.value}"
-        if one.device is not DeviceKind.CPU:
-            loading.load(name, one)
-            yield f"{what}: loads; it was not run, as it is not for this processor"
+    for implementation in kernel.implementations:
+        what = f"{implementation.device.value}, {implementation.library.value}"
+        if implementation.device is not DeviceKind.CPU:
+            loading.load(name, implementation)
+            yield f"{what}: loads; not run, as it needs another device"
             continue
-        with closing(loading.prepare(name, one, dict(kernel.sizes), seed)) as prepared:
+        with closing(loading.prepare(name, implementation, dict(kernel.sizes), seed)) as prepared:
             begun_s = time.perf_counter()
             output = prepared.run(())
             took_s = time.perf_counter() - begun_s

@@ -108,24 +108,31 @@ class ProbeKernel:
 
     def __post_init__(self) -> None:
         if not _IDENTIFIER.fullmatch(self.identifier):
-            raise ProbeKernelError(f"{self.identifier!r} is no kernel's identifier: a-z, 0-9 and -", at="identifier")
+            raise ProbeKernelError(f"{self.identifier!r} is not a kernel identifier: a-z, 0-9 and -", at="identifier")
         for name, word in (("category", self.category), ("operator", self.operator)):
             if not _SIZE.fullmatch(word):
-                raise ProbeKernelError(f"kernel {self.identifier}: {word!r} is no {name}: a-z, 0-9, - and _", at=name)
+                raise ProbeKernelError(
+                    f"kernel {self.identifier}: {word!r} is not a valid {name}: a-z, 0-9, - and _", at=name
+                )
         if self.version < 1:
-            raise ProbeKernelError(f"kernel {self.identifier}: versions count from 1, not {self.version}", at="version")
+            raise ProbeKernelError(f"kernel {self.identifier}: version {self.version} is below 1", at="version")
         if not 0 <= self.tolerance < math.inf:
             raise ProbeKernelError(f"kernel {self.identifier}: tolerance is {self.tolerance}", at="tolerance")
         if not self.implementations:
             raise ProbeKernelError(f"kernel {self.identifier}: no implementation", at="implementations")
         _check_sizes(f"kernel {self.identifier}", self.sizes)
         if strange := set(self.splits.split()) - dict(self.sizes).keys():
-            raise ProbeKernelError(f"kernel {self.identifier}: splits {min(strange)}, no size of its own", at="splits")
+            raise ProbeKernelError(
+                f"kernel {self.identifier}: splits {min(strange)}, which is not one of its sizes", at="splits"
+            )
 
     def implementation(self, device: DeviceKind, library: Library | None = None) -> Implementation | None:
         """Return a library's implementation for a kind of device, by default the first; None if there is none."""
-        of_device = [one for one in self.implementations if one.device is device]
-        return next((one for one in of_device if one.library is library), of_device[0] if of_device else None)
+        of_device = [implementation for implementation in self.implementations if implementation.device is device]
+        return next(
+            (implementation for implementation in of_device if implementation.library is library),
+            of_device[0] if of_device else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +176,9 @@ class KernelUse:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ProbeError(f"{self.name!r} is no name of a use: a-z, 0-9, . and -", at="name")
+            raise ProbeError(f"{self.name!r} is not a valid name of a use: a-z, 0-9, . and -", at="name")
         if not _IDENTIFIER.fullmatch(self.kernel):
-            raise ProbeError(f"{self.name}: {self.kernel!r} is no kernel's identifier", at="kernel")
+            raise ProbeError(f"{self.name}: {self.kernel!r} is not a kernel identifier", at="kernel")
         if not 1 <= self.repetitions <= MOST_REPETITIONS:
             problem = f"{self.name}: {self.repetitions} repetitions, not between 1 and {MOST_REPETITIONS}"
             raise ProbeError(problem, at="repetitions")
@@ -187,7 +194,7 @@ class KernelUse:
                 raise ProbeError(f"{self.name}: longer than {LONGEST_LINE} characters", at=name)
         _check_sizes(self.name, self.sizes)
         if strange := set(self.splits.split()) - dict(self.sizes).keys():
-            raise ProbeError(f"{self.name}: splits {min(strange)}, which is none of its sizes", at="splits")
+            raise ProbeError(f"{self.name}: splits {min(strange)}, which is not one of its sizes", at="splits")
 
     @property
     def device(self) -> DeviceKind:
@@ -218,7 +225,7 @@ class TargetRun:
             if not 0 < value <= _LONGEST_S:
                 raise ProbeError(f"{name} takes {value} s", at="reference")
         if list(self.kernels_s) != sorted(dict(self.kernels_s).items()):
-            raise ProbeError("uses do not stand once each, in order of their names", at="reference.kernels_s")
+            raise ProbeError("uses must be unique and sorted by name", at="reference.kernels_s")
 
 
 @dataclass(frozen=True)
@@ -246,45 +253,51 @@ class ProbeTask:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ProbeError(f"{self.name!r} is no name of a probe task: a-z, 0-9, . and -", at="name")
+            raise ProbeError(f"{self.name!r} is not a valid name of a probe task: a-z, 0-9, . and -", at="name")
         if not _SIZE.fullmatch(self.category):
-            raise ProbeError(f"{self.name}: {self.category!r} is no category: a-z, 0-9, - and _", at="category")
+            raise ProbeError(
+                f"{self.name}: {self.category!r} is not a valid category: a-z, 0-9, - and _", at="category"
+            )
         if not 1 <= len(self.uses) <= MOST_USES:
             raise ProbeError(f"{self.name}: {len(self.uses)} uses of kernels, not between 1 and {MOST_USES}", at="uses")
         for name, value, least in (("ratio", self.ratio, 1), ("seed", self.seed, 0)):
             if not least <= value <= MAX_SIZE:
                 raise ProbeError(f"{self.name}: {name} is {value}, not between {least} and 2^53", at=name)
         if self.task_type and not _NAME.fullmatch(self.task_type):
-            raise ProbeError(f"{self.name}: {self.task_type!r} is no type of tasks: a-z, 0-9, . and -", at="task_type")
+            raise ProbeError(
+                f"{self.name}: {self.task_type!r} is not a valid task type: a-z, 0-9, . and -", at="task_type"
+            )
         if self.share_matched is not None and not 0 <= self.share_matched <= 1:
-            raise ProbeError(f"{self.name}: share_matched is {self.share_matched}, not a part of 1", at="share_matched")
+            raise ProbeError(
+                f"{self.name}: share_matched is {self.share_matched}, not between 0 and 1", at="share_matched"
+            )
         if self.format_version != FORMAT_VERSION:
-            problem = f"{self.name}: format {self.format_version} is not known, {FORMAT_VERSION} is"
+            problem = f"{self.name}: unknown format {self.format_version}; known: {FORMAT_VERSION}"
             raise ProbeError(problem, at="format_version")
         if max(map(len, (self.target, *self.unmatched))) > LONGEST_LINE or len(self.unmatched) > MOST_UNMATCHED:
             raise ProbeError(f"{self.name}: longer than {LONGEST_LINE} characters, or too many", at="unmatched")
         self._check_links()
         if self.reference is not None and dict(self.reference.kernels_s).keys() != self.use.keys():
-            raise ProbeError(f"{self.name}: its reference is not of its uses", at="reference.kernels_s")
+            raise ProbeError(f"{self.name}: its reference does not cover its uses", at="reference.kernels_s")
 
     def _check_links(self) -> None:
         if len(self.links) > MOST_LINKS:
-            raise ProbeError(f"{self.name}: {len(self.links)} links, at most {MOST_LINKS} can be", at="links")
+            raise ProbeError(f"{self.name}: {len(self.links)} links, at most {MOST_LINKS} allowed", at="links")
         seen: set[object] = set()
         for index, use in enumerate(self.uses):
             if use.name in seen:
-                raise ProbeError(f"{self.name}: use {use.name} is there twice", at=f"uses[{index}].name")
+                raise ProbeError(f"{self.name}: duplicate use {use.name}", at=f"uses[{index}].name")
             seen.add(use.name)
         for index, link in enumerate(self.links):
             for side, end in (("src", link.src), ("dst", link.dst)):
                 if end not in self.use:
-                    raise ProbeError(f"{self.name}: there is no use {end}", at=f"links[{index}].{side}")
+                    raise ProbeError(f"{self.name}: no use {end}", at=f"links[{index}].{side}")
             if link in seen:
-                raise ProbeError(f"{self.name}: {link.src} -> {link.dst} is there twice", at=f"links[{index}]")
+                raise ProbeError(f"{self.name}: duplicate link {link.src} -> {link.dst}", at=f"links[{index}]")
             seen.add(link)
         if len(self.order) < len(self.uses):
             waiting = sorted(self.use.keys() - set(self.order))
-            raise ProbeError(f"{self.name}: data flows in a circle: {', '.join(waiting[:3])}", at="links")
+            raise ProbeError(f"{self.name}: data flows in a cycle: {', '.join(waiting[:3])}", at="links")
 
     @cached_property
     def use(self) -> Mapping[str, KernelUse]:
@@ -294,10 +307,10 @@ class ProbeTask:
     @cached_property
     def sources(self) -> Mapping[str, tuple[str, ...]]:
         """Sources of each use, in the order of the links."""
-        found: dict[str, list[str]] = {name: [] for name in self.use}
+        feeds: dict[str, list[str]] = {name: [] for name in self.use}
         for link in self.links:
-            found[link.dst].append(link.src)
-        return {name: tuple(names) for name, names in found.items()}
+            feeds[link.dst].append(link.src)
+        return {name: tuple(names) for name, names in feeds.items()}
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -306,13 +319,13 @@ class ProbeTask:
         readers: dict[str, list[str]] = {name: [] for name in self.use}
         for link in self.links:
             readers[link.src].append(link.dst)
-        found = [name for name, count in waiting.items() if count == 0]
-        for name in found:
+        ready = [name for name, count in waiting.items() if count == 0]
+        for name in ready:
             for reader in readers[name]:
                 waiting[reader] -= 1
                 if waiting[reader] == 0:
-                    found.append(reader)
-        return tuple(found)
+                    ready.append(reader)
+        return tuple(ready)
 
     @cached_property
     def parts(self) -> tuple[tuple[str, ...], ...]:
@@ -322,10 +335,10 @@ class ProbeTask:
             joined = group[link.src] | group[link.dst]
             for name in joined:
                 group[name] = joined
-        found: dict[frozenset[str], list[str]] = {}
+        groups: dict[frozenset[str], list[str]] = {}
         for name in self.order:
-            found.setdefault(frozenset(group[name]), []).append(name)
-        return tuple(tuple(names) for names in found.values())
+            groups.setdefault(frozenset(group[name]), []).append(name)
+        return tuple(tuple(names) for names in groups.values())
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -340,11 +353,11 @@ def sizes_of(sizes: Mapping[str, int]) -> Sizes:
 
 def _check_sizes(owner: str, sizes: Sequence[tuple[str, int]]) -> None:
     if len(sizes) > MOST_SIZES:
-        raise ProbeError(f"{owner}: {len(sizes)} sizes, at most {MOST_SIZES} can be", at="sizes")
+        raise ProbeError(f"{owner}: {len(sizes)} sizes, at most {MOST_SIZES} allowed", at="sizes")
     for name, size in sizes:
         if not _SIZE.fullmatch(name):
-            raise ProbeError(f"{owner}: {name!r} is no name of a size: a-z, 0-9, - and _", at=f"sizes.{name}")
+            raise ProbeError(f"{owner}: {name!r} is not a valid name of a size: a-z, 0-9, - and _", at=f"sizes.{name}")
         if not 0 <= size <= MAX_SIZE:
             raise ProbeError(f"{owner}: {name} is {size}, not between 0 and 2^53", at=f"sizes.{name}")
     if list(sizes) != sorted(dict(sizes).items()):
-        raise ProbeError(f"{owner}: sizes do not stand once each, in order of their names", at="sizes")
+        raise ProbeError(f"{owner}: sizes must be unique and sorted by name", at="sizes")

@@ -82,7 +82,7 @@ def test_killed_process_restarts_with_the_published_weights(observe: Observe, li
         os.kill(training.process_id, signal.SIGKILL)
         until(lambda: training.status.restarts == 1)
         assert training.published.weights.to_bytes() == first
-        assert training.status.problem == "the process that trains ended with status -9"
+        assert training.status.problem == "the training process ended with status -9"
         for _ in range(32):
             training.give(live(generator))
         training.record(WITHIN_S)
@@ -118,7 +118,7 @@ def test_question_to_a_killed_process_ends_early(start: Callable[[Where], Agent[
     os.kill(agent.training.process_id, signal.SIGSTOP)
     killed.start()
     began_s = time.monotonic()
-    with pytest.raises(LearningError, match="training told no state"):
+    with pytest.raises(LearningError, match="training reported no state"):
         agent.training.record(WITHIN_S)
     assert time.monotonic() - began_s < WITHIN_S / 2
 

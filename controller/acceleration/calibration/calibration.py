@@ -59,64 +59,65 @@ class Calibration:
     def __post_init__(self) -> None:
         if self.cores < 1:
             raise CalibrationError(f"{self.machine}: {self.cores} cores", at="cores")
-        for name, keys in (("devices", [one.device for one in self.rates]), ("fits", [one.key for one in self.fits])):
-            for place, key in enumerate(keys):
-                if key in keys[:place]:
-                    raise CalibrationError(f"{self.machine}: {_text(key)} is there twice", at=f"{name}[{place}]")
+        for name, keys in (
+            ("devices", [entry.device for entry in self.rates]),
+            ("fits", [entry.key for entry in self.fits]),
+        ):
+            for index, key in enumerate(keys):
+                if key in keys[:index]:
+                    raise CalibrationError(f"{self.machine}: duplicate {_text(key)}", at=f"{name}[{index}]")
 
     def rates_of(self, device: DeviceKind) -> Rates | None:
         """Return a device's rates, None if unknown."""
-        return next((one for one in self.rates if one.device is device), None)
+        return next((rates for rates in self.rates if rates.device is device), None)
 
     @cached_property
     def _fits(self) -> dict[tuple[DeviceKind, str], list[Fit]]:
-        found: dict[tuple[DeviceKind, str], list[Fit]] = {}
-        for one in self.fits:
-            found.setdefault((one.device, one.kind), []).append(one)
-        return found
+        by_kind: dict[tuple[DeviceKind, str], list[Fit]] = {}
+        for fit in self.fits:
+            by_kind.setdefault((fit.device, fit.kind), []).append(fit)
+        return by_kind
 
     def fit_of(self, operator: Operator, device: DeviceKind) -> Fit | None:
         """Return the fit for an operator: its kind and format, by its library, else by the preferred one."""
         of_kind = self._fits.get((device, operator.kind), ())
-        found = [one for one in of_kind if one.number_format in {operator.number_format, None}]
-        if len(found) <= 1:
-            return found[0] if found else None
+        candidates = [fit for fit in of_kind if fit.number_format in {operator.number_format, None}]
+        if len(candidates) <= 1:
+            return candidates[0] if candidates else None
         order = (operator.library, *_PREFERRED) if operator.library else _PREFERRED
-        return min(found, key=lambda one: order.index(one.library) if one.library in order else len(order))
+        return min(candidates, key=lambda fit: order.index(fit.library) if fit.library in order else len(order))
 
     def time_of(self, operator: Operator, device: DeviceKind = DeviceKind.CPU, side: Side = Side.BOTH) -> Estimate:
         """Return the seconds of one execution on one machine, data in the device's memory; unknown with the reason."""
-        found = self.fit_of(operator, device)
+        fit = self.fit_of(operator, device)
         try:
-            if found is None:
+            if fit is None:
                 estimate = roofline(operator, self.rates_of(device), device)
                 return replace(estimate, basis=self.basis) if estimate.is_known else estimate
-            (low, seconds, high), reasons = self._by_runs(found, operator, side)
+            (low, seconds, high), reasons = self._by_runs(fit, operator, side)
         except OperatorError as error:
             return Estimate.unknown(str(error))
         return Estimate(seconds, low, high, self.basis, None, reasons)
 
-    def _by_runs(
-        self, found: Fit, operator: Operator, side: Side
-    ) -> tuple[tuple[float, float, float], tuple[str, ...]]:
+    def _by_runs(self, fit: Fit, operator: Operator, side: Side) -> tuple[tuple[float, float, float], tuple[str, ...]]:
         """Return low, seconds, high of an execution, and the reasons; raise OperatorError for missing sizes."""
-        features = features_of(operator, (*found.features, TOUCHED))
-        sizes = [features[name] for name in found.features]
-        reasons = (self._said_by(found), *_beyond(found, sizes))
+        features = features_of(operator, (*fit.features, TOUCHED))
+        sizes = [features[name] for name in fit.features]
+        reasons = (self._source_of(fit), *_beyond(fit, sizes))
         if side is not Side.BOTH:
             sizes = [
                 size if (name in _OF_BUILD) is (side is Side.BUILD) else 0.0
-                for name, size in zip(found.features, sizes, strict=True)
+                for name, size in zip(fit.features, sizes, strict=True)
             ]
-        return predicted(found, sizes, features[TOUCHED]), reasons
+        return predicted(fit, sizes, features[TOUCHED]), reasons
 
     def t_of(self, operator: Operator, side: Side = Side.BOTH, growth: Growth = Growth.LINEAR) -> Estimate:
         """Return t, CPU seconds for 100 MB of an operator's input, at its own size: growth by t reproduces its time.
 
         That is 10 t d, 100 t^2 d for the square class, for sorts 10 t d times the depth over that of 100 MB.
         """
-        found = self.fit_of(operator, DeviceKind.CPU)
-        if found is None:
+        fit = self.fit_of(operator, DeviceKind.CPU)
+        if fit is None:
             # Rates alone do not distinguish the sides.
             side = Side.BOTH
             if not (rough := self.time_of(operator)).is_known:
@@ -124,12 +125,12 @@ class Calibration:
             times, reasons = rough.times, rough.reasons
         else:
             try:
-                times, reasons = self._by_runs(found, operator, side)
+                times, reasons = self._by_runs(fit, operator, side)
             except OperatorError as error:
                 return Estimate.unknown(str(error))
         if (nbytes := input_bytes(operator, side)) == 0:
-            return Estimate.unknown(f"{operator.name}: it reads nothing, so there are no seconds for 100 MB of it")
-        low, seconds, high = (_t_of(one, operator, nbytes, growth) for one in times)
+            return Estimate.unknown(f"{operator.name}: it reads nothing, so it has no time per 100 MB")
+        low, seconds, high = (_t_of(time_s, operator, nbytes, growth) for time_s in times)
         return Estimate(seconds, low, high, self.basis, None, reasons)
 
     def accelerator_of(self, device: DeviceKind = DeviceKind.GPU) -> Accelerator | None:
@@ -153,16 +154,16 @@ class Calibration:
 
     def speed_ups(self, device: DeviceKind) -> tuple[tuple[str, float], ...]:
         """Return the device's speed-up for kinds measured on both, at the largest common size."""
-        found: dict[str, float] = {}
-        for there in (one for one in self.fits if one.device is device):
+        factors: dict[str, float] = {}
+        for there in (fit for fit in self.fits if fit.device is device):
             plain = Operator(there.kind, there.kind, (), there.number_format)
             here = self.fit_of(plain, DeviceKind.CPU)
-            if here is None or here.features != there.features or there.kind in found:
+            if here is None or here.features != there.features or there.kind in factors:
                 continue
             both = [min(pair) for pair in zip(here.most, there.most, strict=True)]
-            touched = min((one.uncached.most_bytes for one in (here, there) if one.uncached is not None), default=0.0)
-            found[there.kind] = predicted(here, both, touched)[1] / predicted(there, both, touched)[1]
-        return tuple(sorted(found.items()))
+            touched = min((fit.uncached.most_bytes for fit in (here, there) if fit.uncached is not None), default=0.0)
+            factors[there.kind] = predicted(here, both, touched)[1] / predicted(there, both, touched)[1]
+        return tuple(sorted(factors.items()))
 
     def speed_up_of(self, operator: Operator, device: DeviceKind = DeviceKind.GPU) -> Figure:
         """Return the device's speed-up over the CPU for an operator, data in its memory: M / r of its kind."""
@@ -171,12 +172,12 @@ class Calibration:
             return Figure.unknown(*(here if not here.is_known else there).reasons)
         (low, own, high), (fastest, seconds, slowest) = here.times, there.times
         if fastest == 0:
-            return Figure.unknown(f"{operator.name}: its time on the {device} is not told from none")
+            return Figure.unknown(f"{operator.name}: its time on the {device} cannot be told from 0")
         return Figure(own / seconds, low / slowest, high / fastest, here.basis, (*here.reasons, *there.reasons))
 
-    def _said_by(self, found: Fit) -> str:
-        by = f" by {found.library}" if found.library else ""
-        return f"{found.kind} on {found.device}{by}: fit of {found.runs} sizes on {self.machine} ({self.cores} cores)"
+    def _source_of(self, fit: Fit) -> str:
+        by = f" by {fit.library}" if fit.library else ""
+        return f"{fit.kind} on {fit.device}{by}: fit of {fit.runs} sizes on {self.machine} ({self.cores} cores)"
 
 
 def input_bytes(operator: Operator, side: Side = Side.BOTH) -> int:
@@ -200,13 +201,13 @@ def _t_of(seconds: float, operator: Operator, nbytes: int, growth: Growth) -> fl
     return seconds / (10 * d)
 
 
-def _beyond(found: Fit, features: Sequence[float]) -> tuple[str, ...]:
+def _beyond(fit: Fit, features: Sequence[float]) -> tuple[str, ...]:
     """Return a note for the reader about sizes beyond all runs."""
-    for name, value, least, most in zip(found.features, features, found.least, found.most, strict=True):
+    for name, value, least, most in zip(fit.features, features, fit.least, fit.most, strict=True):
         if value > _FAR * most > 0:
-            return (f"beyond what was measured: {value / most:.3g} times the largest {name.replace('_', ' ')}",)
+            return (f"beyond measured sizes: {value / most:.3g} times the largest {name.replace('_', ' ')}",)
         if value * _FAR < least:
-            return (f"smaller than what was measured: {name.replace('_', ' ')} {value:.3g}, the least was {least:.3g}",)
+            return (f"below measured sizes: {name.replace('_', ' ')} {value:.3g}, the least was {least:.3g}",)
     return ()
 
 

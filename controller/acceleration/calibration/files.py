@@ -115,8 +115,8 @@ def dumps(calibration: Calibration, *, as_json: bool = False) -> str:
         "machine": calibration.machine,
         "cores": calibration.cores,
         "source": calibration.source,
-        "devices": [_device_document(one) for one in calibration.rates],
-        "fits": [_fit_document(one) for one in calibration.fits],
+        "devices": [_device_document(rates) for rates in calibration.rates],
+        "fits": [_fit_document(fit) for fit in calibration.fits],
     }
     if as_json:
         return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
@@ -135,27 +135,27 @@ def _resolve(document: Document[CalibrationFile]) -> Calibration:
         except CalibrationError as error:
             raise document.error(error.problem, f"{path}.{error.at}".strip(".")) from None
 
-    for place, one in enumerate(spec.fits):
-        if spec.millrace == 1 and one.uncached is not None:
-            raise document.error("size corrections are of version 2 (millrace: 2)", f"fits[{place}].uncached")
-    rates = tuple(_rates(one, f"devices[{place}]", at) for place, one in enumerate(spec.devices))
-    fits = tuple(at(f"fits[{place}]", lambda one=one: _fit(one)) for place, one in enumerate(spec.fits))  # type: ignore[misc]
+    for index, fit in enumerate(spec.fits):
+        if spec.millrace == 1 and fit.uncached is not None:
+            raise document.error("size corrections need version 2 (millrace: 2)", f"fits[{index}].uncached")
+    rates = tuple(_rates(device, f"devices[{index}]", at) for index, device in enumerate(spec.devices))
+    fits = tuple(at(f"fits[{index}]", lambda fit=fit: _fit(fit)) for index, fit in enumerate(spec.fits))  # type: ignore[misc]
     return at("", lambda: Calibration(spec.machine, spec.cores, rates, fits, spec.source))
 
 
 def _rates(spec: DeviceSpec, path: str, at: Callable[[str, Callable[[], Any]], Any]) -> Rates:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name in ("memory_bytes_per_s", "bus_bytes_per_s", "attained", "parallelism"):
         if (figure := getattr(spec, name)) is not None:
-            found[name] = at(f"{path}.{name}", lambda figure=figure: _figure(figure))  # type: ignore[misc]
+            values[name] = at(f"{path}.{name}", lambda figure=figure: _figure(figure))  # type: ignore[misc]
     operations = {
-        known: at(f"{path}.operations_per_s.{known}", lambda figure=figure: _figure(figure))  # type: ignore[misc]
-        for known, figure in spec.operations_per_s.items()
+        number_format: at(f"{path}.operations_per_s.{number_format}", lambda figure=figure: _figure(figure))  # type: ignore[misc]
+        for number_format, figure in spec.operations_per_s.items()
     }
     compression = None
     if (given := spec.compression) is not None:
         compression = at(f"{path}.compression", lambda: _compression(given))
-    return Rates(spec.device, spec.model, operations_per_s=operations, compression=compression, **found)
+    return Rates(spec.device, spec.model, operations_per_s=operations, compression=compression, **values)
 
 
 def _figure(spec: FigureSpec) -> Figure:
@@ -168,7 +168,7 @@ def _figure(spec: FigureSpec) -> Figure:
 
 def _compression(spec: CompressionSpec) -> tuple[float, float]:
     if not 0 < spec.ratio <= 1:
-        raise CalibrationError(f"{spec.ratio} is not above 0 and up to 1", at="ratio")
+        raise CalibrationError(f"{spec.ratio} is not above 0 and at most 1", at="ratio")
     if not (math.isfinite(spec.bytes_per_s) and spec.bytes_per_s > 0):
         raise CalibrationError(f"{spec.bytes_per_s} is not above 0 and finite", at="bytes_per_s")
     return spec.ratio, spec.bytes_per_s
@@ -192,19 +192,19 @@ def _fit(spec: FitSpec) -> Fit:
 
 
 def _device_document(rates: Rates) -> dict[str, Any]:
-    found: dict[str, Any] = {"device": rates.device.value, "model": rates.model}
+    document: dict[str, Any] = {"device": rates.device.value, "model": rates.model}
     for name in ("memory_bytes_per_s", "bus_bytes_per_s"):
         if (figure := getattr(rates, name)) is not None:
-            found[name] = _figure_document(figure)
-    found["operations_per_s"] = {
-        known.value: _figure_document(figure) for known, figure in rates.operations_per_s.items()
+            document[name] = _figure_document(figure)
+    document["operations_per_s"] = {
+        number_format.value: _figure_document(figure) for number_format, figure in rates.operations_per_s.items()
     }
     for name in sorted(_SHARES):
         if (figure := getattr(rates, name)) is not None:
-            found[name] = _figure_document(figure)
+            document[name] = _figure_document(figure)
     if rates.compression is not None:
-        found["compression"] = dict(zip(("ratio", "bytes_per_s"), rates.compression, strict=True))
-    return found
+        document["compression"] = dict(zip(("ratio", "bytes_per_s"), rates.compression, strict=True))
+    return document
 
 
 def _figure_document(figure: Figure) -> Mapping[str, Any]:

@@ -34,19 +34,19 @@ def fit(
 
     `cached_bytes` is the size of the device's caches: larger sizes are corrected if that makes the runs likelier.
     """
-    owner = f"{kind} on {device} by {library or 'nobody'}"
+    owner = f"{kind} on {device} by {library or 'no library'}"
     if not runs:
-        raise CalibrationError(f"{owner}: no run was measured")
+        raise CalibrationError(f"{owner}: no measured runs")
     seconds = np.array([run.seconds for run in runs])
     if not (np.isfinite(seconds).all() and (seconds > 0).all()):
-        raise CalibrationError(f"{owner}: {seconds.min()} s is no time of a run")
+        raise CalibrationError(f"{owner}: invalid run time of {seconds.min()} s")
     uncached = None if cached_bytes is None else uncached_of(kind, runs, cached_bytes)
     solved = solve(columns_of(kind, runs, uncached), seconds)
     coefficients = tuple((solved.coefficients / solved.scale).tolist())
     degrees = degrees_of(len(runs), coefficients, is_corrected=uncached is not None)
     if degrees < 1:
-        told = int(np.count_nonzero(solved.coefficients))
-        raise CalibrationError(f"{owner}: {len(runs)} sizes do not tell {told} coefficients")
+        wanted = int(np.count_nonzero(solved.coefficients))
+        raise CalibrationError(f"{owner}: {len(runs)} sizes do not determine {wanted} coefficients")
     variance, covariance = _spread(solved, seconds, degrees)
     columns = columns_of(kind, runs)
     return Fit(
@@ -74,26 +74,29 @@ def _spread(solved: Solved, seconds: Array, degrees: int) -> tuple[float, Array]
     return variance, covariance / np.outer(solved.scale, solved.scale)
 
 
-def predicted(found: Fit, features: Sequence[float], touched_bytes: float = 0.0) -> tuple[float, float, float]:
+def predicted(fit: Fit, features: Sequence[float], touched_bytes: float = 0.0) -> tuple[float, float, float]:
     """Return low, seconds, high of a run with these features: the interval for a new run with 95 % confidence.
 
     `touched_bytes` are the bytes that the run reads and writes, for fits with a correction beyond caches.
     """
-    if found.uncached is not None and (factor := found.uncached.factor(touched_bytes)) > 1:
-        features = [x if name == CONSTANT else x * factor for name, x in zip(found.features, features, strict=True)]
+    if fit.uncached is not None and (factor := fit.uncached.factor(touched_bytes)) > 1:
+        features = [x if name == CONSTANT else x * factor for name, x in zip(fit.features, features, strict=True)]
     # Only a few features, but for each operator of each plan: arrays would be slower than these sums.
-    seconds = sum(map(mul, features, found.coefficients))
-    spread = sum(x * sum(map(mul, features, row)) for x, row in zip(features, found.covariance, strict=True) if x)
-    spread += (found.residual * seconds) ** 2
-    off = quantile(found.degrees) * math.sqrt(max(spread, 0.0))
+    seconds = sum(map(mul, features, fit.coefficients))
+    spread = sum(x * sum(map(mul, features, row)) for x, row in zip(features, fit.covariance, strict=True) if x)
+    spread += (fit.residual * seconds) ** 2
+    off = quantile(fit.degrees) * math.sqrt(max(spread, 0.0))
     return max(seconds - off, 0.0), seconds, seconds + off
 
 
-def intervals(found: Fit) -> tuple[tuple[float, float, float], ...]:
+def intervals(fit: Fit) -> tuple[tuple[float, float, float], ...]:
     """Return low, value, high of each coefficient: its confidence interval, cut off at zero."""
-    times = quantile(found.degrees)
-    offs = [times * found.covariance[place][place] ** 0.5 for place in range(len(found.features))]
-    return tuple((max(one - off, 0.0), one, one + off) for one, off in zip(found.coefficients, offs, strict=True))
+    times = quantile(fit.degrees)
+    offs = [times * fit.covariance[index][index] ** 0.5 for index in range(len(fit.features))]
+    return tuple(
+        (max(coefficient - off, 0.0), coefficient, coefficient + off)
+        for coefficient, off in zip(fit.coefficients, offs, strict=True)
+    )
 
 
 @lru_cache

@@ -48,18 +48,21 @@ def prior_of(runs: Runs, noise: float | None = None) -> Prior:
 
     Raise CalibrationError for invalid times, and if no task ran twice and no noise was given.
     """
-    logs = {task: [_log(task, one) for one in seconds] for task, seconds in runs.items() if seconds}
+    logs = {task: [_log(task, run_s) for run_s in seconds] for task, seconds in runs.items() if seconds}
     if not logs:
         raise CalibrationError("history: no task has run")
-    degrees = sum(len(one) - 1 for one in logs.values())
+    degrees = sum(len(task_logs) - 1 for task_logs in logs.values())
     if noise is None:
         if degrees == 0:
-            raise CalibrationError("history: no task ran twice, so nothing tells how much runs scatter")
-        squares = math.fsum((x - fmean(one)) ** 2 for one in logs.values() for x in one)
+            raise CalibrationError("history: no task ran twice, so the scatter of runs is unknown")
+        squares = math.fsum((x - fmean(task_logs)) ** 2 for task_logs in logs.values() for x in task_logs)
         variance = squares / degrees
     else:
         variance, degrees = noise**2, 0
-    means, errors = [fmean(one) for one in logs.values()], [variance / len(one) for one in logs.values()]
+    means, errors = (
+        [fmean(task_logs) for task_logs in logs.values()],
+        [variance / len(task_logs) for task_logs in logs.values()],
+    )
     return Prior(*_common(means, errors), variance, degrees)
 
 
@@ -75,8 +78,10 @@ def decide(on_cpu: Runs, on_gpu: Runs, noise: float | None = None) -> dict[str, 
     others.
     """
     both = {DeviceKind.CPU: on_cpu, DeviceKind.GPU: on_gpu}
-    found = {device: estimates_of(runs, prior_of(runs, noise)) for device, runs in both.items() if runs}
-    return {task: _shorter(found[DeviceKind.CPU][task], found.get(DeviceKind.GPU, {}).get(task)) for task in on_cpu}
+    estimates = {device: estimates_of(runs, prior_of(runs, noise)) for device, runs in both.items() if runs}
+    return {
+        task: _shorter(estimates[DeviceKind.CPU][task], estimates.get(DeviceKind.GPU, {}).get(task)) for task in on_cpu
+    }
 
 
 def _shorter(on_cpu: Estimate, on_gpu: Estimate | None) -> DeviceKind:
@@ -95,7 +100,7 @@ def _estimate(seconds: Sequence[float], prior: Prior) -> Estimate:
         spread = kept * prior.noise / len(seconds)
     off = quantile(max(prior.degrees, 1) if prior.degrees else 10**6) * math.sqrt(spread)
     expected = math.exp(middle + spread / 2)
-    reason = f"{len(seconds)} runs, weighing {kept:.0%} against the mean of all tasks"
+    reason = f"{len(seconds)} runs, weighted {kept:.0%} against the mean of all tasks"
     low, high = math.exp(middle - off), math.exp(middle + off)
     return Estimate(expected, min(low, expected), max(high, expected), Basis.HISTORY, None, (reason,))
 
@@ -117,5 +122,5 @@ def _common(means: Sequence[float], errors: Sequence[float]) -> tuple[float, flo
 
 def _log(task: str, seconds: float) -> float:
     if not (math.isfinite(seconds) and seconds > 0):
-        raise CalibrationError(f"history: {task}: {seconds} s is no time of a run")
+        raise CalibrationError(f"history: {task}: invalid run time of {seconds} s")
     return math.log(seconds)

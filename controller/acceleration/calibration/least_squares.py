@@ -37,27 +37,27 @@ def solve(columns: Array, seconds: Array) -> Solved:
     most = np.abs(columns).max(axis=0)
     scale = np.where(most > 0, most, 1.0)
     scaled = columns / scale
-    told = _independent(scaled / seconds[:, None])
-    found, expected = np.zeros(columns.shape[1]), seconds
+    independent = _independent(scaled / seconds[:, None])
+    coefficients, expected = np.zeros(columns.shape[1]), seconds
     for _ in range(_ROUNDS):
         # Weighted by its own time, a run that was too slow would count less than one that was too fast.
-        found[told] = nnls((scaled / expected[:, None])[:, told], seconds / expected)[0]
-        before, expected = expected, np.maximum(scaled @ found, 1e-3 * seconds)
+        coefficients[independent] = nnls((scaled / expected[:, None])[:, independent], seconds / expected)[0]
+        before, expected = expected, np.maximum(scaled @ coefficients, 1e-3 * seconds)
         if (np.abs(expected - before) <= _SETTLED * before).all():
             break
-    return Solved(found, scale, expected, scaled / expected[:, None])
+    return Solved(coefficients, scale, expected, scaled / expected[:, None])
 
 
 def _independent(design: Array) -> NDArray[Any]:
     """Return the columns that are independent of those before them."""
     kept: list[int] = []
-    for place in range(design.shape[1]):
-        column = design[:, place]
+    for index in range(design.shape[1]):
+        column = design[:, index]
         if not column.any():
             continue
         rest = column
         if kept:
             rest = column - design[:, kept] @ np.linalg.lstsq(design[:, kept], column, rcond=None)[0]
         if np.linalg.norm(rest) > _SAME * np.linalg.norm(column):
-            kept.append(place)
+            kept.append(index)
     return np.array(kept)

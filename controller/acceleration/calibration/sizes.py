@@ -39,9 +39,9 @@ def uncached_of(kind: str, runs: Sequence[Run], cached_bytes: float) -> Uncached
     _, penalty = _best(kind, runs, cached_bytes)
     if penalty == 0:
         return None
-    found = Uncached(cached_bytes, penalty, max(run.features[TOUCHED] for run in runs))
-    coefficients = solve(columns_of(kind, runs, found), _seconds(runs)).coefficients.tolist()
-    return found if degrees_of(len(runs), coefficients, is_corrected=True) >= 1 else None
+    uncached = Uncached(cached_bytes, penalty, max(run.features[TOUCHED] for run in runs))
+    coefficients = solve(columns_of(kind, runs, uncached), _seconds(runs)).coefficients.tolist()
+    return uncached if degrees_of(len(runs), coefficients, is_corrected=True) >= 1 else None
 
 
 def columns_of(kind: str, runs: Sequence[Run], uncached: Uncached | None = None) -> Array:
@@ -59,11 +59,11 @@ def _best(kind: str, runs: Sequence[Run], cached_bytes: float) -> tuple[float, f
     most = max(run.features[TOUCHED] for run in runs)
     if most <= cached_bytes:
         return _score(kind, runs, None), 0.0
-    found = [(_score(kind, runs, None), 0.0)]
+    scores = [(_score(kind, runs, None), 0.0)]
     for penalty in _PENALTIES[1:]:
         score = _score(kind, runs, Uncached(cached_bytes, penalty, most))
-        found.append((score + _PRIOR * math.log1p(penalty) ** 2, penalty))
-    return min(found)
+        scores.append((score + _PRIOR * math.log1p(penalty) ** 2, penalty))
+    return min(scores)
 
 
 def _score(kind: str, runs: Sequence[Run], uncached: Uncached | None) -> float:

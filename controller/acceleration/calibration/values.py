@@ -32,11 +32,11 @@ class Figure:
     def __post_init__(self) -> None:
         if self.basis is Basis.NONE:
             if (self.value, self.low, self.high) != (None, None, None) or not self.reasons:
-                raise CalibrationError("a figure without a basis carries no number, but says why")
+                raise CalibrationError("a figure without a basis must have no number, but a reason")
             return
         low, value, high = self.numbers
         if not (math.isfinite(high) and 0 <= low <= value <= high):
-            raise CalibrationError(f"{value} is no figure between {low} and {high}")
+            raise CalibrationError(f"{value} is not a figure between {low} and {high}")
 
     @classmethod
     def unknown(cls, *reasons: str) -> Figure:
@@ -57,7 +57,7 @@ class Figure:
     def numbers(self) -> tuple[float, float, float]:
         """low, value, high; raise CalibrationError, with the reasons, if unknown."""
         if self.low is None or self.value is None or self.high is None:
-            raise CalibrationError(f"not known: {'; '.join(self.reasons)}")
+            raise CalibrationError(f"unknown: {'; '.join(self.reasons)}")
         return self.low, self.value, self.high
 
     def __str__(self) -> str:
@@ -136,22 +136,26 @@ class Fit:
     def __post_init__(self) -> None:
         owner = f"{self.kind} on {self.device}" + (f" by {self.library}" if self.library else "")
         if strange := [name for name in self.features if name not in FEATURES]:
-            raise CalibrationError(f"{owner}: there is no feature {strange[0]}", at="features")
+            raise CalibrationError(f"{owner}: unknown feature {strange[0]}", at="features")
         many = len(self.features)
         for name in ("coefficients", "least", "most", "covariance"):
             if len(getattr(self, name)) != many:
                 raise CalibrationError(f"{owner}: {len(getattr(self, name))} {name} of {many} features", at=name)
         if any(len(row) != many for row in self.covariance):
             raise CalibrationError(f"{owner}: covariance is not square", at="covariance")
-        if not any(self.coefficients) or any(not (math.isfinite(one) and one >= 0) for one in self.coefficients):
-            raise CalibrationError(f"{owner}: coefficients are finite, not negative, and not all 0", at="coefficients")
-        figures = (*self.least, *self.most, *(one for row in self.covariance for one in row))
+        if not any(self.coefficients) or any(
+            not (math.isfinite(coefficient) and coefficient >= 0) for coefficient in self.coefficients
+        ):
+            raise CalibrationError(
+                f"{owner}: coefficients must be finite, not negative, and not all 0", at="coefficients"
+            )
+        figures = (*self.least, *self.most, *(entry for row in self.covariance for entry in row))
         if not all(map(math.isfinite, figures)) or any(self.covariance[i][i] < 0 for i in range(many)):
-            raise CalibrationError(f"{owner}: its covariance or its ranges are no numbers", at="covariance")
+            raise CalibrationError(f"{owner}: its covariance or ranges are not finite", at="covariance")
         if not (math.isfinite(self.residual) and self.residual >= 0):
             raise CalibrationError(f"{owner}: residual is {self.residual}", at="residual")
         if self.degrees < 1:
-            raise CalibrationError(f"{owner}: {self.runs} runs do not tell {many} coefficients", at="runs")
+            raise CalibrationError(f"{owner}: {self.runs} runs do not determine {many} coefficients", at="runs")
 
     @property
     def degrees(self) -> int:
@@ -166,7 +170,7 @@ class Fit:
 
 def degrees_of(runs: int, coefficients: Sequence[float], *, is_corrected: bool) -> int:
     """Return the degrees of freedom after a fit of this many runs; caches and penalty are fitted, too, and count."""
-    return runs - sum(one > 0 for one in coefficients) - 2 * is_corrected
+    return runs - sum(coefficient > 0 for coefficient in coefficients) - 2 * is_corrected
 
 
 @dataclass(frozen=True, slots=True)

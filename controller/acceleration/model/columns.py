@@ -39,21 +39,21 @@ class Works:
     @classmethod
     def of(cls, items: Sequence[Work]) -> Works:
         """Return operators as columns."""
-        growths = [one.growth for one in items]
+        growths = [work.growth for work in items]
         return cls(
             tuple(items),
-            _floats([one.cpu_s_per_100mb for one in items]),
-            _floats([one.input_gb for one in items]),
-            _floats([_output_gb(one) for one in items]),
-            _floats([_or(one.other_s_per_100mb, one.cpu_s_per_100mb) for one in items]),
-            _floats([one.other_gb if one.growth is Growth.HASH_JOIN else 0.0 for one in items]),
-            _floats([_or(one.merge_s_per_100mb, one.cpu_s_per_100mb) for one in items]),
-            _floats([one.skew for one in items]),
-            _floats([_BYTES_PER_GB / one.row_bytes for one in items]),
-            np.array([one is Growth.SQUARE for one in growths], np.bool_),
-            np.array([one is Growth.SORT for one in growths], np.bool_),
-            np.array([one is Growth.GROUPED for one in growths], np.bool_),
-            np.array([one.grows for one in items], np.bool_),
+            _floats([work.cpu_s_per_100mb for work in items]),
+            _floats([work.input_gb for work in items]),
+            _floats([_output_gb(work) for work in items]),
+            _floats([_or(work.other_s_per_100mb, work.cpu_s_per_100mb) for work in items]),
+            _floats([work.other_gb if work.growth is Growth.HASH_JOIN else 0.0 for work in items]),
+            _floats([_or(work.merge_s_per_100mb, work.cpu_s_per_100mb) for work in items]),
+            _floats([work.skew for work in items]),
+            _floats([_BYTES_PER_GB / work.row_bytes for work in items]),
+            np.array([growth is Growth.SQUARE for growth in growths], np.bool_),
+            np.array([growth is Growth.SORT for growth in growths], np.bool_),
+            np.array([growth is Growth.GROUPED for growth in growths], np.bool_),
+            np.array([work.grows for work in items], np.bool_),
         )
 
     def __len__(self) -> int:

@@ -38,19 +38,17 @@ def decide(
     `others` are choices whose times come from elsewhere (the switch). Raise AccelerationError for a preset below 1 and
     for a duplicate label.
     """
-    choices = [*(choice_of(works, machines, one) for one in accelerators), *others]
+    choices = [*(choice_of(works, machines, accelerator) for accelerator in accelerators), *others]
     return decided(works, times(works, machines), choices, preset)
 
 
 def decided(works: Works, on_cpu: TimeColumns, choices: Sequence[Choice], preset: float) -> tuple[Decision, ...]:
     """Return the result of `decide` for existing CPU times and choices; raise as it does."""
     if not 1 <= preset < math.inf:
-        raise AccelerationError(
-            f"a preset of {preset} is not 1 or more: below it the slower device would win", at="preset"
-        )
-    labels = [one.label for one in choices]
-    if twice := next((one for one in labels if labels.count(one) > 1), None):
-        raise AccelerationError(f"two choices are called {twice}", at="accelerators")
+        raise AccelerationError(f"a preset of {preset} is not at least 1: the slower device would win", at="preset")
+    labels = [choice.label for choice in choices]
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
+        raise AccelerationError(f"two choices have the label {twice}", at="accelerators")
     return tuple(_decided(work, row, on_cpu, choices, preset) for row, work in enumerate(works.items))
 
 
@@ -69,7 +67,7 @@ def ratio_of(cpu_s: float, other_s: float) -> float | None:
 
 def _refusal(work: Work, device: Accelerator) -> str:
     if device.runs is not None and work.kind not in device.runs:
-        return f"it does not run {work.kind or 'operators of no kind'}"
+        return f"it does not run {work.kind or 'operators without a kind'}"
     other_gb = work.other_gb if work.growth is Growth.HASH_JOIN else 0.0
     held_gb = (work.input_gb + other_gb) * work.skew
     if work.growth not in _STREAMS and held_gb > device.memory_gb:
@@ -79,25 +77,25 @@ def _refusal(work: Work, device: Accelerator) -> str:
 
 def _decided(work: Work, row: int, on_cpu: TimeColumns, choices: Sequence[Choice], preset: float) -> Decision:
     if work.basis is Basis.NONE:
-        return Decision(work, CPU, {}, None, (work.unknown, "its time is not known: the CPU is taken"), work.basis)
-    found = {CPU: on_cpu[row]}
+        return Decision(work, CPU, {}, None, (work.unknown, "its time is unknown: the CPU is used"), work.basis)
+    by_device = {CPU: on_cpu[row]}
     reasons, best, device = [], None, CPU
     for choice in choices:
         if refusal := choice.refusals[row]:
             reasons.append(f"{choice.label}: {refusal}")
             continue
-        found[choice.label] = choice.times[row]
-        ratio = ratio_of(found[CPU].total_s, found[choice.label].total_s)
+        by_device[choice.label] = choice.times[row]
+        ratio = ratio_of(by_device[CPU].total_s, by_device[choice.label].total_s)
         reasons.append(_compared(choice.label, ratio, preset))
         if ratio is not None and (best is None or ratio > best):
             best, device = ratio, choice.label
     if best is None or not best > preset:
         device = CPU
-    return Decision(work, device, found, best, tuple(reasons) or ("there is nothing but the CPU",), work.basis)
+    return Decision(work, device, by_device, best, tuple(reasons) or ("the CPU is the only choice",), work.basis)
 
 
 def _compared(label: str, ratio: float | None, preset: float) -> str:
     if ratio is None:
-        return f"{label}: there is nothing to compute or to move, so nothing to gain"
+        return f"{label}: nothing to compute or to move, so nothing to gain"
     above = "above" if ratio > preset else "not above"
     return f"{label}: the CPU takes {ratio:.4g} times as long, {above} the preset of {preset:g}"

@@ -63,7 +63,7 @@ def _save(canvas: Figure, path: Path) -> None:
 def _draw(axes: Axes, case: Case, transfer: TransferModel, *, finite: bool) -> None:
     form = case.form(transfer, finite=finite)
     t = np.geomspace(*_T_S, _POINTS)
-    ratio = np.array([float(form.at(Fraction(one))) for one in t])
+    ratio = np.array([float(form.at(Fraction(t_s))) for t_s in t])
     axes.axhline(1.0, color="#777777", linewidth=0.9, linestyle="--")
     axes.fill_between(t, ratio, 1.0, where=(ratio > 1).tolist(), color=_GPU_COLOUR, alpha=0.14, linewidth=0)
     axes.fill_between(t, ratio, 1.0, where=(ratio <= 1).tolist(), color=_CPU_COLOUR, alpha=0.14, linewidth=0)

@@ -39,12 +39,12 @@ def times(works: Works, machines: Machines, accelerator: Accelerator | None = No
     with np.errstate(over="ignore", invalid="ignore"):
         rounds = _summed(works, machines) if machines.transfer is TransferModel.SUM else _by_paths(works, machines)
         alone_s = _grown(works, works.t, works.d * works.skew, works.other_d * works.skew)
-        found = _on_cpu(alone_s, rounds) if accelerator is None else _on(accelerator, works, alone_s, rounds)
-        total_s = found.total_s
+        columns = _on_cpu(alone_s, rounds) if accelerator is None else _on(accelerator, works, alone_s, rounds)
+        total_s = columns.total_s
     if not np.isfinite(total_s).all():
         worst = works.items[int(np.argmin(np.isfinite(total_s)))]
         raise AccelerationError(f"{worst.name}: t = {worst.cpu_s_per_100mb} s over {worst.input_gb} GB is out of range")
-    return found
+    return columns
 
 
 def rounds_of(machines: Machines) -> float:
@@ -72,8 +72,8 @@ def _on_cpu(alone_s: Floats, rounds: _Rounds) -> TimeColumns:
 def _on(device: Accelerator, works: Works, alone_s: Floats, rounds: _Rounds) -> TimeColumns:
     faster: float | Floats = device.parallelism / device.relative_speed
     if device.speed_up:
-        factors = {kind: device.faster_by(kind) for kind in {one.kind for one in works.items}}
-        faster = np.array([factors[one.kind] for one in works.items], np.float64)
+        factors = {kind: device.faster_by(kind) for kind in {work.kind for work in works.items}}
+        faster = np.array([factors[work.kind] for work in works.items], np.float64)
     local_gb = works.goes_in * works.skew + works.output * np.where(works.is_grouped, 1.0, works.skew)
     bus_gb = local_gb if device.is_on_the_way else local_gb + rounds.bus_gb
     packed, ratio = np.zeros_like(alone_s), 1.0
@@ -108,18 +108,18 @@ def _by_paths(works: Works, machines: Machines) -> _Rounds:
         if machines.network.rounds is None:
             transfer_s += held_gb * _BITS_PER_BYTE / machines.network.rate_gbit_per_s
         else:
-            plain, grown = (machines.s_per_gb(at, grows=one) for one in (False, True))
+            plain, grown = (machines.s_per_gb(at, grows=grows) for grows in (False, True))
             transfer_s += held_gb / parts * np.where(works.grows, grown, plain) + machines.network.rounds[at].delay_s
     return _Rounds(cpu_s, transfer_s, bus_gb)
 
 
 def _grown(works: Works, t: Floats, d: Floats, other_d: Floats) -> Floats:
     """Return the CPU's seconds on one machine, each operator by its class."""
-    found = linear = _HUNDREDS_MB * t * d
+    compute_s = linear = _HUNDREDS_MB * t * d
     if works.has_sorts:
         deeper = np.log1p(d * works.rows_per_gb) / np.log1p(works.rows_per_gb / _HUNDREDS_MB)
-        found = np.where(works.is_sort, linear * deeper, linear)
+        compute_s = np.where(works.is_sort, linear * deeper, linear)
     if works.has_squares:
-        found = np.where(works.is_square, _HUNDREDS_MB**2 * t**2 * d, found)
-    joined: Floats = found + _HUNDREDS_MB * works.other_t * other_d
+        compute_s = np.where(works.is_square, _HUNDREDS_MB**2 * t**2 * d, compute_s)
+    joined: Floats = compute_s + _HUNDREDS_MB * works.other_t * other_d
     return joined

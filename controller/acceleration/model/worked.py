@@ -110,9 +110,9 @@ class Case:
 
     def ratio(self, transfer: TransferModel = TransferModel.SUM, *, finite: bool = False) -> Fraction:
         """Return the ratio of the text's operator."""
-        found = exact_ratio(self.work(float(self.t)), self.machines(transfer, finite=finite), self.accelerator)
-        assert found is not None, "each case moves data"
-        return found
+        exact = exact_ratio(self.work(float(self.t)), self.machines(transfer, finite=finite), self.accelerator)
+        assert exact is not None, "each case moves data"
+        return exact
 
 
 _SWAPPED: Final = (

@@ -20,7 +20,7 @@ from controller.acceleration.values import Accelerator, Machines, Network, Round
 from controller.cluster.cost_map import Basis, CostMap
 from dataplane.topology.values import Device, DeviceKind, Topology
 
-NO_SWITCH: Final = "no hardware file says that switches add up"
+NO_SWITCH: Final = "no hardware file has switches that add up"
 _GB: Final = 1e9
 
 
@@ -51,7 +51,7 @@ class Ground:
         switch = switch_choice(works, self.machines, sums, self.switch)
         # If nothing can be added up, report the reason once, not for each accelerator.
         by = () if all(switch.refusals) else self.accelerators
-        return (switch, *(switch_choice(works, self.machines, sums, self.switch, one) for one in by))
+        return (switch, *(switch_choice(works, self.machines, sums, self.switch, accelerator) for accelerator in by))
 
 
 def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | None = None) -> Ground:
@@ -68,11 +68,11 @@ def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | Non
     elif hardware.machines is not None:
         count = len(hosts := hardware.machines)
     else:
-        raise AccelerationError("how many machines share the job is not known: give a topology or their number")
+        raise AccelerationError("the number of machines is unknown: give it, or a topology")
     accelerators, notes = _accelerators(hardware, topology, hosts)
     network = Network(hardware.rate_gbit_per_s(rate_bps))
     machines = _machines(hardware, network, count, TransferModel.SUM)
-    switch = NO_SWITCH if hardware.switch is None else "where sums would be added up takes a topology and its paths"
+    switch = NO_SWITCH if hardware.switch is None else "sums in switches need a topology and its paths"
     return Ground(machines, accelerators, hardware.preset, hosts, None, switch, notes)
 
 
@@ -84,13 +84,13 @@ def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
     topology = costs.model.topology
     hosts = machines_of(hardware, topology)
     tree = tree_over(costs, hosts, hardware.fan_in, hardware.aggregators)
-    found = timed(costs, tree, efficiency=hardware.network_efficiency, host_bps=hardware.host_rate_bps)
+    timed_tree = timed(costs, tree, efficiency=hardware.network_efficiency, host_bps=hardware.host_rate_bps)
     accelerators, notes = _accelerators(hardware, topology, hosts)
-    network = Network(found.rate_gbit_per_s, rounds_of(found))
+    network = Network(timed_tree.rate_gbit_per_s, rounds_of(timed_tree))
     machines = _machines(hardware, network, len(hosts), TransferModel.PER_PATH)
     switch = NO_SWITCH if hardware.switch is None else switch_tree(costs, hosts, hardware.switch)
-    notes += notes_of(found)
-    return Ground(machines, accelerators, hardware.preset, tree.hosts, found, switch, notes)
+    notes += notes_of(timed_tree)
+    return Ground(machines, accelerators, hardware.preset, tree.hosts, timed_tree, switch, notes)
 
 
 def machines_of(hardware: Hardware, topology: Topology) -> tuple[str, ...]:
@@ -106,15 +106,15 @@ def machines_of(hardware: Hardware, topology: Topology) -> tuple[str, ...]:
         return hardware.machines
     others = [host for host in topology.hosts if topology.collector is None or host.name != topology.collector.host]
     described = [host.name for host in others if host.cores or host.memory or host.devices]
-    found = tuple(described or [host.name for host in others])
+    hosts = tuple(described or [host.name for host in others])
     if isinstance(hardware.machines, int):
-        if len(found) < hardware.machines:
-            problem = f"machines: {hardware.machines} are wanted, topology {topology.name} has {len(found)}"
+        if len(hosts) < hardware.machines:
+            problem = f"machines: {hardware.machines} requested, topology {topology.name} has {len(hosts)}"
             raise AccelerationError(problem, at="machines")
-        return found[: hardware.machines]
-    if not found:
+        return hosts[: hardware.machines]
+    if not hosts:
         raise AccelerationError(f"topology {topology.name} has no host that could share a job")
-    return found
+    return hosts
 
 
 def _machines(hardware: Hardware, network: Network, count: int, transfer: TransferModel) -> Machines:
@@ -129,32 +129,32 @@ def _accelerators(
         return hardware.accelerators, ()
     devices = {name: topology.host[name].devices for name in hosts}
     notes: list[str] = []
-    found: list[Accelerator] = []
+    accelerators: list[Accelerator] = []
     is_described = any(device.kind is not DeviceKind.CPU for group in devices.values() for device in group)
-    for accelerator, said in zip(hardware.accelerators, chain(hardware.said, repeat(OPTIONAL)), strict=False):
+    for accelerator, given in zip(hardware.accelerators, chain(hardware.given, repeat(OPTIONAL)), strict=False):
         lacking = next((name for name in hosts if not _of_kind(devices[name], accelerator.kind)), None)
         if is_described and lacking is not None:
-            notes.append(f"{accelerator.label}: no choice, machine {lacking} has none")
+            notes.append(f"{accelerator.label}: not a choice, machine {lacking} has none")
         else:
-            found.append(_completed(accelerator, said, devices) if is_described else accelerator)
+            accelerators.append(_completed(accelerator, given, devices) if is_described else accelerator)
     kinds = {device.kind for group in devices.values() for device in group} - {DeviceKind.CPU}
     notes += [
-        f"{kind}: the topology has some, but no hardware file says how parallel they are"
-        for kind in sorted(kinds - {one.kind for one in hardware.accelerators})
+        f"{kind}: in the topology, but no hardware file gives their parallelism"
+        for kind in sorted(kinds - {accelerator.kind for accelerator in hardware.accelerators})
     ]
-    return tuple(found), tuple(notes)
+    return tuple(accelerators), tuple(notes)
 
 
-def _completed(accelerator: Accelerator, said: frozenset[str], devices: Mapping[str, Sequence[Device]]) -> Accelerator:
+def _completed(accelerator: Accelerator, given: frozenset[str], devices: Mapping[str, Sequence[Device]]) -> Accelerator:
     """Return an accelerator with the slowest bus and the least memory of all machines in the topology."""
     buses, memories = [], []
     for group in devices.values():
         mine = _of_kind(group, accelerator.kind)
-        buses.append(max((one.bus.bytes_per_s or 0 if one.bus else 0 for one in mine), default=0))
-        memories.append(max((one.memory_bytes or 0 for one in mine), default=0))
-    if "bus" not in said and min(buses):
+        buses.append(max((device.bus.bytes_per_s or 0 if device.bus else 0 for device in mine), default=0))
+        memories.append(max((device.memory_bytes or 0 for device in mine), default=0))
+    if "bus" not in given and min(buses):
         accelerator = replace(accelerator, bus_gb_per_s=min(buses) / _GB)
-    if "memory" not in said and math.isinf(accelerator.memory_gb) and min(memories):
+    if "memory" not in given and math.isinf(accelerator.memory_gb) and min(memories):
         accelerator = replace(accelerator, memory_gb=min(memories) / _GB)
     return accelerator
 
@@ -178,5 +178,5 @@ def notes_of(tree: TimedTree) -> tuple[str, ...]:
     full = sorted({str(link) for part in rounds for link in part.full})
     if full:
         shown = ", ".join(full[:4]) + (f" and {len(full) - 4} more" if len(full) > 4 else "")
-        notes.append(f"full: {shown}: flows are taken to get a twentieth of their rate there")
+        notes.append(f"full: {shown}: flows are assumed to get a twentieth of their rate there")
     return tuple(notes)

@@ -81,11 +81,11 @@ class HardwareSpec(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """Contents of a hardware file. `accelerators` lack the topology's values where `said` does not name them.
+    """Contents of a hardware file. `accelerators` lack the topology's values where `given` does not name them.
 
     `machines` are names, a number, or None for all. `transfer` None is per-path if there are paths, else the sum.
     `network_efficiency` is the share of a path's free bandwidth that data gets, `host_rate_bps` the most that a
-    machine's processor can send or receive. `said` are the `OPTIONAL` figures given in the file, one set per
+    machine's processor can send or receive. `given` are the `OPTIONAL` figures given in the file, one set per
     accelerator; all are given if there is no set.
     """
 
@@ -98,7 +98,7 @@ class Hardware:
     host_rate_bps: float = math.inf
     preset: float = 1.0
     accelerators: tuple[Accelerator, ...] = ()
-    said: tuple[frozenset[str], ...] = ()
+    given: tuple[frozenset[str], ...] = ()
     switch: SwitchSpec | None = None
 
     def rate_gbit_per_s(self, rate_bps: float) -> float:
@@ -121,8 +121,12 @@ def load_hardware(path: Path) -> Hardware:
         network_efficiency=spec.network_efficiency,
         host_rate_bps=_host_rate_bps(document),
         preset=spec.preset,
-        accelerators=tuple(_accelerator(document, one, f"accelerators[{place}]") for place, one in specs),
-        said=tuple(frozenset(name for name in OPTIONAL if getattr(one, name) is not None) for _, one in specs),
+        accelerators=tuple(
+            _accelerator(document, accelerator, f"accelerators[{index}]") for index, accelerator in specs
+        ),
+        given=tuple(
+            frozenset(name for name in OPTIONAL if getattr(accelerator, name) is not None) for _, accelerator in specs
+        ),
         switch=spec.switch,
     )
 
@@ -131,9 +135,9 @@ def _check(document: Document[HardwareSpec]) -> None:
     spec = document.value
     _check_machines(document, spec.machines)
     if spec.fan_in < 2:
-        raise document.error(f"a fan-in of {spec.fan_in}: a tree's is 2 or more", "fan_in")
+        raise document.error(f"a fan-in of {spec.fan_in} is below 2", "fan_in")
     if not 1 <= spec.preset < math.inf:
-        raise document.error(f"a preset of {spec.preset} is not 1 or more", "preset")
+        raise document.error(f"a preset of {spec.preset} is not finite and at least 1", "preset")
     shares = {"network_efficiency": spec.network_efficiency}
     if spec.switch is not None:
         shares["switch.efficiency"] = spec.switch.efficiency
@@ -141,21 +145,23 @@ def _check(document: Document[HardwareSpec]) -> None:
         if not 0 < share <= 1:
             raise document.error(f"{share} is not above 0 and at most 1", key)
     if spec.switch is not None and spec.switch.cells & (spec.switch.cells - 1):
-        raise document.error(f"{spec.switch.cells} cells: a job has a power of two of them", "switch.cells")
-    labels = [one.name or one.kind.value for one in spec.accelerators]
-    if (place := _repeated(labels)) is not None:
-        raise document.error(f"two accelerators are called {labels[place]}: give one a name", f"accelerators[{place}]")
+        raise document.error(f"{spec.switch.cells} cells: not a power of two", "switch.cells")
+    labels = [accelerator.name or accelerator.kind.value for accelerator in spec.accelerators]
+    if (index := _repeated(labels)) is not None:
+        raise document.error(
+            f"two accelerators have the label {labels[index]}: give one a name", f"accelerators[{index}]"
+        )
 
 
 def _check_machines(document: Document[HardwareSpec], machines: tuple[str, ...] | int | None) -> None:
     if isinstance(machines, int):
         if machines < 1:
-            raise document.error(f"{machines} machines: 1 or more share a job", "machines")
+            raise document.error(f"{machines} machines: at least 1 needed", "machines")
         return
     if machines == ():
         raise document.error("no machines", "machines")
-    if machines and (place := _repeated(machines)) is not None:
-        raise document.error(f"machine {machines[place]} is named twice", f"machines[{place}]")
+    if machines and (index := _repeated(machines)) is not None:
+        raise document.error(f"machine {machines[index]} is named twice", f"machines[{index}]")
 
 
 def _host_rate_bps(document: Document[HardwareSpec]) -> float:
@@ -167,7 +173,7 @@ def _host_rate_bps(document: Document[HardwareSpec]) -> float:
 
 def _repeated(names: Sequence[str]) -> int | None:
     """Return the position of the first repeated name."""
-    return next((place for place, name in enumerate(names) if name in names[:place]), None)
+    return next((index for index, name in enumerate(names) if name in names[:index]), None)
 
 
 def _accelerator(document: Document[HardwareSpec], spec: AcceleratorSpec, at: str) -> Accelerator:

@@ -17,7 +17,7 @@ from controller.cluster.network_state.settings import NetworkStateSettings
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
-BASE_ROUTES: Final = "paths are base routes: no path server was asked"
+BASE_ROUTES: Final = "paths are base routes: no path server given"
 
 
 def load_ground(
@@ -36,18 +36,18 @@ def load_ground(
     another network, AccelerationError for inconsistent input.
     """
     if feed is not None and rate_bps is not None:
-        raise AccelerationError("a collector's feed and a rate: paths are measured or all have one rate, not both")
+        raise AccelerationError("give a collector's feed or a rate, not both")
     if topology is None and (feed is not None or rate_bps is None):
-        wanted = "a collector's feed says nothing of machines" if feed is not None else "nothing says how fast it is"
-        raise AccelerationError(f"the network between machines: {wanted} without a topology; give one, or a rate")
+        problem = "a collector's feed needs one" if feed is not None else "give one, or a rate"
+        raise AccelerationError(f"no topology for the network between machines: {problem}")
     if path_server is not None and feed is None:
-        raise AccelerationError("a path server without a collector's feed: routes say nothing of what is free on them")
+        raise AccelerationError("a path server without a collector's feed: free bandwidth on its routes is unknown")
     asked = load_hardware(hardware) if isinstance(hardware, Path) else hardware or Hardware()
-    found = None if topology is None else load_topology(topology)
+    loaded = None if topology is None else load_topology(topology)
     if rate_bps is not None:
-        return ground_by_rate(asked, rate_bps, found)
-    assert found is not None, "without a topology there is a rate"
-    ground = ground_over(asked, costs_of(found, feed, path_server))
+        return ground_by_rate(asked, rate_bps, loaded)
+    assert loaded is not None, "without a topology there is a rate"
+    ground = ground_over(asked, costs_of(loaded, feed, path_server))
     if feed is not None and path_server is None:
         return replace(ground, notes=(*ground.notes, BASE_ROUTES))
     return ground

@@ -84,11 +84,11 @@ def sums_of(aggregates: Iterable[str], groups: int, bits: int = 64) -> Sums | st
     """Return the sums of aggregates as DuckDB writes them ("sum(#1)", "count_star()"), or why they are not sums."""
     columns = 0
     for text in aggregates:
-        found = _FUNCTION.fullmatch(text.strip())
-        if found is None or (own := _COLUMNS_OF.get(found["name"])) is None:
-            return f"{text} is no sum of fixed width"
-        if found["inner"].lstrip().upper().startswith("DISTINCT"):
-            return f"{text} is no sum: what machines have in common counts once"
+        match = _FUNCTION.fullmatch(text.strip())
+        if match is None or (own := _COLUMNS_OF.get(match["name"])) is None:
+            return f"{text} is not a sum of fixed width"
+        if match["inner"].lstrip().upper().startswith("DISTINCT"):
+            return f"{text} is not a sum: a value on several machines counts once"
         columns += own
     return Sums(max(groups, 1), columns, bits) if columns else "it adds up nothing"
 
@@ -129,10 +129,13 @@ def switch_choice(
 
     Machines compute their parts on their CPUs, or on an accelerator: then the label is as in "gpu+switch".
     """
-    refusals = tuple(_refusal(one, tree) for one in sums)
+    refusals = tuple(_refusal(operator_sums, tree) for operator_sums in sums)
     nothing = np.zeros(len(works))
     transfer_s = np.array(
-        [0.0 if isinstance(one, str) or isinstance(tree, str) else tree.transfer_s(one) for one in sums]
+        [
+            0.0 if isinstance(operator_sums, str) or isinstance(tree, str) else tree.transfer_s(operator_sums)
+            for operator_sums in sums
+        ]
     )
     if accelerator is None:
         parts = times(works, machines)
@@ -141,7 +144,7 @@ def switch_choice(
     plain = replace(accelerator, compression=None)
     parts = times(works, replace(machines, network=Network(math.inf), count=1), plain)
     its = choice_of(works, machines, plain).refusals
-    both = tuple(one or other for one, other in zip(refusals, its, strict=True))
+    both = tuple(refusal or other for refusal, other in zip(refusals, its, strict=True))
     label = f"{accelerator.label}+{SWITCH}"
     return Choice(label, type(parts)(parts.compute_s, nothing, transfer_s, parts.bus_s, nothing), both)
 

@@ -157,9 +157,9 @@ def timed(costs: CostMap, tree: ReductionTree, *, efficiency: float = 1.0, host_
     an efficiency outside (0, 1].
     """
     if not 0 < efficiency <= 1:
-        raise AccelerationError(f"efficiency {efficiency}: it is above 0 and at most 1")
+        raise AccelerationError(f"efficiency {efficiency} is not above 0 and at most 1")
     if not host_bps > 0:
-        raise AccelerationError(f"{host_bps} bit/s are not what a machine could send or receive")
+        raise AccelerationError(f"a machine cannot send or receive {host_bps} bit/s")
     free_bps = efficiency * free_bps_of(costs)
     own = costs.model.up.start
     free_bps[own:] = np.minimum(free_bps[own:], host_bps)
@@ -194,7 +194,7 @@ def _crossings(costs: CostMap, transfers: Sequence[Transfer]) -> Crossings:
 def _check(costs: CostMap, transfer: Transfer, rows: Iterable[int]) -> None:
     """Raise AccelerationError if nothing arrives."""
     if not costs.cost(transfer.src, transfer.dst).is_reachable:
-        raise AccelerationError(f"machines {transfer.src} and {transfer.dst}: nothing leads from the one to the other")
+        raise AccelerationError(f"machines {transfer.src} and {transfer.dst}: no path between them")
     dead = next((row for row in rows if costs.links.loss_ppb[row] >= PPB), None)
     if dead is not None:
         link = list(costs.links.numbers)[dead]
@@ -234,10 +234,10 @@ def _alone_s(crossings: Crossings, free_bps: Floats) -> Floats:
 
 def _basis(costs: CostMap, rows: Sequence[int] | np.ndarray) -> Basis:
     """Return the basis of links' free bandwidth; only hosts measure their own links."""
-    told = [bool(costs.links.measured[row] & AVAILABLE) for row in rows if not _is_up(costs, int(row))]
-    if told and all(told):
+    measured = [bool(costs.links.measured[row] & AVAILABLE) for row in rows if not _is_up(costs, int(row))]
+    if measured and all(measured):
         return Basis.MEASURED
-    return Basis.PARTLY_MEASURED if any(told) else Basis.NOMINAL
+    return Basis.PARTLY_MEASURED if any(measured) else Basis.NOMINAL
 
 
 def _is_up(costs: CostMap, row: int) -> bool:

@@ -63,11 +63,11 @@ class ReductionTree:
     @property
     def shares(self) -> tuple[tuple[int, ...], ...]:
         """Number of machines' outputs in each transfer, round by round."""
-        held, found = dict.fromkeys(self.hosts, 1), []
+        held, counts = dict.fromkeys(self.hosts, 1), []
         for groups in self.rounds:
-            found.append(tuple(held[transfer.src] for transfer in _transfers(groups)))
+            counts.append(tuple(held[transfer.src] for transfer in _transfers(groups)))
             held = {group.aggregator: sum(held[name] for name in group.members) for group in groups}
-        return tuple(found)
+        return tuple(counts)
 
 
 def reduction_tree(hosts: Sequence[str], fan_in: int, aggregators: Aggregators = Aggregators.APART) -> ReductionTree:
@@ -77,9 +77,9 @@ def reduction_tree(hosts: Sequence[str], fan_in: int, aggregators: Aggregators =
     AccelerationError without machines, for a duplicate machine, and for a fan-in below 2.
     """
     if fan_in < 2:
-        raise AccelerationError(f"fan-in {fan_in}: a reduction tree needs at least 2 inputs a machine")
+        raise AccelerationError(f"fan-in {fan_in}: a reduction tree needs at least 2 inputs per machine")
     if not hosts:
-        raise AccelerationError("a reduction tree without machines")
+        raise AccelerationError("a reduction tree needs at least one machine")
     if len(set(hosts)) < len(hosts):
         twice = next(name for name in hosts if list(hosts).count(name) > 1)
         raise AccelerationError(f"machine {twice} is in the reduction tree twice")
@@ -98,10 +98,10 @@ def _apart(parts: Sequence[tuple[str, ...]], hosts: Sequence[str]) -> list[str]:
     if len(parts) == 1:
         inside = set(parts[0])
         return [next((name for name in hosts if name not in inside), parts[0][0])]
-    order = [place ^ 1 for place in range(len(parts))]
+    order = [index ^ 1 for index in range(len(parts))]
     if len(parts) % 2:
         order[-3:] = len(parts) - 2, len(parts) - 1, len(parts) - 3
-    return [parts[place][0] for place in order]
+    return [parts[index][0] for index in order]
 
 
 def _transfers(groups: Sequence[Group]) -> Iterator[Transfer]:

@@ -52,7 +52,7 @@ def crossings_of(plan: Plan, works: Works, accelerators: Sequence[Accelerator], 
     # Input from other operators is at most the whole input.
     gb *= np.minimum(1.0, np.divide(works.goes_in, read, out=np.ones_like(read), where=read > 0))[dst]
     readers = Counter(edge.src for edge in plan.edges)
-    parts = np.array([readers[one] + (one in plan.ends) for one in src.tolist()])
+    parts = np.array([readers[source] + (source in plan.ends) for source in src.tolist()])
     out_gb = works.output * np.where(works.is_grouped, 1.0, works.skew)
     for at, device in enumerate(accelerators, start=1):
         comes[:, at] = gb * works.skew[dst] / device.bus_gb_per_s
@@ -69,7 +69,7 @@ def problem_of(
     seconds = np.empty((len(plan.works), count))
     seconds[:, 0] = on_cpu.total_s
     for at, choice in enumerate(choices, start=1):
-        seconds[:, at] = np.where([bool(one) for one in choice.refusals], np.inf, choice.times.total_s)
+        seconds[:, at] = np.where([bool(refusal) for refusal in choice.refusals], np.inf, choice.times.total_s)
     np.subtract.at(seconds, [edge.src for edge in plan.edges], crossings.leaves)
     np.subtract.at(seconds, [edge.dst for edge in plan.edges], crossings.comes)
     np.maximum(seconds, 0.0, out=seconds)
@@ -115,20 +115,23 @@ def explain(
     """
     works = Works.of(plan.works)
     on_cpu = times(works, machines)
-    choices = [*(choice_of(works, machines, one) for one in accelerators), *(others(works) if others else ())]
+    choices = [
+        *(choice_of(works, machines, accelerator) for accelerator in accelerators),
+        *(others(works) if others else ()),
+    ]
     decisions = decided(works, on_cpu, choices, preset)
     crossings = crossings_of(plan, works, accelerators, len(choices) + 1)
     placement = place(problem_of(plan, on_cpu, choices, crossings, preset))
     placed = _Placed(
         plan,
-        (CPU, *(one.label for one in choices)),
+        (CPU, *(choice.label for choice in choices)),
         decisions,
         problem_of(plan, on_cpu, choices, crossings),
         placement,
         *_neighbours(plan),
     )
     device_of: list[Accelerator | None] = [*accelerators, *([None] * (len(choices) - len(accelerators)))]
-    pairs = {one.label: (one, device) for one, device in zip(choices, device_of, strict=True)}
+    pairs = {choice.label: (choice, device) for choice, device in zip(choices, device_of, strict=True)}
     flips = _flips(Ground(works, machines, on_cpu, pairs, preset), placed)
     operators = tuple(_explained(placed, row, flips.get(row, ())) for row in range(len(plan.works)))
     return _summed(placed, operators, on_cpu, machines, preset)
@@ -143,17 +146,17 @@ def _neighbours(plan: Plan) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[in
     return tuple(map(tuple, into)), tuple(map(tuple, out_of))
 
 
-def _beside(placed: _Placed, row: int, device: int) -> float:
+def _seconds_on(placed: _Placed, row: int, device: int) -> float:
     """Return an operator's seconds on a device, given its neighbours' devices: its own, and all of its moves."""
     problem, devices = placed.plain, placed.placement.devices
-    found = float(problem.seconds[row, device])
-    found += sum(float(problem.moves[at, devices[problem.edges[at][0]], device]) for at in placed.into[row])
-    return found + sum(float(problem.moves[at, device, devices[problem.edges[at][1]]]) for at in placed.out_of[row])
+    seconds = float(problem.seconds[row, device])
+    seconds += sum(float(problem.moves[at, devices[problem.edges[at][0]], device]) for at in placed.into[row])
+    return seconds + sum(float(problem.moves[at, device, devices[problem.edges[at][1]]]) for at in placed.out_of[row])
 
 
 def _flips(ground: Ground, placed: _Placed) -> dict[int, tuple[Flip, ...]]:
     rivals = [found for row in range(len(placed.plan.works)) if (found := _rivals(ground, placed, row)) is not None]
-    return dict(zip((one.row for one in rivals), flips_of(ground, rivals), strict=True))
+    return dict(zip((rival.row for rival in rivals), flips_of(ground, rivals), strict=True))
 
 
 def _rivals(ground: Ground, placed: _Placed, row: int) -> Rivals | None:
@@ -164,13 +167,13 @@ def _rivals(ground: Ground, placed: _Placed, row: int) -> Rivals | None:
     allowed = [at for at in range(1, len(placed.labels)) if placed.labels[at] in placed.decisions[row].times]
     if not allowed:
         return None
-    other = device or min(allowed, key=lambda at: _beside(placed, row, at))
+    other = device or min(allowed, key=lambda at: _seconds_on(placed, row, at))
     label = placed.labels[other]
     own_s = float(ground.on_cpu.total_s[row])
     other_s = float(ground.choices[label][0].times.total_s[row])
     # The cost of bringing data out of a neighbour's device for the CPU is weighted like its other times.
-    moves_cpu_s = ground.preset * (_beside(placed, row, 0) - own_s)
-    return Rivals(row, label, moves_cpu_s, _beside(placed, row, other) - other_s, device == 0)
+    moves_cpu_s = ground.preset * (_seconds_on(placed, row, 0) - own_s)
+    return Rivals(row, label, moves_cpu_s, _seconds_on(placed, row, other) - other_s, device == 0)
 
 
 def _explained(placed: _Placed, row: int, flips: tuple[Flip, ...]) -> ExplainedOperator:
@@ -188,11 +191,11 @@ def _why(placed: _Placed, row: int, device: str) -> str:
     decision = placed.decisions[row]
     if device == decision.device:
         return "; ".join(decision.reasons)
-    here = _beside(placed, row, placed.labels.index(device))
-    alone = _beside(placed, row, placed.labels.index(decision.device))
+    here = _seconds_on(placed, row, placed.labels.index(device))
+    alone = _seconds_on(placed, row, placed.labels.index(decision.device))
     return (
-        f"by itself on the {decision.device} (ratio {_ratio(decision)}); beside its neighbours {here:.4g} s"
-        f" on the {device}, {alone:.4g} s on the {decision.device}, with what moving its data takes"
+        f"alone on the {decision.device} (ratio {_ratio(decision)}); with its neighbours {here:.4g} s"
+        f" on the {device}, {alone:.4g} s on the {decision.device}, data moves included"
     )
 
 
@@ -207,11 +210,11 @@ def _summed(
     machines: Machines,
     preset: float,
 ) -> Explained:
-    known = [row for row, one in enumerate(placed.plan.works) if one.basis is not Basis.NONE]
-    alone = [placed.decisions[row] for row in known]
-    told: tuple[str, ...] = ()
-    if unknown := [one.name for one in placed.plan.works if one.basis is Basis.NONE]:
-        told = (f"not counted, as their time is not known: {', '.join(unknown)}",)
+    rows = [row for row, work in enumerate(placed.plan.works) if work.basis is not Basis.NONE]
+    alone = [placed.decisions[row] for row in rows]
+    reasons: tuple[str, ...] = ()
+    if unknown := [work.name for work in placed.plan.works if work.basis is Basis.NONE]:
+        reasons = (f"not counted, as their time is unknown: {', '.join(unknown)}",)
     return Explained(
         placed.plan.graph.name,
         machines,
@@ -221,7 +224,7 @@ def _summed(
         placed.plan.edges,
         placed.placement.method,
         placed.plain.cost_s(placed.placement.devices),
-        sum(one.times[one.device].total_s for one in alone),
-        sum(float(on_cpu.total_s[row]) for row in known),
-        told,
+        sum(decision.times[decision.device].total_s for decision in alone),
+        sum(float(on_cpu.total_s[row]) for row in rows),
+        reasons,
     )

@@ -56,72 +56,74 @@ class Ground:
 def flips_of(ground: Ground, rivals: Sequence[Rivals]) -> list[tuple[Flip, ...]]:
     """Return for each operator what would flip it, in the order rate, data, CPU time."""
     sizes = _data_flips(ground, rivals)
-    return [(_rate_flip(ground, one), size, _cpu_flip(ground, one)) for one, size in zip(rivals, sizes, strict=True)]
+    return [
+        (_rate_flip(ground, rival), size, _cpu_flip(ground, rival)) for rival, size in zip(rivals, sizes, strict=True)
+    ]
 
 
-def _to(one: Rivals) -> str:
-    return one.label if one.is_on_cpu else CPU
+def _to(rivals: Rivals) -> str:
+    return rivals.label if rivals.is_on_cpu else CPU
 
 
-def _rate_flip(ground: Ground, one: Rivals) -> Flip:
-    choice = ground.choices[one.label][0].times
+def _rate_flip(ground: Ground, rivals: Rivals) -> Flip:
+    choice = ground.choices[rivals.label][0].times
     delay_s = _delay_s(ground.machines)
-    packed = _packed(ground, one)
-    own_s = float(ground.on_cpu.transfer_s[one.row]) - delay_s
-    other_s = float(choice.transfer_s[one.row]) - packed * delay_s
-    rest_s = float(ground.on_cpu.total_s[one.row]) - own_s + one.moves_cpu_s
-    rest_other_s = float(choice.total_s[one.row]) - other_s + one.moves_other_s
+    packed = _packed(ground, rivals)
+    own_s = float(ground.on_cpu.transfer_s[rivals.row]) - delay_s
+    other_s = float(choice.transfer_s[rivals.row]) - packed * delay_s
+    rest_s = float(ground.on_cpu.total_s[rivals.row]) - own_s + rivals.moves_cpu_s
+    rest_other_s = float(choice.total_s[rivals.row]) - other_s + rivals.moves_other_s
     slower = _root(rest_s - ground.preset * rest_other_s, own_s - ground.preset * other_s)
     if slower is None:
-        return Flip(Quantity.RATE, _to(one))
+        return Flip(Quantity.RATE, _to(rivals))
     rate = ground.machines.network.rate_gbit_per_s / slower
-    return Flip(Quantity.RATE, _to(one), rate, 1 / slower)
+    return Flip(Quantity.RATE, _to(rivals), rate, 1 / slower)
 
 
-def _cpu_flip(ground: Ground, one: Rivals) -> Flip:
-    choice, work = ground.choices[one.label][0].times, ground.works.items[one.row]
-    own_s = float(ground.on_cpu.compute_s[one.row] + ground.on_cpu.aggregation_s[one.row])
-    other_s = float(choice.compute_s[one.row] + choice.aggregation_s[one.row])
-    rest_s = float(ground.on_cpu.total_s[one.row]) - own_s + one.moves_cpu_s
-    rest_other_s = float(choice.total_s[one.row]) - other_s + one.moves_other_s
+def _cpu_flip(ground: Ground, rivals: Rivals) -> Flip:
+    choice, work = ground.choices[rivals.label][0].times, ground.works.items[rivals.row]
+    own_s = float(ground.on_cpu.compute_s[rivals.row] + ground.on_cpu.aggregation_s[rivals.row])
+    other_s = float(choice.compute_s[rivals.row] + choice.aggregation_s[rivals.row])
+    rest_s = float(ground.on_cpu.total_s[rivals.row]) - own_s + rivals.moves_cpu_s
+    rest_other_s = float(choice.total_s[rivals.row]) - other_s + rivals.moves_other_s
     longer = _root(rest_s - ground.preset * rest_other_s, own_s - ground.preset * other_s)
     if longer is None:
-        return Flip(Quantity.CPU_TIME, _to(one))
+        return Flip(Quantity.CPU_TIME, _to(rivals))
     factor = math.sqrt(longer) if work.growth is Growth.SQUARE else longer
-    return Flip(Quantity.CPU_TIME, _to(one), work.cpu_s_per_100mb * factor, factor)
+    return Flip(Quantity.CPU_TIME, _to(rivals), work.cpu_s_per_100mb * factor, factor)
 
 
 def _root(constant: float, slope: float) -> float | None:
     """Return the x above 0 where constant + slope x is 0, None without one."""
     if slope == 0 or constant == 0:
         return None
-    found = -constant / slope
-    return found if 0 < found < math.inf else None
+    root = -constant / slope
+    return root if 0 < root < math.inf else None
 
 
 def _data_flips(ground: Ground, rivals: Sequence[Rivals]) -> list[Flip]:
     """Search data sizes for the operators whose seconds are not proportional to their data, all at once."""
-    found = {one.row: Flip(Quantity.DATA, _to(one)) for one in rivals}
+    flips = {rival.row: Flip(Quantity.DATA, _to(rival)) for rival in rivals}
     for label, (_, device) in ground.choices.items():
-        mine = [one for one in rivals if one.label == label and _is_bent(ground, one)]
+        mine = [rival for rival in rivals if rival.label == label and _is_bent(ground, rival)]
         if device is None or not mine:
             continue
-        for one, factor in zip(mine, _searched(ground, device, mine).tolist(), strict=True):
+        for rival, factor in zip(mine, _searched(ground, device, mine).tolist(), strict=True):
             if math.isfinite(factor):
-                gb = float(ground.works.goes_in[one.row]) * ground.machines.count * factor
-                found[one.row] = Flip(Quantity.DATA, _to(one), gb, factor)
-    return [found[one.row] for one in rivals]
+                gb = float(ground.works.goes_in[rival.row]) * ground.machines.count * factor
+                flips[rival.row] = Flip(Quantity.DATA, _to(rival), gb, factor)
+    return [flips[rival.row] for rival in rivals]
 
 
-def _is_bent(ground: Ground, one: Rivals) -> bool:
-    work = ground.works.items[one.row]
+def _is_bent(ground: Ground, rivals: Rivals) -> bool:
+    work = ground.works.items[rivals.row]
     has_groups = work.growth is Growth.GROUPED and work.groups is not None and work.output_gb is None
     return work.growth is Growth.SORT or has_groups or _delay_s(ground.machines) > 0
 
 
 def _searched(ground: Ground, device: Accelerator, mine: Sequence[Rivals]) -> Floats:
     """Return for each operator the factor of data nearest to 1 where the better choice changes, infinite if none."""
-    edge, found = math.log(_REACH), np.full(len(mine), np.inf)
+    edge, factors = math.log(_REACH), np.full(len(mine), np.inf)
     low, high, left = np.full(len(mine), -edge), np.full(len(mine), edge), np.arange(len(mine))
     for _ in range(_REFINEMENTS):
         grid = low[:, None] + (high - low)[:, None] * _GRID
@@ -129,20 +131,20 @@ def _searched(ground: Ground, device: Accelerator, mine: Sequence[Rivals]) -> Fl
         changes = gains[:, :-1] != gains[:, 1:]
         left, grid, changes = (part[changes.any(axis=1)] for part in (left, grid, changes))
         if not left.size:
-            return found
+            return factors
         rows = np.arange(len(left))
         nearest = np.where(changes, np.abs(grid[:, :-1] + grid[:, 1:]), np.inf).argmin(axis=1)
         low, high = grid[rows, nearest], grid[rows, nearest + 1]
-    found[left] = np.exp((low + high) / 2)
-    return found
+    factors[left] = np.exp((low + high) / 2)
+    return factors
 
 
 def _gains(ground: Ground, device: Accelerator, mine: Sequence[Rivals], factors: Floats) -> Floats:
     """Return the CPU's seconds minus `preset` times the device's, with the data scaled: [operator, factor]."""
-    scaled = _scaled(ground.works, [one.row for one in mine], factors)
+    scaled = _scaled(ground.works, [rival.row for rival in mine], factors)
     own_s = times(scaled, ground.machines).total_s.reshape(factors.shape)
     other_s = times(scaled, ground.machines, device).total_s.reshape(factors.shape)
-    moves = np.array([(one.moves_cpu_s, one.moves_other_s) for one in mine])
+    moves = np.array([(rival.moves_cpu_s, rival.moves_other_s) for rival in mine])
     gains: Floats = own_s + moves[:, :1] * factors - ground.preset * (other_s + moves[:, 1:] * factors)
     return gains
 
@@ -157,9 +159,9 @@ def _scaled(works: Works, rows: Sequence[int], factors: Floats) -> Works:
         for name in ("t", "other_t", "merge_t", "skew", "rows_per_gb", "is_square", "is_sort", "is_grouped", "grows")
     }
     output = works.output[at] * factor
-    for place, work in enumerate(items):
+    for index, work in enumerate(items):
         if work.growth is Growth.GROUPED and work.groups is not None and work.output_gb is None:
-            part = slice(place * count, (place + 1) * count)
+            part = slice(index * count, (index + 1) * count)
             most = work.input_gb * factor[part] * _BYTES_PER_GB / work.row_bytes
             output[part] = np.minimum(work.groups, most) * work.group_bytes / _BYTES_PER_GB
     return replace(
@@ -172,12 +174,12 @@ def _scaled(works: Works, rows: Sequence[int], factors: Floats) -> Works:
     )
 
 
-def _packed(ground: Ground, one: Rivals) -> float:
-    device = ground.choices[one.label][1]
+def _packed(ground: Ground, rivals: Rivals) -> float:
+    device = ground.choices[rivals.label][1]
     return 1.0 if device is None or device.compression is None else device.compression.ratio
 
 
 def _delay_s(machines: Machines) -> float:
     if machines.transfer is TransferModel.SUM or machines.network.rounds is None:
         return 0.0
-    return sum(one.delay_s for one in machines.network.rounds)
+    return sum(part.delay_s for part in machines.network.rounds)

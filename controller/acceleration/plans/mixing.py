@@ -18,8 +18,8 @@ def mixed(name: str, parts: Sequence[OperatorGraph], flows: Sequence[Flow] = ())
     less from outside. Raise AccelerationError for two graphs of one name, and if nothing in the next graph reads.
     """
     if len({part.name for part in parts}) < len(parts):
-        raise AccelerationError(f"{name}: parts of a pipeline need names of their own", at="parts")
-    operators = [_renamed(part, one) for part in parts for one in part.operators]
+        raise AccelerationError(f"{name}: parts of a pipeline need distinct names", at="parts")
+    operators = [_renamed(part, operator) for part in parts for operator in part.operators]
     inside = [
         Flow(f"{part.name}/{flow.src}", f"{part.name}/{flow.dst}", flow.nbytes) for part in parts for flow in part.flows
     ]
@@ -33,11 +33,13 @@ def mixed(name: str, parts: Sequence[OperatorGraph], flows: Sequence[Flow] = ())
     sources = {flow.src for flow in between}
     kept = tuple(
         replace(
-            one,
-            input_bytes=None if one.input_bytes is None else max(one.input_bytes - read.get(one.name, 0), 0),
-            output_bytes=0 if one.name in sources else one.output_bytes,
+            operator,
+            input_bytes=None
+            if operator.input_bytes is None
+            else max(operator.input_bytes - read.get(operator.name, 0), 0),
+            output_bytes=0 if operator.name in sources else operator.output_bytes,
         )
-        for one in operators
+        for operator in operators
     )
     return OperatorGraph(name, kept, (*inside, *between), "mixed")
 
@@ -48,11 +50,11 @@ def _renamed(part: OperatorGraph, operator: Operator) -> Operator:
 
 def _handed_over(name: str, before: OperatorGraph, after: OperatorGraph) -> list[Flow]:
     """Return flows from the ends of a graph to the beginnings of the next, each with the share that it reads."""
-    ends = [one for one in before.operators if not before.out_of[one.name]]
-    begins = [one for one in after.operators if one.input_bytes]
-    begins = begins or [one for one in after.operators if not after.into[one.name]]
+    ends = [operator for operator in before.operators if not before.out_of[operator.name]]
+    begins = [operator for operator in after.operators if operator.input_bytes]
+    begins = begins or [operator for operator in after.operators if not after.into[operator.name]]
     if not ends or not begins:
-        raise AccelerationError(f"{name}: nothing of {after.name} reads what {before.name} writes")
+        raise AccelerationError(f"{name}: nothing in {after.name} reads the output of {before.name}")
     return [
         Flow(f"{before.name}/{src.name}", f"{after.name}/{dst.name}", src.output_bytes)
         for src in ends

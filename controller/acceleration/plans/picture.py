@@ -51,14 +51,14 @@ def _drawn(explained: Explained) -> Figure:
     for at, line in enumerate(_heading(explained)):
         axes.text(_MARGIN_IN, 0.48 + 0.18 * at, line, fontsize=8, va="center", color="#444444")
     fills = {label: _FILLS[at % len(_FILLS)] for at, label in enumerate(explained.labels)}
-    devices = [one.device for one in explained.operators]
+    devices = [operator.device for operator in explained.operators]
     for edge in explained.edges:
         is_moved = devices[edge.src] != devices[edge.dst]
         _draw_edge(axes, places[edge.src], places[edge.dst], edge.gb, is_moved=is_moved)
-    for at, one in enumerate(explained.operators):
-        _draw_operator(axes, one, places[at], fills)
-    known = [Patch(facecolor=fills[label], edgecolor="#555555", label=label) for label in explained.labels]
-    axes.legend(handles=known, loc="upper right", fontsize=8, ncols=len(known), frameon=False)
+    for at, operator in enumerate(explained.operators):
+        _draw_operator(axes, operator, places[at], fills)
+    patches = [Patch(facecolor=fills[label], edgecolor="#555555", label=label) for label in explained.labels]
+    axes.legend(handles=patches, loc="upper right", fontsize=8, ncols=len(patches), frameon=False)
     return canvas
 
 
@@ -93,17 +93,17 @@ def _places(explained: Explained) -> tuple[list[Point], float, float]:
     def settle(at: int) -> None:
         nonlocal free
         placed.add(at)
-        below = [one for one in sources[at] if one not in placed and rows[one] == rows[at] + 1]
-        for one in below:
-            if one not in placed:
-                settle(one)
+        below = [source for source in sources[at] if source not in placed and rows[source] == rows[at] + 1]
+        for source in below:
+            if source not in placed:
+                settle(source)
         if below:
-            columns[at] = sum(columns[one] for one in below) / len(below)
+            columns[at] = sum(columns[source] for source in below) / len(below)
         else:
             columns[at] = free
             free += 1
 
-    for at in sorted(range(count), key=lambda one: (rows[one], -one)):
+    for at in sorted(range(count), key=lambda index: (rows[index], -index)):
         if at not in placed:
             settle(at)
     width_in = 2 * _MARGIN_IN + _BOX_IN[0] + max(columns) * _PITCH_IN[0] + 2 * _BOW_IN
@@ -117,29 +117,29 @@ def _places(explained: Explained) -> tuple[list[Point], float, float]:
     return points, max(width_in, _LEAST_IN), height_in
 
 
-def _draw_operator(axes: Axes, one: ExplainedOperator, place: Point, fills: Mapping[str, str]) -> None:
-    x, y = place
+def _draw_operator(axes: Axes, operator: ExplainedOperator, centre: Point, fills: Mapping[str, str]) -> None:
+    x, y = centre
     corner = (x - _BOX_IN[0] / 2, y - _BOX_IN[1] / 2)
-    fill = fills[one.device] if one.decision.times else _UNKNOWN
+    fill = fills[operator.device] if operator.decision.times else _UNKNOWN
     style = "round,pad=0,rounding_size=0.08"
     axes.add_patch(FancyBboxPatch(corner, *_BOX_IN, boxstyle=style, facecolor=fill, edgecolor="#555555", zorder=3))
     # There is room for two choices: the CPU and the chosen one.
-    known = sorted(one.decision.times.items(), key=lambda some: (some[0] != CPU, some[0] != one.device))
-    times = "  ".join(f"{device} {plain(times.total_s)} s" for device, times in known)
+    shown = sorted(operator.decision.times.items(), key=lambda some: (some[0] != CPU, some[0] != operator.device))
+    times = "  ".join(f"{device} {plain(times.total_s)} s" for device, times in shown)
     lines = (
-        (-0.22, f"{one.decision.work.name} on {one.device}", 9.5, "bold"),
-        (0.03, _cut(times or "its time is not known"), 7.5, "normal"),
-        (0.24, _cut(_third(one)), 7.5, "normal"),
+        (-0.22, f"{operator.decision.work.name} on {operator.device}", 9.5, "bold"),
+        (0.03, _cut(times or "time unknown"), 7.5, "normal"),
+        (0.24, _cut(_third(operator)), 7.5, "normal"),
     )
     for down_in, text, size, weight in lines:
         axes.text(x, y + down_in, text, fontsize=size, fontweight=weight, ha="center", va="center", zorder=4)
 
 
-def _third(one: ExplainedOperator) -> str:
-    if one.device != one.decision.device:
-        return f"{one.decision.work.growth}; by itself on {one.decision.device}"
-    ratio = one.decision.ratio
-    return f"{one.decision.work.growth}" + ("" if ratio is None else f"; ratio {plain(ratio)}")
+def _third(operator: ExplainedOperator) -> str:
+    if operator.device != operator.decision.device:
+        return f"{operator.decision.work.growth}; by itself on {operator.decision.device}"
+    ratio = operator.decision.ratio
+    return f"{operator.decision.work.growth}" + ("" if ratio is None else f"; ratio {plain(ratio)}")
 
 
 def _draw_edge(axes: Axes, src: Point, dst: Point, gb: float, *, is_moved: bool) -> None:

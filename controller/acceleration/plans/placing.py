@@ -31,7 +31,7 @@ Numbers = npt.NDArray[np.intp]
 def place(problem: Problem, most: int = MOST_COMBINATIONS) -> Placement:
     """Return a device for each operator; ties go to the first, and so to the CPU."""
     readers = Counter(src for src, _ in problem.edges)
-    shared = tuple(sorted(one for one, count in readers.items() if count > 1))
+    shared = tuple(sorted(source for source, count in readers.items() if count > 1))
     choices = problem.seconds.shape[1]
     if not shared:
         return _best_of(problem, shared, np.zeros((1, 0), np.intp), Method.TREE)
@@ -45,8 +45,8 @@ def place(problem: Problem, most: int = MOST_COMBINATIONS) -> Placement:
 def exhaustive(problem: Problem) -> Placement:
     """Return the minimum over all combinations, tried one by one: the twin of `place`, for small plans."""
     operators, choices = problem.seconds.shape
-    found = [tuple(map(int, one)) for one in _all_of(choices, operators)]
-    best = min(found, key=problem.cost_s)
+    combinations = [tuple(map(int, combination)) for combination in _all_of(choices, operators)]
+    best = min(combinations, key=problem.cost_s)
     return Placement(best, problem.cost_s(best), Method.TREE)
 
 
@@ -68,7 +68,7 @@ def _best_of(problem: Problem, shared: tuple[int, ...], fixed: Numbers, method: 
 
 def _tables(problem: Problem, shared: Sequence[int], fixed: Numbers) -> _Tables:
     """Fill the tables of dynamic programming for each row of `fixed`, devices of shared operators."""
-    place_of = {one: at for at, one in enumerate(shared)}
+    place_of = {operator: at for at, operator in enumerate(shared)}
     into = _into(problem)
     reads = {src for src, _ in problem.edges}
     rows = np.arange(len(fixed))
@@ -95,20 +95,20 @@ def _tables(problem: Problem, shared: Sequence[int], fixed: Numbers) -> _Tables:
 def _devices(problem: Problem, shared: Sequence[int], fixed: Numbers, tables: _Tables, row: int) -> tuple[int, ...]:
     """Trace back from the roots to the leaves."""
     into = _into(problem)
-    found = {one: int(device) for one, device in zip(shared, fixed, strict=True)}
+    devices = {operator: int(device) for operator, device in zip(shared, fixed, strict=True)}
     for operator in reversed(range(len(problem.seconds))):
-        device = found.setdefault(operator, int(tables.best[operator][row].argmin()))
+        device = devices.setdefault(operator, int(tables.best[operator][row].argmin()))
         for edge, src in into[operator]:
             if (came := tables.came[edge]) is not None:
-                found[src] = int(came[row, device])
-    return tuple(found[one] for one in range(len(problem.seconds)))
+                devices[src] = int(came[row, device])
+    return tuple(devices[operator] for operator in range(len(problem.seconds)))
 
 
 def _into(problem: Problem) -> list[list[tuple[int, int]]]:
-    found: list[list[tuple[int, int]]] = [[] for _ in range(len(problem.seconds))]
+    into: list[list[tuple[int, int]]] = [[] for _ in range(len(problem.seconds))]
     for at, (src, dst) in enumerate(problem.edges):
-        found[dst].append((at, src))
-    return found
+        into[dst].append((at, src))
+    return into
 
 
 def _all_of(choices: int, count: int) -> Numbers:
@@ -151,7 +151,8 @@ def _searched(problem: Problem, shared: tuple[int, ...]) -> Placement:
     choices = problem.seconds.shape[1]
     own = problem.seconds.argmin(axis=1)[list(shared)]
     allowed = [
-        [device if np.isfinite(problem.seconds[one, device]) else 0 for one in shared] for device in range(choices)
+        [device if np.isfinite(problem.seconds[operator, device]) else 0 for operator in shared]
+        for device in range(choices)
     ]
     starts = np.array([*allowed, own], np.intp)
     costs = _tables(problem, shared, starts).costs

@@ -14,7 +14,7 @@ COLUMNS: Final = (
     *("operator", "class", "runs on", "times of", "compute", "aggregate", "transfer", "bus", "pack", "total s"),
     *("ratio", "what would flip it"),
 )
-_PLAIN: Final = ("the CPU takes", "nothing to compute", "adds up nothing", "nothing but the CPU")
+_PLAIN: Final = ("the CPU takes", "nothing to compute", "adds up nothing", "the CPU is the only choice")
 """Phrases of reasons that the rows already convey."""
 _PARTS: Final = ("compute_s", "aggregation_s", "transfer_s", "bus_s", "compression_s", "total_s")
 _UNITS: Final = {Quantity.RATE: "Gbit/s", Quantity.DATA: "GB", Quantity.CPU_TIME: "s for 100 MB"}
@@ -25,24 +25,24 @@ Cell = str | float | None
 
 def rows_of(explained: Explained) -> Iterator[tuple[Cell, ...]]:
     """Yield a row for each choice of each operator, in seconds; the first one also has the operator's own values."""
-    for one in explained.operators:
-        work = one.decision.work
-        heads: tuple[Cell, ...] = (work.name, str(work.growth), one.device)
-        tails: tuple[Cell, ...] = (_rounded(one.decision.ratio), flips_line(one))
-        if not one.decision.times:
-            yield (*heads, "not known", *([None] * len(_PARTS)), None, work.unknown)
-        for device, times in one.decision.times.items():
+    for operator in explained.operators:
+        work = operator.decision.work
+        heads: tuple[Cell, ...] = (work.name, str(work.growth), operator.device)
+        tails: tuple[Cell, ...] = (_rounded(operator.decision.ratio), flips_line(operator))
+        if not operator.decision.times:
+            yield (*heads, "unknown", *([None] * len(_PARTS)), None, work.unknown)
+        for device, times in operator.decision.times.items():
             yield (*heads, device, *(_rounded(getattr(times, part)) for part in _PARTS), *tails)
             heads, tails = ("", "", ""), (None, "")
 
 
-def flips_line(one: ExplainedOperator) -> str:
+def flips_line(operator: ExplainedOperator) -> str:
     """Return what would flip an operator's device, in one line."""
-    if not one.flips:
-        return "nothing: there is no choice"
-    found = [_flip_text(flip, flip.value) for flip in one.flips if flip.value is not None]
-    to = one.flips[0].to
-    return f"to {to}: {'; '.join(found)}" if found else f"to {to}: no rate, data size or t"
+    if not operator.flips:
+        return "nothing: no choice"
+    flips = [_flip_text(flip, flip.value) for flip in operator.flips if flip.value is not None]
+    to = operator.flips[0].to
+    return f"to {to}: {'; '.join(flips)}" if flips else f"to {to}: no rate, data size or t"
 
 
 def summary_lines(explained: Explained) -> list[str]:
@@ -56,13 +56,13 @@ def summary_lines(explained: Explained) -> list[str]:
         f"{count}, fan-in {machines.fan_in}, {network}; preset {explained.preset:g}",
         f"placed by {explained.method}",
     ]
-    for one in explained.operators:
-        if one.device != one.decision.device:
-            lines.append(f"{one.decision.work.name}: {one.why}")
+    for operator in explained.operators:
+        if operator.device != operator.decision.device:
+            lines.append(f"{operator.decision.work.name}: {operator.why}")
         lines += [
-            f"{one.decision.work.name}: {reason}"
-            for reason in one.decision.reasons
-            if one.decision.times and not any(words in reason for words in _PLAIN)
+            f"{operator.decision.work.name}: {reason}"
+            for reason in operator.decision.reasons
+            if operator.decision.times and not any(words in reason for words in _PLAIN)
         ]
     return [*lines, *explained.notes]
 
@@ -82,30 +82,30 @@ def document_of(explained: Explained) -> dict[str, Any]:
         "placed_s": explained.placed_s,
         "one_by_one_s": explained.one_by_one_s,
         "cpu_s": explained.cpu_s,
-        "operators": [_operator(one) for one in explained.operators],
+        "operators": [_operator(operator) for operator in explained.operators],
         "notes": list(explained.notes),
     }
 
 
-def _operator(one: ExplainedOperator) -> dict[str, Any]:
-    work = one.decision.work
+def _operator(operator: ExplainedOperator) -> dict[str, Any]:
+    work = operator.decision.work
     return {
         "name": work.name,
-        "computes": one.computes,
-        "reads": list(one.reads),
+        "computes": operator.computes,
+        "reads": list(operator.reads),
         "class": work.growth.value,
-        "cpu_s_per_100mb": work.cpu_s_per_100mb if one.decision.times else None,
+        "cpu_s_per_100mb": work.cpu_s_per_100mb if operator.decision.times else None,
         "basis": work.basis.value,
         "input_gb": work.input_gb + work.other_gb,
         "output_gb": work.output_gb,
-        "device": one.device,
-        "by_itself": one.decision.device,
-        "ratio": None if one.decision.ratio is None else _finite(one.decision.ratio),
-        "times": {device: _times(times) for device, times in one.decision.times.items()},
-        "moved_s": one.moved_s,
-        "why": one.why,
-        "reasons": list(one.decision.reasons),
-        "flips": [_flip(flip) for flip in one.flips],
+        "device": operator.device,
+        "by_itself": operator.decision.device,
+        "ratio": None if operator.decision.ratio is None else _finite(operator.decision.ratio),
+        "times": {device: _times(times) for device, times in operator.decision.times.items()},
+        "moved_s": operator.moved_s,
+        "why": operator.why,
+        "reasons": list(operator.decision.reasons),
+        "flips": [_flip(flip) for flip in operator.flips],
     }
 
 
@@ -114,8 +114,8 @@ def _times(times: Times) -> dict[str, float]:
 
 
 def _flip(flip: Flip) -> dict[str, Any]:
-    found = {"quantity": flip.quantity.value, "to": flip.to, "value": flip.value, "unit": _UNITS[flip.quantity]}
-    return found | {"factor": flip.factor}
+    document = {"quantity": flip.quantity.value, "to": flip.to, "value": flip.value, "unit": _UNITS[flip.quantity]}
+    return document | {"factor": flip.factor}
 
 
 def _flip_text(flip: Flip, value: float) -> str:

@@ -34,24 +34,24 @@ class Stated:
     def __post_init__(self) -> None:
         for kind, seconds in self.t.items():
             if not (math.isfinite(seconds) and seconds >= 0):
-                raise AccelerationError(f"t of {kind}: {seconds} s for 100 MB is not 0 or more and finite", at=kind)
+                raise AccelerationError(f"t of {kind}: {seconds} s for 100 MB is not finite and >= 0", at=kind)
 
     def t_of(self, operator: Operator, /) -> Estimate:
         """Return the stated t, else that of the other source; unknown with the reason."""
         return t_of(self, operator, Side.BOTH, Growth.LINEAR)
 
 
-def t_of(known: CpuTimes, operator: Operator, side: Side, growth: Growth) -> Estimate:
+def t_of(cpu_times: CpuTimes, operator: Operator, side: Side, growth: Growth) -> Estimate:
     """Return t of an operator, of a join's side, for its class; a source without sides or classes gives one for all."""
-    if isinstance(known, Stated):
-        if (seconds := known.t.get(operator.kind)) is not None:
-            return Estimate.exactly(seconds, Basis.NOMINAL, f"t of {operator.kind} as it is stated")
-        if known.otherwise is None:
-            return Estimate.unknown(f"nobody says what a {operator.kind} takes")
-        return t_of(known.otherwise, operator, side, growth)
-    if isinstance(known, Calibration):
-        return known.t_of(operator, side, growth)
-    return known.t_of(operator)
+    if isinstance(cpu_times, Stated):
+        if (seconds := cpu_times.t.get(operator.kind)) is not None:
+            return Estimate.exactly(seconds, Basis.NOMINAL, f"t of {operator.kind} as stated")
+        if cpu_times.otherwise is None:
+            return Estimate.unknown(f"no time given for {operator.kind}")
+        return t_of(cpu_times.otherwise, operator, side, growth)
+    if isinstance(cpu_times, Calibration):
+        return cpu_times.t_of(operator, side, growth)
+    return cpu_times.t_of(operator)
 
 
 _GROWTHS: Final[Mapping[str, Growth]] = {
@@ -85,7 +85,7 @@ class Reading:
             raise AccelerationError(f"joins are {', '.join(_JOINS)}, not {self.join}", at="join")
 
 
-def plan_of(graph: OperatorGraph, count: int, known: CpuTimes, reading: Reading | None = None) -> Plan:
+def plan_of(graph: OperatorGraph, count: int, cpu_times: CpuTimes, reading: Reading | None = None) -> Plan:
     """Return a graph's operators as works of `count` machines, each of which does an equal part (apart from skew).
 
     CPU times are the calibration's for one machine's part; an operator that it does not know carries the reason. Raise
@@ -93,13 +93,17 @@ def plan_of(graph: OperatorGraph, count: int, known: CpuTimes, reading: Reading 
     """
     how = reading or Reading()
     if not graph.operators:
-        raise AccelerationError(f"{graph.name}: there is nothing to place: it has no operators")
-    place = {name: at for at, name in enumerate(graph.order)}
-    works = tuple(_work(graph, graph.operator[name], count, known, how) for name in graph.order)
+        raise AccelerationError(f"{graph.name}: no operators to place")
+    position = {name: at for at, name in enumerate(graph.order)}
+    works = tuple(_work(graph, graph.operator[name], count, cpu_times, how) for name in graph.order)
     edges = tuple(
-        Edge(place[flow.src], place[flow.dst], _moved_bytes(graph, flow) / _per(count)) for flow in graph.flows
+        Edge(position[flow.src], position[flow.dst], _moved_bytes(graph, flow) / _per(count)) for flow in graph.flows
     )
-    ends = frozenset(place[one.name] for one in graph.operators if one.output_bytes or not graph.out_of[one.name])
+    ends = frozenset(
+        position[operator.name]
+        for operator in graph.operators
+        if operator.output_bytes or not graph.out_of[operator.name]
+    )
     return Plan(graph, works, edges, ends)
 
 
@@ -115,18 +119,20 @@ class _Sides:
     @property
     def unknown(self) -> Estimate | None:
         """The first unknown t."""
-        return next((one for one in (self.t, self.other_t) if one is not None and not one.is_known), None)
+        return next(
+            (estimate for estimate in (self.t, self.other_t) if estimate is not None and not estimate.is_known), None
+        )
 
     @property
     def basis(self) -> Basis:
         """Basis of t."""
-        return next((one.basis for one in (self.t, self.other_t) if one is not None), Basis.MODELLED)
+        return next((estimate.basis for estimate in (self.t, self.other_t) if estimate is not None), Basis.MODELLED)
 
 
-def _work(graph: OperatorGraph, operator: Operator, count: int, known: CpuTimes, how: Reading) -> Work:
+def _work(graph: OperatorGraph, operator: Operator, count: int, cpu_times: CpuTimes, how: Reading) -> Work:
     growth = how.join if operator.kind == "join" else _GROWTHS.get(operator.kind, Growth.LINEAR)
     shape = dict(operator.shape)
-    sides = _sides(graph, operator, count, known, growth)
+    sides = _sides(graph, operator, count, cpu_times, growth)
     has_groups = growth is Growth.GROUPED and not how.has_tenths
     unknown = sides.unknown
     return Work(
@@ -148,19 +154,19 @@ def _work(graph: OperatorGraph, operator: Operator, count: int, known: CpuTimes,
     )
 
 
-def _sides(graph: OperatorGraph, operator: Operator, count: int, known: CpuTimes, growth: Growth) -> _Sides:
+def _sides(graph: OperatorGraph, operator: Operator, count: int, cpu_times: CpuTimes, growth: Growth) -> _Sides:
     if operator.kind not in KINDS:
         read = (operator.input_bytes or 0) + sum(flow.nbytes or 0 for flow in graph.into[operator.name])
-        return _Sides(read * operator.executions / _per(count), t_of(known, operator, Side.BOTH, growth))
+        return _Sides(read * operator.executions / _per(count), t_of(cpu_times, operator, Side.BOTH, growth))
     if growth is Growth.HASH_JOIN:
-        return _join(operator, count, known)
+        return _join(operator, count, cpu_times)
     read_gb = _read_gb(operator, count)
     if read_gb == 0 and operator.kind in TABLES:
         return _Sides(0.0, None)
-    return _Sides(read_gb, t_of(known, _part(operator, count), Side.BOTH, growth))
+    return _Sides(read_gb, t_of(cpu_times, _part(operator, count), Side.BOTH, growth))
 
 
-def _join(operator: Operator, count: int, known: CpuTimes) -> _Sides:
+def _join(operator: Operator, count: int, cpu_times: CpuTimes) -> _Sides:
     """Return a hash join: the left side probes, the right side is built."""
     _read_gb(operator, count)
     shape, part = dict(operator.shape), _part(operator, count)
@@ -170,8 +176,8 @@ def _join(operator: Operator, count: int, known: CpuTimes) -> _Sides:
     )
     if left_gb + right_gb == 0:
         return _Sides(0.0, None)
-    probe = t_of(known, part, Side.PROBE, Growth.HASH_JOIN) if left_gb else None
-    return _Sides(left_gb, probe, right_gb, t_of(known, part, Side.BUILD, Growth.HASH_JOIN) if right_gb else None)
+    probe = t_of(cpu_times, part, Side.PROBE, Growth.HASH_JOIN) if left_gb else None
+    return _Sides(left_gb, probe, right_gb, t_of(cpu_times, part, Side.BUILD, Growth.HASH_JOIN) if right_gb else None)
 
 
 def _seconds(t: Estimate | None) -> float:

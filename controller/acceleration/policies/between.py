@@ -48,15 +48,15 @@ class UnitNetworks:
         """Return the network between so many units of a centre on these hosts of the topology."""
         if costs is None or units < 2:
             return self._by_rate()
-        known = tuple(name for name in hosts if name in costs.model.host_number)
-        if len(known) < 2:
+        mapped = tuple(name for name in hosts if name in costs.model.host_number)
+        if len(mapped) < 2:
             return self._by_rate()
         if costs is not self._costs:
             self._costs, self._kept = costs, {}
-        key = (known, units)
-        if (found := self._kept.get(key)) is None:
-            found = self._kept[key] = self._over(costs, known, units)
-        return found
+        key = (mapped, units)
+        if (between := self._kept.get(key)) is None:
+            between = self._kept[key] = self._over(costs, mapped, units)
+        return between
 
     def _by_rate(self) -> Between:
         return Between(Network(self.hardware.rate_gbit_per_s(self.rate_bps)))
@@ -66,13 +66,14 @@ class UnitNetworks:
         try:
             tree = reduction_tree(near, self.hardware.fan_in, self.hardware.aggregators)
             hardware = self.hardware
-            found = timed(costs, tree, efficiency=hardware.network_efficiency, host_bps=hardware.host_rate_bps)
+            timed_tree = timed(costs, tree, efficiency=hardware.network_efficiency, host_bps=hardware.host_rate_bps)
         except AccelerationError as error:
             return Between(None, is_from_costs=True, problem=str(error))
         rounds = tuple(
-            Round(_coarse(one.s_per_gb), _coarse(one.delay_s), _coarse(one.grown_s_per_gb)) for one in found.rounds
+            Round(_coarse(part.s_per_gb), _coarse(part.delay_s), _coarse(part.grown_s_per_gb))
+            for part in timed_tree.rounds
         )
-        rate = _coarse(found.rate_gbit_per_s)
+        rate = _coarse(timed_tree.rate_gbit_per_s)
         return Between(Network(rate, rounds if len(near) == units else None), is_from_costs=True)
 
 

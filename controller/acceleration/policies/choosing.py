@@ -35,22 +35,22 @@ class MeasuredTimes:
         self._otherwise = otherwise
         works = plan_of(self.graph, 1, _OneSecond()).works
         self._growth = {work.name: work.growth for work in works}
-        self._t = _measured(works, {one.name: one.seconds for one in counts})
+        self._t = _measured(works, {count.name: count.seconds for count in counts})
 
     def t_of(self, operator: Operator, /) -> Estimate:
         """Return t, CPU seconds for 100 MB of an operator's input; unknown with the reason."""
-        if (found := self._t.get(operator.name)) is not None:
-            return Estimate.exactly(found, Basis.HISTORY, "as measured where the task was submitted")
+        if (seconds := self._t.get(operator.name)) is not None:
+            return Estimate.exactly(seconds, Basis.HISTORY, "as measured at submission")
         if self._otherwise is not None:
             return self._otherwise.t_of(operator, Side.BOTH, self._growth[operator.name])
-        return Estimate.unknown(f"{operator.name}: nobody has measured what {operator.kind} takes")
+        return Estimate.unknown(f"{operator.name}: {operator.kind} was never measured")
 
 
 def _measured(works: tuple[Work, ...], seconds: Mapping[str, float | None]) -> dict[str, float]:
     """Return t for which the operator's class reproduces the measured seconds; `works` take a second on one machine."""
     unit_s = times(Works.of(works), _ALONE).compute_s.tolist()
-    found = ((work.name, seconds[work.name], unit) for work, unit in zip(works, unit_s, strict=True))
-    return {name: measured / unit for name, measured, unit in found if measured is not None and unit > 0}
+    timings = ((work.name, seconds[work.name], unit) for work, unit in zip(works, unit_s, strict=True))
+    return {name: measured / unit for name, measured, unit in timings if measured is not None and unit > 0}
 
 
 class _OneSecond:
@@ -83,7 +83,7 @@ class Placed:
     @property
     def labels(self) -> frozenset[str]:
         """Accelerators, and the CPU, used by some operator."""
-        return frozenset(one.device for one in self.explained.operators) if self.explained else frozenset()
+        return frozenset(operator.device for operator in self.explained.operators) if self.explained else frozenset()
 
     @property
     def reason(self) -> str:
@@ -91,22 +91,22 @@ class Placed:
         if self.explained is None:
             return self.problem
         explained = self.explained
-        named = [f"{one.decision.work.name} on the {one.device}" for one in explained.operators[:_SHOWN]]
+        named = [f"{operator.decision.work.name} on the {operator.device}" for operator in explained.operators[:_SHOWN]]
         more = len(explained.operators) - len(named)
-        unknown = sum(not one.decision.times for one in explained.operators)
+        unknown = sum(not operator.decision.times for operator in explained.operators)
         return (
             f"{', '.join(named)}{f' and {more} more' if more > 0 else ''}: {explained.placed_s:.4g} s by the model,"
             f" {explained.cpu_s:.4g} s on CPUs alone"
-            f"{f'; the time of {unknown} is not known, they stay on the cpu' if unknown else ''}"
+            f"{f'; {unknown} of unknown time stay on the cpu' if unknown else ''}"
         )
 
     def devices(self, kinds: Mapping[str, DeviceKind]) -> tuple[OperatorDevice, ...]:
         """Return the devices for a program, by accelerators' kinds; nothing if names are too long to pass on."""
-        found = tuple(
-            OperatorDevice(operator=one.decision.work.name, device=kinds.get(one.device, DeviceKind.CPU))
-            for one in (self.explained.operators if self.explained else ())
+        assigned = tuple(
+            OperatorDevice(operator=operator.decision.work.name, device=kinds.get(operator.device, DeviceKind.CPU))
+            for operator in (self.explained.operators if self.explained else ())
         )
-        return found if len(text_of(found)) <= MOST_LETTERS else ()
+        return assigned if len(text_of(assigned)) <= MOST_LETTERS else ()
 
 
 class Chooser:
@@ -121,43 +121,45 @@ class Chooser:
         if hardware:
             self.hardware = load_hardware(Path(hardware))
         else:
-            known = self._calibration or DEFAULT
-            found = (known.accelerator_of(kind) for kind in DeviceKind if kind is not DeviceKind.CPU)
+            source = self._calibration or DEFAULT
+            accelerators = (source.accelerator_of(kind) for kind in DeviceKind if kind is not DeviceKind.CPU)
             # Compression only pays off on slow networks; a hardware file may enable it.
-            there = tuple(replace(one, compression=None) for one in found if one is not None)
+            there = tuple(
+                replace(accelerator, compression=None) for accelerator in accelerators if accelerator is not None
+            )
             # From another machine: a node's own values of bus and memory are more accurate.
-            self.hardware = Hardware(accelerators=there, said=(frozenset(),) * len(there))
-        self.kinds = {one.label: one.kind for one in self.hardware.accelerators}
+            self.hardware = Hardware(accelerators=there, given=(frozenset(),) * len(there))
+        self.kinds = {accelerator.label: accelerator.kind for accelerator in self.hardware.accelerators}
         self._placed = lru_cache(_KEPT)(self._place)
 
     def place(
         self,
         operators: tuple[OperatorCount, ...],
-        known: bytes,
+        key: bytes,
         accelerators: tuple[Accelerator, ...],
         network: Network,
         machines: int,
     ) -> Placed:
-        """Return the placement of operators on so many machines; `known` is their form from `key_of`."""
+        """Return the placement of operators on so many machines; `key` is their form from `key_of`."""
         if not operators:
-            return Placed(None, "nothing is known of what it computes")
+            return Placed(None, "its operators are unknown")
         if len(operators) > MOST_OPERATORS:
-            return Placed(None, f"{len(operators)} operators, no more than {MOST_OPERATORS} are placed")
-        if (flows := sum(len(one.feeds) for one in operators)) > MOST_FLOWS:
-            return Placed(None, f"{flows} flows between operators, no more than {MOST_FLOWS} are placed")
-        return self._placed(known, accelerators, network, max(machines, 1))
+            return Placed(None, f"{len(operators)} operators, at most {MOST_OPERATORS} can be placed")
+        if (flows := sum(len(operator.feeds) for operator in operators)) > MOST_FLOWS:
+            return Placed(None, f"{flows} flows between operators, at most {MOST_FLOWS} can be placed")
+        return self._placed(key, accelerators, network, max(machines, 1))
 
     def _place(self, operators: bytes, accelerators: tuple[Accelerator, ...], network: Network, count: int) -> Placed:
         counts = msgspec.json.decode(operators, type=tuple[OperatorCount, ...])
         hardware = self.hardware
         transfer = hardware.transfer or TransferModel.PER_PATH
         try:
-            known = MeasuredTimes(counts, self._calibration)
-            plan = plan_of(known.graph, count, known)
+            measured = MeasuredTimes(counts, self._calibration)
+            plan = plan_of(measured.graph, count, measured)
             machines = Machines(network, count, hardware.fan_in, transfer, hardware.has_finite_sum)
             return Placed(explain(plan, machines, accelerators, preset=hardware.preset))
         except (AccelerationError, OperatorError, ArithmeticError, ValueError, LookupError) as error:
-            return Placed(None, f"nothing can be said of its operators: {' '.join(str(error).split())}")
+            return Placed(None, f"cannot model its operators: {' '.join(str(error).split())}")
 
 
 def key_of(operators: tuple[OperatorCount, ...]) -> bytes:

@@ -54,7 +54,9 @@ class PodDevices:
     def __init__(self, settings: Settings) -> None:
         self._chooser = Chooser(settings.hardware, settings.calibration)
         hardware = self._chooser.hardware
-        self._said = dict(zip((one.label for one in hardware.accelerators), hardware.said, strict=False))
+        self._given = dict(
+            zip((accelerator.label for accelerator in hardware.accelerators), hardware.given, strict=False)
+        )
         self._columns: NodeColumns | None = None
         self._kinds: dict[tuple[DeviceRequest, ...], _Kinds] = {}
 
@@ -66,9 +68,9 @@ class PodDevices:
         """Return the most points for the least time, half of them for twice as much."""
         if self.is_neutral(pod, snapshot):
             return np.full(len(nodes), MOST_POINTS, np.int64)
-        kinds, known = self._kinds_of(pod, snapshot.columns), key_of(pod.operators)
+        kinds, key = self._kinds_of(pod, snapshot.columns), key_of(pod.operators)
         numbers, where = np.unique(kinds.of_node[nodes], return_inverse=True)
-        seconds = np.array([self._place(pod, kinds.accelerators[one], known).seconds for one in numbers.tolist()])
+        seconds = np.array([self._place(pod, kinds.accelerators[number], key).seconds for number in numbers.tolist()])
         least = float(seconds.min(initial=math.inf)) + 1e-9
         points: Longs = np.rint(MOST_POINTS * least / (seconds + 1e-9)).astype(np.int64)[where]
         return points
@@ -76,7 +78,7 @@ class PodDevices:
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return each operator's device, and the time relative to the CPU alone."""
         if not pod.request.devices:
-            return "it counts for pods with devices"
+            return "counts only for pods with devices"
         return self._of(pod, snapshot, node).reason
 
     def operator_devices(self, pod: PendingPod, snapshot: Snapshot, node: int) -> tuple[OperatorDevice, ...]:
@@ -87,53 +89,55 @@ class PodDevices:
         kinds = self._kinds_of(pod, snapshot.columns)
         return self._place(pod, kinds.accelerators[int(kinds.of_node[node])], key_of(pod.operators))
 
-    def _place(self, pod: PendingPod, accelerators: Accelerators, known: bytes) -> Placed:
-        return self._chooser.place(pod.operators, known, accelerators, _ALONE, 1)
+    def _place(self, pod: PendingPod, accelerators: Accelerators, key: bytes) -> Placed:
+        return self._chooser.place(pod.operators, key, accelerators, _ALONE, 1)
 
     def _kinds_of(self, pod: PendingPod, columns: NodeColumns) -> _Kinds:
         """Return the result of a request for all nodes, cached until nodes change."""
         if columns is not self._columns:
             self._columns, self._kinds = columns, {}
         request = pod.request.devices
-        if (found := self._kinds.get(request)) is None:
+        if (kinds := self._kinds.get(request)) is None:
             numbers: dict[Accelerators, int] = {}
             of_node = [numbers.setdefault(self._found(request, node), len(numbers)) for node in columns.nodes]
-            found = self._kinds[request] = _Kinds(np.array(of_node, np.int64), tuple(numbers))
-        return found
+            kinds = self._kinds[request] = _Kinds(np.array(of_node, np.int64), tuple(numbers))
+        return kinds
 
     def _found(self, request: tuple[DeviceRequest, ...], node: Node) -> Accelerators:
         """Return the accelerators for a pod's operators on a node, each listed once."""
-        found = {one.label: one for wanted in request for one in self._serving(wanted, node)}
-        return tuple(found.values())
+        accelerators = {
+            accelerator.label: accelerator for wanted in request for accelerator in self._serving(wanted, node)
+        }
+        return tuple(accelerators.values())
 
     def _serving(self, wanted: DeviceRequest, node: Node) -> Iterator[Accelerator]:
         devices = [device for device in node.devices if wanted.accepts(device.kind, device.model)]
-        mine = [one for one in self._chooser.hardware.accelerators if one.kind is wanted.kind]
+        mine = [accelerator for accelerator in self._chooser.hardware.accelerators if accelerator.kind is wanted.kind]
         models = {device.model for device in devices}
-        named = [one for one in mine if one.name in models]
-        unnamed = [one for one in mine if not one.name]
-        for one in (named or unnamed) if devices else ():
-            of_it = [device for device in devices if device.model == one.name] or devices
-            yield _part(self._completed(one, of_it), wanted)
+        named = [accelerator for accelerator in mine if accelerator.name in models]
+        unnamed = [accelerator for accelerator in mine if not accelerator.name]
+        for accelerator in (named or unnamed) if devices else ():
+            of_it = [device for device in devices if device.model == accelerator.name] or devices
+            yield _part(self._completed(accelerator, of_it), wanted)
 
-    def _completed(self, one: Accelerator, devices: list[Device]) -> Accelerator:
-        """Return an accelerator with the slowest bus and the least memory of devices, where its file has no value."""
-        said = self._said.get(one.label, OPTIONAL)
+    def _completed(self, accelerator: Accelerator, devices: list[Device]) -> Accelerator:
+        """Return an accelerator with the slowest bus and the least memory of devices, if its file has no value."""
+        given = self._given.get(accelerator.label, OPTIONAL)
         buses = [device.bus.bytes_per_s for device in devices if device.bus is not None and device.bus.bytes_per_s]
         memories = [device.memory_bytes for device in devices if device.memory_bytes]
-        if "bus" not in said and buses:
-            one = replace(one, bus_gb_per_s=min(buses) / _GB)
-        if "memory" not in said and memories:
-            one = replace(one, memory_gb=min(memories) / _GB)
-        return one
+        if "bus" not in given and buses:
+            accelerator = replace(accelerator, bus_gb_per_s=min(buses) / _GB)
+        if "memory" not in given and memories:
+            accelerator = replace(accelerator, memory_gb=min(memories) / _GB)
+        return accelerator
 
 
-def _part(one: Accelerator, wanted: DeviceRequest) -> Accelerator:
+def _part(accelerator: Accelerator, wanted: DeviceRequest) -> Accelerator:
     """Return the requested part of an accelerator: that share of its arithmetic and memory."""
     if wanted.memory_bytes:
-        one = replace(one, memory_gb=min(one.memory_gb, wanted.memory_bytes / _GB))
+        accelerator = replace(accelerator, memory_gb=min(accelerator.memory_gb, wanted.memory_bytes / _GB))
     if wanted.thousandths == WHOLE:
-        return one
+        return accelerator
     share = wanted.thousandths / WHOLE
-    factors = tuple((kind, factor * share) for kind, factor in one.speed_up)
-    return replace(one, parallelism=one.parallelism * share, speed_up=factors)
+    factors = tuple((kind, factor * share) for kind, factor in accelerator.speed_up)
+    return replace(accelerator, parallelism=accelerator.parallelism * share, speed_up=factors)

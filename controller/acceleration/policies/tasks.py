@@ -45,10 +45,12 @@ class OperatorDevices:
 
         None for units without a network between them.
         """
-        known = key_of(task.operators)
-        found = [self._of(task, timed, row, known) for row in rows.tolist()]
-        points = by_least(np.array([math.inf if one is None else one.seconds for one in found], np.float64))
-        idle = [self._has_idle(timed, row, one) for row, one in zip(rows.tolist(), found, strict=True)]
+        key = key_of(task.operators)
+        placements = [self._of(task, timed, row, key) for row in rows.tolist()]
+        points = by_least(
+            np.array([math.inf if placed is None else placed.seconds for placed in placements], np.float64)
+        )
+        idle = [self._has_idle(timed, row, placed) for row, placed in zip(rows.tolist(), placements, strict=True)]
         spared: Longs = np.maximum(points - np.array(idle, np.int64), 0)
         return spared
 
@@ -67,15 +69,17 @@ class OperatorDevices:
         placed = self._of(task, timed, row, key_of(task.operators))
         return () if placed is None else placed.devices(self._chooser.kinds)
 
-    def _of(self, task: PendingTask, timed: TimedOptions, row: int, known: bytes) -> Placed | None:
+    def _of(self, task: PendingTask, timed: TimedOptions, row: int, key: bytes) -> Placed | None:
         """Return the placement of operators on an option's units; None without a path between these."""
         units = self._units(timed, row)
         between = self._networks.of(timed.view.costs, self._hosts(timed, row), units)
         if between.network is None:
             return None
         has = timed.offer(row).devices
-        accelerators = tuple(one for one in self._chooser.hardware.accelerators if one.kind in has)
-        return self._chooser.place(task.operators, known, accelerators, between.network, units)
+        accelerators = tuple(
+            accelerator for accelerator in self._chooser.hardware.accelerators if accelerator.kind in has
+        )
+        return self._chooser.place(task.operators, key, accelerators, between.network, units)
 
     def _hosts(self, timed: TimedOptions, row: int) -> tuple[str, ...]:
         return timed.view.centres[timed.offer(row).centre].hosts

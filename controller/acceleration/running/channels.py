@@ -92,12 +92,12 @@ class Channel:
             if nbytes is not None and (not isinstance(nbytes, int) or nbytes < 0):
                 raise ValueError
         except (ValueError, KeyError, AttributeError, RecursionError):
-            raise RunError("what the other end says is no message") from None
+            raise RunError("invalid message from the other end") from None
         if nbytes is None:
             return message, None
         most = min(self._limits.most_table_bytes, self._limits.most_held_bytes if room_bytes is None else room_bytes)
         if nbytes > most:
-            raise RunError(f"a table of {nbytes} bytes is refused: {most} are allowed")
+            raise RunError(f"a table of {nbytes} bytes refused: at most {most} allowed")
         return message, _decoded(self._table(nbytes))
 
     def close(self) -> None:
@@ -130,12 +130,12 @@ class Channel:
             self._check(secret, b"listener" + both, ends_s)
         return hmac.digest(secret, b"session" + both, "sha256")
 
-    def _check(self, secret: bytes, said: bytes, ends_s: float) -> None:
+    def _check(self, secret: bytes, content: bytes, ends_s: float) -> None:
         try:
             tag = self._exactly(_TAG_BYTES, ends_s)
         except ConnectionError:
-            raise RunError("the other end does not take our secret") from None
-        if not hmac.compare_digest(bytes(tag), hmac.digest(secret, said, "sha256")):
+            raise RunError("the other end rejects our secret") from None
+        if not hmac.compare_digest(bytes(tag), hmac.digest(secret, content, "sha256")):
             raise RunError("the other end does not know the secret")
 
     def _frame(self, body: memoryview) -> None:
@@ -147,37 +147,37 @@ class Channel:
 
     def _table(self, nbytes: int) -> bytearray:
         """Return this many bytes, received in frames."""
-        found = bytearray(nbytes)
-        view, place = memoryview(found), 0
-        while place < nbytes:
-            piece = min(_PIECE, nbytes - place)
-            self._body(piece, time.monotonic() + self._limits.silence_s, view[place : place + piece])
-            place += piece
-        return found
+        buffer = bytearray(nbytes)
+        view, offset = memoryview(buffer), 0
+        while offset < nbytes:
+            piece = min(_PIECE, nbytes - offset)
+            self._body(piece, time.monotonic() + self._limits.silence_s, view[offset : offset + piece])
+            offset += piece
+        return buffer
 
     def _body(self, most: int, ends_s: float, into: memoryview | None = None) -> memoryview:
         """Return a frame's body; with `into`, store it there, if it is of exactly that length."""
         head = self._exactly(_HEADER.size + _TAG_BYTES, ends_s)
         (length,) = _HEADER.unpack_from(head)
         if length > most or (into is not None and length != len(into)):
-            raise RunError(f"a frame of {length} bytes is refused: {most} are allowed")
+            raise RunError(f"a frame of {length} bytes refused: at most {most} allowed")
         body = memoryview(bytearray(length)) if into is None else into
         self._fill(body, max(ends_s, time.monotonic() + self._limits.silence_s))
         if not hmac.compare_digest(bytes(head[_HEADER.size :]), _tag(self._in_key, self._received, body)):
-            raise RunError("a frame is not what the other end sent")
+            raise RunError("a frame was altered on its way")
         self._received += 1
         return body
 
     def _exactly(self, nbytes: int, ends_s: float) -> bytearray:
-        found = bytearray(nbytes)
-        self._fill(memoryview(found), ends_s)
-        return found
+        buffer = bytearray(nbytes)
+        self._fill(memoryview(buffer), ends_s)
+        return buffer
 
     def _fill(self, view: memoryview, ends_s: float) -> None:
         while view:
             remaining_s = ends_s - time.monotonic()
             if remaining_s <= 0:
-                raise TimeoutError("nothing came in time")
+                raise TimeoutError("timed out waiting for data")
             self._socket.settimeout(remaining_s)
             got = self._socket.recv_into(view)
             if got == 0:
@@ -215,13 +215,13 @@ def listen(address: str, backlog: int) -> socket.socket:
             raise RunError(f"{address}: {problem}")
         if path.is_socket() and not _answers(path):
             path.unlink()  # left by a killed worker
-        found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        found.bind(str(path))
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
         path.chmod(0o600)
-        found.listen(backlog)
+        listener.listen(backlog)
     except OSError as error:
         raise RunError(f"{address}: {error.strerror or error}") from None
-    return found
+    return listener
 
 
 def _answers(path: Path) -> bool:
@@ -259,4 +259,4 @@ def _decoded(content: bytearray) -> pa.Table:
     try:
         return pa.ipc.open_stream(pa.py_buffer(content)).read_all()
     except pa.ArrowException as error:
-        raise RunError(f"a table that cannot be read: {str(error).splitlines()[0]}") from None
+        raise RunError(f"unreadable table: {str(error).splitlines()[0]}") from None

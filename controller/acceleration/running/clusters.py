@@ -49,7 +49,7 @@ class Cluster:
         connecting: Connecting = lambda make: make(),
     ) -> None:
         if len(set(addresses)) < len(addresses) or not addresses:
-            raise RunError("workers: each has an address of its own, and there is one at least")
+            raise RunError("workers: at least one needed, each with its own address")
         self.addresses, self._secret, self._plan = tuple(addresses), secret, plan
         self._limits, self._deadline_s, self._connecting = limits or Limits(), deadline_s, connecting
         self._channels: list[Channel] = []
@@ -64,7 +64,7 @@ class Cluster:
                 make = partial(connect, address, self._secret, self._limits)
                 self._channels.append(stack.enter_context(self._connecting(make)))
             plan = json.loads(msgspec.json.encode(self._plan))
-            self._each(lambda place: self._asked(place, {"type": "open", "plan": plan}))
+            self._each(lambda index: self._asked(index, {"type": "open", "plan": plan}))
             self._stack = stack.pop_all()
         return self
 
@@ -73,36 +73,36 @@ class Cluster:
     ) -> None:
         with self._stack:
             if error is None and not self._is_spent:
-                self._each(lambda place: self._asked(place, {"type": "close"}))
+                self._each(lambda index: self._asked(index, {"type": "close"}))
 
     def load(self, tables: Mapping[str, pa.Table], count: int | None = None) -> None:
         """Give the first `count` workers, or all, their rows of the sharded table, and all of the other tables."""
         shards = shards_of(tables[self._plan.split.sharded], count or len(self.addresses))
 
-        def give(place: int) -> None:
+        def give(index: int) -> None:
             for name, table in tables.items():
-                own = shards[place] if name == self._plan.split.sharded else table
-                self._asked(place, {"type": "load", "name": name}, own)
+                own = shards[index] if name == self._plan.split.sharded else table
+                self._asked(index, {"type": "load", "name": name}, own)
 
         self._each(give, len(shards))
 
     def run(self, fan_in: int, count: int | None = None) -> Run:
         """Run the plan on the first `count` workers, or all, over a tree of this fan-in."""
         number = count or len(self.addresses)
-        tree = reduction_tree([str(place) for place in range(number)], fan_in, Aggregators.MEMBER)
+        tree = reduction_tree([str(index) for index in range(number)], fan_in, Aggregators.MEMBER)
         orders = orders_of(tree, self.addresses, secrets.token_hex(8), self._deadline_s)
         self._each(
-            lambda place: self._asked(
-                place, {"type": "prepare", "order": json.loads(msgspec.json.encode(orders[place]))}
+            lambda index: self._asked(
+                index, {"type": "prepare", "order": json.loads(msgspec.json.encode(orders[index]))}
             ),
             number,
         )
         begun_s = time.perf_counter()
         ended_s: list[float] = []
 
-        def run(place: int) -> WorkerTimes:
-            answer, _ = self._asked(place, {"type": "go"})
-            if str(place) == tree.root:
+        def run(index: int) -> WorkerTimes:
+            answer, _ = self._asked(index, {"type": "go"})
+            if str(index) == tree.root:
                 ended_s.append(time.perf_counter())
             return msgspec.convert(answer["times"], WorkerTimes)
 
@@ -127,29 +127,29 @@ class Cluster:
         return msgspec.convert(answer["sample"], Sample)
 
     def _asked(
-        self, place: int, message: Message, table: pa.Table | None = None
+        self, index: int, message: Message, table: pa.Table | None = None
     ) -> tuple[dict[str, Any], pa.Table | None]:
         """Return a worker's answer; raise LostWorkerError if it is gone or silent, RunError if it refuses."""
-        channel, address = self._channels[place], self.addresses[place]
+        channel, address = self._channels[index], self.addresses[index]
         try:
             channel.send(message, table)
-            answer, found = channel.receive(self._deadline_s + self._limits.silence_s)
+            answer, result = channel.receive(self._deadline_s + self._limits.silence_s)
         except TimeoutError:
-            raise LostWorkerError(f"worker {address} has said nothing for too long") from None
+            raise LostWorkerError(f"worker {address} has been silent for too long") from None
         except OSError as error:
             raise LostWorkerError(f"worker {address} has ended: {error.strerror or error}") from None
         except RunError as error:
             raise RunError(f"worker {address}: {error}") from None
         if answer.get("type") != "done":
-            raise RunError(f"worker {address}: {answer.get('problem', 'an answer that is none')}")
-        return answer, found
+            raise RunError(f"worker {address}: {answer.get('problem', 'invalid answer')}")
+        return answer, result
 
     def _each(self, function: Callable[[int], T], count: int | None = None) -> list[T]:
         """Return a function's results for each of the first workers, in parallel.
 
         Among several failures that of a lost worker is raised, as others follow from it; the rest is cancelled.
         """
-        futures = [self._pool.submit(function, place) for place in range(count or len(self.addresses))]
+        futures = [self._pool.submit(function, index) for index in range(count or len(self.addresses))]
         done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
         if waiting:
             done, waiting = wait(futures, _GRACE_S)
@@ -163,7 +163,7 @@ class Cluster:
 
 def shards_of(table: pa.Table, count: int) -> list[pa.Table]:
     """Return a table's rows in this many parts of equal size, give or take one row."""
-    bounds = [table.num_rows * place // count for place in range(count + 1)]
+    bounds = [table.num_rows * index // count for index in range(count + 1)]
     return [table.slice(begin, end - begin) for begin, end in pairwise(bounds)]
 
 
@@ -177,9 +177,13 @@ def orders_of(tree: ReductionTree, addresses: Sequence[str], job: str, deadline_
                 steps[group.aggregator].append(Step(receive=others))
             for name in others:
                 steps[name].append(Step(send=group.aggregator, address=addresses[int(group.aggregator)]))
-    return [Order(job=job, name=name, steps=tuple(found), deadline_s=deadline_s) for name, found in steps.items()]
+    return [
+        Order(job=job, name=name, steps=tuple(own_steps), deadline_s=deadline_s) for name, own_steps in steps.items()
+    ]
 
 
 def _worst(done: set[Future[T]]) -> BaseException | None:
     problems = [problem for future in done if (problem := future.exception())]
-    return next((one for one in problems if isinstance(one, LostWorkerError)), problems[0] if problems else None)
+    return next(
+        (problem for problem in problems if isinstance(problem, LostWorkerError)), problems[0] if problems else None
+    )

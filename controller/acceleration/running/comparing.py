@@ -73,12 +73,12 @@ def work_of(plan: Plan, trials: Sequence[Trial], input_gb: float) -> Work:
     rest. A statement without an operator's name counts as linear.
     """
     growth = Growth.LINEAR if plan.operator is None else _GROWTHS[plan.operator.kind]
-    first = max(trials, key=lambda one: one.input_bytes)
+    first = max(trials, key=lambda trial: trial.input_bytes)
     share = input_gb * _GB / first.input_bytes
     output_bytes = first.output_bytes * (share if plan.split.grows else 1.0)
-    compute_s, fixed_s = _line(growth, [(one.input_bytes, one.compute_s) for one in trials], input_gb * _GB)
+    compute_s, fixed_s = _line(growth, [(trial.input_bytes, trial.compute_s) for trial in trials], input_gb * _GB)
     held = first.copies * output_bytes
-    merge_s, _ = _line(growth, [(one.copies * one.output_bytes, one.merge_s) for one in trials], held)
+    merge_s, _ = _line(growth, [(trial.copies * trial.output_bytes, trial.merge_s) for trial in trials], held)
     work = Work(
         plan.operator.kind.value if plan.operator else "statement",
         growth,
@@ -114,7 +114,7 @@ def processing_of(small: Sample, large: Sample, slower: float) -> Processing:
     """Return the costs from two tables of different sizes; `slower` is a machine's time over its processor's."""
     gb = (large.nbytes - small.nbytes) / _GB
     if gb <= 0:
-        raise RunError(f"samples of {small.nbytes} and {large.nbytes} bytes: the second is the larger one")
+        raise RunError(f"samples of {small.nbytes} and {large.nbytes} bytes: the second must be larger")
     return Processing(
         slower * max(large.received_cpu_s - small.received_cpu_s, 0.0) / gb,
         slower * max(large.sent_cpu_s - small.sent_cpu_s, 0.0) / gb,
@@ -145,8 +145,8 @@ def processed(machines: Machines, processing: Processing) -> Machines:
 def predicted(plan: Plan, trials: Sequence[Trial], input_gb: float, machines: Machines) -> tuple[Times, Times]:
     """Return the time of one machine for all data, and that of all machines, each for `input_gb`."""
     alone = Machines(Network(machines.network.rate_gbit_per_s), 1, machines.fan_in, machines.transfer)
-    one = work_of(plan, trials, input_gb * machines.count)
-    return times(Works.of([one]), alone)[0], times(Works.of([work_of(plan, trials, input_gb)]), machines)[0]
+    whole = work_of(plan, trials, input_gb * machines.count)
+    return times(Works.of([whole]), alone)[0], times(Works.of([work_of(plan, trials, input_gb)]), machines)[0]
 
 
 def _line(growth: Growth, points: Sequence[tuple[float, float]], nbytes: float) -> tuple[float, float]:

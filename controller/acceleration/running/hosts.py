@@ -25,41 +25,41 @@ def hosts_of(addresses: Sequence[str], hardware: Hardware, costs: CostMap) -> tu
     count, topology = len(addresses), costs.model.topology
     if isinstance(hardware.machines, tuple):
         if len(hardware.machines) != count:
-            raise RunError(f"machines: {len(hardware.machines)} are named, and there are {count} workers")
+            raise RunError(f"machines: {len(hardware.machines)} named, but {count} workers")
         return machines_of(hardware, topology), ()
     if not all(address.startswith("unix:") for address in addresses):
         return _by_address(addresses, topology), ()
-    found = near_order(costs.model, machines_of(hardware, topology))
-    if len(found) < count:
-        raise RunError(f"{count} workers: topology {topology.name} has {len(found)} machines")
-    return found[:count], (f"workers here stand for {', '.join(found[:count])}, without the links between those",)
+    hosts = near_order(costs.model, machines_of(hardware, topology))
+    if len(hosts) < count:
+        raise RunError(f"{count} workers: topology {topology.name} has {len(hosts)} machines")
+    return hosts[:count], (f"local workers represent {', '.join(hosts[:count])}, without the links between them",)
 
 
 def machines_between(
     costs: CostMap, hosts: Sequence[str], fan_in: int, efficiency: float = 1.0
 ) -> tuple[Machines, tuple[str, ...]]:
     """Return machines that reduce over the paths between these hosts, in this order, like workers; and notes."""
-    found = timed(costs, reduction_tree(hosts, fan_in, Aggregators.MEMBER), efficiency=efficiency)
-    network = Network(found.rate_gbit_per_s, rounds_of(found))
-    return Machines(network, len(hosts), fan_in, TransferModel.PER_PATH), notes_of(found)
+    timed_tree = timed(costs, reduction_tree(hosts, fan_in, Aggregators.MEMBER), efficiency=efficiency)
+    network = Network(timed_tree.rate_gbit_per_s, rounds_of(timed_tree))
+    return Machines(network, len(hosts), fan_in, TransferModel.PER_PATH), notes_of(timed_tree)
 
 
 def _by_address(addresses: Sequence[str], topology: Topology) -> tuple[str, ...]:
-    found: list[str] = []
+    hosts: list[str] = []
     for address in addresses:
         name = address if address.startswith("unix:") else host_and_port(address)[0]
         node = topology.host.get(name) or next(
-            (one for one in topology.hosts if _is_at(name, one.ipv4, one.ipv6)), None
+            (host for host in topology.hosts if _is_at(name, host.ipv4, host.ipv6)), None
         )
         if node is None:
             raise RunError(
                 f"worker {address}: topology {topology.name} has no host of that name or address;"
                 " name the hosts in the hardware file (machines)"
             )
-        if node.name in found:
-            raise RunError(f"worker {address}: host {node.name} has another worker; each is a machine of its own")
-        found.append(node.name)
-    return tuple(found)
+        if node.name in hosts:
+            raise RunError(f"worker {address}: host {node.name} has another worker; each needs a machine of its own")
+        hosts.append(node.name)
+    return tuple(hosts)
 
 
 def _is_at(text: str, *addresses: object) -> bool:

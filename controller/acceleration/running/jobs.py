@@ -55,16 +55,16 @@ class Mailbox:
         """Raise RunError unless this worker's result is due."""
         with self._changed:
             if name not in self._due:
-                raise RunError(f"nothing is due from worker {name}")
+                raise RunError(f"no result is due from worker {name}")
 
     def put(self, name: str, table: pa.Table) -> None:
         """Store a result; raise RunError if it is not due, is a duplicate, or exceeds the room."""
         with self._changed:
             held = self._held_bytes()
             if name not in self._due:
-                raise RunError(f"nothing is due from worker {name}")
+                raise RunError(f"no result is due from worker {name}")
             if held + table.nbytes > self._most:
-                raise RunError(f"results of {held + table.nbytes} bytes are refused: {self._most} are held at most")
+                raise RunError(f"results of {held + table.nbytes} bytes refused: at most {self._most} held")
             self._due.remove(name)
             self._found[name] = table
             self._changed.notify_all()
@@ -84,7 +84,7 @@ class Mailbox:
             while not self._problem and not all(name in self._found for name in names):
                 if time.monotonic() > ends_s:
                     missing = ", ".join(name for name in names if name not in self._found)
-                    raise RunError(f"nothing came in time from worker {missing}")
+                    raise RunError(f"no result in time from worker {missing}")
                 self._changed.wait(_WAKE_S)
             if self._problem:
                 raise RunError(self._problem)
@@ -190,5 +190,5 @@ def send_sample(address: str, secret: bytes, limits: Limits, table: pa.Table) ->
 def _expect(channel: Channel, word: str, ends_s: float) -> Message:
     answer, _ = channel.receive(max(0.0, ends_s - time.monotonic()))
     if answer.get("type") != word:
-        raise RunError(str(answer.get("problem", "an answer that is none")))
+        raise RunError(str(answer.get("problem", "invalid answer")))
     return answer

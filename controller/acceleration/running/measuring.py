@@ -29,13 +29,13 @@ Making = Callable[[int], Cluster]
 
 def trials_of(making: Making, plan: Plan, tables: Mapping[str, pa.Table], machines: Machines) -> list[Trial]:
     """Return trials of parts of a shard on the first worker alone."""
-    sharded, found = plan.split.sharded, []
+    sharded, trials = plan.split.sharded, []
     for part in PARTS:
         rows = max(tables[sharded].num_rows // machines.count // part, 1)
         with making(1) as cluster:
             cluster.load({**tables, sharded: tables[sharded].slice(0, rows)})
-            found.append(cluster.trial(min(machines.effective_fan_in, MOST_COPIES)))
-    return found
+            trials.append(cluster.trial(min(machines.effective_fan_in, MOST_COPIES)))
+    return trials
 
 
 def processing(making: Making, trials: Sequence[Trial]) -> Processing:
@@ -43,7 +43,7 @@ def processing(making: Making, trials: Sequence[Trial]) -> Processing:
 
     A worker has the share of its processor that it had in the largest trial; all of it if that used several threads.
     """
-    greatest = max(trials, key=lambda one: one.input_bytes)
+    greatest = max(trials, key=lambda trial: trial.input_bytes)
     slower = max(greatest.compute_s / greatest.cpu_s, 1.0) if greatest.cpu_s > 0 else 1.0
     with making(2) as cluster:
         for nbytes in SAMPLES_BYTES:
@@ -55,8 +55,8 @@ def processing(making: Making, trials: Sequence[Trial]) -> Processing:
 def _middle(samples: Sequence[Sample]) -> Sample:
     return Sample(
         samples[0].nbytes,
-        median(one.sent_cpu_s for one in samples),
-        median(one.received_cpu_s for one in samples),
+        median(sample.sent_cpu_s for sample in samples),
+        median(sample.received_cpu_s for sample in samples),
     )
 
 
@@ -76,6 +76,6 @@ def compared(
     if taken is not None:
         machines = processed(machines, taken)
     input_gb = tables[plan.split.sharded].nbytes / machines.count / 1e9
-    one, all_ = predicted(plan, trials, input_gb, machines)
+    single, all_ = predicted(plan, trials, input_gb, machines)
     one_s = timed(making, tables, machines, 1, times)
-    return Comparison(one, all_, one_s, timed(making, tables, machines, machines.count, times), taken)
+    return Comparison(single, all_, one_s, timed(making, tables, machines, machines.count, times), taken)

@@ -58,7 +58,7 @@ def sql_of(operator: Operator) -> str:
 
 def _table(name: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     if name not in tables:
-        raise RunError(f"there is no table {name!r}; there are {', '.join(sorted(tables)) or 'none'}")
+        raise RunError(f"no table {name!r}; known: {', '.join(sorted(tables)) or 'none'}")
     return tables[name]
 
 

@@ -17,12 +17,12 @@ def read(file: Path) -> bytes:
     """Return the secret in a file; RunError names a file that is missing, accessible to others, or malformed."""
     try:
         if file.stat().st_mode & _OTHERS:
-            raise RunError(f"secret file {file} lets others in; chmod 600 {file}")
+            raise RunError(f"secret file {file} is accessible to others; chmod 600 {file}")
         secret = bytes.fromhex(read_given_text(file, MIB, encoding="ascii"))
     except OSError as error:
         raise RunError(f"secret file {file}: {error.strerror}") from None
     except ValueError:
-        raise RunError(f"secret file {file}: no hexadecimal text") from None
+        raise RunError(f"secret file {file}: not hexadecimal text") from None
     if len(secret) != SECRET_BYTES:
         raise RunError(f"secret file {file}: {len(secret)} bytes, not {SECRET_BYTES}")
     return secret

@@ -39,7 +39,7 @@ class Worker:
                 continue
             threading.Thread(target=self._served, args=(connection, places), daemon=True).start()
         for job in list(self._jobs.values()):
-            job.stop("the worker ends")
+            job.stop("the worker is stopping")
 
     def _served(self, connection: socket.socket, places: threading.BoundedSemaphore) -> None:
         try:
@@ -83,13 +83,13 @@ class Worker:
     def _job(self, name: str) -> Job:
         with self._lock:
             if name not in self._jobs:
-                raise RunError("there is no such job here")
+                raise RunError("no such job")
             return self._jobs[name]
 
     def _converse(self, channel: Channel, opening: Message) -> None:
         """Serve one session; only one has the worker at a time."""
         if not self._session.acquire(blocking=False):
-            channel.send({"type": "refused", "problem": "it runs something for somebody else"})
+            channel.send({"type": "refused", "problem": "it is busy with another client"})
             return
         try:
             session = Session(self, channel)

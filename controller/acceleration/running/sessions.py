@@ -85,10 +85,10 @@ class Session:
             case "sample":
                 self.answer(lambda: self._sample(message))
             case other:
-                self._refuse(f"{other!r} is nothing that a worker is asked")
+                self._refuse(f"unknown request {other!r}")
 
     def answer(self, function: Callable[[], Message]) -> None:
-        """Do something and report success, or why it failed."""
+        """Run a function and report success, or why it failed."""
         try:
             answer = {"type": "done"} | function()
         except Exception as error:  # noqa: BLE001 - any library error is reported to the client
@@ -96,9 +96,9 @@ class Session:
         self._channel.send(answer)
 
     def close(self) -> None:
-        """Stop what runs."""
+        """Stop the running job."""
         if self._job is not None:
-            self._job.stop("whoever asked for the job is gone")
+            self._job.stop("the job's client is gone")
             self._host.drop(self._job)
         if self._thread is not None:
             self._thread.join()
@@ -108,17 +108,17 @@ class Session:
 
     def _ready(self) -> Backend:
         if self._backend is None or self._is_busy:
-            raise RunError("it computes" if self._backend else "it has no plan")
+            raise RunError("it is busy" if self._backend else "it has no plan")
         return self._backend
 
     def _load(self, name: str, table: pa.Table | None) -> Message:
         backend, limits = self._ready(), self._host.limits
         if table is None:
-            raise RunError(f"table {name} did not come")
+            raise RunError(f"table {name} is missing")
         self._nbytes[name] = table.nbytes
         total = sum(self._nbytes.values())
         if total > limits.most_held_bytes:
-            raise RunError(f"tables of {total} bytes are refused: {limits.most_held_bytes} are held at most")
+            raise RunError(f"tables of {total} bytes refused: at most {limits.most_held_bytes} held")
         backend.load(name, table)
         return {}
 
@@ -135,7 +135,7 @@ class Session:
         try:
             self._ready()
             if self._job is None:
-                raise RunError("nothing is prepared")
+                raise RunError("no job is prepared")
         except RunError as error:
             self._refuse(str(error))
             return
@@ -174,8 +174,8 @@ class Session:
         partial, compute_s, cpu_s = _timed(backend.partial, at_least_s)
         _, merge_s, _ = _timed(lambda: backend.merge([partial] * copies), at_least_s)
         own = self._nbytes.get(self._sharded, 0)
-        found = Trial(own, sum(self._nbytes.values()) - own, partial.nbytes, copies, compute_s, merge_s, cpu_s)
-        return {"trial": dataclasses.asdict(found)}
+        trial = Trial(own, sum(self._nbytes.values()) - own, partial.nbytes, copies, compute_s, merge_s, cpu_s)
+        return {"trial": dataclasses.asdict(trial)}
 
     def _sample(self, message: Message) -> Message:
         """Send a table of zeros to another worker to time both processors."""
@@ -184,8 +184,8 @@ class Session:
         if not 0 <= nbytes <= MOST_SAMPLE_BYTES // 2:
             raise RunError(f"a sample of {nbytes} bytes: at most {MOST_SAMPLE_BYTES // 2}")
         table = pa.table({"zeros": np.zeros(nbytes, np.int8)})
-        found = send_sample(str(message.get("address")), self._host.secret, self._host.limits, table)
-        return {"sample": dataclasses.asdict(found)}
+        sample = send_sample(str(message.get("address")), self._host.secret, self._host.limits, table)
+        return {"sample": dataclasses.asdict(sample)}
 
 
 def _line(error: Exception) -> str:
@@ -206,8 +206,8 @@ def _timed(function: Callable[[], pa.Table], at_least_s: float) -> tuple[pa.Tabl
     return table, (time.perf_counter() - begun_s) / number, (time.process_time() - cpu_s) / number
 
 
-def _converted(found: object, kind: type[T]) -> T:
+def _converted(value: object, kind: type[T]) -> T:
     try:
-        return msgspec.convert(found, kind)
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise RunError(f"what is asked is none: {error}") from None
+        raise RunError(f"invalid request: {error}") from None

@@ -57,5 +57,5 @@ class Shares:
     def _folder(self, group: str) -> Path:
         folder = group_at(group).folders.get("cpu")
         if folder is None:
-            raise RunError("shares of a core: there is no control group for CPU time here")
+            raise RunError("shares of a core: no control group for CPU time")
         return folder

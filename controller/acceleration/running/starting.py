@@ -106,5 +106,5 @@ def _address(process: subprocess.Popen[bytes], deadline: LocalDeadline, log: Pat
     line = process.stdout.readline().decode("utf-8", "replace").strip() if is_ready else ""
     if not line:
         words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise LostWorkerError(f"a worker has not started: {words[-1] if words else 'it said nothing'}")
+        raise LostWorkerError(f"a worker did not start: {words[-1] if words else 'no output'}")
     return line

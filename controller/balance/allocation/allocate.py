@@ -27,14 +27,14 @@ _Worth = tuple[int, int, float]
 """Class, priority, price: higher values are served first."""
 
 
-def worth(claimant: Claimant, place: int) -> _Worth:
+def worth(claimant: Claimant, position: int) -> _Worth:
     """Return the worth of the unit at a position, from 1, to a holder."""
-    price = claimant.weight / place
-    if place > claimant.ceiling:
+    price = claimant.weight / position
+    if position > claimant.ceiling:
         return (_Class.SURPLUS, 0, 0.0)
-    if place <= claimant.least:
+    if position <= claimant.least:
         return (_Class.LEAST, claimant.priority, price)
-    if claimant.busy is not None and place > claimant.busy:
+    if claimant.busy is not None and position > claimant.busy:
         return (_Class.SPARE, claimant.priority, price)
     return (_Class.WANTED, claimant.priority, price)
 
@@ -61,16 +61,16 @@ class _Table:
     moved: dict[tuple[str | None, str | None], int] = field(default_factory=dict[tuple[str | None, str | None], int])
 
     def __post_init__(self) -> None:
-        self.now = {one.holder: one.units for one in self.claimants}
+        self.now = {claimant.holder: claimant.units for claimant in self.claimants}
         self.free = self.total - sum(self.now.values())
         self.left = self.limits.moves
 
     def free_surplus(self) -> None:
         """Take back units that their holder does not want or may not have; more if fewer exist than are held."""
-        for one in self.claimants:
-            surplus = self.now[one.holder] - one.ceiling
-            if surplus > 0 and one.may_give and not one.is_fixed:
-                self._move(one.holder, None, min(surplus, self.left))
+        for claimant in self.claimants:
+            surplus = self.now[claimant.holder] - claimant.ceiling
+            if surplus > 0 and claimant.may_give and not claimant.is_fixed:
+                self._move(claimant.holder, None, min(surplus, self.left))
         losers = self._losers()
         while self.free < 0 and self.left and losers:
             loser = self._pop(losers, gains=False)
@@ -82,10 +82,10 @@ class _Table:
         """Give free units to the holders that value them most."""
         gainers = self._gainers()
         while self.free > 0 and self.left and gainers:
-            one = self._pop(gainers, gains=True)
-            if one is not None:
-                self._move(None, one.holder, 1)
-                self._push(gainers, one, gains=True)
+            gainer = self._pop(gainers, gains=True)
+            if gainer is not None:
+                self._move(None, gainer.holder, 1)
+                self._push(gainers, gainer, gains=True)
 
     def exchange(self) -> None:
         """Take units from holders to which they are worth clearly less than to others."""
@@ -106,11 +106,11 @@ class _Table:
             self._push(losers, of, gains=False)
 
     def allocation(self) -> Allocation:
-        worths = {one.holder: worth(one, self.now[one.holder] + 1) for one in self.claimants}
-        first = sorted(self.claimants, key=lambda one: (worths[one.holder], one.holder), reverse=True)
-        wanting = [worths[one.holder] for one in self.claimants if not one.is_fixed]
+        worths = {claimant.holder: worth(claimant, self.now[claimant.holder] + 1) for claimant in self.claimants}
+        first = sorted(self.claimants, key=lambda claimant: (worths[claimant.holder], claimant.holder), reverse=True)
+        wanting = [worths[claimant.holder] for claimant in self.claimants if not claimant.is_fixed]
         return Allocation(
-            units={one.holder: self.now[one.holder] for one in first},
+            units={claimant.holder: self.now[claimant.holder] for claimant in first},
             moves=tuple(Move(source, target, units) for (source, target), units in self.moved.items()),
             prices={holder: price for holder, (_, _, price) in worths.items()},
             shadow_price=max(wanting, default=(0, 0, 0.0))[2],
@@ -136,32 +136,34 @@ class _Table:
             self.moved[source, target] = self.moved.get((source, target), 0) + units
 
     def _gainers(self) -> _Heap:
-        return self._heap((one for one in self.claimants if not one.is_fixed), gains=True)
+        return self._heap((claimant for claimant in self.claimants if not claimant.is_fixed), gains=True)
 
     def _losers(self) -> _Heap:
-        return self._heap((one for one in self.claimants if one.may_give and not one.is_fixed), gains=False)
+        return self._heap(
+            (claimant for claimant in self.claimants if claimant.may_give and not claimant.is_fixed), gains=False
+        )
 
     def _heap(self, claimants: Iterable[Claimant], *, gains: bool) -> _Heap:
         heap: _Heap = []
-        for one in claimants:
-            self._push(heap, one, gains=gains)
+        for claimant in claimants:
+            self._push(heap, claimant, gains=gains)
         return heap
 
-    def _push(self, heap: _Heap, one: Claimant, *, gains: bool) -> None:
+    def _push(self, heap: _Heap, claimant: Claimant, *, gains: bool) -> None:
         """Put a holder into its queue, unless it wants no more, or has no more to give."""
-        units = self.now[one.holder]
-        found = worth(one, units + 1 if gains else units) if units or gains else (_Class.LEAST, 0, 0.0)
-        if (gains and found[0] == _Class.SURPLUS) or (not gains and found[0] == _Class.LEAST):
+        units = self.now[claimant.holder]
+        rank = worth(claimant, units + 1 if gains else units) if units or gains else (_Class.LEAST, 0, 0.0)
+        if (gains and rank[0] == _Class.SURPLUS) or (not gains and rank[0] == _Class.LEAST):
             return
-        order = (-found[0], -found[1], -found[2]) if gains else found
-        heapq.heappush(heap, (order, one.holder, units, one))
+        order = (-rank[0], -rank[1], -rank[2]) if gains else rank
+        heapq.heappush(heap, (order, claimant.holder, units, claimant))
 
     def _pop(self, heap: _Heap, *, gains: bool) -> Claimant | None:
         """Remove the first holder; return None, after requeueing it, if its units have changed since."""
-        _, holder, units, one = heapq.heappop(heap)
+        _, holder, units, claimant = heapq.heappop(heap)
         if self.now[holder] == units:
-            return one
-        self._push(heap, one, gains=gains)
+            return claimant
+        self._push(heap, claimant, gains=gains)
         return None
 
 

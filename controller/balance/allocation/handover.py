@@ -40,7 +40,7 @@ def hand_over(total: int, now: Mapping[str, Handover], allocation: Allocation) -
             after[holder] = Holding(holder, kept, kept - target)
         else:
             after[holder] = Holding(holder, have.units)
-    free = total - sum(one.units for one in after.values())
+    free = total - sum(holding.units for holding in after.values())
     for holder, target in allocation.units.items():
         have_now = after.get(holder, Holding(holder, 0))
         more = min(target - have_now.units, free)

@@ -64,14 +64,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Units that move from a holder, or from the free ones (None), to another, or to the free ones."""
+    """Units that move from a holder, or from the free units (None), to another, or to the free units."""
 
     source: str | None
     target: str | None
     units: int
 
     def __str__(self) -> str:
-        return f"{self.units} from {self.source or 'the free ones'} to {self.target or 'the free ones'}"
+        return f"{self.units} from {self.source or 'free units'} to {self.target or 'free units'}"
 
 
 @dataclass(frozen=True, slots=True)

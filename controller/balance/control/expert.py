@@ -44,7 +44,7 @@ class ExpertRule(Strict, frozen=True):
     def __post_init__(self) -> None:
         for value in (self.far, self.near, self.moving, *self.kp, *self.ki, *self.kd):
             if not (math.isfinite(value) and value >= 0.0):
-                raise GainsError(f"expert rule: {value:g} is not a finite number from 0 up")
+                raise GainsError(f"expert rule: {value:g} is not a finite number >= 0")
         for is_kept, relation in self._relations():
             if not is_kept:
                 raise GainsError(f"expert rule: {relation}")
@@ -52,14 +52,14 @@ class ExpertRule(Strict, frozen=True):
     def _relations(self) -> tuple[tuple[bool, str], ...]:
         kp, ki, kd = self.kp, self.ki, self.kd
         return (
-            (self.far > self.near > 0.0, f"e1 > e2 > 0 is wanted, they are {self.far:g} and {self.near:g}"),
-            (self.moving > 0.0, f"d1 > 0 is wanted, it is {self.moving:g}"),
-            (_about(kp[0], kp[2]), f"kp1 is to be about kp3, they are {kp[0]:g} and {kp[2]:g}"),
-            (min(kp[0], kp[2]) > kp[1], f"kp2 is to be below kp1 and kp3, it is {kp[1]:g}"),
-            (ki[0] == 0.0, f"ki1 is to be 0, it is {ki[0]:g}"),
-            (0.0 < ki[1] < ki[2], f"0 < ki2 < ki3 is wanted, they are {ki[1]:g} and {ki[2]:g}"),
-            (_about(kd[0], kd[1], kd[3]), f"kd1, kd2, kd4 are to be about the same: {kd[0]:g}, {kd[1]:g}, {kd[3]:g}"),
-            (max(kd[0], kd[1], kd[3]) < kd[2], f"kd3 is to be above kd1, kd2 and kd4, it is {kd[2]:g}"),
+            (self.far > self.near > 0.0, f"e1 > e2 > 0 required, got {self.far:g} and {self.near:g}"),
+            (self.moving > 0.0, f"d1 > 0 required, got {self.moving:g}"),
+            (_about(kp[0], kp[2]), f"kp1 must be about kp3, got {kp[0]:g} and {kp[2]:g}"),
+            (min(kp[0], kp[2]) > kp[1], f"kp2 must be below kp1 and kp3, got {kp[1]:g}"),
+            (ki[0] == 0.0, f"ki1 must be 0, got {ki[0]:g}"),
+            (0.0 < ki[1] < ki[2], f"0 < ki2 < ki3 required, got {ki[1]:g} and {ki[2]:g}"),
+            (_about(kd[0], kd[1], kd[3]), f"kd1, kd2, kd4 must be about equal, got {kd[0]:g}, {kd[1]:g}, {kd[3]:g}"),
+            (max(kd[0], kd[1], kd[3]) < kd[2], f"kd3 must be above kd1, kd2 and kd4, got {kd[2]:g}"),
         )  # fmt: skip
 
     def row(self, error: float, change: float) -> int:

@@ -61,17 +61,17 @@ def read_response(path: Path) -> StepResponse:
     try:
         text = read_given_text(path, MOST_BYTES, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ResponseError(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from error
+        raise ResponseError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from error
     rows = csv.DictReader(text.splitlines())
     try:
         missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
         if missing:
-            raise ResponseError(f"{path}:1: there is no column {missing[0]}; wanted: {', '.join(COLUMNS)}")
-        found = [_numbers(path, rows.line_num, row) for row in rows]
+            raise ResponseError(f"{path}:1: no column {missing[0]}; expected: {', '.join(COLUMNS)}")
+        samples = [_numbers(path, rows.line_num, row) for row in rows]
     except csv.Error as error:
-        raise ResponseError(f"{path}:{rows.line_num + 1}: is not CSV: {error}") from error
-    times_s, outputs, errors = zip(*found, strict=True) if found else ((), (), ())
-    back = next((index for index in range(1, len(found)) if times_s[index] <= times_s[index - 1]), None)
+        raise ResponseError(f"{path}:{rows.line_num + 1}: invalid CSV: {error}") from error
+    times_s, outputs, errors = zip(*samples, strict=True) if samples else ((), (), ())
+    back = next((index for index in range(1, len(samples)) if times_s[index] <= times_s[index - 1]), None)
     if back is not None:
         raise ResponseError(f"{path}:{back + 2}: time_s: {times_s[back]:g} is not later than {times_s[back - 1]:g}")
     return StepResponse(times_s, outputs, errors, str(path))
@@ -90,7 +90,7 @@ def fit_step(response: StepResponse) -> Fit:
     first = int(steps[0]) + 1
     if len(times) - first < _LEAST_SAMPLES:
         raise ResponseError(
-            f"{response.file}: {len(times) - first} samples after the step, {_LEAST_SAMPLES} are needed"
+            f"{response.file}: {len(times) - first} samples after the step, at least {_LEAST_SAMPLES} needed"
         )
     at_s, step, before = float(times[first]), float(outputs[first] - outputs[first - 1]), float(np.mean(errors[:first]))
     passed_s, after = times[first:] - at_s, errors[first:]
@@ -102,7 +102,7 @@ def fit_step(response: StepResponse) -> Fit:
 
 
 def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[float, float, float]:
-    found = []
+    numbers = []
     for column in COLUMNS:
         try:
             value = float(row[column])
@@ -110,10 +110,10 @@ def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[float, float, 
             value = math.nan
         if not math.isfinite(value):
             raise ResponseError(f"{path}:{line}: {column}: {row[column]!r} is not a finite number")
-        found.append(value)
-    if not -1.0 <= found[2] <= 1.0:
-        raise ResponseError(f"{path}:{line}: error: {found[2]:g} is not from -1 to 1")
-    return found[0], found[1], found[2]
+        numbers.append(value)
+    if not -1.0 <= numbers[2] <= 1.0:
+        raise ResponseError(f"{path}:{line}: error: {numbers[2]:g} is not between -1 and 1")
+    return numbers[0], numbers[1], numbers[2]
 
 
 def _model(plant: FirstOrder, step: float, before: float, passed_s: Values) -> Values:
@@ -136,8 +136,8 @@ def _fitted(passed_s: Values, after: Values, step: float, before: float) -> Firs
 
     span_s = float(passed_s[-1])
     bounds = ([-np.inf, 1e-6 * span_s, 0.0], [np.inf, 10.0 * span_s, span_s])
-    found = least_squares(off, starts, bounds=bounds, x_scale=[abs(starts[0]), span_s, span_s])
-    return FirstOrder(float(found.x[0]) / step, float(found.x[1]), float(found.x[2]))
+    solution = least_squares(off, starts, bounds=bounds, x_scale=[abs(starts[0]), span_s, span_s])
+    return FirstOrder(float(solution.x[0]) / step, float(solution.x[1]), float(solution.x[2]))
 
 
 def _refuse_without_answer(file: str, before: Values, after: Values, step: float) -> None:
@@ -155,5 +155,5 @@ def _refuse_unsettled(file: str, plant: FirstOrder, span_s: float) -> None:
     there = 1.0 - math.exp(-max(span_s - plant.delay_s, 0.0) / plant.lag_s)
     if there < _UNSETTLED:
         raise ResponseError(
-            f"{file}: it ends when {100 * there:.0f} % of the answer is there (lag {plant.lag_s:.3g} s): record longer"
+            f"{file}: ends at {100 * there:.0f} % of the response (lag {plant.lag_s:.3g} s): record longer"
         )

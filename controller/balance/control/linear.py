@@ -47,10 +47,10 @@ class LinearPlant(Strict, frozen=True):
         if self.gain > MOST_GAIN:
             raise GainsError(f"the plant's gain is {self.gain:g}: at most {MOST_GAIN:g}")
         if not (self.lag_samples >= 0.0 and math.isfinite(self.lag_samples)):
-            raise GainsError(f"the plant's lag is {self.lag_samples:g} samples, not a finite number from 0 up")
+            raise GainsError(f"the plant's lag is {self.lag_samples:g} samples, not a finite number >= 0")
         if self.lag_samples > MOST_LAG:
             raise GainsError(
-                f"the plant's lag is {self.lag_samples:g} samples: at most {MOST_LAG:g}, sample less often"
+                f"the plant's lag is {self.lag_samples:g} samples, at most {MOST_LAG:g}: sample less often"
             )
 
     @property
@@ -61,7 +61,7 @@ class LinearPlant(Strict, frozen=True):
     @property
     def in_words(self) -> str:
         """Return the plant in a few words."""
-        levers = "levers add up" if self.accumulates else "levers do not add up"
+        levers = "levers accumulate" if self.accumulates else "levers do not accumulate"
         return f"gain {self.gain:g}, lag {self.lag_samples:g} samples, delay {self.delay_samples}, {levers}"
 
 
@@ -87,8 +87,8 @@ def open_loop(gains: Gains, plant: LinearPlant) -> tuple[Coefficients, Coefficie
 def closed_loop(gains: Gains, plant: LinearPlant) -> Coefficients:
     """Return the characteristic polynomial of the loop, monic: the plant responds one sample after the output."""
     above, below = open_loop(gains, plant)
-    found = np.polyadd(below, above)
-    monic: Coefficients = found / found[0]
+    polynomial = np.polyadd(below, above)
+    monic: Coefficients = polynomial / polynomial[0]
     return monic
 
 

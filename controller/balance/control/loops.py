@@ -44,17 +44,17 @@ def tuned_loops(
     speed_s: float | None = None,
 ) -> tuple[TunedLoop, ...]:
     """Return the loop of each form; raise GainsError if the rule has gains for none of them."""
-    found: list[TunedLoop] = []
+    loops: list[TunedLoop] = []
     for form in Form:
         try:
             gains = tuned(plant, period_s, form, rule, accumulates=accumulates, speed_s=speed_s)
         except GainsError as error:
-            found.append(TunedLoop(form, why_not=str(error)))
+            loops.append(TunedLoop(form, why_not=str(error)))
             continue
-        found.append(_tried(form, gains, plant.sampled(period_s, accumulates=accumulates), period_s))
-    if all(loop.gains is None for loop in found):
-        raise GainsError(found[0].why_not)
-    return tuple(found)
+        loops.append(_tried(form, gains, plant.sampled(period_s, accumulates=accumulates), period_s))
+    if all(loop.gains is None for loop in loops):
+        raise GainsError(loops[0].why_not)
+    return tuple(loops)
 
 
 def _tried(form: Form, gains: Gains, plant: LinearPlant, period_s: float) -> TunedLoop:

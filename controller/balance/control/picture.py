@@ -79,7 +79,7 @@ def _draw_loops(axes: Axes, loops: Sequence[TunedLoop]) -> None:
     ]
     span_s = max((loop.times_s[-1] for loop in loops if loop.errors), default=1.0)
     axes.set_xlim(0.0, min(span_s, 3.0 * max(settled, default=span_s) + 5.0 * span_s / 60.0))
-    axes.set_title("how each form takes an error of 0.5 (shaded: settled)", fontsize=9.5)
+    axes.set_title("response of each form to an error of 0.5 (shaded: settled)", fontsize=9.5)
     axes.set_xlabel("time (s)", fontsize=8.5)
     axes.set_ylabel("error", fontsize=8.5)
     if any(loop.errors for loop in loops):

@@ -168,7 +168,7 @@ def _elapsed(settings: PidSettings, state: PidState, sample: Sample) -> float:
     passed_s = sample.time_s - state.time_s
     if passed_s <= 0.0:
         raise SampleError(
-            sample.unit, f"its sample of {sample.time_s:g} s is not newer than that of {state.time_s:g} s"
+            sample.unit, f"the sample at {sample.time_s:g} s is not newer than that at {state.time_s:g} s"
         )
     return 1.0 if settings.period_s is None else passed_s / settings.period_s
 

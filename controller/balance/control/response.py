@@ -55,11 +55,11 @@ def figures_of(
 
 def _refuse_unusable(times: np.ndarray, errors: np.ndarray) -> None:
     if len(times) != len(errors):
-        raise ResponseError(f"a response has {len(times)} times and {len(errors)} values")
+        raise ResponseError(f"a response of {len(times)} times and {len(errors)} values")
     if len(times) < 2:
-        raise ResponseError("a response has at least 2 samples")
+        raise ResponseError("a response needs at least 2 samples")
     if not (np.all(np.isfinite(times)) and np.all(np.isfinite(errors))):
-        raise ResponseError("a response has finite times and values only")
+        raise ResponseError("times and values of a response must be finite")
     back = np.flatnonzero(np.diff(times) <= 0.0)
     if len(back):
         raise ResponseError(f"sample {back[0] + 2} of a response is not later than the one before it")

@@ -55,11 +55,11 @@ def radius_of(polynomial: Coefficients) -> float:
 
 def radii_of(polynomials: Sequence[Coefficients]) -> NDArray[np.float64]:
     """Return `radius_of` each of many monic polynomials, all at once; shorter ones get roots at 0."""
-    degree = max(len(one) for one in polynomials) - 1
+    degree = max(len(polynomial) for polynomial in polynomials) - 1
     companions = np.zeros((len(polynomials), degree, degree))
     companions[:, 1:, :-1] = np.eye(degree - 1)
-    for companion, one in zip(companions, polynomials, strict=True):
-        companion[0, : len(one) - 1] = -one[1:]
+    for companion, polynomial in zip(companions, polynomials, strict=True):
+        companion[0, : len(polynomial) - 1] = -polynomial[1:]
     return np.asarray(np.max(np.abs(np.linalg.eigvals(companions)), axis=1), dtype=np.float64)
 
 
@@ -86,7 +86,7 @@ def refuse_unstable(gains: Gains, plant: LinearPlant, name: str = "") -> Margin:
     if margin.stable_to is None:
         raise GainsError(f"{what}: {grows}, and no common factor makes them stable")
     low = f"{margin.stable_from:.3g} to " if margin.stable_from else "less than "
-    raise GainsError(f"{what}: {grows}; {low}{margin.stable_to:.3g} times as large they are stable")
+    raise GainsError(f"{what}: {grows}; stable at {low}{margin.stable_to:.3g} times these gains")
 
 
 def _frequencies() -> NDArray[np.float64]:
@@ -111,14 +111,14 @@ def _stable_factors(gains: Gains, plant: LinearPlant, *, is_stable: bool) -> tup
     """
     bounds = [0.0, *sorted(_crossing_factors(gains, plant)), math.inf]
     spans = [(low, high) for low, high in pairwise(bounds) if high - low > _ON_THE_CIRCLE * low]
-    here = next((place for place, (low, high) in enumerate(spans) if low <= 1.0 < high), 0)
+    here = next((index for index, (low, high) in enumerate(spans) if low <= 1.0 < high), 0)
 
-    def is_stable_in(place: int) -> bool:
-        return 0 <= place < len(spans) and _is_stable_between(gains, plant, *spans[place])
+    def is_stable_in(index: int) -> bool:
+        return 0 <= index < len(spans) and _is_stable_between(gains, plant, *spans[index])
 
     if not is_stable:
         tried = (*range(here, -1, -1), *range(here + 1, len(spans)))
-        here = next((place for place in tried if is_stable_in(place)), -1)
+        here = next((index for index in tried if is_stable_in(index)), -1)
         if here < 0:
             return None, None
     first = last = here
@@ -137,10 +137,10 @@ def _crossing_factors(gains: Gains, plant: LinearPlant) -> Iterable[float]:
     for index in flips:
         low, high = float(frequencies[index]), float(frequencies[index + 1])
         if curve.imag[index] == 0.0 or curve.imag[index + 1] == 0.0:
-            found = low if curve.imag[index] == 0.0 else high
+            crossing = low if curve.imag[index] == 0.0 else high
         else:
-            found = brentq(lambda frequency: _at(gains, plant, frequency).imag, low, high, xtol=1e-14)
-        real = _at(gains, plant, found).real
+            crossing = brentq(lambda frequency: _at(gains, plant, frequency).imag, low, high, xtol=1e-14)
+        real = _at(gains, plant, crossing).real
         if real < 0.0:
             yield -1.0 / real
     last = _at(gains, plant, math.pi).real
@@ -161,12 +161,12 @@ def _phase_and_delay(gains: Gains, plant: LinearPlant) -> tuple[float, float]:
     sizes = np.abs(_curve(gains, plant, frequencies)) - 1.0
     phases, delays = [math.inf], [math.inf]
     for index in np.flatnonzero(np.signbit(sizes[:-1]) != np.signbit(sizes[1:])):
-        found = brentq(
+        crossing = brentq(
             lambda frequency: abs(_at(gains, plant, frequency)) - 1.0,
             float(frequencies[index]),
             float(frequencies[index + 1]),
         )
-        room = (cmath.phase(_at(gains, plant, found)) + math.pi) % (2.0 * math.pi)
+        room = (cmath.phase(_at(gains, plant, crossing)) + math.pi) % (2.0 * math.pi)
         phases.append(math.degrees(min(room, 2.0 * math.pi - room)))
-        delays.append(room / found)
+        delays.append(room / crossing)
     return min(phases), min(delays)

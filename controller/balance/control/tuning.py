@@ -134,7 +134,7 @@ def _simc_first_order(
     if form.integrates and plant.lag_s == 0.0:
         return _Continuous(0.0, 1.0 / (plant.gain * (closed_s + delay_s)), 0.0)
     if plant.lag_s == 0.0:
-        raise GainsError(f"a plant without lag whose levers do not add up takes no {form}: it wants an integral")
+        raise GainsError(f"a plant without lag whose levers do not accumulate needs an integral, not {form}")
     kp = plant.lag_s / (plant.gain * (closed_s + delay_s))
     ti_s = min(plant.lag_s, 4.0 * (closed_s + delay_s))
     return _Continuous(kp, kp / ti_s, kp * delay_s / 3.0)
@@ -146,14 +146,14 @@ def _ziegler_nichols(
     if accumulates:
         slope, delay_s = plant.gain / period_s, delay_s + plant.lag_s
     elif plant.lag_s == 0.0:
-        raise GainsError("ziegler-nichols needs a plant with lag, or levers that add up; use simc")
+        raise GainsError("ziegler-nichols needs a plant with lag, or levers that accumulate; use simc")
     else:
         slope = plant.gain / plant.lag_s
-    one = 1.0 / (slope * delay_s)
+    gain = 1.0 / (slope * delay_s)
     match form:
         case Form.P:
-            return _Continuous(one, 0.0, 0.0)
+            return _Continuous(gain, 0.0, 0.0)
         case Form.PI:
-            return _Continuous(0.9 * one, 0.9 * one / (delay_s / 0.3), 0.0)
+            return _Continuous(0.9 * gain, 0.9 * gain / (delay_s / 0.3), 0.0)
         case Form.PD | Form.PID:
-            return _Continuous(1.2 * one, 1.2 * one / (2.0 * delay_s), 1.2 * one * 0.5 * delay_s)
+            return _Continuous(1.2 * gain, 1.2 * gain / (2.0 * delay_s), 1.2 * gain * 0.5 * delay_s)

@@ -31,7 +31,7 @@ class CpuClocks:
         self.name = f"cpu clock of {', '.join(policies) if policies else 'all CPUs'}"
         absent = next((name for name in policies if name not in there), None)
         if absent is not None or not there:
-            what = "the machine has no cpufreq, as most virtual ones" if absent is None else f"{absent} is not there"
+            what = "no cpufreq on this machine, as on most virtual ones" if absent is None else f"no {absent}"
             raise LeverError(self.name, what)
         self._has_moved = False
         self._found_khz = {name: self._khz(name, _CAP) for name in self._policies}
@@ -72,23 +72,23 @@ class CpuClocks:
                 raise LeverError(self.name, f"{path} cannot be written: {error.strerror}") from error
 
     def _points(self) -> tuple[float, ...]:
-        found = {
+        points = {
             int(word) / _KHZ_PER_MHZ
             for name in self._policies
             for word in (self._root.text(*_CPUFREQ, name, "scaling_available_frequencies") or "").split()
             if word.isdecimal()
         }
-        return tuple(sorted(found))
+        return tuple(sorted(points))
 
     def _khz(self, policy: str, file: str) -> int:
-        found = self._root.integer(*_CPUFREQ, policy, file)
-        if found is None or found <= 0:
-            raise LeverError(self.name, f"/{'/'.join((*_CPUFREQ, policy, file))} does not say a clock")
-        return found
+        khz = self._root.integer(*_CPUFREQ, policy, file)
+        if khz is None or khz <= 0:
+            raise LeverError(self.name, f"/{'/'.join((*_CPUFREQ, policy, file))} holds no clock")
+        return khz
 
     def _why_not(self) -> str:
         if not self._may_set:
-            return "its settings do not allow to set it (set: true)"
+            return "its settings lack set: true"
         paths = [self._root.path.joinpath(*_CPUFREQ, name, _CAP) for name in self._policies]
         refused_at = next((path for path in paths if not os.access(path, os.W_OK)), None)
-        return "" if refused_at is None else f"this user may not write {refused_at}"
+        return "" if refused_at is None else f"no permission to write {refused_at}"

@@ -17,13 +17,13 @@ from controller.balance.levers.values import Lever
 
 def local_levers(settings: LeverSettings, root: Root, nvml: Nvml | str) -> tuple[list[Lever], list[str]]:
     """Return the available levers, and a line for each missing one; `nvml` is NVML, or the reason for its absence."""
-    found, absent = list[Lever](), list[str]()
+    levers, absent = list[Lever](), list[str]()
     for make in _makers(settings, root, nvml):
         try:
-            found.append(make())
+            levers.append(make())
         except LeverError as error:
             absent.append(str(error))
-    return found, absent
+    return levers, absent
 
 
 def _makers(settings: LeverSettings, root: Root, nvml: Nvml | str) -> list[Callable[[], Lever]]:

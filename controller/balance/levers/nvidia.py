@@ -15,7 +15,7 @@ from controller.balance.errors import LeverError
 from controller.balance.levers.values import Moved, Standing, moved, refused
 from controller.balance.values import LeverKind
 
-_READ_ONLY: Final = "its settings do not allow to set it (set: true)"
+_READ_ONLY: Final = "its settings lack set: true"
 _PROFILE_VERSION: Final = 1
 
 
@@ -64,7 +64,7 @@ class GpuClocks:
             try:
                 api.nvmlDeviceSetGpuLockedClocks(self._device.handle, round(standing.low), round(target))
             except api.NVMLError_NoPermission as error:
-                self._refusal = f"NVML: {error}: clocks are root's to set"
+                self._refusal = f"NVML: {error}: only root may set clocks"
                 return Moved(0.0, by, self._refusal)
             except api.NVMLError as error:
                 raise LeverError(self.name, f"NVML: {error}") from error
@@ -81,10 +81,10 @@ class GpuClocks:
         """Return the core clocks for the fastest memory clock, ascending."""
         device, api = self._device, self._device.api
         memory_mhz = device.ask(api.nvmlDeviceGetSupportedMemoryClocks, device.handle)
-        found = device.ask(api.nvmlDeviceGetSupportedGraphicsClocks, device.handle, max(memory_mhz, default=0))
-        if not found:
-            raise LeverError(self.name, "NVML: the device names no clocks that it supports")
-        return tuple(sorted(float(clock) for clock in found))
+        clocks_mhz = device.ask(api.nvmlDeviceGetSupportedGraphicsClocks, device.handle, max(memory_mhz, default=0))
+        if not clocks_mhz:
+            raise LeverError(self.name, "NVML: the device reports no supported clocks")
+        return tuple(sorted(float(clock) for clock in clocks_mhz))
 
 
 class GpuInstances:
@@ -99,11 +99,11 @@ class GpuInstances:
         api = nvml.api
         mode, _ = self._device.ask(api.nvmlDeviceGetMigMode, self._device.handle)
         if mode != api.NVML_DEVICE_MIG_ENABLE:
-            raise LeverError(self.name, "the device is not divided: MIG is off (nvidia-smi -mig 1 turns it on)")
+            raise LeverError(self.name, "MIG is off (nvidia-smi -mig 1 turns it on)")
         profile = getattr(api, f"NVML_GPU_INSTANCE_PROFILE_{slices}_SLICE", None)
         part = getattr(api, f"NVML_COMPUTE_INSTANCE_PROFILE_{slices}_SLICE", None)
         if profile is None or part is None:
-            raise LeverError(self.name, f"no instance has {slices} slices")
+            raise LeverError(self.name, f"no instance profile has {slices} slices")
         info = self._device.ask(api.nvmlDeviceGetGpuInstanceProfileInfo, self._device.handle, profile, _PROFILE_VERSION)
         self._profile, self._most, self._part = int(info.id), int(info.instanceCount), part
         self._found = len(self._instances())
@@ -126,9 +126,9 @@ class GpuInstances:
         try:
             self._reach(wanted)
         except api.NVMLError_InUse:
-            reason = "NVML: the instances that are left are in use"
+            reason = "NVML: the remaining instances are in use"
         except api.NVMLError_NoPermission as error:
-            reason = f"NVML: {error}: instances are root's to make"
+            reason = f"NVML: {error}: only root may create instances"
         except api.NVMLError as error:
             raise LeverError(self.name, f"NVML: {error}") from error
         finally:
@@ -176,6 +176,6 @@ class GpuInstances:
 
     def _instances(self) -> list[Any]:
         device, count = self._device, c_uint()
-        found = (device.api.c_nvmlGpuInstance_t * max(self._most, 1))()
-        device.ask(device.api.nvmlDeviceGetGpuInstances, device.handle, self._profile, found, byref(count))
-        return list(found[: count.value])
+        instances = (device.api.c_nvmlGpuInstance_t * max(self._most, 1))()
+        device.ask(device.api.nvmlDeviceGetGpuInstances, device.handle, self._profile, instances, byref(count))
+        return list(instances[: count.value])

@@ -79,16 +79,16 @@ class PoolUnits:
     @property
     def units(self) -> int:
         """Usable units: those it has, minus those that are asked back."""
-        share = next((one for one in self._pool.shares if one.holder == self._holder), None)
+        share = next((holding for holding in self._pool.shares if holding.holder == self._holder), None)
         return 0 if share is None else share.units - share.leaving
 
     def read(self) -> Standing:
         """Return the number of usable units, between the claim's bounds; no more while none arrive."""
-        claim = next((one for one in self._pool.spec.claims if one.holder == self._holder), None)
+        claim = next((claim for claim in self._pool.spec.claims if claim.holder == self._holder), None)
         low = 0 if claim is None else claim.least
         most = self._pool.spec.units if claim is None or claim.most is None else claim.most
         high = self.units if self._waits_in_vain() else most
-        why_not = "" if self._may_set else "its settings do not allow to ask for units (set: true)"
+        why_not = "" if self._may_set else "its settings lack set: true"
         return Standing(self.units, low, max(high, low), 1.0, self._may_set, why_not)
 
     def move(self, by: float) -> Moved:
@@ -106,7 +106,7 @@ class PoolUnits:
         elif self._asking_since_ns is None:
             self._asking_since_ns = self._clock.now_ns()
         if self._waits_in_vain():
-            return Moved(0.0, by, f"none came for {self._patience_s:g} s")
+            return Moved(0.0, by, f"none arrived within {self._patience_s:g} s")
         return moved(standing, by, target)
 
     def tell(self, sample: Sample | None, precision: str = "", frequency_mhz: float | None = None) -> None:
@@ -154,8 +154,8 @@ class PoolUnits:
         local = None if self._local is None else self._local.read().value
         if local is not None and units < local:
             self._set_local(units)
-        known = next((one for one in self._pool.status.holders if one.holder == self._holder), None)
-        if known is None or known.holds != units or is_outdated:
+        booked = next((status for status in self._pool.status.holders if status.holder == self._holder), None)
+        if booked is None or booked.holds != units or is_outdated:
             self._pool = self._report(_promising(status, units, self._wants))
         if local is not None and local < units == self.units and not self._is_over():
             self._set_local(units)
@@ -164,7 +164,7 @@ class PoolUnits:
         assert self._local is not None
         result = self._local.move(units - self._local.read().value)
         if result.left:
-            raise LeverError(self.name, f"{units} units are its own, but {self._local.name}: {result.reason}")
+            raise LeverError(self.name, f"it has {units} units, but {self._local.name}: {result.reason}")
 
     def _fence(self) -> None:
         if not self._is_fenced and self._is_over():
@@ -187,14 +187,14 @@ class PoolUnits:
     def _report(self, status: HolderStatus) -> UnitPool:
         asked_ns = self._clock.now_ns()
         try:
-            found = self._reporter.report_units(self._pool_name, status)
+            pool = self._reporter.report_units(self._pool_name, status)
         except ApiError as error:
             raise LeverError(self.name, str(error)) from error
         self._answered_ns = asked_ns
-        self._pool = found  # the lease may have changed
+        self._pool = pool  # the lease may have changed
         if self._on_answer is not None:
             self._on_answer(self.until_ns)
-        return found
+        return pool
 
 
 def _promising(status: HolderStatus, units: int, wants: int) -> HolderStatus:

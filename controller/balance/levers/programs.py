@@ -35,9 +35,13 @@ class Autocast:
         start: Precision = Precision.FP32,
     ) -> None:
         self.kind, self.name = LeverKind.PRECISION, f"autocast on {device_type}"
-        other = next((one for one in allowed if one not in _LEVELS), None)
+        other = next((precision for precision in allowed if precision not in _LEVELS), None)
         if other is not None or start not in allowed:
-            what = f"autocast has fp16 and fp32, not {other}" if other else f"{start} is not allowed, to start with"
+            what = (
+                f"autocast supports fp16 and fp32, not {other}"
+                if other
+                else f"the initial precision {start} is not allowed"
+            )
             raise LeverError(self.name, what)
         self._allowed = tuple(sorted(set(allowed), key=_ORDER.index))
         self._half, self._device_type = half, device_type
@@ -59,8 +63,8 @@ class Autocast:
             return nullcontext()
         import torch  # noqa: PLC0415 - called by the owning program
 
-        found: AbstractContextManager[Any] = torch.autocast(self._device_type, dtype=self._half)
-        return found
+        context: AbstractContextManager[Any] = torch.autocast(self._device_type, dtype=self._half)
+        return context
 
     def read(self) -> Standing:
         """Return the index of the current precision among the allowed ones, fastest first."""
@@ -86,9 +90,9 @@ class BatchSize:
     def __init__(self, size: int, *, low: int = 1, high: int, per_doubling: int = 1) -> None:
         self.kind, self.name = LeverKind.PRECISION, "batch size"
         if not 1 <= low <= size <= high:
-            raise LeverError(self.name, f"1 <= low <= size <= high is wanted: they are {low}, {size} and {high}")
+            raise LeverError(self.name, f"1 <= low <= size <= high required, got {low}, {size} and {high}")
         if per_doubling < 1:
-            raise LeverError(self.name, f"{per_doubling} steps double nothing")
+            raise LeverError(self.name, f"{per_doubling} steps per doubling, at least 1 needed")
         self._found, self._steps, self._per_doubling = size, 0, per_doubling
         self._down = math.floor(per_doubling * math.log2(size / low) + _GRAIN)
         self._up = math.floor(per_doubling * math.log2(high / size) + _GRAIN)

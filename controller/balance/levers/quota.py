@@ -20,7 +20,7 @@ from dataplane.cgroups import Group, group_at, quotas_milli_of
 
 _MILLI: Final = 1000
 _GRAIN: Final = 1e-9
-_READ_ONLY: Final = "its settings do not allow to set it (set: true)"
+_READ_ONLY: Final = "its settings lack set: true"
 
 
 class CpuQuota:
@@ -91,7 +91,7 @@ class CpuQuota:
     def _quotas(self) -> tuple[int | None, ...]:
         quotas = quotas_milli_of(self._folders())
         if not quotas:
-            raise LeverError(self.name, "there is no such control group with a quota of CPU time")
+            raise LeverError(self.name, "no such control group with a CPU quota")
         return quotas
 
     def _folders(self) -> Group:
@@ -104,5 +104,5 @@ class CpuQuota:
         file = "cpu.max" if "cpu" in group.unified else "cpu.cfs_quota_us"
         path = group.folders.get("cpu", Path()) / file
         if not path.is_file():
-            return f"{path} is not there: the top of the control groups has no quota"
-        return "" if os.access(path, os.W_OK) else f"this user may not write {path}"
+            return f"no {path}: the root control group has no quota"
+        return "" if os.access(path, os.W_OK) else f"no permission to write {path}"

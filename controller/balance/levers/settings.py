@@ -33,7 +33,7 @@ class QuotaLever(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         if self.kind is LeverKind.PRECISION:
-            raise ValueError("kind: a quota is sub-units or frequency")
+            raise ValueError("kind: a quota must be sub-units or frequency")
 
 
 class ClockLever(Strict, frozen=True):
@@ -86,12 +86,12 @@ class LeverSettings(Strict, frozen=True):
         quota_kind = None if self.cpu_quota is None else self.cpu_quota.kind
         clocks = [self.cpu_clock, self.gpu_clock, quota_kind if quota_kind is LeverKind.FREQUENCY else None]
         units = [self.gpu_instances, quota_kind if quota_kind is LeverKind.SUB_UNITS else None]
-        for kind, found in (("frequency", clocks), ("sub-units", units)):
-            if sum(one is not None for one in found) > 1:
-                raise ValueError(f"a unit has one lever of the kind {kind}, here are several")
+        for kind, levers in (("frequency", clocks), ("sub-units", units)):
+            if sum(lever is not None for lever in levers) > 1:
+                raise ValueError(f"a unit has at most one {kind} lever")
 
     @property
     def moves_here(self) -> bool:
         """True if any lever of this machine may be set."""
         here = (self.cpu_quota, self.cpu_clock, self.gpu_clock, self.gpu_instances)
-        return any(one is not None and one.set for one in here)
+        return any(lever is not None and lever.set for lever in here)

@@ -38,9 +38,9 @@ class Standing:
             return self.value
         up = wanted > self.value
         bound = min(max(wanted, self.low), self.high)
-        found = self._point(bound, up=up) if self.points else self._on_grid(bound, up=up)
-        is_on_the_way = self.value < found <= bound if up else bound <= found < self.value
-        return found if is_on_the_way else self.value
+        position = self._point(bound, up=up) if self.points else self._on_grid(bound, up=up)
+        is_on_the_way = self.value < position <= bound if up else bound <= position < self.value
+        return position if is_on_the_way else self.value
 
     def _on_grid(self, bound: float, *, up: bool) -> float:
         steps = (bound - self.low) / self.step
@@ -48,8 +48,8 @@ class Standing:
         return self.low + whole * self.step
 
     def _point(self, bound: float, *, up: bool) -> float:
-        place = bisect_right(self.points, bound + _GRAIN) - 1 if up else bisect_left(self.points, bound - _GRAIN)
-        return self.points[place] if 0 <= place < len(self.points) else self.value
+        index = bisect_right(self.points, bound + _GRAIN) - 1 if up else bisect_left(self.points, bound - _GRAIN)
+        return self.points[index] if 0 <= index < len(self.points) else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,5 +112,5 @@ def moved(standing: Standing, by: float, now: float) -> Moved:
         return Moved(done, 0.0)
     at_end = standing.high if by > 0 else standing.low
     if math.isclose(now, at_end, rel_tol=1e-9, abs_tol=_GRAIN) or (now - at_end) * by > 0:
-        return Moved(done, left, f"it stands at its end, {at_end:g}")
-    return Moved(done, left, "it has no step in between", between=True)
+        return Moved(done, left, f"at its limit of {at_end:g}")
+    return Moved(done, left, "no step in between", between=True)

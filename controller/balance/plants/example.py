@@ -73,12 +73,12 @@ class Stage:
     @property
     def work_tops(self) -> Fraction:
         """Work of all clusters at full load."""
-        return sum((one.full.work_tops for one in self.clusters), Fraction(0))
+        return sum((cluster.full.work_tops for cluster in self.clusters), Fraction(0))
 
     @property
     def power(self) -> Fraction:
         """Power of all clusters, as sub-units times GHz."""
-        return sum((one.power for one in self.clusters), Fraction(0))
+        return sum((cluster.power for cluster in self.clusters), Fraction(0))
 
     @property
     def efficiency(self) -> Fraction:
@@ -109,17 +109,19 @@ def stages() -> tuple[Stage, ...]:
 def _decided(clusters: tuple[Cluster, ...], order: tuple[LeverKind, ...]) -> tuple[Cluster, ...]:
     """Return clusters after each has asked by the platform's rule; units freed by some are the only ones for others."""
     rule, free = PlatformRule(), 0
-    found: dict[str, Cluster] = {}
-    asks = {one.name: rule.change(float(one.full.error), _sample(one), one.state) for one in clusters}
-    for one in sorted(clusters, key=lambda one: asks[one.name].sub_units):  # units are freed first
-        change = asks[one.name]
+    decided: dict[str, Cluster] = {}
+    asks = {
+        cluster.name: rule.change(float(cluster.full.error), _sample(cluster), cluster.state) for cluster in clusters
+    }
+    for cluster in sorted(clusters, key=lambda cluster: asks[cluster.name].sub_units):  # units are freed first
+        change = asks[cluster.name]
         limits = Limits(
-            precisions=(Precision.INT8,), frequency_high_mhz=_MOST_MHZ, sub_units_high=one.state.sub_units + free
+            precisions=(Precision.INT8,), frequency_high_mhz=_MOST_MHZ, sub_units_high=cluster.state.sub_units + free
         )
-        done = hand_on(change, one.state, limits, order=order).change
+        done = hand_on(change, cluster.state, limits, order=order).change
         free -= done.sub_units
-        found[one.name] = replace(one, state=applied(one.state, done))
-    return tuple(found[one.name] for one in clusters)
+        decided[cluster.name] = replace(cluster, state=applied(cluster.state, done))
+    return tuple(decided[cluster.name] for cluster in clusters)
 
 
 def _sample(cluster: Cluster) -> Sample:
@@ -134,24 +136,29 @@ def gain_between(before: Stage, after: Stage) -> tuple[Fraction, Fraction]:
 
 def by_table(steps: int = 60) -> tuple[Trajectory, ...]:
     """Return the results of the interval table from the same start, with sub-units only: the other rule, by steps."""
-    members = [_member(one, steps) for one in CLUSTERS]
+    members = [_member(cluster, steps) for cluster in CLUSTERS]
     return run(members, free=0)
 
 
 def table_stages() -> tuple[Stage, ...]:
     """Return the data centre at the start, after one step by the interval table, and when no lever moves any more."""
-    found = by_table()
-    last = max(_steps_to_rest(one) for one in found)
+    trajectories = by_table()
+    last = max(_steps_to_rest(way) for way in trajectories)
     named = ((0, "at the start"), (1, "after a step"), (last, f"after {last} steps, at rest"))
     return tuple(
-        Stage(name, tuple(replace(one, state=way.state_at(step)) for one, way in zip(CLUSTERS, found, strict=True)))
+        Stage(
+            name,
+            tuple(
+                replace(cluster, state=way.state_at(step)) for cluster, way in zip(CLUSTERS, trajectories, strict=True)
+            ),
+        )
         for step, name in named
     )
 
 
-def _steps_to_rest(found: Trajectory) -> int:
-    states = [found.state_at(step) for step in range(len(found.time_s))]
-    return max((step + 1 for step, (one, other) in enumerate(pairwise(states)) if one != other), default=0)
+def _steps_to_rest(trajectory: Trajectory) -> int:
+    states = [trajectory.state_at(step) for step in range(len(trajectory.time_s))]
+    return max((step + 1 for step, (earlier, other) in enumerate(pairwise(states)) if earlier != other), default=0)
 
 
 def _member(cluster: Cluster, steps: int) -> Member:

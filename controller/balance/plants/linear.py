@@ -34,10 +34,10 @@ def linearised(
             steepest = max(steepest, abs(math.log(capacity_ratio(unit, after, plant.speeds))) / inner)
     gain = max(rest.bus, rest.load) * steepest
     if not gain > 0.0:
-        raise PlantError("no step of the rule moves the error: the unit is idle, or its levers are left out")
+        raise PlantError("no step of the rule moves the error: the unit is idle, or the rule moves none of its levers")
     return LinearPlant(gain=gain, delay_samples=math.ceil(plant.delay_s / period_s), accumulates=True)
 
 
 def _inner_end(interval: str) -> float:
-    found = Interval.parse(interval)
-    return float(min(abs(found.low), abs(found.high)))
+    parsed = Interval.parse(interval)
+    return float(min(abs(parsed.low), abs(parsed.high)))

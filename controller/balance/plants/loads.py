@@ -31,8 +31,8 @@ def burst(steps: int, base_tops: float, peak_tops: float, every: int, length: in
 
 def noisy(load: Floats, spread: float, rng: np.random.Generator) -> Floats:
     """Return a load times normal noise around 1 with this spread, never below 0."""
-    found: Floats = np.maximum(load * (1.0 + spread * rng.standard_normal(len(load))), 0.0)
-    return found
+    tops: Floats = np.maximum(load * (1.0 + spread * rng.standard_normal(len(load))), 0.0)
+    return tops
 
 
 def duty_cycle(shares: Floats, peak_tops: float, steps_each: int = 1) -> Floats:

@@ -44,7 +44,7 @@ class Pace:
 
     def __post_init__(self) -> None:
         if self.every < 1 or self.wait < 0:
-            raise PlantError(f"levers move every {self.every} steps, {self.wait} after the last move")
+            raise PlantError(f"pace: every {self.every} steps (at least 1), wait {self.wait} (at least 0)")
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ class Trajectory:
     @property
     def moves(self) -> npt.NDArray[np.bool_]:
         """Return the steps in which a lever was elsewhere than in the step before."""
-        found: npt.NDArray[np.bool_] = np.zeros(len(self.time_s), np.bool_)
+        moved: npt.NDArray[np.bool_] = np.zeros(len(self.time_s), np.bool_)
         for lever in (self.precision, self.frequency_mhz, self.sub_units):
-            found[1:] |= lever[1:] != lever[:-1]
-        return found
+            moved[1:] |= lever[1:] != lever[:-1]
+        return moved
 
     def records(self) -> tuple[Record, ...]:
         """Return it as a history from which a rule can be learned."""
@@ -158,8 +158,8 @@ class _Running:
             return
         self.sample = Sample(time_s, bus, load, member.name)
         blocked = Blocked.BOTH if is_waiting else self.blocked
-        self.memory, said = member.control.step(self.memory, self.sample, blocked)
-        self.output, self.sampled = said.u, not is_waiting
+        self.memory, output = member.control.step(self.memory, self.sample, blocked)
+        self.output, self.sampled = output.u, not is_waiting
 
     def asked(self) -> Change:
         """Return the rule's request after a step."""
@@ -229,34 +229,34 @@ def run(
     others in the same step. Raise PlantError for invalid units, loads or states.
     """
     if not members:
-        raise PlantError("a loop without units")
+        raise PlantError("a loop needs at least one unit")
     generator = rng if rng is not None else np.random.default_rng(0)
     running = [_Running(member) for member in members]
     for step in range(min(len(member.offered_tops) for member in members)):
-        for one in running:
-            one.advance(step, dt_s, generator)
-        changes = [one.asked() for one in running]
+        for runner in running:
+            runner.advance(step, dt_s, generator)
+        changes = [runner.asked() for runner in running]
         if all(change.keeps for change in changes):
             continue
         free = _exchange(running, changes, free, share, step)
-    return tuple(one.trajectory() for one in running)
+    return tuple(runner.trajectory() for runner in running)
 
 
 def _exchange(
     running: Sequence[_Running], changes: Sequence[Change], free: int | None, share: Share, step: int
 ) -> int | None:
     """Move all levers, first those that free sub-units; return the number in the pool afterwards."""
-    before = [one.unit.sub_units for one in running]
-    for one, change in zip(running, changes, strict=True):
+    before = [runner.unit.sub_units for runner in running]
+    for runner, change in zip(running, changes, strict=True):
         if change.sub_units <= 0 and not change.keeps:
-            one.move(change, 0 if free is not None else one.member.limits.sub_units_high, step)
+            runner.move(change, 0 if free is not None else runner.member.limits.sub_units_high, step)
     if free is not None:
-        free += sum(was - one.unit.sub_units for was, one in zip(before, running, strict=True))
+        free += sum(was - runner.unit.sub_units for was, runner in zip(before, running, strict=True))
     asks = [max(change.sub_units, 0) for change in changes]
     granted = asks if free is None else share(asks, free)
-    for one, change, ask, grant in zip(running, changes, asks, granted, strict=True):
+    for runner, change, ask, grant in zip(running, changes, asks, granted, strict=True):
         if ask:
-            was = one.unit.sub_units
-            one.move(change, grant, step)
-            free = free - (one.unit.sub_units - was) if free is not None else None
+            was = runner.unit.sub_units
+            runner.move(change, grant, step)
+            free = free - (runner.unit.sub_units - was) if free is not None else None
     return free

@@ -45,7 +45,7 @@ class Application(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.precisions:
-            raise ValueError(f"precisions: the application {self.name} allows at least one")
+            raise ValueError(f"precisions: the application {self.name} must allow at least one")
 
     def bytes_ratio(self, precision: Precision) -> float:
         """Return the size of a piece of work relative to int8."""
@@ -92,9 +92,9 @@ class Plant(Strict, frozen=True):
     noise: Share = 0.0
 
     def __post_init__(self) -> None:
-        missing = [str(one) for one in self.application.precisions if one not in self.speeds]
+        missing = [str(precision) for precision in self.application.precisions if precision not in self.speeds]
         if missing:
-            raise ValueError(f"speeds: there is none for {', '.join(missing)}, which the application allows")
+            raise ValueError(f"speeds: none for {', '.join(missing)}, which the application allows")
 
     def rest(self, unit: UnitState, offered_tops: float) -> Rest[float]:
         """Return the unit's steady state under a constant load."""
@@ -115,7 +115,7 @@ class Plant(Strict, frozen=True):
         if unit.sub_units < 1 or not 0.0 < unit.frequency_mhz < math.inf:
             raise PlantError(f"a unit of {unit.sub_units} sub-units at {unit.frequency_mhz:g} MHz computes nothing")
         if unit.precision not in self.speeds:
-            raise PlantError(f"speeds: there is none for {unit.precision}")
+            raise PlantError(f"speeds: none for {unit.precision}")
         ratio = self.application.bytes_ratio(unit.precision)
         tera_per_gb = self.application.ops_per_byte / (1000.0 * ratio)
         busy_w, static_w = self.power.each_w(unit.frequency_mhz, self.reference_mhz)
@@ -150,7 +150,7 @@ class Plant(Strict, frozen=True):
     ) -> tuple[PlantState, Sample, float, float]:
         """Return the result of `step` for levers with known rates, which cost more to compute than the step."""
         if not 0.0 < dt_s < math.inf or not offered_tops >= 0.0:
-            raise PlantError(f"a step of {dt_s:g} s under a load of {offered_tops:g} TOPS")
+            raise PlantError(f"invalid step of {dt_s:g} s under a load of {offered_tops:g} TOPS")
         carried, done = rates.bus_tops * dt_s, rates.cores_tops * dt_s
         waiting = state.backlog_tera + offered_tops * dt_s
         sent = min(waiting, carried, max(rates.queue_tera - state.queue_tera, 0.0) + done)
@@ -168,7 +168,7 @@ class Plant(Strict, frozen=True):
         """Return the report that has arrived by now, and those in transit."""
         late = round(self.delay_s / dt_s)
         if late > MOST_LATE:
-            raise PlantError(f"reports that are {self.delay_s:g} s late are {late} steps late, at most {MOST_LATE}")
+            raise PlantError(f"a report delay of {self.delay_s:g} s is {late} steps, at most {MOST_LATE}")
         if not late:
             return now, ()
         reports = (*state.reports, now)

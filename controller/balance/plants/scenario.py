@@ -47,9 +47,9 @@ class Load(Strict, frozen=True):
     def __post_init__(self) -> None:
         times = [at_s for at_s, _ in self.points]
         if not times or times[0] != 0:
-            raise ValueError("points: the first is at 0 s")
+            raise ValueError("points: the first must be at 0 s")
         if any(not before < after for before, after in pairwise(times)):
-            raise ValueError("points: each is later than the one before it")
+            raise ValueError("points: each must be later than the one before it")
 
     def offered(self, steps: int, dt_s: float, rng: np.random.Generator) -> Floats:
         """Return TOPS for each step."""
@@ -58,8 +58,8 @@ class Load(Strict, frozen=True):
             times_s %= self.repeat_s
         at_s, tops = (np.array(column, np.float64) for column in zip(*self.points, strict=True))
         held = tops[np.searchsorted(at_s, times_s, side="right") - 1]
-        found = np.interp(times_s, at_s, tops) if self.lines else held
-        return noisy(found, self.noise, rng) if self.noise else found
+        load = np.interp(times_s, at_s, tops) if self.lines else held
+        return noisy(load, self.noise, rng) if self.noise else load
 
 
 class Start(Strict, frozen=True):
@@ -97,16 +97,16 @@ class UnitSettings(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if self.table is not None and self.platform is not None:
-            raise ValueError(f"unit {self.name}: one rule moves its levers, table or platform")
+            raise ValueError(f"unit {self.name}: set table or platform, not both")
         if self.limits is not None and math.isinf(self.limits.frequency_high_mhz):
-            raise ValueError(f"unit {self.name}: limits say how far the clock goes, frequency_high_mhz")
+            raise ValueError(f"unit {self.name}: limits lack frequency_high_mhz")
         reach, start = self.reach, self.start
         if start.precision not in self.plant.speeds:
-            raise ValueError(f"unit {self.name}: plant.speeds has none for {start.precision}, at which it starts")
+            raise ValueError(f"unit {self.name}: plant.speeds lacks {start.precision}, the initial precision")
         if not reach.frequency_low_mhz <= start.frequency_mhz <= reach.frequency_high_mhz:
-            raise ValueError(f"unit {self.name}: it starts at {start.frequency_mhz:g} MHz, beyond its limits")
+            raise ValueError(f"unit {self.name}: it starts at {start.frequency_mhz:g} MHz, outside its limits")
         if not reach.sub_units_low <= start.sub_units <= reach.sub_units_high:
-            raise ValueError(f"unit {self.name}: it starts with {start.sub_units} sub-units, beyond its limits")
+            raise ValueError(f"unit {self.name}: it starts with {start.sub_units} sub-units, outside its limits")
 
     @property
     def reach(self) -> Limits:
@@ -116,7 +116,7 @@ class UnitSettings(Strict, frozen=True):
         given = self.limits or Limits(
             precisions=(start.precision,), frequency_low_mhz=clock_mhz, frequency_high_mhz=clock_mhz
         )
-        allowed = tuple(one for one in given.precisions if one in self.plant.application.precisions)
+        allowed = tuple(precision for precision in given.precisions if precision in self.plant.application.precisions)
         return msgspec.structs.replace(given, precisions=allowed or (start.precision,))
 
     @property
@@ -156,11 +156,11 @@ class Scenario(Strict, frozen=True):
     def __post_init__(self) -> None:
         names = [unit.name for unit in self.units]
         if not names:
-            raise ValueError("units: at least one")
+            raise ValueError("units: at least one needed")
         if len(set(names)) < len(names):
-            raise ValueError("units: one name is there twice")
+            raise ValueError("units: duplicate name")
         if self.steps * len(names) > MOST_STEPS:
-            raise ValueError(f"steps: of all units together there are at most {MOST_STEPS}")
+            raise ValueError(f"steps: at most {MOST_STEPS} for all units together")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +195,16 @@ def answer(scenario: Scenario) -> Answer:
     """Return the units' results under their rules, and in the open loop, with the same loads and the same noise."""
     rng = np.random.default_rng(scenario.seed)
     members = [unit.member(scenario.steps, scenario.step_s, rng) for unit in scenario.units]
-    found = _run(scenario, members)
+    trajectories = _run(scenario, members)
     kept = _run(scenario, [replace(member, rule=Keep()) for member in members])
-    outcomes = tuple(_outcome(one.name, [one], [member], scenario) for one, member in zip(found, members, strict=True))
+    outcomes = tuple(
+        _outcome(trajectory.name, [trajectory], [member], scenario)
+        for trajectory, member in zip(trajectories, members, strict=True)
+    )
     return Answer(
-        found,
+        trajectories,
         outcomes,
-        _outcome("all", found, members, scenario),
+        _outcome("all", trajectories, members, scenario),
         _outcome("all, open loop", kept, members, scenario),
     )
 
@@ -211,19 +214,19 @@ def _run(scenario: Scenario, members: Sequence[Member]) -> tuple[Trajectory, ...
     return run(members, dt_s=scenario.step_s, free=scenario.free_units, rng=rng)
 
 
-def _outcome(name: str, found: Sequence[Trajectory], members: Sequence[Member], scenario: Scenario) -> Outcome:
+def _outcome(name: str, trajectories: Sequence[Trajectory], members: Sequence[Member], scenario: Scenario) -> Outcome:
     span_s = scenario.steps * scenario.step_s
-    work = sum(float(one.work_tera.sum()) for one in found)
-    energy_j = sum(float(one.energy_j.sum()) for one in found)
+    work = sum(float(trajectory.work_tera.sum()) for trajectory in trajectories)
+    energy_j = sum(float(trajectory.energy_j.sum()) for trajectory in trajectories)
     offered = sum(float(member.offered_tops.sum()) for member in members) * scenario.step_s
-    moves = sum(int(np.count_nonzero(one.moves)) for one in found)
-    alone = found[0] if len(found) == 1 and scenario.steps > 1 else None
+    moves = sum(int(np.count_nonzero(trajectory.moves)) for trajectory in trajectories)
+    alone = trajectories[0] if len(trajectories) == 1 and scenario.steps > 1 else None
     return Outcome(
         name,
         work / span_s,
         energy_j / span_s,
         work / energy_j if energy_j else math.nan,
-        moves / len(found) * _S_PER_MINUTE / span_s,
-        sum(one.refused_tera for one in found) / offered if offered else 0.0,
+        moves / len(trajectories) * _S_PER_MINUTE / span_s,
+        sum(trajectory.refused_tera for trajectory in trajectories) / offered if offered else 0.0,
         None if alone is None else figures_of(alone.time_s.tolist(), alone.error.tolist()),
     )

@@ -43,8 +43,8 @@ def stepped(precision: Precision, steps: int, allowed: tuple[Precision, ...]) ->
     """
     order = list(Precision)
     here = order.index(precision)
-    ways = [one for one in allowed if (order.index(one) - here) * steps > 0]
-    ways.sort(key=lambda one: abs(order.index(one) - here))
+    ways = [precision for precision in allowed if (order.index(precision) - here) * steps > 0]
+    ways.sort(key=lambda precision: abs(order.index(precision) - here))
     return ways[min(abs(steps), len(ways)) - 1] if steps and ways else precision
 
 

@@ -44,14 +44,14 @@ def read_history(path: Path, unit: str = "") -> tuple[Record, ...]:
     except OSError as error:
         raise RuleError(f"{path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise RuleError(f"{path}: is no CSV: {error}") from error
+        raise RuleError(f"{path}: invalid CSV: {error}") from error
 
 
 def _records(path: Path, rows: csv.DictReader[str], unit: str) -> Iterator[Record]:
     named = {_NAMES.get(column, column): column for column in rows.fieldnames or ()}
     missing = [column for column in COLUMNS if column not in named]
     if missing:
-        raise RuleError(f"{path}: has no column {', '.join(missing)}")
+        raise RuleError(f"{path}: no column {', '.join(missing)}")
     units: set[str] = set()
     for count, row in enumerate(rows):
         line = {column: row[name] or "" for column, name in named.items()}
@@ -60,12 +60,12 @@ def _records(path: Path, rows: csv.DictReader[str], unit: str) -> Iterator[Recor
             continue
         units.add(name)
         if len(units) > 1:
-            raise RuleError(f"{path}: is of several units, {' and '.join(sorted(units))}: say of which")
+            raise RuleError(f"{path}: has several units, {' and '.join(sorted(units))}: name one")
         if count >= MOST_ROWS:
             raise RuleError(f"{path}: has more than {MOST_ROWS} lines")
         yield _record(f"{path}:{rows.line_num}", line, name)
     if not units:
-        raise RuleError(f"{path}: has no line of unit {unit}" if unit else f"{path}: has no line")
+        raise RuleError(f"{path}: no lines of unit {unit}" if unit else f"{path}: no lines")
 
 
 def _is_of_else(line: Mapping[str, str], *, is_service: bool) -> bool:
@@ -82,7 +82,7 @@ def _record(where: str, line: Mapping[str, str], unit: str) -> Record:
     except (ValueError, SampleError) as error:
         raise RuleError(f"{where}: {error}") from error
     if not 1 <= state.sub_units <= _MOST_UNITS or not 0 < state.frequency_mhz <= _MOST_MHZ:
-        raise RuleError(f"{where}: a unit has 1 to {_MOST_UNITS} sub-units at more than 0 to {_MOST_MHZ:g} MHz")
+        raise RuleError(f"{where}: not 1 to {_MOST_UNITS} sub-units at more than 0 and up to {_MOST_MHZ:g} MHz")
     return Record(sample, state)
 
 
@@ -98,5 +98,5 @@ def in_order(records: Sequence[Record]) -> Sequence[Record]:
     """Return records unchanged; raise RuleError if one is not later than the previous one."""
     for before, after in pairwise(records):
         if not after.sample.time_s > before.sample.time_s:
-            raise RuleError(f"a history's sample of {after.sample.time_s:g} s is not later than the one before it")
+            raise RuleError(f"a history's sample at {after.sample.time_s:g} s is not later than the one before it")
     return records

@@ -33,18 +33,18 @@ class Interval:
     @classmethod
     def parse(cls, text: str) -> Interval:
         """Return `[-0.9, -0.7)` as an interval; raise ValueError if it is malformed or empty."""
-        found = _INTERVAL.fullmatch(text)
-        if found is None:
-            raise ValueError(f"{text!r} is no interval: write it as [-0.9, -0.7)")
+        match = _INTERVAL.fullmatch(text)
+        if match is None:
+            raise ValueError(f"invalid interval {text!r}: write it as [-0.9, -0.7)")
         try:
-            low, high = Fraction(found[2]), Fraction(found[3])
+            low, high = Fraction(match[2]), Fraction(match[3])
         except (ValueError, ZeroDivisionError):
-            raise ValueError(f"{text!r} is no interval: its ends are no numbers") from None
-        has_low, has_high = found[1] == "[", found[4] == "]"
+            raise ValueError(f"invalid interval {text!r}: its ends must be numbers") from None
+        has_low, has_high = match[1] == "[", match[4] == "]"
         if max(abs(low), abs(high)) > _FURTHEST:
-            raise ValueError(f"{text[:40]!r} goes beyond {_FURTHEST}, where no output lies")
+            raise ValueError(f"invalid interval {text[:40]!r}: no output lies beyond {_FURTHEST}")
         if low > high or (low == high and not (has_low and has_high)):
-            raise ValueError(f"{text!r} holds nothing")
+            raise ValueError(f"empty interval {text!r}")
         return cls(low, high, has_low, has_high)
 
     def __contains__(self, u: Fraction | int) -> bool:
@@ -68,11 +68,11 @@ class Row(Strict, frozen=True):
         names = ("precision_steps", "frequency_mhz", "sub_units")
         for name, value in zip(names, faster, strict=True):
             if value > 0 and interval.high > 0:
-                raise ValueError(f"{self.interval}: {name} makes cores faster where u is above 0, so idle cores")
+                raise ValueError(f"{self.interval}: {name} makes cores faster where u is above 0 and cores idle")
             if value < 0 and interval.low < 0:
-                raise ValueError(f"{self.interval}: {name} makes cores slower where u is below 0, so busy cores")
+                raise ValueError(f"{self.interval}: {name} makes cores slower where u is below 0 and cores busy")
             if value and 0 in interval:
-                raise ValueError(f"{self.interval}: {name} moves where u is 0, so nothing is wrong")
+                raise ValueError(f"{self.interval}: {name} moves at u = 0, where levers must keep")
 
     @property
     def change(self) -> Change:
@@ -87,15 +87,15 @@ class IntervalTable(Strict, frozen=True, dict=True):
 
     def __post_init__(self) -> None:
         if not self.rows:
-            raise ValueError("rows: a table has at least one")
+            raise ValueError("rows: at least one needed")
         spans = [(Interval.parse(row.interval), row.interval) for row in self.rows]
-        for (before, one), (after, other) in pairwise(spans):
+        for (before, first), (after, second) in pairwise(spans):
             if before.high > after.low or (before.high == after.low and before.has_high and after.has_low):
-                raise ValueError(f"rows: {one} and {other} overlap or are not in rising order")
+                raise ValueError(f"rows: {first} and {second} overlap or are not in rising order")
             if before.high < after.low or not (before.has_high or after.has_low):
-                raise ValueError(f"rows: no row is for what lies between {one} and {other}")
+                raise ValueError(f"rows: gap between {first} and {second}")
         if not any(0 in interval for interval, _ in spans):
-            raise ValueError("rows: none is for u = 0, at which all levers keep")
+            raise ValueError("rows: none for u = 0, where levers must keep")
 
     @cached_property
     def _spans(self) -> tuple[tuple[Interval, Change], ...]:
@@ -116,7 +116,7 @@ class IntervalTable(Strict, frozen=True, dict=True):
         for high, has_high, change in self._bounds:
             if near < high or (has_high and near == high):
                 return change
-        raise RuleError(f"the controller's output is {u:g}, which is no number")
+        raise RuleError(f"the controller's output is {u:g}, not a number")
 
     def row_of(self, u: float) -> Row:
         """Return the row whose interval contains an output, read literally; raise RuleError beyond all rows.
@@ -127,13 +127,13 @@ class IntervalTable(Strict, frozen=True, dict=True):
         for row in self.rows:
             if exact in Interval.parse(row.interval):
                 return row
-        raise RuleError(f"no row is for an output of {u:g}")
+        raise RuleError(f"no row for an output of {u:g}")
 
     @property
     def dead_band(self) -> tuple[float, float]:
         """The range around 0 in which levers keep their positions."""
         keeping = [interval for interval, change in self._spans if change.keeps]
-        here = next(place for place, interval in enumerate(keeping) if 0 in interval)
+        here = next(index for index, interval in enumerate(keeping) if 0 in interval)
         first = last = here
         while first and keeping[first - 1].high == keeping[first].low:
             first -= 1
@@ -146,9 +146,9 @@ class IntervalTable(Strict, frozen=True, dict=True):
         """The largest step of each lever in any row, up or down."""
         changes = [change for _, change in self._spans]
         return Change(
-            max(abs(one.precision_steps) for one in changes),
-            max(abs(one.frequency_mhz) for one in changes),
-            max(abs(one.sub_units) for one in changes),
+            max(abs(change.precision_steps) for change in changes),
+            max(abs(change.frequency_mhz) for change in changes),
+            max(abs(change.sub_units) for change in changes),
         )
 
 

@@ -36,7 +36,7 @@ _MOST_PART: Final = math.log(4)
 """Maximum worth of a lever's step: four times the speed, or a quarter."""
 _LEAST_SHARE: Final = 0.02
 """Minimum occupancy and load; below it their ratio is noise."""
-_PLACES: Final = {precision: place for place, precision in enumerate(Precision)}
+_PLACES: Final = {precision: index for index, precision in enumerate(Precision)}
 
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -130,20 +130,20 @@ def learn(records: Sequence[Record], settings: Learning | None = None) -> Learne
     """
     asked = settings or Learning()
     if len(records) < asked.window + 2:
-        raise RuleError(f"a history of {len(records)} samples: there is nothing to learn from")
+        raise RuleError(f"a history of {len(records)} samples is too short to learn from")
     levers, off = _columns(in_order(records))
     delays = range(min(asked.most_delay, len(records) - asked.window - 1) + 1)
     fits = {delay: fit for delay in delays if (fit := _fit(levers, off, delay, asked)) is not None}
     if not fits:
         names = " and ".join(asked.levers)
-        raise RuleError(f"a history of {len(records)} samples: {names} moved too little to say what they do")
+        raise RuleError(f"a history of {len(records)} samples: {names} moved too little to show an effect")
     delay = _least_delay(fits)
     best = fits[delay]
     effects = {kind: effect for kind, effect in best.effects.items() if effect.is_sure}
     unknown = {
-        kind: f"its {one.moves} moves show no effect" for kind, one in best.effects.items() if kind not in effects
+        kind: f"its {effect.moves} moves show no effect" for kind, effect in best.effects.items() if kind not in effects
     }
-    unknown |= {kind: f"it moved in {count} windows of {asked.least_moves}" for kind, count in best.still.items()}
+    unknown |= {kind: f"it moved in {count} windows, {asked.least_moves} needed" for kind, count in best.still.items()}
     if not effects:
         raise RuleError(f"a history of {len(records)} samples: {_sentence(unknown)}")
     return Learned(effects, unknown, delay, _typical(records), best.windows, asked)
@@ -165,14 +165,14 @@ def _least_delay(fits: Mapping[int, _Fit]) -> int:
 
 def _columns(records: Sequence[Record]) -> tuple[dict[LeverKind, Floats], Floats]:
     """Return the levers' positions, in the units of their effects, and log(P_p / P_d), NaN if it is noise."""
-    states = [one.state for one in records]
+    states = [record.state for record in records]
     columns = {
-        LeverKind.SUB_UNITS: np.log([float(one.sub_units) for one in states]),
-        LeverKind.FREQUENCY: np.log([one.frequency_mhz for one in states]),
-        LeverKind.PRECISION: np.array([-float(_PLACES[one.precision]) for one in states]),
+        LeverKind.SUB_UNITS: np.log([float(state.sub_units) for state in states]),
+        LeverKind.FREQUENCY: np.log([state.frequency_mhz for state in states]),
+        LeverKind.PRECISION: np.array([-float(_PLACES[state.precision]) for state in states]),
     }
-    bus = np.array([one.sample.bus for one in records])
-    load = np.array([one.sample.load for one in records])
+    bus = np.array([record.sample.bus for record in records])
+    load = np.array([record.sample.load for record in records])
     off = np.full(len(records), np.nan)
     clear = (bus >= _LEAST_SHARE) & (load >= _LEAST_SHARE)
     off[clear] = np.log(bus[clear] / load[clear])
@@ -187,22 +187,22 @@ def _fit(levers: Mapping[LeverKind, Floats], off: Floats, delay: int, settings: 
     clear = np.isfinite(answers)
     moved = {kind: column[ends - delay] - column[starts - delay] for kind, column in levers.items()}
     counts = {kind: int(np.count_nonzero(moved[kind][clear])) for kind in settings.levers}
-    known = [kind for kind, count in counts.items() if count >= settings.least_moves]
-    still = {kind: count for kind, count in counts.items() if kind not in known}
-    for kind in moved.keys() - set(known):  # its effect is not fitted
+    fitted = [kind for kind, count in counts.items() if count >= settings.least_moves]
+    still = {kind: count for kind, count in counts.items() if kind not in fitted}
+    for kind in moved.keys() - set(fitted):  # its effect is not fitted
         clear &= moved[kind] == 0
     windows = int(np.count_nonzero(clear))
-    spare = windows - len(known)
-    if not known or spare < 1:
+    spare = windows - len(fitted)
+    if not fitted or spare < 1:
         return None
-    by = np.column_stack([moved[kind][clear] for kind in known])
+    by = np.column_stack([moved[kind][clear] for kind in fitted])
     values, _, rank, _ = np.linalg.lstsq(by, answers[clear], rcond=None)
-    if rank < len(known):
-        raise RuleError(f"{' and '.join(known)} always moved together: which of them did what cannot be told")
+    if rank < len(fitted):
+        raise RuleError(f"{' and '.join(fitted)} always moved together: their effects cannot be told apart")
     left = answers[clear] - by @ values
     spread = float(left @ left) / spare
     errors = _standard_errors(by, left, spread)
-    effects = {kind: Effect(float(values[at]), float(errors[at]), counts[kind]) for at, kind in enumerate(known)}
+    effects = {kind: Effect(float(values[at]), float(errors[at]), counts[kind]) for at, kind in enumerate(fitted)}
     return _Fit(effects, still, windows, spread)
 
 
@@ -222,12 +222,12 @@ def _standard_errors(by: Floats, left: Floats, spread: float) -> Floats:
 
 def _typical(records: Sequence[Record]) -> UnitState:
     """Return the median lever positions over all samples."""
-    states = [one.state for one in records]
-    places = sorted(_PLACES[one.precision] for one in states)
+    states = [record.state for record in records]
+    places = sorted(_PLACES[state.precision] for state in states)
     return UnitState(
         list(Precision)[places[len(places) // 2]],
-        median(one.frequency_mhz for one in states),
-        max(round(median(one.sub_units for one in states)), 1),
+        median(state.frequency_mhz for state in states),
+        max(round(median(state.sub_units for state in states)), 1),
     )
 
 

@@ -39,7 +39,7 @@ class Limits(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.precisions:
-            raise ValueError("precisions: an application allows at least one")
+            raise ValueError("precisions: at least one needed")
         if not self.frequency_low_mhz <= self.frequency_high_mhz:
             raise ValueError("frequency_low_mhz is above frequency_high_mhz")
         if not self.sub_units_low <= self.sub_units_high:
@@ -168,8 +168,8 @@ def _on_grid(wanted: float, here: float, limits: Limits) -> float:
     if not step or wanted == here:
         return wanted
     places = (wanted - limits.frequency_low_mhz) / step
-    place = math.floor(places + _SLACK) if wanted > here else math.ceil(places - _SLACK)
-    on = limits.frequency_low_mhz + place * step
+    index = math.floor(places + _SLACK) if wanted > here else math.ceil(places - _SLACK)
+    on = limits.frequency_low_mhz + index * step
     return here if (on - here) * (wanted - here) < 0 else on
 
 
@@ -187,8 +187,8 @@ def _steps(
     wanted = handed * speeds[order[asked]] / speeds[state.precision]
     way = -1 if wanted > 1 else 1
     reach = range(len(order)) if most is None else range(here - max(most, abs(by)), here + max(most, abs(by)) + 1)
-    ways = [place for place in reach if 0 <= place < len(order) and (place - here) * way > 0]
-    best = min([here, *ways], key=lambda place: _off(speeds[order[place]] / speeds[state.precision], wanted))
+    ways = [index for index in reach if 0 <= index < len(order) and (index - here) * way > 0]
+    best = min([here, *ways], key=lambda index: _off(speeds[order[index]] / speeds[state.precision], wanted))
     return best - here, wanted * speeds[state.precision] / speeds[order[best]]
 
 

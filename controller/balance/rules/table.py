@@ -31,9 +31,9 @@ class IntervalRule(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.levers:
-            raise ValueError("levers: at least one is moved")
+            raise ValueError("levers: at least one needed")
         if len(set(self.levers)) < len(self.levers):
-            raise ValueError("levers: one is there twice")
+            raise ValueError("levers: duplicate lever")
 
     def change(self, u: float, sample: Sample, state: UnitState) -> Change:
         """Return the change of the levers; raise RuleError if u is NaN."""
@@ -44,7 +44,9 @@ class IntervalRule(Strict, frozen=True):
             return change
         lesser = Change(sub_units=change.sub_units)
         least = Change(sub_units=int(math.copysign(1, change.sub_units)) if change.sub_units else 0)
-        return next((one for one in (change, lesser, least) if not overshoots(one, sample, state)), Change())
+        return next(
+            (candidate for candidate in (change, lesser, least) if not overshoots(candidate, sample, state)), Change()
+        )
 
 
 def only(change: Change, levers: tuple[LeverKind, ...]) -> Change:

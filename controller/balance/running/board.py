@@ -16,7 +16,7 @@ from controller.balance.values import Change, LeverKind, Precision, Sample, Unit
 from dataplane.clock import NS_PER_S, Clock
 
 _STEPS: Final = tuple(Precision)
-_NONE: Final = Standing(1.0, 1.0, 1.0, may_set=False, why_not="there is none")
+_NONE: Final = Standing(1.0, 1.0, 1.0, may_set=False, why_not="no such lever")
 """Position of a kind without a lever."""
 
 
@@ -77,9 +77,9 @@ class Board:
     def state(self) -> UnitState:
         """The levers' positions at the last reading; a kind that the unit does not have is at 1."""
         clock, units = self._standing(LeverKind.FREQUENCY), self._standing(LeverKind.SUB_UNITS)
-        place = self._standing(LeverKind.PRECISION)
+        standing = self._standing(LeverKind.PRECISION)
         first, steps = self._precisions()
-        at = steps[min(max(round(place.value - first), 0), len(steps) - 1)]
+        at = steps[min(max(round(standing.value - first), 0), len(steps) - 1)]
         return UnitState(at, max(clock.value, 1e-9), max(round(units.value), 1))
 
     def apply(self, change: Change, sample: Sample | None = None) -> list[Move]:
@@ -87,8 +87,8 @@ class Board:
         moves: list[Move] = []
         seen = sample if self._guarded else None
         pending, state = only(change, self._order), self.state
-        for place, kind in enumerate(self._order):
-            order = self._order[place:]
+        for turn, kind in enumerate(self._order):
+            order = self._order[turn:]
             pending = self._handed_on(pending, state, order, seen)
             seen = None  # the sample is from before the first move: do not apply it again
             asked = _part(pending, kind)
@@ -154,7 +154,7 @@ class Board:
     def _handed_on(self, change: Change, state: UnitState, order: Sequence[LeverKind], sample: Sample | None) -> Change:
         lever, speeds = self.levers.get(LeverKind.PRECISION), SPEEDS
         if isinstance(lever, BatchSize):
-            speeds = {step: lever.ratio**-place for place, step in enumerate(_STEPS)}
+            speeds = {step: lever.ratio**-index for index, step in enumerate(_STEPS)}
         return hand_on(change, state, self._limits(), order=order, speeds=speeds, most=self._most, sample=sample).change
 
     def _precisions(self) -> tuple[float, tuple[Precision, ...]]:
@@ -169,8 +169,8 @@ class Board:
     def _limits(self) -> Limits:
         state = self.state
         clock, units = self._standing(LeverKind.FREQUENCY), self._standing(LeverKind.SUB_UNITS)
-        place = self._standing(LeverKind.PRECISION)
-        pinned = place.low == place.high or not place.may_set
+        standing = self._standing(LeverKind.PRECISION)
+        pinned = standing.low == standing.high or not standing.may_set
         low, high = _ends(clock)
         fewest, most = (max(round(end), 1) for end in _ends(units))
         return Limits(

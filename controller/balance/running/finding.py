@@ -52,7 +52,7 @@ _DIGITS: Final = 32
 
 
 @contextmanager
-def alone(pool: str, holder: str, address: str, folder: Path | None = None) -> Iterator[None]:
+def single_instance(pool: str, holder: str, address: str, folder: Path | None = None) -> Iterator[None]:
     """Hold the exclusive lock of a pool's holder at a service's address while the block lasts.
 
     Raise LeverError if another process holds it, or if that cannot be determined.
@@ -77,8 +77,8 @@ def _lock(descriptor: int, lever: str, holder: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "another one"
-        raise LeverError(lever, f"holder {holder} is driven here already (process {owner})") from error
+        owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        raise LeverError(lever, f"holder {holder} is already driven on this machine (process {owner})") from error
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
@@ -110,10 +110,10 @@ def levers_of(
 
     If the pool cannot be reached, its local lever is not used either: it would take what the books give to others.
     """
-    found, absent = local_levers(settings, host.root, host.nvml)
+    levers, absent = local_levers(settings, host.root, host.nvml)
     if settings.pool is not None:
-        local = next((lever for lever in found if lever.kind is LeverKind.SUB_UNITS), None)
-        others = [lever for lever in found if lever is not local]
+        local = next((lever for lever in levers if lever.kind is LeverKind.SUB_UNITS), None)
+        others = [lever for lever in levers if lever is not local]
         pool = settings.pool
         try:
             units = PoolUnits(
@@ -128,7 +128,7 @@ def levers_of(
         except LeverError as error:
             return others, [*absent, str(error)]
         return [units, *others], absent
-    return found, absent
+    return levers, absent
 
 
 def source_of(settings: RunSettings, host: Host, costs: Costs | None) -> Source:

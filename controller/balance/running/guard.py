@@ -68,10 +68,10 @@ class Guard:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
         )
         assert self._process.stdout is not None
-        deadline = LocalDeadline(_START_S, "the start of the process that releases levers")
+        deadline = LocalDeadline(_START_S, "the start of the guard process")
         if not wait_readable(self._process.stdout, deadline) or self._process.stdout.readline() != b"ready\n":
             self._stop()
-            raise LeverError("guard", "the process that releases levers did not start")
+            raise LeverError("guard", "the guard process did not start")
         return self
 
     def __exit__(
@@ -96,11 +96,11 @@ class Guard:
         try:
             self._process.stdin.write(_WORD.pack(word))
         except OSError as error:
-            raise LeverError("guard", f"the process that releases levers has ended: {error.strerror}") from error
+            raise LeverError("guard", f"the guard process has ended: {error.strerror}") from error
 
     def _stop(self) -> None:
         # If killed too early, it would leave levers in place.
-        if not wait_for_exit(self._process, _END_S, "the process that releases levers"):
+        if not wait_for_exit(self._process, _END_S, "the guard process"):
             self._process.kill()
             self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
@@ -113,7 +113,7 @@ class Heard:
     """Messages from the loop: its words, a request to release at once, and the end of all messages."""
 
     words: tuple[int, ...] = ()
-    is_told: bool = False
+    must_stop: bool = False
     is_closed: bool = False
 
 
@@ -121,21 +121,21 @@ class Ear(Protocol):
     """Receiver of the loop's messages."""
 
     def hear(self, left_s: float | None) -> Heard:
-        """Wait for this long, None: indefinitely, and return what came."""
+        """Wait for this long, None: indefinitely, and return what arrived."""
         ...
 
 
 class _Pipes:
     """The loop's messages from one file descriptor, a signal from another."""
 
-    def __init__(self, beats: int, told: int) -> None:
-        self._beats, self._told, self._is_closed = beats, told, False
+    def __init__(self, beats: int, stop: int) -> None:
+        self._beats, self._stop, self._is_closed = beats, stop, False
 
     def hear(self, left_s: float | None) -> Heard:
         heard = [] if self._is_closed else [self._beats]
-        ready, _, _ = select.select([*heard, self._told], [], [], left_s)
-        if self._told in ready:
-            return Heard(is_told=True)
+        ready, _, _ = select.select([*heard, self._stop], [], [], left_s)
+        if self._stop in ready:
+            return Heard(must_stop=True)
         if not ready:
             return Heard(is_closed=self._is_closed)
         data = os.read(self._beats, 1 << 16)  # whole words: short writes to a pipe are atomic
@@ -193,7 +193,7 @@ def watch_over(order: GuardOrder, levers: list[Lever], ear: Ear, clock: Clock) -
     while not heard.is_closed or hold.next_ns is not None:
         next_ns, was_closed = hold.next_ns, heard.is_closed
         heard = ear.hear(None if next_ns is None else max(next_ns - clock.now_ns(), 0) / NS_PER_S)
-        if heard.is_told:
+        if heard.must_stop:
             release(order, levers)
             return
         if _END in heard.words:
@@ -213,16 +213,16 @@ def release(order: GuardOrder, levers: list[Lever]) -> None:
     """Restore the levers' original positions, those that follow a pool at their low ends; report failures."""
     for lever in levers:
         if order.is_of_pool(lever):
-            _do(lever, "nobody controls the unit: {} is released", _lower)
+            _do(lever, "uncontrolled unit: released {}", _lower)
         else:
-            _do(lever, "nobody controls the unit: {} is released", lambda one: one.release(always=True))
+            _do(lever, "uncontrolled unit: released {}", lambda lever: lever.release(always=True))
 
 
 def lower_units(order: GuardOrder, levers: list[Lever]) -> None:
     """Move levers that follow a pool's books to their low ends: its service may soon give the units away."""
     for lever in levers:
         if order.is_of_pool(lever):
-            _do(lever, "the pool's service has not answered for long: {} goes to its low end", _lower)
+            _do(lever, "no answer from the pool's service: lowered {}", _lower)
 
 
 def _lower(lever: Lever) -> None:
@@ -231,7 +231,7 @@ def _lower(lever: Lever) -> None:
 
 
 def _do(lever: Lever, what: str, act: Callable[[Lever], object]) -> None:
-    """Do something to a lever, and report it, or why it failed."""
+    """Apply an action to a lever, and report it, or why it failed."""
     try:
         act(lever)
     except LeverError as error:
@@ -243,15 +243,15 @@ def _do(lever: Lever, what: str, act: Callable[[Lever], object]) -> None:
 def main() -> None:
     """Guard the levers of the order on the command line, by the messages on stdin."""
     order = msgspec.json.decode(sys.argv[1], type=GuardOrder)
-    told, tell = os.pipe2(os.O_NONBLOCK)
-    signal.set_wakeup_fd(tell)
+    stop_reader, stop_writer = os.pipe2(os.O_NONBLOCK)
+    signal.set_wakeup_fd(stop_writer)
     signal.signal(signal.SIGTERM, lambda *_: None)  # reported by the wake-up file descriptor
     needs_nvml = order.levers.gpu_clock is not None or order.levers.gpu_instances is not None
-    with open_nvml() if needs_nvml else nullcontext("NVML is not asked") as nvml:
+    with open_nvml() if needs_nvml else nullcontext("NVML is not needed") as nvml:
         levers, _ = local_levers(order.levers, Root(Path(order.root)), nvml)
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        watch_over(order, levers, _Pipes(sys.stdin.fileno(), told), MonotonicClock())
+        watch_over(order, levers, _Pipes(sys.stdin.fileno(), stop_reader), MonotonicClock())
 
 
 if __name__ == "__main__":

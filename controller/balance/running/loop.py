@@ -135,7 +135,7 @@ class Loop:
             return None, str(error)
         if sample.time_s <= self._last_s:
             age_s = now_ns / NS_PER_S - sample.time_s
-            return None, f"unit {sample.unit}: there is no newer sample than that of {age_s:.1f} s ago"
+            return None, f"unit {sample.unit}: no sample newer than {age_s:.1f} s"
         self._last_s = sample.time_s
         return sample, ""
 

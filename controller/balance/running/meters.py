@@ -100,22 +100,22 @@ class InterfaceUse:
             raise SampleError(self._unit, f"{what}: its link's rate changed while it was measured")
         rates = interface_rates(before, after, rate_bps)
         if rates is None:
-            raise SampleError(self._unit, f"{what}: its counters began anew")
+            raise SampleError(self._unit, f"{what}: its counters were reset")
         used_bps = rates.tx_bps if self._direction is Direction.SENT else rates.rx_bps
         return _bounded(self._unit, what, used_bps / rate_bps)
 
     def _read(self, now_ns: int) -> tuple[InterfaceSample, int]:
         what = f"network device {self._interface}"
-        found = read_interfaces(self._root, now_ns, self._process)
-        sample = next((one for one in found if one.name == self._interface), None)
+        interfaces = read_interfaces(self._root, now_ns, self._process)
+        sample = next((interface for interface in interfaces if interface.name == self._interface), None)
         if sample is None:
-            raise SampleError(self._unit, f"{what} is not there")
+            raise SampleError(self._unit, f"{what} not found")
         try:
             rate_bps = self._rate_bps() or sample.link_rate_bps
         except CollectorError as error:
             raise SampleError(self._unit, str(error)) from error
         if not rate_bps:
-            raise SampleError(self._unit, f"{what} says no rate of its link: settings have to (rate)")
+            raise SampleError(self._unit, f"{what} reports no link rate: set `rate`")
         return sample, rate_bps
 
 
@@ -138,7 +138,7 @@ class ReceivedByTelemetry:
         except CostMapError as error:
             raise SampleError(self._unit, str(error)) from error
         if use.share is None:
-            raise SampleError(self._unit, f"no telemetry says what the link towards host {self._host} carries")
+            raise SampleError(self._unit, f"no telemetry of the link towards host {self._host}")
         return _bounded(self._unit, f"the link towards host {self._host}", use.share)
 
 
@@ -152,20 +152,20 @@ class DeviceUse:
     def sample(self, now_ns: int) -> DeviceSample:
         """Return the device's current figures; raise SampleError if it is missing."""
         if self._last is None or self._last[0] != now_ns:
-            found = next((one for one in self._sampler.devices() if one.address == self._address), None)
-            if found is None:
-                raise SampleError(self._unit, f"device {self._address} is not there")
-            self._last = now_ns, found
+            device = next((device for device in self._sampler.devices() if device.address == self._address), None)
+            if device is None:
+                raise SampleError(self._unit, f"device {self._address} not found")
+            self._last = now_ns, device
         return self._last[1]
 
     def figure(self, now_ns: int, value: Callable[[DeviceSample], float | None], *names: str) -> float:
         """Return one share of the figures; raise SampleError with the driver's reason if it is missing."""
         sample = self.sample(now_ns)
-        found = value(sample)
-        if found is None:
-            why = next((sample.missing[name] for name in names if name in sample.missing), "it is not said")
+        share = value(sample)
+        if share is None:
+            why = next((sample.missing[name] for name in names if name in sample.missing), "no reason given")
             raise SampleError(self._unit, f"device {self._address}: {names[0]}: {why}")
-        return _bounded(self._unit, f"device {self._address}: {names[0]}", found)
+        return _bounded(self._unit, f"device {self._address}: {names[0]}", share)
 
 
 class DeviceBus:
@@ -201,5 +201,5 @@ class DeviceLoad:
 
 def _bounded(unit: str, what: str, share: float) -> float:
     if not 0 <= share <= MOST_SHARE:
-        raise SampleError(unit, f"{what} was used to {share:.0%} of what it has: its rate or quota is another one")
+        raise SampleError(unit, f"{what} was used to {share:.0%} of its capacity: its rate or quota is wrong")
     return min(share, 1.0)

@@ -20,7 +20,7 @@ from controller.balance.levers.pool import LEASE_SHARE, PoolUnits, Reporter
 from controller.balance.levers.settings import PoolLever
 from controller.balance.levers.values import Lever
 from controller.balance.running.board import Board
-from controller.balance.running.finding import Costs, Host, alone, levers_of, source_of
+from controller.balance.running.finding import Costs, Host, levers_of, single_instance, source_of
 from controller.balance.running.guard import Guard, GuardOrder
 from controller.balance.running.loop import Loop, Tick
 from controller.balance.running.settings import BusSettings, RunSettings
@@ -62,10 +62,10 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
         host = Host(Root(), MonotonicClock(), stack.enter_context(open_nvml()))
         costs = await stack.enter_async_context(_costs(settings.bus))
         if (pool := settings.levers.pool) is not None:
-            stack.enter_context(alone(pool.pool, pool.holder, api_place(pool.api, pool.token_file).address))
+            stack.enter_context(single_instance(pool.pool, pool.holder, api_place(pool.api, pool.token_file).address))
         levers, absent = await asyncio.to_thread(levers_of, settings.levers, host, _reporter(stack))
         if absent and not levers:
-            raise LeverError(f"of unit {settings.unit}", f"none is there: {'; '.join(absent)}")
+            raise LeverError(f"of unit {settings.unit}", f"none available: {'; '.join(absent)}")
         board = Board(levers, host.clock, rest_s=settings.rest_s)
         record = None if settings.record is None else _Record(stack, settings.record, settings.unit, set(board.levers))
         loop = await asyncio.to_thread(  # it already measures, and netlink has its own event loop
@@ -78,15 +78,15 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
             clock=host.clock,
         )
         guard = await asyncio.to_thread(_guard, stack, settings, levers)
-        told = [each for each in (guard, None if record is None else record.write, on_tick) if each is not None]
-        lines = [f"unit {settings.unit}", *(_told(lever) for lever in levers), *absent, loop.problem]
+        observers = [each for each in (guard, None if record is None else record.write, on_tick) if each is not None]
+        lines = [f"unit {settings.unit}", *(_described(lever) for lever in levers), *absent, loop.problem]
         on_ready("; ".join(filter(None, lines)))
         try:
             for _ in range(turns) if turns is not None else count():
                 await asyncio.sleep(settings.interval_s)
                 tick = await _whole(loop.tick)
-                for each in told:
-                    each(tick)
+                for observe in observers:
+                    observe(tick)
         finally:
             failed = loop.release()
         if failed:
@@ -116,10 +116,10 @@ def _guard(stack: AsyncExitStack, settings: RunSettings, levers: list[Lever]) ->
     return lambda _: guard.beat(pool.until_ns)
 
 
-def _told(lever: Lever) -> str:
+def _described(lever: Lever) -> str:
     """Return a short description of a lever at the start."""
     standing = lever.read()
-    how = "" if standing.may_set else f", only read: {standing.why_not}"
+    how = "" if standing.may_set else f", read-only: {standing.why_not}"
     return f"{lever.name}: {lever.kind} at {standing.value:g} of {standing.low:g} to {standing.high:g}{how}"
 
 

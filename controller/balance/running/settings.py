@@ -33,7 +33,7 @@ class InterfaceBus(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if self.interface == LOOPBACK:
-            raise ValueError(f"{LOOPBACK} is no bus: loopback has no link that could be full")
+            raise ValueError(f"{LOOPBACK} cannot be a bus: loopback has no link to fill")
         if self.rate is not None:
             parse_rate_bps(self.rate)
 
@@ -94,9 +94,9 @@ class RunSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         if self.table is not None and self.platform is not None:
-            raise ValueError("table and platform are two rules: one is wanted")
+            raise ValueError("set table or platform, not both")
         if self.silence.stale_s < 2 * self.interval_s:
-            raise ValueError(f"silence.stale is to be at least two intervals, {2 * self.interval_s:g} s")
+            raise ValueError(f"silence.stale must be at least two intervals, {2 * self.interval_s:g} s")
 
     @property
     def rule(self) -> Rule:
@@ -107,4 +107,4 @@ class RunSettings(Settings, frozen=True):
 def _one_of(**choices: object) -> None:
     given = [name for name, value in choices.items() if value is not None]
     if len(given) != 1:
-        raise ValueError(f"one of {', '.join(choices)} is wanted, here are {' and '.join(given) or 'none'}")
+        raise ValueError(f"exactly one of {', '.join(choices)} needed, got {' and '.join(given) or 'none'}")

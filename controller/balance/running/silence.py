@@ -27,7 +27,7 @@ class SilenceSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.stale_s <= self.release_s:
-            raise ValueError(f"0 < stale <= release is wanted: they are {self.stale_s:g} s and {self.release_s:g} s")
+            raise ValueError(f"0 < stale <= release required, got {self.stale_s:g} s and {self.release_s:g} s")
 
 
 def watch(settings: SilenceSettings, last_s: float, now_s: float) -> Watch:

@@ -61,9 +61,12 @@ def decide(
 
     Before `heard_ns` no holder could be heard: silence counts from then.
     """
-    known, look_at = {one.holder: one for one in pool.status.holders}, _Look(pool, now_ns, heard_ns, settings)
-    holders = {name: _holder(look_at, name, known.get(name), memories.get(name)) for name in pool.holders}
-    after = {name: one.memory for name, one in holders.items()}
+    reports, look_at = (
+        {report.holder: report for report in pool.status.holders},
+        _Look(pool, now_ns, heard_ns, settings),
+    )
+    holders = {name: _holder(look_at, name, reports.get(name), memories.get(name)) for name in pool.holders}
+    after = {name: holder.memory for name, holder in holders.items()}
     try:
         capacity = _capacity(pool, node)
     except StaleError as error:
@@ -71,25 +74,27 @@ def decide(
     if pool.spec.paused:
         return Round(_status(look_at, holders, None, "paused: nothing moves"), after, capacity=capacity)
     limits = Limits(moves=moves, margin=settings.moving.margin)
-    allocation = allocate(capacity, [one.claimant for one in holders.values()], limits)
-    holdings = hand_over(capacity, {name: one.handover for name, one in holders.items()}, allocation)
-    shares = tuple(UnitHolding(holder=one.holder, units=one.units, leaving=one.leaving) for one in holdings)
+    allocation = allocate(capacity, [holder.claimant for holder in holders.values()], limits)
+    holdings = hand_over(capacity, {name: holder.handover for name, holder in holders.items()}, allocation)
+    shares = tuple(
+        UnitHolding(holder=holding.holder, units=holding.units, leaving=holding.leaving) for holding in holdings
+    )
     moved = _moved(pool, shares)
     return Round(
-        _status(look_at, {name: _after(one, shares) for name, one in holders.items()}, allocation, ""),
-        {name: _remembering(one, allocation) for name, one in holders.items()},
+        _status(look_at, {name: _after(holder, shares) for name, holder in holders.items()}, allocation, ""),
+        {name: _remembering(holder, allocation) for name, holder in holders.items()},
         shares if moved or _differs(pool, shares) else None,
         allocation.moves,
         moved,
         capacity,
-        tuple(name for name, one in holders.items() if one.is_silent),
+        tuple(name for name, holder in holders.items() if holder.is_silent),
     )
 
 
 def _after(holder: _Holder, shares: tuple[UnitHolding, ...]) -> _Holder:
     """Return a holder with its units after the shares are written."""
     name = holder.claimant.holder
-    share = next((one for one in shares if one.holder == name), None)
+    share = next((holding for holding in shares if holding.holder == name), None)
     units, leaving = (0, 0) if share is None else (share.units, share.leaving)
     return replace(
         holder,
@@ -103,7 +108,7 @@ def _capacity(pool: UnitPool, node: Node | None) -> int:
     if pool.spec.node is None:
         return pool.spec.units
     if node is None:
-        raise StaleError(f"there is no Node {pool.spec.node}")
+        raise StaleError(f"Node {pool.spec.node} does not exist")
     return min(pool.spec.units, room_of(pool, node).total)
 
 
@@ -128,7 +133,7 @@ class _Look:
 
 def _holder(look_at: _Look, name: str, report: HolderStatus | None, memory: Memory | None) -> _Holder:
     """Return a holder's state: a silent one keeps its units, and after the lease its minimum share."""
-    pool, share = look_at.pool, next((one for one in look_at.pool.shares if one.holder == name), None)
+    pool, share = look_at.pool, next((holding for holding in look_at.pool.shares if holding.holder == name), None)
     memory = memory or NOTHING
     if report is not None:
         settings = look_at.settings
@@ -141,7 +146,7 @@ def _holder(look_at: _Look, name: str, report: HolderStatus | None, memory: Memo
     report = report or HolderStatus(holder=name)
     if lease_s and quiet_s >= lease_s and units:
         claimant = replace(claimant, wanted=claimant.least, may_give=True)
-        reason = f"silent, and its lease of {lease_s:g} s is over: it keeps {claimant.least} units"
+        reason = f"silent beyond its lease of {lease_s:g} s: it keeps {claimant.least} units"
         return _Holder(claimant, replace(handover, promised=0), report, memory, reason, is_silent=True)
     if is_reporter and quiet_s > look_at.settings.stale_s:
         reason = "silent: its units are held" if units else "silent"
@@ -168,14 +173,14 @@ def _promised(pool: UnitPool, report: HolderStatus | None, units: int) -> int:
 
 
 def _differs(pool: UnitPool, shares: tuple[UnitHolding, ...]) -> bool:
-    before = {one.holder: (one.units, one.leaving) for one in pool.shares}
-    return before != {one.holder: (one.units, one.leaving) for one in shares}
+    before = {holding.holder: (holding.units, holding.leaving) for holding in pool.shares}
+    return before != {holding.holder: (holding.units, holding.leaving) for holding in shares}
 
 
 def _moved(pool: UnitPool, shares: tuple[UnitHolding, ...]) -> int:
     """Return the number of units that move, or are asked back."""
-    before = {one.holder: one.units - one.leaving for one in pool.shares}
-    after = {one.holder: one.units - one.leaving for one in shares}
+    before = {holding.holder: holding.units - holding.leaving for holding in pool.shares}
+    after = {holding.holder: holding.units - holding.leaving for holding in shares}
     names = before.keys() | after.keys()
     gained = sum(max(after.get(name, 0) - before.get(name, 0), 0) for name in names)
     return max(gained, sum(max(before.get(name, 0) - after.get(name, 0), 0) for name in names))
@@ -194,7 +199,7 @@ def _status(
     look_at: _Look, holders: Mapping[str, _Holder], allocation: Allocation | None, reason: str
 ) -> UnitPoolStatus:
     pool, most = look_at.pool, look_at.settings.table.most
-    control = tuple(_control(one, allocation, most) for one in holders.values())
+    control = tuple(_control(holder, allocation, most) for holder in holders.values())
     price = None if allocation is None else round(allocation.shadow_price, _DIGITS)
     return changed(pool.status, control=control, shadow_price=price, reason=reason[:_LINE])
 
@@ -224,15 +229,15 @@ def _control(holder: _Holder, allocation: Allocation | None, most: Change) -> Ho
 def _reason(claimant: Claimant, target: int, handover: Handover) -> str:
     """Return the reason for a holder's units, if it wants a different number."""
     if handover.units > claimant.units:
-        return f"is to give back {handover.units - claimant.units}"
+        return f"asked to give back {handover.units - claimant.units}"
     if target > claimant.units:
-        return f"gets {target - claimant.units} as soon as they are free"
+        return f"gets {target - claimant.units} once they are free"
     if claimant.ceiling > target:
         return f"short of {claimant.ceiling - target}"
     if claimant.most is not None and claimant.wanted > claimant.most:
-        return f"has all that it may have: {claimant.most}"
+        return f"at its maximum of {claimant.most}"
     if claimant.units > claimant.ceiling:
-        return "keeps what moved a short while ago"
+        return "keeps recently moved units"
     return ""
 
 

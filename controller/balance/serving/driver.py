@@ -42,45 +42,45 @@ class Metrics:
         of_pool, of_holder = ["pool"], ["pool", "holder"]
         self.moves = Counter(
             "millrace_balance_moved_units",
-            "Units that were moved, or asked back.",
+            "Units moved or asked back.",
             of_pool,
             registry=self.registry,
         )
         self.reports = Counter(
-            "millrace_balance_reports", "Reports of holders that were looked at.", of_pool, registry=self.registry
+            "millrace_balance_reports", "Holders' reports processed.", of_pool, registry=self.registry
         )
         self.conflicts = Counter(
             "millrace_balance_conflicts",
-            "Shares that others, or reports, had changed first: decided again.",
+            "Writes of shares that conflicted and were decided again.",
             registry=self.registry,
         )
         self.failures = Counter(
-            "millrace_balance_failures", "Writes that failed for another reason.", registry=self.registry
+            "millrace_balance_failures", "Writes that failed for other reasons.", registry=self.registry
         )
-        self.pools = Gauge("millrace_balance_pools", "Pools that are known.", registry=self.registry)
+        self.pools = Gauge("millrace_balance_pools", "Known pools.", registry=self.registry)
         self.silent = Gauge(
-            "millrace_balance_silent_holders", "Holders that do not report.", of_pool, registry=self.registry
+            "millrace_balance_silent_holders", "Holders that have stopped reporting.", of_pool, registry=self.registry
         )
         self.capacity = Gauge(
             "millrace_balance_capacity_units",
-            "Units that there are to share out.",
+            "Units to share out.",
             of_pool,
             registry=self.registry,
         )
         self.price = Gauge(
             "millrace_balance_shadow_price",
-            "What one more unit would be worth.",
+            "Worth of one more unit.",
             of_pool,
             registry=self.registry,
         )
-        self.units = Gauge("millrace_balance_units", "Units that a holder has.", of_holder, registry=self.registry)
+        self.units = Gauge("millrace_balance_units", "Units held.", of_holder, registry=self.registry)
         self.error = Gauge(
-            "millrace_balance_error", "Bus less load, of the last report.", of_holder, registry=self.registry
+            "millrace_balance_error", "Bus minus load in the last report.", of_holder, registry=self.registry
         )
         self.output = Gauge("millrace_balance_output", "The controller's output u.", of_holder, registry=self.registry)
         self.seconds = Histogram(
             "millrace_balance_round_seconds",
-            "Time that a round of decisions takes, without its writes.",
+            "Duration of a round of decisions, without its writes.",
             buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
             registry=self.registry,
         )
@@ -126,14 +126,14 @@ class Budget:
 
 
 @dataclass(slots=True)
-class _Known:
+class _PoolState:
     """State kept about a pool beyond the resource."""
 
     budget: Budget
     memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
     silent: tuple[str, ...] = ()
     capacity: int = 0
-    said: str = ""
+    logged_reason: str = ""
     problems: dict[str, str] = field(default_factory=dict[str, str])
     """Reasons for failed writes; empty if all is well."""
 
@@ -155,7 +155,7 @@ class BalanceService:
         self.nodes: dict[str, Node] = {}
         self._client, self._settings, self._clock, self._now_ns = client, settings, clock, now_ns
         self._metrics, self._history = metrics, history
-        self._known: dict[str, _Known] = {}
+        self._states: dict[str, _PoolState] = {}
         self._changed = asyncio.Event()
         self._is_away, self._forgot_ns, self._heard_ns = False, 0, now_ns()
 
@@ -173,15 +173,15 @@ class BalanceService:
         self._is_away = True
 
     async def _follow_pools(self) -> None:
-        async for told in self._client.of(UnitPool).follow():
+        async for change in self._client.of(UnitPool).follow():
             self._back()
-            _take(self.pools, told)
+            _take(self.pools, change)
             self._changed.set()
 
     async def _follow_nodes(self) -> None:
-        async for told in self._client.of(Node).follow():
+        async for change in self._client.of(Node).follow():
             self._back()  # perhaps only this watch was waiting
-            _take(self.nodes, told)
+            _take(self.nodes, change)
             if any(pool.spec.node is not None for pool in self.pools.values()):
                 self._changed.set()
 
@@ -189,7 +189,7 @@ class BalanceService:
         if self._is_away:
             # Holders could not report either: count their silence from now.
             self._heard_ns = self._now_ns()
-            LOGGER.info("the API server answers again; silence of holders is counted anew")
+            LOGGER.info("the API server answers again; restarting the count of holders' silence")
         self._is_away = False
 
     async def _work(self) -> None:
@@ -205,58 +205,58 @@ class BalanceService:
     async def _round(self) -> None:
         # If the clock was set back, silence must not go undetected until it has caught up.
         self._heard_ns = min(self._heard_ns, self._now_ns())
-        for name in self._known.keys() - self.pools.keys():
-            del self._known[name]
+        for name in self._states.keys() - self.pools.keys():
+            del self._states[name]
             self._keep(partial(History.forget_pool, pool=name))
         for name in sorted(self.pools):
             if (pool := self.pools.get(name)) is not None:
                 await self._serve(pool)
         self._metrics.show(
             tuple(self.pools.values()),
-            {name: len(one.silent) for name, one in self._known.items()},
-            {name: one.capacity for name, one in self._known.items()},
+            {name: len(state.silent) for name, state in self._states.items()},
+            {name: state.capacity for name, state in self._states.items()},
         )
         self._keep(self._forget_old)
 
     async def _serve(self, pool: UnitPool) -> None:
         """Decide about a pool and write the result."""
-        name, known = pool.metadata.name, self._known_of(pool)
+        name, state = pool.metadata.name, self._state_of(pool)
         begun_ns = self._clock.now_ns()
         node = None if pool.spec.node is None else self.nodes.get(pool.spec.node)
-        moves = known.budget.refill(self._settings.moving, begun_ns)
-        made = decide(pool, node, known.memories, self._now_ns(), self._settings, moves=moves, heard_ns=self._heard_ns)
+        moves = state.budget.refill(self._settings.moving, begun_ns)
+        made = decide(pool, node, state.memories, self._now_ns(), self._settings, moves=moves, heard_ns=self._heard_ns)
         self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / NS_PER_S)
-        self._note(pool, known, made)
+        self._note(pool, state, made)
         if made.shares is not None:
-            await self._write(pool, known, made)
+            await self._write(pool, state, made)
         if made.status != pool.status:
-            await self._say(name, known, made)
+            await self._say(name, state, made)
 
-    def _known_of(self, pool: UnitPool) -> _Known:
+    def _state_of(self, pool: UnitPool) -> _PoolState:
         """Return the state kept about a pool; for a new one, the state from before a restart."""
         name = pool.metadata.name
-        if name not in self._known:
+        if name not in self._states:
             memories: dict[str, Memory] = {}
             self._keep(lambda history: memories.update(history.memories(name)))
             burst = float(self._settings.moving.burst)
-            self._known[name] = _Known(Budget(burst, self._clock.now_ns()), memories)
-        return self._known[name]
+            self._states[name] = _PoolState(Budget(burst, self._clock.now_ns()), memories)
+        return self._states[name]
 
-    def _note(self, pool: UnitPool, known: _Known, made: Round) -> None:
+    def _note(self, pool: UnitPool, state: _PoolState, made: Round) -> None:
         """Adopt a round's results, and add the new ones to the history."""
-        before = known.memories
+        before = state.memories
         new = [
             name
             for name, memory in made.memories.items()
             if memory.reported_ns != (before[name].reported_ns if name in before else 0)
         ]
-        known.memories, known.capacity = dict(made.memories), made.capacity
-        for holder in sorted(set(made.silent) - set(known.silent)):
+        state.memories, state.capacity = dict(made.memories), made.capacity
+        for holder in sorted(set(made.silent) - set(state.silent)):
             LOGGER.warning("pool %s: %s", pool.metadata.name, _silence(made, holder))
-        known.silent = made.silent
-        if made.status.reason and made.status.reason != known.said:
+        state.silent = made.silent
+        if made.status.reason and made.status.reason != state.logged_reason:
             LOGGER.warning("pool %s: %s", pool.metadata.name, made.status.reason)
-        known.said = made.status.reason
+        state.logged_reason = made.status.reason
         self._metrics.reports.labels(pool.metadata.name).inc(len(new))
         if new:
             shown, memories = replace(pool, status=made.status), {name: made.memories[name] for name in new}
@@ -265,7 +265,7 @@ class BalanceService:
             # Commit before the results are visible: a service that stops in between would resume without them.
             self._keep(History.commit)
 
-    async def _write(self, pool: UnitPool, known: _Known, made: Round) -> None:
+    async def _write(self, pool: UnitPool, state: _PoolState, made: Round) -> None:
         name, shares = pool.metadata.name, made.shares or ()
         reason = "; ".join(map(str, made.moves))
         decision = _decision(name, reason, self._now_ns()) if reason else None
@@ -273,20 +273,24 @@ class BalanceService:
             after = await self._client.share_units(name, shares, shares_version=pool.shares_version, decision=decision)
         except (StaleError, NotFoundError) as error:
             self._metrics.conflicts.inc()
-            LOGGER.info("pool %s: decided again: %s", name, error)
+            LOGGER.info("pool %s: conflict, will decide again: %s", name, error)
             return
         except ApiError as error:
-            known.budget.left -= made.moved  # they may have moved nevertheless
-            self._failed(name, known, _SHARES, error)
+            state.budget.left -= made.moved  # they may have moved nevertheless
+            self._failed(name, state, _SHARES, error)
             return
-        known.budget.left -= made.moved
-        _works(name, known, _SHARES)
+        state.budget.left -= made.moved
+        _works(name, state, _SHARES)
         self._metrics.moves.labels(name).inc(made.moved)
-        LOGGER.info("pool %s: %s", name, ", ".join(f"{one.holder} {_units(one.units, one.leaving)}" for one in shares))
+        LOGGER.info(
+            "pool %s: %s",
+            name,
+            ", ".join(f"{holding.holder} {_units(holding.units, holding.leaving)}" for holding in shares),
+        )
         self._keep(lambda history: history.note_changes(pool, after.shares, self._now_ns()))
         self._seen(after)
 
-    async def _say(self, name: str, known: _Known, made: Round) -> None:
+    async def _say(self, name: str, state: _PoolState, made: Round) -> None:
         """Write the evaluation of the reports; the reports themselves stay unchanged."""
         pool = self.pools.get(name)
         if pool is None:
@@ -297,25 +301,25 @@ class BalanceService:
         except NotFoundError:
             return
         except ApiError as error:
-            self._failed(name, known, _STATUS, error)
+            self._failed(name, state, _STATUS, error)
             return
-        _works(name, known, _STATUS)
+        _works(name, state, _STATUS)
         self._seen(after)
 
     def _seen(self, pool: UnitPool) -> None:
         """Adopt a written resource, unless the watch has brought a newer one."""
-        known = self.pools.get(pool.metadata.name)
-        if known is not None and known.metadata.revision < pool.metadata.revision:
+        current = self.pools.get(pool.metadata.name)
+        if current is not None and current.metadata.revision < pool.metadata.revision:
             self.pools[pool.metadata.name] = pool
 
-    def _failed(self, name: str, known: _Known, what: str, error: ApiError) -> None:
+    def _failed(self, name: str, state: _PoolState, what: str, error: ApiError) -> None:
         """Count a failed write, and log it once for each reason: it is retried in each round."""
         self._metrics.failures.inc()
         if self._is_away and isinstance(error, UnavailableError):
             return
-        if known.problems.get(what) != str(error):
-            LOGGER.warning("pool %s: its %s cannot be written: %s", name, what, error)
-        known.problems[what] = str(error)
+        if state.problems.get(what) != str(error):
+            LOGGER.warning("pool %s: cannot write its %s: %s", name, what, error)
+        state.problems[what] = str(error)
 
     def _keep(self, act: Callable[[History], None]) -> None:
         """Run an operation of the history; if it fails, units still move."""
@@ -338,27 +342,27 @@ class BalanceService:
         history.commit()
 
 
-def _take(known: dict[str, R], told: Listing[R] | Event[R]) -> None:
+def _take(resources: dict[str, R], change: Listing[R] | Event[R]) -> None:
     """Take a watch's resource, unless a write's answer was newer."""
-    if isinstance(told, Listing):
-        known.clear()
-        known.update({one.metadata.name: one for one in told.items})
-    elif told.type is EventType.DELETE:
-        known.pop(told.name, None)
-    elif told.resource is not None:
-        before = known.get(told.resource.metadata.name)
-        if before is None or before.metadata.revision <= told.resource.metadata.revision:
-            known[told.resource.metadata.name] = told.resource
+    if isinstance(change, Listing):
+        resources.clear()
+        resources.update({resource.metadata.name: resource for resource in change.items})
+    elif change.type is EventType.DELETE:
+        resources.pop(change.name, None)
+    elif change.resource is not None:
+        before = resources.get(change.resource.metadata.name)
+        if before is None or before.metadata.revision <= change.resource.metadata.revision:
+            resources[change.resource.metadata.name] = change.resource
 
 
-def _works(name: str, known: _Known, what: str) -> None:
+def _works(name: str, state: _PoolState, what: str) -> None:
     """Log the recovery of a failed write."""
-    if known.problems.pop(what, None) is not None:
+    if state.problems.pop(what, None) is not None:
         LOGGER.info("pool %s: its %s can be written again", name, what)
 
 
 def _silence(made: Round, holder: str) -> str:
-    reason = next((one.reason for one in made.status.control if one.holder == holder), "silent")
+    reason = next((control.reason for control in made.status.control if control.holder == holder), "silent")
     return f"{holder} is {reason}"
 
 

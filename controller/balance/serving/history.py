@@ -75,12 +75,12 @@ class ChangeRow:
 def read_history(file: Path) -> Iterator[History]:
     """Open a service's history for reading, alongside the service; raise HistoryError if there is none."""
     if not file.is_file():
-        raise HistoryError(f"{file}: there is no history of balancing")
-    found = History(str(file), read_only=True)
+        raise HistoryError(f"{file}: no history of balancing")
+    history = History(str(file), read_only=True)
     try:
-        yield found
+        yield history
     finally:
-        found.close()
+        history.close()
 
 
 class History:
@@ -96,9 +96,9 @@ class History:
 
     def note_reports(self, pool: UnitPool, holders: Iterable[str]) -> None:
         """Record the reports of these holders from a pool, with their evaluation in its status."""
-        reports = {one.holder: one for one in pool.status.holders}
-        control = {one.holder: one for one in pool.status.control}
-        shares = {one.holder: one for one in pool.shares}
+        reports = {report.holder: report for report in pool.status.holders}
+        control = {control.holder: control for control in pool.status.control}
+        shares = {holding.holder: holding for holding in pool.shares}
         for holder in holders:
             report, made, share = reports[holder], control[holder], shares.get(holder)
             units, leaving = (0, 0) if share is None else (share.units, share.leaving)
@@ -109,8 +109,8 @@ class History:
 
     def note_changes(self, pool: UnitPool, after: Sequence[UnitHolding], time_ns: int) -> None:
         """Record the changes of a pool's shares."""
-        was = {one.holder: one for one in pool.shares}
-        now = {one.holder: one for one in after}
+        was = {holding.holder: holding for holding in pool.shares}
+        now = {holding.holder: holding for holding in after}
         for holder in sorted(was.keys() | now.keys()):
             old, new = was.get(holder), now.get(holder)
             before, units = 0 if old is None else old.units, 0 if new is None else new.units
@@ -155,14 +155,14 @@ class History:
     def check(self, pool: str, holder: str | None) -> None:
         """Raise HistoryError if nothing is recorded at all, of a pool, or of a holder of it."""
         if not any(self._rows(table, pool, None, 0, 1) for table in ("reports", "changes")):
-            raise HistoryError(f"{self._database.path}: nothing is kept of a pool {pool}")
+            raise HistoryError(f"{self._database.path}: no records of pool {pool}")
         if not any(self._rows(table, pool, holder, 0, 1) for table in ("reports", "changes")):
-            raise HistoryError(f"{self._database.path}: pool {pool}: nothing is kept of a holder {holder}")
+            raise HistoryError(f"{self._database.path}: pool {pool}: no records of holder {holder}")
 
     def reports(self, pool: str, holder: str | None, since_ns: int, limit: int) -> list[ReportRow]:
         """Return the newest reports since a time, in order of time."""
-        found = self._rows("reports", pool, holder, since_ns, limit)
-        return [ReportRow(*row[1:]) for row in found]
+        rows = self._rows("reports", pool, holder, since_ns, limit)
+        return [ReportRow(*row[1:]) for row in rows]
 
     def changes(self, pool: str, holder: str | None, since_ns: int, limit: int) -> list[ChangeRow]:
         """Return the newest changes since a time, in order of time."""

@@ -36,7 +36,7 @@ def draw_history(pool: str, rows: Sequence[ReportRow], file: Path, *, dead_band:
     if file.suffix not in {".png", ".svg"}:
         raise HistoryError(f"{file}: a picture's name ends in .png or .svg")
     if not rows:
-        raise HistoryError(f"{file}: there is no report of pool {pool} to draw")
+        raise HistoryError(f"{file}: no report of pool {pool} to draw")
     holders = sorted({row.holder for row in rows})
     shown = holders[:_MOST_HOLDERS]
     parts = _parts(rows)

@@ -56,7 +56,7 @@ def look(
     # An earlier timestamp is new, too: the server's clock was set back. Pools always arrive in order.
     if report.reported_ns is None or report.reported_ns == before.reported_ns:
         return before
-    share = next((one for one in pool.shares if one.holder == report.holder), None)
+    share = next((holding for holding in pool.shares if holding.holder == report.holder), None)
     error = None if report.bus is None or report.load is None else report.bus - report.load
     seen = replace(before, reported_ns=report.reported_ns, problem="", error=error, output=None)
     units = 0 if share is None else share.units - share.leaving
@@ -167,8 +167,10 @@ def _state(report: HolderStatus, units: int) -> UnitState:
         try:
             precision = Precision(report.precision)
         except ValueError:
-            known = ", ".join(Precision)
-            raise BalanceError(f"holder {report.holder}: precision {report.precision!r} is none of {known}") from None
+            precisions = ", ".join(Precision)
+            raise BalanceError(
+                f"holder {report.holder}: unknown precision {report.precision!r}; known: {precisions}"
+            ) from None
     return UnitState(precision, _clock_mhz(report) or _NOMINAL_MHZ, units)
 
 

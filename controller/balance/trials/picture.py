@@ -37,7 +37,7 @@ def _draw(axes: Sequence[Axes], trials: Sequence[Trial]) -> None:
     shade_settled(axes[1])
     for order, trial in enumerate(trials):
         width = width_of(order, len(trials))
-        found, colour = trial.trajectory, COLOURS.get(trial.controller, _FUZZY)
-        for place, values in zip(axes, (found.error, found.output, found.sub_units), strict=True):
-            place.step(found.time_s, values, where="post", color=colour, linewidth=width, label=trial.controller)
-            place.tick_params(labelsize=8)
+        trajectory, colour = trial.trajectory, COLOURS.get(trial.controller, _FUZZY)
+        for axis, values in zip(axes, (trajectory.error, trajectory.output, trajectory.sub_units), strict=True):
+            axis.step(trajectory.time_s, values, where="post", color=colour, linewidth=width, label=trial.controller)
+            axis.tick_params(labelsize=8)

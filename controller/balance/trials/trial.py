@@ -67,7 +67,7 @@ class Ground:
     def __post_init__(self) -> None:
         least = _QUIET + 2 * _RISE
         if self.samples < least:
-            raise PlantError(f"a trial of {self.samples} samples: at least {least} are needed")
+            raise PlantError(f"a trial of {self.samples} samples: at least {least} needed")
 
     def load(self, kind: LoadKind) -> Floats:
         """Return the load for each sample, tera-operations per second."""
@@ -87,8 +87,8 @@ class Ground:
     def margin(self, settings: ControlSettings) -> Margin:
         """Return the margin of a controller's least stable gains with bus and cores in balance, fully loaded."""
         most = self.plant.bus_can_tops(self.unit.precision)
-        one = self.plant.cores_can_tops(replace(self.unit, sub_units=1))
-        balanced = replace(self.unit, sub_units=max(round(most / one), 1))
+        unit_tops = self.plant.cores_can_tops(replace(self.unit, sub_units=1))
+        balanced = replace(self.unit, sub_units=max(round(most / unit_tops), 1))
         plant = linearised(self.plant, balanced, 2.0 * most, IntervalRule(levers=self.levers))
         return margin_of(least_stable(settings, plant), plant)
 
@@ -113,8 +113,8 @@ class Trial:
 def usual_controllers(gains: Gains = USUAL) -> dict[str, ControlSettings]:
     """Return a controller of each form with the same gains, and the PID whose gains are adapted around them."""
     laws = {form: PidSettings(form=form, kp=gains.kp, ki=gains.ki, kd=gains.kd, threshold=_THRESHOLD) for form in Form}
-    found = {str(form): ControlSettings(pid=law) for form, law in laws.items()}
-    return {**found, "PID fuzzy": ControlSettings(pid=laws[Form.PID], scheme=Scheme.FUZZY)}
+    controllers = {str(form): ControlSettings(pid=law) for form, law in laws.items()}
+    return {**controllers, "PID fuzzy": ControlSettings(pid=laws[Form.PID], scheme=Scheme.FUZZY)}
 
 
 def trials(
@@ -140,11 +140,17 @@ def _trial(kind: LoadKind, name: str, settings: ControlSettings, ground: Ground)
         Limits(),
         ground.levers,
     )
-    (found,) = run([member], rng=np.random.default_rng(_SEED))
+    (trajectory,) = run([member], rng=np.random.default_rng(_SEED))
     came = _QUIET if kind is not LoadKind.BURST else _BURST_EVERY - _BURST_LENGTH
     first = came + math.ceil(ground.plant.delay_s)  # it cannot be observed before that
-    figures = figures_of(found.time_s[first:].tolist(), found.error[first:].tolist())
+    figures = figures_of(trajectory.time_s[first:].tolist(), trajectory.error[first:].tolist())
     late = ground.samples - ground.samples // 4
     return Trial(
-        kind, name, found, figures, int(found.moves.sum()), int(found.moves[late:].sum()), ground.margin(settings)
+        kind,
+        name,
+        trajectory,
+        figures,
+        int(trajectory.moves.sum()),
+        int(trajectory.moves[late:].sum()),
+        ground.margin(settings),
     )

@@ -1,8 +1,8 @@
-"""The agent: networks that tell an action's value, a decider that uses them, and training that never holds it up.
+"""The agent: networks that estimate the values of actions, a decider that uses them, and training that never blocks it.
 
-- `settings`, `weights`, `inference`, `deciding`: what decides; needs numpy alone
-- `network`, `buffer`, `losses`, `batches`, `optimisers`, `learner`, `training`: what
-  learns; needs PyTorch, the extra `torch`
+- `settings`, `weights`, `inference`, `deciding`: the deciding part; needs only numpy
+- `network`, `buffer`, `losses`, `batches`, `optimisers`, `learner`, `training`: the
+  learning part; needs PyTorch, the extra `torch`
 - `records`, `resuming`: experience and checkpoints as bytes
-- `agents`: all of it together
+- `agents`: everything combined
 """

@@ -1,6 +1,6 @@
-"""An agent: a decider over weights that training publishes, made new or from a checkpoint.
+"""An agent: a decider over weights that training publishes, created new or from a checkpoint.
 
-Without PyTorch an agent of a checkpoint decides, but does not learn.
+Without PyTorch an agent from a checkpoint decides, but does not learn.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SAVE_WITHIN_S: Final = 60.0
 
 
 class Agent(Generic[View]):
-    """Decides, learns of what came of it, and can be saved."""
+    """Decides, learns from the results, and can be saved."""
 
     def __init__(self, checkpoint: Checkpoint, training: Training, decider: Decider[View]) -> None:
         self._checkpoint = checkpoint
@@ -65,7 +65,7 @@ class Agent(Generic[View]):
         return self.training.status
 
     def decide(self, observation: Observation, view: View) -> Decision:
-        """Return what is chosen and by whom; raise LearningError where nothing is possible."""
+        """Return the choice and its source; raise LearningError if nothing is possible."""
         return self.decider.decide(self.training.published.inference, observation, view)
 
     def choose(self, observation: Observation, view: View) -> int:
@@ -73,7 +73,7 @@ class Agent(Generic[View]):
         return self.decide(observation, view).action
 
     def learn(self, experience: Experience) -> None:
-        """Leave an experience to training."""
+        """Pass an experience to training."""
         self.training.give(experience)
 
     def save(
@@ -84,9 +84,9 @@ class Agent(Generic[View]):
         run: RunRecord | None = None,
         at_once: bool = False,
     ) -> None:
-        """Write a checkpoint that goes on exactly; raise LearningError where training tells no state in time.
+        """Write a checkpoint that resumes exactly; raise LearningError if training reports no state in time.
 
-        With `at_once` experience that waits for a thread or a process that trains is not learned from before.
+        With `at_once`, experience that still waits for a training thread or process is not learned first.
         """
         weights, learner = self.training.record(timeout_s, at_once=at_once)
         decider = DeciderRecord(generator_to_bytes(self.decider.generator), dict(self.decider.counts))
@@ -115,7 +115,7 @@ class NoTraining:
         self.status = Status()
 
     def give(self, experience: Experience) -> None:
-        """Do nothing with an experience."""
+        """Discard an experience."""
 
     def record(self, timeout_s: float, *, at_once: bool = False) -> tuple[WeightSet, LearnerRecord]:  # noqa: ARG002 - a protocol's
         """Raise LearningError: nothing is learned."""
@@ -126,9 +126,9 @@ class NoTraining:
 
 
 def new_checkpoint(settings: AgentSettings, observation: Observation, kind: Kind) -> Checkpoint:
-    """Return an agent that has learned nothing, for decisions of a kind and observations like this one.
+    """Return an untrained agent for decisions of a kind and observations like this one.
 
-    Raises LearningError for bad settings.
+    Raises LearningError for invalid settings.
     """
     settings.check()
     shape = Shape.of(settings.network, observation)
@@ -142,9 +142,9 @@ def agent_of(
     where: Where = "inline",
     clock_ns: Callable[[], int] | None = None,
 ) -> Agent[View]:
-    """Return the agent of a checkpoint, which trains where it is told; LearningError where PyTorch is needed.
+    """Return the agent of a checkpoint, which trains where it is told; LearningError if PyTorch is needed and missing.
 
-    Without a clock, real time counts, but for an agent that trains in line: it is never late, so that the same seed
+    Without a clock, real time counts, except for an agent that trains inline: it is never late, so that the same seed
     gives the same decisions.
     """
     settings = checkpoint.settings
@@ -164,9 +164,9 @@ def _stopped() -> int:
 
 
 def _use_one_thread(*, with_torch: bool) -> None:
-    """Have numpy and PyTorch compute in the thread that calls them: to hand small products to others takes longer.
+    """Have numpy and PyTorch compute in the calling thread: handing small products to other threads takes longer.
 
-    On a machine that is busy, much longer: each product waits until all threads had a processor.
+    On a busy machine much longer: each product waits until all threads have had a processor.
     """
     if with_torch:
         import torch  # noqa: F401, PLC0415 - deciding works without it
@@ -192,7 +192,7 @@ def training_of(checkpoint: Checkpoint, where: Where) -> Training:
         from controller.learning.agent.training.process import ProcessTraining  # noqa: PLC0415 - few need it
 
         return ProcessTraining(checkpoint, prepare)
-    # Seconds to load, and not there on every machine that decides.
+    # Takes seconds to load, and is not installed on every machine that decides.
     from controller.learning.agent.resuming import learner_of  # noqa: PLC0415
     from controller.learning.agent.training.inline import InlineTraining  # noqa: PLC0415
     from controller.learning.agent.training.thread import ThreadTraining  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Batches of experiences as tensors; observations of different numbers of actions are filled up and masked."""
+"""Batches of experiences as tensors; observations with different numbers of actions are padded and masked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tensor = Any
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Observations: `tokens` [batch, tokens, inputs], `absent` [batch, tokens] (None: all are there), `candidates`."""
+    """Observations: `tokens` [batch, tokens, inputs], `absent` [batch, tokens] (None: all present), `candidates`."""
 
     tokens: Tensor
     absent: Tensor | None
@@ -48,9 +48,9 @@ def seen(observations: Sequence[Observation], shape: Shape, device: str) -> Seen
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Experiences: `keep` [batch] is what a value of the following observation counts, 0 where there is none.
+    """Experiences: `keep` [batch] is the weight of the following observation's value, 0 without one.
 
-    `following` is None where nothing that follows counts.
+    `following` is None if no following value counts.
     """
 
     seen: Seen
@@ -63,15 +63,22 @@ class Batch:
 def batch_of(experiences: Sequence[Experience], shape: Shape, discount: float, time_ns: int, device: str) -> Batch:
     """Return experiences as tensors; with `time_ns` a discount is for that time, else for a decision."""
     keep = np.zeros(len(experiences), np.float32)
-    for number, one in enumerate(experiences):
-        if one.following is not None and one.following.candidates.any():
-            keep[number] = discount ** (one.elapsed_ns / time_ns) if time_ns else discount
+    for number, experience in enumerate(experiences):
+        if experience.following is not None and experience.following.candidates.any():
+            keep[number] = discount ** (experience.elapsed_ns / time_ns) if time_ns else discount
     return Batch(
-        seen([one.observation for one in experiences], shape, device),
-        _tensor(np.array([one.action for one in experiences], np.int64), device),
-        _tensor(np.array([one.reward for one in experiences], np.float32), device),
-        # What follows an end counts nothing: the observation itself stands in its place.
-        seen([one.observation if one.following is None else one.following for one in experiences], shape, device)
+        seen([experience.observation for experience in experiences], shape, device),
+        _tensor(np.array([experience.action for experience in experiences], np.int64), device),
+        _tensor(np.array([experience.reward for experience in experiences], np.float32), device),
+        # What follows an end counts as nothing: the observation itself takes its place.
+        seen(
+            [
+                experience.observation if experience.following is None else experience.following
+                for experience in experiences
+            ],
+            shape,
+            device,
+        )
         if keep.any()
         else None,
         _tensor(keep, device),

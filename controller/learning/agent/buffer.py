@@ -13,13 +13,13 @@ import numpy.typing as npt
 from controller.learning.values import Experience
 
 _Identity = tuple[bytes, bytes, int]
-"""Two experiences are the same by it: what was seen, what was possible, what was chosen."""
+"""Identity of an experience: what was observed, what was possible, what was chosen."""
 _Entry = tuple[Experience, float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Experiences of one batch: their numbers, and weights of their errors that make up for how they were drawn."""
+    """Experiences of one batch: their numbers, and weights of their errors that compensate for the sampling."""
 
     numbers: tuple[int, ...]
     experiences: tuple[Experience, ...]
@@ -27,9 +27,9 @@ class Drawn:
 
 
 class Buffer:
-    """The newest experiences, at most `capacity` of them, each with a number and its last error.
+    """The newest experiences, at most `capacity`, each with a number and its last error.
 
-    The numbers count up, and error None means that it was never trained on.
+    Numbers count up; an error of None means that it was never trained on.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -39,7 +39,7 @@ class Buffer:
         self._held: OrderedDict[int, _Entry] = OrderedDict()
         self._next = 0
         self._fresh: list[int] = []
-        """Those that were not yet compared with the others."""
+        """Experiences not yet compared with the others."""
         self._first: dict[_Identity, int] = {}
         """Number of each compared experience, keyed by what identifies duplicates."""
 
@@ -47,7 +47,7 @@ class Buffer:
         return len(self._held)
 
     def __iter__(self) -> Iterator[tuple[int, Experience, float | None]]:
-        return ((number, one, error) for number, (one, error) in self._held.items())
+        return ((number, experience, error) for number, (experience, error) in self._held.items())
 
     @property
     def is_full(self) -> bool:
@@ -55,7 +55,7 @@ class Buffer:
         return len(self._held) == self.capacity
 
     def add(self, experience: Experience) -> None:
-        """Take an experience; where the buffer is full, the oldest goes."""
+        """Add an experience; when full, drop the oldest."""
         if self.is_full:
             self._forget(next(iter(self._held)))
         self._held[self._next] = (experience, None)
@@ -65,20 +65,21 @@ class Buffer:
             self._fresh = [number for number in self._fresh if number in self._held]
 
     def restore(self, held: Sequence[tuple[int, Experience, float | None]], following: int, duplicates: int) -> None:
-        """Hold what a checkpoint had."""
-        self._held = OrderedDict((number, (one, error)) for number, one, error in held)
+        """Restore the contents from a checkpoint."""
+        self._held = OrderedDict((number, (experience, error)) for number, experience, error in held)
         self._fresh, self._first = list(self._held), {}
         self._next, self.duplicates = following, duplicates
 
     @property
     def next_number(self) -> int:
-        """The number of the experience that comes next."""
+        """Number of the next experience."""
         return self._next
 
     def drop_duplicates(self) -> None:
-        """Keep of experiences with the same observation and action the newest, with the mean of all their rewards.
+        """Keep only the newest of experiences with the same observation and action, with the mean of all their rewards.
 
-        The mean is the specification's "mean measured over runs". Those that came since the last time are compared.
+        The mean is the specification's "mean measured over runs". Only experiences added since the last call are
+        compared.
         """
         same: dict[_Identity, list[int]] = {}
         for number in self._fresh:
@@ -101,9 +102,10 @@ class Buffer:
     def draw(
         self, generator: np.random.Generator, batch: int, batches: int, *, power: float = 0.0, importance: float = 0.0
     ) -> list[Drawn]:
-        """Return up to `batches` batches of different experiences; the last is smaller where too few are held.
+        """Return up to `batches` batches of different experiences; the last is smaller if too few are held.
 
-        With `power` > 0, one is drawn by its last error to that power, and one that was never trained on as the worst.
+        With `power` > 0, sampling is by the last error to that power; an experience never trained on counts as the
+        worst.
         """
         held = list(self._held)
         count = min(len(held), batch * batches)
@@ -114,7 +116,7 @@ class Buffer:
         weights = np.ones(count) if chances is None else (len(held) * chances[places]) ** -importance
         # Weights only ever scale gradients down (Schaul and others, 2016).
         weights = weights / weights.max()
-        numbers = [held[place] for place in places.tolist()]
+        numbers = [held[index] for index in places.tolist()]
         return [
             Drawn(
                 tuple(numbers[start : start + batch]),
@@ -125,35 +127,35 @@ class Buffer:
         ]
 
     def remove(self, numbers: set[int]) -> None:
-        """Forget experiences by their numbers."""
+        """Remove experiences by their numbers."""
         for number in numbers:
             if number in self._held:
                 self._forget(number)
 
     def remember_errors(self, errors: dict[int, float]) -> None:
-        """Keep the last error of experiences by their numbers."""
+        """Store the last errors of experiences by their numbers."""
         for number, error in errors.items():
             if number in self._held:
                 self._held[number] = (self._held[number][0], error)
 
     def _forget(self, number: int) -> None:
-        one, _ = self._held.pop(number)
+        experience, _ = self._held.pop(number)
         if not self._first:
             return
-        identity = _identity(one)
+        identity = _identity(experience)
         if self._first.get(identity) == number:
             del self._first[identity]
 
 
-def _identity(one: Experience) -> _Identity:
-    return one.observation.row.tobytes(), one.observation.candidates.tobytes(), one.action
+def _identity(experience: Experience) -> _Identity:
+    return experience.observation.row.tobytes(), experience.observation.candidates.tobytes(), experience.action
 
 
 def _chances(errors: list[float | None], power: float) -> npt.NDArray[np.float64]:
-    known = [error for error in errors if error is not None]
-    worst = max(known, default=1.0)
+    measured = [error for error in errors if error is not None]
+    worst = max(measured, default=1.0)
     weights = np.array([worst if error is None else error for error in errors], np.float64)
     # An error of 0 must leave some chance of being drawn.
     weights = np.power(weights + 1e-6, power)
-    found: npt.NDArray[np.float64] = weights / weights.sum()
-    return found
+    chances: npt.NDArray[np.float64] = weights / weights.sum()
+    return chances

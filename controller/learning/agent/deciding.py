@@ -1,4 +1,4 @@
-"""One decision: the published network's best candidate, sometimes another, or the fallback without an answer."""
+"""One decision: the published network's best candidate, sometimes another, or the fallback's if it has no answer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ Reason = Literal["", "untrained", "late", "not finite", "does not fit", "close"]
 class Decision:
     """A choice, its source, the reason to bypass the network, the weights' version, and each action's value if known.
 
-    `asked` says whether the fallback chose among all candidates, `near` among which near-best ones: it may remember
-    both.
+    `asked`: the fallback chose among all candidates; `near`: among these near-best ones. It may remember both.
     """
 
     action: int
@@ -37,25 +36,25 @@ class Decision:
 
 
 def stands(values: Floats, best: int, usual: int, margin: float) -> bool:
-    """Return whether the usual choice is taken: the best value is less than a margin above that choice's own."""
+    """Return whether the usual choice stands: the best value exceeds its value by less than a margin."""
     return best != usual and bool(values[best] - values[usual] < margin)
 
 
 def alike(values: Floats, candidates: Actions, tolerance: float) -> Actions:
-    """Return those candidates whose values are at most `tolerance` below the best one's."""
+    """Return the candidates whose values are at most `tolerance` below the best one's."""
     of_them = values[candidates]
     near: Actions = candidates[of_them >= of_them.max() - tolerance]
     return near
 
 
 class Decider(Generic[View]):
-    """Chooses candidates: best predicted value, or by `exploration` another one at random, drawn from `generator`.
+    """Chooses candidates: the best by value, or with probability `exploration` a random other one, from `generator`.
 
-    The fallback decides where the network is untrained (version 0), late, gives no finite values or does not fit what
-    is seen; random other candidates are chosen of its answers, too, as something has to be learned. `counts` says how
-    often which. With a `margin` the fallback's choice stands, too, where the best value is not so much above that
-    choice's own. With a `tolerance` it chooses among those that are worth nearly as much as the best one, which is
-    taken where the fallback wants none of them.
+    The fallback decides if the network is untrained (version 0), late, gives no finite values or does not fit the
+    observation; its answers are explored, too, because something must be learned. `counts` has the decisions by source.
+    With a `margin` the fallback's choice also stands if the best value does not exceed its value by that much. With a
+    `tolerance` the fallback chooses among candidates worth nearly as much as the best one, which is taken if it wants
+    none of them.
     """
 
     def __init__(
@@ -72,11 +71,11 @@ class Decider(Generic[View]):
         self.counts: Counter[str] = Counter()
 
     def fall_back_on(self, fallback: Chooser[View]) -> None:
-        """Have another one decide where the network does not."""
+        """Replace the fallback."""
         self._fallback = fallback
 
     def decide(self, inference: Inference, observation: Observation, view: View) -> Decision:
-        """Return a candidate; raise LearningError where none is possible, or the fallback chose none."""
+        """Return a candidate; raise LearningError if none is possible, or if the fallback chose none."""
         candidates = np.flatnonzero(observation.candidates)
         if not len(candidates):
             raise LearningError(f"none of {observation.actions} actions is possible")
@@ -104,24 +103,24 @@ class Decider(Generic[View]):
         return Decision(best, source, reason, inference.version, values, usual is not None, near)
 
     def _near(self, values: Floats, candidates: Actions, actions: int) -> Bools | None:
-        """Return which actions are nearly as good as the best one, None where it has no rival."""
-        found = alike(values, candidates, self._settings.tolerance) if self._settings.tolerance else ()
-        if len(found) < 2:
+        """Return a mask of the actions nearly as good as the best one, None if it has no rival."""
+        matches = alike(values, candidates, self._settings.tolerance) if self._settings.tolerance else ()
+        if len(matches) < 2:
             return None
         near = np.zeros(actions, np.bool_)
-        near[found] = True
+        near[matches] = True
         return near
 
     def ask_among(self, near: Bools, observation: Observation, view: View, best: int) -> int:
-        """Return the fallback's choice of some candidates; the best one where it wants none of them."""
+        """Return the fallback's choice among some candidates; the best one if it wants none of them."""
         action = self._fallback.choose(Observation(observation.row, near), view)
         return action if 0 <= action < len(near) and near[action] else best
 
     def ask_fallback(self, observation: Observation, view: View) -> int:
-        """Return the fallback's choice; raise LearningError where that is no candidate."""
+        """Return the fallback's choice; raise LearningError if it is not a candidate."""
         action = self._fallback.choose(observation, view)
         if not (0 <= action < observation.actions and observation.candidates[action]):
-            raise LearningError(f"the fallback chose action {action}, which is no candidate")
+            raise LearningError(f"the fallback chose action {action}, which is not a candidate")
         return action
 
     def _values(self, inference: Inference, observation: Observation) -> tuple[Floats | None, Reason]:
@@ -134,7 +133,7 @@ class Decider(Generic[View]):
             values = inference.values(observation, lambda: self._clock_ns() >= until_ns)
         except LearningError:
             return None, "does not fit"
-        # The clock is looked at between layers only, so the last one may end late.
+        # The clock is checked only between layers, so the last one may end late.
         if values is None or self._clock_ns() >= until_ns:
             return None, "late"
         return (values, "") if np.isfinite(values).all() else (None, "not finite")

@@ -32,7 +32,7 @@ Tensor = Any
 
 
 class Optimiser:
-    """Moves parameters by their gradients; what it remembers of each is told and taken back as bytes."""
+    """Moves parameters by their gradients; its memory of each is saved and restored as bytes."""
 
     def __init__(self, settings: TrainingSettings, parameters: list[Tensor]) -> None:
         self._settings = settings
@@ -43,31 +43,31 @@ class Optimiser:
         self._steps = [torch.tensor(0.0) for _ in parameters] if settings.optimiser == "adam" else []
 
     def step(self) -> None:
-        """Take one step, and forget the gradients."""
+        """Take one step, and clear the gradients."""
         settings = self._settings
         if settings.clip:
             torch.nn.utils.clip_grad_norm_(self._parameters, settings.clip)
-        gradients = [one.grad for one in self._parameters]
+        gradients = [parameter.grad for parameter in self._parameters]
         with torch.no_grad():
             if settings.optimiser == "adam":
                 self._adam(gradients)
             else:
                 self._sgd(gradients)
-        for one in self._parameters:
-            one.grad = None
+        for parameter in self._parameters:
+            parameter.grad = None
 
     def state(self) -> tuple[bytes, ...]:
-        """Return what is remembered, float32."""
-        return tuple(one.cpu().numpy().tobytes() for one in self._remembered())
+        """Return its memory, float32."""
+        return tuple(tensor.cpu().numpy().tobytes() for tensor in self._remembered())
 
     def restore(self, state: tuple[bytes, ...]) -> None:
-        """Remember what a checkpoint had; raise LearningError where it is of another optimiser or network."""
+        """Restore its memory; raise LearningError if that is of another optimiser or network."""
         held = self._remembered()
-        sizes = [4 * one.numel() for one in held]
+        sizes = [4 * tensor.numel() for tensor in held]
         if [len(data) for data in state] != sizes:
-            raise LearningError(f"a state of {len(state)} parts is not that of {self._settings.optimiser} here")
-        for one, data in zip(held, state, strict=True):
-            one.copy_(torch.from_numpy(np.frombuffer(data, np.float32).copy()).reshape(one.shape))
+            raise LearningError(f"a state of {len(state)} parts does not fit {self._settings.optimiser} here")
+        for tensor, data in zip(held, state, strict=True):
+            tensor.copy_(torch.from_numpy(np.frombuffer(data, np.float32).copy()).reshape(tensor.shape))
 
     def _sgd(self, gradients: list[Tensor]) -> None:
         momenta = self._momenta or [None] * len(gradients)
@@ -106,7 +106,7 @@ class Optimiser:
         return [*self._momenta, *self._squares, *self._steps]
 
     def _zeros(self) -> list[Tensor]:
-        return [torch.zeros_like(one, requires_grad=False) for one in self._parameters]
+        return [torch.zeros_like(parameter, requires_grad=False) for parameter in self._parameters]
 
 
 """A tensor: torch's own types are not followed."""
@@ -115,9 +115,9 @@ class Optimiser:
 def criticality(error: Tensor, *, through: bool) -> Tensor:
     """Return |p - h| * c, c = log(1 + exp(-|p - h|)), for each error: the specification's formula.
 
-    Its words have c as another ratio, of run times under the best schedule and the current one: the formula stands
-    here. c is a factor: no gradient goes through it. With `through` one does; then errors beyond 1.15 cost less the
-    greater they are, as |p - h| * c falls there, and training drives them further away.
+    Its text has c as another ratio, of run times under the best schedule and the current one; the formula is used here.
+    c is a factor without a gradient. With `through` it has one; then errors beyond 1.15 cost less the larger they are,
+    because |p - h| * c falls there, and training drives them further away.
     """
     size = error.abs()
     factor = functional.softplus(-size)
@@ -125,7 +125,7 @@ def criticality(error: Tensor, *, through: bool) -> Tensor:
 
 
 def cost(loss: Loss, error: Tensor) -> Tensor:
-    """Return what each error costs."""
+    """Return the cost of each error."""
     if loss == "huber":
         return functional.huber_loss(error, torch.zeros_like(error), reduction="none")
     if loss == "squared":
@@ -134,9 +134,9 @@ def cost(loss: Loss, error: Tensor) -> Tensor:
 
 
 def quantile_cost(loss: Loss, predicted: Tensor, measured: Tensor) -> Tensor:
-    """Return what predicted quantiles [batch, q] of measured values [batch, m] cost, for each of the batch.
+    """Return the cost of predicted quantiles [batch, q] for measured values [batch, m], for each of the batch.
 
-    Each pair's error costs as `loss` says, weighted by the quantile where it is too low and by the rest where it is
+    The cost of each pair's error is that of `loss`, weighted by the quantile if it is too low and by the rest if it is
     too high (quantile regression: Dabney and others, 2018).
     """
     count = predicted.shape[1]
@@ -175,7 +175,7 @@ class Learner:
         self.generator = np.random.default_rng([settings.seed, 1])
         self.progress: Progress | None = None
         self.is_ending = False
-        """Set by another thread to have a step end after the batch that it is at."""
+        """Set by another thread to end a step after its current batch."""
         self._device = device
         try:
             self._is_half = settings.training.precision == "bfloat16" and (
@@ -192,8 +192,8 @@ class Learner:
     def take(self, experience: Experience) -> WeightSet | None:
         """Take an experience, train if it is time, and return the weights to publish after this decision, if any.
 
-        An experience with figures that are not finite, or of observations that do not fit the network, is counted in
-        `refused` and not learned from; it is a decision still.
+        An experience with figures that are not finite, or with observations that do not fit the network, is counted in
+        `refused` and not learned from; it still counts as a decision.
         """
         self.decisions += 1
         if self._fits(experience):
@@ -207,7 +207,7 @@ class Learner:
         return self.publish() if is_time else None
 
     def train(self) -> Progress:
-        """Do one training step: up to `batches` batches of what is in the buffer."""
+        """Do one training step: up to `batches` batches from the buffer."""
         settings = self.settings.training
         if settings.drop_duplicates:
             self.buffer.drop_duplicates()
@@ -223,56 +223,57 @@ class Learner:
         losses: list[float] = []
         errors: dict[int, float] = {}
         with self._own_random_numbers():
-            for one in drawn:
+            for draw in drawn:
                 if self.is_ending:
                     break
                 batch = batch_of(
-                    one.experiences, self.shape, settings.discount, settings.discount_time_ns, self._device
+                    draw.experiences, self.shape, settings.discount, settings.discount_time_ns, self._device
                 )
-                loss, found = self._fit(batch, one.importance)
+                loss, batch_errors = self._fit(batch, draw.importance)
                 losses.append(loss)
-                errors |= dict(zip(one.numbers, found, strict=True))
+                errors |= dict(zip(draw.numbers, batch_errors, strict=True))
         if settings.remove_sampled:
             self.buffer.remove(set(errors))
         elif settings.prioritised:
             self.buffer.remember_errors(errors)
         self.steps += 1
         return Progress(
-            self.decisions, self.steps, len(errors), _mean(losses), _mean([abs(one) for one in errors.values()])
+            self.decisions, self.steps, len(errors), _mean(losses), _mean([abs(error) for error in errors.values()])
         )
 
     def publish(self) -> WeightSet | None:
-        """Return a copy of the weights with the next version; None where nothing was learned since the last, or NaN.
+        """Return a copy of the weights with the next version; None if nothing was learned since the last, or for NaN.
 
-        Weights that are not finite are never published: training goes on from the last that were.
+        Weights that are not finite are never published: training continues from the last published ones.
         """
         if self.steps == 0:
             return None
-        found = self.weights(self.published.version + 1)
-        if not found.is_finite:
+        weights = self.weights(self.published.version + 1)
+        if not weights.is_finite:
             self.refused += 1
             load(self._trained, self.published)
             self.optimiser = self._new_optimiser()
             return None
-        self.published = found
-        load(self._fixed, found)
-        return found
+        self.published = weights
+        load(self._fixed, weights)
+        return weights
 
     def weights(self, version: int) -> WeightSet:
-        """Return a copy of the weights of the network that trains."""
+        """Return a copy of the training network's weights."""
         return weights_of(self._trained, self.shape, version)
 
     def restore_networks(self, trained: WeightSet, published: WeightSet, optimiser: tuple[bytes, ...]) -> None:
-        """Go on with what a checkpoint had."""
+        """Restore both networks from a checkpoint."""
         load(self._trained, trained)
         load(self._fixed, published)
         self.published = published
         self.optimiser.restore(optimiser)
 
     def measured(self, batch: Batch) -> Tensor:
-        """Return h for each experience of a batch, [batch, quantiles]: reward and what may follow by published weights.
+        """Return h for each experience of a batch, [batch, quantiles]: the reward and the following value, if any.
 
-        The reward is the mean over experiences that were the same; what follows is the best candidate's value.
+        The reward is the mean over identical experiences; the following value is the best candidate's, by published
+        weights.
         """
         if batch.following is None:
             return batch.rewards[:, None].expand(-1, self.shape.quantiles)
@@ -301,7 +302,7 @@ class Learner:
         loss.backward()
         self.optimiser.step()
         error = (predicted.detach() - measured).mean(dim=1).abs()
-        return float(loss.detach()), [float(one) for one in error.tolist()]
+        return float(loss.detach()), [float(value) for value in error.tolist()]
 
     def _new_optimiser(self) -> Optimiser:
         return Optimiser(self.settings.training, list(self._trained.parameters()))
@@ -321,20 +322,22 @@ class Learner:
         return settings.remove_sampled or self.decisions % settings.train_every == 0
 
     def _fits(self, experience: Experience) -> bool:
-        seen = [one for one in (experience.observation, experience.following) if one is not None]
+        seen = [
+            observation for observation in (experience.observation, experience.following) if observation is not None
+        ]
         return (
             math.isfinite(experience.reward)
             and 0 <= experience.action < experience.observation.actions
-            and all(self.shape.fits(one) and np.isfinite(one.row).all() for one in seen)
+            and all(self.shape.fits(observation) and np.isfinite(observation.row).all() for observation in seen)
         )
 
     def _precision(self) -> Tensor:
-        """Return a context in which products of matrices have the precision that is asked for, where it is fast."""
+        """Return a context in which matrix products have the requested precision, if that is fast here."""
         return torch.autocast(torch.device(self._device).type, torch.bfloat16, enabled=self._is_half)
 
     @contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
-        """Have PyTorch draw from the learner's state, and the process's be as it was."""
+        """Have PyTorch draw from the learner's random state, and leave the process's untouched."""
         before = torch.get_rng_state()
         torch.set_rng_state(self.torch_state)
         try:

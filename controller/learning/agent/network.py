@@ -1,7 +1,7 @@
-"""The networks as modules of PyTorch: what trains, and the readable reference of `agent.inference`.
+"""The networks as modules of PyTorch: for training, and the readable reference of `agent.inference`.
 
-Two standard encoder layers, then a linear layer, then an output layer, as the specification has them: nothing is named
-between the last two. Whoever decides only does not need this module, nor PyTorch.
+Two standard encoder layers, then a linear layer, then an output layer, as in the specification, which names nothing
+between the last two. Deciding needs neither this module nor PyTorch.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class TransformerNetwork(nn.Module):  # type: ignore[misc]
         self.is_one_an_action = shape.form == "tokens"
 
     def forward(self, tokens: Tensor, absent: Tensor | None = None) -> Tensor:
-        """Return the value of every action, of each quantile."""
+        """Return the value of every action, for each quantile."""
         seen = self.encoder(self.embed(tokens), src_key_padding_mask=absent)
-        found = self.output(self.linear(seen))
-        return found.reshape(found.shape[0], -1, self.quantiles)
+        outputs = self.output(self.linear(seen))
+        return outputs.reshape(outputs.shape[0], -1, self.quantiles)
 
     def forward_chosen(self, tokens: Tensor, absent: Tensor | None, actions: Tensor) -> Tensor:
-        """Return the quantiles [batch, quantiles] of the values of one action each: what `forward` has for it.
+        """Return the quantiles [batch, quantiles] of the values of one action each, as in `forward`.
 
-        What no other part needs is not computed: of `flat`, who looks at what where there is one token; of `tokens`,
-        what the last layer makes of the others.
+        Unused parts are not computed: in `flat`, the attention of a single token; in `tokens`, the last layer's output
+        for the others.
         """
         seen = self.embed(tokens)
         for layer in self.encoder.layers[:-1]:
@@ -64,7 +64,7 @@ class TransformerNetwork(nn.Module):  # type: ignore[misc]
 
 
 def _alone(layer: Tensor, seen: Tensor) -> Tensor:
-    """Return what an encoder layer makes of a single token: its attention is 1, or dropped, a head at a time."""
+    """Return an encoder layer's output for a single token: its attention is 1, or dropped, one head at a time."""
     attention, hidden = layer.self_attn, seen.shape[2]
     values = functional.linear(seen, attention.in_proj_weight[2 * hidden :], attention.in_proj_bias[2 * hidden :])
     if layer.training and attention.dropout:
@@ -75,36 +75,36 @@ def _alone(layer: Tensor, seen: Tensor) -> Tensor:
 
 
 def _fed_forward(layer: Tensor, own: Tensor, attended: Tensor) -> Tensor:
-    """Return what follows an encoder layer's attention."""
+    """Return the output of an encoder layer's part after its attention."""
     seen = layer.norm1(own + layer.dropout1(attended))
     inside = layer.linear2(layer.dropout(torch.relu(layer.linear1(seen))))
     return layer.norm2(seen + layer.dropout2(inside))
 
 
-def _chosen(found: Tensor, actions: Tensor, quantiles: int) -> Tensor:
+def _chosen(outputs: Tensor, actions: Tensor, quantiles: int) -> Tensor:
     """Return one action's quantiles of outputs [batch, actions * quantiles]."""
-    values = found.reshape(found.shape[0], -1, quantiles)
+    values = outputs.reshape(outputs.shape[0], -1, quantiles)
     return values.gather(1, actions[:, None, None].expand(-1, 1, quantiles))[:, 0]
 
 
 class DenseNetwork(nn.Module):  # type: ignore[misc]
-    """The form `dense`: hidden layers with rectifiers between, for [batch, 1, inputs], to compare."""
+    """The form `dense`: hidden layers with rectifiers between, for [batch, 1, inputs]; for comparison."""
 
     def __init__(self, shape: Shape, dropout: float) -> None:
         super().__init__()
         widths = [shape.inputs, *[shape.hidden] * shape.layers]
-        self.hidden = nn.ModuleList(nn.Linear(one, other) for one, other in pairwise(widths))
+        self.hidden = nn.ModuleList(nn.Linear(before, other) for before, other in pairwise(widths))
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(shape.hidden, shape.outputs)
         self.quantiles = shape.quantiles
 
     def forward(self, tokens: Tensor, absent: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one token, always there
-        """Return the value of every action, of each quantile."""
+        """Return the value of every action, for each quantile."""
         seen = tokens[:, 0]
         for layer in self.hidden:
             seen = self.dropout(torch.relu(layer(seen)))
-        found = self.output(seen)
-        return found.reshape(found.shape[0], -1, self.quantiles)
+        outputs = self.output(seen)
+        return outputs.reshape(outputs.shape[0], -1, self.quantiles)
 
     def forward_chosen(self, tokens: Tensor, absent: Tensor | None, actions: Tensor) -> Tensor:
         """Return the quantiles [batch, quantiles] of the values of one action each."""

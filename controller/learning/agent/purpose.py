@@ -27,15 +27,15 @@ class MadeFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, kind: Kind, observation: Observation) -> Self:
-        """Return what an agent is made for that is shown observations like this one."""
+        """Return the purpose of an agent for observations like this one."""
         return cls(kind, observation.has_network, observation.has_load)
 
     def check(self, here: MadeFor) -> None:
-        """Raise LearningError where an agent is asked that was made for something else."""
+        """Raise LearningError if an agent is used for another purpose."""
         if self != here:
             was = str(self) if self.kind == here.kind else _NAMES[self.kind]
             now = str(here) if self.kind == here.kind else _NAMES[here.kind]
-            raise LearningError(f"it was made for {was}, and here are {now}")
+            raise LearningError(f"it was made for {was}, not for {now}")
 
     def __str__(self) -> str:
         """Return it in words."""

@@ -1,6 +1,6 @@
 """Experience and checkpoints as bytes: MessagePack of declared fields, so that reading runs no code.
 
-A checkpoint is a line that says what it is, a digest of the rest, and the rest. Numbers are little-endian.
+A checkpoint is a line that identifies it, a digest of the rest, and the rest. Numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RunRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An agent: its settings, the published weights, and, where it is to go on learning, all that it goes on from."""
+    """An agent: its settings, the published weights, and, if it is to continue learning, the state to resume from."""
 
     made_for: MadeFor
     settings: AgentSettings
@@ -102,11 +102,11 @@ class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run: RunRecord | None = None
 
     def weights(self) -> WeightSet:
-        """Return the published weights; raise LearningError where they do not fit the shape or are not finite."""
-        found = WeightSet.from_buffer(self.shape, self.published, self.version)
-        if not found.is_finite:
+        """Return the published weights; raise LearningError if they do not fit the shape or are not finite."""
+        published = WeightSet.from_buffer(self.shape, self.published, self.version)
+        if not published.is_finite:
             raise LearningError(f"version {self.version} has weights that are not finite")
-        return found
+        return published
 
 
 def experience_to_bytes(experience: Experience) -> bytes:
@@ -124,27 +124,27 @@ def experience_to_bytes(experience: Experience) -> bytes:
 
 
 def experience_from_bytes(data: bytes) -> Experience:
-    """Return an experience; raise LearningError for bytes that are none."""
+    """Return an experience; raise LearningError for invalid bytes."""
     try:
-        found = _LIVED.decode(data)
+        lived = _LIVED.decode(data)
     except MALFORMED as error:
         raise LearningError(f"an experience of {len(data)} bytes cannot be read: {error}") from error
-    following = None if found.following is None else _observation(found.following)
-    return Experience(_observation(found.observation), found.action, found.reward, following, found.elapsed_ns)
+    following = None if lived.following is None else _observation(lived.following)
+    return Experience(_observation(lived.observation), lived.action, lived.reward, following, lived.elapsed_ns)
 
 
 def experiences_to_bytes(experiences: list[bytes]) -> bytes:
-    """Return experiences, each as bytes, in one piece."""
+    """Return experiences as one piece of bytes."""
     return _ENCODER.encode(experiences)
 
 
 def experiences_from_bytes(data: bytes) -> list[Experience]:
-    """Return the experiences of one piece; raise LearningError for bytes that are none."""
+    """Return the experiences in one piece of bytes; raise LearningError if it is invalid."""
     try:
-        found = msgspec.msgpack.decode(data, type=list[bytes])
+        pieces = msgspec.msgpack.decode(data, type=list[bytes])
     except MALFORMED as error:
         raise LearningError(f"experiences of {len(data)} bytes cannot be read: {error}") from error
-    return [experience_from_bytes(one) for one in found]
+    return [experience_from_bytes(piece) for piece in pieces]
 
 
 def checkpoint_to_bytes(checkpoint: Checkpoint) -> bytes:
@@ -154,21 +154,21 @@ def checkpoint_to_bytes(checkpoint: Checkpoint) -> bytes:
 
 
 def checkpoint_from_bytes(data: bytes | memoryview, name: str) -> Checkpoint:
-    """Return a checkpoint; raise LearningError, with its name, for one that is damaged or of another kind."""
+    """Return a checkpoint; raise LearningError, with its name, if it is damaged or of another kind."""
     data = bytes(data)
     if not data.startswith(_FIRST_LINE):
-        raise LearningError(f"{name}: is no checkpoint of an agent, or one of another release")
+        raise LearningError(f"{name}: not a checkpoint of an agent, or one of another release")
     start = len(_FIRST_LINE)
     digest, content = data[start : start + _DIGEST_BYTES], data[start + _DIGEST_BYTES :]
     if hashlib.sha256(content).digest() != digest:
-        raise LearningError(f"{name}: is damaged: its digest is another one")
+        raise LearningError(f"{name}: damaged: its digest does not match")
     try:
-        found = _CHECKPOINT.decode(content)
-        found.settings.check()
-        found.weights()
+        checkpoint = _CHECKPOINT.decode(content)
+        checkpoint.settings.check()
+        checkpoint.weights()
     except (*MALFORMED, LearningError) as error:
         raise LearningError(f"{name}: {error}") from error
-    return found
+    return checkpoint
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -189,7 +189,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Return the checkpoint in a file; raise LearningError with the file for one that cannot be read."""
+    """Return the checkpoint in a file; raise LearningError with the file if it cannot be read."""
     try:
         data = read_given(path, 1024 * MIB)
     except OSError as error:
@@ -198,9 +198,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def check_for(checkpoint: Checkpoint, path: Path, kind: Kind, observation: Observation) -> Checkpoint:
-    """Return a file's checkpoint as it is, where it is one for decisions on what is seen there.
+    """Return a file's checkpoint unchanged if it suits decisions on observations like this one.
 
-    Raises LearningError, with the file, for one that was made for something else, or for another number of actions.
+    Raises LearningError, with the file, for another purpose or another number of actions.
     """
     try:
         checkpoint.made_for.check(MadeFor.of(kind, observation))
@@ -219,13 +219,13 @@ def generator_to_bytes(generator: np.random.Generator) -> bytes:
 
 
 def generator_from_bytes(data: bytes) -> np.random.Generator:
-    """Return a generator (PCG64) in a state; raise LearningError for bytes that are none."""
+    """Return a generator (PCG64) in a state; raise LearningError for invalid bytes."""
     if len(data) != 64:
-        raise LearningError(f"a generator's state of {len(data)} bytes where it has 64")
+        raise LearningError(f"a generator's state of {len(data)} bytes, not of 64")
     state, inc, has, number = (int.from_bytes(data[start : start + 16], "little") for start in range(0, 64, 16))
-    found = np.random.Generator(np.random.PCG64())
+    generator = np.random.Generator(np.random.PCG64())
     try:
-        found.bit_generator.state = {
+        generator.bit_generator.state = {
             "bit_generator": "PCG64",
             "state": {"state": state, "inc": inc},
             "has_uint32": has,
@@ -233,7 +233,7 @@ def generator_from_bytes(data: bytes) -> np.random.Generator:
         }
     except (OverflowError, ValueError) as error:
         raise LearningError(f"a generator's state cannot be read: {error}") from error
-    return found
+    return generator
 
 
 def _seen(observation: Observation) -> _Seen:
@@ -245,7 +245,7 @@ def _observation(seen: _Seen) -> Observation:
     figures, rest = divmod(len(seen.row) // 4 - COMMON, max(actions, 1))
     has_all = figures >= 2 if actions else figures == 0
     if len(seen.row) % 4 or rest or not has_all or max(seen.candidates, default=0) > 1:
-        raise LearningError(f"{len(seen.row)} bytes of figures and {actions} candidates are no observation")
+        raise LearningError(f"{len(seen.row)} bytes of figures and {actions} candidates are not an observation")
     return Observation(np.frombuffer(seen.row, "<f4"), np.frombuffer(seen.candidates, np.bool_))
 
 

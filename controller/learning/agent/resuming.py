@@ -1,4 +1,4 @@
-"""A learner as a record and back: what was saved goes on exactly as what was not."""
+"""A learner as a record and back: it resumes exactly as if it had not been saved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controller.learning.errors import LearningError
 
 
 def learner_record(learner: Learner) -> LearnerRecord:
-    """Return the state from which a learner resumes, besides its settings and published weights."""
+    """Return the state from which a learner resumes, apart from its settings and published weights."""
     return LearnerRecord(
         learner.decisions,
         learner.steps,
@@ -31,14 +31,16 @@ def learner_record(learner: Learner) -> LearnerRecord:
         learner.optimiser.state(),
         generator_to_bytes(learner.generator),
         bytes(learner.torch_state.numpy()),
-        tuple(HeldRecord(number, experience_to_bytes(one), error) for number, one, error in learner.buffer),
+        tuple(
+            HeldRecord(number, experience_to_bytes(experience), error) for number, experience, error in learner.buffer
+        ),
         learner.buffer.next_number,
         learner.buffer.duplicates,
     )
 
 
 def learner_of(checkpoint: Checkpoint) -> Learner:
-    """Return a learner that goes on from a checkpoint; raise LearningError where its parts do not fit each other."""
+    """Return a learner that resumes from a checkpoint; raise LearningError if its parts do not fit each other."""
     published = checkpoint.weights()
     learner = Learner(checkpoint.settings, published, checkpoint.settings.training.device)
     record = checkpoint.learner
@@ -51,12 +53,15 @@ def learner_of(checkpoint: Checkpoint) -> Learner:
     learner.torch_state = _torch_state(record.torch_state, learner.torch_state)
     if len(record.held) > learner.buffer.capacity:
         raise LearningError(f"{len(record.held)} experiences in a buffer of {learner.buffer.capacity}")
-    held = [(one.number, experience_from_bytes(one.experience), one.error) for one in record.held]
+    held = [
+        (held_record.number, experience_from_bytes(held_record.experience), held_record.error)
+        for held_record in record.held
+    ]
     learner.buffer.restore(held, record.next_number, record.duplicates)
     return learner
 
 
 def _torch_state(data: bytes, like: Any) -> Any:  # noqa: ANN401 - torch's types are not followed
     if len(data) != len(like):
-        raise LearningError(f"a state of random numbers of {len(data)} bytes where PyTorch here has {len(like)}")
+        raise LearningError(f"a random state of {len(data)} bytes, where PyTorch's has {len(like)}")
     return torch.from_numpy(np.frombuffer(data, np.uint8).copy())

@@ -1,4 +1,4 @@
-"""Settings of an agent; the defaults are the specification's values, and what departs from it has to be asked for."""
+"""Settings of an agent; the defaults are the specification's values, and departures must be requested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class NetworkSettings(Strict, frozen=True):
     """Architecture of a network."""
 
     form: Form = "flat"
-    """`flat`: the whole observation one token; `tokens`: a token an action; `dense`: fully connected, to compare."""
+    """`flat`: the observation is one token; `tokens`: one token per action; `dense`: fully connected, to compare."""
     hidden: int = 512
     heads: int = 4
     layers: int = 2
@@ -23,7 +23,7 @@ class NetworkSettings(Strict, frozen=True):
     """Width inside an encoder layer; the specification gives none."""
     dropout: float = 0.25
     deviation: float = 0.02
-    """Standard deviation of the Gaussian that weights start from; biases start at 0, gains of normalisation at 1."""
+    """Standard deviation of the initial Gaussian weights; biases start at 0, gains of normalisation at 1."""
     quantiles: int = 1
     """Number of quantiles learned for an action's value; more than 1 departs: distributional learning."""
     dense_layers: int = 3
@@ -35,37 +35,37 @@ class TrainingSettings(Strict, frozen=True):
 
     discount: float = 0.9
     discount_time_ns: int = 0
-    """0: a decision is worth `discount` of the one before it; else one that is so much later is: a departure."""
+    """Time to which `discount` applies: a departure; 0: it applies to each decision."""
     buffer: int = 1024
     start: int = 0
-    """Experiences that training starts with; 0: a full buffer."""
+    """Experiences required before training starts; 0: a full buffer."""
     batch: int = 128
     batches: int = 8
-    """Batches of one training step."""
+    """Batches per training step."""
     publish_every: int = 1024
-    """Decisions between two copies of the weights to the network that decides."""
+    """Decisions between two publications of weights to the deciding network."""
     first_publish: int = 0
-    """Decisions before the first copy: until then the fallback decides, and training learns of what it does."""
+    """Decisions before the first publication: until then the fallback decides, and training learns from that."""
     drop_duplicates: bool = True
     remove_sampled: bool = True
-    """False departs: experiences are sampled again until newer ones take their place."""
+    """False departs: sampled experiences stay until newer ones replace them."""
     train_every: int = 128
-    """Decisions between two steps, where sampled experiences stay; else the buffer has to be full again."""
+    """Decisions between two steps, if sampled experiences stay; else the buffer must be full again."""
     loss: Loss = "criticality"
     optimiser: Literal["sgd", "adam"] = "sgd"
     learning_rate: float = 0.01
     half_steps: int = 0
-    """Training steps after which the learning rate is half of what it was; 0: it stays."""
+    """Training steps that halve the learning rate; 0: it stays."""
     momentum: float = 0.0
     """Momentum of SGD."""
     clip: float = 0.0
-    """Greatest norm of a gradient; 0: none."""
+    """Maximum norm of a gradient; 0: unlimited."""
     double: bool = False
     """Double DQN: the training network picks the action, and the published one supplies its value."""
     prioritised: float = 0.0
-    """Power of the last error that an experience is sampled by; 0: all alike."""
+    """Power of the last error for sampling experiences; 0: all alike."""
     importance: float = 0.4
-    """Power of the weights that make up for sampling by error."""
+    """Power of the weights that compensate for sampling by error."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products in training; bfloat16 departs and needs processor support, else float32 is used."""
     device: str = "cpu"
@@ -82,14 +82,13 @@ class DecisionSettings(Strict, frozen=True):
     """Settings of decisions."""
 
     exploration: float = 0.05
-    """Probability of a random other candidate than the best one."""
+    """Probability of choosing a random candidate other than the best one."""
     deadline_ns: int = 3_000_000
     """Deadline of the network's answer; after it the fallback decides."""
     margin: float = 0.0
     """The fallback's choice stands unless the best value exceeds its value by this much: a departure; 0: never."""
     tolerance: float = 0.0
-    """Among candidates whose values are at most so much below the best one's the fallback chooses: a departure; 0: the
-    best one is taken."""
+    """The fallback chooses among candidates at most this much below the best: a departure; 0: the best is taken."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Precision of weights in products of more than 128 hidden; for `tokens` only if the CPU supports bfloat16."""
 
@@ -103,7 +102,7 @@ class AgentSettings(Strict, frozen=True):
     seed: int = 0
 
     def check(self) -> None:
-        """Raise LearningError for a figure that none can be, with its key."""
+        """Raise LearningError for an invalid figure, with its key."""
         for section in (self.network, self.training, self.decisions):
             _check_choices(section)
         _check_network(self.network)
@@ -117,7 +116,7 @@ class AgentSettings(Strict, frozen=True):
 
 
 def _check_choices(section: Strict) -> None:
-    """Raise LearningError for a plain string that is none of those that a setting can be."""
+    """Raise LearningError for a plain string that is not one of a setting's choices."""
     for key, kind in get_type_hints(type(section)).items():
         choices: tuple[Any, ...] = get_args(kind)
         if choices and getattr(section, key) not in choices:
@@ -129,7 +128,7 @@ def _check_network(network: NetworkSettings) -> None:
         _within(f"network.{key}", getattr(network, key), 1, 65536)
     if network.hidden % network.heads:
         raise LearningError(
-            f"network.hidden: {network.hidden} is no multiple of {network.heads} heads", at="network.hidden"
+            f"network.hidden: {network.hidden} is not a multiple of {network.heads} heads", at="network.hidden"
         )
     _within("network.dropout", network.dropout, 0, 0.99)
     _within("network.deviation", network.deviation, 1e-6, 10)

@@ -1,4 +1,4 @@
-"""Weights of a network as arrays: which there are, how they start, and immutable sets of them with a version.
+"""Weights of a network as arrays: names and shapes, initial values, and immutable sets of them with a version.
 
 Names are those that PyTorch gives the parameters of `agent.network`, the readable reference.
 """
@@ -18,9 +18,9 @@ from controller.learning.values import COMMON, Floats, Observation
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a network: `inputs` of a token, `outputs` of a token (one for each action and quantile), and within.
+    """Sizes of a network: `inputs` and `outputs` of a token (one for each action and quantile), and within.
 
-    `tokens` has one action a token; `flat` and `dense` have `actions` of them, and serve observations of so many only.
+    `tokens` has one action per token; `flat` and `dense` have `actions`, and serve only observations with that many.
     """
 
     form: Form
@@ -38,7 +38,7 @@ class Shape:
         inputs, actions = len(observation.flat()), observation.actions
         if settings.form == "tokens":
             inputs, actions = observation.tokens().shape[1], 1
-        found = cls(
+        shape = cls(
             settings.form,
             inputs,
             actions,
@@ -48,7 +48,7 @@ class Shape:
             settings.layers,
             settings.feed_forward,
         )
-        return found if settings.form != "dense" else _dense(found, settings.dense_layers)
+        return shape if settings.form != "dense" else _dense(shape, settings.dense_layers)
 
     @property
     def outputs(self) -> int:
@@ -82,10 +82,10 @@ class Shape:
 
 def _transformer_parameters(shape: Shape) -> dict[str, tuple[int, ...]]:
     hidden, wide = shape.hidden, shape.feed_forward
-    found: dict[str, tuple[int, ...]] = {"embed.weight": (hidden, shape.inputs), "embed.bias": (hidden,)}
+    sizes: dict[str, tuple[int, ...]] = {"embed.weight": (hidden, shape.inputs), "embed.bias": (hidden,)}
     for layer in range(shape.layers):
         at = f"encoder.layers.{layer}."
-        found |= {
+        sizes |= {
             f"{at}self_attn.in_proj_weight": (3 * hidden, hidden),
             f"{at}self_attn.in_proj_bias": (3 * hidden,),
             f"{at}self_attn.out_proj.weight": (hidden, hidden),
@@ -99,7 +99,7 @@ def _transformer_parameters(shape: Shape) -> dict[str, tuple[int, ...]]:
             f"{at}norm2.weight": (hidden,),
             f"{at}norm2.bias": (hidden,),
         }
-    return found | {
+    return sizes | {
         "linear.weight": (hidden, hidden),
         "linear.bias": (hidden,),
         "output.weight": (shape.outputs, hidden),
@@ -108,13 +108,13 @@ def _transformer_parameters(shape: Shape) -> dict[str, tuple[int, ...]]:
 
 
 def _dense_parameters(shape: Shape) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
+    sizes: dict[str, tuple[int, ...]] = {}
     for layer in range(shape.layers):
-        found |= {
+        sizes |= {
             f"hidden.{layer}.weight": (shape.hidden, shape.hidden if layer else shape.inputs),
             f"hidden.{layer}.bias": (shape.hidden,),
         }
-    return found | {"output.weight": (shape.outputs, shape.hidden), "output.bias": (shape.outputs,)}
+    return sizes | {"output.weight": (shape.outputs, shape.hidden), "output.bias": (shape.outputs,)}
 
 
 def _dense(flat: Shape, layers: int) -> Shape:
@@ -148,7 +148,7 @@ class WeightSet:
         for name, size in expected.items():
             array = self.arrays[name]
             if array.shape != size or array.dtype != np.float32:
-                raise LearningError(f"weight {name} is {array.dtype} of {array.shape} where float32 of {size} is due")
+                raise LearningError(f"weight {name} is {array.dtype} of {array.shape}, expected float32 of {size}")
             array.flags.writeable = False
 
     @property
@@ -162,11 +162,11 @@ class WeightSet:
 
     @classmethod
     def from_buffer(cls, shape: Shape, buffer: memoryview | bytes, version: int) -> WeightSet:
-        """Return weights that stand in a buffer, in their order, without a copy; raise LearningError by its size."""
+        """Return weights from a buffer, in their order, without a copy; raise LearningError for a wrong size."""
         sizes = shape.parameters()
         expected = 4 * sum(math.prod(size) for size in sizes.values())
         if len(buffer) != expected:
-            raise LearningError(f"weights of {len(buffer)} bytes where a network {shape.form} has {expected}")
+            raise LearningError(f"weights of {len(buffer)} bytes, where a network {shape.form} has {expected}")
         arrays, start = {}, 0
         for name, size in sizes.items():
             count = math.prod(size)
@@ -176,7 +176,7 @@ class WeightSet:
 
 
 def gaussian_start(shape: Shape, deviation: float, generator: np.random.Generator) -> WeightSet:
-    """Return weights as they start: Gaussian, biases 0, gains of normalisation 1."""
+    """Return initial weights: Gaussian, biases 0, gains of normalisation 1."""
     arrays: dict[str, Floats] = {}
     for name, size in shape.parameters().items():
         if name.endswith("bias"):

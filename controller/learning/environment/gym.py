@@ -1,4 +1,4 @@
-"""Environments as Gymnasium has them, for learners that are not ours; needs the extra `gym`."""
+"""Environments with Gymnasium's interface, for other learners; needs the extra `gym`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TOLD: Final = tuple(field.name for field in fields(Step) if field.name not in {
 
 
 class GymEnvironment(Env[Floats, np.int64]):
-    """An environment of ours by Gymnasium's interface.
+    """An environment of ours with Gymnasium's interface.
 
     Observations are `Observation.row`; `info["action_mask"]` (int8) has the candidates, as `Discrete.sample` takes
-    them, and after a step `info` has what came of it (`wait_ns`, `latency_ns`, ...). An episode ends by termination;
-    its last observation is all zeros, as there is nothing more to decide. An action that is no candidate is an error.
+    them, and after a step `info` has its results (`wait_ns`, `latency_ns`, ...). An episode ends by termination; its
+    last observation is all zeros, as there is nothing left to decide. An action that is not a candidate is an error.
     """
 
     def __init__(self, environment: Environment[Any]) -> None:
@@ -36,15 +36,15 @@ class GymEnvironment(Env[Floats, np.int64]):
         self.observation_space = Box(0.0, 1.0, environment.start(0).row.shape, np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
-        """Restart; the seed draws where data is, and without one Gymnasium's generator draws the seed."""
+        """Restart; the seed draws the placement of data, and without one Gymnasium's generator draws the seed."""
         super().reset(seed=seed)
         if options:
-            raise LearningError(f"options {sorted(options)} mean nothing here")
+            raise LearningError(f"unknown options {sorted(options)}")
         drawn = int(self.np_random.integers(1 << 31)) if seed is None else seed
         return _seen(self.environment.start(drawn), self)
 
     def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
-        """Act; raise LearningError for an action that is no candidate."""
+        """Act; raise LearningError for an action that is not a candidate."""
         step = self.environment.step(int(action))
         row, info = _seen(step.observation, self)
         info.update((name, getattr(step, name)) for name in _TOLD)

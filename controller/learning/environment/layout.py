@@ -33,7 +33,7 @@ _SCALARS: Final = ("now_ns", "task", "epoch", "first", "change", "decisions", "r
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Saved:
-    """A moment of a pool, to go back to."""
+    """A saved state of a pool."""
 
     memory: Longs
     scalars: tuple[int, ...]
@@ -41,9 +41,9 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The state of one pool: `changing` are the arrays of `memory` by name, the four below of them.
+    """The state of one pool: `changing` are the arrays of `memory` by name; `row` to `result` are four of them.
 
-    `constants` are kept, as the kernels only know addresses.
+    `constants` keeps their memory alive, as kernels only know addresses.
     """
 
     state: PoolState
@@ -57,7 +57,7 @@ class Layout:
 
     @classmethod
     def of(cls, model: Model) -> Self:
-        """Return memory for a model, in which no episode has begun."""
+        """Return memory for a model, before its first episode."""
         constants, counts = _constants(model), _counts(model)
         memory = np.zeros(sum(counts.values()), np.int64)
         ends = np.cumsum(list(counts.values())).tolist()
@@ -69,12 +69,12 @@ class Layout:
         return cls(state, memory, changing, row, candidates, changing["plan"], changing["result"], constants)
 
     def save(self) -> Saved:
-        """Return this moment."""
+        """Return the current state."""
         scalars = [getattr(self.state, name) for name in _SCALARS]
         return Saved(self.memory.copy(), (*scalars, self.state.ready.size, self.state.ends.size))
 
     def restore(self, saved: Saved) -> None:
-        """Go back to a moment."""
+        """Restore a saved state."""
         self.memory[:] = saved.memory
         *scalars, self.state.ready.size, self.state.ends.size = saved.scalars
         for name, value in zip(_SCALARS, scalars, strict=True):
@@ -82,7 +82,7 @@ class Layout:
 
 
 def initial(model: Model, seed: int, layout: Layout) -> Saved:
-    """Return the moment at which an episode begins, before its first decision."""
+    """Return the state at the beginning of an episode, before its first decision."""
     memory = np.zeros_like(layout.memory)
     start = layout.memory.__array_interface__["data"][0]
     homes = model.homes(seed).astype(np.int64)
@@ -114,7 +114,7 @@ def _load_start(model: Model) -> int:
 
 
 def _counts(model: Model) -> dict[str, int]:
-    """Return how many numbers each array that changes has."""
+    """Return the number of figures of each array that changes."""
     nodes, objects, tasks = len(model.system.nodes), len(model.workload.object_bytes), len(model.workload)
     engines = [engine for node in model.system.nodes for engine in node.engines]
     of_nodes = ("free_bytes", "oldest", "newest", "in_free_ns", "out_free_ns", "planned_ns", "is_there")
@@ -136,11 +136,11 @@ def _counts(model: Model) -> dict[str, int]:
 
 
 def _constants(model: Model) -> dict[str, Longs]:
-    """Return all that does not change, as whole numbers; features are there as the bits of float32."""
+    """Return everything constant, as whole numbers; features as the bits of float32."""
     workload, network, nodes = model.workload, model.network, model.system.nodes
     engines = [engine for node in nodes for engine in node.engines]
     numbers = {node.name: number for number, node in enumerate(nodes)}
-    found = {
+    constants = {
         "kinds": [model.kinds(number) for number in range(len(nodes))],
         "engine_start": np.cumsum([0, *(len(node.engines) for node in nodes)]),
         "fast": [NONE if not node.engines else fast for node, fast in zip(nodes, model.fast, strict=True)],
@@ -162,7 +162,7 @@ def _constants(model: Model) -> dict[str, Longs]:
         "change_node": [numbers[change.node] for change in model.system.changes],
         "change_is_there": [change.is_there for change in model.system.changes],
     }
-    return {name: np.ascontiguousarray(values, np.int64) for name, values in found.items()}
+    return {name: np.ascontiguousarray(values, np.int64) for name, values in constants.items()}
 
 
 _RATES: Final = ("float_ops_per_s", "int_ops_per_s")

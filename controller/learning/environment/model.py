@@ -1,4 +1,4 @@
-"""A system, its workload and settings, checked together, with what both steppers know before they begin."""
+"""A system, its workload and settings, checked together, with what both steppers precompute."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ class Model:
         return made
 
     def homes(self, seed: int) -> Numbers:
-        """Return the store in which each object has its place for good, by its number.
+        """Return the store, by its number, that is each object's home.
 
-        Raise LearningError where the pool is too small.
+        Raise LearningError if the pool is too small.
         """
         sizes = self.workload.object_bytes
         order: Sequence[int] = range(len(sizes))
@@ -104,7 +104,7 @@ class Model:
             order = np.random.default_rng(seed).permutation(len(sizes)).tolist()
         stores = [number for number, store in enumerate(self.stores) if not store.is_fast]
         room = {number: self.stores[number].memory.capacity_bytes for number in stores}
-        found = np.full(len(sizes), NOWHERE, np.uint32)
+        home_of = np.full(len(sizes), NOWHERE, np.uint32)
         following = 0
         for number in order:
             nbytes = int(sizes[number])
@@ -115,9 +115,9 @@ class Model:
             else:
                 raise LearningError(f"no memory of the pool has room for the {nbytes} bytes of object {number}")
             room[store] -= nbytes
-            found[number] = store
+            home_of[number] = store
             following = stores.index(store) + (self.settings.placing is not Placing.PACKED)
-        return found
+        return home_of
 
     def kinds(self, node: int) -> int:
         """Return the kinds of a node's engines as a mask."""
@@ -141,19 +141,19 @@ def _stores(system: System) -> tuple[tuple[Store, ...], tuple[int, ...]]:
         # A node that only holds data is home with all that it has.
         has_fast = bool(node.engines)
         fast.append(len(stores) if has_fast else NOWHERE)
-        stores += [Store(number, memory, has_fast and place == 0) for place, memory in enumerate(node.memories)]
+        stores += [Store(number, memory, has_fast and index == 0) for index, memory in enumerate(node.memories)]
     if all(store.is_fast for store in stores):
-        raise LearningError("no node has a second memory, and none holds data only: no object has a home", at="nodes")
+        raise LearningError("no object has a home: no node has a second memory or only holds data", at="nodes")
     return tuple(stores), tuple(fast)
 
 
 def _data_bytes(workload: Workload) -> Longs:
     tasks = np.repeat(np.arange(len(workload)), np.diff(workload.access_start))
-    found = np.bincount(tasks, workload.object_bytes[workload.access_object].astype(np.float64), len(workload))
-    if (found > MOST_BYTES).any():
-        task = int(np.argmax(found > MOST_BYTES))
-        raise LearningError(f"task {task} uses {found[task]:.0f} bytes, more than {MOST_BYTES}")
-    return found.astype(np.int64)
+    nbytes = np.bincount(tasks, workload.object_bytes[workload.access_object].astype(np.float64), len(workload))
+    if (nbytes > MOST_BYTES).any():
+        task = int(np.argmax(nbytes > MOST_BYTES))
+        raise LearningError(f"task {task} uses {nbytes[task]:.0f} bytes, more than {MOST_BYTES}")
+    return nbytes.astype(np.int64)
 
 
 def _check_times(system: System, workload: Workload, most_bits: int) -> None:
@@ -174,7 +174,7 @@ def _check_times(system: System, workload: Workload, most_bits: int) -> None:
 
 
 def _passable(network: Network, most_bits: int) -> Network:
-    """Return the network in which everything that takes too long is unreachable, and nothing has a rate of 0."""
+    """Return the network in which too slow connections are unreachable, and no rate is 0."""
     slow = most_bits // np.maximum(network.rate_bps, 1) >= MOST_SECONDS
     closed = (network.delay_ns < 0) | (network.rate_bps == 0) | slow
     delay_ns = np.where(closed, UNREACHABLE_NS, network.delay_ns)
@@ -182,9 +182,9 @@ def _passable(network: Network, most_bits: int) -> Network:
 
 
 def _network_features(network: Network) -> tuple[Floats, Floats]:
-    """Return delay and bandwidth as features: the first is 1 and the second 0 where nothing gets through.
+    """Return delay and bandwidth as features: 1 and 0 for unreachable nodes.
 
-    Bandwidth is a part of the fastest between two nodes at any time; what stands for a node and itself says nothing.
+    Bandwidth is relative to the fastest between two nodes at any time; entries of a node and itself mean nothing.
     """
     closed = network.delay_ns < 0
     between = ~np.eye(network.rate_bps.shape[1], dtype=np.bool_)
@@ -208,12 +208,12 @@ def _task_features(system: System, workload: Workload, settings: PoolSettings, d
 
 
 def _logarithmic(figures: npt.NDArray[np.float64] | Longs) -> npt.NDArray[np.float64]:
-    found: npt.NDArray[np.float64] = np.minimum(np.log2(1 + figures.astype(np.float64)) / _LOG_BITS, 1)
-    return found
+    features: npt.NDArray[np.float64] = np.minimum(np.log2(1 + figures.astype(np.float64)) / _LOG_BITS, 1)
+    return features
 
 
 def price(come_hz: float) -> int:
-    """Return what a square costs by which a port or a slot is taken for longer, where so many a second come to it.
+    """Return the price of a square by which a port or a slot is occupied for longer, at this rate of arrivals.
 
     In ns of waiting for each `BACKLOG_UNIT_NS` squared, over 2^`PRICE_BITS`.
     """
@@ -221,5 +221,5 @@ def price(come_hz: float) -> int:
 
 
 def kinds_of(mask: int) -> str:
-    """Return kinds of engines as a reader knows them."""
+    """Return kinds of engines for readers."""
     return " or ".join(kind.value for kind in EngineKind if mask & kind.bit)

@@ -16,32 +16,32 @@ from controller.scheduling.simulation.units import MOST_BITS, MOST_BPS, ONE
 from dataplane.topology.demands import DemandMatrix
 
 LEAST_BPS: Final = 1_000_000
-"""Minimum rate of a transfer where nothing is free: others make a little room for it."""
+"""Minimum rate of a transfer if nothing is free: others make a little room for it."""
 
 
 def of_costs(hosts: Sequence[str], costs: Mapping[int, CostMap], *, least_bps: int = LEAST_BPS) -> Network:
     """Return the network between hosts (the system's nodes, in its order) by cost maps, each from its time (ns) on.
 
-    Transfers have the delay and what is free on the narrowest link, and `least_bps` where that is less. Raises
-    LearningError for a host that a map does not have.
+    Transfers have the delay and the free bandwidth of the narrowest link, at least `least_bps`. Raises LearningError
+    for a host that a map lacks.
     """
-    figures = [_figures(hosts, found, least_bps) for found in costs.values()]
+    figures = [_figures(hosts, cost_map, least_bps) for cost_map in costs.values()]
     return _network(list(costs), figures)
 
 
 def under_demands(hosts: Sequence[str], costs: CostMap, demands: Mapping[int, DemandMatrix]) -> Network:
     """Return the network between hosts while others send by matrices, each from its time (ns) on, over a map's paths.
 
-    Flow by flow: demands, each up to its rate, and one transfer more share links fairly (max-min, spread over a pair's
-    paths as new flows are), and what that transfer gets is its bandwidth. Delays are the map's with what the demands
-    get on its links. Raises LearningError for a host that the map does not have.
+    Flow by flow: demands, each up to its rate, and one more transfer share links fairly (max-min, spread over a pair's
+    paths as new flows are); its share is the bandwidth. Delays are the map's, given what the demands get on its links.
+    Raises LearningError for a host that the map lacks.
     """
     return _network(list(demands), [_loaded(hosts, costs, matrix) for matrix in demands.values()])
 
 
 def _network(times_ns: Sequence[int], figures: Sequence[tuple[Longs, Longs]]) -> Network:
     if not figures:
-        raise LearningError("a network without a cost map", at="network")
+        raise LearningError("a network needs a cost map", at="network")
     delays, rates = zip(*figures, strict=True)
     return Network(np.array(times_ns, np.int64), np.stack(delays), np.stack(rates))
 
@@ -61,7 +61,7 @@ def _loaded(hosts: Sequence[str], costs: CostMap, matrix: DemandMatrix) -> tuple
         _number(costs, name)
     pairs = [(src, dst, min(rate, MOST_BPS)) for src, dst, rate in matrix.pairs() if _hops(costs, src, dst)]
     links = np.minimum(np.maximum(costs.links.available_bps, 0), MOST_BPS).tolist()
-    # A demand is a flow of a link of its own, as fast as what is asked for.
+    # A demand is a flow over a link of its own, as fast as requested.
     sharing = Sharing([*links, *(rate for _, _, rate in pairs)])
     flows = [
         sharing.add([*_hops(costs, src, dst), Hop(len(links) + number)], MOST_BITS, 0)
@@ -78,7 +78,7 @@ def _loaded(hosts: Sequence[str], costs: CostMap, matrix: DemandMatrix) -> tuple
 
 
 def _fair_bps(sharing: Sharing, hops: Sequence[Hop]) -> int:
-    """Return what one transfer more would get, 0 where there is no way."""
+    """Return the bandwidth of one more transfer, 0 without a path."""
     if not hops:
         return 0
     flow = sharing.add(hops, MOST_BITS, 0)
@@ -90,7 +90,7 @@ def _fair_bps(sharing: Sharing, hops: Sequence[Hop]) -> int:
 
 
 def _hops(costs: CostMap, src: str, dst: str) -> list[Hop]:
-    """Return the links between two hosts with the share of each, none where nothing leads there."""
+    """Return the links between two hosts with the share of each, none without a path."""
     start, end = costs.model.number(src), costs.model.number(dst)
     is_near = costs.model.host_switch[start] == costs.model.host_switch[end]
     inner = {row: max(round(share * ONE), 1) for row, share in costs.routing.shares(start, end).items()}

@@ -26,7 +26,7 @@ from controller.learning.values import Observation, Step
 class Pool:
     """Tasks on nodes with engines that share one pool of memory, decision by decision: an action is a node.
 
-    Each task is decided on when it is ready, in the order of that; tasks that no node can run are refused.
+    Tasks are decided on in the order in which they become ready; tasks that no node can run are refused.
     """
 
     def __init__(self, system: System, workload: Workload, settings: PoolSettings | None = None) -> None:
@@ -51,23 +51,23 @@ class Pool:
         return self
 
     def start(self, seed: int) -> Observation:
-        """Restart with the homes that the seed draws; raise LearningError where no task can run at all."""
+        """Restart with homes drawn by the seed; raise LearningError if no task can run at all."""
         if self._begun[0] != seed:
             self._begun = (seed, initial(self.model, seed, self._layout))
         self._layout.restore(self._begun[1])
-        found = self._advance(self._address)
+        outcome = self._advance(self._address)
         self._note()
-        if found == AT_END:
+        if outcome == AT_END:
             raise nothing_runs(self.refusals)
         return self._observed()
 
     def step(self, action: int) -> Step:
-        """Let the task run on a node; raise LearningError for one that is no candidate, or after the end."""
+        """Run the task on a node; raise LearningError for one that is not a candidate, or after the end."""
         task, ready_ns = self.task, self.now_ns
-        found = self._step(self._address, int(action))
-        if found == NO_TIME:
+        outcome = self._step(self._address, int(action))
+        if outcome == NO_TIME:
             raise no_time(task)
-        if found not in {NEXT, AT_END}:
+        if outcome not in {NEXT, AT_END}:
             raise wrong_action(action, task)
         self._note()
         start_ns, served_ns, end_ns, evicted_bytes, eviction_ns, running, *waits = self._layout.result.tolist()
@@ -75,7 +75,7 @@ class Pool:
         penalty_ns = eviction_ns if evicted_bytes else None
         utilisation, (left, held) = running / self._cores, waits
         return Step(
-            observation=self._observed() if found == NEXT else None,
+            observation=self._observed() if outcome == NEXT else None,
             reward=reward(
                 self.model.settings,
                 utilisation,
@@ -123,26 +123,26 @@ class Pool:
 
     @property
     def refusals(self) -> dict[int, Refusal]:
-        """The tasks that no node could run, and why."""
+        """Tasks that no node could run, and why."""
         reasons = self._layout.changing["refusal"]
         return {task: Refusal(int(reasons[task])) for task in np.flatnonzero(reasons).tolist()}
 
     def play(self, told: Play, seed: int) -> bool:
-        """Play all of it at once from the beginning as it is told, and return whether that is possible.
+        """Play the whole run as ordered, from the beginning; return whether that is possible.
 
         Nothing can be decided on then; `start` begins anew.
         """
         self.start(seed)
-        found = self._play(self._address, told)
+        outcome = self._play(self._address, told)
         self._note()
-        return bool(found == AT_END)
+        return bool(outcome == AT_END)
 
     def save(self) -> Saved:
-        """Return this moment, to go back to: an oracle tries all there is."""
+        """Return the current state, to go back to: oracles try all alternatives."""
         return self._layout.save()
 
     def restore(self, saved: Saved) -> Observation | None:
-        """Go back to a moment that was saved, and return what is seen there; None at the end."""
+        """Restore a saved state, and return its observation; None at the end."""
         self._layout.restore(saved)
         self._note()
         return None if self.task < 0 else self._observed()

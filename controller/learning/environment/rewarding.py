@@ -21,15 +21,15 @@ def reward(
 ) -> float:
     """Return lambda U + 1 / L, and with an eviction lambda U + max(beta / L, 1 / L - P): the specification's reward.
 
-    With another `gain` of the settings, -T or -log2(1 + T), where T is the time from the request to the task's end and
-    what its transfers and its slot leave others to wait for: who comes to a port waits for as long as it is taken then,
-    and all that a port is taken for until it is free again is half the square of that time. `left` is by how much the
-    decision made the sum of these squares grow, in `BACKLOG_UNIT_NS` squared; `port_hz` are those that come to each
-    port. `held` and `slot_hz` say the same of the slot that the task takes, until it ends.
+    With another `gain` of the settings, -T or -log2(1 + T), where T is the time from the request to the task's end,
+    plus the waits that its transfers and its slot cause for others: an arrival at a port waits while it is occupied,
+    and all that a port is occupied for until it is free again costs half the square of that time. `left` is by how much
+    the decision increased the sum of these squares, in `BACKLOG_UNIT_NS` squared; `port_hz` is the arrival rate of each
+    port. `held` and `slot_hz` are the same for the slot that the task takes, until it ends.
 
     `utilisation` is U, tasks that run in parallel over cores of compute units. `latency_ns` is L, from the request to
-    its data being served; `eviction_ns` is P, evicted bytes over the bandwidth of their eviction, None where nothing
-    was evicted. All are counted in the settings' unit; a latency of less than 1 ns is 1 ns.
+    its data being served; `eviction_ns` is P, evicted bytes over the bandwidth of their eviction, None without an
+    eviction. All are counted in the settings' unit; a latency of less than 1 ns counts as 1 ns.
     """
     if settings.gain is not Gain.SPECIFICATION:
         waits_ns = settings.port_hz / NS_PER_S * (left * BACKLOG_UNIT_NS**2 / 2)

@@ -1,4 +1,4 @@
-"""Settings of the environment: where data is at first, what is seen, and what is rewarded."""
+"""Settings of the environment: initial placement of data, observations, and rewards."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Placing(StrEnum):
     """Assignment of objects to the pool's memories as their home."""
 
     STRIPED = "striped"
-    """One memory after another in turn, the objects in their order."""
+    """One memory after another in turn, objects in their order."""
     SCATTERED = "scattered"
-    """The same, the objects in an order that the seed draws."""
+    """The same, objects in an order drawn by the seed."""
     PACKED = "packed"
     """The first memory until it is full, then the next."""
 
@@ -26,9 +26,9 @@ class Gain(StrEnum):
     """Reward function."""
 
     SPECIFICATION = "specification"
-    """lambda U + 1 / L, with what is evicted taken off: the specification's."""
+    """lambda U + 1 / L, less evictions: the specification's."""
     RESPONSE = "response"
-    """A departure: minus the response time, which adds up to what mean response is judged by."""
+    """A departure: minus the response time, which adds up to the criterion of mean response."""
     LOG_RESPONSE = "log-response"
     """A departure: minus log2(1 + response time), which keeps short ones distinguishable next to long ones."""
 
@@ -63,18 +63,18 @@ class PoolSettings(Strict, frozen=True):
     await_arrival: bool = False
 
     def __post_init__(self) -> None:
-        # A plain string in Python's hands is the choice that it names, as in a file.
+        # A plain string stands for the choice that it names, as in a file.
         msgspec.structs.force_setattr(self, "placing", one_of(Placing, self.placing, "placing"))
         msgspec.structs.force_setattr(self, "gain", one_of(Gain, self.gain, "gain"))
         if not -1 <= self.eviction_bound <= 0:
-            raise LearningError(f"eviction_bound is {self.eviction_bound}, not from -1 to 0", at="eviction_bound")
+            raise LearningError(f"eviction_bound is {self.eviction_bound}, not between -1 and 0", at="eviction_bound")
         if not 0 <= self.utilisation_weight < float("inf"):
             raise LearningError(f"utilisation_weight cannot be {self.utilisation_weight}", at="utilisation_weight")
         for name in ("port_hz", "slot_hz"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise LearningError(f"{name} cannot be {getattr(self, name)}", at=name)
         if self.foretold and not (self.load_features and self.network_features):
-            raise LearningError("foretold is shown with load_features and network_features alone", at="foretold")
+            raise LearningError("foretold needs load_features and network_features", at="foretold")
         for name in ("latency_unit_ns", "page_bytes"):
             if getattr(self, name) < 1:
                 raise LearningError(f"{name} is {getattr(self, name)}, less than 1", at=name)

@@ -1,4 +1,4 @@
-"""The system that is decided for: nodes with engines, one pool of memory on several media, a network between them."""
+"""The system to decide for: nodes with engines, one pool of memory on several media, a network between them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Numbers = npt.NDArray[np.uint32]
 Bytes = npt.NDArray[np.uint8]
 
 UNREACHABLE_NS: Final = -1
-"""The delay between two nodes that nothing leads between."""
+"""Delay between two nodes without a path."""
 MOST: Final = 1 << 50
-"""The most operations of a task, and operations/s, bit/s and bits there can be: a thousand times it is an i64."""
+"""Maximum operations of a task, and operations/s, bit/s and bits: a thousand times it is an i64."""
 MOST_BYTES: Final = MOST >> 3
 MOST_LATENCY_NS: Final = 1 << 40
 MOST_TIME_NS: Final = 1 << 60
@@ -68,7 +68,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory of one medium in a node: what an access waits for, and how fast it goes on then."""
+    """Memory of one medium in a node: the latency of an access, and its bandwidth then."""
 
     medium: Medium
     capacity_bytes: int
@@ -79,7 +79,7 @@ class Memory:
 
     @classmethod
     def of(cls, medium: Medium, capacity_bytes: int) -> Self:
-        """Return memory with the usual figures of its medium, of one channel or device; see `USUAL`."""
+        """Return memory with its medium's usual figures, for one channel or device; see `USUAL`."""
         return cls(medium, capacity_bytes, *USUAL[medium])
 
 
@@ -116,7 +116,7 @@ class Change:
 class Network:
     """Network between nodes over time; both arrays are indexed by [time, source, destination].
 
-    Times begin at 0 and rise. Where nothing gets through, the delay is `UNREACHABLE_NS` and the rate 0.
+    Times begin at 0 and rise. For unreachable nodes, the delay is `UNREACHABLE_NS` and the rate 0.
     """
 
     times_ns: Longs
@@ -141,7 +141,7 @@ class System:
     def __post_init__(self) -> None:
         has_engines = [bool(node.engines) for node in self.nodes]
         if not any(has_engines) or sorted(has_engines, reverse=True) != has_engines:
-            raise LearningError("a system has nodes with engines, and nodes without come after them", at="nodes")
+            raise LearningError("a system needs nodes with engines, and those without after them", at="nodes")
         _check_nodes(self.nodes)
         _check_network(self.network, len(self.nodes))
         _check_changes(self.changes, {node.name for node in self.nodes})
@@ -154,7 +154,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One request, or one task of a graph: when it was submitted, what it computes and which objects it uses.
+    """One request, or one task of a graph: its submission, operations, and objects.
 
     Written objects are written whole. It is ready when the tasks that it comes `after`, earlier in the workload, have
     ended. `kinds` has the bits of the engines that can run it.
@@ -173,8 +173,8 @@ class Task:
 class Workload:
     """Tasks by number, in the order of submission, as columns, and objects of data by number.
 
-    A task's accesses are those from `access_start[task]` to `access_start[task + 1]`, its followers alike.
-    `created` says which objects are nobody's before a task writes them.
+    A task's accesses are those from `access_start[task]` to `access_start[task + 1]`, its followers alike. `created`
+    marks objects that nobody has before a task writes them.
     """
 
     submitted_ns: Longs
@@ -195,7 +195,7 @@ class Workload:
 
     @classmethod
     def of(cls, tasks: Sequence[Task], object_bytes: Sequence[int], created: Iterable[int] = ()) -> Self:
-        """Return the columns of tasks; raise LearningError for one that cannot be."""
+        """Return the columns of tasks; raise LearningError for an invalid one."""
         accesses = [
             [*((number, 0) for number in task.reads), *((number, 1) for number in task.writes)] for task in tasks
         ]
@@ -212,12 +212,12 @@ class Workload:
             float_operations=np.array([task.float_operations for task in tasks], np.int64),
             int_operations=np.array([task.int_operations for task in tasks], np.int64),
             kinds=np.array([task.kinds for task in tasks], np.uint32),
-            access_start=_starts([len(found) for found in accesses]),
-            access_object=np.array([number for found in accesses for number, _ in found], np.uint32),
-            access_is_write=np.array([written for found in accesses for _, written in found], np.uint8),
+            access_start=_starts([len(of_task) for of_task in accesses]),
+            access_object=np.array([number for of_task in accesses for number, _ in of_task], np.uint32),
+            access_is_write=np.array([written for of_task in accesses for _, written in of_task], np.uint8),
             predecessors=np.array([len(task.after) for task in tasks], np.uint32),
-            follower_start=_starts([len(found) for found in followers]),
-            follower=np.array([number for found in followers for number in found], np.uint32),
+            follower_start=_starts([len(of_task) for of_task in followers]),
+            follower=np.array([number for of_task in followers for number in of_task], np.uint32),
             object_bytes=np.array(object_bytes, np.int64),
             created=born,
         )
@@ -225,9 +225,9 @@ class Workload:
         return made
 
     def check(self) -> None:
-        """Raise LearningError for columns that no stepper may run on, naming the first task or object that is wrong."""
+        """Raise LearningError for columns unsafe for a stepper, naming the first task or object that is wrong."""
         if len(self) == 0:
-            raise LearningError("a workload without a task")
+            raise LearningError("a workload needs at least one task")
         self._check_shapes()
         _first(
             _outside(self.submitted_ns, 0, MOST_TIME_NS), f"the time of task {{}} is not between 0 and {MOST_TIME_NS}"
@@ -240,8 +240,8 @@ class Workload:
         accesses = np.repeat(np.arange(len(self)), np.diff(self.access_start))
         wrong = self.access_object >= len(self.object_bytes)
         if wrong.any():
-            place = int(np.argmax(wrong))
-            raise LearningError(f"task {accesses[place]} uses object {self.access_object[place]}, which is nobody's")
+            index = int(np.argmax(wrong))
+            raise LearningError(f"task {accesses[index]} uses object {self.access_object[index]}, which nobody has")
         pairs = accesses * len(self.object_bytes) + self.access_object
         if len(np.unique(pairs)) != len(pairs):
             order = np.sort(pairs)
@@ -251,7 +251,7 @@ class Workload:
             )
 
     def _check_shapes(self) -> None:
-        """Raise LearningError for columns that do not fit together: kernels look up what they say."""
+        """Raise LearningError for columns that do not fit together: kernels use them as indices unchecked."""
         tasks, objects = len(self), len(self.object_bytes)
         for name in ("float_operations", "int_operations", "kinds", "predecessors"):
             _check_length(name, getattr(self, name), tasks)
@@ -261,11 +261,11 @@ class Workload:
             starts = getattr(self, name).astype(np.int64)
             _check_length(name, starts, tasks + 1)
             if starts[0] != 0 or starts[-1] != len(listed) or (np.diff(starts) < 0).any():
-                raise LearningError(f"{name} does not rise from 0 to the {len(listed)} that it is of")
+                raise LearningError(f"{name} does not rise from 0 to {len(listed)}")
         before = np.repeat(np.arange(tasks), np.diff(self.follower_start))
         _first(np.bincount(before[self.follower <= before], minlength=1) > 0, "task {} has a follower before it")
         if (self.follower >= tasks).any() or (np.bincount(self.follower, minlength=tasks) != self.predecessors).any():
-            raise LearningError("predecessors are not how many tasks each one follows")
+            raise LearningError("predecessors do not match the followers")
 
 
 def _check_length(name: str, column: npt.NDArray[np.generic], length: int) -> None:
@@ -291,36 +291,36 @@ def _check_nodes(nodes: Sequence[Node]) -> None:
     for number, node in enumerate(nodes):
         at = f"nodes[{number}]"
         if node.name in names:
-            raise LearningError(f"two nodes are called {node.name!r}", at=at)
+            raise LearningError(f"two nodes have the name {node.name!r}", at=at)
         names.add(node.name)
         if not node.memories:
             raise LearningError(f"node {node.name} has no memory", at=at)
-        for place, engine in enumerate(node.engines):
+        for index, engine in enumerate(node.engines):
             rates = (engine.cores, engine.tasks_per_core, engine.float_ops_per_s, engine.int_ops_per_s)
             if not all(0 < rate <= MOST for rate in rates) or engine.slots > 1 << 16 or engine.tasks_per_core > 256:
-                raise LearningError(f"{engine} of node {node.name} cannot be", at=f"{at}.engines[{place}]")
-        for place, memory in enumerate(node.memories):
+                raise LearningError(f"{engine} of node {node.name} is invalid", at=f"{at}.engines[{index}]")
+        for index, memory in enumerate(node.memories):
             waits = (memory.read_ns, memory.write_ns)
             is_right = all(0 < rate <= MOST for rate in (memory.read_bps, memory.write_bps))
             is_right = is_right and all(0 <= wait <= MOST_LATENCY_NS for wait in waits)
             if not is_right or not 0 < memory.capacity_bytes <= MOST_BYTES:
-                raise LearningError(f"{memory} of node {node.name} cannot be", at=f"{at}.memories[{place}]")
+                raise LearningError(f"{memory} of node {node.name} is invalid", at=f"{at}.memories[{index}]")
 
 
 def _check_network(network: Network, nodes: int) -> None:
     shape = (len(network.times_ns), nodes, nodes)
     if network.delay_ns.shape != shape or network.rate_bps.shape != shape:
-        found = f"delays {network.delay_ns.shape} and rates {network.rate_bps.shape}"
-        raise LearningError(f"{found} of a network are not {shape}", at="network")
+        shapes = f"delays {network.delay_ns.shape} and rates {network.rate_bps.shape}"
+        raise LearningError(f"{shapes} of a network are not {shape}", at="network")
     if shape[0] == 0 or network.times_ns[0] != 0 or (np.diff(network.times_ns) <= 0).any():
         raise LearningError("times of a network do not rise from 0", at="network.times_ns")
     if _outside(network.delay_ns, UNREACHABLE_NS, MOST_LATENCY_NS).any() or _outside(network.rate_bps, 0).any():
-        raise LearningError("delays or rates of a network are not between 0 and the most there can be", at="network")
+        raise LearningError("delays or rates of a network are out of range", at="network")
 
 
 def _check_changes(changes: Sequence[Change], names: set[str]) -> None:
     times = [change.time_ns for change in changes]
     if times != sorted(times) or any(time < 0 for time in times):
-        raise LearningError("changes of nodes are not in the order of time", at="changes")
+        raise LearningError("changes of nodes are not in order of time", at="changes")
     if unknown := next((change.node for change in changes if change.node not in names), None):
-        raise LearningError(f"node {unknown!r} changes, which the system does not have", at="changes")
+        raise LearningError(f"the system has no node {unknown!r}, which changes", at="changes")

@@ -25,13 +25,13 @@ class Refusal(IntEnum):
     """Reason why a task is never decided on: that of the node that comes nearest to running it."""
 
     NO_ENGINE = 1
-    """No node that is there has an engine that can run it."""
+    """No present node has an engine that can run it."""
     NO_DATA = 2
-    """Nobody has what it reads, or nothing leads there."""
+    """Nobody has its input, or no path leads from there."""
     NO_ROOM = 3
     """The task's data does not fit into fast memory."""
     AFTER_REFUSED = 4
-    """A task that it comes after is refused."""
+    """A task that it depends on is refused."""
 
 
 class PoolView(Protocol):
@@ -44,12 +44,12 @@ class PoolView(Protocol):
 
     @property
     def task(self) -> int:
-        """The task that is decided on, -1 at the end."""
+        """The task to decide on, -1 at the end."""
         ...
 
     @property
     def now_ns(self) -> int:
-        """Current time; the task is ready now."""
+        """Current time, at which the task is ready."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class PoolView(Protocol):
         ...
 
     def predict(self, action: int) -> Forecast:
-        """Return how the task would run on a candidate; what happens is exactly that."""
+        """Return how the task would run on a candidate; it will run exactly so."""
         ...
 
     def local_bytes(self, action: int) -> int:
@@ -71,19 +71,19 @@ class PoolView(Protocol):
 
 
 def wrong_action(action: int, task: int) -> LearningError:
-    """Return the error of an action that cannot be taken."""
+    """Return the error for an impossible action."""
     if task < 0:
-        return LearningError("all tasks are decided on: start anew")
-    return LearningError(f"node {action} is no candidate for task {task}")
+        return LearningError("all tasks are decided on: start again")
+    return LearningError(f"node {action} is not a candidate for task {task}")
 
 
 def no_time(task: int) -> LearningError:
-    """Return the error of a task that would end later than there is time for."""
-    return LearningError(f"task {task} would end later than there is time for, after {LAST_NS} ns")
+    """Return the error for a task that would end after the time limit."""
+    return LearningError(f"task {task} would end after the limit of {LAST_NS} ns")
 
 
 def nothing_runs(refusals: Mapping[int, Refusal]) -> LearningError:
-    """Return the error of a workload of which nothing can run."""
+    """Return the error for a workload that cannot run at all."""
     counts = Counter(why.name.lower().replace("_", " ") for why in refusals.values())
     reasons = ", ".join(f"{reason} for {count}" for reason, count in counts.most_common())
     return LearningError(f"no task can run on any node: {reasons}")

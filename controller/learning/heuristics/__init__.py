@@ -1,5 +1,4 @@
-"""Rules to be better than, and to fall back on: `named` lists them, `pool`, `heft` and `jobs` are what they do.
+"""Rules to beat, and to fall back on: `named` lists them, `pool`, `heft` and `jobs` implement them.
 
-Where several actions are equally good the one after the last chosen is taken, in turn: a rule that takes the first of
-equals fills one node.
+Ties go to the action after the last chosen one, in turn: a rule that takes the first of equals fills one node.
 """

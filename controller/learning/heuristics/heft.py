@@ -26,11 +26,11 @@ _CLOSED_NS: Final = 1e18
 
 
 class Heft:
-    """The node that HEFT's plan gives the task; where that cannot run it now, the one on which it ends first.
+    """The node of HEFT's plan for the task; if that cannot run it now, the one on which it ends first.
 
-    The plan is made at the first decision. It sees the network as it is at first, each core as a processor, and of data
-    that nobody makes, whose homes a seed draws, nothing. What is ready is decided on in the environment's order, not by
-    rank: only the plan's nodes are followed.
+    The plan is made at the first decision. It uses the initial network and each core as a processor, and ignores data
+    that no task makes, whose homes a seed draws. Ready tasks are decided on in the environment's order, not by rank:
+    only the plan's nodes are followed.
     """
 
     def __init__(self) -> None:
@@ -55,20 +55,20 @@ class _Processor:
     ends: list[float] = field(default_factory=list)
 
     def gap(self, ready: float, takes: float) -> float:
-        """Return the earliest begin, not before `ready`, of a gap that is long enough."""
-        place = bisect_left(self.ends, ready)
+        """Return the earliest beginning, not before `ready`, of a gap that is long enough."""
+        index = bisect_left(self.ends, ready)
         begin = ready
-        while place < len(self.begins):
-            if begin + takes <= self.begins[place]:
+        while index < len(self.begins):
+            if begin + takes <= self.begins[index]:
                 return begin
-            begin = max(begin, self.ends[place])
-            place += 1
+            begin = max(begin, self.ends[index])
+            index += 1
         return begin
 
     def put(self, begin: float, end: float) -> None:
-        place = bisect_left(self.begins, begin)
-        self.begins.insert(place, begin)
-        self.ends.insert(place, end)
+        index = bisect_left(self.begins, begin)
+        self.begins.insert(index, begin)
+        self.ends.insert(index, end)
 
 
 def plan(model: Model) -> list[int]:
@@ -85,7 +85,7 @@ def plan(model: Model) -> list[int]:
     ways = _Ways.of(model)
     ranks = _ranks(takes, after, ways)
     nodes, ends = [-1] * len(workload), [0.0] * len(workload)
-    # Ranks never rise along edges, which lead from earlier to later tasks: of equals the earlier one is first.
+    # Ranks never rise along edges, which lead from earlier to later tasks: among equals the earlier one is first.
     for task in sorted(range(len(workload)), key=lambda number: (-ranks[number], number)):
         ready = np.full(len(model.system.nodes), float(workload.submitted_ns[task]))
         for source, nbytes in before[task].items():
@@ -96,7 +96,7 @@ def plan(model: Model) -> list[int]:
 
 
 def _place(processors: list[_Processor], takes_ns: list[float], ready_ns: list[float]) -> tuple[int, float]:
-    """Put a task into the gap in which it ends earliest; return node and end, -1 where no processor can run it."""
+    """Put a task into the gap in which it ends earliest; return node and end, -1 if no processor can run it."""
     best: tuple[float, float, _Processor] | None = None
     for processor, time_ns in zip(processors, takes_ns, strict=True):
         if time_ns < math.inf:
@@ -111,7 +111,7 @@ def _place(processors: list[_Processor], takes_ns: list[float], ready_ns: list[f
 
 
 def inputs_of(workload: Workload) -> tuple[list[dict[int, int]], list[dict[int, int]]]:
-    """Return, for each task, the tasks that it comes after with bytes that it reads of them, and those after it."""
+    """Return, for each task, its predecessors with the bytes that it reads from them, and its followers."""
     writer = np.full(len(workload.object_bytes), -1, np.int64)
     tasks = np.repeat(np.arange(len(workload)), np.diff(workload.access_start))
     written = workload.access_is_write != 0
@@ -124,14 +124,14 @@ def inputs_of(workload: Workload) -> tuple[list[dict[int, int]], list[dict[int, 
         if (source := int(writer[number])) in before[task]:
             before[task][source] += int(workload.object_bytes[number])
     after: list[dict[int, int]] = [{} for _ in range(len(workload))]
-    for task, found in enumerate(before):
-        for source, nbytes in found.items():
+    for task, reads in enumerate(before):
+        for source, nbytes in reads.items():
             after[source][task] = nbytes
     return before, after
 
 
 def _takes_ns(workload: Workload, processors: list[_Processor]) -> Figures:
-    """Return how long each task takes on each processor in ns, [task, processor]; infinite where it cannot run."""
+    """Return how long each task takes on each processor in ns, [task, processor]; infinite if it cannot run."""
     takes = np.empty((len(workload), len(processors)))
     for number, processor in enumerate(processors):
         engine = processor.engine
@@ -142,7 +142,7 @@ def _takes_ns(workload: Workload, processors: list[_Processor]) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """Delay in ns and ns that a byte takes, [source, destination], and their means over what is open."""
+    """Delay in ns and ns per byte, [source, destination], and their means over open paths."""
 
     delay_ns: Figures
     ns_a_byte: Figures
@@ -163,12 +163,12 @@ class _Ways:
 
     def from_node(self, node: int, nbytes: int) -> Figures:
         """Return the transfer time of this many bytes from a node to each node."""
-        found: Figures = self.delay_ns[node] + nbytes * self.ns_a_byte[node]
-        return found
+        times_ns: Figures = self.delay_ns[node] + nbytes * self.ns_a_byte[node]
+        return times_ns
 
 
 def _ranks(takes: Figures, after: list[dict[int, int]], ways: _Ways) -> list[float]:
-    """Return upward ranks: the longest way of mean times from the beginning of each task to the end of all."""
+    """Return upward ranks: the longest path of mean times from the beginning of each task to the end of all."""
     possible = np.isfinite(takes)
     mean = np.where(possible, takes, 0).sum(axis=1) / np.maximum(possible.sum(axis=1), 1)
     ranks: list[float] = mean.tolist()

@@ -26,16 +26,16 @@ Priority = Callable[[Ordering, int], float]
 
 
 class LeastFirst:
-    """The job of the least priority figure; of equals the oldest. With `fitting` jobs that fit now go before others."""
+    """The job with the lowest priority figure; among equals the oldest. With `fitting` jobs that fit now go first."""
 
     def __init__(self, priority: Priority, *, fitting: bool = False) -> None:
         self._priority = priority
         self._fitting = fitting
 
     def choose(self, observation: Observation, view: Ordering) -> int:  # noqa: ARG002 - it looks at jobs alone
-        """Return the place of the job that comes first."""
+        """Return the position of the first job."""
         window = view.window
-        return min(view.places, key=lambda place: self._key(view, window[place]))
+        return min(view.places, key=lambda position: self._key(view, window[position]))
 
     def _key(self, view: Ordering, job: int) -> tuple[bool, float]:
         return self._fitting and view.processors_of(job) > view.free, self._priority(view, job)
@@ -79,33 +79,33 @@ class OldestFirst:
     """
 
     def choose(self, observation: Observation, view: Ordering) -> int:  # noqa: ARG002 - it looks at jobs alone
-        """Return the place of the oldest job."""
+        """Return the position of the oldest job."""
         return view.places[0]
 
 
 class Rollout:
-    """The job after which all waits together are the shortest, foretold as `Ordering.lengthened_ns` has it.
+    """The job that keeps the sum of all waits shortest, predicted as by `Ordering.lengthened_ns`.
 
-    Of equals the shortest that fits: a rollout of that rule, Bertsekas, Tsitsiklis and Wu, "Rollout algorithms for
+    Among equals the shortest that fits: a rollout of that rule, Bertsekas, Tsitsiklis and Wu, "Rollout algorithms for
     combinatorial optimization", 1997.
     """
 
     def choose(self, observation: Observation, view: Ordering) -> int:  # noqa: ARG002 - it looks at jobs alone
-        """Return the place of the job that comes first."""
+        """Return the position of the first job."""
         window, lengthened_ns = view.window, dict(zip(view.places, view.lengthened_ns(), strict=True))
 
-        def key(place: int) -> tuple[int, bool, int]:
-            job = window[place]
-            return lengthened_ns[place], view.processors_of(job) > view.free, view.estimate_of(job)
+        def key(position: int) -> tuple[int, bool, int]:
+            job = window[position]
+            return lengthened_ns[position], view.processors_of(job) > view.free, view.estimate_of(job)
 
         return min(view.places, key=key)
 
 
 def pool_rules(made: PoolInput, seed: int) -> dict[str, Chooser[PoolView]]:
-    """Return the rules that choose a node, each as at the beginning; HEFT where there is a graph.
+    """Return the rules that choose a node, each in its initial state; with HEFT if there is a graph.
 
     `earliest-finish` predicts by the environment itself, which no scheduler of a real system can. `foretold-local` is
-    among them where what it goes by is shown.
+    included if its feature is observed.
     """
     rules: dict[str, Chooser[PoolView]] = {
         "random": Random(seed),
@@ -121,9 +121,9 @@ def pool_rules(made: PoolInput, seed: int) -> dict[str, Chooser[PoolView]]:
 
 
 def job_rules(settings: OrderingSettings, seed: int) -> dict[str, Chooser[Ordering]]:
-    """Return the rules that order jobs; what takes the oldest is EASY where the environment backfills.
+    """Return the rules that order jobs; oldest first is EASY if the environment backfills.
 
-    `rollout` is among them where what it goes by is shown.
+    `rollout` is included if its feature is observed.
     """
     oldest = "easy" if settings.backfilling else "first-come-first-served"
     rules: dict[str, Chooser[Ordering]] = {

@@ -17,13 +17,13 @@ _LEAVING, _EVICTING, _COST = 4, 6, 7
 
 
 class Turns:
-    """Takes the least of the possible actions by a key, of equals the next in turn."""
+    """Takes the possible action with the least key, among equals the next in turn."""
 
     def __init__(self) -> None:
         self._last = -1
 
     def least(self, observation: Observation, key: Callable[[int], float]) -> int:
-        """Return the possible action with the least key; each key is asked for once."""
+        """Return the possible action with the least key; each key is computed once."""
         count, last = observation.actions, self._last
         possible: list[int] = np.flatnonzero(observation.candidates).tolist()
         # On a tie take turns: the action after the last one chosen comes first.
@@ -32,7 +32,7 @@ class Turns:
 
 
 class Random:
-    """Any node that can run the task, by the seed."""
+    """Any node that can run the task, drawn by the seed."""
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(f"random/{seed}")
@@ -43,7 +43,7 @@ class Random:
 
 
 class RoundRobin:
-    """One node after another, those left out that cannot run the task."""
+    """One node after another, except those that cannot run the task."""
 
     def __init__(self) -> None:
         self._turns = Turns()
@@ -54,7 +54,7 @@ class RoundRobin:
 
 
 class LeastLoaded:
-    """The node with the fewest tasks that have not ended for each that it can run at once."""
+    """The node with the fewest unfinished tasks per slot."""
 
     def __init__(self) -> None:
         self._turns = Turns()
@@ -80,9 +80,9 @@ class DataLocal:
 
 
 class FastOnly:
-    """A node into whose free fast memory all of the task's data fits, so that nothing is evicted; the least loaded.
+    """A node whose free fast memory holds all of the task's data, so that nothing is evicted; the least loaded.
 
-    Where there is none: the one with the largest free part.
+    If there is none: the one with the largest free part.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class FastOnly:
 
 
 class EarliestFinish:
-    """The node on which the task ends first, as the model predicts: what no scheduler of a real system knows."""
+    """The node on which the task ends first, as the model predicts; no scheduler of a real system knows this."""
 
     def __init__(self) -> None:
         self._turns = Turns()
@@ -128,10 +128,10 @@ class ForetoldLocal:
         leaving, evicting, cost = observation.load[[_LEAVING, _EVICTING, _COST]].astype(np.float64)
         costs = _figures(cost) + self._eviction_ns * _figures(evicting)
         least = costs[observation.candidates].min()
-        found = np.flatnonzero(observation.candidates & (costs <= self._near * least))
+        near = np.flatnonzero(observation.candidates & (costs <= self._near * least))
         for figures in (-observation.similarity, leaving):
-            found = found[figures[found] == figures[found].min()]
-        wanted = set(found.tolist())
+            near = near[figures[near] == figures[near].min()]
+        wanted = set(near.tolist())
         return self._turns.least(observation, lambda action: float(action not in wanted))
 
 
@@ -142,5 +142,5 @@ def _figures(seen: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def load(view: PoolView, action: int) -> float:
-    """Return how many tasks a node has that have not ended, for each that it can run at once."""
+    """Return a node's unfinished tasks per slot."""
     return view.queued(action) / sum(engine.slots for engine in view.model.system.nodes[action].engines)

@@ -1,4 +1,4 @@
-"""Block requests as tasks of the pool: each computes on the extents that it touches, where a node is chosen for it."""
+"""Block requests as tasks of the pool: each computes on the extents that it touches, on the node chosen for it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BlockSettings(Strict, frozen=True):
 
 
 def block_input(path: Path, settings: BlockSettings | None = None) -> PoolInput:
-    """Return a block trace as an input; raise WorkloadError with file and line, LearningError for a part not there."""
+    """Return a block trace as an input; raise WorkloadError with file and line, LearningError for a missing part."""
     settings = settings or BlockSettings()
     end = settings.first + settings.requests if settings.requests else None
     requests = list(islice(block_requests(path), settings.first, end))
@@ -58,9 +58,9 @@ def workload_of(requests: list[BlockRequest], settings: BlockSettings) -> Worklo
     """Return requests in the order of time as tasks; objects are numbered in the order of their first use."""
     numbers: dict[int, int] = {}
     tasks = []
-    times_ns = spread_ns([one.time_ns for one in requests])
-    for place, (request, time_ns) in enumerate(zip(requests, times_ns, strict=True), settings.first):
-        _check(place, request, settings)
+    times_ns = spread_ns([request.time_ns for request in requests])
+    for number, (request, time_ns) in enumerate(zip(requests, times_ns, strict=True), settings.first):
+        _check(number, request, settings)
         begin = request.block * _SECTOR_BYTES
         extents = range(begin // settings.extent_bytes, (begin + request.nbytes - 1) // settings.extent_bytes + 1)
         used = tuple(numbers.setdefault(extent, len(numbers)) for extent in extents)
@@ -75,19 +75,19 @@ def workload_of(requests: list[BlockRequest], settings: BlockSettings) -> Worklo
     return Workload.of(tasks, [settings.extent_bytes] * len(numbers))
 
 
-def _check(place: int, request: BlockRequest, settings: BlockSettings) -> None:
+def _check(number: int, request: BlockRequest, settings: BlockSettings) -> None:
     if request.nbytes > _MOST_EXTENTS * settings.extent_bytes or request.time_ns > MOST_TIME_NS:
         raise LearningError(
-            f"request {place}: {request.nbytes} bytes after {request.time_ns} ns are more than {_MOST_EXTENTS} extents"
+            f"request {number}: {request.nbytes} bytes after {request.time_ns} ns are more than {_MOST_EXTENTS} extents"
             f" of {settings.extent_bytes} bytes, or later than {MOST_TIME_NS} ns"
         )
 
 
 def spread_ns(stamps_ns: list[int]) -> list[int]:
     """Return times of whole seconds, in order, as times from the first one: those of a second evenly over it."""
-    counts, found = Counter(stamps_ns), []
-    place, before = 0, -1
+    counts, times_ns = Counter(stamps_ns), []
+    position, before = 0, -1
     for stamp_ns in stamps_ns:
-        place, before = (place + 1 if stamp_ns == before else 0), stamp_ns
-        found.append(stamp_ns - stamps_ns[0] + place * NS_PER_S // counts[stamp_ns])
-    return found
+        position, before = (position + 1 if stamp_ns == before else 0), stamp_ns
+        times_ns.append(stamp_ns - stamps_ns[0] + position * NS_PER_S // counts[stamp_ns])
+    return times_ns

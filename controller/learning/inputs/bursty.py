@@ -1,4 +1,4 @@
-"""A synthetic family by seed: tasks that come in bursts and use popular data, of which others become popular later."""
+"""A synthetic family by seed: tasks arrive in bursts and use popular data, and popularity drifts."""
 
 from __future__ import annotations
 
@@ -47,13 +47,15 @@ class BurstySettings(Strict, frozen=True):
                 raise LearningError(f"{name} is {getattr(self, name)}, not above 0", at=name)
         for name in ("write_share", "cpu_only"):
             if not 0 <= getattr(self, name) <= 1:
-                raise LearningError(f"{name} is {getattr(self, name)}, not from 0 to 1", at=name)
+                raise LearningError(f"{name} is {getattr(self, name)}, not between 0 and 1", at=name)
         if not 0 <= self.zipf <= 10 or self.most_objects > self.objects:
-            raise LearningError(f"{self.most_objects} of {self.objects} objects by {self.zipf} cannot be", at="zipf")
+            raise LearningError(
+                f"cannot draw {self.most_objects} of {self.objects} objects with zipf {self.zipf}", at="zipf"
+            )
 
 
 def bursty_input(seed: int, settings: BurstySettings | None = None) -> PoolInput:
-    """Return the family's input of a seed."""
+    """Return the family's input for a seed."""
     settings = settings or BurstySettings()
     rng = random.Random(f"bursty/{seed}")
     weights = list(accumulate(1 / rank**settings.zipf for rank in range(1, settings.objects + 1)))
@@ -65,18 +67,18 @@ def bursty_input(seed: int, settings: BurstySettings | None = None) -> PoolInput
 
 def _arrivals_ns(rng: random.Random, settings: BurstySettings) -> list[int]:
     """Return times of a Markov-modulated Poisson process; the rest of a gap is redrawn when the rate changes."""
-    found: list[int] = []
+    arrivals: list[int] = []
     now_s, is_burst = 0.0, False
     change_s = rng.expovariate(1 / settings.quiet_s)
-    while len(found) < settings.tasks:
+    while len(arrivals) < settings.tasks:
         following_s = now_s + rng.expovariate(settings.burst_hz if is_burst else settings.quiet_hz)
         if following_s < change_s:
             now_s = following_s
-            found.append(int(now_s * NS_PER_S))
+            arrivals.append(int(now_s * NS_PER_S))
             continue
         now_s, is_burst = change_s, not is_burst
         change_s += rng.expovariate(1 / (settings.burst_s if is_burst else settings.quiet_s))
-    return found
+    return arrivals
 
 
 def _task(rng: random.Random, settings: BurstySettings, weights: list[float], number: int, time_ns: int) -> Task:

@@ -1,4 +1,4 @@
-"""Task graphs as tasks of the pool: tasks with a time on a CPU and one on a GPU, and what they hand on."""
+"""Task graphs as tasks of the pool: tasks with a time on a CPU and one on a GPU, and their outputs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class GraphSettings(Strict, frozen=True):
             if getattr(self, name) < 1:
                 raise LearningError(f"{name} is {getattr(self, name)}, less than 1", at=name)
         if not 0 <= self.edge_spread <= 4:
-            raise LearningError(f"edge_spread is {self.edge_spread}, not from 0 to 4", at="edge_spread")
+            raise LearningError(f"edge_spread is {self.edge_spread}, not between 0 and 4", at="edge_spread")
 
 
 def graph_input(path: Path, settings: GraphSettings | None = None) -> PoolInput:

@@ -33,9 +33,11 @@ class JobSettings(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if self.processors < 1 or min(self.first, self.jobs) < 0:
-            raise LearningError(f"jobs {self.first} and {self.jobs} more on {self.processors} processors cannot be")
+            raise LearningError(f"invalid choice: {self.jobs} jobs from {self.first} on, {self.processors} processors")
         if not 1 <= self.estimate_factor <= 1000:
-            raise LearningError(f"estimate_factor is {self.estimate_factor}, not 1 to 1000", at="estimate_factor")
+            raise LearningError(
+                f"estimate_factor is {self.estimate_factor}, not between 1 and 1000", at="estimate_factor"
+            )
 
 
 def read_jobs(path: Path, settings: JobSettings | None = None) -> Jobs:
@@ -57,7 +59,7 @@ def read_jobs(path: Path, settings: JobSettings | None = None) -> Jobs:
     if tasks[-1].arrival_ns + sum(estimates_ns) > MOST_TIME_NS or max(task.arrival_ns for task in tasks) > MOST_TIME_NS:
         raise LearningError(f"{path}: jobs are submitted or run later than {MOST_TIME_NS} ns, one after another")
     if (most := max(task.instances for task in tasks)) > settings.processors:
-        raise LearningError(f"{path}: a job needs {most} processors, of {settings.processors}")
+        raise LearningError(f"{path}: a job needs {most} processors, more than {settings.processors}")
     submitted_ns = np.array([task.arrival_ns for task in tasks], np.int64)
     return Jobs(
         path.name,

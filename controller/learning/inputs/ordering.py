@@ -30,14 +30,14 @@ class Gain(StrEnum):
     """Reward function."""
 
     SLOWDOWN = "slowdown"
-    """lambda U + 1 / L, the specification's, with L the foretold slowdown: response over run time, of 10 s at least."""
+    """lambda U + 1 / L, the specification's; L is the predicted slowdown: response over run time, of 10 s at least."""
     RESPONSE = "response"
-    """A departure: minus the hours that jobs, waiting or running, are there until the next decision."""
+    """A departure: minus the hours that jobs wait or run until the next decision."""
     FORETOLD = "foretold"
-    """A departure: minus the hours by which all waits together are longer than what was foretold before the decision.
+    """A departure: minus the hours by which all waits together exceed the prediction from before the decision.
 
-    That is hours waited until the next decision, and what is foretold there of those that wait, less what was before:
-    `predicted_waits`. What is best stays the best, without a discount (potentials: Ng, Harada and Russell, 1999).
+    That is the hours waited until the next decision, plus the waits predicted there, minus those predicted before:
+    `predicted_waits`. The best decisions stay the best, without a discount (potentials: Ng, Harada and Russell, 1999).
     """
 
 
@@ -72,11 +72,11 @@ class OrderingSettings(Strict, frozen=True):
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "gain", one_of(Gain, self.gain, "gain"))
         if not 1 <= self.window <= 4096:
-            raise LearningError(f"window is {self.window}, not from 1 to 4096", at="window")
+            raise LearningError(f"window is {self.window}, not between 1 and 4096", at="window")
         if self.foretold and not self.job_features:
-            raise LearningError("foretold is one of the job features, which are off", at="foretold")
+            raise LearningError("foretold needs job_features", at="foretold")
         if self.episode < 0:
-            raise LearningError(f"an episode of {self.episode} jobs", at="episode")
+            raise LearningError(f"invalid episode of {self.episode} jobs", at="episode")
         if not 0 < self.gain_hours < float("inf"):
             raise LearningError(f"gain_hours cannot be {self.gain_hours}", at="gain_hours")
         if not 0 <= self.utilisation_weight < float("inf"):
@@ -93,17 +93,17 @@ class Outcome:
 
 
 class Ordering:
-    """Decisions on which job is next; an action is a place among the oldest that wait.
+    """Decisions on the next job; an action is a position among the oldest waiting jobs.
 
-    A job that is chosen starts at once where enough processors are free. Where not, it is reserved for, and starts as
-    soon as they are; until then only jobs that can be backfilled are candidates. Each job is decided on once.
+    A chosen job starts at once if enough processors are free. If not, they are reserved for it, and it starts as soon
+    as they are free; until then only jobs that can be backfilled are candidates. Each job is decided on once.
     """
 
     def __init__(self, jobs: Jobs, settings: OrderingSettings | None = None) -> None:
         self.log = jobs
         self.settings = settings or OrderingSettings()
         if self.settings.episode > len(jobs):
-            raise LearningError(f"{jobs.name}: an episode of {self.settings.episode} jobs, of {len(jobs)}")
+            raise LearningError(f"{jobs.name}: an episode of {self.settings.episode} jobs, but there are {len(jobs)}")
         self._take(self._drawn(0))
         self._begin()
 
@@ -119,7 +119,7 @@ class Ordering:
 
     @property
     def window(self) -> Sequence[int]:
-        """The jobs that can be looked at, by their numbers, the oldest first: action 0 is the first of them."""
+        """Observable jobs by number, the oldest first: action 0 is the first of them."""
         return self._waiting[: self.settings.window]
 
     @property
@@ -128,7 +128,7 @@ class Ordering:
         return self._places
 
     def start(self, seed: int) -> Observation:
-        """Restart, with the jobs that the seed draws where an episode is not the whole log."""
+        """Restart, with jobs drawn by the seed if an episode is not the whole log."""
         self._take(self._drawn(seed))
         self._begin()
         self._advance()
@@ -136,9 +136,11 @@ class Ordering:
         return self._observed()
 
     def step(self, action: int) -> Step:
-        """Start or reserve for the job at a place; raise LearningError for a place that cannot be chosen."""
+        """Start the job at a position, or reserve for it; raise LearningError for a position that cannot be chosen."""
         if action not in self._places:
-            raise LearningError(f"place {action} of the window is none of {len(self._places)} that can be chosen")
+            raise LearningError(
+                f"place {action} of the window is not one of the {len(self._places)} that can be chosen"
+            )
         job = self._waiting.pop(action)
         before_ns, submitted_ns = self.now_ns, self._submitted[job]
         if self._processors[job] <= self.free:
@@ -167,18 +169,18 @@ class Ordering:
         )
 
     def save(self) -> Ordering:
-        """Return this moment, to go back to."""
+        """Return the current state, to go back to."""
         return self._copy_to(copy(self))
 
     def restore(self, saved: Ordering) -> Observation | None:
-        """Go back to a moment that was saved, and return what is seen there; None at the end."""
+        """Restore a saved state, and return its observation; None at the end."""
         for name, value in vars(saved).items():
             setattr(self, name, value)
         self._copy_to(self)
         return self._observed() if self._places else None
 
     def outcome(self) -> Outcome:
-        """Return what became of the jobs; raise LearningError before all have begun."""
+        """Return the jobs' results; raise LearningError before all have begun."""
         started: Longs = np.array(self.started_ns, np.int64)
         if (started < 0).any():
             raise LearningError(f"{int((started < 0).sum())} jobs have not begun")
@@ -198,20 +200,21 @@ class Ordering:
         return self._foretold(foresight=False) - reserved_ns + known_ns
 
     def lengthened_ns(self) -> Sequence[int]:
-        """Return for each of `places` by how much all waits together become longer, if its job is chosen now.
+        """Return for each of `places` how much longer all waits together become if its job is chosen now.
 
-        By estimates, against the shortest that fits, and if that always goes first from then on and no more jobs come.
+        By estimates, compared with the shortest that fits, if that always goes first from then on and no more jobs
+        come.
         """
         usual_ns = self._foretold(foresight=False)
-        chosen_ns = (self._foretold(foresight=False, chosen=self._waiting[place]) for place in self._places)
-        return [one - usual_ns for one in chosen_ns]
+        chosen_ns = (self._foretold(foresight=False, chosen=self._waiting[position]) for position in self._places)
+        return [wait_ns - usual_ns for wait_ns in chosen_ns]
 
     def processors_of(self, job: int) -> int:
         """Return how many processors a job needs."""
         return self._processors[job]
 
     def estimate_of(self, job: int) -> int:
-        """Return how long a job is thought to run, in ns."""
+        """Return a job's estimated run time, in ns."""
         return self._estimate[job]
 
     def submitted_of(self, job: int) -> int:
@@ -256,7 +259,7 @@ class Ordering:
         self.started_ns = [-1] * len(self.jobs)
 
     def _advance(self) -> None:
-        """Let time go on until there is something to choose, or everything has ended."""
+        """Advance until there is something to choose, or everything has ended."""
         while True:
             if self.reserved != NOBODY and self._processors[self.reserved] <= self.free:
                 job, self.reserved = self.reserved, NOBODY
@@ -273,7 +276,7 @@ class Ordering:
         if not self.settings.backfilling or not self.free:
             return []
         self.shadow_ns, self.spare = self._shadow()
-        return [place for place, job in enumerate(self.window) if self._can_go_before(job)]
+        return [position for position, job in enumerate(self.window) if self._can_go_before(job)]
 
     def _can_go_before(self, job: int) -> bool:
         needed = self._processors[job]
@@ -282,7 +285,7 @@ class Ordering:
         return needed <= self.spare or self.now_ns + self._estimate[job] <= self.shadow_ns
 
     def _shadow(self) -> tuple[int, int]:
-        """Return when the reserved job starts at the latest, and how many processors are then left."""
+        """Return the latest start of the reserved job, and how many processors are left then."""
         free, needed = self.free, self._processors[self.reserved]
         for end_ns, job in self._foreseen:
             free += self._processors[job]
@@ -297,7 +300,7 @@ class Ordering:
         insort(self._foreseen, (self.now_ns + self._estimate[job], job))
 
     def _pass_time(self) -> bool:
-        """Go on to the next submission or end and do all of that moment; return whether there was one."""
+        """Go on to the next submission or end, and process all of that moment; return whether there was one."""
         arrival_ns = self._submitted[self._next] if self._next < len(self._submitted) else _NEVER_NS
         end_ns = self._ends[0][0] if self._ends else _NEVER_NS
         following_ns = min(arrival_ns, end_ns)
@@ -318,7 +321,7 @@ class Ordering:
         return True
 
     def _predict(self) -> None:
-        """Predict what jobs will yet wait, where that is rewarded."""
+        """Predict the remaining waits of jobs, if that is rewarded."""
         if self.settings.gain is Gain.FORETOLD:
             self._foretold_ns = self._foretold(foresight=self.settings.foresight)
 
@@ -348,7 +351,7 @@ class Ordering:
         return self.settings.utilisation_weight * used + 1 / slowdown
 
     def _observed(self) -> Observation:
-        """Return the six features, and more where they are on; empty places are all zeros."""
+        """Return the six features, and more if they are on; empty places are all zeros."""
         total, settings, window = self.jobs.total, self.settings, self.window
         numbers = np.array(window, np.int64)
         sizes = self.jobs.processors[numbers]
@@ -379,30 +382,32 @@ class Ordering:
         )
 
     def _job_features(self, sizes: Longs) -> Floats:
-        """Return whether each job of these sizes fits, when it would, and its processors on a scale of logarithms.
+        """Return whether each job of these sizes fits, when it would, and its processors on a logarithmic scale.
 
-        Then, alike for all: the part of the window that is taken, when the reserved job starts at the latest, and how
-        much is left beside it.
+        Then, the same for all: the occupied part of the window, the latest start of the reserved job, and how much is
+        left next to it.
         """
         total, is_reserved = self.jobs.total, self.reserved != NOBODY
         ends_ns = np.array([0, *(end_ns - self.now_ns for end_ns, _ in self._foreseen)], np.int64)
         freed = self.free + np.cumsum([0, *(self._processors[job] for _, job in self._foreseen)])
-        found = np.empty((JOB_LOADS, len(sizes)), np.float32)
-        found[0] = sizes <= self.free
-        found[1] = _logarithmic(ends_ns[np.searchsorted(freed, sizes)])
-        found[2] = np.log2(sizes) / max(np.log2(total), 1)
-        found[3] = len(sizes) / self.settings.window
-        found[4] = _logarithmic(self.shadow_ns - self.now_ns) if is_reserved else 0
-        found[5] = self.spare / total if is_reserved else 0
-        return found
+        features = np.empty((JOB_LOADS, len(sizes)), np.float32)
+        features[0] = sizes <= self.free
+        features[1] = _logarithmic(ends_ns[np.searchsorted(freed, sizes)])
+        features[2] = np.log2(sizes) / max(np.log2(total), 1)
+        features[3] = len(sizes) / self.settings.window
+        features[4] = _logarithmic(self.shadow_ns - self.now_ns) if is_reserved else 0
+        features[5] = self.spare / total if is_reserved else 0
+        return features
 
     def _shortened(self) -> Floats:
-        """Return how much shorter each job that can be chosen makes all waits, from 0 to 1: 0.5 is by nothing."""
+        """Return how much shorter each job that can be chosen makes all waits, from 0 to 1: 0.5 is no difference."""
         units = -np.array(self.lengthened_ns()) / (self.settings.gain_hours * 3600 * NS_PER_S)
-        found: Floats = (0.5 + 0.5 * units / (1 + np.abs(units))).astype(np.float32)
-        return found
+        features: Floats = (0.5 + 0.5 * units / (1 + np.abs(units))).astype(np.float32)
+        return features
 
 
 def _logarithmic(times_ns: Longs | float) -> Floats:
-    found: Floats = np.minimum(np.log2(1 + np.asarray(times_ns, np.float64) / NS_PER_S) / _LOG_S, 1).astype(np.float32)
-    return found
+    features: Floats = np.minimum(np.log2(1 + np.asarray(times_ns, np.float64) / NS_PER_S) / _LOG_S, 1).astype(
+        np.float32
+    )
+    return features

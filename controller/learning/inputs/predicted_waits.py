@@ -17,10 +17,10 @@ def predicted_waits_ns(
     reserved: Job | None = None,
     coming: Sequence[tuple[int, Job]] = (),
 ) -> int:
-    """Return the sum of times until each job starts, from now or from when it comes.
+    """Return the sum of times until each job starts, from now or from its arrival.
 
-    `running` has what is left to run, and processors. What is reserved for starts as soon as it can, and until then
-    only what does not delay it. `coming` has jobs that are yet to come, by the time until they do, the first one first.
+    `running` has the remaining run times, and processors. The reserved job starts as soon as it can, and until then
+    only jobs that do not delay it. `coming` has jobs yet to come, by the time until they do, the first one first.
     """
     ends = list(running)
     heapify(ends)

@@ -1,4 +1,4 @@
-"""Systems that inputs are given, stated figure by figure: what computes, what remembers, how far it is."""
+"""Systems for inputs, stated figure by figure: engines, memories, distances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An input, ready to be learned from: what becomes an environment."""
+"""An input, ready to be learned from as an environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolInput:
-    """A system and its workload: an action is a node. `has_graph` says that tasks come after one another."""
+    """A system and its workload: an action is a node."""
 
     name: str
     system: System
@@ -32,7 +32,7 @@ class PoolInput:
     def window(self, first: int, count: int) -> PoolInput:
         """Return `count` of the tasks from the `first` on, times from the first of them, with the data that they use.
 
-        What tasks before them would have made is in the pool from the beginning.
+        Outputs of earlier tasks are in the pool from the beginning.
         """
         whole, numbers = self.workload, range(first, min(first + count, len(self.workload)))
         if not numbers:
@@ -42,34 +42,34 @@ class PoolInput:
         after = _predecessors(whole, numbers)
         for number in numbers:
             begin, end = whole.access_start[number : number + 2].tolist()
-            used = [objects.setdefault(one, len(objects)) for one in whole.access_object[begin:end].tolist()]
+            used = [objects.setdefault(number, len(objects)) for number in whole.access_object[begin:end].tolist()]
             written = whole.access_is_write[begin:end].tolist()
-            made |= {one for one, is_write in zip(used, written, strict=True) if is_write}
+            made |= {number for number, is_write in zip(used, written, strict=True) if is_write}
             tasks.append(
                 Task(
                     int(whole.submitted_ns[number] - whole.submitted_ns[first]),
-                    tuple(one for one, is_write in zip(used, written, strict=True) if not is_write),
-                    tuple(one for one, is_write in zip(used, written, strict=True) if is_write),
+                    tuple(number for number, is_write in zip(used, written, strict=True) if not is_write),
+                    tuple(number for number, is_write in zip(used, written, strict=True) if is_write),
                     int(whole.float_operations[number]),
                     int(whole.int_operations[number]),
                     int(whole.kinds[number]),
                     tuple(after[number - first]),
                 )
             )
-        sizes = [int(whole.object_bytes[one]) for one in objects]
-        created = [number for one, number in objects.items() if whole.created[one] and number in made]
+        sizes = [int(whole.object_bytes[number]) for number in objects]
+        created = [number for old, number in objects.items() if whole.created[old] and number in made]
         return replace(self, workload=Workload.of(tasks, sizes, created))
 
 
 def _predecessors(workload: Workload, numbers: range) -> list[list[int]]:
-    """Return the tasks of a range that each of them comes after, counted from its beginning."""
-    found: list[list[int]] = [[] for _ in numbers]
+    """Return each task's predecessors within a range, counted from its beginning."""
+    predecessors: list[list[int]] = [[] for _ in numbers]
     for number in numbers:
         begin, end = workload.follower_start[number : number + 2].tolist()
         for follower in workload.follower[begin:end].tolist():
             if follower in numbers:
-                found[follower - numbers.start].append(number - numbers.start)
-    return found
+                predecessors[follower - numbers.start].append(number - numbers.start)
+    return predecessors
 
 
 @dataclass(frozen=True, slots=True, eq=False)

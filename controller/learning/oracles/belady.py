@@ -28,9 +28,9 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Evictions of what was not used for longest, and of what is not used for longest from now on, which is best.
+    """Evictions of the least recently used, and of what is not used for longest from now on, which is best.
 
-    `is_least` says that objects are of one size, so that nothing has fewer misses.
+    `is_least` says that objects have one size, so that nothing has fewer misses.
     """
 
     accesses: int
@@ -40,21 +40,21 @@ class Verdict:
 
 
 def judge(system: System, workload: Workload, decisions: Sequence[tuple[int, int]]) -> Verdict:
-    """Return what evictions of decisions, (task, node) in their order, cost and what they could have cost.
+    """Return the misses and evictions of decisions, (task, node) in their order, and their least possible ones.
 
-    An object is in one place: where a node takes it, another one that had it has it no more. Raise LearningError for a
-    task whose data no fast memory of its node can hold.
+    An object is in one place: when a node takes it, its previous node loses it. Raise LearningError for a task whose
+    data does not fit into its node's fast memory.
     """
     accesses = _accesses(workload, decisions)
     following = _following(accesses)
-    found = []
+    judged = []
     for cache_of in (_Lru, _Furthest):
         run = _Run(system, workload, cache_of)
-        for place, (node, objects) in enumerate(accesses):
-            run.use(node, objects, following[place])
-        found.append(Judged(run.misses, run.evicted_bytes))
+        for index, (node, objects) in enumerate(accesses):
+            run.use(node, objects, following[index])
+        judged.append(Judged(run.misses, run.evicted_bytes))
     sizes = set(workload.object_bytes.tolist())
-    return Verdict(sum(len(objects) for _, objects in accesses), found[0], found[1], len(sizes) == 1)
+    return Verdict(sum(len(objects) for _, objects in accesses), judged[0], judged[1], len(sizes) == 1)
 
 
 def _accesses(workload: Workload, decisions: Sequence[tuple[int, int]]) -> list[tuple[int, list[int]]]:
@@ -63,29 +63,29 @@ def _accesses(workload: Workload, decisions: Sequence[tuple[int, int]]) -> list[
 
 
 def _following(accesses: Sequence[tuple[int, list[int]]]) -> list[list[int]]:
-    """Return for each use of an object when it is used next; never, where another node takes it by then."""
+    """Return the next use of each use of an object; never, if another node takes it by then."""
     later: dict[int, tuple[int, int]] = {}
-    found: list[list[int]] = [[] for _ in accesses]
-    for place in reversed(range(len(accesses))):
-        node, objects = accesses[place]
+    following: list[list[int]] = [[] for _ in accesses]
+    for index in reversed(range(len(accesses))):
+        node, objects = accesses[index]
         for number in objects:
             when, where = later.get(number, (_NEVER, node))
-            found[place].append(when if where == node else _NEVER)
-            later[number] = place, node
-    return found
+            following[index].append(when if where == node else _NEVER)
+            later[number] = index, node
+    return following
 
 
 class _Cache(Protocol):
     """Contents of one node's fast memory, and its eviction order."""
 
     def use(self, number: int, following: int) -> None:
-        """Note that an object is used, and when next."""
+        """Record that an object is used, and when next."""
         ...
 
     def drop(self, number: int) -> None: ...
 
     def victim(self, kept: set[int]) -> int | None:
-        """Return what goes first, but nothing of `kept`; None where nothing can go."""
+        """Return the next victim, but nothing of `kept`; None if nothing can go."""
         ...
 
 
@@ -117,16 +117,16 @@ class _Furthest:
         del self._following[number]
 
     def victim(self, kept: set[int]) -> int | None:
-        aside, found = [], None
-        while self._heap and found is None:
+        aside, chosen = [], None
+        while self._heap and chosen is None:
             entry = heappop(self._heap)
             if self._following.get(entry[1]) != -entry[0]:
                 continue
             aside.append(entry)
-            found = None if entry[1] in kept else entry[1]
+            chosen = None if entry[1] in kept else entry[1]
         for entry in aside:
             heappush(self._heap, entry)
-        return found
+        return chosen
 
 
 class _Run:
@@ -140,7 +140,7 @@ class _Run:
         self.misses = self.evicted_bytes = 0
 
     def use(self, node: int, objects: list[int], following: list[int]) -> None:
-        """Have all objects in a node's fast memory together: as the environment does, first what is there is used."""
+        """Put all objects into a node's fast memory together: as in the environment, first use those already there."""
         kept, missing = set(objects), []
         for number, when in zip(objects, following, strict=True):
             if self._where.get(number) == node:

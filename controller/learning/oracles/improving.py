@@ -1,8 +1,8 @@
-"""The best run of a whole input that a search finds, knowing all of it: what others are measured against.
+"""The best run of a whole input found by a search with full knowledge: a bound to measure others against.
 
-It proves nothing: there may be better runs. Its first part looks for prices of engines and ports at which taking the
-node of the least cost, foretold by the environment, makes short runs. Its second part changes where single tasks go,
-by simulated annealing: first with prices deciding on the rest, then with the rest as it is.
+It proves nothing: there may be better runs. Its first part searches for prices of engines and ports at which choosing
+the cheapest node, as predicted by the environment, makes short runs. Its second part moves single tasks, by simulated
+annealing: first with prices deciding on the rest, then with the rest fixed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataplane.native import pointer_to
 Figures = npt.NDArray[np.float64]
 
 _PRICES: Final = len(EngineKind) + 2
-"""Prices on the time for which each kind of engine is held, and ports take in and give out data."""
+"""Prices of the time for which each kind of engine is held, and for which ports receive and send data."""
 _MOST_PRICE: Final = 256.0
 _WARM, _COLD = 0.01, 0.0003
 """Excess over the best run up to which the search continues from a run, as a fraction: at first and at last."""
@@ -34,7 +34,7 @@ _WARM, _COLD = 0.01, 0.0003
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The best run found: the node of each task, by its number, and the mean response of what was submitted, in ns."""
+    """The best run found: the node of each task, by number, and the mean response of what was submitted, in ns."""
 
     nodes: tuple[int, ...]
     mean_response_ns: float
@@ -51,13 +51,13 @@ class Plays:
 
     def __post_init__(self) -> None:
         if min(self.prices, self.priced, self.fixed) < 0:
-            raise LearningError(f"a search of {self} runs")
+            raise LearningError(f"invalid numbers of runs: {self}")
 
 
 def improve(pool: Pool, starts: Sequence[Sequence[int]], plays: Plays, seed: int, homes: int = 0) -> Found:
-    """Return the best run found from several to start with, each the node of every task; homes are those of a seed.
+    """Return the best run found from several starts, each with a node for every task; homes are those of a seed.
 
-    Prices need no start. Raise LearningError where no run is possible in which every task is decided on.
+    Prices need no start. Raise LearningError if no run decides on every task.
     """
     generator = np.random.default_rng(seed)
     runs = _Runs.of(pool, homes)
@@ -70,18 +70,18 @@ def improve(pool: Pool, starts: Sequence[Sequence[int]], plays: Plays, seed: int
     best = min(best, priced, key=_cost)
     best = _annealed(runs, runs.fixed(best, best.taken), plays.fixed, generator, is_fixed=True)
     if not math.isfinite(best.cost_ns):
-        raise LearningError("no run was found in which every task is decided on")
+        raise LearningError("no run found that decides on every task")
     return Found(tuple(best.taken.tolist()), best.cost_ns, runs.count)
 
 
 def nodes_of(pool: Pool, actions: dict[int, int]) -> tuple[int, ...]:
-    """Return the node of each task of a run, NONE for those that were not decided on."""
+    """Return the node of each task of a run, NONE for undecided ones."""
     return tuple(actions.get(task, NONE) for task in range(len(pool.model.workload)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """A run that was played: by prices where `given` is NONE; `taken` is where every task went."""
+    """A run that was played: by prices where `given` is NONE; `taken` is the node of every task."""
 
     cost_ns: float
     given: Longs
@@ -109,7 +109,7 @@ class _Runs:
         return cls(pool, homes, Graphs.of(pool.model.workload), np.array(kinds, np.int64))
 
     def play(self, given: Longs, prices: Figures) -> _Run:
-        """Return what comes of tasks that are given nodes, and of prices for the rest."""
+        """Return the result of given nodes of tasks, and of prices for the rest."""
         whole = np.minimum(prices * PRICE_ONE, _MOST_PRICE * PRICE_ONE).astype(np.int64)
         engine_prices, taken, ends = whole[self.kinds], np.full(len(given), NONE, np.int64), np.zeros_like(given)
         told = Play(
@@ -128,7 +128,7 @@ class _Runs:
         return _Run(float((last - self.graphs.submitted_ns).mean()), given, prices, taken)
 
     def fixed(self, run: _Run, nodes: Longs) -> _Run:
-        """Return what comes of a node for every task."""
+        """Return the result of a node for every task."""
         return self.play(nodes.copy(), run.prices)
 
 
@@ -146,7 +146,7 @@ def _priced(runs: _Runs, plays: int, generator: np.random.Generator) -> _Run:
 
 
 def _annealed(runs: _Runs, start: _Run, plays: int, generator: np.random.Generator, *, is_fixed: bool) -> _Run:
-    """Return the best run found by giving single tasks other nodes, one to four of them at a time."""
+    """Return the best run found by moving single tasks to other nodes, one to four of them at a time."""
     best = now = start
     for number in range(plays):
         given = now.given.copy()

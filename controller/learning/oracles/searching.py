@@ -1,4 +1,4 @@
-"""The best decisions of a small window: all that there are are tried, or the most promising of them."""
+"""The best decisions of a small window: all alternatives are tried, or the most promising of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dataplane.clock import NS_PER_S
 SavedT = TypeVar("SavedT")
 
 MOST_STEPS: Final = 2_000_000
-"""A search that needs more decisions than these is given up."""
+"""Decisions beyond which a search is given up."""
 MOST_TASKS: Final = 64
 _NEVER_NS: Final = 1 << 63
 
@@ -31,11 +31,11 @@ class Rewindable(Protocol[SavedT]):
         ...
 
     def save(self) -> SavedT:
-        """Return this moment."""
+        """Return the current state."""
         ...
 
     def restore(self, saved: SavedT) -> Observation | None:
-        """Go back to a moment."""
+        """Restore a saved state."""
         ...
 
 
@@ -48,7 +48,7 @@ class Objective(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best decisions found: what they cost in ns, in how many steps that was found, and whether it is proven."""
+    """The best decisions found: their cost in ns, the number of steps needed, and whether it is proven."""
 
     actions: tuple[int, ...]
     cost_ns: int
@@ -57,9 +57,9 @@ class Best:
 
 
 def pool_floors_ns(model: Model, first: int = 0, count: int | None = None) -> dict[int, int]:
-    """Return what the response of `count` tasks from the `first` on cannot be less than, all of them by default.
+    """Return lower bounds of the responses of `count` tasks from the `first` on, all of them by default.
 
-    That is their operations on the quickest engine that there is.
+    That is their operations on the fastest engine.
     """
     workload = model.workload
     least = np.full(len(workload), np.inf)
@@ -72,12 +72,12 @@ def pool_floors_ns(model: Model, first: int = 0, count: int | None = None) -> di
 
 
 def job_floors_ns(jobs: Jobs) -> dict[int, int]:
-    """Return what each job's response cannot be less than: its run time; raise LearningError for inexact estimates.
+    """Return a lower bound of each job's response: its run time; raise LearningError for inexact estimates.
 
-    With those, what a decision costs is not known at that decision.
+    With those, the cost of a decision is unknown at that decision.
     """
     if (jobs.estimate_ns != jobs.run_ns).any():
-        raise LearningError(f"{jobs.name}: an oracle needs estimates that are exact")
+        raise LearningError(f"{jobs.name}: an oracle needs exact estimates")
     return dict(enumerate(jobs.run_ns.tolist()))
 
 
@@ -88,10 +88,10 @@ def exact(
     objective: Objective = Objective.RESPONSE,
     most_steps: int = MOST_STEPS,
 ) -> Best:
-    """Return the best decisions there are from here on, where `seen` is seen, by branch and bound.
+    """Return the best decisions from here on, where `seen` is observed, by branch and bound.
 
-    `floors_ns` has the tasks of the window, which are those decided on next whatever is decided, and what the response
-    of each is at least. Raise LearningError where that takes too many steps, or a task of them can run nowhere.
+    `floors_ns` has the tasks of the window, which come next whatever is decided, and lower bounds of their responses.
+    Raise LearningError if that takes too many steps, or a task of them can run nowhere.
     """
     if not 0 < len(floors_ns) <= MOST_TASKS:
         raise LearningError(f"no exact search of {len(floors_ns)} tasks: take a window of 1 to {MOST_TASKS}")
@@ -112,7 +112,7 @@ class _Search(Generic[SavedT]):
         self.best: list[int] = []
 
     def visit(self, seen: Observation, cost_ns: int, floor_ns: int, taken: list[int]) -> None:
-        """Try all that is possible here, the cheapest first; `floor_ns` is what the rest costs at least."""
+        """Try all alternatives here, the cheapest first; `floor_ns` is a lower bound of the rest."""
         saved = self.environment.save()
         is_last = len(taken) + 1 == len(self.floors_ns)
         for cost, action, task in sorted(self._tried(seen, saved, cost_ns)):
@@ -130,7 +130,7 @@ class _Search(Generic[SavedT]):
 
     def _tried(self, seen: Observation, saved: SavedT, cost_ns: int) -> list[tuple[int, int, int]]:
         """Return cost so far, action and task of each possible action."""
-        found = []
+        steps = []
         for action in np.flatnonzero(seen.candidates).tolist():
             self.steps += 1
             if self.steps > self.most_steps:
@@ -138,9 +138,9 @@ class _Search(Generic[SavedT]):
             self.environment.restore(saved)
             step = self.environment.step(action)
             if step.task not in self.floors_ns:
-                raise LearningError(f"task {step.task} is decided on, which is not of the window")
-            found.append((added_ns(self.objective, cost_ns, step), action, step.task))
-        return found
+                raise LearningError(f"task {step.task} is not in the window")
+            steps.append((added_ns(self.objective, cost_ns, step), action, step.task))
+        return steps
 
 
 def added_ns(objective: Objective, cost_ns: int, step: Step) -> int:
@@ -159,25 +159,26 @@ def beam(
     *,
     rest_ns: Callable[[], int] = lambda: 0,
 ) -> Best:
-    """Return the best decisions found from here on when after each one only the `width` cheapest ways are followed.
+    """Return the best decisions found from here on if after each one only the `width` cheapest ways are followed.
 
-    For larger windows: there may be better ones. `rest_ns` tells what is thought to be added from the environment's
-    moment on: without it, ways that put off what is long look cheap.
-    Raise LearningError where on all of these ways a task can run nowhere.
+    For larger windows: there may be better ones. `rest_ns` estimates the cost still to come from the environment's
+    state: without it, ways that postpone long tasks look cheap.
+
+    Raise LearningError if on all of these ways a task can run nowhere.
     """
     if width < 1:
-        raise LearningError(f"a beam of {width} ways")
+        raise LearningError(f"invalid beam of {width} ways")
     ways: list[_Way[SavedT]] = [_Way(0, (), environment.save(), seen)]
     steps = 0
     for _ in range(tasks):
-        found = [
-            _found(added_ns(objective, way.cost_ns, _stepped(environment, way, action)), rest_ns(), number, action)
+        extensions = [
+            _ranked(added_ns(objective, way.cost_ns, _stepped(environment, way, action)), rest_ns(), number, action)
             for number, way in enumerate(ways)
             for action in ([] if way.seen is None else np.flatnonzero(way.seen.candidates).tolist())
         ]
-        steps += len(found)
+        steps += len(extensions)
         followed = []
-        for _, cost, number, action in sorted(found)[:width]:
+        for _, cost, number, action in sorted(extensions)[:width]:
             following = _stepped(environment, ways[number], action).observation
             followed.append(_Way(cost, (*ways[number].actions, action), environment.save(), following))
         ways = followed
@@ -186,13 +187,13 @@ def beam(
     return Best(ways[0].actions, ways[0].cost_ns, steps, is_exact=False)
 
 
-def _found(cost_ns: int, rest_ns: int, number: int, action: int) -> tuple[int, int, int, int]:
+def _ranked(cost_ns: int, rest_ns: int, number: int, action: int) -> tuple[int, int, int, int]:
     return cost_ns + rest_ns, cost_ns, number, action
 
 
 def nowhere() -> LearningError:
-    """Return the error of a window of which not all can run."""
-    return LearningError("no way was found on which every task can run: an oracle needs a window of which all can")
+    """Return the error for a window in which some task can run nowhere."""
+    return LearningError("no way found on which every task can run: an oracle needs a window whose tasks all can")
 
 
 @dataclass(frozen=True, slots=True)

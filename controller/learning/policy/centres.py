@@ -30,20 +30,20 @@ class Centres:
     def of(cls, view: CentresView) -> Centres:
         """Return the centres of a view."""
         names = tuple(sorted(view.centres))
-        place = {name: number for number, name in enumerate(names)}
-        return cls(names, np.array([place[one.centre] for one in view.offers], np.int64))
+        position = {name: number for number, name in enumerate(names)}
+        return cls(names, np.array([position[offer.centre] for offer in view.offers], np.int64))
 
 
 def observe(
     task: PendingTask, timed: TimedOptions, rows: Longs, centres: Centres, *, has_network: bool, has_load: bool = False
 ) -> Observation:
-    """Return what is seen of a task of which `rows` are the options that are possible; an action is a centre.
+    """Return the observation of a task for which the options `rows` are possible; an action is a centre.
 
     Utilisation is the held share of all units; the size is what the task reads, free is a centre's free share of the
     units of its possible options, similarity the share of what is read that lies on one of the centre's hosts.
-    Operations are those that the task states, as far as their kinds are known. Writes are not known of tasks: 0. Delay
-    and bandwidth are the longest and the least from hosts that the task reads from elsewhere, the latter as a part of
-    the fastest; nothing known of the network counts as nothing between.
+    Operations are those that the task states, as far as their kinds are known. Writes of tasks are unknown: 0. Delay
+    and bandwidth are the longest and the least from hosts elsewhere that the task reads from, the latter relative to
+    the fastest; an unknown network counts as nothing between.
     """
     view, count = timed.view, len(centres.names)
     offers = np.unique(timed.options.offer[rows])
@@ -53,11 +53,11 @@ def observe(
     free, units = np.zeros(count), np.zeros(count)
     np.add.at(free, at, [view.slots[offer].free for offer in offers.tolist()])
     np.add.at(units, at, view.counts[offers])
-    nbytes = sum(one.nbytes for one in task.reads)
+    nbytes = sum(read.nbytes for read in task.reads)
     local = np.array([_local(task, view.centres[name].hosts) for name in centres.names], np.float64)
     delay, bandwidth = _ways(task, view, centres)
     return Observation.of(
-        utilisation=1 - sum(one.free for one in view.slots) / max(int(view.counts.sum()), 1),
+        utilisation=1 - sum(slot.free for slot in view.slots) / max(int(view.counts.sum()), 1),
         operations=float(logarithmic(operations_of(task.operators))),
         size=float(logarithmic(-(-nbytes // PAGE_BYTES))),
         is_write=0.0,
@@ -71,14 +71,14 @@ def observe(
 
 
 def _loads(timed: TimedOptions, rows: Longs, centres: Centres, candidates: Bools) -> Sequence[Floats]:
-    """Return six figures of each centre's load, of its option that ends first; 1 for what is not possible or known.
+    """Return six figures of each centre's load, for its option that ends first; 1 for impossible or unknown ones.
 
-    Queued are held units over all; it waits until its units are free; computing takes the estimate, at most; fetching
-    takes what it reads. How long ports are taken is not known: 0.
+    Queued are held units over all; wait is the time until its units are free; compute is the estimate, at most;
+    fetching takes what it reads. The occupation of ports is unknown: 0.
     """
     view, count = timed.view, len(centres.names)
     held, units = np.zeros(count), np.zeros(count)
-    np.add.at(held, centres.of_offer, view.counts - np.array([one.free for one in view.slots], np.int64))
+    np.add.at(held, centres.of_offer, view.counts - np.array([slot.free for slot in view.slots], np.int64))
     np.add.at(units, centres.of_offer, view.counts)
     seconds = np.full((3, count), np.inf)
     finish_s = np.nan_to_num(timed.finish_s, nan=np.inf)
@@ -92,15 +92,15 @@ def _loads(timed: TimedOptions, rows: Longs, centres: Centres, candidates: Bools
 
 
 def _local(task: PendingTask, hosts: tuple[str, ...]) -> int:
-    return sum(one.nbytes for one in task.reads if one.host in hosts)
+    return sum(read.nbytes for read in task.reads if read.host in hosts)
 
 
 def _ways(task: PendingTask, view: CentresView, centres: Centres) -> tuple[Figures, Figures]:
     """Return the longest delay and the least bandwidth from hosts elsewhere to each centre, as features."""
     count = len(centres.names)
     delay, bandwidth = np.zeros(count), np.ones(count)
-    known = [seconds for seconds, _ in view.transfer_s.values() if 0 < seconds < np.inf]
-    fastest_s = min(known, default=0.0)
+    times_s = [seconds for seconds, _ in view.transfer_s.values() if 0 < seconds < np.inf]
+    fastest_s = min(times_s, default=0.0)
     for number, name in enumerate(centres.names):
         hosts = view.centres[name].hosts
         for read in task.reads:
@@ -114,12 +114,12 @@ def _ways(task: PendingTask, view: CentresView, centres: Centres) -> tuple[Figur
 
 
 def _delay(view: CentresView, host: str, hosts: tuple[str, ...]) -> float:
-    """Return the shortest delay from a host to one of some, as a feature: 0 if not known, 1 where no way leads."""
+    """Return the shortest delay from a host to one of some, as a feature: 0 if unknown, 1 without a path."""
     if view.costs is None or host not in view.costs.model.host_number:
         return 0.0
     number = view.costs.model.host_number
-    found = [int(view.costs.pairs.delay_ns[number[host], number[one]]) for one in hosts if one in number]
-    reached = [delay_ns for delay_ns in found if delay_ns != UNREACHABLE_NS]
-    if not found:
+    delays_ns = [int(view.costs.pairs.delay_ns[number[host], number[other]]) for other in hosts if other in number]
+    reached = [delay_ns for delay_ns in delays_ns if delay_ns != UNREACHABLE_NS]
+    if not delays_ns:
         return 0.0
     return float(logarithmic(min(reached))) if reached else 1.0

@@ -22,41 +22,41 @@ def load_own(path: Path) -> Checkpoint:
 
 
 def check_place(path: Path) -> None:
-    """Raise LearningError for a file in a folder that others can change, or whose way there they can; links, too."""
+    """Raise LearningError for a file in a folder that others can change, or on a path that others can; links, too."""
     try:
         for folder in {path.parent.resolve(strict=True), path.resolve().parent}:
-            for place in (folder, *folder.parents):
-                found = place.stat()
-                # Whoever can write to a folder of sticky names can neither remove nor rename what is not his.
-                if place == folder or not found.st_mode & stat.S_ISVTX:
-                    _check(path, place, found)
+            for parent in (folder, *folder.parents):
+                status = parent.stat()
+                # In a sticky folder nobody can remove or rename the files of others.
+                if parent == folder or not status.st_mode & stat.S_ISVTX:
+                    _check(path, parent, status)
     except OSError as error:
         raise LearningError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _check(path: Path, place: Path, found: os.stat_result) -> None:
-    if found.st_uid not in {0, os.geteuid()}:
-        raise LearningError(f"{path}: {place} belongs to user {found.st_uid}, who could change what is decided by")
-    if found.st_mode & _OTHERS:
-        raise LearningError(f"{path}: others can write to {place}, and could change what is decided by")
+def _check(path: Path, folder: Path, status: os.stat_result) -> None:
+    if status.st_uid not in {0, os.geteuid()}:
+        raise LearningError(f"{path}: {folder} belongs to user {status.st_uid}, who could change decisions")
+    if status.st_mode & _OTHERS:
+        raise LearningError(f"{path}: others can write to {folder}, and could change decisions")
 
 
 class Claim:
-    """Says that this process learns into a checkpoint, until it is released or the process ends."""
+    """Claim of this process to learn into a checkpoint, until it is released or the process ends."""
 
     def __init__(self, path: Path) -> None:
-        """Raise LearningError where another one does."""
-        beside = path.with_name(f"{path.name}.lock")
+        """Raise LearningError if another process holds it."""
+        lock_file = path.with_name(f"{path.name}.lock")
         try:
-            self._file = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._file = os.open(lock_file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
-            raise LearningError(f"{beside}: cannot be written: {error.strerror or error}") from error
+            raise LearningError(f"{lock_file}: cannot be written: {error.strerror or error}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._file)
-            raise LearningError(f"{path}: another scheduler, or another profile, learns into it") from None
+            raise LearningError(f"{path}: another scheduler or profile learns into it") from None
 
     def release(self) -> None:
-        """Let others learn into it."""
+        """Let another process claim it."""
         os.close(self._file)

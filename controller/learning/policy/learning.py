@@ -13,7 +13,7 @@ from controller.scheduling.framework.lessons import Outcome, Standing
 
 
 class LearningPolicy:
-    """A policy with a network. Decisions are shown to it once they stand, and what came of them.
+    """A policy with a network. It is told of decisions once they stand, and of their results.
 
     Before it is opened it learns nothing, and decides by its checkpoint.
     """
@@ -56,15 +56,15 @@ class LearningPolicy:
         return self.network.standing
 
     def open(self) -> None:
-        """Begin to learn; raise LearningError where that cannot be."""
+        """Begin to learn; raise LearningError on failure."""
         self.network.open()
 
     def came(self, key: str, outcome: Outcome | None) -> None:
-        """Take what came of a decision."""
+        """Take the result of a decision."""
         self.network.came(key, outcome)
 
     def save(self) -> None:
-        """Write the checkpoint; raise LearningError where that cannot be."""
+        """Write the checkpoint; raise LearningError on failure."""
         self.network.save()
 
     def close(self) -> None:

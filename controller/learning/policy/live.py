@@ -1,6 +1,6 @@
-"""A network in the live scheduler: what it says of an observation, and what it learns of what came of decisions.
+"""A network in the live scheduler: its answers to observations, and its learning from the results of decisions.
 
-Until it is opened it decides by its checkpoint as it is. Opened, it trains in a process of its own, from whoever's
+Until it is opened it decides by its unchanged checkpoint. Opened, it trains in a process of its own, on everyone's
 decisions: in shadow those of the other scores.
 """
 
@@ -40,7 +40,7 @@ _SAVE_WITHIN_S: Final = 30.0
 _CLOSE_WITHIN_S: Final = 3.0
 """Time limit for the last save when a daemon stops; if exceeded, the previous save remains."""
 _KEPT: Final = 64
-"""Answers: tasks that wait alike are asked about over and over."""
+"""Number of cached answers: tasks that wait alike are asked about repeatedly."""
 _MOST_LEFT_OUT: Final = 1024
 """Maximum number of answers to skip: each further late answer of a network doubles the number."""
 Problem = Literal["", "untrained", "late", "not finite", "does not fit"]
@@ -66,7 +66,7 @@ class LearnSettings(Settings, frozen=True):
     load_features: bool = False
 
     def check(self) -> None:
-        """Raise LearningError for a figure that cannot be."""
+        """Raise LearningError for an invalid figure."""
         self.agent.check()
         for key in ("save_every_s", "longest_start_s"):
             if not getattr(self, key) > 0:
@@ -74,13 +74,13 @@ class LearnSettings(Settings, frozen=True):
         self.worth()
 
     def worth(self) -> PoolSettings:
-        """Return what the reward goes by; LearningError for figures that cannot be."""
+        """Return the settings of the reward; LearningError for invalid figures."""
         return PoolSettings(
             utilisation_weight=self.utilisation_weight, latency_unit_ns=self.latency_unit_ns, gain=self.gain
         )
 
     def reward(self, outcome: Outcome) -> float:
-        """Return what a decision is worth by what came of it."""
+        """Return the reward of a decision by its results."""
         worth, longest_ns = self.worth(), round(self.longest_start_s * NS_PER_S)
         if outcome.latency_ns is None and worth.gain is Gain.SPECIFICATION:
             return worth.utilisation_weight * outcome.utilisation
@@ -88,12 +88,12 @@ class LearnSettings(Settings, frozen=True):
 
 
 class LiveSettings(Settings, frozen=True):
-    """A checkpoint's file, and whether it only watches; how long an answer may take; who decides without one.
+    """A checkpoint's file, and whether it only watches; the deadline of an answer; who decides without one.
 
-    `fallback` names a score that decides where the network cannot, empty: the profile's other scores do. Its choice
-    stands, too, where the network's best is within the agent's `decisions.margin` above it, and it chooses among
-    candidates within `decisions.tolerance` below the best. With `learn` the network learns of what comes of decisions,
-    and begins anew where there is no checkpoint.
+    `fallback` names a score that decides if the network cannot, empty: the profile's other scores do. Its choice also
+    stands if the network's best is within the agent's `decisions.margin` above it, and it chooses among candidates
+    within `decisions.tolerance` below the best. With `learn` the network learns from the results of decisions, and
+    begins anew without a checkpoint.
     """
 
     checkpoint: str
@@ -112,15 +112,15 @@ class Answer:
     values: Floats | None
     problem: Problem = ""
     explored: int | None = None
-    """The candidate that is tried instead of the first choice."""
+    """The candidate tried instead of the first choice."""
     usual: int | None = None
-    """The fallback's choice, where it stands instead of the best one, which is little better."""
+    """The fallback's choice, if it stands because the best one is little better."""
     near: int | None = None
-    """The fallback's choice of those that are nearly as good as the best one."""
+    """The fallback's choice among those nearly as good as the best one."""
 
     @property
     def first(self) -> int:
-        """The first choice: what stands, else the best candidate; there have to be values and a candidate."""
+        """The first choice: the one that stands, else the best candidate; values and a candidate must exist."""
         return self.best if self.wanted is None else self.wanted
 
     @property
@@ -130,24 +130,24 @@ class Answer:
 
     @property
     def best(self) -> int:
-        """The candidate of the highest value."""
+        """The candidate with the highest value."""
         assert self.values is not None
         candidates = np.flatnonzero(self.observation.candidates)
         return int(candidates[np.argmax(self.values[candidates])])
 
     def is_first(self, action: int) -> bool:
-        """Return whether an action is the first choice, or worth as much where nothing stands instead."""
+        """Return whether an action is the first choice, or worth as much if nothing stands instead."""
         return self.lost(action) <= 0 if self.wanted is None else action == self.wanted
 
     def lost(self, action: int) -> float:
-        """Return what an action is worth less than the best candidate; there have to be values."""
+        """Return how much less an action is worth than the best candidate; values must exist."""
         assert self.values is not None
         return float(self.values[self.observation.candidates].max() - self.values[action])
 
 
 @dataclass(slots=True)
 class _Lived:
-    """A decision of which not all is known yet."""
+    """A decision whose results are not all known yet."""
 
     observation: Observation
     action: int
@@ -158,7 +158,7 @@ class _Lived:
 
 
 class LiveNetwork:
-    """See the module. `example` makes an observation as those that something is made for."""
+    """See the module. `example` makes an observation like those that the network is made for."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class LiveNetwork:
         example: Callable[[MadeFor], Observation],
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """Raise LearningError for a checkpoint, or settings, that cannot be."""
+        """Raise LearningError for an invalid checkpoint or settings."""
         self.settings = settings
         self._clock_ns, self._kind, self._example = clock_ns, kind, example
         self._path = Path(settings.checkpoint)
@@ -178,7 +178,7 @@ class LiveNetwork:
         self._training: Training | None = None
         self._claim: Claim | None = None
         self._status = Status()
-        self._known: dict[tuple[int, bytes, bytes], Answer] = {}
+        self._cached: dict[tuple[int, bytes, bytes], Answer] = {}
         self._late = self._left_out = 0
         self._lived: dict[str, _Lived] = {}
         self._last: _Lived | None = None
@@ -198,29 +198,29 @@ class LiveNetwork:
         return max(decisions.margin, decisions.tolerance) > 0
 
     def answer(self, observation: Observation, subject: str, usual: Usual | None = None) -> Answer:
-        """Return what the network says of an observation, within the deadline; the same is not worked out again.
+        """Return the network's answer to an observation, within the deadline; repeated ones are cached.
 
-        `subject` is what it is about, by which another candidate is tried now and then: again, if it is asked again.
-        `usual` says what the fallback would choose, where there is one.
+        `subject` identifies what is decided on: another candidate, tried now and then, is tried again if it is asked
+        again. `usual` returns the fallback's choice, if there is one.
         """
-        found = self._answer(observation)
-        if usual is not None and found.values is not None and observation.candidates.any():
-            found = self._beside(found, found.values, usual)
-        explored = self._explored(found, subject)
-        return found if explored is None else replace(found, explored=explored)
+        result = self._answer(observation)
+        if usual is not None and result.values is not None and observation.candidates.any():
+            result = self._with_usual(result, result.values, usual)
+        explored = self._explored(result, subject)
+        return result if explored is None else replace(result, explored=explored)
 
-    def _beside(self, found: Answer, values: Floats, usual: Usual) -> Answer:
-        """Return an answer with the fallback's choice, where it stands or is of those that are nearly as good."""
-        candidates, decisions = found.observation.candidates, self._checkpoint.settings.decisions
+    def _with_usual(self, answer: Answer, values: Floats, usual: Usual) -> Answer:
+        """Return an answer with the fallback's choice, if it stands or is one of those nearly as good."""
+        candidates, decisions = answer.observation.candidates, self._checkpoint.settings.decisions
         if decisions.margin:
             choice = usual(values, candidates)
-            if stands(values, found.best, choice, decisions.margin):
-                return replace(found, usual=choice)
+            if stands(values, answer.best, choice, decisions.margin):
+                return replace(answer, usual=choice)
         if not decisions.tolerance:
-            return found
+            return answer
         near = np.zeros(len(candidates), np.bool_)
         near[alike(values, np.flatnonzero(candidates), decisions.tolerance)] = True
-        return replace(found, near=usual(values, near)) if np.count_nonzero(near) > 1 else found
+        return replace(answer, near=usual(values, near)) if np.count_nonzero(near) > 1 else answer
 
     def _answer(self, observation: Observation) -> Answer:
         training = self._training
@@ -231,8 +231,8 @@ class LiveNetwork:
         if not np.isfinite(observation.row).all():
             return Answer(observation, version, None, "not finite")
         key = (version, observation.row.tobytes(), observation.candidates.tobytes())
-        if (known := self._known.get(key)) is not None:
-            return known
+        if (cached := self._cached.get(key)) is not None:
+            return cached
         if self._left_out > 0:
             self._left_out -= 1
             return Answer(observation, version, None, "late")
@@ -243,30 +243,30 @@ class LiveNetwork:
             return Answer(observation, version, None, "does not fit")
         if values is None or self._clock_ns() >= until_ns:
             self._late += 1
-            # Each late answer in a row doubles how many decisions are left out.
+            # Each late answer in a row doubles how many decisions are skipped.
             self._left_out = min(2 ** (self._late - 1), _MOST_LEFT_OUT) - 1
             return Answer(observation, version, None, "late")
         self._late = 0
         if not np.isfinite(values[observation.candidates]).all():
             return Answer(observation, version, None, "not finite")
-        found = Answer(observation, version, values)
-        if len(self._known) >= _KEPT:
-            self._known.clear()
-        self._known[key] = found
-        return found
+        answer = Answer(observation, version, values)
+        if len(self._cached) >= _KEPT:
+            self._cached.clear()
+        self._cached[key] = answer
+        return answer
 
     def why_not(self, answer: Answer) -> str:
-        """Return why there are no values."""
+        """Return the reason for missing values."""
         actions, shape = answer.observation.actions, self._checkpoint.shape
         return {
             "untrained": "it is untrained",
             "late": f"it takes more than {self.settings.deadline_ns} ns",
             "not finite": "figures are not finite",
-            "does not fit": f"it is {shape.form}, of {shape.actions} actions, and there are {actions} actions",
+            "does not fit": f"it is {shape.form}, for {shape.actions} actions, and there are {actions}",
         }.get(answer.problem, "")
 
     def decided(self, key: str, answer: Answer, action: int) -> None:
-        """Note that an action was chosen, no matter by whom: compare it, and await its outcome."""
+        """Record that an action was chosen, no matter by whom: compare it, and await its outcome."""
         self._decisions[self._who(answer, action)] += 1
         if answer.problem:
             self._unanswered[answer.problem] += 1
@@ -286,7 +286,7 @@ class LiveNetwork:
         self._last = self._lived[key] = _Lived(answer.observation, action, now_ns)
 
     def came(self, key: str, outcome: Outcome | None) -> None:
-        """Take what came of a decision; an experience is whole once the next decision is known, too."""
+        """Take the result of a decision; an experience is complete once the next decision is known, too."""
         lived = self._lived.pop(key, None)
         learn = self.settings.learn
         if lived is None or learn is None:
@@ -325,7 +325,7 @@ class LiveNetwork:
         )
 
     def open(self) -> None:
-        """Begin to learn from where the checkpoint was; raise LearningError where that cannot be."""
+        """Begin to learn from the checkpoint's state; raise LearningError on failure."""
         claim = Claim(self._path)
         try:
             # Another scheduler may have learned on since it was read.
@@ -337,28 +337,28 @@ class LiveNetwork:
         self._claim, self._training = claim, training
 
     def save(self, within_s: float = _SAVE_WITHIN_S) -> None:
-        """Write the checkpoint; raise LearningError where training tells no state in time, or it cannot be written."""
+        """Write the checkpoint; raise LearningError if training reports no state in time, or on a failed write."""
         if self._training is None:
             return
         try:
             weights, learner = self._training.record(within_s)
-            found = msgspec.structs.replace(
+            checkpoint = msgspec.structs.replace(
                 self._checkpoint, version=weights.version, published=weights.to_bytes(), learner=learner
             )
-            save_checkpoint(self._path, found)
+            save_checkpoint(self._path, checkpoint)
         except LearningError as error:
             self._problem = str(error)
             raise
         self._saved, self._problem = self._saved + 1, ""
 
     def close(self) -> None:
-        """Save and end training; what cannot be saved is said, and stays as it was saved last."""
+        """Save and end training; a failed save is logged, and the last one stays."""
         if self._training is None:
             return
         try:
             self.save(_CLOSE_WITHIN_S)
         except LearningError as error:
-            LOGGER.warning("not saved at the end: %s", error)
+            LOGGER.warning("last save failed: %s", error)
         training, self._training = self._training, None
         self._inference, self._status = training.published.inference, training.status
         training.close()
@@ -370,35 +370,37 @@ class LiveNetwork:
 
     @property
     def made_for(self) -> MadeFor:
-        """Kind of decision, and the features observed besides the six."""
+        """Kind of decision, and the features observed beyond the six."""
         return self._checkpoint.made_for
 
     def _loaded(self) -> Checkpoint:
-        found = self._found()
+        checkpoint = self._load_or_new()
         for key in ("margin", "tolerance"):
-            figure = getattr(found.settings.decisions, key)
+            figure = getattr(checkpoint.settings.decisions, key)
             if figure and not self.settings.fallback:
-                because = "and fallback names no score to ask"
+                because = "but fallback names no score"
                 raise LearningError(f"{self._path}: its agent's decisions.{key} is {figure:g}, {because}")
-        return found
+        return checkpoint
 
-    def _found(self) -> Checkpoint:
+    def _load_or_new(self) -> Checkpoint:
         learn = self.settings.learn
         check_place(self._path)
         if learn is not None and not self._path.exists():
             if learn.agent.network.form != "tokens":
                 raise LearningError(
-                    f"{self._path}: is not there, and a network {learn.agent.network.form} serves one number of actions"
-                    " only: learn.agent.network.form of a new one is tokens"
+                    f"{self._path}: does not exist, and a network {learn.agent.network.form} serves one number of"
+                    " actions only: set learn.agent.network.form to tokens"
                 )
             made_for = MadeFor(self._kind, network=learn.network_features, load=learn.load_features)
             return new_checkpoint(learn.agent, self._example(made_for), self._kind)
-        found = load_own(self._path)
+        checkpoint = load_own(self._path)
         try:
-            found.made_for.check(MadeFor(self._kind, network=found.made_for.network, load=found.made_for.load))
+            checkpoint.made_for.check(
+                MadeFor(self._kind, network=checkpoint.made_for.network, load=checkpoint.made_for.load)
+            )
         except LearningError as error:
             raise LearningError(f"{self._path}: {error}") from error
-        return found
+        return checkpoint
 
     def _give(self, lived: _Lived) -> None:
         training = self._training
@@ -406,7 +408,7 @@ class LiveNetwork:
             training.give(Experience(lived.observation, lived.action, lived.reward, lived.following, lived.elapsed_ns))
 
     def _explored(self, answer: Answer, subject: str) -> int | None:
-        """Return a candidate to try, now and then, where something is learned of it."""
+        """Return a candidate to try, now and then, if its result is learned."""
         candidates = np.flatnonzero(answer.observation.candidates)
         if self._training is None or self.settings.shadow or len(candidates) < 2:
             return None

@@ -29,38 +29,38 @@ _TIME_BITS: Final = 36
 
 def logarithmic(figures: npt.ArrayLike) -> Floats:
     """Return log2(1 + figure) / 64, as the environment has operations, pages and delays."""
-    found: Floats = (np.log2(1 + np.asarray(figures, np.float64)) / _LOG_BITS).astype(np.float32)
-    return found
+    features: Floats = (np.log2(1 + np.asarray(figures, np.float64)) / _LOG_BITS).astype(np.float32)
+    return features
 
 
 def shared(figures: npt.ArrayLike) -> Floats:
     """Return log2(1 + figure) / 8 of what there is for each core or unit, 1 at most."""
-    found: Floats = np.minimum(np.log2(1 + np.asarray(figures, np.float64)) / _SHARE_BITS, 1).astype(np.float32)
-    return found
+    features: Floats = np.minimum(np.log2(1 + np.asarray(figures, np.float64)) / _SHARE_BITS, 1).astype(np.float32)
+    return features
 
 
 def timed(nanoseconds: npt.ArrayLike) -> Floats:
     """Return log2(1 + time / 1024 ns) / 36, 1 at most."""
     logs = np.log2(1 + np.asarray(nanoseconds, np.float64) / _TIME_UNIT_NS) / _TIME_BITS
-    found: Floats = np.minimum(logs, 1).astype(np.float32)
-    return found
+    features: Floats = np.minimum(logs, 1).astype(np.float32)
+    return features
 
 
 _UNKNOWN_BPS: Final = 1_000_000_000
-"""Assumed data rate where nothing is known about the network."""
+"""Assumed data rate of an unknown network."""
 
 
 def observe(
     pod: PendingPod, snapshot: Snapshot, nodes: Ids, *, has_network: bool, has_load: bool = False
 ) -> Observation:
-    """Return what is seen of a pod for which `nodes` (rows of the snapshot) are possible; an action is a row.
+    """Return the observation of a pod for which `nodes` (rows of the snapshot) are possible; an action is a row.
 
-    Utilisation is the held share of all cores; a pod's data are its images, as far as some node has them, and what it
-    reads of its peers, a page of each at least: the size is their bytes, and of a pod without either the memory that it
-    asks for; free is a node's free share of memory; similarity is the share of the data that lies on the node.
-    Operations are those of the operators that it states, as far as their kinds are known. Writes are not known of pods:
-    0. Delay and bandwidth are the longest and the least to peers elsewhere, the latter as a part of the fastest;
-    nothing known of the network counts as nothing between.
+    Utilisation is the held share of all cores. A pod's data are its images, as far as some node has them, and what it
+    reads from its peers, a page of each at least: the size is their bytes, or for a pod without either the memory that
+    it requests. Free is a node's free share of memory; similarity is the share of the data on the node. Operations are
+    those of its stated operators, as far as their kinds are known. Writes of pods are unknown: 0. Delay and bandwidth
+    are the longest and the least to peers elsewhere, the latter relative to the fastest; an unknown network counts as
+    nothing between.
     """
     columns, free = snapshot.columns, snapshot.free
     candidates = np.zeros(len(columns.nodes), np.bool_)
@@ -85,11 +85,11 @@ def observe(
 def _loads(
     snapshot: Snapshot, candidates: Bools, operations: int, missing: npt.NDArray[np.float64], ways: _Ways
 ) -> tuple[Floats, ...]:
-    """Return six figures of each node's load; what cannot be known of pods is 0, and 1 what is not possible.
+    """Return six figures of each node's load: 0 for those unknown for pods, and 1 for impossible ones.
 
-    Queued are a node's pods over its cores; it waits for those of them that have not started; computing takes the
-    operations at the peak of the node's processors; fetching takes what is missing over the bandwidth to the peers. How
-    long ports are taken is not known.
+    Queued are a node's pods over its cores; wait is that for those which have not started; compute is the operations at
+    the peak of the node's processors; fetching is the missing data over the bandwidth to the peers. The occupation of
+    ports is unknown.
     """
     columns = snapshot.columns
     cores = np.maximum(columns.cpu_milli / 1000, 1e-3)
@@ -114,11 +114,11 @@ def _loads(
 @lru_cache(maxsize=4096)
 def _peak(node: Node) -> int:
     """Return the peak operations per second of a node's processors in single precision, 0 if unknown."""
-    return sum(one.peak_ops_per_s(NumberFormat.FP32) or 0 for one in node.processors)
+    return sum(processor.peak_ops_per_s(NumberFormat.FP32) or 0 for processor in node.processors)
 
 
 class _Stated:
-    """Operators as the same tuple of them: what they take is worked out once."""
+    """Operators as the same tuple of them: their operations are computed once."""
 
     __slots__ = ("operators",)
 
@@ -139,12 +139,14 @@ def operations_of(operators: tuple[OperatorCount, ...]) -> int:
 
 @lru_cache(maxsize=1024)
 def _operations(stated: _Stated) -> int:
-    return sum(one.count * _operations_of_one(one) for one in stated.operators)
+    return sum(operator.count * _operations_of_one(operator) for operator in stated.operators)
 
 
-def _operations_of_one(one: OperatorCount) -> int:
+def _operations_of_one(operator: OperatorCount) -> int:
     try:
-        work = work_of(Operator.of(one.name, one.operator, one.sizes, number_format=one.number_format))
+        work = work_of(
+            Operator.of(operator.name, operator.operator, operator.sizes, number_format=operator.number_format)
+        )
     except OperatorError:
         return 0
     return 0 if work is None or work.operations is None else work.operations
@@ -180,11 +182,11 @@ def _ways(pod: PendingPod, snapshot: Snapshot) -> _Ways:
     delay, bandwidth = np.zeros(count, np.float32), np.ones(count, np.float32)
     if snapshot.costs is None:
         return _Ways(delay, bandwidth, _UNKNOWN_BPS)
-    pairs, known, to = snapshot.costs.pairs, snapshot.costs.model.host_number, snapshot.host
+    pairs, numbers, to = snapshot.costs.pairs, snapshot.costs.model.host_number, snapshot.host
     among = pairs.available_bps[np.ix_(to[to >= 0], to[to >= 0])]
     fastest = max(int(among[~np.eye(len(among), dtype=np.bool_)].max(initial=1)), 1)
     for peer in pod.peers:
-        if (row := known.get(peer.host)) is None:
+        if (row := numbers.get(peer.host)) is None:
             continue
         delay_ns, free_bps = pairs.delay_ns[row, to], pairs.available_bps[row, to]
         is_open = (to >= 0) & (delay_ns != UNREACHABLE_NS) & (free_bps > 0)

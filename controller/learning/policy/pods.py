@@ -1,4 +1,4 @@
-"""The policy `learned` of pods: a network ranks nodes, or only says how it would, and learns of what came of it."""
+"""The policy `learned` of pods: a network ranks nodes, or only says how it would, and learns from the results."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from controller.scheduling.pods.values import PendingPod
 
 
 class Learned(LearningPolicy):
-    """Prefers nodes by the values that a network gives them; the other scores, or the fallback, where it cannot say.
+    """Prefers nodes by the values of a network; the other scores, or the fallback, decide if it has none.
 
-    In shadow, all nodes get the same points, and reasons tell what the network would have preferred. Decisions are
-    shown to it once they stand, and what came of them; before it is opened it learns nothing.
+    In shadow, all nodes get the same points, and reasons tell what the network would have preferred. It is told of
+    decisions once they stand, and of their results; before it is opened it learns nothing.
     """
 
     def __init__(self, settings: LiveSettings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
@@ -36,7 +36,7 @@ class Learned(LearningPolicy):
         self._asked: tuple[PendingPod, Snapshot, Ids, Answer] | None = None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return `MOST_POINTS` for the node of the highest value, 0 for the lowest; all the same in shadow."""
+        """Return `MOST_POINTS` for the node with the highest value, 0 for the lowest; all the same in shadow."""
         answer = self._answer(pod, snapshot, nodes)
         if self.settings.shadow:
             return np.full(len(nodes), MOST_POINTS, np.int64)
@@ -45,12 +45,12 @@ class Learned(LearningPolicy):
         return points_of(answer, nodes)
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return the node's value and its place among all nodes."""
+        """Return the node's value and its rank among all nodes."""
         nodes = np.arange(len(snapshot.columns.nodes))
         return self.reasons(pod, snapshot, nodes, nodes)[node]
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
-        """Return the nodes' values and their places among one another, or why there are none."""
+        """Return the nodes' values and ranks, or why there are none."""
         asked = self._asked
         if asked is None or asked[0] is not pod or asked[1] is not snapshot or not np.isin(nodes, asked[2]).all():
             self._answer(pod, snapshot, nodes)
@@ -58,8 +58,8 @@ class Learned(LearningPolicy):
         assert asked is not None
         answer = asked[3]
         if answer.values is None and self._fallback is not None and not self.settings.shadow:
-            said = f"the network is not asked: {self.network.why_not(answer)}; {self.settings.fallback}: "
-            return [said + self._fallback.reason(pod, snapshot, node) for node in nodes.tolist()]
+            problem = f"the network is not used: {self.network.why_not(answer)}; {self.settings.fallback}: "
+            return [problem + self._fallback.reason(pod, snapshot, node) for node in nodes.tolist()]
         return reasons_of(self.network, answer, nodes)
 
     def note(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, node: int) -> Note:
@@ -68,7 +68,7 @@ class Learned(LearningPolicy):
         return lambda key: self.network.decided(key, answer, node)
 
     def _answer(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Answer:
-        """Return what the network says, asked once for the same pod, snapshot and nodes."""
+        """Return the network's answer, computed once for the same pod, snapshot and nodes."""
         asked = self._asked
         if asked is not None and asked[0] is pod and asked[1] is snapshot and np.array_equal(asked[2], nodes):
             return asked[3]

@@ -12,23 +12,23 @@ from controller.scheduling.framework.policies import MOST_POINTS, Ids, Longs
 
 
 def points_of(answer: Answer, actions: Ids) -> Longs:
-    """Return `MOST_POINTS` for the action of the highest value, 0 for the lowest; all the same without values.
+    """Return `MOST_POINTS` for the action with the highest value, 0 for the lowest; all the same without values.
 
-    An action that is tried for once, or that stands as the fallback's choice, gets all of them, the others none.
+    An action that is tried once, or that stands as the fallback's choice, gets all of them, the others none.
     """
-    found = np.full(len(actions), MOST_POINTS, np.int64)
+    points = np.full(len(actions), MOST_POINTS, np.int64)
     only = answer.wanted if answer.explored is None else answer.explored
     if only is not None:
-        found[actions != only] = 0
+        points[actions != only] = 0
     elif answer.values is not None and len(actions):
         values = answer.values[actions]
         if values.max() > values.min():
-            found[:] = np.rint(MOST_POINTS * (values - values.min()) / (values.max() - values.min()))
-    return found
+            points[:] = np.rint(MOST_POINTS * (values - values.min()) / (values.max() - values.min()))
+    return points
 
 
 def usual_of(points: Longs, actions: Ids) -> Usual:
-    """Return a function that picks the action with the most points, among equals the one of the highest value."""
+    """Return a function that picks the action with the most points, among equals the one with the highest value."""
     return partial(_usual, points, actions)
 
 
@@ -40,26 +40,26 @@ def _usual(points: Longs, actions: Ids, values: Floats, among: Bools) -> int:
 
 
 def reasons_of(network: LiveNetwork, answer: Answer, actions: Ids) -> list[str]:
-    """Return values and places among all candidates; that of the first one says how often the first was chosen."""
+    """Return values and ranks of all candidates; that of the first one says how often the first was chosen."""
     if answer.values is None:
         tried = " (this one is tried)" if answer.explored is not None else ""
-        said = f"the network is not asked: {network.why_not(answer)}"
-        return [said + tried * (action == answer.explored) for action in actions.tolist()]
+        problem = f"the network is not used: {network.why_not(answer)}"
+        return [problem + tried * (action == answer.explored) for action in actions.tolist()]
     possible = answer.values[answer.observation.candidates]
     mode = "in shadow, " if network.settings.shadow else ""
     standing = network.standing
-    found = []
+    reasons = []
     for action in actions.tolist():
-        place = 1 + int(np.count_nonzero(possible > answer.values[action]))
-        value = f"gives it {answer.values[action]:.4g}, place {place} of {len(possible)}"
+        rank = 1 + int(np.count_nonzero(possible > answer.values[action]))
+        value = f"gives it {answer.values[action]:.4g}, rank {rank} of {len(possible)}"
         text = f"{mode}version {answer.version} {value}"
         if action == answer.explored:
-            text += ", tried for once"
+            text += ", tried once"
         if action == answer.usual:
             text += f", and stands as the choice of {network.settings.fallback}"
         elif action == answer.wanted:
-            text += f", and is the choice of {network.settings.fallback} of those that are nearly as good"
-        if place == 1 and standing.compared:
-            text += f"; of {standing.compared} first choices before it {standing.agreed} were taken"
-        found.append(text)
-    return found
+            text += f", and is the choice of {network.settings.fallback} among those nearly as good"
+        if rank == 1 and standing.compared:
+            text += f"; {standing.agreed} of {standing.compared} earlier first choices were taken"
+        reasons.append(text)
+    return reasons

@@ -19,18 +19,18 @@ _TIME_BITS: Final = 36
 
 def logarithmic(figures: npt.ArrayLike) -> Floats:
     """Return log2(1 + figure) / 64, as the environment has operations, pages and delays."""
-    found: Floats = (np.log2(1 + np.asarray(figures, np.float64)) / _LOG_BITS).astype(np.float32)
-    return found
+    features: Floats = (np.log2(1 + np.asarray(figures, np.float64)) / _LOG_BITS).astype(np.float32)
+    return features
 
 
 def shared(figures: npt.ArrayLike) -> Floats:
     """Return log2(1 + figure) / 8 of what there is for each core or unit, 1 at most."""
-    found: Floats = np.minimum(np.log2(1 + np.asarray(figures, np.float64)) / _SHARE_BITS, 1).astype(np.float32)
-    return found
+    features: Floats = np.minimum(np.log2(1 + np.asarray(figures, np.float64)) / _SHARE_BITS, 1).astype(np.float32)
+    return features
 
 
 def timed(nanoseconds: npt.ArrayLike) -> Floats:
     """Return log2(1 + time / 1024 ns) / 36, 1 at most."""
     logs = np.log2(1 + np.asarray(nanoseconds, np.float64) / _TIME_UNIT_NS) / _TIME_BITS
-    found: Floats = np.minimum(logs, 1).astype(np.float32)
-    return found
+    features: Floats = np.minimum(logs, 1).astype(np.float32)
+    return features

@@ -1,4 +1,4 @@
-"""The policy `learned` of tasks: a network ranks compute centres; which units of one, the other scores say."""
+"""The policy `learned` of tasks: a network ranks compute centres; the other scores choose units within one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from controller.scheduling.tasks.values import CentreState, CentresView, Offer, 
 
 
 class LearnedTasks(LearningPolicy):
-    """Prefers centres by the values that a network gives them; the other scores, or the fallback, where it cannot say.
+    """Prefers centres by the values of a network; the other scores, or the fallback, decide if it has none.
 
-    As the policy of pods, but that an action is a centre: all its options get the same points.
+    Like the policy of pods, except that an action is a centre: all its options get the same points.
     """
 
     def __init__(self, settings: LiveSettings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
@@ -35,7 +35,7 @@ class LearnedTasks(LearningPolicy):
         self._centres: tuple[CentresView, Centres] | None = None
 
     def points(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> Longs:
-        """Return `MOST_POINTS` for options of the centre of the highest value, 0 for the lowest; the same in shadow."""
+        """Return `MOST_POINTS` for options of the centre with the highest value, 0 for the lowest; equal in shadow."""
         centres, answer = self._answer(task, timed, rows)
         if self.settings.shadow:
             return np.full(len(rows), MOST_POINTS, np.int64)
@@ -44,23 +44,23 @@ class LearnedTasks(LearningPolicy):
         return points_of(answer, centres.of_offer[timed.options.offer[rows]])
 
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
-        """Return the value of an option's centre and its place among all centres, or why there is none."""
+        """Return the value and the rank of an option's centre, or why there is none."""
         if self._asked is None or self._asked[0] is not timed:
-            raise SchedulerError("it is asked why before it was asked which")
+            raise SchedulerError("asked for a reason before points")
         _, centres, answer = self._asked
         if answer.values is None and self._fallback is not None and not self.settings.shadow:
-            said = f"the network is not timed: {self.network.why_not(answer)}"
-            return f"{said}; {self.settings.fallback}: {self._fallback.reason(task, timed, row)}"
+            problem = f"the network is not used: {self.network.why_not(answer)}"
+            return f"{problem}; {self.settings.fallback}: {self._fallback.reason(task, timed, row)}"
         return reasons_of(self.network, answer, centres.of_offer[timed.options.offer[[row]]])[0]
 
     def note(self, task: PendingTask, timed: TimedOptions, rows: Longs, row: int) -> Callable[[str], None]:
-        """Return what takes note, by a key, that a task got one of some options."""
+        """Return a callback that records, by a key, that a task got one of some options."""
         centres, answer = self._answer(task, timed, rows)
         action = int(centres.of_offer[timed.options.offer[row]])
         return lambda key: self.network.decided(key, answer, action)
 
     def _answer(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> tuple[Centres, Answer]:
-        """Return the centres, and what the network says of them; asked once for the same question."""
+        """Return the centres, and the network's answer about them; computed once for the same question."""
         if self._asked is not None and self._asked[0] is timed:
             return self._asked[1:]
         if self._centres is None or self._centres[0] is not timed.view:

@@ -1,1 +1,1 @@
-"""Training, trying and comparing in virtual time: `given` reads inputs, `trials` plays them, `picture` draws."""
+"""Training, trials and comparisons in virtual time: `given` reads inputs, `trials` plays them, `picture` draws."""

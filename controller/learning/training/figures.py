@@ -16,13 +16,13 @@ _LEAST_RUN_NS: Final = 10_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Means of a run; `utilisation` is held time of slots or processors over all that there was.
+    """Means of a run; `utilisation` is held time of slots or processors over all of it.
 
-    Wait and response are of what was submitted, from then on: of requests, of jobs, or of whole graphs, until the first
-    task of a graph starts and until the last one ends. Those of tasks are from when each is ready; where nothing comes
-    after anything they are the same. `p99_latency_ns` is of data being served after a task is ready; of batch jobs, of
-    their start after submission. `mean_slowdown` is of batch jobs only, 0 elsewhere: response over run time, of 10 s at
-    least, and never below 1 (the bounded slowdown).
+    Wait and response count from submission: of requests, of jobs, or of whole graphs, until the first task of a graph
+    starts and until the last one ends. Those of tasks count from when each is ready; without dependencies they are the
+    same. `p99_latency_ns` is of data being served after a task is ready; of batch jobs, of their start after
+    submission. `mean_slowdown` is of batch jobs only, 0 elsewhere: response over run time, of 10 s at least, and never
+    below 1 (the bounded slowdown).
     """
 
     decisions: int
@@ -38,7 +38,7 @@ class Figures:
 
 @dataclass(slots=True)
 class Tally:
-    """Steps of a run, as they come, in columns."""
+    """Steps of a run, as columns."""
 
     rewards: list[float] = field(default_factory=list)
     times_ns: list[tuple[int, int, int, int, int]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Tally:
     def of_pool(self, slots: int, graphs: Graphs) -> Figures:
         """Return the figures of a run on a pool whose engines run `slots` tasks at a time.
 
-        Of a graph, those tasks count that were decided on.
+        Of a graph, only decided tasks count.
         """
         times: Longs = np.array(self.times_ns, np.int64)
         tasks, ready, waits, latencies, responses = times.T
@@ -74,7 +74,7 @@ class Tally:
         )
 
     def of_jobs(self, ordering: Ordering) -> Figures:
-        """Return the figures of a run that ordered jobs, by when they really started."""
+        """Return the figures of a run that ordered jobs, by their actual starts."""
         started: Longs = np.array(ordering.started_ns, np.int64)
         waits, runs = started - ordering.jobs.submitted_ns, ordering.jobs.run_ns
         wait_ns, response_ns = float(waits.mean()), float((waits + runs).mean())

@@ -1,4 +1,4 @@
-"""An input by what a user writes, `KIND:FILE`, made ready to be played: an environment, its rules, its figures."""
+"""An input named by a user, `KIND:FILE`, ready to be played: an environment, its rules, its figures."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class LearningSettings(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Given(Generic[View]):
-    """An input that can be played: `rules` makes its heuristics by a seed, `settle` what came of all decisions.
+    """An input that can be played: `rules` makes its heuristics by a seed, `settle` the figures of all decisions.
 
-    With `has_graph` what is submitted is graphs of tasks, and figures of both differ.
+    With `has_graph` graphs of tasks are submitted, and the figures of both differ.
     """
 
     name: str
@@ -62,15 +62,15 @@ class Given(Generic[View]):
 def load_settings(path: Path) -> LearningSettings:
     """Return the settings of a file; raise ConfigError or LearningError with the file and the key."""
     try:
-        found = load(path, LearningSettings)
-        found.agent.check()
+        settings = load(path, LearningSettings)
+        settings.agent.check()
     except LearningError as error:
         raise _located(path, error) from error
-    return found
+    return settings
 
 
 def _located(path: Path, error: LearningError) -> LearningError:
-    """Return an error of a settings file's figure with the file, the line and the whole key."""
+    """Return the error for a figure of a settings file, with the file, the line and the whole key."""
     document = load_document(path, dict[str, Any])
     key = next((key for key in _keys(document.value) if error.at and f".{key}".endswith(f".{error.at}")), "")
     if not key:
@@ -88,21 +88,21 @@ def _keys(section: dict[str, Any], before: str = "") -> Iterator[str]:
 
 
 def checkpoint_for(given: Given[Any], path: Path, loaded: Checkpoint | None = None) -> Checkpoint:
-    """Return a file's checkpoint, where it is `loaded` that; LearningError, with the file, for another input's."""
+    """Return a file's checkpoint, or `loaded` instead; LearningError, with the file, if it is for another input."""
     loaded = load_checkpoint(path) if loaded is None else loaded
     return check_for(loaded, path, given.kind, given.environment.start(0))
 
 
 def read_given(text: str, settings: LearningSettings, seed: int) -> Given[Any]:
-    """Return the input that `text` names, drawn by the seed where it is synthetic.
+    """Return the input that `text` names, drawn by the seed if it is synthetic.
 
-    Raises LearningError for a kind that there is not, WorkloadError with file and line for a file that is malformed.
+    Raises LearningError for an unknown kind, WorkloadError with file and line for a malformed file.
     """
     kind, _, file = text.partition(":")
     if kind == "bursty" and not file:
         return given_of_pool(bursty_input(seed, settings.bursty), settings)
     if not file or kind not in {"blocks", "spotri", "swf"}:
-        raise LearningError(f"input {text!r}: it is one of {', '.join(KINDS)}")
+        raise LearningError(f"input {text!r}: its kind must be one of {', '.join(KINDS)}")
     match kind:
         case "blocks":
             return given_of_pool(block_input(Path(file), settings.blocks), settings)

@@ -1,4 +1,4 @@
-"""The best of what an agent was while it learned: its last weights are not always those that decide best."""
+"""The best checkpoint of an agent during training: its last weights are not always the best."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from controller.learning.training.trials import evaluate, greedy
 
 
 class Best:
-    """Tries checkpoints between two episodes, as they would be evaluated with a seed; keeps the one that did best.
+    """Evaluates checkpoints between episodes, with one seed, and keeps the best.
 
-    `rule` decides where the network cannot. `checkpoint` is None before one that was trained was tried.
+    `rule` decides if the network cannot. `checkpoint` is None until a trained one was evaluated.
     """
 
     def __init__(self, given: Given[Any], seed: int, rule: str) -> None:
@@ -24,12 +24,14 @@ class Best:
         self.mean_response_ns = math.inf
 
     def look_at(self, tried: Checkpoint) -> bool:
-        """Try a checkpoint; return whether its mean response is the least so far. What is untrained is not tried."""
+        """Evaluate a checkpoint; return whether its mean response is the least so far. Untrained ones are skipped."""
         if not tried.version:
             return False
         rules = self._given.rules(self._seed)
-        found = evaluate(self._given, greedy(self._given, tried, rules[self._rule]), self._seed).mean_response_ns
-        if found >= self.mean_response_ns:
+        mean_response_ns = evaluate(
+            self._given, greedy(self._given, tried, rules[self._rule]), self._seed
+        ).mean_response_ns
+        if mean_response_ns >= self.mean_response_ns:
             return False
-        self.checkpoint, self.mean_response_ns = tried, found
+        self.checkpoint, self.mean_response_ns = tried, mean_response_ns
         return True

@@ -23,9 +23,9 @@ _OURS, _OTHERS, _MARK = "#c4511d", "#1f6fb4", "0.6"
 
 
 def draw_curve(title: str, points: Sequence[Point], path: Path, *, unit: str, unit_ns: float) -> None:
-    """Write reward, response and loss against decisions to a .png or .svg file; raise LearningError where it cannot.
+    """Write reward, response and loss against decisions to a .png or .svg file; raise LearningError on failure.
 
-    Grey lines are ends of episodes. Responses and losses that differ much are on a logarithmic scale: at first both can
+    Grey lines are ends of episodes. Responses and losses that vary much are on a logarithmic scale: at first both can
     be a hundred times what they are later.
     """
     check_ending(path, LearningError)
@@ -36,7 +36,7 @@ def draw_curve(title: str, points: Sequence[Point], path: Path, *, unit: str, un
     _line(rewards, decisions, [point.mean_reward for point in points], "mean reward")
     _line(responses, decisions, [point.mean_response_ns / unit_ns for point in points], f"mean response, {unit}")
     _line(losses, [point.decisions for point in trained], [point.loss for point in trained], "loss")
-    ends = [one.decisions for one, after in pairwise(points) if after.episode != one.episode]
+    ends = [point.decisions for point, after in pairwise(points) if after.episode != point.episode]
     for axes, figures in (
         (responses, [point.mean_response_ns for point in points]),
         (losses, [point.loss for point in trained]),
@@ -55,7 +55,7 @@ def draw_curve(title: str, points: Sequence[Point], path: Path, *, unit: str, un
 
 def draw_comparison(
     title: str,
-    found: Mapping[str, Sequence[Figures]],
+    figures: Mapping[str, Sequence[Figures]],
     ours: frozenset[str],
     path: Path,
     *,
@@ -64,15 +64,14 @@ def draw_comparison(
 ) -> None:
     """Write mean response and mean wait of each decider over the seeds to a .png or .svg file, the best one first.
 
-    Lines are from the least to the most of the seeds. Raises LearningError for another ending, or where the file
-    cannot be written.
+    Lines are from the least to the most of the seeds. Raises LearningError for another suffix, or on a failed write.
     """
     check_ending(path, LearningError)
-    names = sorted(found, key=lambda name: float(np.mean([one.mean_response_ns for one in found[name]])))
+    names = sorted(figures, key=lambda name: float(np.mean([run.mean_response_ns for run in figures[name]])))
     canvas = Figure(figsize=(11, 1.6 + 0.4 * len(names)), layout="constrained")
     responses, waits = canvas.subplots(1, 2, sharey=True)
-    _bars(responses, names, [[one.mean_response_ns / unit_ns for one in found[name]] for name in names], ours)
-    _bars(waits, names, [[one.mean_wait_ns / unit_ns for one in found[name]] for name in names], ours)
+    _bars(responses, names, [[run.mean_response_ns / unit_ns for run in figures[name]] for name in names], ours)
+    _bars(waits, names, [[run.mean_wait_ns / unit_ns for run in figures[name]] for name in names], ours)
     responses.set_xlabel(f"mean response, {unit}")
     waits.set_xlabel(f"mean wait, {unit}")
     responses.invert_yaxis()
@@ -80,10 +79,11 @@ def draw_comparison(
 
 
 def draw_attention(title: str, attention: Floats, path: Path) -> None:
-    """Write what each token looks at, [layers, heads, tokens, tokens], a square a head, to a .png or .svg file.
+    """Write each token's attention, [layers, heads, tokens, tokens], a square per head, to a .png or .svg file.
 
     Rows look at columns; colours are multiples of an even share, from a half to twice at least.
-    Raises LearningError for another ending, or where it cannot be written.
+
+    Raises LearningError for another suffix, or on a failed write.
     """
     check_ending(path, LearningError)
     layers, heads, tokens, _ = attention.shape
@@ -110,10 +110,10 @@ def _line(axes: Axes, decisions: list[int], figures: list[float], what: str) -> 
 
 
 def _bars(axes: Axes, names: list[str], figures: list[list[float]], ours: frozenset[str]) -> None:
-    means = [float(np.mean(one)) for one in figures]
+    means = [float(np.mean(values)) for values in figures]
     spread = [
-        [mean - min(one) for mean, one in zip(means, figures, strict=True)],
-        [max(one) - mean for mean, one in zip(means, figures, strict=True)],
+        [mean - min(values) for mean, values in zip(means, figures, strict=True)],
+        [max(values) - mean for mean, values in zip(means, figures, strict=True)],
     ]
     colours = [_OURS if name in ours else _OTHERS for name in names]
     axes.barh(names, means, xerr=spread, color=colours, capsize=3)

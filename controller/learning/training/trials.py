@@ -1,4 +1,4 @@
-"""Runs of an input in virtual time: an agent that trains, deciders that are tried, and all of them side by side."""
+"""Runs of an input in virtual time: training an agent, evaluating deciders, and comparing them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controller.learning.values import Bools, Chooser, Environment, Experience, 
 
 View = TypeVar("View")
 _NO_FALLBACK: Final = frozenset({"random", "earliest-finish"})
-"""Rules that nothing falls back on: one that knows nothing, and one that knows what only the environment does."""
+"""Rules never used as fallbacks: one knows nothing, and one knows what only the environment does."""
 
 
 _ASKED_ALL, _ASKED_NEAR = 1, 2
@@ -43,16 +43,16 @@ class _Taken:
             self.near += np.packbits(near).tobytes()
 
     def near_at(self, at: int, actions: int) -> tuple[Bools, int]:
-        """Return the few candidates that stand at a place, and where the next ones do."""
+        """Return the near-best candidates stored at a position, and the position of the next ones."""
         end = at + (actions + 7) // 8
         if end > len(self.near):
-            raise LearningError("the episode has more actions here")
+            raise LearningError("the episode has more actions than were saved")
         return np.unpackbits(np.frombuffer(self.near[at:end], np.uint8), count=actions).astype(np.bool_), end
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a learning curve: means of the decisions since the one before it, and how training stood.
+    """A point of a learning curve: means of the decisions since the one before it, and the state of training.
 
     `loss` and `error` are of the newest training step, 0 before the first. `version` counts published weights.
     """
@@ -68,15 +68,15 @@ class Point:
 
 
 def train(given: Given[View], agent: Agent[View], *, episodes: int, seed: int, every: int) -> Iterator[Point]:
-    """Play the input `episodes` times, from `seed` on, and learn; tell a point each `every` decisions and at ends."""
+    """Play the input `episodes` times, from `seed` on, and learn; report a point each `every` decisions and at ends."""
     return Run(given, agent, seed).play(episodes=episodes, every=every)
 
 
 class Run(Generic[View]):
     """An agent that learns on an input, which each episode plays with the next seed.
 
-    Between two decisions it can be saved; what goes on from its record takes the decisions that it would have taken.
-    With a `rule` the fallback begins anew with each episode: what rules remember is not saved.
+    It can be saved between two decisions; a run resumed from its record takes the same decisions. With a `rule` the
+    fallback begins anew with each episode, because the memory of rules is not saved.
     """
 
     def __init__(self, given: Given[View], agent: Agent[View], seed: int, rule: str = "") -> None:
@@ -105,7 +105,7 @@ class Run(Generic[View]):
         )
 
     def go_on(self, record: RunRecord) -> bool:
-        """Resume a run; return False where its episode is not one of this input and starts over."""
+        """Resume a run; return False if its episode is not one of this input and starts over."""
         self._episodes, self._decisions = record.episodes, record.decisions
         if not record.actions:
             return True
@@ -120,9 +120,9 @@ class Run(Generic[View]):
         return is_same
 
     def play(self, *, episodes: int, every: int, is_stopping: Callable[[], bool] = lambda: False) -> Iterator[Point]:
-        """Learn until so many episodes have ended, or it is to stop after a decision; tell a point of the curve.
+        """Learn until so many episodes have ended, or it is told to stop after a decision; report points of the curve.
 
-        A point is told each `every` decisions and at ends.
+        A point is reported each `every` decisions and at ends.
         """
         for _ in range(episodes):
             if self._seen is None:
@@ -160,13 +160,13 @@ class Run(Generic[View]):
             self._taken = _Taken()
 
     def _replay(self, taken: _Taken) -> None:
-        """Take an episode's decisions again; raise LearningError where they are not possible here."""
+        """Repeat an episode's decisions; raise LearningError if they are not possible here."""
         self._begin()
         environment, decider, at = self._given.environment, self._agent.decider, 0
         for action, asked in zip(taken.actions, taken.asked, strict=True):
             seen, near = self._seen, None
             if seen is None:
-                raise LearningError("the episode ends before")
+                raise LearningError("the episode ends earlier")
             if asked & _ASKED_ALL:
                 decider.ask_fallback(seen, environment.view)
             if asked & _ASKED_NEAR:
@@ -176,36 +176,36 @@ class Run(Generic[View]):
 
 
 def evaluate(given: Given[View], chooser: Chooser[View], seed: int) -> Figures:
-    """Return what comes of an input decided on by `chooser`."""
+    """Return the figures of an input decided on by `chooser`."""
     tally = Tally()
     for step in _played(given.environment, chooser, seed):
         tally.add(step)
     return given.settle(tally)
 
 
-def best_rule(given: Given[Any], seed: int, wanted: str = "", known: Mapping[str, Figures] | None = None) -> str:
-    """Return the rule to fall back on: the wanted one, else that of the least mean response on the input.
+def best_rule(given: Given[Any], seed: int, wanted: str = "", evaluated: Mapping[str, Figures] | None = None) -> str:
+    """Return the rule to fall back on: the wanted one, else the one with the least mean response on the input.
 
-    What is `known` of rules is not tried again. Random choice and predictions by the environment are not looked at.
-    Raises LearningError for a rule that the input has not.
+    Rules in `evaluated` are not evaluated again. Random choice and predictions by the environment are not considered.
+    Raises LearningError for a rule that the input lacks.
     """
     rules = given.rules(seed)
     if wanted:
         if wanted not in rules:
-            raise LearningError(f"{given.name} has no rule {wanted!r}: it has {', '.join(rules)}")
+            raise LearningError(f"{given.name} has no rule {wanted!r}; known: {', '.join(rules)}")
         return wanted
-    known = (
+    evaluated = (
         {name: evaluate(given, rules[name], seed) for name in rules if name not in _NO_FALLBACK}
-        if known is None
-        else known
+        if evaluated is None
+        else evaluated
     )
-    return min((name for name in rules if name not in _NO_FALLBACK), key=lambda name: known[name].mean_response_ns)
+    return min((name for name in rules if name not in _NO_FALLBACK), key=lambda name: evaluated[name].mean_response_ns)
 
 
 def greedy(given: Given[View], checkpoint: Checkpoint, fallback: Chooser[View]) -> Agent[View]:
-    """Return a checkpoint's agent as it is tried: without exploration, without training, never late.
+    """Return a checkpoint's agent for evaluation: without exploration, without training, never late.
 
-    Raises LearningError where its network does not fit what the input shows.
+    Raises LearningError if its network does not fit the input's observations.
     """
     checkpoint.shape.check(given.environment.start(0))
     decisions = msgspec.structs.replace(checkpoint.settings.decisions, exploration=0.0)
@@ -215,31 +215,30 @@ def greedy(given: Given[View], checkpoint: Checkpoint, fallback: Chooser[View]) 
 
 
 def attention_of(given: Given[View], checkpoint: Checkpoint, chooser: Chooser[View], seed: int, most: int) -> Floats:
-    """Return what tokens look at, [layers, heads, tokens, tokens]: the mean of at most `most` first decisions.
+    """Return tokens' attention, [layers, heads, tokens, tokens]: the mean of at most `most` first decisions.
 
-    Where not all have as many actions, those of the number that comes most often. Raises LearningError as
-    `check_attention` does.
+    If numbers of actions differ, only the most frequent number counts. Raises LearningError as `check_attention` does.
     """
     check_attention(checkpoint)
     inference, environment = TokensInference(checkpoint.weights()), given.environment
     seen: Observation | None = environment.start(seed)
-    found: list[Floats] = []
-    while seen is not None and len(found) < most:
-        found.append(inference.attention(seen))
+    attentions: list[Floats] = []
+    while seen is not None and len(attentions) < most:
+        attentions.append(inference.attention(seen))
         seen = environment.step(chooser.choose(seen, environment.view)).observation
-    (shape, _), *_ = Counter(one.shape for one in found).most_common(1)
-    mean: Floats = np.mean([one for one in found if one.shape == shape], axis=0)
+    (shape, _), *_ = Counter(attention.shape for attention in attentions).most_common(1)
+    mean: Floats = np.mean([attention for attention in attentions if attention.shape == shape], axis=0)
     return mean
 
 
 def check_attention(checkpoint: Checkpoint) -> None:
     """Raise LearningError for a network that is not `tokens`: one token looks at itself."""
     if checkpoint.shape.form != "tokens":
-        raise LearningError(f"a network {checkpoint.shape.form} has no attention between tokens: only tokens has")
+        raise LearningError(f"a network {checkpoint.shape.form} has no attention between tokens: only `tokens` has")
 
 
 class Timed:
-    """Decides as another does, and keeps how long each decision took, by a clock of real time."""
+    """Decides as another chooser does, and records how long each decision took, by a clock of real time."""
 
     def __init__(self, chooser: Chooser[View], clock_ns: Callable[[], int]) -> None:
         self._chooser: Chooser[Any] = chooser
@@ -247,11 +246,11 @@ class Timed:
         self.took_ns: list[int] = []
 
     def choose(self, observation: Observation, view: object) -> int:
-        """Return what the other chooses."""
+        """Return the other chooser's choice."""
         begin_ns = self._clock_ns()
-        found = self._chooser.choose(observation, view)
+        action = self._chooser.choose(observation, view)
         self.took_ns.append(self._clock_ns() - begin_ns)
-        return found
+        return action
 
     def percentile_ns(self, percent: float) -> float:
         """Return a percentile of the decision times."""

@@ -46,19 +46,19 @@ def averaged(figures: Sequence[float]) -> Averaged | None:
 
     Leaves out figures that are not finite, or negative, and says so.
     """
-    broken = [place for place, figure in enumerate(figures) if not (math.isfinite(figure) and figure >= 0)]
-    reasons = [f"repetition {place + 1} left out: {figures[place]} is no measurement" for place in broken]
-    sound = {place: figure for place, figure in enumerate(figures) if place not in broken}
+    broken = [index for index, figure in enumerate(figures) if not (math.isfinite(figure) and figure >= 0)]
+    reasons = [f"repetition {index + 1} left out: {figures[index]} is not a measurement" for index in broken]
+    sound = {index: figure for index, figure in enumerate(figures) if index not in broken}
     if not sound:
         return None
     values = np.array(list(sound.values()))
     is_out = _outliers(values)
     if 0 < MOST_LEFT_OUT * len(values) < is_out.sum():
-        reasons.append(f"{is_out.sum()} of {len(values)} repetitions lie apart from the others: all are kept")
+        reasons.append(f"{is_out.sum()} of {len(values)} repetitions are outliers: all are kept")
         is_out[:] = False
-    places = [place for place, out in zip(sound, is_out, strict=True) if out]
+    places = [index for index, out in zip(sound, is_out, strict=True) if out]
     median = float(np.median(values))
-    reasons += [f"repetition {place + 1} left out: {sound[place]:.4g}, the median is {median:.4g}" for place in places]
+    reasons += [f"repetition {index + 1} left out: {sound[index]:.4g}, the median is {median:.4g}" for index in places]
     kept = values[~is_out]
     low, mean, high = _confidence(kept)
     return Averaged(mean, low, high, tuple(kept.tolist()), tuple(sorted(broken + places)), tuple(reasons))

@@ -40,10 +40,15 @@ def limits_of(unit: UnitType | None) -> Limits:
     """
     cores = float(_MOST_CORES)
     if unit is not None and unit.unit.devices:
-        cores *= sum(one.count for one in unit.unit.devices)
+        cores *= sum(device.count for device in unit.unit.devices)
     elif unit is not None and unit.unit.cpu_milli:
         cores = max(1.0, unit.unit.cpu_milli / 1000)
-    return Limits({one: cores * _FLOP_PER_CORE_S.get(one, _FLOP_PER_CORE_OTHER_S) for one in NumberFormat})
+    return Limits(
+        {
+            number_format: cores * _FLOP_PER_CORE_S.get(number_format, _FLOP_PER_CORE_OTHER_S)
+            for number_format in NumberFormat
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +62,13 @@ class UseWork:
 
 def work_by_use(probe: ProbeTask, kernels: Mapping[str, ProbeKernel]) -> dict[str, UseWork]:
     """Return the work of each use of a probe; `kernels` are by identifier, and without one operations are unknown."""
-    found = {}
+    work = {}
     for use in probe.uses:
         kernel = kernels.get(use.kernel)
         number_format = None if kernel is None else kernel.number_format
         flop = None if kernel is None else _flop(use, kernel)
-        found[use.name] = UseWork(use.repetitions, number_format, flop)
-    return found
+        work[use.name] = UseWork(use.repetitions, number_format, flop)
+    return work
 
 
 def _flop(use: KernelUse, kernel: ProbeKernel) -> float | None:
@@ -86,17 +91,17 @@ def _impossible(run: ProbeRun, limits: Limits | None, work: Mapping[str, UseWork
     if any(not (math.isfinite(time_s) and time_s > 0) for time_s in times):
         yield f"a run on {run.units} units takes no time"
     if len(times) >= LEAST_REPEATS and len(set(times)) == 1:
-        yield f"{len(times)} repetitions on {run.units} units take the same {times[0]:.9g} s: no clock measures that"
+        yield f"{len(times)} repetitions on {run.units} units take the same {times[0]:.9g} s: implausible for a clock"
     for use, seconds in run.kernels_s.items():
         yield from _too_fast(run, use, min(seconds, default=math.inf), limits, work)
-    for place, run_time_s in enumerate(times):
+    for index, run_time_s in enumerate(times):
         inside_s = sum(
-            seconds[place] * work.get(use, UseWork(1)).repetitions
+            seconds[index] * work.get(use, UseWork(1)).repetitions
             for use, seconds in run.kernels_s.items()
-            if place < len(seconds)
+            if index < len(seconds)
         )
         if inside_s > _NARROWER * run_time_s:
-            yield f"repetition {place + 1} on {run.units} units takes {run_time_s:.4g} s, its kernels {inside_s:.4g} s"
+            yield f"repetition {index + 1} on {run.units} units takes {run_time_s:.4g} s, its kernels {inside_s:.4g} s"
 
 
 def _too_fast(
@@ -114,5 +119,5 @@ def _too_fast(
         return
     most = (limits or limits_of(None)).flop_per_s.get(done.number_format, math.inf) * run.units
     if done.flop / least_s > most:
-        said = f"{use}: {done.flop / least_s / 1e9:.4g} Gflop/s in {done.number_format} on {run.units} units"
-        yield f"{said}, whose hardware does {most / 1e9:.4g} at most"
+        rate = f"{use}: {done.flop / least_s / 1e9:.4g} Gflop/s in {done.number_format} on {run.units} units"
+        yield f"{rate}, whose hardware does {most / 1e9:.4g} at most"

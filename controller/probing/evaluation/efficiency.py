@@ -95,21 +95,21 @@ class Fits:
 def fit(bends: Bends, log_speeds: Array) -> Fits:
     """Fit curves, (curves, counts) of logarithms of speeds, by weighted least squares over all bends."""
     weighted = (log_speeds * bends.weights).T
-    found = bends.inverse @ weighted  # (bends, 3, curves)
-    fitted = bends.design @ found  # (bends, counts, curves)
+    coefficients = bends.inverse @ weighted  # (bends, 3, curves)
+    fitted = bends.design @ coefficients  # (bends, counts, curves)
     errors = (((fitted - log_speeds.T) * bends.weights[:, None]) ** 2).sum(axis=1).T
     best, rows = errors.argmin(axis=1), np.arange(len(log_speeds))
-    slope, drop = found[best, 1, rows], found[best, 2, rows]
+    slope, drop = coefficients[best, 1, rows], coefficients[best, 2, rows]
     return Fits(slope, slope - drop, bends.bend[best], bends.sharpness[best], errors[rows, best], fitted[best, :, rows])
 
 
 def straight(counts: Array, weights: Array, log_speed: Array) -> tuple[float, float, float]:
     """Return slope, its standard error, and weighted sum of squares of one straight line."""
     design = np.stack([np.ones_like(counts), np.log(counts)], axis=1) * weights[:, None]
-    found, *_ = np.linalg.lstsq(design, log_speed * weights)
-    error = float(((design @ found - log_speed * weights) ** 2).sum())
+    coefficients, *_ = np.linalg.lstsq(design, log_speed * weights)
+    error = float(((design @ coefficients - log_speed * weights) ** 2).sum())
     spread = error / max(1, len(counts) - 2) * np.linalg.inv(design.T @ design)[1, 1]
-    return float(found[1]), float(np.sqrt(spread)), error
+    return float(coefficients[1]), float(np.sqrt(spread)), error
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +133,23 @@ class CurvePoint:
 def curve_of(run_times_s: Mapping[int, Sequence[float]]) -> tuple[CurvePoint, ...]:
     """Return the curve of repeated run times by number of units, the fewest first; skips counts without a time."""
     measured = {units: averaged(run_times_s[units]) for units in sorted(run_times_s) if units > 0}
-    means = {units: found for units, found in measured.items() if found is not None and found.mean > 0}
+    means = {units: average for units, average in measured.items() if average is not None and average.mean > 0}
     if not means:
         return ()
     fewest, first = next(iter(means.items()))
-    return tuple(_point(units, found, fewest, first) for units, found in means.items())
+    return tuple(_point(units, average, fewest, first) for units, average in means.items())
 
 
-def _point(units: int, found: Averaged, fewest: int, first: Averaged) -> CurvePoint:
-    speed_ups = (first.mean / found.mean, first.low / found.high, first.high / max(found.low, 1e-3 * found.mean))
+def _point(units: int, average: Averaged, fewest: int, first: Averaged) -> CurvePoint:
+    speed_ups = (
+        first.mean / average.mean,
+        first.low / average.high,
+        first.high / max(average.low, 1e-3 * average.mean),
+    )
     if units == fewest:
         speed_ups = (1.0, 1.0, 1.0)
     times = units / fewest
-    return CurvePoint(units, found, *speed_ups, *(speed_up / times for speed_up in speed_ups))
+    return CurvePoint(units, average, *speed_ups, *(speed_up / times for speed_up in speed_ups))
 
 
 LEAST_COUNTS: Final = 5
@@ -191,7 +195,7 @@ def threshold_of(run_times_s: Mapping[int, Sequence[float]], *, seed: int = 0) -
     """Return the threshold of one probe at one centre, from its repeated run times on each number of units."""
     curve = curve_of(run_times_s)
     if len(curve) < LEAST_COUNTS:
-        reason = f"{len(curve)} counts of units were measured: at least {LEAST_COUNTS} are needed"
+        reason = f"{len(curve)} counts of units measured: at least {LEAST_COUNTS} needed"
         return Threshold(Verdict.FEW, reason, curve=curve)
     counts = np.array([point.units for point in curve], np.float64)
     speed, scatter = _log_speed(curve), _scatter(curve)
@@ -239,12 +243,12 @@ def _unbent(counts: Array, weights: Array, speed: Array, bent_error: float) -> t
     if _criterion(error, number, 2) > _criterion(bent_error, number, 4):
         return None
     low, high = slope - 2 * error_of_slope, slope + 2 * error_of_slope
-    said = f"speed grows as the {slope:.2f}th power of the units ({low:.2f} to {high:.2f})"
+    growth = f"speed grows as the {slope:.2f}th power of the units ({low:.2f} to {high:.2f})"
     if high < KNEE_SLOPE:
-        return Verdict.FLAT, f"{said}: more than {counts[0]:.0f} hardly help"
+        return Verdict.FLAT, f"{growth}: more than {counts[0]:.0f} hardly help"
     if low > KNEE_SLOPE:
-        return Verdict.RISING, f"{said} up to the most that were measured, {counts[-1]:.0f}"
-    return Verdict.NOISY, f"{said}: whether more units help is not determined"
+        return Verdict.RISING, f"{growth} up to the most measured, {counts[-1]:.0f}"
+    return Verdict.NOISY, f"{growth}: it is undetermined whether more units help"
 
 
 def _criterion(error: float, number: int, parameters: int) -> float:
@@ -270,7 +274,7 @@ def _judged(knee: float, knees: Array, curve: tuple[CurvePoint, ...], fitted: tu
         return Threshold(Verdict.NOISY, reason, curve=curve, fitted=fitted)
     low, high = (max(float(fewest), float(bound)) for bound in np.percentile(inside, (2.5, 97.5)))
     if high > _WIDEST * low:
-        reason = f"it lies anywhere between {low:.1f} and {high:.1f} units"
+        reason = f"the threshold is anywhere between {low:.1f} and {high:.1f} units"
         return Threshold(Verdict.NOISY, reason, curve=curve, fitted=fitted)
     units = max(fewest, round(knee))
     if units == fewest:

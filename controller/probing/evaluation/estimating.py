@@ -26,13 +26,17 @@ def estimate_of(
     `results` are of one probe at one centre. A result older than `fresh_s` is history; a centre's loss of trust lowers
     the basis, never a figure.
     """
-    newest = max((one for one in results if _runs(one, units)), key=lambda one: one.metadata.created_ns, default=None)
+    newest = max(
+        (result for result in results if _runs(result, units)),
+        key=lambda result: result.metadata.created_ns,
+        default=None,
+    )
     if newest is None:
         return Estimate.unknown(f"no result of this probe on {units} units")
-    found = averaged([time_s for run in _runs(newest, units) for time_s in run.run_times_s])
-    if found is None:
-        return Estimate.unknown(f"{newest.metadata.name}: no repetition on {units} units gave a time")
-    estimate = Estimate.measured(found.kept, *found.reasons)
+    average = averaged([time_s for run in _runs(newest, units) for time_s in run.run_times_s])
+    if average is None:
+        return Estimate.unknown(f"{newest.metadata.name}: no repetition on {units} units has a time")
+    estimate = Estimate.measured(average.kept, *average.reasons)
     age_s = (now_ns - newest.metadata.created_ns) / NS_PER_S
     if age_s > fresh_s:
         estimate = lowered(estimate, Trust(Basis.HISTORY, (f"{newest.metadata.name} is {age_s:.0f} s old",)))

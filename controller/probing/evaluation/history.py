@@ -42,32 +42,32 @@ def read_results(
 
 def within(results: Iterable[ProbeResult], since_ns: int, until_ns: int | None = None) -> tuple[ProbeResult, ...]:
     """Return the results from a start time on, and before an end time if given, the oldest first."""
-    found = [
-        one
-        for one in results
-        if one.metadata.created_ns >= since_ns and (until_ns is None or one.metadata.created_ns < until_ns)
+    recent = [
+        result
+        for result in results
+        if result.metadata.created_ns >= since_ns and (until_ns is None or result.metadata.created_ns < until_ns)
     ]
-    return tuple(sorted(found, key=lambda one: (one.metadata.created_ns, one.metadata.name)))
+    return tuple(sorted(recent, key=lambda result: (result.metadata.created_ns, result.metadata.name)))
 
 
 def by_place(results: Iterable[ProbeResult]) -> dict[Place, tuple[ProbeResult, ...]]:
     """Return results by place, in their original order; results without a run have none."""
-    found: dict[Place, list[ProbeResult]] = {}
-    for one in results:
-        if one.status.runs:
-            place = Place(one.spec.centre, one.spec.probe, one.status.unit or one.spec.unit or "")
-            found.setdefault(place, []).append(one)
-    return {place: tuple(found[place]) for place in sorted(found)}
+    grouped: dict[Place, list[ProbeResult]] = {}
+    for result in results:
+        if result.status.runs:
+            key = Place(result.spec.centre, result.spec.probe, result.status.unit or result.spec.unit or "")
+            grouped.setdefault(key, []).append(result)
+    return {key: tuple(grouped[key]) for key in sorted(grouped)}
 
 
 def run_times_by_units(results: Iterable[ProbeResult]) -> Mapping[int, Sequence[float]]:
     """Return all run times of successful runs by number of units, as the threshold search needs them."""
-    found: dict[int, list[float]] = {}
-    for one in results:
-        for run in one.status.runs:
+    times: dict[int, list[float]] = {}
+    for result in results:
+        for run in result.status.runs:
             if is_good(run):
-                found.setdefault(run.units, []).extend(run.run_times_s)
-    return found
+                times.setdefault(run.units, []).extend(run.run_times_s)
+    return times
 
 
 def is_good(run: ProbeRun) -> bool:

@@ -25,13 +25,13 @@ def draw_efficiency(title: str, thresholds: Mapping[str, Threshold], path: Path)
     another file type, for no curve or too many, or if the file cannot be written.
     """
     check_ending(path, ProbeError)
-    shown = {name: one for name, one in thresholds.items() if one.curve}
+    shown = {name: threshold for name, threshold in thresholds.items() if threshold.curve}
     if not 1 <= len(shown) <= MOST_CURVES:
-        raise ProbeError(f"{path}: {len(shown)} curves to draw, not between 1 and {MOST_CURVES}")
+        raise ProbeError(f"{path}: {len(shown)} curves to draw, expected 1 to {MOST_CURVES}")
     canvas = Figure(figsize=(10, 4.8), layout="constrained")
     speed_ups, efficiencies = canvas.subplots(1, 2)
-    for (name, one), colour in zip(shown.items(), _COLOURS, strict=False):
-        _draw(speed_ups, efficiencies, name, one, colour)
+    for (name, threshold), colour in zip(shown.items(), _COLOURS, strict=False):
+        _draw(speed_ups, efficiencies, name, threshold, colour)
     _finish(speed_ups, efficiencies, shown)
     canvas.suptitle(title, fontsize=11)
     save(canvas, path, ProbeError)
@@ -42,10 +42,10 @@ def _draw(speed_ups: Axes, efficiencies: Axes, name: str, threshold: Threshold, 
     units = [point.units for point in curve]
     label = f"{name}: {threshold.units} units" if threshold.units is not None else f"{name}: no threshold"
     for axes, figures in (
-        (speed_ups, [(one.speed_up, one.speed_up_low, one.speed_up_high) for one in curve]),
-        (efficiencies, [(one.efficiency, one.efficiency_low, one.efficiency_high) for one in curve]),
+        (speed_ups, [(point.speed_up, point.speed_up_low, point.speed_up_high) for point in curve]),
+        (efficiencies, [(point.efficiency, point.efficiency_low, point.efficiency_high) for point in curve]),
     ):
-        middle = [one for one, _, _ in figures]
+        middle = [value for value, _, _ in figures]
         bars = [[at - low for at, low, _ in figures], [high - at for at, _, high in figures]]
         axes.errorbar(units, middle, yerr=bars, fmt="o", markersize=4, capsize=3, color=colour, label=label)
         if threshold.units is not None and threshold.low is not None and threshold.high is not None:
@@ -59,8 +59,8 @@ def _draw(speed_ups: Axes, efficiencies: Axes, name: str, threshold: Threshold, 
 
 
 def _finish(speed_ups: Axes, efficiencies: Axes, shown: Mapping[str, Threshold]) -> None:
-    counts = sorted({point.units for one in shown.values() for point in one.curve})
-    fewest = min(one.curve[0].units for one in shown.values())
+    counts = sorted({point.units for threshold in shown.values() for point in threshold.curve})
+    fewest = min(threshold.curve[0].units for threshold in shown.values())
     speed_ups.plot(counts, [count / fewest for count in counts], color="0.6", linewidth=0.8, label="ideal")
     efficiencies.axhline(1.0, color="0.6", linewidth=0.8)
     efficiencies.set_ylim(bottom=0)
@@ -85,8 +85,8 @@ def _finish(speed_ups: Axes, efficiencies: Axes, shown: Mapping[str, Threshold])
 
 def _apart(counts: list[float] | list[int]) -> list[float]:
     """Return counts spaced widely enough on a logarithmic scale for their labels to be readable."""
-    found: list[float] = []
+    kept: list[float] = []
     for count in counts:
-        if not found or count >= 1.3 * found[-1]:
-            found.append(count)
-    return found
+        if not kept or count >= 1.3 * kept[-1]:
+            kept.append(count)
+    return kept

@@ -27,15 +27,15 @@ class Interval(Strict, frozen=True, rename={"start": "from"}):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.start) and self.start >= 0):
-            raise ValueError(f"from: {self.start} is no figure from which on an interval can be")
+            raise ValueError(f"from: {self.start} is not finite and >= 0")
         if not math.isfinite(self.points):
-            raise ValueError(f"points: {self.points} is no number")
+            raise ValueError(f"points: {self.points} is not finite")
         if self.below is None:
             return
         if not math.isfinite(self.below):
-            raise ValueError(f"below: {self.below} is no end; an interval without one has no `below`")
+            raise ValueError(f"below: {self.below} is not finite; leave it out for no upper bound")
         if self.below <= self.start:
-            raise ValueError(f"from {self.start:g} to below {self.below:g} there is nothing: bounds are reversed")
+            raise ValueError(f"from {self.start:g} to below {self.below:g}: bounds are reversed")
 
     def __contains__(self, figure: float) -> bool:
         return self.start <= figure and (self.below is None or figure < self.below)
@@ -49,16 +49,16 @@ class Scale(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.weight) and self.weight > 0):
-            raise ValueError(f"weight: {self.weight} is no weight: weights are above 0")
+            raise ValueError(f"weight: {self.weight} is not above 0")
         if self.intervals[0].start != 0:
             raise ValueError(f"intervals[0].from: below {self.intervals[0].start:g} figures have no points: a gap")
-        for place, (one, other) in enumerate(pairwise(self.intervals), 1):
-            if one.below is None:
-                raise ValueError(f"intervals[{place - 1}].below: only the last interval has no end: an overlap")
-            if one.below != other.start:
-                what = "a gap" if one.below < other.start else "an overlap"
+        for index, (before, after) in enumerate(pairwise(self.intervals), 1):
+            if before.below is None:
+                raise ValueError(f"intervals[{index - 1}].below: only the last interval may lack an end: an overlap")
+            if before.below != after.start:
+                what = "a gap" if before.below < after.start else "an overlap"
                 raise ValueError(
-                    f"intervals[{place}].from: begins at {other.start:g}, the one before ends below {one.below:g}:"
+                    f"intervals[{index}].from: begins at {after.start:g}, the one before ends below {before.below:g}:"
                     f" {what}"
                 )
         if (end := self.intervals[-1].below) is not None:
@@ -87,7 +87,7 @@ class Policy(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.scales:
-            raise ValueError("a policy that weighs nothing gives no score: run_time_s, accuracy or figures")
+            raise ValueError("a policy must weigh something: run_time_s, accuracy or figures")
         if taken := sorted({RUN_TIME, ACCURACY} & self.figures.keys()):
             raise ValueError(f"figures.{taken[0]}: has a key of its own")
 

@@ -41,7 +41,7 @@ def scored(policy: Policy, status: ProbeResultStatus) -> ProbeResultStatus:
 
     Each run has its own score; the result's is that on the fewest units, and `score_units` gives their number.
     """
-    scores = {one.units: one for one in score(policy, status.runs)}
+    scores = {run_score.units: run_score for run_score in score(policy, status.runs)}
     runs = tuple(_with_score(run, scores[run.units]) for run in status.runs)
     first = next(iter(scores.values()), None)
     return msgspec.structs.replace(
@@ -54,27 +54,29 @@ def scored(policy: Policy, status: ProbeResultStatus) -> ProbeResultStatus:
     )
 
 
-def _with_score(run: ProbeRun, found: RunScore) -> ProbeRun:
-    return msgspec.structs.replace(run, score=found.score, points=found.points, notes=found.reasons)
+def _with_score(run: ProbeRun, run_score: RunScore) -> ProbeRun:
+    return msgspec.structs.replace(run, score=run_score.score, points=run_score.points, notes=run_score.reasons)
 
 
 def _score(policy: Policy, units: int, runs: Sequence[ProbeRun]) -> RunScore:
     good = [run for run in runs if run.outcome == "succeeded"]
     run_time_s = averaged([time_s for run in good for time_s in run.run_times_s])
     accuracy = averaged([error for run in good for error in run.accuracies])
-    found = {RUN_TIME: run_time_s, ACCURACY: accuracy} | {
+    figures = {RUN_TIME: run_time_s, ACCURACY: accuracy} | {
         name: averaged([run.figures[name] for run in good if name in run.figures]) for name in policy.figures
     }
     points = {
-        name: scale.points(figure.mean) for name, scale in policy.scales.items() if (figure := found[name]) is not None
+        name: scale.points(figure.mean)
+        for name, scale in policy.scales.items()
+        if (figure := figures[name]) is not None
     }
     missing = [name for name in policy.scales if name not in points]
     total = None if missing else sum(scale.weight * points[name] for name, scale in policy.scales.items())
-    failed = (f"a run left out: {run.outcome}: {run.problem}" for run in runs if run.outcome != "succeeded")
-    reasons = (*failed, *_left_out(found), *(f"no score: {name} was not measured" for name in missing))
+    failed = (f"run left out: {run.outcome}: {run.problem}" for run in runs if run.outcome != "succeeded")
+    reasons = (*failed, *_left_out(figures), *(f"no score: {name} was not measured" for name in missing))
     return RunScore(units, total, points, run_time_s, accuracy, reasons)
 
 
-def _left_out(found: dict[str, Averaged | None]) -> Iterator[str]:
-    for name, figure in found.items():
+def _left_out(figures: dict[str, Averaged | None]) -> Iterator[str]:
+    for name, figure in figures.items():
         yield from (f"{name}: {reason}" for reason in (figure.reasons if figure is not None else ()))

@@ -93,10 +93,10 @@ def trust_of(evidence: Evidence, now_ns: int, settings: TrustSettings | None = N
     chosen = settings or TrustSettings()
     since_ns = now_ns - int(chosen.window_s * NS_PER_S)
     results = sorted(
-        (one for one in evidence.results if one.metadata.created_ns >= since_ns and one.status.runs),
-        key=lambda one: one.metadata.created_ns,
+        (result for result in evidence.results if result.metadata.created_ns >= since_ns and result.status.runs),
+        key=lambda result: result.metadata.created_ns,
     )
-    found = [
+    findings = [
         *_lies(results, evidence, chosen),
         *_failures(results, chosen),
         *_contradictions(results, chosen),
@@ -104,10 +104,10 @@ def trust_of(evidence: Evidence, now_ns: int, settings: TrustSettings | None = N
         *_exceeded(evidence.tasks, since_ns, chosen),
         *_silence(evidence.centre, now_ns),
     ]
-    if not found:
+    if not findings:
         return TRUSTED
-    weakest = max((one.basis for one in found), key=FIRMNESS.index)
-    return Trust(weakest, tuple(dict.fromkeys(one.reason for one in found)))
+    weakest = max((finding.basis for finding in findings), key=FIRMNESS.index)
+    return Trust(weakest, tuple(dict.fromkeys(finding.reason for finding in findings)))
 
 
 def _lies(results: Sequence[ProbeResult], evidence: Evidence, settings: TrustSettings) -> Iterator[Finding]:
@@ -169,20 +169,20 @@ def _contradictions(results: Sequence[ProbeResult], settings: TrustSettings) -> 
             of_type = f" of {unit}" if unit else ""
             yield Finding(
                 Basis.HISTORY,
-                f"{probe} on {units} units{of_type} took {newest:.4g} s, before {stands:.4g} s: not yet borne out",
+                f"{probe} on {units} units{of_type} took {newest:.4g} s, before {stands:.4g} s: not yet confirmed",
             )
 
 
 def _agreed(means: Sequence[float], factor: float) -> float | None:
     """Return the latest figure that the one before it confirms; None if no two in a row agree."""
-    for place in range(len(means) - 1, 0, -1):
-        if _agree(means[place], means[place - 1], factor):
-            return means[place]
+    for index in range(len(means) - 1, 0, -1):
+        if _agree(means[index], means[index - 1], factor):
+            return means[index]
     return None
 
 
-def _agree(one: float, other: float, factor: float) -> bool:
-    return max(one, other) <= factor * min(one, other)
+def _agree(first: float, other: float, factor: float) -> bool:
+    return max(first, other) <= factor * min(first, other)
 
 
 def _late(results: Sequence[ProbeResult], tasks: Sequence[Task], settings: TrustSettings) -> Iterator[Finding]:
@@ -190,31 +190,31 @@ def _late(results: Sequence[ProbeResult], tasks: Sequence[Task], settings: Trust
     if not results:
         return
     newest = results[-1]
-    task = next((one for one in tasks if one.status.result == newest.metadata.name), None)
+    task = next((task for task in tasks if task.status.result == newest.metadata.name), None)
     if task is None or task.status.dispatched_ns is None or task.status.finished_ns is None:
         return
     took_s = (task.status.finished_ns - task.status.dispatched_ns) / NS_PER_S
     ran_s = sum(sum(run.run_times_s) for run in newest.status.runs)
     if took_s > settings.late_s + 2 * ran_s:
-        reason = f"{newest.metadata.name} came {took_s:.0f} s after its dispatch, of which it ran {ran_s:.3g} s: slow"
+        reason = f"{newest.metadata.name} came {took_s:.0f} s after its dispatch but ran only {ran_s:.3g} s: late"
         yield Finding(Basis.HISTORY, reason)
 
 
 def _exceeded(tasks: Sequence[Task], since_ns: int, settings: TrustSettings) -> Iterator[Finding]:
     """Yield findings from real tasks that took longer than expected."""
     ended = sorted(
-        (one for one in tasks if _is_told(one) and (one.status.finished_ns or 0) >= since_ns),
-        key=lambda one: one.status.finished_ns or 0,
+        (task for task in tasks if _counts(task) and (task.status.finished_ns or 0) >= since_ns),
+        key=lambda task: task.status.finished_ns or 0,
     )[-settings.tasks :]
     if len(ended) < 3:
         return
-    ratio = median(_took_s(one) / (one.status.expected_s or 1.0) for one in ended)
+    ratio = median(_took_s(task) / (task.status.expected_s or 1.0) for task in ended)
     if ratio > settings.exceeded:
         basis = Basis.NOMINAL if ratio > settings.far_exceeded else Basis.MODELLED
-        yield Finding(basis, f"real tasks took {ratio:.2f} times what was expected (the middle one of {len(ended)})")
+        yield Finding(basis, f"real tasks took {ratio:.2f} times the expected time (median of {len(ended)})")
 
 
-def _is_told(task: Task) -> bool:
+def _counts(task: Task) -> bool:
     status = task.status
     has_times = status.started_ns is not None and status.finished_ns is not None
     return not task.spec.is_probe and status.phase is TaskPhase.SUCCEEDED and bool(status.expected_s) and has_times

@@ -33,7 +33,7 @@ class _Entrant:
     """A forecaster, its forecast of the next measurement, and its record."""
 
     forecaster: Forecaster
-    said: float | None = None
+    prediction: float | None = None
     error: float = 0.0
     error_of_last: float = 0.0
 
@@ -44,8 +44,8 @@ class _Entrant:
 
     def judge(self, value: float, error_of_last: float) -> None:
         """Compare the forecast with the measurement."""
-        if self.said is not None:
-            self.error = _KEPT * self.error + abs(value - self.said)
+        if self.prediction is not None:
+            self.error = _KEPT * self.error + abs(value - self.prediction)
             self.error_of_last = _KEPT * self.error_of_last + error_of_last
 
 
@@ -53,7 +53,7 @@ class Competition:
     """Forecasts of one series, one measurement at a time; deterministic."""
 
     def __init__(self, forecasters: Callable[[], Sequence[Forecaster]] = every_forecaster) -> None:
-        self._entrants = [_Entrant(one) for one in forecasters()]
+        self._entrants = [_Entrant(forecaster) for forecaster in forecasters()]
         self._last: Sample | None = None
         self._usual = self._weight = 0.0
         self._errors: deque[float] = deque(maxlen=_ERRORS)
@@ -76,21 +76,27 @@ class Competition:
         if self._last is None:
             return None
         for entrant in self._entrants:
-            entrant.said = entrant.forecaster.next(time_s)
+            entrant.prediction = entrant.forecaster.next(time_s)
         first = self._usual / self._weight if self._weight else 0.0
-        ranked = [(one.skill(first), one.said, one.forecaster.name) for one in self._entrants if one.said is not None]
-        best, _, name = min(ranked, key=lambda one: one[0])
+        ranked = [
+            (entrant.skill(first), entrant.prediction, entrant.forecaster.name)
+            for entrant in self._entrants
+            if entrant.prediction is not None
+        ]
+        best, _, name = min(ranked, key=lambda entry: entry[0])
         weights = [(best / skill) ** _POWER if skill > 0 else 1.0 for skill, _, _ in ranked]
         if not self._weight:
             weights = [1.0] + [0.0] * (len(ranked) - 1)
-        value = sum(weight * said for weight, (_, said, _) in zip(weights, ranked, strict=True)) / sum(weights)
+        value = sum(weight * prediction for weight, (_, prediction, _) in zip(weights, ranked, strict=True)) / sum(
+            weights
+        )
         low, high = self._bounds()
         error = sum(map(abs, self._errors)) / len(self._errors) if self._errors else 0.0
         return Forecast(value, value + low, value + high, error, name)
 
     def said(self) -> dict[str, float | None]:
         """Return each forecaster's forecast for the time requested last; None if it had none."""
-        return {one.forecaster.name: one.said for one in self._entrants}
+        return {entrant.forecaster.name: entrant.prediction for entrant in self._entrants}
 
     def _bounds(self) -> tuple[float, float]:
         """Return the bounds of the middle 90 % of the latest errors."""

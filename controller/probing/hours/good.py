@@ -61,13 +61,13 @@ def changes_in(values: Sequence[float]) -> tuple[int, ...]:
     # After a median of three, neighbours differ less than the noise itself.
     scatter = max(_LEAST_SCATTER, 2.0 * float(np.median(steps)) / _MAD_OF_NORMAL / np.sqrt(2))
     penalty = scatter**2 * max(_LEAST_ERRORS**2, 8 * np.log(len(logs)))
-    return _told(logs, _partition(logs, penalty))
+    return _changes(logs, _partition(logs, penalty))
 
 
 def _partition(series: Array, penalty: float) -> list[int]:
     """Return the starts of all stretches but the first."""
     number = len(series)
-    sums, squares = (np.concatenate([[0.0], np.cumsum(one)]) for one in (series, series**2))
+    sums, squares = (np.concatenate([[0.0], np.cumsum(values)]) for values in (series, series**2))
     least = np.full(number + 1, np.inf)
     least[0] = -penalty
     start = np.zeros(number + 1, np.int64)
@@ -77,17 +77,17 @@ def _partition(series: Array, penalty: float) -> list[int]:
         costs = least[places] + squares[end] - squares[places] - total**2 / (end - places) + penalty
         start[end] = costs.argmin()
         least[end] = costs[start[end]]
-    found, end = [], number
+    starts, end = [], number
     while (end := int(start[end])) > 0:
-        found.append(end)
-    return found[::-1]
+        starts.append(end)
+    return starts[::-1]
 
 
-def _told(series: Array, places: list[int]) -> tuple[int, ...]:
+def _changes(series: Array, places: list[int]) -> tuple[int, ...]:
     """Return the indices where the level changes by enough, dropping the smallest changes first."""
     while places:
         ends = [0, *places, len(series)]
-        levels = [float(np.median(series[one:other])) for one, other in pairwise(ends)]
+        levels = [float(np.median(series[start:end])) for start, end in pairwise(ends)]
         steps = [abs(after - before) for before, after in pairwise(levels)]
         smallest = min(range(len(steps)), key=steps.__getitem__)
         if steps[smallest] >= np.log(LEAST_FACTOR):
@@ -98,10 +98,10 @@ def _told(series: Array, places: list[int]) -> tuple[int, ...]:
 
 def _without_spikes(series: Array) -> Array:
     """Return a series in which each value is the median of itself and its neighbours; edges stay."""
-    found = series.copy()
-    found[1:-1] = np.median(np.stack([series[:-2], series[1:-1], series[2:]]), axis=0)
-    found[0], found[-1] = np.median(series[:3]), np.median(series[-3:])
-    return found
+    cleaned = series.copy()
+    cleaned[1:-1] = np.median(np.stack([series[:-2], series[1:-1], series[2:]]), axis=0)
+    cleaned[0], cleaned[-1] = np.median(series[:3]), np.median(series[-3:])
+    return cleaned
 
 
 WINDOW_S: Final = 7 * 86_400.0
@@ -139,17 +139,17 @@ def good_hours(
     Samples are in order of time. Ignores those older than the window or later than now, and all but the last 2,048
     runs.
     """
-    recent = [one for one in samples if now_s - window_s < one.time_s <= now_s][-_MOST:]
-    seen = [one for one in path if now_s - window_s < one.time_s <= now_s]
+    recent = [sample for sample in samples if now_s - window_s < sample.time_s <= now_s][-_MOST:]
+    seen = [sample for sample in path if now_s - window_s < sample.time_s <= now_s]
     judge = _Judge.of(recent, seen)
     hours = tuple(
-        judge.hour(number, _of_hour(recent, number), [one for one in seen if _hour_of(one.time_s) == number])
+        judge.hour(number, _of_hour(recent, number), [sample for sample in seen if _hour_of(sample.time_s) == number])
         for number in range(HOURS)
     )
     changes = _changes(recent, seen)
     since_s = max(now_s - NOW_S, changes[-1].time_s if changes else -math.inf)
     state, reason = _now(judge, recent, seen, since_s) or _as_on_other_days(hours[_hour_of(now_s)])
-    expected = forecast([Sample(one.time_s, one.run_time_s) for one in recent], now_s)
+    expected = forecast([Sample(sample.time_s, sample.run_time_s) for sample in recent], now_s)
     return GoodHours(hours, changes, state, reason, expected)
 
 
@@ -167,13 +167,13 @@ class _Judge:
     @classmethod
     def of(cls, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> _Judge:
         by_hour = [_of_hour(samples, number) for number in range(HOURS)]
-        ways = [[one for one in path if _hour_of(one.time_s) == number] for number in range(HOURS)]
+        ways = [[sample for sample in path if _hour_of(sample.time_s) == number] for number in range(HOURS)]
         return cls(
-            _level([one.run_time_s for one in found] for found in by_hour),
-            _level(_network(found) for found in by_hour),
-            _level(_compute(found) for found in by_hour),
-            _level(_bit_s(found) for found in ways),
-            _level([one.delay_ns for one in found] for found in ways),
+            _level([sample.run_time_s for sample in of_hour] for of_hour in by_hour),
+            _level(_network(of_hour) for of_hour in by_hour),
+            _level(_compute(of_hour) for of_hour in by_hour),
+            _level(_bit_s(way) for way in ways),
+            _level([sample.delay_ns for sample in way] for way in ways),
         )
 
     def hour(self, number: int, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> Hour:
@@ -184,30 +184,36 @@ class _Judge:
             state,
             reason,
             samples=len(samples),
-            run_time_s=_median([one.run_time_s for one in samples]),
+            run_time_s=_median([sample.run_time_s for sample in samples]),
             network_s=_median(_network(samples)),
             compute_s=_median(_compute(samples)),
-            available_bps=_median([one.available_bps for one in path]),
-            delay_ns=_median([one.delay_ns for one in path]),
+            available_bps=_median([sample.available_bps for sample in path]),
+            delay_ns=_median([sample.delay_ns for sample in path]),
         )
 
     def state(self, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tuple[HourState, str]:
         """Return the state by some runs and telemetry of the same time, and the reason."""
-        way_is_slow = self.taken_bps.is_slow(_bit_s(path)) or self.delay_ns.is_slow([one.delay_ns for one in path])
+        way_is_slow = self.taken_bps.is_slow(_bit_s(path)) or self.delay_ns.is_slow(
+            [sample.delay_ns for sample in path]
+        )
         if not samples:
             if not path:
                 return HourState.UNKNOWN, "not probed, no telemetry"
-            slow = "less is free on the way, or delays are longer" if way_is_slow else "the way is as in good hours"
+            slow = (
+                "less bandwidth is free on the path, or delays are longer"
+                if way_is_slow
+                else "the path is as in good hours"
+            )
             return (HourState.SLOW_NETWORK if way_is_slow else HourState.GOOD), f"by telemetry alone: {slow}"
         network, compute = _network(samples), _compute(samples)
         if self.network_s.is_slow(network) or self.compute_s.is_slow(compute):
             return self._told_apart(network, compute)
-        if not self.run_time_s.is_slow([one.run_time_s for one in samples]):
+        if not self.run_time_s.is_slow([sample.run_time_s for sample in samples]):
             return HourState.GOOD, f"runs take {self._ratio(samples):.2f} times what they take in good hours"
         slow = f"runs take {self._ratio(samples):.2f} times what they take in good hours"
         if way_is_slow and not network:
-            return HourState.SLOW_NETWORK, f"{slow}, and less is free on the way, or delays are longer"
-        return HourState.SLOW, f"{slow}: nothing tells why"
+            return HourState.SLOW_NETWORK, f"{slow}, and less bandwidth is free on the path, or delays are longer"
+        return HourState.SLOW, f"{slow}: cause unknown"
 
     def _told_apart(self, network: Sequence[float], compute: Sequence[float]) -> tuple[HourState, str]:
         """Return which kernels add more to the time."""
@@ -215,13 +221,13 @@ class _Judge:
             HourState.SLOW_NETWORK: _more(network, self.network_s),
             HourState.SLOW_COMPUTE: _more(compute, self.compute_s),
         }
-        state = max(more, key=lambda one: more[one][0])
+        state = max(more, key=lambda kind: more[kind][0])
         words = {HourState.SLOW_NETWORK: "network kernels", HourState.SLOW_COMPUTE: "compute kernels"}
-        said = (f"{words[one]} take {ratio:.2f} times" for one, (_, ratio) in more.items() if ratio)
-        return state, f"{', '.join(said)} what they take in good hours"
+        parts = (f"{words[kind]} take {ratio:.2f} times" for kind, (_, ratio) in more.items() if ratio)
+        return state, f"{', '.join(parts)} what they take in good hours"
 
     def _ratio(self, samples: Sequence[ProbeSample]) -> float:
-        middle = median(one.run_time_s for one in samples)
+        middle = median(sample.run_time_s for sample in samples)
         return middle / self.run_time_s.good if self.run_time_s.good else 1.0
 
 
@@ -233,11 +239,11 @@ def _more(values: Sequence[float], level: _Level) -> tuple[float, float]:
 
 
 def _level(by_hour: Iterable[Sequence[float]]) -> _Level:
-    found = [values for values in by_hour if values]
-    if not found:
+    measured = [values for values in by_hour if values]
+    if not measured:
         return _Level(None, 0.0)
-    medians = sorted(median(values) for values in found)
-    deviations = [abs(value - median(values)) for values in found for value in values if len(values) > 1]
+    medians = sorted(median(values) for values in measured)
+    deviations = [abs(value - median(values)) for values in measured for value in values if len(values) > 1]
     scatter = _ERROR_OF_MEDIAN * median(deviations) if deviations else 0.0
     return _Level(float(np.quantile(medians, _GOOD_QUANTILE, method="lower")), scatter)
 
@@ -246,8 +252,8 @@ def _now(
     judge: _Judge, samples: Sequence[ProbeSample], path: Sequence[PathSample], since_s: float
 ) -> tuple[HourState, str] | None:
     """Return the state by the last measurements, and the reason; None if nothing is fresh."""
-    fresh = [one for one in samples if one.time_s >= since_s][-LEAST_SIDE:]
-    way = [one for one in path if one.time_s >= since_s][-LEAST_SIDE:]
+    fresh = [sample for sample in samples if sample.time_s >= since_s][-LEAST_SIDE:]
+    way = [sample for sample in path if sample.time_s >= since_s][-LEAST_SIDE:]
     if not fresh and not way:
         return None
     state, reason = judge.state(fresh, way)
@@ -260,31 +266,32 @@ def _as_on_other_days(hour: Hour) -> tuple[HourState, str]:
 
 def _changes(samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tuple[Change, ...]:
     """Return sudden changes of the run times, or of the network or compute kernels' part in them."""
-    places = set(changes_in([one.run_time_s for one in samples]))
-    if all(one.network_s is not None for one in samples):
+    places = set(changes_in([sample.run_time_s for sample in samples]))
+    if all(sample.network_s is not None for sample in samples):
         places |= set(changes_in(_network(samples)))
-    if all(one.compute_s is not None for one in samples):
+    if all(sample.compute_s is not None for sample in samples):
         places |= set(changes_in(_compute(samples)))
     merged: list[int] = []
-    for place in sorted(places):
+    for index in sorted(places):
         # The same change does not appear at exactly the same run in each of the figures.
-        if not merged or place - merged[-1] >= LEAST_SIDE:
-            merged.append(place)
+        if not merged or index - merged[-1] >= LEAST_SIDE:
+            merged.append(index)
     ends = [0, *merged, len(samples)]
     return tuple(
-        _change(samples[ends[number] : place], samples[place : ends[number + 2]], path)
-        for number, place in enumerate(merged)
+        _change(samples[ends[number] : index], samples[index : ends[number + 2]], path)
+        for number, index in enumerate(merged)
     )
 
 
 def _change(before: Sequence[ProbeSample], after: Sequence[ProbeSample], path: Sequence[PathSample]) -> Change:
-    factor = median(one.run_time_s for one in after) / median(one.run_time_s for one in before)
+    factor = median(sample.run_time_s for sample in after) / median(sample.run_time_s for sample in before)
     network, compute = _factor(_network(before), _network(after)), _factor(_compute(before), _compute(after))
     if network is None and compute is None:
-        way = [one for one in path if before[0].time_s <= one.time_s <= after[-1].time_s]
+        way = [sample for sample in path if before[0].time_s <= sample.time_s <= after[-1].time_s]
         then = after[0].time_s
         bits = _factor(
-            _bit_s(one for one in way if one.time_s < then), _bit_s(one for one in way if one.time_s >= then)
+            _bit_s(sample for sample in way if sample.time_s < then),
+            _bit_s(sample for sample in way if sample.time_s >= then),
         )
         cause = Cause.NETWORK if bits is not None and _is_change(bits) else Cause.UNKNOWN
     else:
@@ -309,19 +316,19 @@ def _factor(before: Sequence[float], after: Sequence[float]) -> float | None:
 
 
 def _network(samples: Iterable[ProbeSample]) -> list[float]:
-    return [one.network_s for one in samples if one.network_s is not None]
+    return [sample.network_s for sample in samples if sample.network_s is not None]
 
 
 def _compute(samples: Iterable[ProbeSample]) -> list[float]:
-    return [one.compute_s for one in samples if one.compute_s is not None]
+    return [sample.compute_s for sample in samples if sample.compute_s is not None]
 
 
 def _bit_s(path: Iterable[PathSample]) -> list[float]:
-    return [1 / max(one.available_bps, 1.0) for one in path]
+    return [1 / max(sample.available_bps, 1.0) for sample in path]
 
 
 def _of_hour(samples: Sequence[ProbeSample], number: int) -> list[ProbeSample]:
-    return [one for one in samples if _hour_of(one.time_s) == number]
+    return [sample for sample in samples if _hour_of(sample.time_s) == number]
 
 
 def _hour_of(time_s: float) -> int:

@@ -34,7 +34,7 @@ def draw_hours(
     """
     check_ending(file, ProbeError)
     if not samples and not path:
-        raise ProbeError(f"{file}: neither a run nor telemetry to draw")
+        raise ProbeError(f"{file}: no run and no telemetry to draw")
     rows = [bool(samples), bool(path), True]
     canvas = Figure(figsize=(10, 2.0 + 2.4 * sum(rows[:2])), layout="constrained")
     axes = canvas.subplots(sum(rows), 1, squeeze=False, height_ratios=[2.2] * sum(rows[:2]) + [0.9])[:, 0]
@@ -51,20 +51,20 @@ def draw_hours(
 
 
 def _draw_runs(axes: Axes, samples: Sequence[ProbeSample], good: GoodHours) -> None:
-    times = [_date(one.time_s) for one in samples]
-    axes.plot(times, [one.run_time_s for one in samples], ".", color="0.25", markersize=4, label="run time")
+    times = [_date(sample.time_s) for sample in samples]
+    axes.plot(times, [sample.run_time_s for sample in samples], ".", color="0.25", markersize=4, label="run time")
     for name, colour, values in (
-        ("network kernels", _COLOURS[HourState.SLOW_NETWORK], [one.network_s for one in samples]),
-        ("compute kernels", _COLOURS[HourState.SLOW_COMPUTE], [one.compute_s for one in samples]),
+        ("network kernels", _COLOURS[HourState.SLOW_NETWORK], [sample.network_s for sample in samples]),
+        ("compute kernels", _COLOURS[HourState.SLOW_COMPUTE], [sample.compute_s for sample in samples]),
     ):
         if any(value is not None for value in values):
             shown = [float("nan") if value is None else value for value in values]
             axes.plot(times, shown, ".", color=colour, markersize=3, label=name)
     for change in good.changes:
         axes.axvline(_date(change.time_s), color="0.4", linestyle="--", linewidth=1)
-        said = f"{change.factor:.2f}x: {change.cause}"
+        label = f"{change.factor:.2f}x: {change.cause}"
         axes.annotate(
-            said,
+            label,
             (_date(change.time_s), 1.0),
             xycoords=("data", "axes fraction"),
             xytext=(3, -3),
@@ -75,16 +75,18 @@ def _draw_runs(axes: Axes, samples: Sequence[ProbeSample], good: GoodHours) -> N
             color="0.3",
         )
     # Room above the runs for the labels of changes.
-    axes.set_ylim(0, (1.6 if good.changes else 1.1) * max(one.run_time_s for one in samples))
+    axes.set_ylim(0, (1.6 if good.changes else 1.1) * max(sample.run_time_s for sample in samples))
     axes.set_ylabel("seconds")
     axes.legend(fontsize=8, loc="lower left", ncols=3)
     _dates(axes)
 
 
 def _draw_way(axes: Axes, path: Sequence[PathSample]) -> None:
-    axes.plot([_date(one.time_s) for one in path], [one.available_bps / 1e6 for one in path], color="#1f6fb4")
+    axes.plot(
+        [_date(sample.time_s) for sample in path], [sample.available_bps / 1e6 for sample in path], color="#1f6fb4"
+    )
     axes.set_ylim(bottom=0)
-    axes.set_ylabel("free on the way, Mbit/s")
+    axes.set_ylabel("free on the path, Mbit/s")
     _dates(axes)
 
 
@@ -92,8 +94,8 @@ def _draw_day(axes: Axes, good: GoodHours) -> None:
     for hour in good.hours:
         axes.bar(hour.hour + 0.5, 1, width=0.96, color=_COLOURS[hour.state])
         if hour.run_time_s is not None:
-            said, colour = f"{hour.run_time_s:.3g}", "black" if hour.state is HourState.SLOW else "white"
-            axes.text(hour.hour + 0.5, 0.5, said, ha="center", va="center", fontsize=7, color=colour)
+            label, colour = f"{hour.run_time_s:.3g}", "black" if hour.state is HourState.SLOW else "white"
+            axes.text(hour.hour + 0.5, 0.5, label, ha="center", va="center", fontsize=7, color=colour)
     axes.set_xlim(0, HOURS)
     axes.set_ylim(0, 1)
     axes.set_yticks([])
@@ -114,7 +116,7 @@ def _dates(axes: Axes) -> None:
 
 
 def _span(samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tuple[float, float]:
-    times = [one.time_s for one in samples] + [one.time_s for one in path]
+    times = [sample.time_s for sample in samples] + [sample.time_s for sample in path]
     return _date(min(times) - HOUR_S / 4), _date(max(times) + HOUR_S / 4)
 
 

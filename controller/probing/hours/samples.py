@@ -37,13 +37,13 @@ def probe_samples(
     if not runs:
         return ()
     often = Counter(run.units for _, run in runs)
-    chosen = max(often, key=lambda one: (often[one], -one)) if units is None else units
-    found = (
+    chosen = max(often, key=lambda count: (often[count], -count)) if units is None else units
+    samples = (
         _sample(result, run, probes.get(result.spec.probe), network_kernels)
         for result, run in runs
         if run.units == chosen
     )
-    return tuple(sorted(found, key=lambda one: one.time_s))
+    return tuple(sorted(samples, key=lambda sample: sample.time_s))
 
 
 def _sample(
@@ -57,7 +57,7 @@ def _sample(
     for use in probe.uses:
         if seconds := run.kernels_s.get(use.name):
             parts[use.kernel in network_kernels].append(use.repetitions * _mean(seconds))
-    network_s, compute_s = (sum(parts[one]) if parts[one] else None for one in (True, False))
+    network_s, compute_s = (sum(parts[uses_network]) if parts[uses_network] else None for uses_network in (True, False))
     return ProbeSample(time_s, run_time_s, network_s, compute_s)
 
 

@@ -40,7 +40,7 @@ def ways(topology: Topology, src: str, dst: str) -> tuple[tuple[LinkKey, ...], .
     first, last = topology.attachment[src].node, topology.attachment[dst].node
     paths = [(src, *path, dst) for path in base_paths(next_hops(topology), first, last)]
     if not paths or src == dst:
-        raise ProbeError(f"topology {topology.name}: no way leads from {src} to {dst}")
+        raise ProbeError(f"topology {topology.name}: no path from {src} to {dst}")
     return tuple(tuple(LinkKey(*ends) for ends in pairwise(path)) for path in paths)
 
 
@@ -57,7 +57,9 @@ def path_samples(
     statement = _LINKS.format(step_s=float(step_s), start_us=_us(start), end_us=_us(end), links=names)
     steps: dict[float, dict[LinkKey, tuple[float, float]]] = {}
     for batch in query(history, statement).batches:
-        for time_s, src, dst, available_bps, delay_ns in zip(*(one.to_pylist() for one in batch.columns), strict=True):
+        for time_s, src, dst, available_bps, delay_ns in zip(
+            *(column.to_pylist() for column in batch.columns), strict=True
+        ):
             steps.setdefault(time_s, {})[LinkKey(src, dst)] = (available_bps, delay_ns)
     return tuple(_path_samples(steps, paths))
 
@@ -66,9 +68,9 @@ def _path_samples(
     steps: Mapping[float, Mapping[LinkKey, tuple[float, float]]], paths: Sequence[Sequence[LinkKey]]
 ) -> Iterator[PathSample]:
     for time_s in sorted(steps):
-        known = steps[time_s]
-        delays = [sum(known[link][1] for link in path if link in known) for path in paths]
-        yield PathSample(time_s, min(bps for bps, _ in known.values()), sum(delays) / len(delays))
+        links = steps[time_s]
+        delays = [sum(links[link][1] for link in path if link in links) for path in paths]
+        yield PathSample(time_s, min(bps for bps, _ in links.values()), sum(delays) / len(delays))
 
 
 def _quoted(name: str) -> str:

@@ -21,16 +21,16 @@ def good_windows(
     """
     if all(hour.state is HourState.UNKNOWN for hour in good.hours) and good.now is HourState.UNKNOWN:
         return None
-    found: list[tuple[float, float]] = []
+    windows: list[tuple[float, float]] = []
     begin_s, end_s = now_s, now_s + horizon_s
     while begin_s < end_s:
         next_s = min(end_s, (math.floor(begin_s / HOUR_S) + 1) * HOUR_S)
         is_now = begin_s == now_s and good.now is not HourState.UNKNOWN
         state = good.now if is_now else good.at(begin_s).state
         if state in _NETWORK_IS_GOOD:
-            if found and found[-1][1] == begin_s:
-                found[-1] = (found[-1][0], next_s)
+            if windows and windows[-1][1] == begin_s:
+                windows[-1] = (windows[-1][0], next_s)
             else:
-                found.append((begin_s, next_s))
+                windows.append((begin_s, next_s))
         begin_s = next_s
-    return tuple((int(one * NS_PER_S), int(other * NS_PER_S)) for one, other in found)
+    return tuple((int(start * NS_PER_S), int(end * NS_PER_S)) for start, end in windows)

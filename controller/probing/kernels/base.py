@@ -89,9 +89,9 @@ class Kernel(ABC):
         self.lift = 0.0 if not self.is_own or not inputs else fold(inputs) - 1.0
         self._own[0].flat[0] = self._first + self._own[0].dtype.type(self.lift)
         self.changed = tuple(
-            place
-            for place, (old, new) in enumerate(zip(before, self.data, strict=True))
-            if old is not new or (place == 0 and lift != self.lift)
+            index
+            for index, (old, new) in enumerate(zip(before, self.data, strict=True))
+            if old is not new or (index == 0 and lift != self.lift)
         )
         self._truth = None
 
@@ -99,13 +99,13 @@ class Kernel(ABC):
         """Return the true value of the current data's output, computed once for each state of the data."""
         if self._truth is None:
             self._truth = compute()
-        found: T = self._truth
-        return found
+        value: T = self._truth
+        return value
 
     @property
     def is_own(self) -> bool:
         """True if all arrays are the kernel's own, apart from the number added to the first element."""
-        return all(one is own for one, own in zip(self.data, self._own, strict=True))
+        return all(array is own for array, own in zip(self.data, self._own, strict=True))
 
     @abstractmethod
     def compute(self, *data: Array) -> Output:
@@ -128,22 +128,22 @@ class Mean:
 
     def add(self, output: Output) -> None:
         """Take a run's output: a number, an array, or a tensor, which leaves its device."""
-        found = local(output)
+        value = local(output)
         if self._total is None:
-            self._total = np.array(found, dtype=np.complex128 if np.iscomplexobj(found) else np.float64)
+            self._total = np.array(value, dtype=np.complex128 if np.iscomplexobj(value) else np.float64)
         else:
-            self._total += found
+            self._total += value
         self._count += 1
 
     @property
     def value(self) -> Value:
         """The mean; raises ProbeKernelError if there was no output."""
         if self._count == 0:
-            raise ProbeKernelError("there is no mean of no outputs")
-        found = self._total / self._count
-        if found.ndim:
-            return np.asarray(found)
-        return float(abs(found)) if np.iscomplexobj(found) else float(found)
+            raise ProbeKernelError("no outputs to average")
+        mean = self._total / self._count
+        if mean.ndim:
+            return np.asarray(mean)
+        return float(abs(mean)) if np.iscomplexobj(mean) else float(mean)
 
 
 def local(output: Output) -> Any:  # noqa: ANN401 - a number or an array
@@ -170,16 +170,16 @@ def numbers(generator: np.random.Generator, shape: tuple[int, ...], dtype: Any =
     pattern -= pattern.dtype.type(0.5)
     if count <= _PATTERN:
         return pattern.reshape(shape)
-    found = np.empty(count, dtype=dtype)
+    array = np.empty(count, dtype=dtype)
     for start in range(0, count, _PATTERN):
-        found[start : start + _PATTERN] = pattern[: count - start]
-    return found.reshape(shape)
+        array[start : start + _PATTERN] = pattern[: count - start]
+    return array.reshape(shape)
 
 
-def relative_error(found: Number | Array, true: Number | Array, scale: float | None = None) -> float:
+def relative_error(value: Number | Array, true: Number | Array, scale: float | None = None) -> float:
     """Return the largest difference over the largest true value, or over `scale`; inf if one is not a number."""
-    wide = np.clongdouble if np.iscomplexobj(found) or np.iscomplexobj(true) else np.longdouble
-    expected, got = np.asarray(true, dtype=wide), np.asarray(found, dtype=wide)
+    wide = np.clongdouble if np.iscomplexobj(value) or np.iscomplexobj(true) else np.longdouble
+    expected, got = np.asarray(true, dtype=wide), np.asarray(value, dtype=wide)
     if expected.shape != got.shape:
         return math.inf
     difference = np.max(np.abs(got - expected), initial=0)

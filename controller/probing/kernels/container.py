@@ -50,19 +50,19 @@ class ContainerKernel:
         self._container = f"millrace-kernel-{secrets.token_hex(6)}"
         self._rest = b""
         if image.startswith("-") or not image:
-            raise ProbeKernelError(f"{self._owner}: is no name of an image", at="entry")
+            raise ProbeKernelError(f"{self._owner}: not an image name", at="entry")
         podman = shutil.which("podman")
         if podman is None:
-            raise ProbeKernelError(f"{self._owner}: needs podman, which is not here")
+            raise ProbeKernelError(f"{self._owner}: needs podman, which is not installed")
         self._podman = podman
         argv = [podman, "run", "--quiet", "--rm", "-i", f"--name={self._container}", *_SAFE, *_limits(), image]
         self._process = subprocess.Popen(  # noqa: S603 - podman, without a shell
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         try:
-            said = self._ask({"make": {"sizes": dict(sizes), "seed": seed}}, "make", _START_S)
-            if said.get("ready") is not True:
-                raise ProbeKernelError(f"{self._owner}: make: it did not say that it is ready")
+            answer = self._ask({"make": {"sizes": dict(sizes), "seed": seed}}, "make", _START_S)
+            if answer.get("ready") is not True:
+                raise ProbeKernelError(f"{self._owner}: make: it did not report ready")
         except ProbeKernelError:
             self.close()
             raise
@@ -71,16 +71,16 @@ class ContainerKernel:
         """Have the container compute once."""
         output = self._ask({"run": {"inputs": [_plain(value) for value in inputs]}}, "run", _ANSWER_S).get("output")
         try:
-            found: Array = np.array(output, dtype=np.float64)
+            array: Array = np.array(output, dtype=np.float64)
         except (TypeError, ValueError):
             raise ProbeKernelError(f"{self._owner}: run: its output is neither a number nor an array") from None
-        return found
+        return array
 
     def accuracy(self, output: Output) -> float:  # noqa: ARG002 - it knows its last output
         """Return the error that the container reports."""
         error = self._ask({"accuracy": {}}, "accuracy", _ANSWER_S).get("accuracy")
         if isinstance(error, bool) or not isinstance(error, int | float):
-            raise ProbeKernelError(f"{self._owner}: accuracy: it said no number")
+            raise ProbeKernelError(f"{self._owner}: accuracy: its answer is not a number")
         return math.inf if math.isnan(error) else float(error)
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class ContainerKernel:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise ProbeKernelError(f"{self._owner}: {step}: it said no JSON object: {line[:60]!r}")
+            raise ProbeKernelError(f"{self._owner}: {step}: its answer is not a JSON object: {line[:60]!r}")
         if "problem" in answer:
             raise ProbeKernelError(f"{self._owner}: {step}: {str(answer['problem']).splitlines()[0][:500]}")
         return answer
@@ -150,10 +150,10 @@ class ContainerKernel:
 
 def _limits() -> tuple[str, ...]:
     """Return podman's options for this process's own limits: a container has a control group of its own."""
-    found = limits_of()
+    limits = limits_of()
     options = {
-        "--cpus": None if found.cpu_milli is None else f"{found.cpu_milli / 1000:g}",
-        "--memory": found.memory_bytes,
+        "--cpus": None if limits.cpu_milli is None else f"{limits.cpu_milli / 1000:g}",
+        "--memory": limits.memory_bytes,
         "--cpuset-cpus": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
     }
     # Podman's default may exceed what this process may grant; it lowers the number of processes to pid_max by itself.

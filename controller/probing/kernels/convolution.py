@@ -23,7 +23,7 @@ class Conv2d(Kernel):
         if sizes["in_channels"] % self.groups or sizes["out_channels"] % self.groups:
             raise ProbeKernelError(f"conv2d: channels cannot be divided into {self.groups} groups")
         ways = [stride_and_padding(sizes, side) for side in ("height", "width")]
-        self.strides, self.paddings = (tuple(way[place] for way in ways) for place in (0, 1))
+        self.strides, self.paddings = (tuple(way[axis] for way in ways) for axis in (0, 1))
         self._shape = tuple(sizes[name] for name in ("batch", "out_channels", "out_height", "out_width"))
         generator = np.random.default_rng(seed)
         images = tuple(sizes[name] for name in ("batch", "in_channels", "in_height", "in_width"))
@@ -45,8 +45,8 @@ class Conv2d(Kernel):
         for group in range(self.groups):
             patches = windows[:, group * depth : (group + 1) * depth]
             parts.append(np.tensordot(patches, kernels[group * out : (group + 1) * out], ((1, 4, 5), (1, 2, 3))))
-        found: Array = np.ascontiguousarray(np.concatenate(parts, axis=3).transpose(0, 3, 1, 2))
-        return found
+        output: Array = np.ascontiguousarray(np.concatenate(parts, axis=3).transpose(0, 3, 1, 2))
+        return output
 
     def accuracy(self, output: Array) -> float:
         """Return the larger of the errors at sampled points and of the sum of all."""
@@ -66,10 +66,10 @@ class Conv2d(Kernel):
         batch, channel, row, column = self._samples
         depth, out = kernels.shape[1], kernels.shape[0] // self.groups
         true, size = [], 0.0
-        for one in range(SAMPLES):
-            first = channel[one] // out * depth
-            patch = windows[batch[one], first : first + depth, row[one], column[one]].astype(np.float64)
-            terms = patch * kernels[channel[one]]
+        for index in range(SAMPLES):
+            first = channel[index] // out * depth
+            patch = windows[batch[index], first : first + depth, row[index], column[index]].astype(np.float64)
+            terms = patch * kernels[channel[index]]
             true.append(terms.sum())
             size = max(size, float(np.abs(terms).sum()))
         return np.array(true), size, self._whole(windows, kernels)
@@ -89,8 +89,8 @@ class Conv2d(Kernel):
         """Return a view of all patches: batch, channel, output row and column, kernel row and column."""
         (down, right), (stride_down, stride_right) = self.paddings, self.strides
         padded = np.pad(images, ((0, 0), (0, 0), (down, down), (right, right))) if down or right else images
-        found: Array = np.lib.stride_tricks.sliding_window_view(padded, self.data[1].shape[2:], axis=(2, 3))
-        return found[:, :, ::stride_down, ::stride_right]
+        windows: Array = np.lib.stride_tricks.sliding_window_view(padded, self.data[1].shape[2:], axis=(2, 3))
+        return windows[:, :, ::stride_down, ::stride_right]
 
 
 def stride_and_padding(sizes: Sizes, side: str) -> tuple[int, int]:
@@ -100,7 +100,7 @@ def stride_and_padding(sizes: Sizes, side: str) -> tuple[int, int]:
         for padding in range(kernel):
             if size + 2 * padding >= kernel and (size + 2 * padding - kernel) // stride + 1 == out:
                 return stride, padding
-    raise ProbeKernelError(f"conv2d: no stride makes {side} {out} of {size} with kernels of {kernel}")
+    raise ProbeKernelError(f"conv2d: no stride gives {side} {out} from {size} with kernels of {kernel}")
 
 
 def _bytes(s: Sizes) -> int:

@@ -29,8 +29,8 @@ class Gemm(Kernel):
     def compute(self, *data: Array) -> Array:
         """Multiply: one call of the BLAS."""
         left, right = data
-        found: Array = left @ right
-        return found
+        product: Array = left @ right
+        return product
 
     def accuracy(self, output: Array) -> float:
         """Return the larger of the errors at sampled entries and on a random vector."""
@@ -60,8 +60,8 @@ class Gemv(Kernel):
     def compute(self, *data: Array) -> Array:
         """Multiply: one call of the BLAS."""
         matrix, vector = data
-        found: Array = matrix @ vector
-        return found
+        product: Array = matrix @ vector
+        return product
 
     def accuracy(self, output: Array) -> float:
         """Return the larger of the errors at sampled entries and of the sum of all."""
@@ -89,15 +89,15 @@ class Dot(Kernel):
 
     def compute(self, *data: Array) -> Array:
         """Multiply: one call of the BLAS."""
-        found: Array = np.dot(*data)
-        return found
+        product: Array = np.dot(*data)
+        return product
 
     def accuracy(self, output: Array) -> float:
         """Return the error against the sum in higher precision, over the vectors' norms."""
         return math.inf if np.shape(output) else relative_error(float(output), *self.truth(self._true))
 
     def _true(self) -> tuple[np.longdouble, float]:
-        left, right = (one.astype(np.float64, copy=False) for one in self.data)
+        left, right = (vector.astype(np.float64, copy=False) for vector in self.data)
         total: np.longdouble = (left * right).sum(dtype=np.longdouble)
         return total, float(np.linalg.norm(left) * np.linalg.norm(right))
 
@@ -122,8 +122,8 @@ class Spmv(Kernel):
         vector, values = data
         if values is not self._matrix.data:
             self._matrix.data = values
-        found: Array = self._matrix @ vector
-        return found
+        product: Array = self._matrix @ vector
+        return product
 
     def accuracy(self, output: Array) -> float:
         """Return the larger of the errors at sampled rows and of the sum of all."""
@@ -137,8 +137,8 @@ class Spmv(Kernel):
         """Return sampled rows, the size of their terms' sums, and the sum of all entries."""
         vector, values = self.data
         terms = [self._terms(row, vector, values) for row in self._rows]
-        scale = max(float(np.abs(one).sum()) for one in terms)
-        return np.array([one.sum() for one in terms]), scale, float(values @ vector[self.indices])
+        scale = max(float(np.abs(term).sum()) for term in terms)
+        return np.array([term.sum() for term in terms]), scale, float(values @ vector[self.indices])
 
     def _terms(self, row: int, vector: Array, values: Array) -> Array:
         part = slice(self.starts[row], self.starts[row + 1])
@@ -153,18 +153,20 @@ def banded(rows: int, columns: int, nonzeros: int) -> tuple[Array, Array]:
     """
     starts = np.arange(rows + 1, dtype=np.int64) * nonzeros // rows
     row = np.repeat(np.arange(rows, dtype=np.int64), np.diff(starts))
-    place = np.arange(nonzeros, dtype=np.int64) - starts[row]
+    position = np.arange(nonzeros, dtype=np.int64) - starts[row]
     grid = max(2, math.isqrt(columns))
     near = np.array([0, -1, 1, -grid, grid, -grid - 1, grid + 1, -grid + 1, grid - 1], dtype=np.int64)
-    offset = np.where(place < near.size, near[place % near.size], (place - near.size // 2) * grid // 2 + place)
+    offset = np.where(
+        position < near.size, near[position % near.size], (position - near.size // 2) * grid // 2 + position
+    )
     indices = (row * columns // rows + offset) % columns
     return starts.astype(np.int32), indices.astype(np.int32)
 
 
 def _times(matrix: Array, vector: Array) -> Array:
     """Return a matrix times a vector in fp64."""
-    found: Array = matrix.astype(np.float64, copy=False) @ vector
-    return found
+    product: Array = matrix.astype(np.float64, copy=False) @ vector
+    return product
 
 
 def _gemm_bytes(width: int, sizes: Sizes) -> int:

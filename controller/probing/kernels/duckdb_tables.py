@@ -50,7 +50,7 @@ class Sort(tables.Sort):
         """Sort; the inputs change the first row."""
         if self.take(inputs):
             changes = ", ".join(
-                f"c{place} = {int(column[0])}" for place, column in enumerate([self.keys, *self.others])
+                f"c{index} = {int(column[0])}" for index, column in enumerate([self.keys, *self.others])
             )
             self._database.connection.execute(f"UPDATE t SET {changes} WHERE rowid = 0")  # noqa: S608 - numbers of ours
         return np.stack(self._database.columns("SELECT * FROM t ORDER BY c0"))
@@ -70,10 +70,10 @@ class Filter(tables.Filter):
     def run(self, inputs: tuple[Value, ...]) -> Array:
         """Filter; the inputs are added to the last row's last column."""
         self.take(inputs)
-        found = np.stack(self._database.columns(f"SELECT * FROM t WHERE c0 < {self.kept}"))  # noqa: S608 - a number of ours
-        if found.size:
-            found[-1, -1] += self.lift
-        return found
+        rows = np.stack(self._database.columns(f"SELECT * FROM t WHERE c0 < {self.kept}"))  # noqa: S608 - a number of ours
+        if rows.size:
+            rows[-1, -1] += self.lift
+        return rows
 
     def close(self) -> None:
         """Drop the table."""
@@ -87,7 +87,7 @@ class HashJoin(tables.HashJoin):
         super().__init__(sizes, seed)
         left, right = [self.left, *self.left_columns], [self.right, *self.right_columns]
         self._database = Database(l=_named(left), r=_named(right))
-        columns = [f"l.c{place}" for place in range(len(left))] + [f"r.c{place}" for place in range(1, len(right))]
+        columns = [f"l.c{index}" for index in range(len(left))] + [f"r.c{index}" for index in range(1, len(right))]
         self._query = f"SELECT count(*), sum({' + '.join(columns)}) FROM l JOIN r ON l.c0 = r.c0"  # noqa: S608 - of ours
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
@@ -107,13 +107,13 @@ class Aggregate(tables.Aggregate):
     def __init__(self, sizes: Sizes, seed: int) -> None:
         super().__init__(sizes, seed)
         self._database = Database(t={"g": self.group, **_named(self.columns)})
-        sums = ", ".join(f"sum(c{place})" for place in range(len(self.columns)))
+        sums = ", ".join(f"sum(c{index})" for index in range(len(self.columns)))
         self._query = f"SELECT g, {sums} FROM t GROUP BY g"  # noqa: S608 - of ours
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
         """Add up by group; the inputs are the value of the row whose key is 0."""
         if self.take(inputs):
-            changes = ", ".join(f"c{place} = {self.lift}" for place in range(len(self.columns)))
+            changes = ", ".join(f"c{index} = {self.lift}" for index in range(len(self.columns)))
             self._database.connection.execute(f"UPDATE t SET {changes} WHERE rowid = {self.zero}")  # noqa: S608 - of ours
         groups, *sums = self._database.columns(self._query)
         return np.stack(sums)[:, np.argsort(groups)]
@@ -124,7 +124,7 @@ class Aggregate(tables.Aggregate):
 
 
 def _named(columns: list[Array]) -> dict[str, Array]:
-    return {f"c{place}": column for place, column in enumerate(columns)}
+    return {f"c{index}": column for index, column in enumerate(columns)}
 
 
 sort: Final = Maker(Sort, lambda s: 2 * tables.sort.memory_bytes(s))

@@ -27,8 +27,8 @@ class Solve(Kernel):
     def compute(self, *data: Array) -> Array:
         """Solve: one call of LAPACK."""
         right, matrix = data
-        found: Array = np.linalg.solve(matrix, right)
-        return found
+        solution: Array = np.linalg.solve(matrix, right)
+        return solution
 
     def accuracy(self, output: Array) -> float:
         """Return the error against the known solution; for any system other than its own, that of the residual."""
@@ -65,11 +65,11 @@ class Lu(Kernel):
         (matrix,) = self.data
         if output.shape != matrix.shape:
             return math.inf
-        found = dtrmv(output, dtrmv(output, self._vector), lower=1, diag=1)
+        product = dtrmv(output, dtrmv(output, self._vector), lower=1, diag=1)
         true = self.truth(lambda: matrix @ self._vector).tolist()
         for row, pivot in enumerate(self._pivots.tolist()):
             true[row], true[pivot] = true[pivot], true[row]
-        return relative_error(found, np.array(true))
+        return relative_error(product, np.array(true))
 
 
 class Cholesky(Kernel):
@@ -84,8 +84,8 @@ class Cholesky(Kernel):
 
     def compute(self, *data: Array) -> Array:
         """Factorise: one call of LAPACK."""
-        found: Array = np.linalg.cholesky(data[0])
-        return found
+        factor: Array = np.linalg.cholesky(data[0])
+        return factor
 
     def accuracy(self, output: Array) -> float:
         """Return the error of L (L' v) against A v, v a random vector; LAPACK reads only the lower half of A."""
@@ -119,9 +119,9 @@ class Qr(Kernel):
 
 def pivoting(generator: np.random.Generator, n: int, dtype: Any = np.float64) -> Array:  # noqa: ANN401 - as numpy's
     """Return a matrix of condition 10 at most, with one heavy entry in each row and column."""
-    found = numbers(generator, (n, n), dtype)
-    found[np.arange(n), generator.permutation(n)] += found.dtype.type(math.sqrt(n))
-    return found
+    matrix = numbers(generator, (n, n), dtype)
+    matrix[np.arange(n), generator.permutation(n)] += matrix.dtype.type(math.sqrt(n))
+    return matrix
 
 
 solve: Final = Maker(Solve, lambda s: 8 * (2 * s["n"] ** 2 + 3 * s["n"] * s["columns"]))

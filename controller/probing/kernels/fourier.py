@@ -35,8 +35,8 @@ class Fft(Kernel):
 
     def compute(self, *data: Array) -> Array:
         """Transform all signals."""
-        found: Array = self._transform(data[0], axis=1)
-        return found
+        spectrum: Array = self._transform(data[0], axis=1)
+        return spectrum
 
     def accuracy(self, output: Array) -> float:
         """Return the largest of the errors at lines, at sampled frequencies and of the energy."""
@@ -73,16 +73,16 @@ def _energy(numbers: Array) -> float:
 def _wave(n: int, frequency: int) -> Array:
     """Return n points of a wave; angles are whole fractions of a turn, so that none drifts."""
     turns = (np.arange(n, dtype=np.int64) * frequency) % n
-    found: Array = np.exp((2j * np.pi / n) * turns)
-    return found
+    wave: Array = np.exp((2j * np.pi / n) * turns)
+    return wave
 
 
 def _waves(n: int, lines: Array, heights: Array) -> Array:
     """Return signals of n points whose lines have the given heights."""
-    found = np.zeros((heights.shape[0], n), dtype=np.complex128)
+    waves = np.zeros((heights.shape[0], n), dtype=np.complex128)
     for line, height in zip(lines, heights.T, strict=True):
-        found += height[:, None] * _wave(n, int(line))
-    return found
+        waves += height[:, None] * _wave(n, int(line))
+    return waves
 
 
 def _bytes(sizes: Sizes) -> int:

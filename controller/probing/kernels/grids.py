@@ -33,7 +33,7 @@ class Stencil(Kernel):
             raise ProbeKernelError(f"stencil: a grid of {' x '.join(map(str, shape))} has no inner point")
         drawn = [generator.integers(0, size, SAMPLES) for size in inner]
         drawn[0][0] = drawn[1][0] = drawn[2][0] = 0
-        self._samples = tuple(place + edge for place, edge in zip(drawn, self._edges, strict=True))
+        self._samples = tuple(coordinate + edge for coordinate, edge in zip(drawn, self._edges, strict=True))
 
     def compute(self, *data: Array) -> Array:
         """Sweep once, an array operation for each point of the stencil."""
@@ -43,9 +43,9 @@ class Stencil(Kernel):
         for offset in others:
             total += self.shifted(grid, offset)
         total *= 1.0 / len(self.offsets)
-        found: Array = grid.copy()
-        found[self.shifted_slices((0, 0, 0), grid.shape)] = total
-        return found
+        swept: Array = grid.copy()
+        swept[self.shifted_slices((0, 0, 0), grid.shape)] = total
+        return swept
 
     def accuracy(self, output: Array) -> float:
         """Return the larger of the errors at sampled points and of the sum of all inner ones."""
@@ -63,7 +63,9 @@ class Stencil(Kernel):
         (grid,) = self.data
         centre = (0, 0, 0)
         near = [
-            grid[tuple(place + step for place, step in zip(self._samples, offset, strict=True))].astype(np.longdouble)
+            grid[tuple(coordinate + step for coordinate, step in zip(self._samples, offset, strict=True))].astype(
+                np.longdouble
+            )
             for offset in self.offsets
         ]
         inner = sum(float(self.shifted(grid, offset).sum()) for offset in self.offsets) / len(self.offsets)
@@ -72,8 +74,8 @@ class Stencil(Kernel):
 
     def shifted(self, grid: Array, offset: Offset) -> Array:
         """Return the inner points' neighbours at an offset."""
-        found: Array = grid[self.shifted_slices(offset, grid.shape)]
-        return found
+        view: Array = grid[self.shifted_slices(offset, grid.shape)]
+        return view
 
     def shifted_slices(self, offset: Offset, shape: tuple[int, ...]) -> tuple[slice, ...]:
         """Return the slices of the inner points' neighbours at an offset."""
@@ -85,12 +87,12 @@ class Stencil(Kernel):
 def offsets_of(neighbours: int, *, in_space: bool) -> tuple[Offset, ...]:
     """Return the points of a stencil, its centre first: a cross (5, 7) or a box (9, 27); 0 is the usual cross."""
     deep = (-1, 0, 1) if in_space else (0,)
-    box = sorted(product(deep, (-1, 0, 1), (-1, 0, 1)), key=lambda one: sum(map(abs, one)))
-    cross = [one for one in box if sum(map(abs, one)) <= 1]
+    box = sorted(product(deep, (-1, 0, 1), (-1, 0, 1)), key=lambda offset: sum(map(abs, offset)))
+    cross = [offset for offset in box if sum(map(abs, offset)) <= 1]
     for points in (cross, box):
         if neighbours in {0, len(points)}:
             return tuple(points)
-    raise ProbeKernelError(f"stencil: {neighbours} points are no stencil; known: {len(cross)}, {len(box)}")
+    raise ProbeKernelError(f"stencil: unknown stencil of {neighbours} points; known: {len(cross)}, {len(box)}")
 
 
 stencil: Final = Maker(

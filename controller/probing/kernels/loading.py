@@ -45,14 +45,14 @@ def function_of(name: str, entry: str) -> Callable[..., Any]:
     """Return the function that an entry point `module:function` names; raise ProbeKernelError if there is none."""
     module_name, colon, attribute = entry.partition(":")
     if not (colon and module_name and attribute):
-        raise ProbeKernelError(f"kernel {name}: {entry!r} is no entry point: module:function", at="entry")
+        raise ProbeKernelError(f"kernel {name}: invalid entry point {entry!r}: write module:function", at="entry")
     with _imports_from_here():
         module = _imported(name, module_name)
-    found = getattr(module, attribute, None)
-    if not callable(found):
-        what = f"has no {attribute}" if found is None else f"has a {attribute} that cannot be called"
+    candidate = getattr(module, attribute, None)
+    if not callable(candidate):
+        what = f"has no {attribute}" if candidate is None else f"has a {attribute} that is not callable"
         raise ProbeKernelError(f"kernel {name}: module {module_name} {what}", at="entry")
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = candidate
     return function
 
 
@@ -66,7 +66,7 @@ def prepare(
     """
     make = load(name, implementation)
     _check_memory(name, make, sizes, available_bytes() if memory_bytes is None else memory_bytes)
-    with told(name, "make"):
+    with naming_errors(name, "make"):
         prepared = make(sizes, seed)
     if lacking := [part for part in _PARTS if not callable(getattr(prepared, part, None))]:
         kind = type(prepared).__name__
@@ -84,12 +84,12 @@ class Checked:
         """Do the kernel's work once."""
         try:
             return self._prepared.run(inputs)
-        except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
+        except Exception as error:  # noqa: BLE001 - a user's code may raise anything
             raise _failed(self._name, "run", error) from None
 
     def accuracy(self, output: Output) -> float:
         """Return the relative error of the last run's output: a non-negative number, or inf."""
-        with told(self._name, "accuracy"):
+        with naming_errors(self._name, "accuracy"):
             error = float(self._prepared.accuracy(output))
         if error < 0:
             raise ProbeKernelError(f"kernel {self._name}: its accuracy is {error}, and no error is negative")
@@ -100,23 +100,23 @@ class Checked:
         figures = getattr(self._prepared, "figures", None)
         if figures is None:
             return {}
-        with told(self._name, "figures"):
+        with naming_errors(self._name, "figures"):
             return {str(name): float(value) for name, value in figures().items()}
 
     def close(self) -> None:
         """Remove what the runs have left; a user's kernel may lack it."""
         close = getattr(self._prepared, "close", None)
         if close is not None:
-            with told(self._name, "close"):
+            with naming_errors(self._name, "close"):
                 close()
 
 
 @contextmanager
-def told(name: str, step: str) -> Iterator[None]:
+def naming_errors(name: str, step: str) -> Iterator[None]:
     """Turn whatever a kernel raises into a ProbeKernelError that names kernel and step."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
+    except Exception as error:  # noqa: BLE001 - a user's code may raise anything
         raise _failed(name, step, error) from None
 
 
@@ -126,9 +126,9 @@ def available_bytes() -> int | None:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
-    found = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)
+    available = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)
     limit = limits_of().memory_bytes
-    return min((value for value in (found, limit) if value is not None), default=None)
+    return min((value for value in (available, limit) if value is not None), default=None)
 
 
 def _failed(name: str, step: str, error: Exception) -> ProbeKernelError:
@@ -137,8 +137,8 @@ def _failed(name: str, step: str, error: Exception) -> ProbeKernelError:
         return error if is_named else ProbeKernelError(f"kernel {name}: {error.problem}", at=error.at)
     if isinstance(error, MemoryError):
         return ProbeMemoryError(f"kernel {name}: {step}: out of memory")
-    said = str(error).strip().splitlines()
-    text = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+    lines = str(error).strip().splitlines()
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return ProbeKernelError(f"kernel {name}: {step}: {text}")
 
 
@@ -151,8 +151,8 @@ def _imported(name: str, module: str) -> Any:  # noqa: ANN401 - any module
             extra = EXTRA_OF.get(missing)
             hint = f": pip install 'millrace-net[{extra}]'" if extra else ""
             raise ProbeKernelError(f"kernel {name} needs {missing}, which is not installed{hint}") from None
-        raise ProbeKernelError(f"kernel {name}: there is no module {missing}", at="entry") from None
-    except Exception as error:  # noqa: BLE001 - a user's module raises what it likes
+        raise ProbeKernelError(f"kernel {name}: no module {missing}", at="entry") from None
+    except Exception as error:  # noqa: BLE001 - a user's module may raise anything
         raise _failed(name, f"import of {module}", error) from None
 
 
@@ -170,7 +170,7 @@ def _check_signature(name: str, entry: str, make: Callable[..., object]) -> None
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):
-        return  # Of compiled code nobody knows it; the call will tell.
+        return  # Unknown for compiled code: the call will tell.
     try:
         signature.bind({}, 0)
     except TypeError:
@@ -181,16 +181,16 @@ def _check_memory(name: str, make: object, sizes: Sizes, limit: int | None) -> N
     if isinstance(make, Maker):
         for size in sorted(sizes.keys() - set(make.may_be_zero)):
             if sizes[size] < 1:
-                raise ProbeKernelError(f"kernel {name}: {size} is {sizes[size]}, the least is 1", at=f"sizes.{size}")
+                raise ProbeKernelError(f"kernel {name}: {size} is {sizes[size]}, at least 1 needed", at=f"sizes.{size}")
     needs = getattr(make, "memory_bytes", None)
     if not callable(needs) or limit is None:
         return
-    with told(name, "memory_bytes"):
+    with naming_errors(name, "memory_bytes"):
         needed = int(needs(sizes))
     if needed > limit:
         shape = " ".join(f"{key}={value}" for key, value in sorted(sizes.items()))
         raise ProbeMemoryError(
-            f"kernel {name} at {shape} needs {_in_mib(needed)} of memory, there are {_in_mib(limit)}", at="sizes"
+            f"kernel {name} at {shape} needs {_in_mib(needed)} of memory, {_in_mib(limit)} available", at="sizes"
         )
 
 

@@ -87,7 +87,7 @@ class RandomAccess:
         self._samples = np.concatenate([updated, generator.integers(0, self._lanes * self._width, SAMPLES)])
         self._true = self._samples.astype(np.uint64)
         lanes = np.argsort(order)[self._samples // self._width]
-        self._change = np.array([self._changes(*one) for one in zip(self._samples, lanes, strict=True)])
+        self._change = np.array([self._changes(*pair) for pair in zip(self._samples, lanes, strict=True)])
         self._inputs: tuple[Value, ...] = ()
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
@@ -101,8 +101,8 @@ class RandomAccess:
             part = slice(start, start + self._lanes)
             table[places[part]] ^= values[part]
         self._true ^= self._change
-        found: Array = table[self._samples]
-        return found
+        words: Array = table[self._samples]
+        return words
 
     def accuracy(self, output: Array) -> float:
         """Return the fraction of sampled words that are wrong."""
@@ -111,9 +111,9 @@ class RandomAccess:
     def close(self) -> None:
         """Do nothing: there are no files and no servers."""
 
-    def _changes(self, place: int, lane: int) -> np.uint64:
+    def _changes(self, index: int, lane: int) -> np.uint64:
         """Return what a run does to the word at a place, which only that lane changes."""
-        hits = self._places[lane :: self._lanes] == place
+        hits = self._places[lane :: self._lanes] == index
         change: np.uint64 = np.bitwise_xor.reduce(self._values[lane :: self._lanes][hits])
         return change
 

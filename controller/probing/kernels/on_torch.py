@@ -28,22 +28,22 @@ class OnTorch:
 
     def __init__(self, device: str, twin: Twin, compute: Callable[[Kernel], Compute], sizes: Sizes, seed: int) -> None:
         if device == "cuda" and not torch.cuda.is_available():
-            raise ProbeKernelError("there is no GPU that torch can use here")
+            raise ProbeKernelError("torch finds no GPU")
         self._device = torch.device(device)
         self._twin = twin(sizes, seed)
         self._compute = compute(self._twin)
-        self._tensors = [self._moved(one) for one in self._twin.data]
+        self._tensors = [self._moved(array) for array in self._twin.data]
 
     def run(self, inputs: tuple[Value, ...]) -> Output:
         """Compute once, with the inputs applied to the data."""
         self._twin.take(inputs)
-        for place in self._twin.changed:
-            self._tensors[place] = self._moved(self._twin.data[place])
+        for index in self._twin.changed:
+            self._tensors[index] = self._moved(self._twin.data[index])
         with torch.inference_mode():
-            found = self._compute(*self._tensors)
+            output = self._compute(*self._tensors)
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        return found
+        return output
 
     def accuracy(self, output: Output) -> float:
         """Return the error that the twin computes."""
@@ -78,9 +78,9 @@ def _swept(twin: grids.Stencil, grid: Any) -> Any:  # noqa: ANN401 - tensors
     total = grid[twin.shifted_slices(centre, grid.shape)].clone()
     for offset in others:
         total += grid[twin.shifted_slices(offset, grid.shape)]
-    found = grid.clone()
-    found[twin.shifted_slices((0, 0, 0), grid.shape)] = total / len(twin.offsets)
-    return found
+    swept = grid.clone()
+    swept[twin.shifted_slices((0, 0, 0), grid.shape)] = total / len(twin.offsets)
+    return swept
 
 
 class _SparseProduct:
@@ -95,7 +95,7 @@ class _SparseProduct:
 
     def __call__(self, vector: Any, values: Any) -> Any:  # noqa: ANN401 - tensors
         if values is not self._values:
-            starts, indices = (one.to(values.device) for one in (self._starts, self._indices))
+            starts, indices = (tensor.to(values.device) for tensor in (self._starts, self._indices))
             with warnings.catch_warnings():
                 # PyTorch warns once per process that sparse CSR is in beta state.
                 warnings.simplefilter("ignore", UserWarning)
@@ -124,10 +124,10 @@ def _solved(right: Any, matrix: Any) -> Any:  # noqa: ANN401 - tensors
 def _elementwise(*operands: Any) -> Any:  # noqa: ANN401 - tensors
     if len(operands) == 1:
         return -operands[0]
-    found = operands[0] * operands[1]
+    result = operands[0] * operands[1]
     for other in operands[2:]:
-        found = found + other
-    return found
+        result = result + other
+    return result
 
 
 def _always(compute: Compute) -> Callable[[Kernel], Compute]:

@@ -33,7 +33,7 @@ class Pointwise(Kernel):
         places[:2] = 0, output.size - 1
         scale = float(np.abs(output[places].astype(np.float64)).max())
         return relative_error(
-            output[places], self.true(*(one[places].astype(np.longdouble) for one in self.data)), scale
+            output[places], self.true(*(array[places].astype(np.longdouble) for array in self.data)), scale
         )
 
     def true(self, *data: Array) -> Array:
@@ -53,10 +53,10 @@ class Elementwise(Pointwise):
         if len(data) == 1:
             negative: Array = np.negative(data[0])
             return negative
-        found: Array = data[0] * data[1]
+        result: Array = data[0] * data[1]
         for other in data[2:]:
-            found = found + other
-        return found
+            result = result + other
+        return result
 
     def true(self, *data: Array) -> Array:
         """Return the same at sampled places."""
@@ -73,13 +73,13 @@ class Trigonometric(Pointwise):
 
     def compute(self, *data: Array) -> Array:
         """Compute all sines."""
-        found: Array = np.sin(data[0])
-        return found
+        sines: Array = np.sin(data[0])
+        return sines
 
     def true(self, *data: Array) -> Array:
         """Return the sines in higher precision."""
-        found: Array = np.sin(data[0])
-        return found
+        sines: Array = np.sin(data[0])
+        return sines
 
 
 class Copy(Pointwise):
@@ -99,8 +99,8 @@ class Reduction(Pointwise):
 
     def compute(self, *data: Array) -> Array:
         """Add up all."""
-        found: Array = data[0].sum()
-        return found
+        total: Array = data[0].sum()
+        return total
 
     def accuracy(self, output: Array) -> float:
         """Return the error against the sum in higher precision, over the sum of absolute values."""
@@ -117,8 +117,8 @@ class Scan(Pointwise):
 
     def compute(self, *data: Array) -> Array:
         """Add up one after another."""
-        found: Array = np.cumsum(data[0])
-        return found
+        sums: Array = np.cumsum(data[0])
+        return sums
 
     def accuracy(self, output: Array) -> float:
         """Return the largest error of the sums up to eight places, over the sum of absolute values."""
@@ -132,7 +132,7 @@ class Scan(Pointwise):
         """Return eight places and the last, the sums up to them, and that of absolute values."""
         (data,) = self.data
         places = np.append(self.generator.integers(0, data.size, 8), data.size - 1)
-        true = np.array([data[: place + 1].sum(dtype=np.float64) for place in places])
+        true = np.array([data[: index + 1].sum(dtype=np.float64) for index in places])
         return places, true, float(np.abs(data).sum(dtype=np.float64))
 
 

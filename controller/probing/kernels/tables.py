@@ -51,7 +51,7 @@ class Sort(Table):
         super().__init__()
         self._rows = sizes["rows"]
         self.keys = np.random.default_rng(seed).integers(0, 1 << 40, self._rows, dtype=np.int64)
-        self.others = [self.keys * (place + 3) for place in range(columns_of(sizes["row_bytes"]) - 1)]
+        self.others = [self.keys * (index + 3) for index in range(columns_of(sizes["row_bytes"]) - 1)]
         self._first = int(self.keys[0])
         self._sum = int(self.keys.sum())
 
@@ -60,8 +60,8 @@ class Sort(Table):
         if not super().take(inputs):
             return False
         self.keys[0] = self._first + self.lift
-        for place, other in enumerate(self.others):
-            other[0] = self.keys[0] * (place + 3)
+        for index, other in enumerate(self.others):
+            other[0] = self.keys[0] * (index + 3)
         return True
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
@@ -78,7 +78,7 @@ class Sort(Table):
             return math.inf
         keys = output[0]
         wrong = int(np.count_nonzero(keys[1:] < keys[:-1]))
-        wrong += sum(int(np.count_nonzero(one != keys * (place + 3))) for place, one in enumerate(output[1:]))
+        wrong += sum(int(np.count_nonzero(column != keys * (index + 3))) for index, column in enumerate(output[1:]))
         lost = relative_error(float(keys.sum()), float(self._sum + self.lift))
         return max(wrong / self._rows, lost)
 
@@ -90,24 +90,24 @@ class Filter(Table):
         super().__init__()
         rows, self.kept = sizes["rows"], sizes["kept_rows"]
         if self.kept > rows:
-            raise ProbeKernelError(f"filter: of {rows} rows {self.kept} cannot be kept")
+            raise ProbeKernelError(f"filter: cannot keep {self.kept} of {rows} rows")
         keys = permuted(rows, seed)
-        self.table = np.stack([keys * (place + 1) for place in range(columns_of(sizes["row_bytes"]))])
+        self.table = np.stack([keys * (index + 1) for index in range(columns_of(sizes["row_bytes"]))])
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
         """Test all keys, gather the rows that pass; the inputs replace the last kept row's last column."""
         self.take(inputs)
-        found: Array = self.table[:, self.table[0] < self.kept]
-        if found.size:
-            found[-1, -1] += self.lift
-        return found
+        rows: Array = self.table[:, self.table[0] < self.kept]
+        if rows.size:
+            rows[-1, -1] += self.lift
+        return rows
 
     def accuracy(self, output: Array) -> float:
         """Return the error of the sums of all columns; inf for another number of rows."""
         if output.shape != (self.table.shape[0], self.kept):
             return math.inf
         total = self.kept * (self.kept - 1) // 2
-        true = np.array([total * (place + 1) for place in range(output.shape[0])], dtype=np.float64)
+        true = np.array([total * (index + 1) for index in range(output.shape[0])], dtype=np.float64)
         true[-1] += self.lift if self.kept else 0
         return relative_error(output.sum(axis=1).astype(np.float64), true)
 
@@ -123,8 +123,8 @@ class HashJoin(Table):
         self.plan = plan = JoinPlan(sizes)
         self.left = plan.left_keys(permuted(plan.left_rows, seed))
         self.right = plan.right_keys(permuted(plan.right_rows, seed + 1))
-        self.left_columns = [self.left * place for place in range(2, columns_of(sizes["left_row_bytes"]) + 1)]
-        self.right_columns = [self.right * place for place in range(2, columns_of(sizes["right_row_bytes"]) + 1)]
+        self.left_columns = [self.left * factor for factor in range(2, columns_of(sizes["left_row_bytes"]) + 1)]
+        self.right_columns = [self.right * factor for factor in range(2, columns_of(sizes["right_row_bytes"]) + 1)]
         self._weights = plan.weights(len(self.left_columns), len(self.right_columns))
         self._mask = (1 << max(1, (2 * plan.right_rows - 1).bit_length())) - 1
 
@@ -151,8 +151,8 @@ class HashJoin(Table):
         return self.plan.error(output, self._weights, self.lift)
 
     def _hash(self, keys: Array) -> Array:
-        found: Array = (keys.astype(np.uint64) * np.uint64(_FACTOR) >> np.uint64(7)).astype(np.int64) & self._mask
-        return found
+        buckets: Array = (keys.astype(np.uint64) * np.uint64(_FACTOR) >> np.uint64(7)).astype(np.int64) & self._mask
+        return buckets
 
 
 class Aggregate(Table):
@@ -162,13 +162,13 @@ class Aggregate(Table):
         super().__init__()
         rows, self._groups = sizes["rows"], sizes["groups"]
         if self._groups > rows:
-            raise ProbeKernelError(f"aggregate: {rows} rows have no {self._groups} groups")
+            raise ProbeKernelError(f"aggregate: {rows} rows cannot form {self._groups} groups")
         keys = permuted(rows, seed)
         self.group = keys % self._groups
         values = max(1, columns_of(sizes["row_bytes"]) - 1)
-        self.columns = [keys * float(place + 1) for place in range(values)]
+        self.columns = [keys * float(index + 1) for index in range(values)]
         self.zero = int(np.flatnonzero(keys == 0)[0])
-        self._true = np.stack([group_sums(rows, self._groups) * (place + 1) for place in range(values)])
+        self._true = np.stack([group_sums(rows, self._groups) * (index + 1) for index in range(values)])
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
         """Add up all columns by group; the inputs are the value of the row whose key is 0."""
@@ -204,18 +204,18 @@ class JoinPlan:
 
     def left_keys(self, order: Array) -> Array:
         """Return the left side's keys, from a permutation of its row numbers."""
-        found = np.where(order < self.matching, order % self.keys, -1 - order)
+        keys = np.where(order < self.matching, order % self.keys, -1 - order)
         if self.rest:
-            found[order == self.matching] = self.keys
-        return found
+            keys[order == self.matching] = self.keys
+        return keys
 
     def right_keys(self, order: Array) -> Array:
         """Return the right side's keys; those without a match are larger than any on the left."""
         used = self.keys * self.copies
-        found = np.where(order < used, order // self.copies, self.keys + 1 + order)
+        keys = np.where(order < used, order // self.copies, self.keys + 1 + order)
         if self.rest:
-            found[(order >= used) & (order < used + self.rest)] = self.keys
-        return found
+            keys[(order >= used) & (order < used + self.rest)] = self.keys
+        return keys
 
     def weights(self, left_columns: int, right_columns: int) -> int:
         """Return the ratio of the sum of pairs' columns to that of their keys: columns are 2, 3, ... times the key."""
@@ -235,10 +235,10 @@ def permuted(rows: int, seed: int) -> Array:
     """Return the numbers below `rows` in a pseudo-random order."""
     size = 1 << max(1, (rows - 1).bit_length())
     start = (seed * 40_503 + 12_345) % size
-    found = (np.arange(size, dtype=np.uint64) * np.uint64(_FACTOR) + np.uint64(start)) & np.uint64(size - 1)
+    permutation = (np.arange(size, dtype=np.uint64) * np.uint64(_FACTOR) + np.uint64(start)) & np.uint64(size - 1)
     # The product's low bits count up: exchanging halves puts the high ones in front.
     half = np.uint64(size.bit_length() // 2)
-    mixed = found ^ (found >> half)
+    mixed = permutation ^ (permutation >> half)
     kept: Array = mixed[mixed < np.uint64(rows)].astype(np.int64)
     return kept
 
@@ -247,8 +247,8 @@ def group_sums(rows: int, groups: int) -> Array:
     """Return for each group the sum of the numbers below `rows` that equal it modulo the number of groups."""
     group = np.arange(groups, dtype=np.int64)
     count = (rows - 1 - group) // groups + 1
-    found: Array = (count * group + groups * (count * (count - 1) // 2)).astype(np.float64)
-    return found
+    sums: Array = (count * group + groups * (count * (count - 1) // 2)).astype(np.float64)
+    return sums
 
 
 def _sort_bytes(s: Sizes) -> int:

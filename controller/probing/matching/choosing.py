@@ -38,9 +38,9 @@ def match_operator(
     kernel, alike = ranked[0]
     if alike.value < threshold:
         return Match(operator.name, None, alike.value, reason=_why_not(operator, kernel, alike, threshold))
-    known = dict(kernel.sizes)
-    sizes = {name: size for name, size in (sizes_as(operator, kernel.operator) or {}).items() if name in known}
-    here = Operator.of(operator.name, kernel.operator, known | sizes, operator.number_format or kernel.number_format)
+    defaults = dict(kernel.sizes)
+    sizes = {name: size for name, size in (sizes_as(operator, kernel.operator) or {}).items() if name in defaults}
+    here = Operator.of(operator.name, kernel.operator, defaults | sizes, operator.number_format or kernel.number_format)
     scale = (work_ratio(operator, here) or 1.0) if not operator.code else 1.0
     return Match(
         operator.name,
@@ -60,7 +60,7 @@ def as_operator(kernel: ProbeKernel) -> Operator:
 
 def _ranked(operator: Operator, kernels: Sequence[ProbeKernel], category: str) -> list[tuple[ProbeKernel, Similarity]]:
     """Return kernels with their similarity, the best first; of a kernel's versions the newest goes first."""
-    found = [(kernel, similarity(operator, as_operator(kernel))) for kernel in kernels]
+    ranked = [(kernel, similarity(operator, as_operator(kernel))) for kernel in kernels]
     preferred = _OF_ALL | {category}
 
     def rank(pair: tuple[ProbeKernel, Similarity]) -> tuple[float, int, str]:
@@ -68,12 +68,19 @@ def _ranked(operator: Operator, kernels: Sequence[ProbeKernel], category: str) -
         ahead = _CATEGORY if kernel.category in preferred else 0.0
         return -(alike.value + ahead), -kernel.version, kernel.identifier
 
-    return sorted(found, key=rank)
+    return sorted(ranked, key=rank)
 
 
 def _library(operator: Operator, kernel: ProbeKernel) -> Library | None:
     """Return the library that the target uses, if the kernel is implemented with it."""
-    return next((one.library for one in kernel.implementations if one.library.value == operator.library), None)
+    return next(
+        (
+            implementation.library
+            for implementation in kernel.implementations
+            if implementation.library.value == operator.library
+        ),
+        None,
+    )
 
 
 def _why(operator: Operator, kernel: ProbeKernel, alike: Similarity) -> str:
@@ -86,5 +93,5 @@ def _why_not(operator: Operator, kernel: ProbeKernel, alike: Similarity, thresho
     what = "its code" if operator.code else operator.kind
     if alike.kind == 0.0:
         return f"no match: no kernel computes {'anything like it' if operator.code else f'{what} or anything like it'}"
-    why = f"{what} and {kernel.operator} are alike by {alike.kind:.2f}"
+    why = f"{what} and {kernel.operator} have similarity {alike.kind:.2f}"
     return f"no match: the nearest is {kernel.identifier} with {alike.value:.2f} of {threshold:.2f}: {why}"

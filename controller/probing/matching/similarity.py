@@ -27,13 +27,13 @@ _NONE: Final = "*"
 Gram = tuple[str, ...]
 
 
-def tree_similarity(one: str, other: str) -> float:
+def tree_similarity(first: str, other: str) -> float:
     """Return the similarity of two normalised trees, 0 to 1: symmetric, 1 for equal ones, 0 for invalid text."""
-    if not one or not other:
+    if not first or not other:
         return 0.0
-    if one == other:
+    if first == other:
         return 1.0
-    left, right = _profile(one), _profile(other)
+    left, right = _profile(first), _profile(other)
     total = left.total() + right.total()
     return 2 * (left & right).total() / total if total else 0.0
 
@@ -101,45 +101,45 @@ class Similarity:
     sizes: float
 
 
-def similarity(one: Operator, other: Operator) -> Similarity:
+def similarity(first: Operator, other: Operator) -> Similarity:
     """Return the similarity of two operators: symmetric, 1 for the same, whatever their names."""
-    kind = _kind_similarity(one, other)
-    number_format = _format_similarity(one.number_format, other.number_format)
-    sizes = max(_size_similarity(one, other), _size_similarity(other, one))
+    kind = _kind_similarity(first, other)
+    number_format = _format_similarity(first.number_format, other.number_format)
+    sizes = max(_size_similarity(first, other), _size_similarity(other, first))
     return Similarity(kind * (_KIND + _FORMAT * number_format + _SIZES * sizes), kind, number_format, sizes)
 
 
-def _kind_similarity(one: Operator, other: Operator) -> float:
-    if one.code and other.code:
-        return tree_similarity(one.code, other.code)
-    if one.code or other.code:
-        user, known = (one, other) if one.code else (other, one)
-        if user.kind == known.kind:
+def _kind_similarity(first: Operator, other: Operator) -> float:
+    if first.code and other.code:
+        return tree_similarity(first.code, other.code)
+    if first.code or other.code:
+        user, named = (first, other) if first.code else (other, first)
+        if user.kind == named.kind:
             return 1.0
-        return max((tree_similarity(user.code, form) for form in references(known.kind)), default=0.0)
-    return 1.0 if one.kind == other.kind else _RELATIVES.get(frozenset((one.kind, other.kind)), 0.0)
+        return max((tree_similarity(user.code, form) for form in references(named.kind)), default=0.0)
+    return 1.0 if first.kind == other.kind else _RELATIVES.get(frozenset((first.kind, other.kind)), 0.0)
 
 
-def _format_similarity(one: NumberFormat | None, other: NumberFormat | None) -> float:
+def _format_similarity(first: NumberFormat | None, other: NumberFormat | None) -> float:
     # Rows, bytes and Python objects have no format: that counts neither way.
-    if one is other or one is None or other is None:
+    if first is other or first is None or other is None:
         return 1.0
-    return _OTHER_WIDTH if _is_integer(one) == _is_integer(other) else 0.0
+    return _OTHER_WIDTH if _is_integer(first) == _is_integer(other) else 0.0
 
 
 def _is_integer(number_format: NumberFormat) -> bool:
     return number_format.value.startswith("int")
 
 
-def _size_similarity(one: Operator, other: Operator) -> float:
+def _size_similarity(first: Operator, other: Operator) -> float:
     """Return the similarity of sizes, those of one operator in the other's terms."""
-    here, there = dict(as_kind(one, other.kind).shape), dict(other.shape)
+    here, there = dict(as_kind(first, other.kind).shape), dict(other.shape)
     shared = here.keys() & there.keys()
     if not shared:
-        return 1.0 if not one.shape and not other.shape else 0.0
+        return 1.0 if not first.shape and not other.shape else 0.0
     parts = [1 / (1 + _doublings(here[name], there[name]) / _HALF_AT_DOUBLINGS) for name in sorted(shared)]
     return sum(parts) / len(parts)
 
 
-def _doublings(one: int, other: int) -> float:
-    return abs(math.log2(max(one, 1)) - math.log2(max(other, 1)))
+def _doublings(first: int, other: int) -> float:
+    return abs(math.log2(max(first, 1)) - math.log2(max(other, 1)))

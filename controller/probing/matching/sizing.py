@@ -42,24 +42,24 @@ def as_kind(operator: Operator, kind: str) -> Operator:
 def work_ratio(operator: Operator, other: Operator) -> float | None:
     """Return the work of an operator over another one's: operations of one unit, else bytes; None if unknown."""
     try:
-        one, two = work_of(operator), work_of(other)
+        own, others = work_of(operator), work_of(other)
     except OperatorError:
         return None
-    if one is None or two is None:
+    if own is None or others is None:
         return None
-    if one.unit == two.unit and one.operations and two.operations:
-        return one.operations / two.operations
-    moved = one.read_bytes + one.written_bytes, two.read_bytes + two.written_bytes
+    if own.unit == others.unit and own.operations and others.operations:
+        return own.operations / others.operations
+    moved = own.read_bytes + own.written_bytes, others.read_bytes + others.written_bytes
     return moved[0] / moved[1] if all(moved) else None
 
 
 def _arguments(sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
     """Return the shapes of a function's arguments that are arrays, in their order."""
-    found: dict[int, dict[int, int]] = {}
+    shapes: dict[int, dict[int, int]] = {}
     for name, size in sizes.items():
         if part := _ARGUMENT.fullmatch(name):
-            found.setdefault(int(part[1]), {})[int(part[2])] = size
-    return [tuple(size for _, size in sorted(axes.items())) for _, axes in sorted(found.items())]
+            shapes.setdefault(int(part[1]), {})[int(part[2])] = size
+    return [tuple(size for _, size in sorted(axes.items())) for _, axes in sorted(shapes.items())]
 
 
 def _of_dimensions(shapes: list[tuple[int, ...]], count: int) -> list[tuple[int, ...]]:
@@ -100,8 +100,8 @@ def _planes(shapes: list[tuple[int, ...]]) -> Sizes | None:
         return None
     image, kernel = planes[0], planes[-1]
     out = [max(image[axis] - kernel[axis] + 1, 1) for axis in (0, 1)]
-    found = {"batch": 1, "in_channels": 1, "out_channels": 1, "in_height": image[0], "in_width": image[1]}
-    return found | {"out_height": out[0], "out_width": out[1], "kernel_height": kernel[0], "kernel_width": kernel[1]}
+    sizes = {"batch": 1, "in_channels": 1, "out_channels": 1, "in_height": image[0], "in_width": image[1]}
+    return sizes | {"out_height": out[0], "out_width": out[1], "kernel_height": kernel[0], "kernel_width": kernel[1]}
 
 
 def _numbers(shapes: list[tuple[int, ...]]) -> Sizes | None:
@@ -146,11 +146,11 @@ def _cube(sizes: Sizes) -> Sizes:
 _VECTORS: Final = ("axpy", "stream-triad", "elementwise", "copy", "dot", "reduction", "scan")
 _SQUARE: Final = ("factorise", "inverse", "cholesky")
 _OF_RELATIVES: Final[Mapping[tuple[str, str], Callable[[Sizes], Sizes]]] = {
-    **{(one, other): _same_n for one in _VECTORS for other in _VECTORS if one != other},
-    **{(one, other): _same_n for one in _SQUARE for other in _SQUARE if one != other},
-    **{(one, "solve"): lambda sizes: {"n": sizes["n"], "columns": 1} for one in _SQUARE},
+    **{(kind, other): _same_n for kind in _VECTORS for other in _VECTORS if kind != other},
+    **{(kind, other): _same_n for kind in _SQUARE for other in _SQUARE if kind != other},
+    **{(kind, "solve"): lambda sizes: {"n": sizes["n"], "columns": 1} for kind in _SQUARE},
     **{("solve", other): _same_n for other in _SQUARE},
-    **{(one, "gemm"): _cube for one in (*_SQUARE, "solve")},
+    **{(kind, "gemm"): _cube for kind in (*_SQUARE, "solve")},
     ("spmm", "spmv"): _spmv,
     ("complex-gemm", "gemm"): lambda sizes: {"m": sizes["m"], "n": 2 * sizes["n"], "k": 2 * sizes["k"]},
     ("complex-gemv", "gemv"): lambda sizes: {"m": 2 * sizes["m"], "n": 2 * sizes["n"]},

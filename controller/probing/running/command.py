@@ -56,9 +56,9 @@ def main(arguments: Sequence[str], started_s: float) -> int:
 
 def run(probe: ProbeTask, order: Order, started_s: float) -> Report:
     """Run a probe task as ordered and report its outcome; refuse it if there are too few cores."""
-    found = len(pin(order.cores))
-    if found < order.cores:
-        problem = f"{order.units} units are {order.cores} cores, but this process may use {found}"
+    cores = len(pin(order.cores))
+    if cores < order.cores:
+        problem = f"{order.units} units need {order.cores} cores, but this process may use {cores}"
         return Report(probe.name, order.units, order.cores, Outcome.REFUSED, problem)
     return supervise(probe, order, started_s)
 
@@ -73,10 +73,10 @@ def _parsed(arguments: Sequence[str]) -> tuple[str, str, Order]:
             continue
         option, equals, value = word.partition("=")
         if option not in _OPTIONS or option in given:
-            raise _CommandLineError(f"{option} {'is there twice' if option in given else 'is no option'}")
+            raise _CommandLineError(f"{option} {'is given twice' if option in given else 'is not an option'}")
         given[option] = value if equals else next(words, "")
     if len(paths) != 1:
-        raise _CommandLineError(f"{len(paths)} files of probe tasks, one is run")
+        raise _CommandLineError(f"{len(paths)} files of probe tasks, expected one")
     units = _count("--units", given.get("--units", "1"), _MOST_CORES)
     order = Order(
         units,
@@ -90,7 +90,7 @@ def _parsed(arguments: Sequence[str]) -> tuple[str, str, Order]:
 
 def _count(option: str, text: str, most: int) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= most):
-        raise ProbeError(f"{option}: {text!r} is no whole number between 1 and {most}")
+        raise ProbeError(f"{option}: {text!r} is not a whole number between 1 and {most}")
     return int(text)
 
 
@@ -100,7 +100,7 @@ def _seconds(option: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= _MOST_S:
-        raise ProbeError(f"{option}: {text!r} are no seconds between 0 and {_MOST_S}")
+        raise ProbeError(f"{option}: {text!r} is not a number of seconds between 0 and {_MOST_S}")
     return value
 
 

@@ -55,8 +55,8 @@ class Ready:
 
     def figures(self) -> dict[str, float]:
         """Return the kernel's other figures of its last run: bytes per second, hits, whatever it measures."""
-        told = getattr(self._kernel, "figures", None)
-        return {} if told is None else {str(name): float(value) for name, value in told().items()}
+        figures = getattr(self._kernel, "figures", None)
+        return {} if figures is None else {str(name): float(value) for name, value in figures().items()}
 
     def end(self) -> None:
         """Drop the last output."""
@@ -98,16 +98,16 @@ class Crew:
 
     def answers(self) -> list[Any]:
         """Return all others' answers to the last command, in their order; raise FailedError for one that failed."""
-        found = []
+        replies = []
         for pid, reader, _ in self._members:
             answer = _receive(reader)
             if answer is None:
                 _, status = os.waitpid(pid, 0)
-                raise of_status("a process that shares the work", os.waitstatus_to_exitcode(status))
+                raise of_status("a worker process", os.waitstatus_to_exitcode(status))
             if isinstance(answer, FailedError):
                 raise answer
-            found.append(answer[0])
-        return found
+            replies.append(answer[0])
+        return replies
 
     def peak_bytes(self) -> int:
         """Return the sum of each other process's peak memory."""
@@ -155,10 +155,10 @@ class Shared(Ready):
     def mean(self) -> Value:
         """Return the parts' means one after another; for numbers their mean."""
         self._crew.tell("mean", self._use.name)
-        found = [super().mean(), *(value for value in self._crew.answers() if value is not None)]
-        if all(isinstance(value, np.ndarray) for value in found):
-            return np.concatenate([np.asarray(value) for value in found])
-        return float(np.mean([np.mean(value) for value in found]))
+        means = [super().mean(), *(value for value in self._crew.answers() if value is not None)]
+        if all(isinstance(value, np.ndarray) for value in means):
+            return np.concatenate([np.asarray(value) for value in means])
+        return float(np.mean([np.mean(value) for value in means]))
 
     def end(self) -> None:
         """Drop the outputs, and use all cores again."""
@@ -225,7 +225,7 @@ def _be_member(member: _Member, core: int, parent: int, ends: tuple[int, int]) -
         while (command := _receive(commands)) is not None:
             try:
                 answer: object = (member.do(*command),)
-            except BaseException as error:  # noqa: BLE001 - whatever a kernel raises is what is told
+            except BaseException as error:  # noqa: BLE001 - whatever a kernel raises is reported
                 answer = blamed(error, is_preparing=command[0] == "prepare")
             _send(answers, answer)
         member.close()

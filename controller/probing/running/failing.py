@@ -23,28 +23,28 @@ class FailedError(ProbeError):
 def blamed(error: BaseException, *, is_preparing: bool) -> FailedError:
     """Return the outcome of a run that raised this: failed preparation is refused, later failures are crashes."""
     text = str(error).strip().splitlines()
-    said = text[0] if text else ""
+    message = text[0] if text else ""
     match error:
         case FailedError():
             return error
         case MemoryError():
-            return FailedError(Outcome.OUT_OF_MEMORY, said or "no memory is left")
+            return FailedError(Outcome.OUT_OF_MEMORY, message or "out of memory")
         case ProbeMemoryError():
-            return FailedError(Outcome.OUT_OF_MEMORY, said)
+            return FailedError(Outcome.OUT_OF_MEMORY, message)
         case ProbeKernelError() if not is_preparing:
-            return FailedError(Outcome.CRASH, said)
+            return FailedError(Outcome.CRASH, message)
         case ProbeError():
-            return FailedError(Outcome.REFUSED, said)
+            return FailedError(Outcome.REFUSED, message)
     kind = type(error).__name__
-    return FailedError(Outcome.CRASH, f"{kind}: {said}" if said else kind)
+    return FailedError(Outcome.CRASH, f"{kind}: {message}" if message else kind)
 
 
 def of_status(doing: str, status: int) -> FailedError:
     """Return the outcome of a run whose process ended early with this status of `os.waitpid`."""
     if status >= 0:
-        return FailedError(Outcome.CRASH, f"{doing}: the program ended itself with exit code {status}")
+        return FailedError(Outcome.CRASH, f"{doing}: the program exited with code {status}")
     if -status == signal.SIGKILL:
-        return FailedError(Outcome.OUT_OF_MEMORY, f"{doing}: killed, as the system does where memory has run out")
+        return FailedError(Outcome.OUT_OF_MEMORY, f"{doing}: killed, probably for lack of memory")
     name = signal.strsignal(-status) or "unknown signal"
     return FailedError(Outcome.CRASH, f"{doing}: {_name_of(-status)} ({name})")
 

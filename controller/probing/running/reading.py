@@ -70,11 +70,11 @@ def read(path: str) -> ProbeTask:
 def decode(content: bytes, *, file: str = "<text>") -> ProbeTask:
     """Return the probe task in JSON text; raise ProbeError with file and key."""
     if len(content) > MAX_BYTES:
-        raise ProbeError(f"{file}: has more than {MAX_BYTES} bytes")
+        raise ProbeError(f"{file}: more than {MAX_BYTES} bytes")
     try:
         document = json.loads(content, object_pairs_hook=_once, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
-        raise ProbeError(f"{file}: is not JSON: {error}") from error
+        raise ProbeError(f"{file}: invalid JSON: {error}") from error
     try:
         return _probe(document)
     except ProbeError as error:
@@ -82,48 +82,48 @@ def decode(content: bytes, *, file: str = "<text>") -> ProbeTask:
 
 
 def _probe(document: Any) -> ProbeTask:  # noqa: ANN401 - whatever the file holds
-    found = _checked(document, _PROBE, "")
-    if found["millrace"] != 1:
-        raise ProbeError(f"format {found['millrace']} is not known, 1 is", at="millrace")
-    uses = tuple(_use(use, f"uses[{index}]") for index, use in enumerate(found["uses"]))
-    links = [_checked(link, _LINK, f"links[{index}]") for index, link in enumerate(found.get("links", ()))]
-    unmatched = found.get("unmatched", ())
+    fields = _checked(document, _PROBE, "")
+    if fields["millrace"] != 1:
+        raise ProbeError(f"unknown format {fields['millrace']}; known: 1", at="millrace")
+    uses = tuple(_use(use, f"uses[{index}]") for index, use in enumerate(fields["uses"]))
+    links = [_checked(link, _LINK, f"links[{index}]") for index, link in enumerate(fields.get("links", ()))]
+    unmatched = fields.get("unmatched", ())
     if any(not isinstance(name, str) for name in unmatched):
-        raise ProbeError("names are text", at="unmatched")
-    if found.get("task_type") == "":
-        raise ProbeError("is empty", at="task_type")
+        raise ProbeError("names must be text", at="unmatched")
+    if fields.get("task_type") == "":
+        raise ProbeError("must not be empty", at="task_type")
     return ProbeTask(
-        found["name"],
-        found["category"],
+        fields["name"],
+        fields["category"],
         uses,
         tuple(Link(link["src"], link["dst"]) for link in links),
-        found.get("task_type") or "",
-        found.get("target", ""),
-        found.get("ratio", 1000),
+        fields.get("task_type") or "",
+        fields.get("target", ""),
+        fields.get("ratio", 1000),
         tuple(unmatched),
-        found.get("share_matched"),
-        found.get("seed", 0),
-        found.get("format_version", 1),
-        _reference(found.get("reference")),
+        fields.get("share_matched"),
+        fields.get("seed", 0),
+        fields.get("format_version", 1),
+        _reference(fields.get("reference")),
     )
 
 
 def _reference(document: Any) -> TargetRun | None:  # noqa: ANN401 - whatever the file holds
     if document is None:
         return None
-    found = _checked(document, _REFERENCE, "reference")
-    if any(type(value) not in _NUMBER for value in found["kernels_s"].values()):
-        raise ProbeError("seconds are numbers", at="reference.kernels_s")
-    kernels_s = {name: float(value) for name, value in found["kernels_s"].items()}
-    return TargetRun(float(found["cpu_time_s"]), tuple(sorted(kernels_s.items())))
+    fields = _checked(document, _REFERENCE, "reference")
+    if any(type(value) not in _NUMBER for value in fields["kernels_s"].values()):
+        raise ProbeError("seconds must be numbers", at="reference.kernels_s")
+    kernels_s = {name: float(value) for name, value in fields["kernels_s"].items()}
+    return TargetRun(float(fields["cpu_time_s"]), tuple(sorted(kernels_s.items())))
 
 
 def _use(document: Any, at: str) -> KernelUse:  # noqa: ANN401 - whatever the file holds
-    found = _checked(document, _USE, at)
-    code = _checked(found["implementation"], _CODE, f"{at}.implementation")
-    sizes = found.get("sizes", {})
+    fields = _checked(document, _USE, at)
+    code = _checked(fields["implementation"], _CODE, f"{at}.implementation")
+    sizes = fields.get("sizes", {})
     if any(type(size) is not int for size in sizes.values()):
-        raise ProbeError("sizes are whole numbers", at=f"{at}.sizes")
+        raise ProbeError("sizes must be whole numbers", at=f"{at}.sizes")
     try:
         implementation = Implementation(
             DeviceKind(code["device"]), Library(code["library"]), code["entry"], code.get("threads", False)
@@ -132,17 +132,17 @@ def _use(document: Any, at: str) -> KernelUse:  # noqa: ANN401 - whatever the fi
         raise ProbeError(str(error), at=f"{at}.implementation") from None
     try:
         return KernelUse(
-            found["name"],
-            found["kernel"],
-            found["version"],
+            fields["name"],
+            fields["kernel"],
+            fields["version"],
             sizes_of(sizes),
-            found.get("repetitions", 1),
-            found.get("executions", 1),
+            fields.get("repetitions", 1),
+            fields.get("executions", 1),
             implementation,
-            float(found["tolerance"]),
-            found.get("operator", ""),
-            float(found.get("scale", 1.0)),
-            found.get("splits", ""),
+            float(fields["tolerance"]),
+            fields.get("operator", ""),
+            float(fields.get("scale", 1.0)),
+            fields.get("splits", ""),
         )
     except ProbeError as error:
         raise ProbeError(error.problem, at=f"{at}.{error.at}") from None
@@ -151,7 +151,7 @@ def _use(document: Any, at: str) -> KernelUse:  # noqa: ANN401 - whatever the fi
 def _checked(document: Any, keys: Keys, at: str) -> dict[str, Any]:  # noqa: ANN401 - whatever the file holds
     """Return an object whose entries are known and of their types; raise ProbeError with the place otherwise."""
     if not isinstance(document, dict):
-        raise ProbeError("is no object", at=at)
+        raise ProbeError("must be an object", at=at)
     for name, value in document.items():
         if name not in keys:
             raise ProbeError(f"unknown key; known: {', '.join(keys)}", at=f"{at}.{name}".lstrip("."))
@@ -163,11 +163,11 @@ def _checked(document: Any, keys: Keys, at: str) -> dict[str, Any]:  # noqa: ANN
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise ValueError(f"a key appears twice: {', '.join(name for name, _ in pairs)}")
-    return found
+    return entries
 
 
 def _refused(word: str) -> None:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")

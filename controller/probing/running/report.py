@@ -93,6 +93,6 @@ def folded(times: Sequence[float], most: int) -> tuple[float, ...]:
     """Return at most this many numbers of equal mean: those given, or means of consecutive ones, equally many each."""
     if len(times) <= most:
         return tuple(times)
-    bounds = [len(times) * place // most for place in range(most + 1)]
+    bounds = [len(times) * index // most for index in range(most + 1)]
     pairs = pairwise(bounds)
     return tuple(sum(times[start:end]) / (end - start) for start, end in pairs)

@@ -67,7 +67,7 @@ def read(path: Path) -> RunResult:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ProbeError(f"{path}: is no file")
+                raise ProbeError(f"{path}: not a file")
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ProbeError(f"{path}: {error.strerror or 'cannot be read'}") from error
@@ -77,32 +77,38 @@ def read(path: Path) -> RunResult:
 def decode(content: bytes, *, source: str = "result") -> RunResult:
     """Return a result from JSON text; raise ProbeError for invalid text, and for invalid or too many numbers."""
     if len(content) > MAX_BYTES:
-        raise ProbeError(f"{source}: has more than {MAX_BYTES} bytes")
+        raise ProbeError(f"{source}: more than {MAX_BYTES} bytes")
     try:
         return msgspec.json.decode(content, type=RunResult)
     except MALFORMED as error:
-        raise ProbeError(f"{source}: is no result of a probe task: {error}") from error
+        raise ProbeError(f"{source}: not a result of a probe task: {error}") from error
 
 
 def to_probe_run(result: RunResult, *, unit: str | None = None) -> ProbeRun:
     """Return a result in the API's form: means within each repetition, the worst of errors."""
-    names = sorted({name for one in result.repetitions for name in one.kernels_s})
+    names = sorted({name for repetition in result.repetitions for name in repetition.kernels_s})
     means = {
-        name: tuple(sum(times) / len(times) for one in result.repetitions if (times := one.kernels_s.get(name)))
+        name: tuple(
+            sum(times) / len(times) for repetition in result.repetitions if (times := repetition.kernels_s.get(name))
+        )
         for name in names
     }
     worst = {
-        name: max(found)
+        name: max(errors)
         for name in names
-        if (found := [one.accuracies[name] for one in result.repetitions if name in one.accuracies])
+        if (
+            errors := [
+                repetition.accuracies[name] for repetition in result.repetitions if name in repetition.accuracies
+            ]
+        )
     }
     return ProbeRun(
         units=result.units,
-        run_times_s=tuple(one.run_time_s for one in result.repetitions),
+        run_times_s=tuple(repetition.run_time_s for repetition in result.repetitions),
         started_ns=result.started_ns,
         unit=unit,
         cores=result.cores,
-        accuracies=tuple(max(one.accuracies.values(), default=0.0) for one in result.repetitions),
+        accuracies=tuple(max(repetition.accuracies.values(), default=0.0) for repetition in result.repetitions),
         kernels_s=means,
         steady_s=result.steady_s,
         kernel_accuracies=worst,

@@ -107,21 +107,24 @@ class Series:
         Uses that wait by nature get the mean of their times, others that of undisturbed executions.
         """
         times: dict[str, list[float]] = {use: [] for use in self._counts}
-        for one in self._intervals:
-            if one.use and (self._waits(one.use) or not one.gap_s):
-                times[one.use].append(one.wall_s)
+        for interval in self._intervals:
+            if interval.use and (self._waits(interval.use) or not interval.gap_s):
+                times[interval.use].append(interval.wall_s)
         stretch = self.stretch
         return {
-            use: _mean(found) if self._waits(use) else _undisturbed(found) * stretch for use, found in times.items()
+            use: _mean(use_times) if self._waits(use) else _undisturbed(use_times) * stretch
+            for use, use_times in times.items()
         }
 
     def cpu_s(self) -> Mapping[str, float]:
         """Return the CPU time of one execution of each use; for those that wait by nature, the mean time."""
         spent: dict[str, list[float]] = {use: [] for use in self._counts}
-        for one in self._intervals:
-            if one.use:
-                spent[one.use].append(one.wall_s if self._waits(one.use) else one.cpu_s)
-        return {use: _mean(found) if self._waits(use) else _undisturbed(found) for use, found in spent.items()}
+        for interval in self._intervals:
+            if interval.use:
+                spent[interval.use].append(interval.wall_s if self._waits(interval.use) else interval.cpu_s)
+        return {
+            use: _mean(use_times) if self._waits(use) else _undisturbed(use_times) for use, use_times in spent.items()
+        }
 
     def _take(self, use: str, start: Instant, end: Instant) -> None:
         interval = _Interval(use, end.wall_s - start.wall_s, end.cpu_s - start.cpu_s)
@@ -138,7 +141,7 @@ class Series:
     @property
     def _own_gaps(self) -> list[int]:
         """Indices of all gaps except those of uses that wait by nature."""
-        return [place for place in self._gaps if not self._waits(self._intervals[place].use)]
+        return [gap for gap in self._gaps if not self._waits(self._intervals[gap].use)]
 
     @property
     def stretch(self) -> float:
@@ -147,19 +150,21 @@ class Series:
         if not gaps:
             return 1.0
         window: Sequence[_Interval] = self._intervals[gaps[0] + 1 : gaps[-1] + 1]
-        if math.fsum(one.wall_s for one in window) < _WHOLE * self.spent_s and not self._are_punctual(gaps):
+        if math.fsum(interval.wall_s for interval in window) < _WHOLE * self.spent_s and not self._are_punctual(gaps):
             window = self._intervals
-        own = [one for one in window if not self._waits(one.use)]
-        spent_s, stood_s = math.fsum(one.wall_s for one in own), math.fsum(one.gap_s for one in own)
+        own = [interval for interval in window if not self._waits(interval.use)]
+        spent_s, stood_s = math.fsum(interval.wall_s for interval in own), math.fsum(interval.gap_s for interval in own)
         return spent_s / (spent_s - stood_s)
 
     def _are_punctual(self, gaps: Sequence[int]) -> bool:
         """Return whether gaps end whole periods apart, as with a quota."""
         between = [
-            math.fsum(one.wall_s for one in self._intervals[first + 1 : second + 1]) / _PERIOD_S
+            math.fsum(interval.wall_s for interval in self._intervals[first + 1 : second + 1]) / _PERIOD_S
             for first, second in pairwise(gaps)
         ]
-        return bool(between) and all(round(one) >= 1 and abs(one - round(one)) <= _PUNCTUAL for one in between)
+        return bool(between) and all(
+            round(periods) >= 1 and abs(periods - round(periods)) <= _PUNCTUAL for periods in between
+        )
 
 
 def _mean(times: Sequence[float]) -> float:
@@ -169,4 +174,4 @@ def _mean(times: Sequence[float]) -> float:
 def _undisturbed(times: Sequence[float]) -> float:
     """Return the mean of times without those far above the others."""
     most = _STRAY * sorted(times)[len(times) // 2]  # the module statistics takes as long to import as json
-    return _mean([one for one in times if one <= most])
+    return _mean([time_s for time_s in times if time_s <= most])

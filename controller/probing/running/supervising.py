@@ -30,7 +30,7 @@ _KIB: Final = 1024
 
 
 @dataclass(slots=True)
-class _Told:
+class _Progress:
     """The child's messages so far, and their times since the program's start."""
 
     doing: str = "start"
@@ -59,30 +59,30 @@ class _Told:
 def supervise(probe: ProbeTask, order: Order, started_s: float) -> Report:
     """Run a probe task in a child and report its outcome; `started_s` is when the program started (monotonic)."""
     started_ns = time.time_ns() - round((time.monotonic() - started_s) * NS_PER_S)
-    told = _Told()
-    failed, peak_bytes = _watched(probe, order, started_s, told)
+    progress = _Progress()
+    failed, peak_bytes = _watched(probe, order, started_s, progress)
     return Report(
         probe.name,
         order.units,
         order.cores,
         Outcome.SUCCEEDED if failed is None else failed.outcome,
         "" if failed is None else failed.problem[:_LINE],
-        None if failed is None else told.use,
-        told.repetitions,
-        told.steady_s,
+        None if failed is None else progress.use,
+        progress.repetitions,
+        progress.steady_s,
         started_ns,
-        told.start_s,
-        told.between_s("imported", "prepared"),
-        told.between_s("prepared", "warm"),
+        progress.start_s,
+        progress.between_s("imported", "prepared"),
+        progress.between_s("prepared", "warm"),
         time.monotonic() - started_s,
-        max(peak_bytes, told.peak_bytes),
-        told.versions,
-        told.figures,
-        told.cpu_s,
+        max(peak_bytes, progress.peak_bytes),
+        progress.versions,
+        progress.figures,
+        progress.cpu_s,
     )
 
 
-def _watched(probe: ProbeTask, order: Order, started_s: float, told: _Told) -> tuple[FailedError | None, int]:
+def _watched(probe: ProbeTask, order: Order, started_s: float, progress: _Progress) -> tuple[FailedError | None, int]:
     """Run the kernels in a child; return its failure, if any, and its peak memory in bytes."""
     reader, writer = os.pipe()
     parent, child = os.getpid(), os.fork()
@@ -94,9 +94,9 @@ def _watched(probe: ProbeTask, order: Order, started_s: float, told: _Told) -> t
     ended = os.pidfd_open(child)
     in_time = False
     try:
-        in_time = _listen(reader, ended, told, started_s, order.deadline_s)
+        in_time = _listen(reader, ended, progress, started_s, order.deadline_s)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        told.failed = FailedError(Outcome.CRASH, f"{told.doing}: its program tells what nobody understands: {error}")
+        progress.failed = FailedError(Outcome.CRASH, f"{progress.doing}: its program sent an invalid message: {error}")
     finally:
         os.kill(child, signal.SIGKILL)  # Harmless if it has ended: it stays a zombie until wait4 below.
         _, status, usage = os.wait4(child, 0)
@@ -104,13 +104,13 @@ def _watched(probe: ProbeTask, order: Order, started_s: float, told: _Told) -> t
         os.close(reader)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     peak_bytes = usage.ru_maxrss * _KIB
-    if told.failed is not None:
-        return told.failed, peak_bytes
+    if progress.failed is not None:
+        return progress.failed, peak_bytes
     if not in_time:
-        return FailedError(Outcome.HANG, f"{told.doing}: not done after {order.deadline_s:g} s"), peak_bytes
-    if told.is_done:
+        return FailedError(Outcome.HANG, f"{progress.doing}: not done after {order.deadline_s:g} s"), peak_bytes
+    if progress.is_done:
         return None, peak_bytes
-    return of_status(told.doing, os.waitstatus_to_exitcode(status)), peak_bytes
+    return of_status(progress.doing, os.waitstatus_to_exitcode(status)), peak_bytes
 
 
 def _end(number: int, _: object) -> NoReturn:
@@ -122,17 +122,17 @@ def _be_child(probe: ProbeTask, order: Order, writer: int, parent: int) -> NoRet
     """Run the kernels, report progress, and exit without returning; the kernels' output goes to standard error."""
     try:
         os.dup2(2, 1)
-        _run_and_tell(probe, order, writer, parent)
+        _run_and_report(probe, order, writer, parent)
         with suppress(OSError, ValueError):
             sys.stdout.flush()
     finally:
         os._exit(0)
 
 
-def _run_and_tell(probe: ProbeTask, order: Order, writer: int, parent: int) -> None:
+def _run_and_report(probe: ProbeTask, order: Order, writer: int, parent: int) -> None:
     preparing = True
 
-    def tell(event: str, content: Any) -> None:  # noqa: ANN401 - whatever is told
+    def report(event: str, content: Any) -> None:  # noqa: ANN401 - any JSON value
         nonlocal preparing
         preparing = preparing and event != "prepared"
         data = memoryview(json.dumps([event, content]).encode() + b"\n")
@@ -144,59 +144,59 @@ def _run_and_tell(probe: ProbeTask, order: Order, writer: int, parent: int) -> N
         from controller.probing.running.work import work  # noqa: PLC0415 - numpy
 
         end_with_parent(parent)
-        work(probe, order, tell)
-    except BaseException as error:  # noqa: BLE001 - whatever a kernel raises is what is told
+        work(probe, order, report)
+    except BaseException as error:  # noqa: BLE001 - whatever a kernel raises is reported
         failed = blamed(error, is_preparing=preparing)
-        tell("failed", [failed.outcome.value, failed.problem])
+        report("failed", [failed.outcome.value, failed.problem])
 
 
-def _listen(reader: int, ended: int, told: _Told, started_s: float, deadline_s: float) -> bool:
+def _listen(reader: int, ended: int, progress: _Progress, started_s: float, deadline_s: float) -> bool:
     """Process the child's messages until it ends; return False if its deadline has passed."""
     waiting, buffer = select.poll(), b""
     waiting.register(reader, select.POLLIN)
     waiting.register(ended, select.POLLIN)
     while (left_s := started_s + deadline_s - time.monotonic()) > 0:
-        found = {descriptor for descriptor, _ in waiting.poll(math.ceil(left_s * 1000))}
-        if reader in found:
+        ready = {descriptor for descriptor, _ in waiting.poll(math.ceil(left_s * 1000))}
+        if reader in ready:
             if not (read := os.read(reader, _READ_BYTES)):
                 return True
             *lines, buffer = (buffer + read).split(b"\n")
             for line in lines:
-                _take_in(told, line, time.monotonic() - started_s)
+                _take_in(progress, line, time.monotonic() - started_s)
             if len(buffer) > _MOST_BYTES:
                 raise ValueError(f"a line of more than {_MOST_BYTES} bytes")
-        elif ended in found:
+        elif ended in ready:
             return True
     return False
 
 
 def _refused(word: str) -> None:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
-def _take_in(told: _Told, line: bytes, now_s: float) -> None:
+def _take_in(progress: _Progress, line: bytes, now_s: float) -> None:
     event, content = json.loads(line, parse_constant=_refused)
-    told.at_s.setdefault(event, now_s)
+    progress.at_s.setdefault(event, now_s)
     match event:
         case "preparing":
-            told.use, told.doing = content, f"making ready {content}"
+            progress.use, progress.doing = content, f"preparing {content}"
         case "use":
-            told.use, told.doing = content, f"use {content}"
+            progress.use, progress.doing = content, f"use {content}"
         case "imported":
-            told.versions = content
+            progress.versions = content
         case "cpu":
-            told.cpu_s = {name: float(seconds) for name, seconds in content.items()}
+            progress.cpu_s = {name: float(seconds) for name, seconds in content.items()}
         case "saved":
-            told.saved_s = float(content)
+            progress.saved_s = float(content)
         case "repetition":
-            told.repetitions.append(Repetition(**content))
+            progress.repetitions.append(Repetition(**content))
         case "steady":
-            told.steady_s = content
+            progress.steady_s = content
         case "figures":
-            told.figures = content
+            progress.figures = content
         case "memory":
-            told.peak_bytes = content
+            progress.peak_bytes = content
         case "failed":
-            told.failed = FailedError(Outcome(content[0]), content[1])
+            progress.failed = FailedError(Outcome(content[0]), content[1])
         case "done":
-            told.is_done = True
+            progress.is_done = True

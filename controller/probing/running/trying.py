@@ -52,9 +52,9 @@ async def _run(probe: ProbeTask, order: Order) -> RunResult:
                 command, deadline_s=order.deadline_s + _GRACE_S, doing=probe.name, environment=environment
             )
         except TimeoutError:
-            problem = f"{probe.name}: its runner has not ended {order.deadline_s + _GRACE_S:g} s after its start"
+            problem = f"{probe.name}: its runner still runs {order.deadline_s + _GRACE_S:g} s after its start"
             raise ProbeError(problem) from None
         if not out.exists():
-            said = ended.said.decode(errors="replace").strip().splitlines()
-            raise ProbeError(f"{probe.name}: its runner left no result: {said[-1] if said else 'and no word'}")
+            lines = ended.said.decode(errors="replace").strip().splitlines()
+            raise ProbeError(f"{probe.name}: its runner left no result: {lines[-1] if lines else 'no output'}")
         return read(out)

@@ -118,13 +118,13 @@ class Warm:
 
 
 def _be_runner(process: int, order: dict[str, Any], streams: Sequence[int]) -> NoReturn:
-    """Become the runner that a process asked for; does not return."""
+    """Become the runner requested by a process; does not return."""
     code = REFUSED
     try:
         os.setpgid(0, 0)
         _take_place(process)
-        for place, stream in enumerate(streams):
-            os.dup2(stream, place)
+        for descriptor, stream in enumerate(streams):
+            os.dup2(stream, descriptor)
         os.closerange(_STREAMS, _DESCRIPTORS)
         os.environ.clear()
         os.environ.update(order["environment"])
@@ -154,7 +154,7 @@ def _take_place(process: int) -> None:
         if os.path.sameopenfile(theirs.fileno(), ours.fileno()):
             return
         if ctypes.CDLL(None, use_errno=True).setns(theirs.fileno(), _CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), "it cannot join the network namespace of who asked")
+            raise OSError(ctypes.get_errno(), "cannot join the client's network namespace")
 
 
 def main(arguments: Sequence[str]) -> NoReturn:

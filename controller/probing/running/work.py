@@ -53,7 +53,7 @@ def work(probe: ProbeTask, order: Order, tell: Tell) -> None:
         series, latest = Series(), sum(use.repetitions for use in probe.uses)
         most = max(1, MOST_TIMES // (order.repeat * len(probe.uses)))
         for _ in range(order.repeat):
-            tell("repetition", _told(run_once(probe, ready, tell, series), most))
+            tell("repetition", _as_reported(run_once(probe, ready, tell, series), most))
         while not series.is_enough(latest, order.at_least_s):
             run_once(probe, ready, tell, series, is_checked=False)
         tell("steady", series.steady_s())
@@ -109,28 +109,28 @@ def _repeated(use: KernelUse, ready: Ready, series: Series, is_checked: bool) ->
 def _settled(use: KernelUse, ready: Ready, is_checked: bool) -> float:
     error = ready.settle(is_checked=is_checked)
     if not error <= use.tolerance:
-        said = f"a relative error of {error:.3g}" if math.isfinite(error) else "numbers that are none"
+        problem = f"a relative error of {error:.3g}" if math.isfinite(error) else "invalid numbers"
         raise FailedError(
-            Outcome.WRONG_VALUE, f"use {use.name}: its output has {said}, at most {use.tolerance:g} is right"
+            Outcome.WRONG_VALUE, f"use {use.name}: its output has {problem}, at most {use.tolerance:g} is allowed"
         )
     return error
 
 
 def _figures(ready: Mapping[str, Ready]) -> dict[str, float]:
     """Return the kernels' figures of their last runs, as USE.NAME, in letters that the API allows in names."""
-    found = {}
-    for use, one in ready.items():
-        for name, value in one.figures().items():
+    figures = {}
+    for use, prepared in ready.items():
+        for name, value in prepared.figures().items():
             word = _STRANGE.sub("-", name.lower()).strip("-.")
             if word and math.isfinite(value):
-                found[f"{use}.{word}"[:_LONGEST_NAME]] = value
-    return dict(sorted(found.items())[:MOST_FIGURES])
+                figures[f"{use}.{word}"[:_LONGEST_NAME]] = value
+    return dict(sorted(figures.items())[:MOST_FIGURES])
 
 
-def _told(found: Repetition, most: int) -> dict[str, Any]:
+def _as_reported(repetition: Repetition, most: int) -> dict[str, Any]:
     """Return a repetition as reported, with at most this many times per use."""
-    kernels_s = {name: folded(times, most) for name, times in found.kernels_s.items()}
-    return {"run_time_s": found.run_time_s, "kernels_s": kernels_s, "accuracies": found.accuracies}
+    kernels_s = {name: folded(times, most) for name, times in repetition.kernels_s.items()}
+    return {"run_time_s": repetition.run_time_s, "kernels_s": kernels_s, "accuracies": repetition.accuracies}
 
 
 def _crew(probe: ProbeTask, order: Order, stack: ExitStack) -> Crew | None:

@@ -18,24 +18,24 @@ def test_error_is_bus_occupancy_less_load() -> None:
 
 @pytest.mark.parametrize("bus", [-0.01, 1.01, math.nan, math.inf])
 def test_occupancy_outside_0_to_1_is_refused_and_names_the_unit(bus: float) -> None:
-    with pytest.raises(SampleError, match=f"^unit gpu0: its bus occupancy is {bus:g}, not from 0 to 1$"):
+    with pytest.raises(SampleError, match=f"^unit gpu0: bus occupancy {bus:g} is not between 0 and 1$"):
         Sample(0.0, bus=bus, load=0.5, unit="gpu0")
 
 
 @pytest.mark.parametrize("load", [-0.01, 1.01, math.nan, -math.inf])
 def test_load_outside_0_to_1_is_refused_and_names_the_unit(load: float) -> None:
-    with pytest.raises(SampleError, match=f"^unit gpu0: its load is {load:g}, not from 0 to 1$"):
+    with pytest.raises(SampleError, match=f"^unit gpu0: load {load:g} is not between 0 and 1$"):
         Sample(0.0, bus=0.5, load=load, unit="gpu0")
 
 
 def test_a_sample_without_a_time_is_refused() -> None:
-    with pytest.raises(SampleError, match=r"^unit gpu0: its time is nan s$"):
+    with pytest.raises(SampleError, match=r"^unit gpu0: its time of nan s is not finite$"):
         Sample(math.nan, bus=0.5, load=0.5, unit="gpu0")
 
 
 @pytest.mark.parametrize("gains", [(-1.0, 0.0, 0.0), (1.0, math.nan, 0.0), (1.0, 0.0, math.inf)])
 def test_gains_below_0_or_not_finite_are_refused(gains: tuple[float, float, float]) -> None:
-    with pytest.raises(GainsError, match=r"^k[pid] is .*, not a finite number from 0 up$"):
+    with pytest.raises(GainsError, match=r"^k[pid] is .*, not a finite number >= 0$"):
         Gains(*gains)
 
 

@@ -66,7 +66,7 @@ def test_load_features_come_last_and_outlive_the_network_ones() -> None:
     assert (off.has_network, off.has_load) == (False, True)
     assert (off.load == load).all()
     assert (off.similarity == base.similarity).all()
-    with pytest.raises(LearningError, match="no observation"):
+    with pytest.raises(LearningError, match="not an observation"):
         Observation.of(
             utilisation=0, operations=0, size=0, is_write=0, free=[0], similarity=[0], load=[[0]], candidates=[True]
         )
@@ -80,5 +80,5 @@ def test_features_have_names() -> None:
 
 
 def test_features_of_unequal_lengths_are_no_observation() -> None:
-    with pytest.raises(LearningError, match="no observation"):
+    with pytest.raises(LearningError, match="not an observation"):
         Observation.of(utilisation=0, operations=0, size=0, is_write=0, free=[0], similarity=[0, 0], candidates=[True])

@@ -67,7 +67,7 @@ def test_what_is_wrong_is_told_with_its_line_and_key(old: str, new: str, said: s
     assert refused.value.line is not None
 
 
-@pytest.mark.parametrize(("src", "dst", "said"), [("k3", "k1", "circle"), ("k1", "k9", "no use k9")])
+@pytest.mark.parametrize(("src", "dst", "said"), [("k3", "k1", "cycle"), ("k1", "k9", "no use k9")])
 def test_links_that_cannot_be_are_refused(src: str, dst: str, said: str) -> None:
     with pytest.raises(ProbeError, match=said):
         ProbeTask("p", "hpc", PROBE.uses, (*PROBE.links, Link(src, dst)))

@@ -63,7 +63,7 @@ def test_unmatched_share_adds_time_and_lowers_the_basis() -> None:
 def test_a_share_that_nobody_knows_is_said() -> None:
     found = predicted(replace(PROBE, share_matched=None), [_run()])
     assert found.basis is Basis.MODELLED
-    assert any("nobody knows" in reason for reason in found.reasons)
+    assert any("is unknown" in reason for reason in found.reasons)
 
 
 def test_with_less_than_half_matched_nothing_is_said() -> None:
@@ -92,7 +92,7 @@ def test_reference_run_scales_kernel_times_measured_elsewhere() -> None:
     found = predicted(built, [_run((0.02,), (0.004,))])
     assert found.seconds == pytest.approx(2 * 48.0 + 0.5)
     assert found.basis is Basis.MEASURED
-    assert "1.50 of what its kernels take" in found.reasons[1]
+    assert "1.50 of its kernels' time" in found.reasons[1]
     explicit = predicted(built, [_run((0.02,), (0.004,))], reference=Reference(65.0, (_run(),), "here"))
     assert explicit.seconds == pytest.approx(65.0 * (64.5 / 32.5))
 
@@ -113,7 +113,7 @@ def test_a_target_that_its_kernels_hardly_resemble_is_modelled(run_time_s: float
             ProbeRun(units=1, run_times_s=(1.0,), kernels_s={"solve": (0.01,)}, kernel_accuracies=RIGHT),
             "without times of sum",
         ),
-        (_run((0.0,)), "that are none"),
+        (_run((0.0,)), "invalid times"),
         (
             ProbeRun(
                 units=1,
@@ -123,7 +123,7 @@ def test_a_target_that_its_kernels_hardly_resemble_is_modelled(run_time_s: float
             ),
             "sum is wrong by 0.5",
         ),
-        (msgspec.structs.replace(_run(), kernel_accuracies={"solve": 0.0}), "does not say how right sum is"),
+        (msgspec.structs.replace(_run(), kernel_accuracies={"solve": 0.0}), "without the accuracy of sum"),
     ],
 )
 def test_invalid_run_is_ignored_with_its_reason(run: ProbeRun, reason: str) -> None:

@@ -38,49 +38,49 @@ class Subject:
 
 def _filters(rows: Sequence[int]) -> tuple[Sizes, ...]:
     return tuple(
-        {"rows": one, "row_bytes": row_bytes, "kept_rows": one // part}
-        for one, row_bytes, part in product(rows, (16, 64), (2, 16))
+        {"rows": count, "row_bytes": row_bytes, "kept_rows": count // part}
+        for count, row_bytes, part in product(rows, (16, 64), (2, 16))
     )
 
 
 def _projections(rows: Sequence[int]) -> tuple[Sizes, ...]:
     return tuple(
-        {"rows": one, "row_bytes": row_bytes, "expressions": many}
-        for one, row_bytes, many in product(rows, (16, 64), (1, 4))
+        {"rows": count, "row_bytes": row_bytes, "expressions": many}
+        for count, row_bytes, many in product(rows, (16, 64), (1, 4))
     )
 
 
 def _joins(rows: Sequence[int]) -> tuple[Sizes, ...]:
     return tuple(
         {
-            "left_rows": one,
+            "left_rows": count,
             "left_row_bytes": 16,
-            "right_rows": max(one // part, 1),
+            "right_rows": max(count // part, 1),
             "right_row_bytes": 16,
-            "out_rows": max(one // kept, 1),
+            "out_rows": max(count // kept, 1),
             "out_row_bytes": 24,
         }
-        for one, part, kept in product(rows, (1, 16), (1, 4))
+        for count, part, kept in product(rows, (1, 16), (1, 4))
     )
 
 
 def _aggregates(rows: Sequence[int]) -> tuple[Sizes, ...]:
     return tuple(
-        {"rows": one, "row_bytes": row_bytes, "groups": max(one // part, 1), "group_bytes": row_bytes}
-        for one, row_bytes, part in product(rows, (16, 48), (8, 1024))
+        {"rows": count, "row_bytes": row_bytes, "groups": max(count // part, 1), "group_bytes": row_bytes}
+        for count, row_bytes, part in product(rows, (16, 48), (8, 1024))
     )
 
 
 def _sorts(rows: Sequence[int]) -> tuple[Sizes, ...]:
-    return tuple({"rows": one, "row_bytes": row_bytes} for one, row_bytes in product(rows, (8, 32, 64)))
+    return tuple({"rows": count, "row_bytes": row_bytes} for count, row_bytes in product(rows, (8, 32, 64)))
 
 
 def _firsts(rows: Sequence[int]) -> tuple[Sizes, ...]:
-    return tuple({"rows": one, "row_bytes": 32, "kept_rows": kept} for one, kept in product(rows, (10, 1000)))
+    return tuple({"rows": count, "row_bytes": 32, "kept_rows": kept} for count, kept in product(rows, (10, 1000)))
 
 
 def _scans(rows: Sequence[int]) -> tuple[Sizes, ...]:
-    return tuple({"rows": one, "row_bytes": row_bytes} for one, row_bytes in product(rows, (16, 64)))
+    return tuple({"rows": count, "row_bytes": row_bytes} for count, row_bytes in product(rows, (16, 64)))
 
 
 _TABLES: Final = {
@@ -113,23 +113,23 @@ _FIXED: Final = frozenset({"operands", "planes", "neighbours", "batch"})
 
 def subjects(devices: frozenset[DeviceKind], libraries: frozenset[Library], *, is_quick: bool) -> tuple[Subject, ...]:
     """Return the subjects to measure on these devices with these libraries."""
-    found = [*_of_tables(devices, libraries, is_quick=is_quick), *_of_numbers(devices, libraries, is_quick=is_quick)]
-    return tuple(found)
+    chosen = [*_of_tables(devices, libraries, is_quick=is_quick), *_of_numbers(devices, libraries, is_quick=is_quick)]
+    return tuple(chosen)
 
 
 def _of_tables(devices: frozenset[DeviceKind], libraries: frozenset[Library], *, is_quick: bool) -> list[Subject]:
     rows = _QUICK_ROWS if is_quick else _ROWS
-    found = []
+    subjects = []
     if DeviceKind.CPU in devices and Library.DUCKDB in libraries:
         for kind, sizes in _TABLES.items():
-            found.append(Subject(kind, None, _by_duckdb(kind), sizes(rows), 1e-12))
+            subjects.append(Subject(kind, None, _by_duckdb(kind), sizes(rows), 1e-12))
     for device, name in ((DeviceKind.CPU, "cpu"), (DeviceKind.GPU, "cuda")):
         if device not in devices or Library.TORCH not in libraries:
             continue
         for kind in ("filter", "project", "join", "aggregate", "sort"):
             code = Implementation(device, Library.TORCH, f"{_HERE}.torch_tables:{kind}_{name}", threads=True)
-            found.append(Subject(kind, None, code, _TABLES[kind](rows), 1e-9))
-    return found
+            subjects.append(Subject(kind, None, code, _TABLES[kind](rows), 1e-9))
+    return subjects
 
 
 def _by_duckdb(kind: str) -> Implementation:
@@ -141,15 +141,21 @@ def _by_duckdb(kind: str) -> Implementation:
 
 
 def _of_numbers(devices: frozenset[DeviceKind], libraries: frozenset[Library], *, is_quick: bool) -> list[Subject]:
-    found = []
-    for kernel in (one for one in BUILT_IN if one.identifier in _OF_NUMBERS):
+    subjects = []
+    for kernel in (kernel for kernel in BUILT_IN if kernel.identifier in _OF_NUMBERS):
         parts = _QUICK_SHRUNK if is_quick else _SHRUNK
         grown = _GROWN.get(kernel.operator, 1)
         sizes = tuple(_shrunk(kernel.operator, dict(kernel.sizes), part / grown) for part in parts)
         for device in sorted(devices):
-            codes = [one for one in kernel.implementations if one.device is device and one.library in libraries]
-            found += [Subject(kernel.operator, kernel.number_format, one, sizes, kernel.tolerance) for one in codes]
-    return found
+            codes = [
+                implementation
+                for implementation in kernel.implementations
+                if implementation.device is device and implementation.library in libraries
+            ]
+            subjects += [
+                Subject(kernel.operator, kernel.number_format, code, sizes, kernel.tolerance) for code in codes
+            ]
+    return subjects
 
 
 def _shrunk(kind: str, sizes: Sizes, part: float) -> Sizes:

@@ -49,14 +49,14 @@ def seconds_of(name: str, kernel: Checked, clock: Clock, *, budget_s: float, tol
     """
     output = kernel.run(())
     if (error := kernel.accuracy(output)) > tolerance:
-        raise CalibrationError(f"{name}: its output is off by {error:.3g}, {tolerance:.3g} is right")
+        raise CalibrationError(f"{name}: its output is off by {error:.3g}, at most {tolerance:.3g} is allowed")
     del output
-    found: list[float] = []
-    while len(found) < _LEAST or (sum(found) < budget_s and len(found) < _MOST):
+    seconds: list[float] = []
+    while len(seconds) < _LEAST or (sum(seconds) < budget_s and len(seconds) < _MOST):
         start_ns = clock()
         kernel.run(())
-        found.append(max(clock() - start_ns, 1) / NS_PER_S)
-    return tuple(found)
+        seconds.append(max(clock() - start_ns, 1) / NS_PER_S)
+    return tuple(seconds)
 
 
 def undisturbed_s(seconds: tuple[float, ...]) -> float:
@@ -74,7 +74,7 @@ def cpu_rates(model: str, cores: int, clock: Clock, *, is_quick: bool) -> Rates:
     """Return the rates of this machine's processors, all `cores` together."""
     n = (1 << 20) if is_quick else (1 << 24)
     triad = Implementation(DeviceKind.CPU, Library.NUMPY, f"{_KERNELS}.memory:stream_triad")
-    parts = [prepare("stream-triad", triad, {"n": n // cores}, seed=place) for place in range(cores)]
+    parts = [prepare("stream-triad", triad, {"n": n // cores}, seed=core) for core in range(cores)]
     rates = _together(parts, clock, _TRIAD_BYTES * (n // cores) * cores)
     memory = _figure(rates, f"STREAM's triad by numpy over {_TRIAD_BYTES * n >> 20} MiB on {cores} cores")
     operations = _products(DeviceKind.CPU, "dense:{}", Library.NUMPY, clock, 256 if is_quick else 1024)
@@ -89,46 +89,46 @@ def gpu_rates(clock: Clock, *, is_quick: bool) -> Rates:
     triad = Implementation(DeviceKind.GPU, Library.TORCH, f"{_KERNELS}.on_torch:stream_triad_cuda")
     kernel = prepare("stream-triad", triad, {"n": n}, seed=0)
     seconds = seconds_of("stream-triad", kernel, clock, budget_s=0.2, tolerance=1e-12)
-    memory = _figure([_TRIAD_BYTES * n / one for one in seconds], "STREAM's triad by torch")
+    memory = _figure([_TRIAD_BYTES * n / run_s for run_s in seconds], "STREAM's triad by torch")
     operations = _products(DeviceKind.GPU, "on_torch:{}_cuda", Library.TORCH, clock, 512 if is_quick else 4096)
-    bus = _figure(_bus(torch, clock, 1 << (22 if is_quick else 28)), "copies of locked memory to the GPU by torch")
+    bus = _figure(_bus(torch, clock, 1 << (22 if is_quick else 28)), "copies of pinned memory to the GPU by torch")
     return Rates(DeviceKind.GPU, torch.cuda.get_device_name(), memory, bus, operations)
 
 
 def _together(kernels: Sequence[Any], clock: Clock, nbytes: int) -> list[float]:
     """Return the bytes per second of kernels that run at the same time, for each repetition."""
-    found = []
+    rates = []
     with ThreadPoolExecutor(len(kernels)) as pool:
-        runs: Callable[[], list[Any]] = lambda: list(pool.map(lambda one: one.run(()), kernels))  # noqa: E731
+        runs: Callable[[], list[Any]] = lambda: list(pool.map(lambda kernel: kernel.run(()), kernels))  # noqa: E731
         runs()
         for _ in range(_COPIES):
             start_ns = clock()
             runs()
-            found.append(nbytes / (max(clock() - start_ns, 1) / NS_PER_S))
-    return found
+            rates.append(nbytes / (max(clock() - start_ns, 1) / NS_PER_S))
+    return rates
 
 
 def _products(device: DeviceKind, entry: str, library: Library, clock: Clock, size: int) -> dict[NumberFormat, Figure]:
-    found = {}
-    for known, name, tolerance in _FORMATS:
+    rates = {}
+    for number_format, name, tolerance in _FORMATS:
         code = Implementation(device, library, f"{_KERNELS}.{entry.format(name)}", threads=True)
         kernel = prepare(name, code, dict.fromkeys(("m", "n", "k"), size), seed=0)
         seconds = seconds_of(name, kernel, clock, budget_s=0.2, tolerance=tolerance)
-        found[known] = _figure([2 * size**3 / one for one in seconds], f"{name} of {size} by {library}")
-    return found
+        rates[number_format] = _figure([2 * size**3 / run_s for run_s in seconds], f"{name} of {size} by {library}")
+    return rates
 
 
 def _bus(torch: Any, clock: Clock, nbytes: int) -> list[float]:  # noqa: ANN401 - the module
     here = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
     there = torch.empty(nbytes, dtype=torch.uint8, device="cuda")
-    found = []
+    rates = []
     for _ in range(_COPIES + 1):
         torch.cuda.synchronize()
         start_ns = clock()
         there.copy_(here, non_blocking=True)
         torch.cuda.synchronize()
-        found.append(nbytes / (max(clock() - start_ns, 1) / NS_PER_S))
-    return found[1:]
+        rates.append(nbytes / (max(clock() - start_ns, 1) / NS_PER_S))
+    return rates[1:]
 
 
 def _figure(rates: Sequence[float], how: str) -> Figure:
@@ -169,8 +169,8 @@ def measure(
     rates: list[Rates] = []
     for device in sorted(devices):
         say(f"rates of the {device}")
-        found = gpu_rates(clock, is_quick=is_quick) if device is DeviceKind.GPU else None
-        rates.append(found or cpu_rates(machine, cores, clock, is_quick=is_quick))
+        of_gpu = gpu_rates(clock, is_quick=is_quick) if device is DeviceKind.GPU else None
+        rates.append(of_gpu or cpu_rates(machine, cores, clock, is_quick=is_quick))
     measured = []
     for subject in subjects(devices, libraries, is_quick=is_quick):
         say(subject.name)
@@ -182,30 +182,37 @@ def calibrated(
     machine: str, cores: int, rates: Sequence[Rates], measured: Sequence[Measured], *, source: str, is_corrected: bool
 ) -> Calibration:
     """Return the calibration from rates and runs; `is_corrected`: sizes beyond caches are fitted separately."""
-    known = tuple(replace(one, attained=_attained(measured, one)) for one in rates)
-    cached = {one.device: _cached_bytes(measured, one.device) if is_corrected else None for one in rates}
-    fits = tuple(fit_of(one, cached[one.subject.implementation.device]) for one in measured)
-    return _with_parallelism(Calibration(machine, cores, known, fits, source))
+    attained = tuple(replace(device_rates, attained=_attained(measured, device_rates)) for device_rates in rates)
+    cached = {
+        device_rates.device: _cached_bytes(measured, device_rates.device) if is_corrected else None
+        for device_rates in rates
+    }
+    fits = tuple(fit_of(subject_runs, cached[subject_runs.subject.implementation.device]) for subject_runs in measured)
+    return _with_parallelism(Calibration(machine, cores, attained, fits, source))
 
 
 def _cached_bytes(measured: Sequence[Measured], device: DeviceKind) -> float | None:
     """Return the size of a device's caches, from all kinds measured on it."""
     return cached_bytes_of(
-        [(one.subject.kind, one.runs) for one in measured if one.subject.implementation.device is device]
+        [
+            (subject_runs.subject.kind, subject_runs.runs)
+            for subject_runs in measured
+            if subject_runs.subject.implementation.device is device
+        ]
     )
 
 
 def _with_parallelism(calibration: Calibration) -> Calibration:
     """Return a calibration with M of a GPU: the median over kinds measured on both."""
     rates = []
-    for one in calibration.rates:
-        factors = [factor for _, factor in calibration.speed_ups(one.device)]
-        if one.device is not DeviceKind.CPU and factors:
-            why = f"median of {len(factors)} kinds that were measured on both"
-            found = Figure(median(factors), min(factors), max(factors), Basis.MEASURED, (why,))
-            rates.append(replace(one, parallelism=found))
+    for device_rates in calibration.rates:
+        factors = [factor for _, factor in calibration.speed_ups(device_rates.device)]
+        if device_rates.device is not DeviceKind.CPU and factors:
+            why = f"median of {len(factors)} kinds measured on both"
+            parallelism = Figure(median(factors), min(factors), max(factors), Basis.MEASURED, (why,))
+            rates.append(replace(device_rates, parallelism=parallelism))
         else:
-            rates.append(one)
+            rates.append(device_rates)
     return replace(calibration, rates=tuple(rates))
 
 
@@ -239,21 +246,21 @@ def fit_of(measured: Measured, cached_bytes: float | None = None) -> Fit:
 
 def _attained(measured: Sequence[Measured], rates: Rates) -> Figure | None:
     """Return the part of the roofline that numeric kinds reach at their largest size."""
-    found = dict(_parts(measured, rates))
-    if not found:
+    shares = dict(_parts(measured, rates))
+    if not shares:
         return None
-    least, most = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
-    how = f"{len(found)} kinds at their largest sizes, from {least} to {most}"
-    return Figure(median(found.values()), found[least], found[most], Basis.MEASURED, (how,))
+    least, most = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
+    how = f"{len(shares)} kinds at their largest sizes, from {least} to {most}"
+    return Figure(median(shares.values()), shares[least], shares[most], Basis.MEASURED, (how,))
 
 
 def _parts(measured: Sequence[Measured], rates: Rates) -> Iterable[tuple[str, float]]:
-    for one in measured:
-        if one.subject.implementation.device is not rates.device or one.subject.kind in _ROWS:
+    for subject_runs in measured:
+        if subject_runs.subject.implementation.device is not rates.device or subject_runs.subject.kind in _ROWS:
             continue
-        operator, run = one.operators[-1], one.runs[-1]
+        operator, run = subject_runs.operators[-1], subject_runs.runs[-1]
         work = work_of(operator)
         if work is None or (work.operations and work.unit not in ARITHMETIC):
             continue
         if (bound := bound_s(work, operator, rates)) is not None:
-            yield one.subject.name, bound[0] / run.seconds
+            yield subject_runs.subject.name, bound[0] / run.seconds

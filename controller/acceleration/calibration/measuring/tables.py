@@ -26,7 +26,7 @@ class Rows(Table):
         super().__init__()
         self.rows, self.columns = sizes["rows"], columns_of(sizes["row_bytes"])
         keys = permuted(self.rows, seed)
-        self._database = Database(t={f"c{place}": keys * (place + 1) for place in range(self.columns)})
+        self._database = Database(t={f"c{column}": keys * (column + 1) for column in range(self.columns)})
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
         """Run the query; the output is its columns."""
@@ -45,7 +45,7 @@ class Project(Rows):
         super().__init__(sizes, seed)
         self.expressions = sizes["expressions"]
         last = self.columns - 1
-        formulas = (f"c0 * {place + 3} + c{place % self.columns} + c{last}" for place in range(self.expressions))
+        formulas = (f"c0 * {index + 3} + c{index % self.columns} + c{last}" for index in range(self.expressions))
         self.query = f"SELECT {', '.join(formulas)} FROM t"  # noqa: S608 - only our own numbers
 
     def accuracy(self, output: Array) -> float:
@@ -85,7 +85,7 @@ def error_of_sums(output: Array, rows: int, columns: int, expressions: int) -> f
     """Return the error of the sums of a projection's new columns; inf for a wrong number of columns or rows."""
     if output.shape != (expressions, rows):
         return math.inf
-    weights = [place + 3 + place % columns + 1 + columns for place in range(expressions)]
+    weights = [index + 3 + index % columns + 1 + columns for index in range(expressions)]
     return relative_error(output.sum(axis=1, dtype=np.float64), np.array(weights) * (rows * (rows - 1) / 2))
 
 

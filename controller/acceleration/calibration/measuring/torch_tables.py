@@ -25,7 +25,7 @@ class OnTorch:
 
     def __init__(self, device: str) -> None:
         if device == "cuda" and not torch.cuda.is_available():
-            raise ProbeKernelError("there is no GPU that torch can use here")
+            raise ProbeKernelError("torch finds no GPU")
         self._device = torch.device(device)
 
     def moved(self, array: Array) -> Any:  # noqa: ANN401 - a tensor
@@ -67,14 +67,14 @@ class Project(OnTorch):
         super().__init__(device)
         self._rows, self._expressions = sizes["rows"], sizes["expressions"]
         keys, many = tables.permuted(self._rows, seed), tables.columns_of(sizes["row_bytes"])
-        self._columns = [self.moved(keys * (place + 1)) for place in range(many)]
+        self._columns = [self.moved(keys * (index + 1)) for index in range(many)]
 
     def run(self, inputs: tuple[Value, ...]) -> Any:  # noqa: ANN401 - a tensor
         """Compute all formulas."""
         del inputs
         first, last, many = self._columns[0], self._columns[-1], len(self._columns)
-        found = [first * (place + 3) + self._columns[place % many] + last for place in range(self._expressions)]
-        return self.ended(torch.stack(found))
+        columns = [first * (index + 3) + self._columns[index % many] + last for index in range(self._expressions)]
+        return self.ended(torch.stack(columns))
 
     def accuracy(self, output: Any) -> float:  # noqa: ANN401 - a tensor
         """Return the error of the sums of all new columns."""
@@ -90,8 +90,8 @@ class Join(OnTorch):
     def __init__(self, device: str, sizes: Sizes, seed: int) -> None:
         super().__init__(device)
         self._twin = twin = tables.HashJoin(sizes, seed)
-        self._left = [self.moved(one) for one in (twin.left, *twin.left_columns)]
-        self._right = [self.moved(one) for one in (twin.right, *twin.right_columns)]
+        self._left = [self.moved(array) for array in (twin.left, *twin.left_columns)]
+        self._right = [self.moved(array) for array in (twin.right, *twin.right_columns)]
 
     def run(self, inputs: tuple[Value, ...]) -> Any:  # noqa: ANN401 - a tensor
         """Sort the right keys, look up the left ones, gather the pairs' columns, and sum them."""
@@ -100,8 +100,8 @@ class Join(OnTorch):
         begins = torch.searchsorted(keys, self._left[0])
         counts = torch.searchsorted(keys, self._left[0], right=True) - begins
         left = torch.repeat_interleave(counts)
-        place = torch.arange(left.numel(), device=left.device) - (counts.cumsum(0) - counts)[left]
-        right = order[begins[left] + place]
+        inside = torch.arange(left.numel(), device=left.device) - (counts.cumsum(0) - counts)[left]
+        right = order[begins[left] + inside]
         total = sum((column[left].sum() for column in self._left), torch.zeros((), dtype=torch.int64).to(left.device))
         total = sum((column[right].sum() for column in self._right[1:]), total)
         return self.ended(torch.stack([torch.tensor(left.numel(), device=left.device), total + self._twin.lift]))
@@ -122,16 +122,18 @@ class Aggregate(OnTorch):
         self._twin = tables.Aggregate(sizes, seed)
         self._groups = sizes["groups"]
         self._group = self.moved(self._twin.group)
-        self._columns = [self.moved(one) for one in self._twin.columns]
+        self._columns = [self.moved(column) for column in self._twin.columns]
 
     def run(self, inputs: tuple[Value, ...]) -> Any:  # noqa: ANN401 - a tensor
         """Sum all columns by group."""
         if self._twin.take(inputs):
             for column in self._columns:
                 column[self._twin.zero] = float(self._twin.lift)
-        sums = [torch.zeros(self._groups, dtype=one.dtype, device=one.device) for one in self._columns]
+        sums = [torch.zeros(self._groups, dtype=column.dtype, device=column.device) for column in self._columns]
         return self.ended(
-            torch.stack([into.index_add_(0, self._group, one) for into, one in zip(sums, self._columns, strict=True)])
+            torch.stack(
+                [into.index_add_(0, self._group, column) for into, column in zip(sums, self._columns, strict=True)]
+            )
         )
 
     def accuracy(self, output: Any) -> float:  # noqa: ANN401 - a tensor
@@ -148,13 +150,13 @@ class Sort(OnTorch):
     def __init__(self, device: str, sizes: Sizes, seed: int) -> None:
         super().__init__(device)
         self._twin = tables.Sort(sizes, seed)
-        self._columns = [self.moved(one) for one in (self._twin.keys, *self._twin.others)]
+        self._columns = [self.moved(array) for array in (self._twin.keys, *self._twin.others)]
 
     def run(self, inputs: tuple[Value, ...]) -> Any:  # noqa: ANN401 - a tensor
         """Sort the keys, gather the rest by their order."""
         self._twin.take(inputs)
         keys, order = torch.sort(self._columns[0])
-        return self.ended(torch.stack([keys, *(one[order] for one in self._columns[1:])]))
+        return self.ended(torch.stack([keys, *(column[order] for column in self._columns[1:])]))
 
     def accuracy(self, output: Any) -> float:  # noqa: ANN401 - a tensor
         """Return the error that the twin reports."""

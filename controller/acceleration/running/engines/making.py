@@ -18,13 +18,13 @@ def backend_of(plan: Plan, memory_bytes: int, threads: int) -> Backend:
 
         return DuckDbBackend(plan.split, memory_bytes, threads)
     if plan.operator is None:
-        raise RunError(f"{plan.engine} computes operators; statements are DuckDB's")
+        raise RunError(f"{plan.engine} computes operators only; statements need DuckDB")
     if plan.engine is Engine.NUMPY:
         from controller.acceleration.running.engines.numpy_arrays import NumpyBackend  # noqa: PLC0415
 
         return NumpyBackend(plan.operator)
     if importlib.util.find_spec("torch") is None:
-        raise RunError(f"{plan.engine}: torch is not installed here")
+        raise RunError(f"{plan.engine}: torch is not installed")
     from controller.acceleration.running.engines.torch_tensors import TorchBackend  # noqa: PLC0415
 
     return TorchBackend(plan.operator, "cuda" if plan.engine is Engine.CUDA else "cpu", threads)

@@ -70,7 +70,7 @@ def operator_table(operator: Operator, tables: Mapping[str, object]) -> str:
     """Return the name of the sharded table; raise RunError if a worker lacks an input."""
     for name in filter(None, (operator.table, operator.other)):
         if name not in tables:
-            raise RunError(f"{operator.kind}: table {name} was not given")
+            raise RunError(f"{operator.kind}: table {name} is missing")
     return operator.table
 
 
@@ -82,7 +82,7 @@ def columns_of(table: pa.Table) -> Columns:
 def check_sum(name: str, most: int, rows: int) -> None:
     """Raise RunError if the sum of so many integers, each of at most that size, may exceed 64 bits."""
     if most * rows > _MOST:
-        raise RunError(f"column {name}: sums may not fit 64 bits; DuckDB adds up such columns")
+        raise RunError(f"column {name}: sums may exceed 64 bits; DuckDB handles such columns")
 
 
 def _table(columns: Columns) -> pa.Table:
@@ -113,14 +113,14 @@ def _dense(name: str, keys: NDArray[Any], values: Columns) -> Columns:
     least = keys.min()
     places = (keys - least).astype(np.intp, copy=False)
     number = int(places.max()) + 1
-    found = np.flatnonzero(np.bincount(places, minlength=number))
+    used = np.flatnonzero(np.bincount(places, minlength=number))
     sums: Columns = {}
     for column, added in values.items():
         total = np.zeros(number, _wide(added[:0]).dtype)
         for start in range(0, len(places), _BLOCK):
             np.add.at(total, places[start : start + _BLOCK], _wide(added[start : start + _BLOCK]))
-        sums[column] = total[found]
-    return {name: found.astype(keys.dtype) + least} | sums
+        sums[column] = total[used]
+    return {name: used.astype(keys.dtype) + least} | sums
 
 
 def _wide(values: NDArray[Any]) -> NDArray[Any]:
@@ -137,8 +137,8 @@ def _joined(key: str, data: Columns, other: Columns) -> pa.Table:
     # Position within each row's matches: the offset from their beginning.
     inside = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
     right = order[first[left] + inside]
-    found = {name: values[left] for name, values in data.items()}
-    return _table(found | {name: values[right] for name, values in other.items() if name != key})
+    columns = {name: values[left] for name, values in data.items()}
+    return _table(columns | {name: values[right] for name, values in other.items() if name != key})
 
 
 def _sorted(operator: Operator, data: Columns) -> pa.Table:

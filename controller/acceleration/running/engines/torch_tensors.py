@@ -25,7 +25,7 @@ class TorchBackend:
 
     def __init__(self, operator: Operator, device: str, threads: int) -> None:
         if device == "cuda" and not torch.cuda.is_available():
-            raise RunError("torch-cuda: there is no GPU that torch can use here")
+            raise RunError("torch-cuda: torch finds no GPU")
         torch.set_num_threads(threads)
         self._operator, self._device = operator, device
         self._tables: dict[str, Tensors] = {}
@@ -107,8 +107,8 @@ def _joined(key: str, data: Tensors, other: Tensors) -> pa.Table:
     begun = torch.cumsum(counts, 0) - counts
     inside = torch.arange(len(left), device=left.device) - begun[left]
     right = order[first[left] + inside]
-    found = {name: values[left] for name, values in data.items()}
-    return _table(found | {name: values[right] for name, values in other.items() if name != key})
+    columns = {name: values[left] for name, values in data.items()}
+    return _table(columns | {name: values[right] for name, values in other.items() if name != key})
 
 
 def _sorted(operator: Operator, data: Tensors) -> pa.Table:

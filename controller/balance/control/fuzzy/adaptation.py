@@ -57,12 +57,12 @@ def _weighted_mean(rules: Rules, errors: Sequence[tuple[int, float]], changes: S
 
 def _strengths(rules: Rules, errors: Sequence[tuple[int, float]], changes: Sequence[tuple[int, float]]) -> Strengths:
     """Return the strength of each word: "and" is the minimum of both, "or" the maximum over all rules for a word."""
-    found = [0.0] * len(WORDS)
+    strengths = [0.0] * len(WORDS)
     for row, error_fits in errors:
         for column, change_fits in changes:
             wanted = rules[row][column]
-            found[wanted] = max(found[wanted], min(error_fits, change_fits))
-    return found
+            strengths[wanted] = max(strengths[wanted], min(error_fits, change_fits))
+    return strengths
 
 
 def _centre_of_area(strengths: Strengths) -> float:
@@ -103,13 +103,13 @@ def adapted(settings: FuzzySettings, start: Gains, largest: Gains, error: float,
 
     `largest` are the largest start gains, the base of the shares: a start gain of 0 can grow, too.
     """
-    found = infer(
+    changes = infer(
         settings.method, _parsed(settings.rules), error / settings.error_range, change / settings.change_range
     )
     return Gains(
-        max(start.kp + settings.kp_share * largest.kp * found[0], 0.0),
-        max(start.ki + settings.ki_share * largest.ki * found[1], 0.0),
-        max(start.kd + settings.kd_share * largest.kd * found[2], 0.0),
+        max(start.kp + settings.kp_share * largest.kp * changes[0], 0.0),
+        max(start.ki + settings.ki_share * largest.ki * changes[1], 0.0),
+        max(start.kd + settings.kd_share * largest.kd * changes[2], 0.0),
     )
 
 

@@ -49,9 +49,9 @@ def memberships(value: float) -> tuple[tuple[int, float], ...]:
 
     Beyond -1 and 1 the outermost word has full membership.
     """
-    place = min(max((value + 1.0) / SPACING, 0.0), 6.0)
-    below = min(int(place), 5)
-    share = place - below
+    position = min(max((value + 1.0) / SPACING, 0.0), 6.0)
+    below = min(int(position), 5)
+    share = position - below
     if share == 0.0:
         return ((below, 1.0),)
     if share == 1.0:
@@ -110,7 +110,7 @@ class Tables(Strict, frozen=True):
 def rules_of(gain: str, lines: Sequence[str]) -> Rules:
     """Return a table's lines as indices of words; raise GainsError naming gain and line for a malformed one."""
     if len(lines) != len(WORDS):
-        raise GainsError(f"fuzzy rules of {gain}: there are {len(lines)} lines, not 7")
+        raise GainsError(f"fuzzy rules of {gain}: {len(lines)} lines, expected 7")
     return tuple(_row(gain, number, line) for number, line in enumerate(lines, 1))
 
 
@@ -118,7 +118,7 @@ def _row(gain: str, number: int, line: str) -> tuple[int, ...]:
     words = line.split()
     unknown = next((word for word in words if word not in set(WORDS)), None)
     if unknown is not None:
-        raise GainsError(f"fuzzy rules of {gain}, line {number}: {unknown!r} is none of {', '.join(WORDS)}")
+        raise GainsError(f"fuzzy rules of {gain}, line {number}: unknown word {unknown!r}; known: {', '.join(WORDS)}")
     if len(words) != len(WORDS):
-        raise GainsError(f"fuzzy rules of {gain}, line {number}: there are {len(words)} words, not 7")
+        raise GainsError(f"fuzzy rules of {gain}, line {number}: {len(words)} words, expected 7")
     return tuple(WORDS.index(Word(word)) for word in words)

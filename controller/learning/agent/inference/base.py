@@ -13,11 +13,11 @@ Late = Callable[[], bool]
 """Callback that returns True after the deadline for an answer; called between parts of a network."""
 
 EPSILON: Final = np.float32(1e-5)
-"""Added to a variance that is divided by, as PyTorch has it."""
+"""Added to a variance before dividing by it, as in PyTorch."""
 
 
 def never() -> bool:
-    """Return that an answer is never late."""
+    """Return False: no answer is late."""
     return False
 
 
@@ -30,7 +30,7 @@ class Inference(Protocol):
         ...
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
-        """Return the value of every action, the mean of its quantiles; None where it became too late before the end.
+        """Return the value of every action, the mean of its quantiles; None if the deadline passed first.
 
         Raises LearningError for an observation that does not fit.
         """
@@ -38,8 +38,8 @@ class Inference(Protocol):
 
 
 def normalised(rows: Floats, gain: Floats, bias: Floats) -> Floats:
-    """Return each row with mean 0 and variance 1, then scaled and moved."""
-    # The functions themselves: for small networks the methods' checks take as long as they do.
+    """Return each row normalised to mean 0 and variance 1, then scaled and shifted."""
+    # Plain functions: for small networks the methods' checks take as long as the computation.
     count = np.float32(rows.shape[-1])
     means: Floats = np.add.reduce(rows, axis=-1, keepdims=True)
     means /= count
@@ -53,6 +53,6 @@ def normalised(rows: Floats, gain: Floats, bias: Floats) -> Floats:
 
 def softmax(scores: Floats) -> Floats:
     """Return weights that are positive and sum to 1 along the last axis."""
-    found: Floats = np.exp(scores - np.maximum.reduce(scores, axis=-1, keepdims=True))
-    found /= np.add.reduce(found, axis=-1, keepdims=True)
-    return found
+    weights: Floats = np.exp(scores - np.maximum.reduce(scores, axis=-1, keepdims=True))
+    weights /= np.add.reduce(weights, axis=-1, keepdims=True)
+    return weights

@@ -1,10 +1,10 @@
-"""Products of weights that are the same at every decision, taken once for a weight set.
+"""Products of weights that are the same at every decision, computed once for a weight set.
 
-- Between the input and the first layer's attention all is linear in a token's features, and these are few: scores of
-  the first layer are a product of features, [inputs + 1] squared a head, and what its heads hand on is a product of the
-  features' means under the attention. No product with a hidden by hidden matrix is left of it.
-- Attention over one token is 1: of `flat` the values' and the output's projections are one matrix a layer.
-- The linear and the output layer have nothing between them, and of quantiles only the mean decides: one matrix.
+- Between the input and the first layer's attention all is linear in a token's few features: scores of the first layer
+  are a product of features, [inputs + 1] squared per head, and the outputs of its heads are a product of the features'
+  means under the attention. No product with a hidden by hidden matrix is left.
+- Attention over one token is 1: in `flat` the projections of values and output are one matrix per layer.
+- The linear and the output layer have nothing between them, and only the mean of quantiles decides: one matrix.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Norm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeedForward:
-    """Part of a layer after its attention."""
+    """The part of a layer after its attention."""
 
     before: Norm
     wide: Affine
@@ -48,10 +48,10 @@ class FeedForward:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class First:
-    """The input and the first layer's attention, for features with a 1 behind them: k = inputs + 1 figures.
+    """The input and the first layer's attention, for features followed by a 1: k = inputs + 1 figures.
 
-    `scores` [heads, k, k] stands between the features of two tokens. `mixing` [k + heads * k, hidden] makes of a
-    token's features, and of their means under each head's attention, what goes to the first normalisation.
+    `scores` [heads, k, k] stands between the features of two tokens. `mixing` [k + heads * k, hidden] turns a token's
+    features, and their means under each head's attention, into the input of the first normalisation.
     """
 
     scores: Floats
@@ -69,7 +69,7 @@ def norm(weights: WeightSet, name: str) -> Norm:
 
 
 def feed_forward(weights: WeightSet, layer: int) -> FeedForward:
-    """Return what follows a layer's attention."""
+    """Return the part of a layer after its attention."""
     at = f"encoder.layers.{layer}"
     return FeedForward(
         norm(weights, f"{at}.norm1"),
@@ -80,19 +80,19 @@ def feed_forward(weights: WeightSet, layer: int) -> FeedForward:
 
 
 def head(weights: WeightSet) -> Affine:
-    """Return linear and output layer as one, to the mean of each action's quantiles."""
+    """Return the linear and the output layer as one, yielding the mean of each action's quantiles."""
     output, output_bias = _mean_output(weights)
     linear = _exact(weights, "linear.weight")
     return _single(output @ linear, output @ _exact(weights, "linear.bias") + output_bias)
 
 
 def dense_head(weights: WeightSet) -> Affine:
-    """Return the output layer, to the mean of each action's quantiles."""
+    """Return the output layer, yielding the mean of each action's quantiles."""
     return _single(*_mean_output(weights))
 
 
 def single_token_attention(weights: WeightSet, layer: int) -> Affine:
-    """Return a layer's attention where there is one token: values, then the output's projection."""
+    """Return a layer's attention for a single token: values, then the output's projection."""
     at, hidden = f"encoder.layers.{layer}.self_attn", weights.shape.hidden
     value = _exact(weights, f"{at}.in_proj_weight")[2 * hidden :]
     value_bias = _exact(weights, f"{at}.in_proj_bias")[2 * hidden :]
@@ -116,7 +116,7 @@ def first(weights: WeightSet) -> First:
 
 
 def first_of_one(weights: WeightSet) -> Affine:
-    """Return the input and the first layer's attention where there is one token: all heads see it, and add up."""
+    """Return the input and the first layer's attention for a single token: all heads see it, and add up."""
     mixing = first(weights).mixing
     start = mixing.reshape(-1, weights.shape.inputs + 1, mixing.shape[1]).sum(axis=0).T
     return Affine(start[:, :-1].copy(), start[:, -1].copy())

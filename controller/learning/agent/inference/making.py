@@ -13,11 +13,11 @@ from controller.learning.agent.settings import DecisionSettings
 from controller.learning.agent.weights import Shape, WeightSet
 
 _SMALL: Final = 128
-"""Hidden figures up to which weights stay in the core's own cache, and are float32."""
+"""Hidden figures up to which weights fit into the core's own cache, and are float32."""
 
 
 def inference_of(weights: WeightSet, settings: DecisionSettings) -> Inference:
-    """Return the fastest inference of a weight set that this machine has."""
+    """Return this machine's fastest inference of a weight set."""
     halved = _is_halved(weights.shape, settings)
     if weights.shape.form == "dense":
         return DenseInference(weights, halved=halved)
@@ -25,12 +25,12 @@ def inference_of(weights: WeightSet, settings: DecisionSettings) -> Inference:
         return FlatOnKernels(weights, halved=halved) if halved or HAS_WIDE_REGISTERS else FlatInference(weights)
     if halved and MULTIPLIES_PAIRS:
         return TokensOnKernels(weights, halved=True)
-    found = _on_torch(weights) if halved and find_spec("torch") is not None else None
-    return found or (TokensOnKernels(weights, halved=False) if HAS_WIDE_REGISTERS else TokensInference(weights))
+    on_torch = _on_torch(weights) if halved and find_spec("torch") is not None else None
+    return on_torch or (TokensOnKernels(weights, halved=False) if HAS_WIDE_REGISTERS else TokensInference(weights))
 
 
 def may_take_torch(shape: Shape, settings: DecisionSettings) -> bool:
-    """Return whether PyTorch, if installed, may take decisions."""
+    """Return whether PyTorch, if installed, may make decisions."""
     return shape.form == "tokens" and _is_halved(shape, settings) and not MULTIPLIES_PAIRS
 
 
@@ -39,7 +39,7 @@ def _is_halved(shape: Shape, settings: DecisionSettings) -> bool:
 
 
 def _on_torch(weights: WeightSet) -> Inference | None:
-    """Return inference by PyTorch in bfloat16, which knows more instructions for it; None where it knows none."""
+    """Return inference by PyTorch in bfloat16, which uses more instructions for it; None if it has none."""
     import torch  # noqa: PLC0415 - deciding works without it
 
     from controller.learning.agent.inference import on_torch  # noqa: PLC0415 - as above

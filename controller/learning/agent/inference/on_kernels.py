@@ -1,4 +1,4 @@
-"""Inference in machine code, with weights in float32 or, `halved`, in bfloat16.
+"""Inference in machine code, with weights in float32 or, if `halved`, in bfloat16.
 
 Halved products of many tokens round the tokens' figures, too; sums, normalisation and attention are float32.
 """
@@ -17,7 +17,7 @@ from dataplane.native import Kernel
 
 
 class _OnKernels:
-    """A network as stages: `made_of` has the first, those of a later layer's attention, and what follows attention."""
+    """A network as stages: `made_of` has the first, those of a later layer's attention, and those after attention."""
 
     made_of: ClassVar[tuple[Kernel[..., None], ...]]
 
@@ -26,7 +26,7 @@ class _OnKernels:
         first, *attend, feed = (compiled(stage) for stage in self.made_of)
         steps = [(first, packed.first), (feed, packed.feed_forward[0])]
         for attention, feed_forward in zip(packed.attention, packed.feed_forward[1:], strict=True):
-            steps += [*((one, attention) for one in attend), (feed, feed_forward)]
+            steps += [*((stage, attention) for stage in attend), (feed, feed_forward)]
         steps.append((compiled(stages.head_of_all), packed.head))
         self.version = weights.version
         self._shape = weights.shape
@@ -35,7 +35,7 @@ class _OnKernels:
         self._rooms = Rooms(packed.sizes, weights.shape.actions)
 
     def _run(self, room: Room, late: Late) -> bool:
-        """Go through the stages; return whether it was in time: the clock is looked at before each of a later layer."""
+        """Run all stages; return whether it was in time: the clock is checked before each stage of a later layer."""
         sizes, work = self._sizes, room.address
         for number, (call, structure) in enumerate(self._steps):
             if 1 < number < len(self._steps) - 1 and late():
@@ -45,7 +45,7 @@ class _OnKernels:
 
 
 class TokensOnKernels(_OnKernels):
-    """The form `tokens`, for any number of them, where the processor has AVX-512; halved, its bfloat16, too."""
+    """The form `tokens`, for any number of them, on processors with AVX-512; halved, also with its bfloat16."""
 
     made_of = (
         stages.first_of_tokens,
@@ -55,7 +55,7 @@ class TokensOnKernels(_OnKernels):
     )
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
-        """Return the value of every action; None where it became too late before the end."""
+        """Return the value of every action; None if the deadline passed first."""
         self._shape.check(observation)
         count, row = observation.actions, observation.row
         room = self._rooms.take(count)
@@ -64,7 +64,7 @@ class TokensOnKernels(_OnKernels):
             features[:, :COMMON] = row[:COMMON]
             features[:, COMMON : self._shape.inputs] = row[COMMON:].reshape(-1, count).T
             features[:, self._shape.inputs] = 1
-            # A copy, as another decision will work in the room.
+            # A copy, because the next decision reuses the room.
             return room.values[:count, 0].copy() if self._run(room, late) else None
         finally:
             self._rooms.give_back(room)
@@ -76,12 +76,12 @@ class FlatOnKernels(_OnKernels):
     made_of = (stages.first_of_one, stages.attention_of_one, stages.feed_forward_of_one)
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
-        """Return the value of every action; None where it became too late before the end."""
+        """Return the value of every action; None if the deadline passed first."""
         self._shape.check(observation)
         room = self._rooms.take(1)
         try:
             room.mixed[0, : self._shape.inputs] = observation.row
-            # A copy, as another decision will work in the room.
+            # A copy, because the next decision reuses the room.
             return room.values[0].copy() if self._run(room, late) else None
         finally:
             self._rooms.give_back(room)

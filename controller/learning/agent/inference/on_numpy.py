@@ -1,6 +1,6 @@
 """Inference by numpy, in float32: of `dense`, whose products may be halved, and the plain twin of `on_kernels`.
 
-It serves processors with narrower registers, which numpy's own libraries know better.
+It serves processors with narrower registers, which numpy's own libraries use better.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from controller.learning.values import Floats, Observation
 
 # Products of a matrix in bfloat16 and a vector in float32, in machine code.
 #
-# A decision of one token reads every weight once, and between decisions others push them out of the processor's caches:
-# its time is the bytes of its weights. In bfloat16 they are half as many. Figures are widened as they are read,
-# products and sums are float32, so no processor needs instructions for bfloat16.
+# A decision of one token reads every weight once, and between decisions other work evicts them from the processor's
+# caches: its time is proportional to the bytes of its weights, half as many in bfloat16. Figures are widened as they
+# are read; products and sums are float32, so no processor needs instructions for bfloat16.
 
 
 class HalvedAffine:
@@ -43,22 +43,22 @@ class HalvedAffine:
         steps, vectors = self._sizes
         given = np.zeros(2 * steps, np.float32)
         given[: self._inputs] = figures
-        found = np.empty(vectors * LANES, np.float32)
-        self._product(given.ctypes.data, *self._block.addresses, found.ctypes.data, steps, vectors)
-        return found[: self._outputs]
+        outputs = np.empty(vectors * LANES, np.float32)
+        self._product(given.ctypes.data, *self._block.addresses, outputs.ctypes.data, steps, vectors)
+        return outputs[: self._outputs]
 
 
 _Product = Callable[[Floats], Floats]
 
 
 def _product(layer: folding.Affine, rows: Floats) -> Floats:
-    found: Floats = layer.weight @ rows if rows.ndim == 1 else rows @ layer.weight.T
-    found += layer.bias
-    return found
+    product: Floats = layer.weight @ rows if rows.ndim == 1 else rows @ layer.weight.T
+    product += layer.bias
+    return product
 
 
 class _FeedForward:
-    """Part of a layer after the sums of its attention."""
+    """The part of a layer after the sums of its attention."""
 
     def __init__(self, part: folding.FeedForward) -> None:
         self._before, self._after = part.before, part.after
@@ -73,14 +73,14 @@ class _FeedForward:
 
 
 def with_one(rows: Floats) -> Floats:
-    """Return rows with a 1 behind their last figure."""
-    found = np.ones((*rows.shape[:-1], rows.shape[-1] + 1), np.float32)
-    found[..., :-1] = rows
-    return found
+    """Return rows with a 1 appended."""
+    extended = np.ones((*rows.shape[:-1], rows.shape[-1] + 1), np.float32)
+    extended[..., :-1] = rows
+    return extended
 
 
 class FlatInference:
-    """The form `flat`: products of a matrix and a vector, as there is one token."""
+    """The form `flat`: products of a matrix and a vector, as there is a single token."""
 
     def __init__(self, weights: WeightSet) -> None:
         layers = range(weights.shape.layers)
@@ -94,7 +94,7 @@ class FlatInference:
         self._head = folding.head(weights)
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
-        """Return the value of every action; None where it became too late before the end."""
+        """Return the value of every action; None if the deadline passed first."""
         self._shape.check(observation)
         seen = self._parts[0](self._start(observation.flat()))
         for attention, part in zip(self._attention, self._parts[1:], strict=True):
@@ -117,7 +117,7 @@ class DenseInference:
         self._head = folding.dense_head(weights)
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
-        """Return the value of every action; None where it became too late before the end."""
+        """Return the value of every action; None if the deadline passed first."""
         self._shape.check(observation)
         seen = observation.flat()
         for layer in self._hidden:
@@ -151,14 +151,14 @@ class TokensInference:
         self._head = folding.head(weights)
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
-        """Return the value of every action; None where it became too late before the end."""
+        """Return the value of every action; None if the deadline passed first."""
         return self._run(observation, late, [])
 
     def attention(self, observation: Observation) -> Floats:
-        """Return what each token looks at, [layers, heads, tokens, tokens]; each row sums to 1."""
-        found: list[Floats] = []
-        self._run(observation, never, found)
-        return np.stack(found)
+        """Return each token's attention to the others, [layers, heads, tokens, tokens]; each row sums to 1."""
+        attentions: list[Floats] = []
+        self._run(observation, never, attentions)
+        return np.stack(attentions)
 
     def _run(self, observation: Observation, late: Late, looked: list[Floats]) -> Floats | None:
         self._shape.check(observation)
@@ -184,7 +184,7 @@ class TokensInference:
 
 
 def first_attention(first: folding.First, features: Floats) -> Floats:
-    """Return what each token looks at in the first layer, [heads, tokens, tokens]."""
+    """Return each token's attention to the others in the first layer, [heads, tokens, tokens]."""
     scores: Floats = np.matmul(features @ first.scores, features.T)
     return softmax(scores)
 

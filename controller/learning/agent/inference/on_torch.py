@@ -1,4 +1,4 @@
-"""Inference of `tokens` by PyTorch: products of matrices in bfloat16 where the processor has them, the rest float32."""
+"""Inference of `tokens` by PyTorch: matrix products in bfloat16 if the processor has it, the rest in float32."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class _Linear:
             self._weight = torch.ops.mkldnn._reorder_linear_weight(self._weight)  # noqa: SLF001 - there is no other
 
     def __call__(self, rows: Tensor, then: str = "none") -> Tensor:
-        """Return the weights times each row plus the bias, "relu" of it where that follows."""
+        """Return the weights times each row plus the bias, rectified if "relu" follows."""
         if self._is_arranged:
             return torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, then, [], "")  # noqa: SLF001
-        found = functional.linear(rows, self._weight, self._bias)
-        return found.relu_() if then == "relu" else found
+        product = functional.linear(rows, self._weight, self._bias)
+        return product.relu_() if then == "relu" else product
 
 
 def _tensor(array: Floats, kind: Any) -> Tensor:  # noqa: ANN401 - a torch.dtype
@@ -76,7 +76,7 @@ class TorchTokensInference:
         self._head = (_tensor(head.weight, torch.float32), _tensor(head.bias, torch.float32))
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
-        """Return the value of every action; None where it became too late before the end."""
+        """Return the value of every action; None if the deadline passed first."""
         self._shape.check(observation)
         features = with_one(observation.tokens())
         looked = first_attention(self._first, features)
@@ -90,14 +90,14 @@ class TorchTokensInference:
                 if late():
                     return None
                 seen = self._fed_forward(layer, seen + added)
-            found: Floats = functional.linear(seen, *self._head)[:, 0].numpy()
-        return found
+            outputs: Floats = functional.linear(seen, *self._head)[:, 0].numpy()
+        return outputs
 
     def _attended(self, projected: Tensor) -> Tensor:
         count, heads = projected.shape[0], self._shape.heads
         queries, keys, values = projected.view(count, 3, heads, -1).permute(1, 2, 0, 3)
-        found = functional.scaled_dot_product_attention(queries[None], keys[None], values[None])
-        return found[0].transpose(0, 1).reshape(count, -1)
+        attended = functional.scaled_dot_product_attention(queries[None], keys[None], values[None])
+        return attended[0].transpose(0, 1).reshape(count, -1)
 
     def _fed_forward(self, layer: int, rows: Tensor) -> Tensor:
         before, wide, narrow, after = self._parts[layer]
@@ -108,7 +108,7 @@ class TorchTokensInference:
 
     def _part(self, part: folding.FeedForward) -> tuple[Any, _Linear, _Linear, Any]:
         norms = [
-            (_tensor(one.gain, torch.float32), _tensor(one.bias, torch.float32)) for one in (part.before, part.after)
+            (_tensor(norm.gain, torch.float32), _tensor(norm.bias, torch.float32)) for norm in (part.before, part.after)
         ]
         return norms[0], self._linear(part.wide), self._linear(part.narrow), norms[1]
 

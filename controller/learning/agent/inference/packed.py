@@ -1,4 +1,4 @@
-"""A network's weights as its stages take them, and the room that a decision works in."""
+"""A network's weights as its stages read them, and the working memory of a decision."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dataplane.native import Struct
 Structure = TypeVar("Structure", bound=Struct)
 _Pack = Callable[[Floats], Words]
 _FEW: Final = 16
-"""Tokens that there is room for from the start."""
+"""Initial room, in tokens."""
 
 
 class Sizes:
@@ -48,7 +48,7 @@ class Sizes:
         self.longest = max(self.columns, self.wide, self.projected, self.folded)
 
     def told(self, hidden: int, mask: int, zeros: int, *, halved: bool) -> stages.Sizes:
-        """Return them as stages take them, with addresses of a row of `hidden` ones, then zeros, and of zeros."""
+        """Return the sizes for stages, with addresses of a row of `hidden` ones, followed by zeros, and of zeros."""
         return stages.Sizes(
             hidden,
             self.columns,
@@ -67,7 +67,7 @@ class Sizes:
 
 
 class Room:
-    """Memory that a decision works in, for so many tokens: `mixed` begins with their features; `values` come out."""
+    """Working memory of a decision, for so many tokens: `mixed` begins with their features; `values` come out."""
 
     def __init__(self, sizes: Sizes, outputs: int, tokens: int) -> None:
         rows = self.rows = padded(tokens, LANES)
@@ -107,23 +107,23 @@ class Rooms:
         """Return room for this many tokens."""
         # Popping is atomic, where a check for emptiness first would race with other threads.
         try:
-            found = self._free.pop()
+            room = self._free.pop()
         except IndexError:
-            found = Room(self._sizes, self._outputs, tokens)
-        if found.rows < tokens:
-            found = Room(self._sizes, self._outputs, tokens)
-        found.work.tokens = tokens
-        return found
+            room = Room(self._sizes, self._outputs, tokens)
+        if room.rows < tokens:
+            room = Room(self._sizes, self._outputs, tokens)
+        room.work.tokens = tokens
+        return room
 
     def give_back(self, room: Room) -> None:
-        """Have another decision work in it."""
+        """Return room to the pool for another decision."""
         self._free.append(room)
 
 
 class Packed:
-    """A network's weights, in the order of its stages: `first`, attention and feed-forward by turns, then `head`.
+    """A network's weights, in the order of its stages: `first`, attention and feed-forward in turn, then `head`.
 
-    These, and the sizes that are `told`, are structures of addresses within it.
+    These, and the sizes from `told`, are structures of addresses within it.
     """
 
     def __init__(self, weights: WeightSet, *, halved: bool) -> None:
@@ -156,7 +156,7 @@ class Packed:
 
 
 def _taken(kind: type[Structure], places: Iterator[int]) -> Structure:
-    """Return a structure of the addresses that come next."""
+    """Return a structure of the next addresses."""
     return kind(*islice(places, len(kind._fields_)))
 
 
@@ -165,7 +165,7 @@ def _biased(layer: folding.Affine, pack: _Pack) -> list[Words]:
 
 
 def _attention_parts(weights: WeightSet, layer: int, sizes: Sizes, pack: _Pack) -> list[Words]:
-    """Return what a later layer's attention is made of: one product where there is one token, else two."""
+    """Return the parts of a later layer's attention: one product for a single token, else two."""
     if weights.shape.form == "flat":
         return _biased(folding.single_token_attention(weights, layer), pack)
     projection, out = _attention_of_tokens(weights, layer, sizes)
@@ -183,11 +183,11 @@ def _fed_forward(weights: WeightSet, layer: int, sizes: Sizes, pack: _Pack) -> l
 def _first_of_tokens(weights: WeightSet, sizes: Sizes) -> list[Words]:
     """Return scores and mixing, each head's features padded."""
     first = folding.first(weights)
-    heads, known, _ = first.scores.shape
+    heads, inputs, _ = first.scores.shape
     scores = np.zeros((heads, sizes.features, sizes.features), np.float32)
-    scores[:, :known, :known] = first.scores.transpose(0, 2, 1)
+    scores[:, :inputs, :inputs] = first.scores.transpose(0, 2, 1)
     mixing = np.zeros((1 + heads, sizes.features, first.mixing.shape[1]), np.float32)
-    mixing[:, :known] = first.mixing.reshape(1 + heads, known, -1)
+    mixing[:, :inputs] = first.mixing.reshape(1 + heads, inputs, -1)
     return [in_figures(scores.reshape(-1, sizes.features), LANES), in_figures(mixing.reshape(sizes.mixed, -1).T, LANES)]
 
 
@@ -199,10 +199,10 @@ def _attention_of_tokens(weights: WeightSet, layer: int, sizes: Sizes) -> tuple[
     bias = np.zeros((3, sizes.attended), np.float32)
     out = np.zeros((shape.hidden, sizes.attended), np.float32)
     for target, given in ((projection, "in_proj_weight"), (bias, "in_proj_bias")):
-        known = weights.arrays[f"{at}.{given}"]
-        known = known.reshape(3, shape.heads, size, *known.shape[1:])
+        array = weights.arrays[f"{at}.{given}"]
+        array = array.reshape(3, shape.heads, size, *array.shape[1:])
         for number, factor in enumerate((size**-0.5, 1, 1)):
-            _by_heads(target[number], sizes)[:, :size] = known[number] * np.float32(factor)
+            _by_heads(target[number], sizes)[:, :size] = array[number] * np.float32(factor)
     _by_heads(out.T, sizes)[:, :size] = weights.arrays[f"{at}.out_proj.weight"].T.reshape(shape.heads, size, -1)
     return (
         folding.Affine(projection.reshape(-1, shape.hidden), bias.reshape(-1)),
@@ -211,6 +211,6 @@ def _attention_of_tokens(weights: WeightSet, layer: int, sizes: Sizes) -> tuple[
 
 
 def _by_heads(columns: Floats, sizes: Sizes) -> Floats:
-    """Return a view of what all heads have as [heads, a head's columns, ...]."""
+    """Return a view by heads: [heads, a head's columns, ...]."""
     used = columns[: sizes.heads * sizes.head_columns]
     return used.reshape(sizes.heads, sizes.head_columns, *used.shape[1:])

@@ -15,14 +15,14 @@ from dataplane.native import kernel_library
 
 LANES: Final = 16
 BLOCK: Final = 64
-"""Outputs and inputs are padded with zeros to a multiple of it."""
+"""Outputs and inputs are padded with zeros to a multiple of this."""
 _LINE_BYTES: Final = 64
 
 Words = npt.NDArray[np.uint32]
 
 
 def padded(count: int, to: int = BLOCK) -> int:
-    """Return the multiple of a number from a count on."""
+    """Return a count rounded up to a multiple of a number."""
     return -(-count // to) * to
 
 
@@ -30,10 +30,10 @@ def in_pairs(weight: Floats) -> Words:
     """Return weights [outputs, inputs], rounded to bfloat16, as [vectors, pairs of inputs, 16]."""
     outputs, inputs = weight.shape
     pairs = padded(inputs) // 2
-    found = np.zeros((padded(outputs) // LANES, pairs, LANES), np.uint32)
+    packed = np.zeros((padded(outputs) // LANES, pairs, LANES), np.uint32)
     given = np.ascontiguousarray(weight, np.float32)  # by its address: weight sets cannot be written to
-    _halve()(given.ctypes.data, outputs, inputs, pairs, found)
-    return found
+    _halve()(given.ctypes.data, outputs, inputs, pairs, packed)
+    return packed
 
 
 def in_figures(weight: Floats, to: int = BLOCK) -> Words:
@@ -45,10 +45,10 @@ def in_figures(weight: Floats, to: int = BLOCK) -> Words:
 
 
 def in_row(figures: Floats, columns: int) -> Words:
-    """Return figures, or rows of them, with zeros behind."""
-    found = np.zeros((*figures.shape[:-1], columns), np.float32)
-    found[..., : figures.shape[-1]] = figures
-    return found.view(np.uint32)
+    """Return figures, or rows of them, padded with zeros."""
+    row = np.zeros((*figures.shape[:-1], columns), np.float32)
+    row[..., : figures.shape[-1]] = figures
+    return row.view(np.uint32)
 
 
 @cache

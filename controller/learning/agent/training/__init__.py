@@ -1,1 +1,1 @@
-"""Training in line with decisions, in a thread or in a process; decisions wait for neither of the last two."""
+"""Training inline with decisions, in a thread or in a process; decisions never wait for the latter two."""

@@ -17,7 +17,7 @@ Prepare = Callable[[WeightSet], Inference]
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Weights that decisions may use, ready; replaced as a whole, never changed."""
+    """Weights ready for decisions; replaced as a whole, never changed."""
 
     weights: WeightSet
     inference: Inference
@@ -55,13 +55,13 @@ class Training(Protocol):
         ...
 
     def give(self, experience: Experience) -> None:
-        """Leave an experience; never waits."""
+        """Pass on an experience; never waits."""
         ...
 
     def record(self, timeout_s: float, *, at_once: bool = False) -> tuple[WeightSet, LearnerRecord]:
-        """Return the published weights and what learning goes on from, after all that was given, or `at_once`.
+        """Return the published weights and the learner's state, after everything given was learned, or `at_once`.
 
-        Raises LearningError where they are not told in time.
+        Raises LearningError if these are not reported in time.
         """
         ...
 

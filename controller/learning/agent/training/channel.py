@@ -19,16 +19,16 @@ import msgspec
 from controller.learning.agent.training.base import Status
 
 MOST_BYTES: Final = 1 << 17
-"""The longest message."""
+"""Maximum length of a message."""
 _SEALS: Final = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 EXPERIENCE: Final = b"e"
 ASK: Final = b"a"
 ASK_AT_ONCE: Final = b"o"
-"""First bytes of what goes to the process that trains."""
+"""First bytes of messages to the training process."""
 
 
-class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrainerMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Message from the training process; `weights` and `state` come with memory, `failed` is the last message.
 
     A state answers the question with the same number.
@@ -47,41 +47,41 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 def sealed(data: bytes) -> int:
     """Return a file descriptor of immutable memory with these bytes."""
-    found = os.memfd_create("millrace-learning", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    descriptor = os.memfd_create("millrace-learning", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         rest = memoryview(data)
         while rest:
             # A write may take only a part.
-            rest = rest[os.write(found, rest) :]
-        fcntl.fcntl(found, fcntl.F_ADD_SEALS, _SEALS)
+            rest = rest[os.write(descriptor, rest) :]
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
     except BaseException:
-        os.close(found)
+        os.close(descriptor)
         raise
-    return found
+    return descriptor
 
 
 @contextmanager
 def mapped(descriptor: int) -> Iterator[mmap.mmap]:
-    """Yield what is in memory that was handed over."""
-    with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as found:
-        yield found
+    """Yield the contents of memory that was received."""
+    with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as memory:
+        yield memory
 
 
-def tell(end: socket.socket, told: Told, data: bytes | None = None) -> None:
-    """Send a message, with memory where there are bytes; waits until the other side takes it."""
-    message = msgspec.msgpack.encode(told)
+def tell(end: socket.socket, message: TrainerMessage, data: bytes | None = None) -> None:
+    """Send a message, with memory if there are bytes; waits until the other side takes it."""
+    encoded = msgspec.msgpack.encode(message)
     if data is None:
-        end.send(message)
+        end.send(encoded)
         return
     descriptor = sealed(data)
     try:
-        socket.send_fds(end, [message], [descriptor])
+        socket.send_fds(end, [encoded], [descriptor])
     finally:
         os.close(descriptor)
 
 
-def hear(end: socket.socket) -> tuple[Told, bytes] | None:
-    """Return the next message and what came with it, None at the end; waits for it."""
+def hear(end: socket.socket) -> tuple[TrainerMessage, bytes] | None:
+    """Return the next message and its memory, None at the end; waits for it."""
     message, descriptors, _, _ = socket.recv_fds(end, MOST_BYTES, 1)
     try:
         if not message:
@@ -90,7 +90,7 @@ def hear(end: socket.socket) -> tuple[Told, bytes] | None:
         for descriptor in descriptors:
             with mapped(descriptor) as memory:
                 data = memory[:]
-        return msgspec.msgpack.decode(message, type=Told), data
+        return msgspec.msgpack.decode(message, type=TrainerMessage), data
     finally:
         for descriptor in descriptors:
             os.close(descriptor)

@@ -30,12 +30,12 @@ class InlineTraining:
 
     def give(self, experience: Experience) -> None:
         """Learn from an experience."""
-        found = self._learner.take(experience)
-        if found is not None:
-            self._published = Published(found, self._prepare(found))
+        weights = self._learner.take(experience)
+        if weights is not None:
+            self._published = Published(weights, self._prepare(weights))
 
     def record(self, timeout_s: float, *, at_once: bool = False) -> tuple[WeightSet, LearnerRecord]:  # noqa: ARG002 - nothing waits
-        """Return the published weights and what learning goes on from."""
+        """Return the published weights and the learner's state."""
         return self._learner.published, learner_record(self._learner)
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class InlineTraining:
 
 
 def status_of(learner: Learner, *, dropped: int = 0, problem: str = "") -> Status:
-    """Return how a learner stands."""
+    """Return a learner's status."""
     progress = learner.progress
     return Status(
         learner.decisions,

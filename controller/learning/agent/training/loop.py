@@ -10,7 +10,7 @@ from controller.learning.agent.weights import WeightSet
 from controller.learning.values import Experience
 
 Ask = Callable[[Learner], None]
-"""Something to be done with the learner between two experiences."""
+"""An action on the learner between two experiences."""
 
 
 class Backlog:
@@ -23,14 +23,14 @@ class Backlog:
         self._first: SimpleQueue[Ask] = SimpleQueue()
 
     def add(self, experience: Experience) -> None:
-        """Leave an experience, or count it as dropped where too many wait."""
+        """Add an experience, or count it as dropped if too many wait."""
         if self._waiting.qsize() >= self._most:
             self.dropped += 1
         else:
             self._waiting.put(experience)
 
     def ask(self, question: Ask, *, at_once: bool = False) -> None:
-        """Have something done after all that waits, or before it."""
+        """Schedule an action after all that waits, or before it."""
         if at_once:
             self._first.put(question)
             self._waiting.put(_wake_up)
@@ -38,24 +38,24 @@ class Backlog:
             self._waiting.put(question)
 
     def end(self) -> None:
-        """Have the loop wake up and end."""
+        """Wake the loop up and end it."""
         self._waiting.put(None)
 
     def next(self) -> Experience | Ask | None:
-        """Return what is next, None at the end; waits for it."""
+        """Return the next item, None at the end; waits for it."""
         return self._waiting.get() if self._first.empty() else self._first.get()
 
 
 def train(learner: Learner, backlog: Backlog, publish: Callable[[WeightSet], None]) -> None:
-    """Learn until the backlog ends, or the learner is to."""
-    while (found := backlog.next()) is not None and not learner.is_ending:
-        if isinstance(found, Experience):
-            weights = learner.take(found)
+    """Learn until the backlog ends, or the learner is told to end."""
+    while (item := backlog.next()) is not None and not learner.is_ending:
+        if isinstance(item, Experience):
+            weights = learner.take(item)
             if weights is not None:
                 publish(weights)
         else:
-            found(learner)
+            item(learner)
 
 
 def _wake_up(learner: Learner) -> None:
-    """Do nothing: what is to be done first was done before."""
+    """Do nothing: urgent actions have already run."""

@@ -1,7 +1,7 @@
-"""Training in a process of its own, so that the interpreter's lock is not shared; started again where it ends.
+"""Training in a process of its own, so that the interpreter's lock is not shared; restarted if it ends.
 
-`give` sends without waiting; what the socket does not take at once is dropped and counted. A thread takes what the
-process tells, makes published weights ready, and only then puts them in the place of those before.
+`give` sends without waiting; what the socket does not take at once is dropped and counted. A thread receives the
+process's messages, prepares published weights, and only then replaces the previous ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from controller.learning.agent.training.channel import (
     ASK_AT_ONCE,
     EXPERIENCE,
     MOST_BYTES,
-    Told,
+    TrainerMessage,
     hear,
     pair,
     tell,
@@ -61,9 +61,9 @@ class _Child:
 
 
 class ProcessTraining:
-    """Trains in a process; a process that ends is started again with the weights that were published last.
+    """Trains in a process; if it ends, another one starts with the weights that were published last.
 
-    What waited in its buffer is lost then, as is the state of its optimiser; decisions go on meanwhile.
+    The contents of its buffer and the state of its optimiser are lost then; decisions go on meanwhile.
     """
 
     def __init__(self, checkpoint: Checkpoint, prepare: Prepare, *, first_wait_s: float = 1.0) -> None:
@@ -72,7 +72,7 @@ class ProcessTraining:
         self._prepare = prepare
         self._first_wait_s = first_wait_s
         self._published = Published(weights, prepare(weights))
-        self._told = Status()
+        self._status = Status()
         self._dropped = self._restarts = self._questions = 0
         self._problem = ""
         self._sending = Lock()
@@ -92,23 +92,23 @@ class ProcessTraining:
 
     @property
     def process_id(self) -> int:
-        """The process that trains now."""
+        """ID of the training process."""
         return self._child.process.pid
 
     @property
     def status(self) -> Status:
-        """Status of training when it last published."""
+        """Status of training at its last publication."""
         return msgspec.structs.replace(
-            self._told,
-            dropped=self._told.dropped + self._dropped,
+            self._status,
+            dropped=self._status.dropped + self._dropped,
             restarts=self._restarts,
             problem=self._problem,
         )
 
     def give(self, experience: Experience) -> None:
-        """Send an experience, some of them together; what would have to wait is dropped and counted.
+        """Send experiences, several at a time; those that would have to wait are dropped and counted.
 
-        The last of them go with those that come next, or with a question.
+        The last of them are sent with the next ones, or with a question.
         """
         data = experience_to_bytes(experience)
         with self._sending:
@@ -122,9 +122,9 @@ class ProcessTraining:
                 self._send()
 
     def record(self, timeout_s: float, *, at_once: bool = False) -> tuple[WeightSet, LearnerRecord]:
-        """Return the published weights and what learning goes on from, after all that was given, or `at_once`.
+        """Return the published weights and the learner's state, after everything given was learned, or `at_once`.
 
-        Raises LearningError, too, where the process that was asked ends before it answers.
+        Raises LearningError, too, if the process that was asked ends before it answers.
         """
         answer: SimpleQueue[Checkpoint] = SimpleQueue()
         self._questions += 1
@@ -133,24 +133,24 @@ class ProcessTraining:
         until_s = time.monotonic() + timeout_s
         try:
             self._send()
-            # A blocking send would know no time limit, so wait for room and then send at once.
+            # A blocking send has no time limit, so wait for room and then send at once.
             select.select([], [asked.end], [], timeout_s)
             asked.end.send((ASK_AT_ONCE if at_once else ASK) + number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
-            found = self._answered(answer, asked, until_s)
+            checkpoint = self._answered(answer, asked, until_s)
         except (OSError, ValueError, Empty):
             within = f" within {timeout_s:g} s" if time.monotonic() >= until_s else ""
             status = asked.process.poll()
-            ended = "" if status is None else f"the process that trains ended with status {status}"
+            ended = "" if status is None else f"the training process ended with status {status}"
             because = f": {ended or self._problem}" if ended or self._problem else ""
-            raise LearningError(f"training told no state{within}{because}") from None
+            raise LearningError(f"training reported no state{within}{because}") from None
         finally:
             del self._answers[number]
-        if found.learner is None:
-            raise LearningError("training told a state without what it learned")
-        return found.weights(), found.learner
+        if checkpoint.learner is None:
+            raise LearningError("training reported a state without a learner")
+        return checkpoint.weights(), checkpoint.learner
 
     def _answered(self, answer: SimpleQueue[Checkpoint], asked: _Child, until_s: float) -> Checkpoint:
-        """Return an answer; raise Empty at the end of the time, or where the process that was asked has ended."""
+        """Return an answer; raise Empty on a timeout, or if the process that was asked has ended."""
         while True:
             try:
                 return answer.get(timeout=min(_LOOK_EVERY_S, max(until_s - time.monotonic(), 0)))
@@ -167,13 +167,13 @@ class ProcessTraining:
         self._thread.join(_END_WITHIN_S)
 
     def _send(self) -> None:
-        """Send what is pending: each message wakes the other side, which a decision would feel."""
+        """Send pending experiences together: each message wakes the other side, which would delay a decision."""
         if not self._pending:
             return
         message = EXPERIENCE + experiences_to_bytes(self._pending)
         try:
             if len(message) > MOST_BYTES:
-                raise OSError(errno.EMSGSIZE, "longer than a message can be")
+                raise OSError(errno.EMSGSIZE, "longer than a message may be")
             self._child.end.send(message, socket.MSG_DONTWAIT)
         except OSError:
             # Its queue is full, or it ended: either way these experiences are lost.
@@ -190,18 +190,18 @@ class ProcessTraining:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
-        tell(ours, Told("ready"), checkpoint_to_bytes(checkpoint))
+        tell(ours, TrainerMessage("ready"), checkpoint_to_bytes(checkpoint))
         return _Child(process, ours)
 
     def _listen(self) -> None:
-        """Take what the process tells, and start another where it ended, later each time until one publishes."""
+        """Receive the process's messages; if it ends, start another, later each time until one publishes."""
         wait_s = self._first_wait_s
         while not self._closing.is_set():
             version = self._published.weights.version
             self._hear_all(self._child)
             if self._closing.is_set():
                 return
-            self._problem = f"the process that trains ended with status {_end(self._child)}"
+            self._problem = f"the training process ended with status {_end(self._child)}"
             if self._published.weights.version > version:
                 wait_s = self._first_wait_s
             if self._closing.wait(wait_s):
@@ -223,22 +223,22 @@ class ProcessTraining:
     def _hear_all(self, child: _Child) -> None:
         while True:
             try:
-                found = hear(child.end)
+                heard = hear(child.end)
             except (OSError, msgspec.DecodeError):
                 return
-            if found is None:
+            if heard is None:
                 return
-            self._take(*found)
+            self._take(*heard)
 
-    def _take(self, told: Told, data: bytes) -> None:
-        self._told = told.status
-        if told.kind == "weights":
-            weights = WeightSet.from_buffer(self._checkpoint.shape, data, told.version)
+    def _take(self, message: TrainerMessage, data: bytes) -> None:
+        self._status = message.status
+        if message.kind == "weights":
+            weights = WeightSet.from_buffer(self._checkpoint.shape, data, message.version)
             self._published = Published(weights, self._prepare(weights))
-        elif told.kind == "state":
-            answer = self._answers.get(told.question)
+        elif message.kind == "state":
+            answer = self._answers.get(message.question)
             if answer is not None:
-                answer.put(checkpoint_from_bytes(data, "the state that training told"))
+                answer.put(checkpoint_from_bytes(data, "the state from training"))
 
 
 def _end(child: _Child) -> int:
@@ -247,6 +247,6 @@ def _end(child: _Child) -> int:
         child.end.shutdown(socket.SHUT_RDWR)
     if not wait_for_exit(child.process, _END_WITHIN_S, "the end of the training process"):
         child.process.kill()
-    found = child.process.wait()
+    status = child.process.wait()
     child.end.close()
-    return found
+    return status

@@ -20,7 +20,7 @@ _END_WITHIN_S: Final = 10.0
 
 
 class ThreadTraining:
-    """Trains in a thread; `give` leaves an experience in a queue."""
+    """Trains in a thread; `give` puts an experience into a queue."""
 
     def __init__(self, learner: Learner, prepare: Prepare) -> None:
         self._learner = learner
@@ -42,21 +42,21 @@ class ThreadTraining:
         return status_of(self._learner, dropped=self._backlog.dropped, problem=self._problem)
 
     def give(self, experience: Experience) -> None:
-        """Leave an experience; never waits."""
+        """Queue an experience; never waits."""
         self._backlog.add(experience)
 
     def record(self, timeout_s: float, *, at_once: bool = False) -> tuple[WeightSet, LearnerRecord]:
-        """Return the published weights and what learning goes on from, after all that was given, or `at_once`."""
+        """Return the published weights and the learner's state, after everything given was learned, or `at_once`."""
         answer: SimpleQueue[tuple[WeightSet, LearnerRecord]] = SimpleQueue()
         self._backlog.ask(lambda learner: answer.put((learner.published, learner_record(learner))), at_once=at_once)
         try:
             return answer.get(timeout=timeout_s)
         except Empty:
             because = f": {self._problem}" if self._problem else ""
-            raise LearningError(f"training told no state within {timeout_s:g} s{because}") from None
+            raise LearningError(f"training reported no state within {timeout_s:g} s{because}") from None
 
     def close(self) -> None:
-        """End training after the batch that it is at."""
+        """End training after its current batch."""
         self._learner.is_ending = True
         self._backlog.end()
         self._thread.join(_END_WITHIN_S)
@@ -65,7 +65,7 @@ class ThreadTraining:
         try:
             train(self._learner, self._backlog, self._publish)
         except (RuntimeError, LearningError) as error:
-            # PyTorch raises RuntimeError where a device fails or has no memory left: decisions go on.
+            # PyTorch raises RuntimeError if a device fails or runs out of memory: decisions go on.
             self._problem = str(error).splitlines()[0]
 
     def _publish(self, weights: WeightSet) -> None:

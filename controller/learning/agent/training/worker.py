@@ -1,7 +1,7 @@
-"""The process that trains: `python -m controller.learning.agent.training.worker DESCRIPTOR`.
+"""The training process: `python -m controller.learning.agent.training.worker DESCRIPTOR`.
 
-It is handed one end of a socket, reads a checkpoint to go on from, then experience, and tells weights, states and how
-it stands. It ends when the other end does.
+It inherits one end of a socket, reads a checkpoint to resume from, then experience, and sends weights, states and its
+status. It ends when the other end does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from controller.learning.agent.training.channel import (
     ASK_AT_ONCE,
     EXPERIENCE,
     MOST_BYTES,
-    Told,
+    TrainerMessage,
     hear,
     tell,
 )
@@ -40,7 +40,7 @@ from controller.learning.errors import LearningError
 
 
 class Worker:
-    """A learner behind a socket: one thread takes what comes, the main one trains."""
+    """A learner behind a socket: one thread receives, the main one trains."""
 
     def __init__(self, end: socket.socket, checkpoint: Checkpoint, learner: Learner) -> None:
         self._end = end
@@ -51,17 +51,17 @@ class Worker:
     def run(self) -> None:
         """Train until the other end closes."""
         Thread(target=self._receive, name="receiving", daemon=True).start()
-        tell(self._end, Told("ready", status=self._status()))
+        tell(self._end, TrainerMessage("ready", status=self._status()))
         train(self._learner, self._backlog, self._publish)
 
     def _receive(self) -> None:
         while message := self._end.recv(MOST_BYTES):
             if message[:1] == EXPERIENCE:
-                for one in experiences_from_bytes(message[1:]):
-                    self._backlog.add(one)
+                for experience in experiences_from_bytes(message[1:]):
+                    self._backlog.add(experience)
             elif message[:1] in {ASK, ASK_AT_ONCE}:
                 self._answer(int.from_bytes(message[1:], "little"), at_once=message[:1] == ASK_AT_ONCE)
-        # Whoever decided is gone: what waits is of no use any more.
+        # The decider is gone: pending experience is useless.
         os._exit(0)
 
     def _answer(self, question: int, *, at_once: bool) -> None:
@@ -69,31 +69,35 @@ class Worker:
 
     def _tell_state(self, question: int) -> None:
         learner = self._learner
-        found = msgspec.structs.replace(
+        checkpoint = msgspec.structs.replace(
             self._checkpoint,
             version=learner.published.version,
             published=learner.published.to_bytes(),
             learner=learner_record(learner),
         )
-        tell(self._end, Told("state", found.version, question, self._status()), checkpoint_to_bytes(found))
+        tell(
+            self._end,
+            TrainerMessage("state", checkpoint.version, question, self._status()),
+            checkpoint_to_bytes(checkpoint),
+        )
 
     def _publish(self, weights: WeightSet) -> None:
-        tell(self._end, Told("weights", weights.version, status=self._status()), weights.to_bytes())
+        tell(self._end, TrainerMessage("weights", weights.version, status=self._status()), weights.to_bytes())
 
     def _status(self) -> Status:
         return status_of(self._learner, dropped=self._backlog.dropped)
 
 
 def main(descriptor: int) -> int:
-    """Train behind the socket of a descriptor; return the exit status."""
-    # An interrupt at the terminal is for whoever decides, who closes the socket.
+    """Train for the socket with this descriptor; return the exit status."""
+    # An interrupt at the terminal is for the decider, which closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=descriptor) as end:
         try:
-            found = hear(end)
-            if found is None:
+            heard = hear(end)
+            if heard is None:
                 return 0
-            checkpoint = checkpoint_from_bytes(found[1], "the state that was handed over")
+            checkpoint = checkpoint_from_bytes(heard[1], "the initial state")
             training = checkpoint.settings.training
             os.nice(training.nice)
             torch.set_num_threads(training.threads)

@@ -1,4 +1,4 @@
-"""The kernels of the pool, compiled together when the first of them is wanted, ready to be called."""
+"""The kernels of the pool as callables, compiled together on first use."""
 
 from __future__ import annotations
 

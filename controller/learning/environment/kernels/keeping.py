@@ -1,4 +1,4 @@
-"""Contents of the fast memories: lists by age, and the room that can be made."""
+"""Contents of the fast memories: lists by age, and evictable bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataplane.native import i64, kernel
 
 @kernel(inline=True)
 def is_way(pool: PoolState, src: i64, dst: i64) -> bool:
-    """Return whether data gets from a node to another now."""
+    """Return whether data can get from one node to another now."""
     if pool.nodes.is_there[src] == 0 or pool.nodes.is_there[dst] == 0:
         return False
     return src == dst or pool.ways.delay_ns[way(pool, src, dst)] >= 0
@@ -16,19 +16,19 @@ def is_way(pool: PoolState, src: i64, dst: i64) -> bool:
 
 @kernel(inline=True)
 def way(pool: PoolState, src: i64, dst: i64) -> i64:
-    """Return where the figures of a way stand."""
+    """Return the index of a way's figures."""
     return (pool.epoch * pool.nodes.count + src) * pool.nodes.count + dst
 
 
 @kernel(inline=True)
 def home_node(pool: PoolState, number: i64) -> i64:
-    """Return at which node an object is at home."""
+    """Return an object's home node."""
     return pool.stores.node[pool.objects.home[number]]
 
 
 @kernel(inline=True)
 def link_newest(pool: PoolState, node: i64, number: i64) -> None:
-    """Have an object be the one that a node used last."""
+    """Make an object the most recently used of a node."""
     before: i64 = pool.nodes.newest[node]
     pool.objects.older[number] = before
     pool.objects.newer[number] = NONE
@@ -41,7 +41,7 @@ def link_newest(pool: PoolState, node: i64, number: i64) -> None:
 
 @kernel(inline=True)
 def unlink(pool: PoolState, node: i64, number: i64) -> None:
-    """Take an object out of a node's list."""
+    """Remove an object from a node's list."""
     older: i64 = pool.objects.older[number]
     newer: i64 = pool.objects.newer[number]
     if older == NONE:
@@ -56,10 +56,10 @@ def unlink(pool: PoolState, node: i64, number: i64) -> None:
 
 @kernel(inline=True)
 def drop(pool: PoolState, number: i64) -> None:
-    """Take an object out of the fast memory that it is in, if it is in one."""
-    place: i64 = pool.objects.place[number]
-    if place != NONE and pool.stores.is_fast[place] != 0:
-        node: i64 = pool.stores.node[place]
+    """Remove an object from the fast memory that holds it, if any."""
+    store: i64 = pool.objects.place[number]
+    if store != NONE and pool.stores.is_fast[store] != 0:
+        node: i64 = pool.stores.node[store]
         unlink(pool, node, number)
         pool.nodes.free_bytes[node] += pool.objects.nbytes[number]
         pool.nodes.held[node * pool.nodes.count + home_node(pool, number)] -= pool.objects.nbytes[number]
@@ -67,7 +67,7 @@ def drop(pool: PoolState, number: i64) -> None:
 
 @kernel(inline=True)
 def keep(pool: PoolState, node: i64, number: i64) -> None:
-    """Have an object in a node's fast memory, which has room for it."""
+    """Put an object into a node's fast memory, which has room for it."""
     drop(pool, number)
     link_newest(pool, node, number)
     pool.nodes.free_bytes[node] -= pool.objects.nbytes[number]
@@ -77,7 +77,7 @@ def keep(pool: PoolState, node: i64, number: i64) -> None:
 
 @kernel(inline=True)
 def move(pool: PoolState, number: i64, source: i64, source_ns: i64, arrives_ns: i64) -> None:
-    """Note from where an object comes to its place, from when on it is there, and when it is in its place."""
+    """Record the source of an object, from when it is available there, and when it arrives."""
     if pool.await_arrival != 0:
         pool.objects.source[number] = source
         pool.objects.source_ns[number] = source_ns
@@ -86,21 +86,21 @@ def move(pool: PoolState, number: i64, source: i64, source_ns: i64, arrives_ns: 
 
 @kernel(inline=True)
 def evictable_bytes(pool: PoolState, node: i64, task: i64) -> i64:
-    """Return how much a node can send home, without what a task uses."""
-    found: i64 = 0
+    """Return how much a node can send home, except what a task uses."""
+    nbytes: i64 = 0
     for home in range(pool.nodes.count):
         if is_way(pool, node, home):
-            found += pool.nodes.held[node * pool.nodes.count + home]
+            nbytes += pool.nodes.held[node * pool.nodes.count + home]
     for access in range(pool.tasks.access_start[task], pool.tasks.access_start[task + 1]):
         number: i64 = pool.tasks.access_object[access]
         if pool.objects.place[number] == pool.nodes.fast[node] and is_way(pool, node, home_node(pool, number)):
-            found -= pool.objects.nbytes[number]
-    return found
+            nbytes -= pool.objects.nbytes[number]
+    return nbytes
 
 
 @kernel(inline=True)
 def next_victim(pool: PoolState, node: i64) -> i64:
-    """Return the object that was not used for longest of those that can go and that the task does not use."""
+    """Return the least recently used object that may be evicted and that the task does not use."""
     number: i64 = pool.nodes.oldest[node]
     while pool.objects.used[number] == pool.decisions or not is_way(pool, node, home_node(pool, number)):
         number = pool.objects.newer[number]
@@ -109,9 +109,9 @@ def next_victim(pool: PoolState, node: i64) -> i64:
 
 @kernel(inline=True)
 def vanish(pool: PoolState, node: i64) -> None:
-    """Have all that a node keeps be at its home, as it was there; what a task created is nobody's again.
+    """Return all that a node keeps to its home, in the state it had there; data that tasks created has no owner again.
 
-    Nothing is to be had from there any more, while what was under way arrives.
+    Nothing is available from the node any more, but data under way arrives.
     """
     while pool.nodes.oldest[node] != NONE:
         number: i64 = pool.nodes.oldest[node]

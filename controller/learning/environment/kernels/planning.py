@@ -21,7 +21,7 @@ from dataplane.native import i64, kernel
 
 @kernel
 def plan(pool: PoolState, action: i64) -> None:
-    """Write how the task would run on a node into `plan`, and into `planned_ns` until when data is given out then."""
+    """Write the task's predicted run on a node into `plan`, and until when ports then send data into `planned_ns`."""
     nodes = pool.nodes
     for node in range(nodes.count):
         nodes.planned_ns[node] = nodes.out_free_ns[node]
@@ -45,7 +45,7 @@ def plan(pool: PoolState, action: i64) -> None:
 
 @kernel(inline=True)
 def local_ns(pool: PoolState, store: i64, number: i64, is_write: bool) -> i64:
-    """Return how long an access to a memory takes."""
+    """Return the time of an access to a memory."""
     bits: i64 = 8 * pool.objects.nbytes[number]
     if is_write:
         return pool.stores.write_ns[store] + sending_ns(bits, pool.stores.write_bps[store])
@@ -54,10 +54,10 @@ def local_ns(pool: PoolState, store: i64, number: i64, is_write: bool) -> i64:
 
 @kernel(inline=True)
 def fetch(pool: PoolState, action: i64, number: i64, turn: i64) -> None:
-    """Plan the transfer of an object that an access, the task's `turn`-th, reads.
+    """Plan the transfer of an object that the task's `turn`-th access reads.
 
-    It is taken from where it is, or, while it still moves there, from where it comes from, if that is no later. While
-    its data is yet to come, a transfer lets others pass.
+    It is taken from where it is, or, if it still moves there, from its source if that is no later. While its data is
+    yet to come, a transfer lets others pass.
     """
     taken: i64 = pool.objects.place[number]
     taken_ns: i64 = pool.objects.arrives_ns[number]
@@ -86,15 +86,15 @@ def fetch(pool: PoolState, action: i64, number: i64, turn: i64) -> None:
 def begins_ns(pool: PoolState, action: i64, store: i64) -> i64:
     """Return when the ports between a store and a node are free for a transfer."""
     src: i64 = pool.stores.node[store]
-    found: i64 = max(pool.now_ns, pool.nodes.planned_ns[src])
+    begin_ns: i64 = max(pool.now_ns, pool.nodes.planned_ns[src])
     if src != action:
-        found = max(found, pool.plan[IN_FREE])
-    return found
+        begin_ns = max(begin_ns, pool.plan[IN_FREE])
+    return begin_ns
 
 
 @kernel(inline=True)
 def takes_ns(pool: PoolState, action: i64, number: i64, store: i64) -> i64:
-    """Return how long sending an object from a store to a node takes."""
+    """Return the time to send an object from a store to a node."""
     src: i64 = pool.stores.node[store]
     rate_bps: i64 = min(pool.stores.read_bps[store], pool.stores.write_bps[pool.nodes.fast[action]])
     if src != action:
@@ -104,17 +104,17 @@ def takes_ns(pool: PoolState, action: i64, number: i64, store: i64) -> i64:
 
 @kernel(inline=True)
 def delay_ns(pool: PoolState, action: i64, store: i64) -> i64:
-    """Return how long what a store has sent is on its way to a node."""
+    """Return the delay from a store to a node."""
     src: i64 = pool.stores.node[store]
-    found: i64 = pool.stores.read_ns[store]
+    total_ns: i64 = pool.stores.read_ns[store]
     if src != action:
-        found += pool.ways.delay_ns[way(pool, src, action)]
-    return found
+        total_ns += pool.ways.delay_ns[way(pool, src, action)]
+    return total_ns
 
 
 @kernel(inline=True)
 def soonest(pool: PoolState, action: i64, fetched_ns: i64, access_ns: i64) -> None:
-    """Choose that engine of a node on which the task ends first, of equals the first one."""
+    """Choose the engine of a node on which the task ends first, among equals the first one."""
     engines = pool.engines
     pool.plan[ENGINE] = NONE
     for engine in range(pool.nodes.engine_start[action], pool.nodes.engine_start[action + 1]):

@@ -1,4 +1,4 @@
-"""A whole run at once, without looking at each decision: for oracles, which play an input thousands of times."""
+"""A whole run at once, without observing each decision: for oracles, which play an input thousands of times."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ class Play(Struct):
 
 @kernel
 def play(pool: PoolState, told: Play) -> u32:
-    """Decide on all tasks, from the current one on; return the reason for the end."""
-    found: u32 = NEXT
-    while found == NEXT:
+    """Decide on all tasks from the current one on; return the reason for the end."""
+    outcome: u32 = NEXT
+    while outcome == NEXT:
         task: i64 = pool.task
         action: i64 = told.given[task]
         if action == NONE:
             action = cheapest(pool, told)
         told.taken[task] = action
-        found = step(pool, action)
+        outcome = step(pool, action)
         told.end_ns[task] = pool.result[END]
-    return found
+    return outcome
 
 
 @kernel(inline=True)
 def cheapest(pool: PoolState, told: Play) -> i64:
-    """Return the candidate of the least cost, of equals the first."""
+    """Return the candidate with the lowest cost, among equals the first."""
     best: i64 = NONE
     least: i64 = 0
     for action in range(pool.nodes.actions):
@@ -60,7 +60,7 @@ def cheapest(pool: PoolState, told: Play) -> i64:
 
 @kernel(inline=True)
 def cost_of(pool: PoolState, told: Play, action: i64) -> i64:
-    """Return what a task's end and all that it holds until then cost on a node."""
+    """Return the cost on a node: the task's end, and all that it holds until then."""
     plan(pool, action)
     now_ns: i64 = pool.now_ns
     engine: i64 = pool.plan[ENGINE]

@@ -1,4 +1,4 @@
-"""A binary heap of (time, task), smallest first: tasks of one time in the order of their numbers."""
+"""A binary heap of (time, task), smallest first: tasks of equal times in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def comes_before(time_ns: i64, task: i64, other_ns: i64, other: i64) -> bool:
 
 @kernel(inline=True)
 def put(queue: Queue, time_ns: i64, task: i64) -> None:
-    """Put a task in; there is room for all tasks."""
+    """Add a task; there is room for all tasks."""
     index: i64 = queue.size
     queue.size += 1
     while index > 0:
@@ -30,7 +30,7 @@ def put(queue: Queue, time_ns: i64, task: i64) -> None:
 
 @kernel(inline=True)
 def drop_first(queue: Queue) -> None:
-    """Take the first entry out; there must be one."""
+    """Remove the first entry; there must be one."""
     queue.size -= 1
     size: i64 = queue.size
     time_ns: i64 = queue.time_ns[size]

@@ -20,7 +20,7 @@ NO_ROOM: Final = 3
 
 @kernel(inline=True)
 def share_bits(part: i64, whole: i64) -> u32:
-    """Return the bits of part / whole, in whole parts of 1 / 65536; both are below 2^47."""
+    """Return the bits of part / whole, in units of 1 / 65536; both are below 2^47."""
     share: u64 = (as_u64(part) << SHARE_BITS) // as_u64(whole)
     if share == 0:
         return as_u32(0)
@@ -30,14 +30,14 @@ def share_bits(part: i64, whole: i64) -> u32:
 
 @kernel(inline=True)
 def look(pool: PoolState) -> i64:
-    """Write the observation of the task; return 0, or where it has no candidate the reason of the nearest node."""
+    """Write the observation of the task; return 0, or without a candidate the reason of the nearest node."""
     actions: i64 = pool.nodes.actions
     pool.row[0] = share_bits(pool.running, pool.slots)
     start: i64 = 3 * pool.task
     pool.row[1] = pool.tasks.features[start]
     pool.row[2] = pool.tasks.features[start + 1]
     pool.row[3] = pool.tasks.features[start + 2]
-    found: i64 = 0
+    nearest: i64 = 0
     is_possible: bool = False
     for action in range(actions):
         obstacle: i64 = look_at(pool, action)
@@ -46,13 +46,13 @@ def look(pool: PoolState) -> i64:
             look_at_load(pool, action, obstacle)
         pool.row[4 + action] = share_bits(pool.nodes.free_bytes[action], pool.nodes.capacity_bytes[action])
         is_possible = is_possible or obstacle == 0
-        found = max(found, obstacle)
-    return 0 if is_possible else found
+        nearest = max(nearest, obstacle)
+    return 0 if is_possible else nearest
 
 
 @kernel(inline=True)
 def look_at(pool: PoolState, action: i64) -> i64:
-    """Write what concerns one node; return what keeps the task from running there, 0 if nothing does."""
+    """Write the figures of one node; return why the task cannot run there, 0 if it can."""
     task: i64 = pool.task
     local_bytes: i64 = 0
     needed_bytes: i64 = 0
@@ -61,13 +61,13 @@ def look_at(pool: PoolState, action: i64) -> i64:
     has_data: bool = True
     for access in range(pool.tasks.access_start[task], pool.tasks.access_start[task + 1]):
         number: i64 = pool.tasks.access_object[access]
-        place: i64 = pool.objects.place[number]
+        store: i64 = pool.objects.place[number]
         src: i64 = NONE
-        if place != NONE:
-            src = pool.stores.node[place]
+        if store != NONE:
+            src = pool.stores.node[store]
         if src == action:
             local_bytes += pool.objects.nbytes[number]
-        if place == NONE or place != pool.nodes.fast[action]:
+        if store == NONE or store != pool.nodes.fast[action]:
             needed_bytes += pool.objects.nbytes[number]
         if pool.tasks.access_is_write[access] == 0:
             if src == NONE or not is_way(pool, src, action):
@@ -91,7 +91,7 @@ def look_at(pool: PoolState, action: i64) -> i64:
 
 @kernel(inline=True)
 def write_features(pool: PoolState, action: i64, local_bytes: i64, delay: u32, bandwidth: u32) -> None:
-    """Write which part of the task's data is local to a node, and the way to the rest."""
+    """Write the part of the task's data that is local to a node, and the way to the rest."""
     actions: i64 = pool.nodes.actions
     total_bytes: i64 = max(pool.tasks.data_bytes[pool.task], 1)
     pool.row[4 + actions + action] = share_bits(local_bytes, total_bytes)
@@ -102,7 +102,7 @@ def write_features(pool: PoolState, action: i64, local_bytes: i64, delay: u32, b
 
 @kernel(inline=True)
 def look_at_load(pool: PoolState, action: i64, obstacle: i64) -> None:
-    """Write queued, wait, compute, arriving, leaving, fetching, evicting, cost of a node; 1 for what cannot be."""
+    """Write queued, wait, compute, arriving, leaving, fetching, evicting, cost of a node; 1 for impossible figures."""
     count: i64 = pool.nodes.actions
     start: i64 = pool.load_start + action
     queued: i64 = 0
@@ -134,13 +134,13 @@ def look_at_load(pool: PoolState, action: i64, obstacle: i64) -> None:
 
 @kernel(inline=True)
 def missing_bytes(pool: PoolState, action: i64) -> i64:
-    """Return how much of what the task uses is not in a node's fast memory."""
-    found: i64 = 0
+    """Return how much of the task's data is missing from a node's fast memory."""
+    nbytes: i64 = 0
     for access in range(pool.tasks.access_start[pool.task], pool.tasks.access_start[pool.task + 1]):
         number: i64 = pool.tasks.access_object[access]
         if pool.objects.place[number] != pool.nodes.fast[action]:
-            found += pool.objects.nbytes[number]
-    return found
+            nbytes += pool.objects.nbytes[number]
+    return nbytes
 
 
 @kernel(inline=True)

@@ -1,4 +1,4 @@
-"""From one decision to the next: what an action changes, and what happens in between."""
+"""From one decision to the next: the effects of an action, and what happens in between."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ AFTER_REFUSED: Final = 4
 
 @kernel
 def step(pool: PoolState, action: i64) -> u32:
-    """Run the task on a node and go on to the next decision; return what there is then."""
+    """Run the task on a node and go on to the next decision; return the outcome."""
     if action < 0 or action >= pool.nodes.actions or pool.task < 0 or pool.candidates[action] == 0:
         return NO_CANDIDATE
     plan(pool, action)
@@ -84,18 +84,18 @@ def act(pool: PoolState, action: i64) -> None:
 
 @kernel(inline=True)
 def backlog(pool: PoolState) -> i64:
-    """Return the sum over all ports of the square of the time for which they are taken, in `BACKLOG_UNIT_NS`."""
-    found: i64 = 0
+    """Return the sum over all ports of the square of the time for which they are occupied, in `BACKLOG_UNIT_NS`."""
+    total: i64 = 0
     for node in range(pool.nodes.count):
-        found += squared(pool.nodes.in_free_ns[node] - pool.now_ns) + squared(
+        total += squared(pool.nodes.in_free_ns[node] - pool.now_ns) + squared(
             pool.nodes.out_free_ns[node] - pool.now_ns
         )
-    return found
+    return total
 
 
 @kernel(inline=True)
 def keep_all(pool: PoolState, action: i64) -> None:
-    """Have all that the task uses in a node's fast memory, and evict what was not used for longest until it fits."""
+    """Put all that the task uses into a node's fast memory, evicting the least recently used until it fits."""
     pool.decisions += 1
     fast: i64 = pool.nodes.fast[action]
     start: i64 = pool.tasks.access_start[pool.task]
@@ -148,7 +148,7 @@ def evict(pool: PoolState, action: i64, number: i64) -> None:
 
 @kernel
 def advance(pool: PoolState) -> u32:
-    """Go on to the next task that has a candidate, and see what there is then."""
+    """Go on to the next task that has a candidate, and observe; return the outcome."""
     while True:
         pool.task = NONE
         end_all(pool)
@@ -163,19 +163,19 @@ def advance(pool: PoolState) -> u32:
 
 @kernel(inline=True)
 def next_ready_ns(pool: PoolState) -> i64:
-    """Return when the next task is ready, -1 where none is yet."""
+    """Return when the next task is ready, -1 if none is yet."""
     tasks = pool.tasks
-    found: i64 = -1
+    ready_ns: i64 = -1
     if pool.first < tasks.firsts:
-        found = tasks.submitted_ns[tasks.first[pool.first]]
-    if pool.ready.size > 0 and (found < 0 or pool.ready.time_ns[0] < found):
-        found = pool.ready.time_ns[0]
-    return found
+        ready_ns = tasks.submitted_ns[tasks.first[pool.first]]
+    if pool.ready.size > 0 and (ready_ns < 0 or pool.ready.time_ns[0] < ready_ns):
+        ready_ns = pool.ready.time_ns[0]
+    return ready_ns
 
 
 @kernel(inline=True)
 def end_all(pool: PoolState) -> None:
-    """Let all tasks end that do before the next one is ready, and make ready what came after them."""
+    """End all tasks that end before the next one is ready, and make ready what depended on them."""
     while pool.ends.size > 0:
         ready_ns: i64 = next_ready_ns(pool)
         if ready_ns >= 0 and pool.ends.time_ns[0] > ready_ns:
@@ -188,8 +188,8 @@ def end_all(pool: PoolState) -> None:
         # Otherwise a task that waited takes the slot over, and as many run as before.
         if pool.engines.assigned[engine] < pool.engines.slots[engine]:
             pool.running -= 1
-        for place in range(pool.tasks.follower_start[task], pool.tasks.follower_start[task + 1]):
-            follower: i64 = pool.tasks.follower[place]
+        for index in range(pool.tasks.follower_start[task], pool.tasks.follower_start[task + 1]):
+            follower: i64 = pool.tasks.follower[index]
             pool.tasks.missing[follower] -= 1
             if pool.tasks.missing[follower] == 0:
                 put(pool.ready, max(end_ns, pool.tasks.submitted_ns[follower]), follower)
@@ -197,7 +197,7 @@ def end_all(pool: PoolState) -> None:
 
 @kernel(inline=True)
 def take_ready(pool: PoolState) -> bool:
-    """Let the next task be the one that is decided on, at its time; return False if there is none."""
+    """Make the next task the current one, at its time; return False if there is none."""
     tasks = pool.tasks
     has_first: bool = pool.first < tasks.firsts
     if not has_first and pool.ready.size == 0:
@@ -219,7 +219,7 @@ def take_ready(pool: PoolState) -> bool:
 
 @kernel(inline=True)
 def change(pool: PoolState) -> None:
-    """Let nodes vanish and join, and the network be that of now."""
+    """Let nodes vanish and join, and use the network of the present time."""
     while pool.change < pool.changes.count and pool.changes.time_ns[pool.change] <= pool.now_ns:
         node: i64 = pool.changes.node[pool.change]
         pool.nodes.is_there[node] = pool.changes.is_there[pool.change]
@@ -232,7 +232,7 @@ def change(pool: PoolState) -> None:
 
 @kernel(inline=True)
 def refuse(pool: PoolState, refused: i64, why: i64) -> None:
-    """Refuse a task, and all that come after it."""
+    """Refuse a task, and all that depend on it."""
     tasks = pool.tasks
     tasks.refusal[refused] = why
     tasks.listed[0] = refused
@@ -240,8 +240,8 @@ def refuse(pool: PoolState, refused: i64, why: i64) -> None:
     while waiting > 0:
         waiting -= 1
         task: i64 = tasks.listed[waiting]
-        for place in range(tasks.follower_start[task], tasks.follower_start[task + 1]):
-            follower: i64 = tasks.follower[place]
+        for index in range(tasks.follower_start[task], tasks.follower_start[task + 1]):
+            follower: i64 = tasks.follower[index]
             if tasks.refusal[follower] == 0:
                 tasks.refusal[follower] = AFTER_REFUSED
                 tasks.listed[waiting] = follower

@@ -12,8 +12,8 @@ NONE: Final = -1
 class Nodes(Struct):
     """Nodes, the first `actions` of them with engines: node n's are those from `engine_start[n]` on.
 
-    `oldest` and `newest` end the list of what a node's fast memory keeps; of it `held[n * count + home]` bytes have
-    their home at a node. `planned_ns` is scratch memory: `out_free_ns` as a plan would leave it.
+    `oldest` and `newest` are the ends of the list of a node's fast memory; `held[n * count + home]` bytes of it have
+    their home at a node. `planned_ns` is scratch memory: `out_free_ns` after a plan.
     """
 
     count: i64
@@ -33,7 +33,7 @@ class Nodes(Struct):
 
 
 class Engines(Struct):
-    """Engines, node by node; `free_ns` says from `slot_start` on when each slot's last task ends."""
+    """Engines, node by node; from `slot_start` on, `free_ns` says when each slot's last task ends."""
 
     kind: Array[i64]
     cores: Array[i64]
@@ -70,8 +70,8 @@ class Ways(Struct):
 class Objects(Struct):
     """Objects: the store that each is in and its home, its neighbours by age in the fast memory that keeps it.
 
-    `arrives_ns` is when it is in its store for real. Before that it is to be had in store `source`, which has it from
-    `source_ns` on; NONE where it is written anew. `used` is the number of the last decision on a task that uses it.
+    `arrives_ns` is when it really is in its store. Before that it is available in store `source`, from `source_ns` on;
+    NONE if it is newly written. `used` is the number of the last decision on a task that uses it.
     """
 
     count: i64
@@ -88,11 +88,11 @@ class Objects(Struct):
 
 
 class Tasks(Struct):
-    """Tasks as a workload has them; `missing` are how many before each have not ended, `refusal` is 0 if not refused.
+    """Tasks as in a workload; `missing` counts the unfinished predecessors of each, `refusal` is 0 if not refused.
 
-    `first` are the `firsts` tasks that come after none, in their order. `features` are three float32 each, as bits.
-    `listed` is scratch memory, and so is what a plan says of each access of a task: the store that it is `taken` from,
-    which has it from `taken_ns` on, and when it arrives then.
+    `first` are the `firsts` tasks without predecessors, in their order. `features` are three float32 each, as bits.
+    `listed` is scratch memory, and so is a plan of each access of a task: the store that it is `taken` from, from
+    `taken_ns` on, and when it arrives.
     """
 
     firsts: i64
@@ -135,13 +135,13 @@ class Queue(Struct):
 
 
 class PoolState(Struct):
-    """All of it, and the decision that is to be made; `slots` and `running` are of the whole system.
+    """The whole state, and the pending decision; `slots` and `running` are of the whole system.
 
-    `first` is how many of `tasks.first`, those that come after none, have been decided on. Without `await_arrival` data
-    is at its place from the decision that moves it. With `has_foretold` what a decision is foretold to cost is seen, by
-    prices of ports and slots. `row` and `candidates` are the observation, in which the load's
-    features begin at `load_start`, 0 where they are off. `plan` is what a task would meet on a node, `result` what came
-    of the last decision.
+    `first` is how many of `tasks.first`, those without predecessors, have been decided on. Without `await_arrival` data
+    is in its place from the decision that moves it. With `has_foretold` the predicted cost of a decision is observed,
+    by prices of ports and slots. `row` and `candidates` are the observation, in which the load's features begin at
+    `load_start`, 0 if they are off. `plan` is the task's predicted run on a node, `result` the outcome of the last
+    decision.
     """
 
     now_ns: i64

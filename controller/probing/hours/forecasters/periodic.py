@@ -108,15 +108,15 @@ class Series:
 
     def at(self, time_s: float, widest_s: float) -> float | None:
         """Return the value at a time between two measurements at most this far apart; None if there are none."""
-        place = bisect_left(self.times_s, time_s)
-        if place == len(self.times_s):
+        index = bisect_left(self.times_s, time_s)
+        if index == len(self.times_s):
             return None
-        if self.times_s[place] == time_s:
-            return self.values[place]
-        if place == 0 or (apart_s := self.times_s[place] - self.times_s[place - 1]) > widest_s:
+        if self.times_s[index] == time_s:
+            return self.values[index]
+        if index == 0 or (apart_s := self.times_s[index] - self.times_s[index - 1]) > widest_s:
             return None
-        share = (time_s - self.times_s[place - 1]) / apart_s
-        return (1 - share) * self.values[place - 1] + share * self.values[place]
+        share = (time_s - self.times_s[index - 1]) / apart_s
+        return (1 - share) * self.values[index - 1] + share * self.values[index]
 
     def mean_since(self, time_s: float) -> float:
         """Return the mean of the measurements from a time on, without any the last measurement."""
@@ -175,20 +175,20 @@ class Periodic:
 
     def _changes(self, time_s: float) -> Sequence[float]:
         """Return the changes between the last measurement's phase and this one, of each earlier period."""
-        found = []
+        changes = []
         for number in range(1, _PERIODS + 1):
             if (change := self._smoothed(time_s - number * self.period_s, time_s)) is None:
                 break
-            found.append(change)
-        return found
+            changes.append(change)
+        return changes
 
     def _smoothed(self, then_s: float, time_s: float) -> float | None:
         """Return the change up to a time in an earlier period, smoothed with those just before and after."""
         step_s = time_s - self._series.times_s[-1]
         total = weight = 0.0
-        for place, share in _NEIGHBOURS:
-            end = self._series.at(then_s + place * step_s, _WIDEST_GAP * self.period_s)
-            start = self._series.at(then_s + (place - 1) * step_s, _WIDEST_GAP * self.period_s)
+        for steps, share in _NEIGHBOURS:
+            end = self._series.at(then_s + steps * step_s, _WIDEST_GAP * self.period_s)
+            start = self._series.at(then_s + (steps - 1) * step_s, _WIDEST_GAP * self.period_s)
             if start is not None and end is not None:
                 total, weight = total + share * _change(start, end), weight + share
         return total / weight if weight >= _LEAST_NEIGHBOURS else None

@@ -77,7 +77,7 @@ class Autoregressive:
         self._recent.append(value)
         recent = list(self._recent)
         middle = median(recent)
-        self._scale = _MAD_OF_NORMAL * median(abs(one - middle) for one in recent)
+        self._scale = _MAD_OF_NORMAL * median(abs(value - middle) for value in recent)
         self._level = median(recent[-_LEVEL_OF:])
         if self._scale > 0:
             last = np.array(recent[: -self._order - 1 : -1])

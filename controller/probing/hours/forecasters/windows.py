@@ -115,13 +115,13 @@ class AdaptiveMedian:
 
     def see(self, time_s: float, value: float) -> None:
         """Take a measurement; go one width up or down if that width has erred less."""
-        for place, window in enumerate(self._windows):
-            said = window.next(time_s)
-            if said is not None:
-                self._errors[place] += _GAIN * (abs(said - value) - self._errors[place])
+        for index, window in enumerate(self._windows):
+            prediction = window.next(time_s)
+            if prediction is not None:
+                self._errors[index] += _GAIN * (abs(prediction - value) - self._errors[index])
             window.see(time_s, value)
         near = range(max(0, self._at - 1), min(len(self._windows), self._at + 2))
-        self._at = min(near, key=lambda place: (self._errors[place], abs(place - self._at)))
+        self._at = min(near, key=lambda index: (self._errors[index], abs(index - self._at)))
 
 
 def _median(ordered: list[float]) -> float:

@@ -42,7 +42,7 @@ class _Disk:
         free = shutil.disk_usage(Path.cwd()).free
         if nbytes > min(_MOST_BYTES, int(free * (1 - _RESERVE))):
             raise ProbeKernelError(
-                f"{name}: {nbytes} bytes are too many: {free} are free in {Path.cwd()}, and {_MOST_BYTES} is the most"
+                f"{name}: {nbytes} bytes are too many: {free} free in {Path.cwd()}, at most {_MOST_BYTES} allowed"
             )
         self.generator = np.random.default_rng(seed)
         self.folder = Path(tempfile.mkdtemp(prefix="millrace-probe-", dir="."))
@@ -75,7 +75,7 @@ class SmallFiles(_Disk):
     def __init__(self, sizes: Sizes, seed: int) -> None:
         files, self._size = sizes["files"], sizes["file_bytes"]
         if files > _MOST_FILES:
-            raise ProbeKernelError(f"small-files: {files} files are too many, {_MOST_FILES} is the most")
+            raise ProbeKernelError(f"small-files: {files} files are too many, at most {_MOST_FILES} allowed")
         super().__init__("small-files", files * self._size, seed)
         self._content = self.generator.bytes(max(self._size, 8))
         self._names = [self.folder / f"{number:06d}" for number in range(files)]
@@ -91,13 +91,13 @@ class SmallFiles(_Disk):
             written_s = time.perf_counter()
             cached = np.mean([_put_out(name) for name in self._names])
             read_from_s = time.perf_counter()
-            found = [zlib.crc32(name.read_bytes()) for name in self._names]
+            checksums = [zlib.crc32(name.read_bytes()) for name in self._names]
             read_s = time.perf_counter() - read_from_s
         finally:
             for name in self._names:
                 name.unlink(missing_ok=True)
         self.note(written_s - begun_s, read_s, float(cached))
-        return np.array(found, dtype=np.float64)
+        return np.array(checksums, dtype=np.float64)
 
     def accuracy(self, output: Array) -> float:
         """Return the fraction of files whose content is not what was written."""
@@ -135,11 +135,11 @@ class BulkIo(_Disk):
             cached = 0.0 if is_direct else _put_out_open(number, self._nbytes)
             os.lseek(number, 0, os.SEEK_SET)
             read_from_s = time.perf_counter()
-            found = [self._read(number, size, is_direct=is_direct) for _, size in self._blocks()]
+            checksums = [self._read(number, size, is_direct=is_direct) for _, size in self._blocks()]
             read_s = time.perf_counter() - read_from_s
         self.note(written_s - begun_s, read_s, cached)
         self._figures["direct"] = float(is_direct)
-        return np.array(found, dtype=np.float64)
+        return np.array(checksums, dtype=np.float64)
 
     def accuracy(self, output: Array) -> float:
         """Return the fraction of blocks whose content is not what was written."""
@@ -233,13 +233,13 @@ def _put_out_open(number: int, nbytes: int) -> float:
     """Drop a file from the page cache; return the part of sampled pages that are still there."""
     os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
     places = range(0, max(nbytes, 1), max(_SECTOR, nbytes // 64 // _SECTOR * _SECTOR))
-    return sum(_is_cached(number, place) for place in places) / len(places)
+    return sum(_is_cached(number, page) for page in places) / len(places)
 
 
-def _is_cached(number: int, place: int) -> bool:
+def _is_cached(number: int, page: int) -> bool:
     """Return whether a page would be read without the disk; also true if the kernel cannot tell."""
     try:
-        os.preadv(number, [bytearray(1)], place, os.RWF_NOWAIT)
+        os.preadv(number, [bytearray(1)], page, os.RWF_NOWAIT)
     except BlockingIOError:
         return False
     except OSError as error:

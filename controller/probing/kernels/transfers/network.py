@@ -95,7 +95,7 @@ class NetworkPull:
     def _pulled(self, nbytes: int) -> Array:
         ends_s = time.monotonic() + _PULL_S
         where = "{}:{}".format(*self._source.address)
-        found = []
+        checksums = []
         try:
             with socket.create_connection(self._source.address, _CONNECT_S) as connection:
                 connection.settimeout(_SILENCE_S)
@@ -104,17 +104,17 @@ class NetworkPull:
                 view = memoryview(bytearray(pull.BLOCK))
                 for _, size in pull.blocks_of(nbytes):
                     pull.receive_into(connection, view[:size], ends_s)
-                    found.append(pull.ends_of(view[:size]))
+                    checksums.append(pull.ends_of(view[:size]))
         except OSError as error:
             raise ProbeKernelError(f"network-pull: {where}: {error.strerror or error}") from None
-        return np.array(found, dtype=np.float64)
+        return np.array(checksums, dtype=np.float64)
 
     def _checksums(self, nbytes: int) -> Array:
-        found = []
+        checksums = []
         for block, size in pull.blocks_of(nbytes):
             content = (pull.stamp_of(block, self._number) + self._content[8:])[:size]
-            found.append(pull.ends_of(memoryview(content)))
-        return np.array(found, dtype=np.float64)
+            checksums.append(pull.ends_of(memoryview(content)))
+        return np.array(checksums, dtype=np.float64)
 
 
 def _source(environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes] | None, Source]:
@@ -171,7 +171,7 @@ def address_of(text: str, least_port: int = 1) -> tuple[str, int]:
     """Return host and port of HOST:PORT; raise ProbeKernelError for anything else."""
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal() and least_port <= int(port) < 1 << 16):
-        raise ProbeKernelError(f"network-pull: {text!r} is no HOST:PORT")
+        raise ProbeKernelError(f"network-pull: {text!r} is not HOST:PORT")
     return host.strip("[]"), int(port)
 
 
@@ -187,7 +187,7 @@ def _secret_in(file: str | None) -> bytes:
     try:
         secret = bytes.fromhex(read_given_text(file, MIB, encoding="ascii"))
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no hexadecimal text"
+        reason = error.strerror if isinstance(error, OSError) else "not hexadecimal text"
         raise ProbeKernelError(f"network-pull: secret file {file}: {reason}") from None
     if len(secret) != pull.SECRET_BYTES:
         raise ProbeKernelError(f"network-pull: secret file {file}: {len(secret)} bytes, not {pull.SECRET_BYTES}")

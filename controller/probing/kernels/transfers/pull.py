@@ -135,8 +135,8 @@ def _admitted(connection: socket.socket, secret: bytes, limits: Limits) -> tuple
     nonce = secrets.token_bytes(NONCE_BYTES)
     connection.settimeout(limits.handshake_s)
     connection.sendall(nonce)
-    said = exactly(connection, ANSWER_BYTES, time.monotonic() + limits.handshake_s)
-    request, digest = said[: _REQUEST.size], said[_REQUEST.size :]
+    received = exactly(connection, ANSWER_BYTES, time.monotonic() + limits.handshake_s)
+    request, digest = received[: _REQUEST.size], received[_REQUEST.size :]
     if not hmac.compare_digest(digest, hmac.digest(secret, nonce + request, _DIGEST)):
         return None
     nbytes, seed, number = _REQUEST.unpack(request)

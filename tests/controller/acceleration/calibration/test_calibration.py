@@ -98,7 +98,7 @@ def test_sides_of_a_join_add_up() -> None:
 @pytest.mark.parametrize(
     ("operator", "said"),
     [
-        (Operator.of("w", "sql-window", {}), "sql-window on cpu: never measured, and nothing is known of its work"),
+        (Operator.of("w", "sql-window", {}), "sql-window on cpu: never measured, and its work is unknown"),
         (Operator.of("q", "quantum", {"qubits": 4}), "quantum on cpu: never measured"),
         (Operator.of("s", "svd", {"m": 10, "n": 10}, NumberFormat.INT4), None),
         (Operator.of("g", "gemm", {"m": 8, "n": 8, "k": 8}, NumberFormat.FP8), "no rate of memory or of fp8 is known"),
@@ -141,8 +141,8 @@ def test_zero_rows_cost_what_it_takes_to_begin_and_have_no_t() -> None:
 
 def test_sizes_beyond_what_was_measured_are_said() -> None:
     calibration = Calibration("m", 1, fits=(fit("filter", runs()),))
-    assert any("beyond what was measured" in one for one in calibration.time_of(filter_of(10**7, 16, 10**6)).reasons)
-    assert not any("measured:" in one for one in calibration.time_of(filter_of(10**6, 16, 10**5)).reasons)
+    assert any("beyond measured sizes" in one for one in calibration.time_of(filter_of(10**7, 16, 10**6)).reasons)
+    assert not any("measured sizes" in one for one in calibration.time_of(filter_of(10**6, 16, 10**5)).reasons)
 
 
 def test_kinds_measured_on_both_devices_have_their_own_speed_up() -> None:
@@ -169,11 +169,11 @@ def test_defaults_are_nominal_and_name_their_source() -> None:
 
 
 def test_too_few_sizes_are_an_error() -> None:
-    with pytest.raises(CalibrationError, match="3 sizes do not tell 3 coefficients"):
+    with pytest.raises(CalibrationError, match="3 sizes do not determine 3 coefficients"):
         fit("filter", [runs()[place] for place in (0, 5, 10)])
-    with pytest.raises(CalibrationError, match="no run was measured"):
+    with pytest.raises(CalibrationError, match="no measured runs"):
         fit("filter", [])
-    with pytest.raises(CalibrationError, match="is no time of a run"):
+    with pytest.raises(CalibrationError, match="invalid run time"):
         fit("filter", [replace(one, seconds=0.0) for one in runs()])
 
 

@@ -56,5 +56,5 @@ def test_one_run_each_needs_a_noise_that_is_told() -> None:
     with pytest.raises(CalibrationError, match="no task ran twice"):
         decide(one, one)
     assert decide(one, {"a": [0.1], "b": [9.0]}, noise=0.1) == {"a": GPU, "b": CPU}
-    with pytest.raises(CalibrationError, match=r"history: a: -1\.0 s is no time of a run"):
+    with pytest.raises(CalibrationError, match=r"history: a: invalid run time of -1\.0 s"):
         prior_of({"a": [-1.0]}, 0.1)

@@ -117,7 +117,7 @@ def test_version_1_file_has_no_corrections_and_version_2_has() -> None:
         text = dumps(calibration, as_json=as_json)
         assert loads(text, as_json=as_json) == calibration
         old = text.replace('"millrace": 2', '"millrace": 1').replace("millrace: 2", "millrace: 1")
-        with pytest.raises(ConfigError, match=r"fits\[0\]\.uncached: size corrections are of version 2"):
+        with pytest.raises(ConfigError, match=r"fits\[0\]\.uncached: size corrections need version 2"):
             loads(old, as_json=as_json)
     with pytest.raises(ConfigError, match=r"fits\[0\]\.uncached\.penalty: penalty is -1.0, not above 0"):
         loads(dumps(calibration).replace("penalty: 2.0", "penalty: -1.0"))

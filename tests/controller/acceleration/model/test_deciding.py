@@ -43,7 +43,7 @@ def test_unknown_operator_stays_on_the_cpu_and_says_why() -> None:
     unknown = Work("udf", Growth.LINEAR, 0.0, 1.0, basis=Basis.NONE, unknown="nobody has measured python_udf")
     (decision,) = decide(Works.of([unknown]), FAST, [GPU])
     assert (decision.device, decision.ratio, decision.times, decision.basis) == ("cpu", None, {}, Basis.NONE)
-    assert decision.reasons == ("nobody has measured python_udf", "its time is not known: the CPU is taken")
+    assert decision.reasons == ("nobody has measured python_udf", "its time is unknown: the CPU is used")
 
 
 def test_device_with_the_greatest_ratio_is_taken() -> None:
@@ -80,7 +80,7 @@ def test_switch_is_a_choice_with_times_of_its_own() -> None:
 
 
 def test_two_choices_of_one_name_are_an_error() -> None:
-    with pytest.raises(AccelerationError, match="two choices are called gpu"):
+    with pytest.raises(AccelerationError, match="two choices have the label gpu"):
         decide(Works.of([JOIN]), FAST, [GPU, GPU])
     first, second = decide(Works.of([JOIN]), FAST, [GPU, replace(GPU, name="big gpu", parallelism=1024)])[0].reasons
     assert (first[:4], second[:8]) == ("gpu:", "big gpu:")
@@ -88,4 +88,4 @@ def test_two_choices_of_one_name_are_an_error() -> None:
 
 def test_without_any_accelerator_the_cpu_is_all_there_is() -> None:
     (decision,) = decide(Works.of([JOIN]), FAST, [])
-    assert (decision.device, decision.reasons) == ("cpu", ("there is nothing but the CPU",))
+    assert (decision.device, decision.reasons) == ("cpu", ("the CPU is the only choice",))

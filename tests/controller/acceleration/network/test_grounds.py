@@ -87,13 +87,13 @@ def test_an_accelerator_that_not_every_machine_has_is_no_choice(tmp_path: Path) 
     text = FILE.replace("[h1, h2]", "[h1, h2, h3]")
     ground = ground_over(load_hardware(write(tmp_path, text)), quiet(LAB))
     assert ground.accelerators == ()
-    assert ground.notes[:2] == ("gpu: no choice, machine h3 has none", "slow: no choice, machine h3 has none")
+    assert ground.notes[:2] == ("gpu: not a choice, machine h3 has none", "slow: not a choice, machine h3 has none")
 
 
 def test_device_of_unknown_parallelism_is_noted_and_no_choice() -> None:
     ground = ground_over(Hardware(machines=("h1", "h2")), quiet(LAB))
     assert ground.accelerators == ()
-    assert "gpu: the topology has some, but no hardware file says how parallel they are" in ground.notes
+    assert "gpu: in the topology, but no hardware file gives their parallelism" in ground.notes
 
 
 def test_machines_default_to_hosts_without_the_collector() -> None:
@@ -137,23 +137,23 @@ def test_infinite_rate_moves_in_no_time_and_others_are_refused() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "problem"),
     [
-        ("fan_in: 4", "fan_in: 1", 3, "a fan-in of 1: a tree's is 2 or more"),
+        ("fan_in: 4", "fan_in: 1", 3, "a fan-in of 1 is below 2"),
         ("machines: [h1, h2]", "machines: 0", 2, "0 machines"),
         ("machines: [h1, h2]", "machines: []", 2, "no machines"),
         ("machines: [h1, h2]", "machines: [h1, h1]", 2, "machine h1 is named twice"),
-        ("preset: 1.5", "preset: 0.5", 8, "a preset of 0.5 is not 1 or more"),
-        ("preset: 1.5", "preset: .inf", 8, "a preset of inf is not 1 or more"),
+        ("preset: 1.5", "preset: 0.5", 8, "a preset of 0.5 is not finite and at least 1"),
+        ("preset: 1.5", "preset: .inf", 8, "a preset of inf is not finite and at least 1"),
         ("network_efficiency: 0.9", "network_efficiency: -1", 7, "-1.0 is not above 0 and at most 1"),
         ("efficiency: 0.5", "efficiency: 0", 9, "0.0 is not above 0 and at most 1"),
-        ("cells: 1024", "cells: 1000", 9, "1000 cells: a job has a power of two"),
+        ("cells: 1024", "cells: 1000", 9, "1000 cells: not a power of two"),
         ("parallelism: 64", "parallelism: -64", 11, "-64.0 is not above 0"),
         ("parallelism: 64", "parallelism: .nan", 11, "nan is not above 0"),
         ("ratio: 0.3", "ratio: 3", 11, "a compression ratio of 3"),
         ("rate: 0.1 GB/s", "rate: fast", 11, "'fast' is not a rate such as '12.8 GB/s'"),
         ("bus: 1 GB/s", "bus: -1 GB/s", 12, "'-1 GB/s' is not a rate"),
         ("memory: 1 GiB", "memory: 1 GB", 12, "'1 GB' is not a size"),
-        ("name: slow, ", "", 12, "two accelerators are called gpu: give one a name"),
-        ("kind: gpu, parallelism", "kind: cpu, parallelism", 11, "a CPU is what accelerators are compared with"),
+        ("name: slow, ", "", 12, "two accelerators have the label gpu: give one a name"),
+        ("kind: gpu, parallelism", "kind: cpu, parallelism", 11, "a CPU is not an accelerator"),
         ("preset: 1.5", "presets: 1.5", 8, "presets"),
     ],
 )
@@ -168,13 +168,13 @@ def test_hardware_file_error_names_its_line(tmp_path: Path, old: str, new: str, 
 def test_inconsistent_ground_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AccelerationError, match="topology lab has no host 'h9'"):
         ground_over(Hardware(machines=("h1", "h9")), quiet(LAB))
-    with pytest.raises(AccelerationError, match="machines: 9 are wanted, topology lab has 3"):
+    with pytest.raises(AccelerationError, match="machines: 9 requested, topology lab has 3"):
         ground_over(Hardware(machines=9), quiet(LAB))
-    with pytest.raises(AccelerationError, match="how many machines share the job is not known"):
+    with pytest.raises(AccelerationError, match="the number of machines is unknown"):
         ground_by_rate(Hardware(), 1e9)
     with pytest.raises(AccelerationError, match="not both"):
         load_ground("leaf-spine", None, feed="unix:x", rate_bps=1e9)
-    with pytest.raises(AccelerationError, match="without a topology"):
+    with pytest.raises(AccelerationError, match="no topology for the network"):
         load_ground(None, None)
     with pytest.raises(AccelerationError, match="without a collector's feed"):
         load_ground("leaf-spine", None, path_server="unix:x")

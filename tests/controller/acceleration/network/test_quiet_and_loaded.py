@@ -147,7 +147,7 @@ def test_by_a_live_feed_of_a_fabric_that_carries_traffic(load_bps: int, device: 
     assert ground.tree is not None
     assert ground.tree.rounds[0].busiest_bps == pytest.approx(10_000_000 - load_bps, rel=0.1)
     assert ground.tree.rounds[0].basis is PathBasis.MEASURED
-    assert ground.notes == ("paths are base routes: no path server was asked",)
+    assert ground.notes == ("paths are base routes: no path server given",)
     # A run on these hosts is compared with the same rounds.
     machines, notes = between.machines(("h1:7700", "h2:7700", "h3:7700", "h4:7700"), HARDWARE.fan_in)
     assert machines.network.rounds == ground.machines.network.rounds

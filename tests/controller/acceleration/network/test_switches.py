@@ -91,9 +91,9 @@ def test_sums_counts_and_means_are_sums(aggregates: list[str], columns: int) -> 
 @pytest.mark.parametrize(
     ("aggregates", "why"),
     [
-        (["sum(#0)", "min(#1)"], "min(#1) is no sum of fixed width"),
-        (["count(DISTINCT #0)"], "count(DISTINCT #0) is no sum: what machines have in common counts once"),
-        (["l_orderkey"], "l_orderkey is no sum of fixed width"),
+        (["sum(#0)", "min(#1)"], "min(#1) is not a sum of fixed width"),
+        (["count(DISTINCT #0)"], "count(DISTINCT #0) is not a sum: a value on several machines counts once"),
+        (["l_orderkey"], "l_orderkey is not a sum of fixed width"),
         ([], "it adds up nothing"),
     ],
 )
@@ -143,7 +143,7 @@ def test_accelerator_computes_for_switches_only_what_it_runs() -> None:
     sorter = replace(GPU, runs=frozenset({"sort"}))
     tree, machines = tree_of(ONE_SWITCH, 4), Machines(Network(0.05), 4)
     choice = switch_choice(Works.of([AGGREGATE]), machines, [Sums(10)], tree, sorter)
-    assert choice.refusals == ("it does not run operators of no kind",)
+    assert choice.refusals == ("it does not run operators without a kind",)
     (decision,) = decide(Works.of([AGGREGATE]), machines, (), others=[choice])
     assert decision.device == "cpu"
 
@@ -173,5 +173,5 @@ def test_where_no_switch_can_add_up_the_reason_is_said() -> None:
     by_rate = ground_by_rate(Hardware(machines=4, switch=SWITCHES), 1e9)
     works = Works.of([AGGREGATE])
     (choice,) = by_rate.others(works, [Sums(1)])
-    assert choice.refusals == ("where sums would be added up takes a topology and its paths",)
+    assert choice.refusals == ("sums in switches need a topology and its paths",)
     assert ground_by_rate(Hardware(machines=4), 1e9).others(works, [Sums(1)]) == ()

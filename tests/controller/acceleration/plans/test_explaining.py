@@ -107,7 +107,7 @@ def test_small_operator_follows_its_data_to_the_gpu() -> None:
     found = explain(chain([5.0, 0.01, 5.0]), Machines(Network(10.0), 1), [GPU])
     assert devices(found) == ["gpu", "gpu", "gpu"]
     assert found.operators[1].decision.device == "cpu"
-    assert "by itself on the cpu" in found.operators[1].why
+    assert "alone on the cpu" in found.operators[1].why
     assert found.placed_s < found.one_by_one_s < found.cpu_s
 
 
@@ -134,7 +134,7 @@ def test_unknown_operators_stay_on_the_cpu_and_say_why() -> None:
     assert devices(found) == ["gpu", "cpu", "gpu"]
     assert found.operators[1].decision.ratio is None
     assert found.operators[1].decision.times == {}
-    assert found.notes == ("not counted, as their time is not known: o1",)
+    assert found.notes == ("not counted, as their time is unknown: o1",)
     rows = list(rows_of(found))
     assert any("never measured" in row for row in rows)
 
@@ -273,7 +273,7 @@ def test_zero_rows_take_no_time_and_stay_on_the_cpu() -> None:
 
 
 def test_an_empty_graph_and_sizes_that_lack_are_told() -> None:
-    with pytest.raises(AccelerationError, match="nothing: there is nothing to place"):
+    with pytest.raises(AccelerationError, match="nothing: no operators to place"):
         plan_of(OperatorGraph("nothing", ()), 4, CALIBRATION)
     graph = OperatorGraph("graph", (Operator.of("f", "filter", {"rows": 5}),))
     with pytest.raises(AccelerationError, match="f: filter without"):
@@ -300,7 +300,7 @@ def test_a_query_flows_into_a_training_step() -> None:
     assert by_name["step/gemm-1"].device == "gpu"
     assert by_name["step/relu-1"].device == "cpu"
     assert "some-new-operator" in by_name["step/relu-1"].decision.reasons[0]
-    with pytest.raises(AccelerationError, match="names of their own"):
+    with pytest.raises(AccelerationError, match="distinct names"):
         mixed("twice", [query, query])
 
 

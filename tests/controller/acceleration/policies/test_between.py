@@ -83,7 +83,7 @@ def test_configured_rate_counts_without_a_cost_map_of_the_hosts(
 def test_unconnected_units_get_no_points_and_a_reason(tmp_path: Path) -> None:
     policy, of = policy_in(tmp_path), question(APART, "h1", "h3")
     assert policy.points(*of, np.arange(1)).tolist() == [0]
-    assert "nothing leads from the one to the other" in policy.reason(*of, 0)
+    assert "no path between them" in policy.reason(*of, 0)
     assert policy.operator_devices(*of, 0) == ()
 
 

@@ -80,7 +80,7 @@ def test_round_takes_the_processing_time_if_it_is_longer() -> None:
 def test_processing_is_derived_from_two_sizes_and_the_slowdown() -> None:
     found = processing_of(Sample(1_000, 0.001, 0.002), Sample(1_000_001_000, 1.001, 3.002), slower=5.0)
     assert astuple(found) == pytest.approx((15.0, 5.0, 0.01, 0.005))
-    with pytest.raises(RunError, match="the second is the larger one"):
+    with pytest.raises(RunError, match="the second must be larger"):
         processing_of(Sample(1, 0, 0), Sample(1, 0, 0), 1.0)
 
 
@@ -92,7 +92,7 @@ def test_workers_are_hosts_by_name_or_address_in_their_order() -> None:
     # Those of this machine stand for hosts, near ones side by side.
     hosts, notes = hosts_of(("unix:/a", "unix:/b", "unix:/c"), Hardware(), costs())
     assert hosts == ("h1", "h3", "h2")
-    assert "stand for h1, h3, h2" in notes[0]
+    assert "represent h1, h3, h2" in notes[0]
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_groups_far_apart_are_added_up_as_those_near_one_another() -> None:
 def test_sums_beyond_64_bits_are_an_error(engine: Engine) -> None:
     tables = {"data": pa.table({"place": np.array([1, 1]), "value": np.array([1 << 62, 1 << 62])})}
     operator = Operator(kind=OperatorKind.AGGREGATE, column="place", sums=("value",))
-    with pytest.raises(RunError, match="column value: sums may not fit 64 bits"):
+    with pytest.raises(RunError, match="column value: sums may exceed 64 bits"):
         computed(operator, engine, tables, 1)
 
 
@@ -72,7 +72,7 @@ def test_text_and_absent_columns_and_tables_are_refused_by_name() -> None:
         plan_of_operator(FILTER, tables, Engine.NUMPY)
     with pytest.raises(RunError, match="table data has no column 'absent'; it has place"):
         plan_of_operator(Operator(kind=OperatorKind.FILTER, column="absent"), tables, Engine.DUCKDB)
-    with pytest.raises(RunError, match="there is no table 'other'"):
+    with pytest.raises(RunError, match="no table 'other'"):
         plan_of_operator(Operator(kind=OperatorKind.JOIN, column="place", other="other"), tables, Engine.DUCKDB)
 
 

@@ -74,7 +74,7 @@ def test_a_rate_gives_the_specifications_figures(capsys: pytest.CaptureFixture[s
         ((), "--topology"),
         (("--rate", "1 Gbit/s"), "the number of machines is unknown"),
         (("--rate", "-1 Gbit/s", "-n", "2"), "is not a rate"),
-        (("-t", "racks.yaml", "-n", "9"), "machines: 9 are wanted, topology racks has 4"),
+        (("-t", "racks.yaml", "-n", "9"), "machines: 9 requested, topology racks has 4"),
         (("-t", "racks.yaml", "--feed", "unix:nobody"), "collector at unix:nobody: cannot connect"),
         (("-t", "racks.yaml", "--hardware", "missing.yaml"), "missing.yaml: No such file or directory"),
         (("-t", "racks.yaml", "--output", "inf"), "inf is not a size"),

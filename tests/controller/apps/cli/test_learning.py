@@ -84,7 +84,7 @@ def test_a_checkpoint_of_another_kind_of_input_is_refused(settings: str, tmp_pat
         ["compare", log, "-c", str(path)],
         ["train", log, "-c", str(path), "--resume", str(path)],
     ):
-        with pytest.raises(MillraceError, match=f"^{path}: it was made for nodes of a pool, and here are jobs of a q"):
+        with pytest.raises(MillraceError, match=f"^{path}: it was made for nodes of a pool, not for jobs of a q"):
             run(*command)
 
 

@@ -34,16 +34,16 @@ def test_start_gains_are_those_of_the_range(error: float, change: float, gains: 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"near": 0.5}, "e1 > e2 > 0 is wanted, they are 0.5 and 0.5"),
-        ({"near": 0.0}, "e1 > e2 > 0 is wanted, they are 0.5 and 0"),
-        ({"moving": 0.0}, "d1 > 0 is wanted, it is 0"),
-        ({"kp": (1.0, 0.8, 2.0)}, "kp1 is to be about kp3, they are 1 and 2"),
-        ({"kp": (1.0, 1.0, 1.0)}, "kp2 is to be below kp1 and kp3, it is 1"),
-        ({"ki": (0.01, 0.02, 0.05)}, "ki1 is to be 0, it is 0.01"),
-        ({"ki": (0.0, 0.05, 0.05)}, "0 < ki2 < ki3 is wanted, they are 0.05 and 0.05"),
-        ({"kd": (0.1, 0.1, 0.2, 0.3)}, "kd1, kd2, kd4 are to be about the same: 0.1, 0.1, 0.3"),
-        ({"kd": (0.1, 0.1, 0.1, 0.1)}, "kd3 is to be above kd1, kd2 and kd4, it is 0.1"),
-        ({"kp": (-1.0, 0.8, 1.0)}, "-1 is not a finite number from 0 up"),
+        ({"near": 0.5}, "e1 > e2 > 0 required, got 0.5 and 0.5"),
+        ({"near": 0.0}, "e1 > e2 > 0 required, got 0.5 and 0"),
+        ({"moving": 0.0}, "d1 > 0 required, got 0"),
+        ({"kp": (1.0, 0.8, 2.0)}, "kp1 must be about kp3, got 1 and 2"),
+        ({"kp": (1.0, 1.0, 1.0)}, "kp2 must be below kp1 and kp3, got 1"),
+        ({"ki": (0.01, 0.02, 0.05)}, "ki1 must be 0, got 0.01"),
+        ({"ki": (0.0, 0.05, 0.05)}, "0 < ki2 < ki3 required, got 0.05 and 0.05"),
+        ({"kd": (0.1, 0.1, 0.2, 0.3)}, "kd1, kd2, kd4 must be about equal, got 0.1, 0.1, 0.3"),
+        ({"kd": (0.1, 0.1, 0.1, 0.1)}, "kd3 must be above kd1, kd2 and kd4, got 0.1"),
+        ({"kp": (-1.0, 0.8, 1.0)}, "-1 is not a finite number >= 0"),
     ],
 )
 def test_gains_against_the_rules_relations_are_refused(wrong: dict[str, Any], says: str) -> None:

@@ -46,7 +46,7 @@ def test_the_discrete_form_by_hand() -> None:
 
 def test_a_sample_that_is_not_newer_is_refused() -> None:
     state, _ = step(PidSettings(), PidState(), sample(5.0, 0.5))
-    with pytest.raises(SampleError, match=r"^unit gpu0: its sample of 5 s is not newer than that of 5 s$"):
+    with pytest.raises(SampleError, match=r"^unit gpu0: the sample at 5 s is not newer than that at 5 s$"):
         step(PidSettings(), state, sample(5.0, 0.5))
 
 
@@ -62,7 +62,7 @@ def run(
 
 
 def test_p_leaves_a_steady_error_and_an_integral_removes_it() -> None:
-    """On a plant whose levers do not add up; where they do, they are an integral themselves."""
+    """On a plant whose levers do not accumulate; where they do, they are an integral themselves."""
     plant = LinearPlant(gain=1.0, lag_samples=3.0, accumulates=False)
     p, pi = (
         list(errors_in_loop(PidSettings(form=form, kp=1.0, ki=0.2), plant, [0.5] * 200)) for form in (Form.P, Form.PI)

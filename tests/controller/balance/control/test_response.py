@@ -64,9 +64,9 @@ def test_a_response_that_is_zero_throughout_has_no_overshoot() -> None:
 @pytest.mark.parametrize(
     ("times_s", "values", "says"),
     [
-        ([0.0, 1.0], [0.1], "a response has 2 times and 1 values"),
-        ([0.0], [0.1], "a response has at least 2 samples"),
-        ([0.0, math.nan], [0.1, 0.1], "a response has finite times and values only"),
+        ([0.0, 1.0], [0.1], "a response of 2 times and 1 values"),
+        ([0.0], [0.1], "a response needs at least 2 samples"),
+        ([0.0, math.nan], [0.1, 0.1], "times and values of a response must be finite"),
         ([0.0, 2.0, 1.0], [0.1, 0.1, 0.1], "sample 3 of a response is not later than the one before it"),
     ],
 )

@@ -109,8 +109,8 @@ def test_unstable_gains_are_refused_with_the_margin() -> None:
     with pytest.raises(GainsError) as caught:
         refuse_unstable(Gains(1.0, 0.05, 0.1), plant, "gpu0")
     assert str(caught.value) == (
-        "gpu0: kp 1, ki 0.05, kd 0.1 are unstable on a plant of gain 1, lag 0 samples, delay 2, levers add up: errors "
-        "grow 1.18-fold each sample; less than 0.585 times as large they are stable"
+        "gpu0: kp 1, ki 0.05, kd 0.1 are unstable on a plant of gain 1, lag 0 samples, delay 2, levers accumulate: "
+        "errors grow 1.18-fold each sample; stable at less than 0.585 times these gains"
     )
 
 

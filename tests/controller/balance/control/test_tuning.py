@@ -42,10 +42,10 @@ def test_a_noisy_step_gives_its_plant_back_nearly() -> None:
     [
         (StepResponse((0, 1, 2), (0, 0, 0), (0.1, 0.1, 0.1)), "the output changes 0 times, not once"),
         (StepResponse((0, 1, 2), (0, 1, 0), (0.1, 0.1, 0.1)), "the output changes 2 times, not once"),
-        (StepResponse((0, 1, 2), (0, 1, 1), (0.1, 0.1, 0.1)), "2 samples after the step, 5 are needed"),
+        (StepResponse((0, 1, 2), (0, 1, 1), (0.1, 0.1, 0.1)), "2 samples after the step, at least 5 needed"),
         (recorded(FirstOrder(-0.6, 5.0, 2.0)), "the error rises with the output: the lever's sign is wrong"),
         (recorded(FirstOrder(0.01, 5.0, 2.0), noise=0.01), "within its noise of"),
-        (recorded(FirstOrder(0.6, 30.0, 2.0), until_s=30.0), r"it ends when \d+ % of the answer is there \(lag 3"),
+        (recorded(FirstOrder(0.6, 30.0, 2.0), until_s=30.0), r"ends at \d+ % of the response \(lag 3"),
     ],
 )
 def test_a_recording_that_gives_no_plant_is_refused(response: StepResponse, says: str) -> None:
@@ -60,7 +60,7 @@ def test_simc_is_stable_with_room_on_plants_of_all_shapes(form: Form, *, accumul
         for delay_s in (0.0, 0.5, 1.0, 2.0, 5.0, 10.0):
             plant = FirstOrder(1.3, lag_s, delay_s)
             if not accumulates and lag_s == 0.0 and not form.integrates:
-                with pytest.raises(GainsError, match="it wants an integral"):
+                with pytest.raises(GainsError, match="needs an integral"):
                     tuned(plant, 1.0, form, accumulates=False)
                 continue
             gains = tuned(plant, 1.0, form, accumulates=accumulates)
@@ -99,7 +99,7 @@ def test_a_delay_between_two_samples_is_seen_at_one_of_them(plant: FirstOrder, s
     [
         (FirstOrder(float("nan"), 1.0, 0.0), 1.0, "the plant's gain is nan, not a finite number above 0"),
         (FirstOrder(1.0, 1.0, 60.0), 1.0, "a delay of 60 s is 60 samples of 1 s: at most 50"),
-        (FirstOrder(1.0, 5.0, 0.0), 1e-9, r"the plant's lag is 5e\+09 samples: at most 10000, sample less often"),
+        (FirstOrder(1.0, 5.0, 0.0), 1e-9, r"the plant's lag is 5e\+09 samples, at most 10000: sample less often"),
         (FirstOrder(1.0, 5.0, 0.0), 0.0, "the period is 0 s, not a finite number above 0"),
     ],
 )
@@ -128,13 +128,16 @@ def test_a_csv_of_a_step_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("time_s,error\n", "step.csv:1: there is no column output; wanted: time_s, output, error"),
-        ("", "step.csv:1: there is no column time_s; wanted: time_s, output, error"),
+        ("time_s,error\n", "step.csv:1: no column output; expected: time_s, output, error"),
+        ("", "step.csv:1: no column time_s; expected: time_s, output, error"),
         ("time_s,output,error\n0,0,x\n", "step.csv:2: error: 'x' is not a finite number"),
         ("time_s,output,error\n0,0,0.4\n1,nan,0\n", "step.csv:3: output: 'nan' is not a finite number"),
         ("time_s,output,error\n0,0,0.4\n1\n", "step.csv:3: output: None is not a finite number"),
-        ("time_s,output,error\n0,0,1.4\n", "step.csv:2: error: 1.4 is not from -1 to 1"),
-        ("time_s,output,error\n0,0," + "9" * 200_000, "step.csv:2: is not CSV: field larger than field limit (131072)"),
+        ("time_s,output,error\n0,0,1.4\n", "step.csv:2: error: 1.4 is not between -1 and 1"),
+        (
+            "time_s,output,error\n0,0," + "9" * 200_000,
+            "step.csv:2: invalid CSV: field larger than field limit (131072)",
+        ),
         ("time_s,output,error\n1,0,0.4\n1,0,0.4\n", "step.csv:3: time_s: 1 is not later than 1"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_clock_is_read_only_unless_settings_say_otherwise(library: dict[str, s
     """
     lock = tmp_path / "lock"
     standing, nothing = said(library, code, FAKE_NVML_LOCK=str(lock))
-    why_not = "its settings do not allow to set it (set: true)"
+    why_not = "its settings lack set: true"
     assert standing == [1500, 345, 1500, 1, False, why_not, [345, 1000, 1200, 1400, 1500]]
     assert nothing == [0, -300, why_not, False]
     assert not lock.exists()
@@ -77,8 +77,8 @@ def test_gpu_clock_moves_among_supported_ones_and_is_reset(library: dict[str, st
     lock = tmp_path / "lock"
     down, between, up, after = said(library, code, FAKE_NVML_LOCK=str(lock))
     assert down == [-300, 0, "", False]
-    assert between == [0, -100, "it has no step in between", True]
-    assert up == [300, 700, "it stands at its end, 1500", False]
+    assert between == [0, -100, "no step in between", True]
+    assert up == [300, 700, "at its limit of 1500", False]
     assert after[0] == 1500
     assert lock.read_text().splitlines() == ["lock 345 1200", "lock 345 1500", "reset 0 0"]
 
@@ -90,7 +90,7 @@ def test_gpu_clock_that_needs_root_says_so_and_cannot_move(library: dict[str, st
     say(lever.read())
     """
     nothing, standing = said(library, code)
-    assert nothing == [0, -300, "NVML: Insufficient Permissions: clocks are root's to set", False]
+    assert nothing == [0, -300, "NVML: Insufficient Permissions: only root may set clocks", False]
     assert standing[4] is False
 
 
@@ -106,17 +106,17 @@ def test_instances_are_made_and_removed_but_not_those_in_use(library: dict[str, 
     """
     first, more, less, after, in_use = said(library, code)
     assert first[:3] == [1, 0, 3]
-    assert more == [2, 3, "it stands at its end, 3", False]
+    assert more == [2, 3, "at its limit of 3", False]
     assert less == [-1, 0, "", False]
     assert after[0] == 1
-    assert in_use == [0, -1, "NVML: the instances that are left are in use", False]
+    assert in_use == [0, -1, "NVML: the remaining instances are in use", False]
 
 
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
         ('GpuInstances(nvml, "0000:c1:00.0", 2)', "lever instances of 0000:c1:00.0: NVML: Not Supported"),
-        ('GpuInstances(nvml, "0000:c2:00.0", 5)', "lever instances of 0000:c2:00.0: no instance has 5 slices"),
+        ('GpuInstances(nvml, "0000:c2:00.0", 5)', "lever instances of 0000:c2:00.0: no instance profile has 5 slices"),
         ('GpuClocks(nvml, "0000:c2:00.0")', "lever clock of 0000:c2:00.0: NVML: Not Supported"),
         ('GpuClocks(nvml, "0000:ff:00.0")', "lever clock of 0000:ff:00.0: NVML: GPU is lost"),
     ],

@@ -134,7 +134,7 @@ def test_ungranted_request_is_handed_on_and_kept(unit: Unit) -> None:
     unit.machine.pass_s(31)
     assert unit.lever.read().high == 50
     moved = unit.lever.move(+3)
-    assert (moved.done, moved.left, moved.reason) == (0, 3, "none came for 30 s")
+    assert (moved.done, moved.left, moved.reason) == (0, 3, "none arrived within 30 s")
     unit.tell()
     assert unit.books.reported.wants == 3
     unit.lever.move(0)
@@ -170,7 +170,7 @@ def test_units_in_use_are_not_promised_away(unit: Unit) -> None:
         unit.books, "p", "gpu0", unit.machine.clock, local=unit.machine.units(low=20, may_set=True), may_set=True
     )
     unit.books.share(5, leaving=2)
-    with pytest.raises(LeverError, match="3 units are its own, but cpu quota of /unit: it stands at its end, 20"):
+    with pytest.raises(LeverError, match="it has 3 units, but cpu quota of /unit: at its limit of 20"):
         stuck.tell(SAMPLE, "int8", 1000.0)
     assert unit.books.reported.holds == 5
 
@@ -190,6 +190,6 @@ def test_it_only_looks_unless_settings_say_otherwise(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     books = Books(machine.clock)
     lever = PoolUnits(books, "p", "gpu0", machine.clock)
-    assert lever.move(-2).reason == "its settings do not allow to ask for units (set: true)"
+    assert lever.move(-2).reason == "its settings lack set: true"
     lever.tell(SAMPLE, "int8", 1000.0)
     assert books.reported.wants == 0

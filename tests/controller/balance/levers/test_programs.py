@@ -19,7 +19,7 @@ def test_autocast_computes_in_the_precision_of_the_lever() -> None:
     assert lever.precision is Precision.FP16
     with lever.autocast():
         assert (left @ right).dtype == torch.bfloat16
-    assert lever.move(-1).reason == "it stands at its end, 0"
+    assert lever.move(-1).reason == "at its limit of 0"
     lever.release()
     with lever.autocast():
         assert (left @ right).dtype == torch.float32
@@ -28,9 +28,9 @@ def test_autocast_computes_in_the_precision_of_the_lever() -> None:
 def test_autocast_stays_within_what_the_application_allows() -> None:
     lever = Autocast(None, allowed=(Precision.FP32,))
     assert lever.move(-2).left == -2
-    with pytest.raises(LeverError, match="autocast has fp16 and fp32, not int8"):
+    with pytest.raises(LeverError, match="autocast supports fp16 and fp32, not int8"):
         Autocast(None, allowed=(Precision.INT8, Precision.FP32))
-    with pytest.raises(LeverError, match="fp32 is not allowed, to start with"):
+    with pytest.raises(LeverError, match="the initial precision fp32 is not allowed"):
         Autocast(None, allowed=(Precision.FP16,))
 
 
@@ -48,7 +48,7 @@ def test_a_batch_doubles_and_halves_between_its_ends() -> None:
 
 
 def test_a_batch_beyond_its_ends_is_refused() -> None:
-    with pytest.raises(LeverError, match="lever batch size: 1 <= low <= size <= high is wanted: they are 1, 9 and 8"):
+    with pytest.raises(LeverError, match="lever batch size: 1 <= low <= size <= high required, got 1, 9 and 8"):
         BatchSize(9, high=8)
 
 
@@ -61,5 +61,5 @@ def test_steps_of_a_batch_may_be_finer_than_doubling() -> None:
     assert sizes == [76, 91, 91, 91]
     lever.move(-9)
     assert lever.size == 32
-    with pytest.raises(LeverError, match="lever batch size: 0 steps double nothing"):
+    with pytest.raises(LeverError, match="lever batch size: 0 steps per doubling, at least 1 needed"):
         BatchSize(8, high=8, per_doubling=0)

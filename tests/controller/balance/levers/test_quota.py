@@ -62,7 +62,7 @@ def test_quota_as_frequency_reports_the_equivalent_clock(tmp_path: Path, tree: d
 def test_it_goes_no_further_than_the_levels_above(tmp_path: Path, tree: dict[str, str]) -> None:
     lever = CpuQuota("/unit/part", 10, may_set=True, root=Root(write_tree(tmp_path, tree)))
     assert (lever.read().value, lever.read().high) == (50, 50)
-    assert lever.move(+4).reason == "it stands at its end, 50"
+    assert lever.move(+4).reason == "at its limit of 50"
     assert lever.move(-4).done == -4
     assert lever.move(+9).left == 5
 
@@ -79,7 +79,7 @@ def test_released_it_stands_as_it_was_found(tmp_path: Path, tree: dict[str, str]
 
 def test_it_is_read_only_unless_settings_say_otherwise(tmp_path: Path) -> None:
     lever = CpuQuota("/unit", 10, root=Root(write_tree(tmp_path, V2)))
-    assert lever.move(-2).reason == "its settings do not allow to set it (set: true)"
+    assert lever.move(-2).reason == "its settings lack set: true"
     lever.release()
     assert (tmp_path / "sys/fs/cgroup/unit/cpu.max").read_text() == "50000 100000\n"
 
@@ -91,7 +91,7 @@ def test_least_quota_of_a_short_period_is_one_millisecond(tmp_path: Path) -> Non
 
 def test_a_group_that_is_not_there_is_an_error_and_is_not_made(tmp_path: Path) -> None:
     root = Root(write_tree(tmp_path, V2))
-    with pytest.raises(LeverError, match="lever cpu quota of /nobody: there is no such control group"):
+    with pytest.raises(LeverError, match="lever cpu quota of /nobody: no such control group"):
         CpuQuota("/nobody", 10, may_set=True, root=root)
     assert not (tmp_path / "sys/fs/cgroup/nobody").exists()
 

@@ -43,8 +43,8 @@ def test_a_lever_never_goes_too_far_nor_the_other_way(
 
 def test_unmet_move_is_handed_on_with_the_reason() -> None:
     standing = Standing(98, 1, 100)
-    assert moved(standing, 4, 100) == Moved(2, 2, "it stands at its end, 100")
-    assert moved(Standing(10, 1, 100, 3), 2, 10) == Moved(0, 2, "it has no step in between", between=True)
+    assert moved(standing, 4, 100) == Moved(2, 2, "at its limit of 100")
+    assert moved(Standing(10, 1, 100, 3), 2, 10) == Moved(0, 2, "no step in between", between=True)
     assert moved(standing, -3, 95) == Moved(-3, 0)
     assert moved(Standing(200, 1, 100), -2, 100) == Moved(-100, 0)
 

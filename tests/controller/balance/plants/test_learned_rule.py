@@ -68,7 +68,7 @@ def test_effects_of_levers_and_the_delay_are_found(delay: int) -> None:
 def test_a_lever_that_never_moved_is_unknown_with_the_reason() -> None:
     found = learn(tried(0, kinds=(LeverKind.SUB_UNITS,)))
     assert set(found.effects) == {LeverKind.SUB_UNITS}
-    assert found.unknown[LeverKind.FREQUENCY] == "it moved in 0 windows of 8"
+    assert found.unknown[LeverKind.FREQUENCY] == "it moved in 0 windows, 8 needed"
     table = found.table()
     assert all(row.frequency_mhz == 0 and row.precision_steps == 0 for row in table.rows)
     assert table.most.sub_units > TABLE.most.sub_units
@@ -128,7 +128,7 @@ def test_it_learns_from_what_a_loop_did() -> None:
 @pytest.mark.parametrize(
     ("records", "problem"),
     [
-        (tried(0)[:5], "5 samples: there is nothing to learn from"),
+        (tried(0)[:5], "5 samples is too short to learn from"),
         ([Record(Sample(float(at), 0.5, 0.5), UNIT) for at in range(100)], "moved too little"),
         ([*tried(0)[:50], tried(0)[3]], "is not later than the one before it"),
     ],
@@ -165,19 +165,19 @@ def test_a_history_is_read_from_csv(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "unit", "problem"),
     [
-        ([ROW, (*ROW[:-1], "gpu1")], "", "of several units, gpu0 and gpu1: say of which"),
-        ([ROW], "gpu7", "has no line of unit gpu7"),
-        ([], "", "has no line"),
-        ([(1.0, 1.5, 0.25, "int8", 1000.0, 100, "gpu0")], "", "history.csv:2: unit gpu0: its bus occupancy is 1.5"),
+        ([ROW, (*ROW[:-1], "gpu1")], "", "has several units, gpu0 and gpu1: name one"),
+        ([ROW], "gpu7", "no lines of unit gpu7"),
+        ([], "", "no lines"),
+        ([(1.0, 1.5, 0.25, "int8", 1000.0, 100, "gpu0")], "", "history.csv:2: unit gpu0: bus occupancy 1.5"),
         ([(1.0, "x", 0.25, "int8", 1000.0, 100, "gpu0")], "", "history.csv:2: could not convert string to float: 'x'"),
         ([(1.0, 0.5, 0.25, "int7", 1000.0, 100, "gpu0")], "", "history.csv:2: 'int7' is not a valid Precision"),
         (
             [(1.0, 0.5, 0.25, "int8", 1000.0, 0, "gpu0")],
             "",
-            "history.csv:2: a unit has 1 to 100000 sub-units at more than 0 to 100000 MHz",
+            "history.csv:2: not 1 to 100000 sub-units at more than 0 and up to 100000 MHz",
         ),
-        ([(1.0, 0.5, 0.25, "int8", 1000.0, 10**40, "gpu0")], "", "a unit has 1 to 100000 sub-units"),
-        ([(1.0, 0.5, 0.25, "int8", "1e400", 100, "gpu0")], "", "a unit has 1 to 100000 sub-units"),
+        ([(1.0, 0.5, 0.25, "int8", 1000.0, 10**40, "gpu0")], "", "not 1 to 100000 sub-units"),
+        ([(1.0, 0.5, 0.25, "int8", "1e400", 100, "gpu0")], "", "not 1 to 100000 sub-units"),
         ([(1.0, 0.5)], "", "history.csv:2: could not convert string to float: ''"),
         ([("noon", *ROW[1:])], "", "history.csv:2: Invalid isoformat string: 'noon'"),
     ],
@@ -190,7 +190,7 @@ def test_a_history_that_is_none_is_refused_with_file_and_line(
 
 
 def test_a_history_without_a_column_or_a_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RuleError, match="has no column load, precision"):
+    with pytest.raises(RuleError, match="no column load, precision"):
         read_history(written(tmp_path / "a.csv", [], ("time_s", "bus", "frequency_mhz", "sub_units")))
     with pytest.raises(RuleError, match="No such file"):
         read_history(tmp_path / "none.csv")
@@ -237,7 +237,7 @@ def test_the_command_writes_settings_of_the_rule_that_it_shows(tmp_path: Path) -
     assert rule.levers == (LeverKind.SUB_UNITS,)
     assert rule.table == learn(tried(2, kinds=(LeverKind.SUB_UNITS,))).table()
     assert f'"[-0.9, -0.7)",0,0.0,{rule.table.rows[0].sub_units}' in found.stdout
-    assert "frequency: unknown, it moved in 0 windows of 8" in found.stderr
+    assert "frequency: unknown, it moved in 0 windows, 8 needed" in found.stderr
     assert "2 samples late" in found.stderr
 
 
@@ -245,8 +245,8 @@ def test_the_command_writes_settings_of_the_rule_that_it_shows(tmp_path: Path) -
     ("arguments", "problem"),
     [
         (["--lever", "volts"], "expected precision, frequency, sub-units"),
-        (["--unit", "gpu9"], "has no line of unit gpu9"),
-        (["--lever", "frequency"], "frequency moved too little to say what they do"),
+        (["--unit", "gpu9"], "no lines of unit gpu9"),
+        (["--lever", "frequency"], "frequency moved too little to show an effect"),
         (["--write", "/nowhere/at/all.yaml"], "No such file or directory"),
     ],
 )

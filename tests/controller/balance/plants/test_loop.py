@@ -83,7 +83,7 @@ def test_a_lost_sample_moves_nothing() -> None:
 
 
 def test_a_loop_of_nothing_and_a_pace_of_nothing_are_errors() -> None:
-    with pytest.raises(PlantError, match="without units"):
+    with pytest.raises(PlantError, match="a loop needs at least one unit"):
         run([])
     with pytest.raises(PlantError, match="every 0 steps"):
         Pace(every=0)

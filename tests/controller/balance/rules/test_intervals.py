@@ -51,7 +51,7 @@ def test_an_end_is_an_end_whatever_binary_fractions_make_of_it() -> None:
 
 
 def test_an_output_that_is_no_number_is_an_error() -> None:
-    with pytest.raises(RuleError, match="nan, which is no number"):
+    with pytest.raises(RuleError, match="nan, not a number"):
         TABLE.change_at(float("nan"))
 
 
@@ -75,24 +75,24 @@ def test_a_dead_band_of_several_rows_is_one() -> None:
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ("[]", "a table has at least one"),
-        ("[{interval: '[-1, 0)'}, {interval: '(0, 1]'}]", r"no row is for what lies between \[-1, 0\) and \(0, 1\]"),
-        ("[{interval: '[-1, -0.1]'}, {interval: '[0, 1]'}]", "no row is for what lies between"),
+        ("[]", "rows: at least one needed"),
+        ("[{interval: '[-1, 0)'}, {interval: '(0, 1]'}]", r"rows: gap between \[-1, 0\) and \(0, 1\]"),
+        ("[{interval: '[-1, -0.1]'}, {interval: '[0, 1]'}]", "gap between"),
         ("[{interval: '[-1, 0]'}, {interval: '[0, 1]'}]", "overlap"),
         ("[{interval: '[-1, 0.1]'}, {interval: '[0, 1]'}]", "overlap"),
         ("[{interval: '(0, 1]'}, {interval: '[-1, 0]'}]", "overlap or are not in rising order"),
-        ("[{interval: '[0.1, 1]', sub_units: -1}]", "none is for u = 0"),
+        ("[{interval: '[0.1, 1]', sub_units: -1}]", "none for u = 0"),
         ("[{interval: '[-1, 1]', sub_units: 1}]", "sub_units makes cores faster where u is above 0"),
         ("[{interval: '[-1, 0)', sub_units: -1}, {interval: '[0, 1]'}]", "sub_units makes cores slower"),
         ("[{interval: '[-1, 0)', precision_steps: 1}, {interval: '[0, 1]'}]", "precision_steps makes cores slower"),
-        ("[{interval: '[-1, 0]', frequency_mhz: 100}, {interval: '(0, 1]'}]", "frequency_mhz moves where u is 0"),
-        ("[{interval: '[1, -1]'}]", "holds nothing"),
-        ("[{interval: '(0, 0]'}]", "holds nothing"),
+        ("[{interval: '[-1, 0]', frequency_mhz: 100}, {interval: '(0, 1]'}]", "frequency_mhz moves at u = 0"),
+        ("[{interval: '[1, -1]'}]", "empty interval"),
+        ("[{interval: '(0, 0]'}]", "empty interval"),
         ("[{interval: '[0, 1]', frequency_mhz: .nan}]", ">= -1000000"),
         ("[{interval: '[-1, 0)', sub_units: 10000000}, {interval: '[0, 1]'}]", "<= 1000000"),
-        ("[{interval: '[0, 1000000000000]'}]", "goes beyond 1000, where no output lies"),
-        ("[{interval: '0 to 1'}]", "is no interval: write it as"),
-        ("[{interval: '[1/0, 1]'}]", "its ends are no numbers"),
+        ("[{interval: '[0, 1000000000000]'}]", "no output lies beyond 1000"),
+        ("[{interval: '0 to 1'}]", "invalid interval '0 to 1': write it as"),
+        ("[{interval: '[1/0, 1]'}]", "its ends must be numbers"),
         ("[{interval: '[0, 1]', subunits: 1}]", "unknown key; did you mean `sub_units`"),
     ],
 )

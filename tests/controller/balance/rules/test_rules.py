@@ -50,7 +50,11 @@ def test_levers_alone_or_combined() -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("levers: []", "at least one"), ("levers: [frequency, frequency]", "twice"), ("levers: [volts]", "not one of")],
+    [
+        ("levers: []", "at least one"),
+        ("levers: [frequency, frequency]", "duplicate"),
+        ("levers: [volts]", "not one of"),
+    ],
 )
 def test_levers_that_are_none_are_refused(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):

@@ -104,5 +104,5 @@ def test_a_guard_that_has_ended_is_an_error(machine: Machine) -> None:
     with guard(machine, LeverSettings(cpu_quota=QUOTA), 60) as found:
         found._process.kill()
         found._process.wait()
-        with pytest.raises(LeverError, match="lever guard: the process that releases levers has ended: Broken pipe"):
+        with pytest.raises(LeverError, match="lever guard: the guard process has ended: Broken pipe"):
             found.beat()

@@ -78,7 +78,7 @@ def test_a_sample_that_comes_twice_moves_once(machine: Machine) -> None:
     same = Sample(101.0, 0.75, 0.25, "u")
     found = ticks(machine, [same, same], [machine.units()])
     assert [tick.has_moved for tick in found] == [True, False]
-    assert found[1].problem == "unit u: there is no newer sample than that of 1.0 s ago"
+    assert found[1].problem == "unit u: no sample newer than 1.0 s"
 
 
 def test_future_sample_moves_nothing(machine: Machine) -> None:
@@ -123,7 +123,7 @@ def test_failing_lever_is_named_handed_on_and_retried_later(machine: Machine) ->
             machine.mend_group("unit", 48_000)
         found.append(loop.tick())
     failed = [[move.moved.reason for move in tick.moves if move.failed] for tick in found]
-    problem = "lever cpu quota of /unit: there is no such control group with a quota of CPU time"
+    problem = "lever cpu quota of /unit: no such control group with a CPU quota"
     assert failed == [[problem], [], [], [], []]
     assert found[0].state.frequency_mhz < 1000
     assert [tick.state.sub_units for tick in found] == [48, 48, 48, 46, 44]
@@ -179,5 +179,5 @@ def test_watch_is_fresh_held_or_released_by_sample_age(last_s: float, now_s: flo
 
 
 def test_times_of_silence_that_cannot_be_are_refused() -> None:
-    with pytest.raises(ValueError, match="0 < stale <= release is wanted: they are 9 s and 5 s"):
+    with pytest.raises(ValueError, match="0 < stale <= release required, got 9 s and 5 s"):
         SilenceSettings(stale_s=9, release_s=5)

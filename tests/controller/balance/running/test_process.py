@@ -12,7 +12,7 @@ from pyroute2 import IPRoute
 
 from controller.balance.errors import LeverError
 from controller.balance.rules.history import read_history
-from controller.balance.running.finding import alone
+from controller.balance.running.finding import single_instance
 from controller.balance.running.loop import Tick
 from controller.balance.running.process import drive
 from controller.balance.running.settings import RunSettings
@@ -84,7 +84,7 @@ def test_absent_sensors_are_reported_at_start_and_each_turn(tmp_path: Path) -> N
     bus = "{interface: {interface: e0, namespace: nowhere}}"
     for text, problem in (
         (bus, "unit u0: network namespace /run/netns/nowhere: No such file or directory"),
-        ('{pcie: "0000:ff:1f.7"}', "unit u0: device 0000:ff:1f.7 is not there"),
+        ('{pcie: "0000:ff:1f.7"}', "unit u0: device 0000:ff:1f.7 not found"),
     ):
         settings.write_text(
             f"unit: u0\nbus: {text}\nload: {{group: /nobody}}\ninterval: 10ms\nsilence: {{stale: 1s}}\n"
@@ -99,7 +99,7 @@ def test_machine_without_any_lever_is_an_error_at_start(tmp_path: Path) -> None:
         "unit: u0\nbus: {interface: {interface: e0}}\nload: {group: /nobody}\n"
         "levers: {cpu_quota: {group: /mr-nobody, set: true}}\n"
     )
-    with pytest.raises(LeverError, match="lever of unit u0: none is there: lever cpu quota of /mr-nobody: there is no"):
+    with pytest.raises(LeverError, match="lever of unit u0: none available: lever cpu quota of /mr-nobody: no such"):
         asyncio.run(drive(load(settings, RunSettings), print, print, turns=1))
 
 
@@ -125,7 +125,7 @@ def test_second_drive_of_a_pool_holder_is_refused(tmp_path: Path, monkeypatch: p
         f'levers: {{pool: {{pool: gpus, holder: u0, api: "{address}"}}}}\n'
     )
     with (
-        alone("gpus", "u0", address),
-        pytest.raises(LeverError, match="lever units of pool gpus: holder u0 is driven here already"),
+        single_instance("gpus", "u0", address),
+        pytest.raises(LeverError, match="lever units of pool gpus: holder u0 is already driven on this machine"),
     ):
         asyncio.run(drive(load(settings, RunSettings), print, print, turns=1))

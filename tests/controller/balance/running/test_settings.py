@@ -26,15 +26,15 @@ def test_minimal_settings_move_nothing_and_use_the_table() -> None:
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        ("platform: {}\ntable: {}", "table and platform are two rules: one is wanted"),
-        ("interval: 3s", r"silence.stale is to be at least two intervals, 6 s"),
-        ("levers: {cpu_quota: {group: /a, kind: precision}}", "a quota is sub-units or frequency"),
+        ("platform: {}\ntable: {}", "set table or platform, not both"),
+        ("interval: 3s", r"silence.stale must be at least two intervals, 6 s"),
+        ("levers: {cpu_quota: {group: /a, kind: precision}}", "a quota must be sub-units or frequency"),
         (
             "levers: {cpu_quota: {group: /a}, gpu_instances: {device: '0000:c1:00.0'}}",
-            "one lever of the kind sub-units",
+            "at most one sub-units lever",
         ),
         ("levers: {cpu_qouta: {group: /a}}", "did you mean `cpu_quota`?"),
-        ("silence: {stale: 9s, release: 5s}", "0 < stale <= release is wanted"),
+        ("silence: {stale: 9s, release: 5s}", "0 < stale <= release required"),
         ("control: {pid: {kp: -1}}", "<text>:5: control.pid.kp"),
     ],
 )
@@ -48,10 +48,10 @@ def test_impossible_settings_are_refused(more: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("bus", "problem"),
     [
-        ("{}", "one of interface, telemetry, pcie is wanted, here are none"),
-        ("{pcie: '0000:c1:00.0', interface: {interface: e0}}", "here are interface and pcie"),
+        ("{}", "exactly one of interface, telemetry, pcie needed, got none"),
+        ("{pcie: '0000:c1:00.0', interface: {interface: e0}}", "got interface and pcie"),
         ("{pcie: 'c1:00.0'}", "bus.pcie: expected `str` matching regex"),
-        ("{interface: {interface: lo, rate: 1 Gbit/s}}", "bus.interface: lo is no bus: loopback has no link"),
+        ("{interface: {interface: lo, rate: 1 Gbit/s}}", "bus.interface: lo cannot be a bus: loopback has no link"),
         ("{interface: {interface: e0, rate: fast}}", "bus.interface: 'fast' is not a rate such as '10 Gbit/s'"),
     ],
 )

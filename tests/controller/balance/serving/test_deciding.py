@@ -64,7 +64,7 @@ def test_a_unit_that_moved_stays_for_a_while() -> None:
     pool = pool_of({"a": 50, "b": 50}, wants={"a": -10, "b": 10}, hold_s=60.0)
     held = replace(pool, shares=tuple(replace(one, grown_ns=SECOND_NS) for one in pool.shares))
     assert after(held).shares is None
-    assert after(held).status.control[0].reason == "keeps what moved a short while ago"
+    assert after(held).status.control[0].reason == "keeps recently moved units"
     old = replace(
         held,
         status=replace(
@@ -101,7 +101,7 @@ def test_devices_held_by_pods_are_no_capacity() -> None:
     found = decide(pool, node, {}, 11 * SECOND_NS, SETTINGS, moves=100)
     assert (found.capacity, units(found)) == (13, {"a": (13, 0)})
     lost = decide(pool, None, {}, 11 * SECOND_NS, SETTINGS, moves=100)
-    assert (lost.shares, lost.status.reason) == (None, "there is no Node h1")
+    assert (lost.shares, lost.status.reason) == (None, "Node h1 does not exist")
 
 
 def test_idle_units_are_freed_if_the_pool_frees_to_a_load() -> None:
@@ -127,7 +127,7 @@ def test_a_report_that_means_nothing_is_said_and_moves_nothing() -> None:
     pool = pool_of({"a": 50})
     found = after(replace(pool, status=UnitPoolStatus(holders=(report,))))
     assert found.shares is None
-    assert "precision 'int9' is none of int4" in found.status.control[0].reason
+    assert "unknown precision 'int9'; known: int4" in found.status.control[0].reason
 
 
 def outputs(pool: UnitPool, errors: list[float], settings: BalanceSettings = SETTINGS) -> list[float | None]:

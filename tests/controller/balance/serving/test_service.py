@@ -119,7 +119,7 @@ def test_the_worked_example_over_the_api(play: Play) -> None:
             assert found.status.shadow_price == second.price > 0
         decisions = (await cloud.client.of(Decision).list()).items
         assert {one.spec.subjects for one in decisions} == {("vgpus",)}
-        assert "50 from the free ones to ii" in " ".join(one.spec.reason for one in decisions)
+        assert "50 from free units to ii" in " ".join(one.spec.reason for one in decisions)
 
     play(act)
 
@@ -144,7 +144,9 @@ def test_a_unit_goes_on_only_once_its_holder_has_let_go_of_it(play: Play) -> Non
             await cloud.report("vgpus", "ii", wants=4, holds=10)
             asked = await cloud.when("vgpus", lambda pool: pool.shares[0].leaving == 4)
             assert units(asked) == {"i": 10, "ii": 10}
-            await cloud.when("vgpus", lambda pool: "is to give back 4" in {one.reason for one in pool.status.control})
+            await cloud.when(
+                "vgpus", lambda pool: "asked to give back 4" in {one.reason for one in pool.status.control}
+            )
             await cloud.report("vgpus", "i", wants=0, holds=6)
             found = await cloud.when("vgpus", lambda pool: units(pool) == {"i": 6, "ii": 14})
             assert found.shares[0].leaving == 0
@@ -238,8 +240,8 @@ def test_failing_write_is_logged_once_per_reason_and_on_recovery(
                 await asyncio.sleep(0.01)
             assert service._metrics.failures._value.get() == 2 * rounds
         assert told() == [
-            "pool vgpus: its status cannot be written: no key `a`",
-            "pool vgpus: its status cannot be written: no key `b`",
+            "pool vgpus: cannot write its status: no key `a`",
+            "pool vgpus: cannot write its status: no key `b`",
             "pool vgpus: its status can be written again",
         ]
 

@@ -78,7 +78,7 @@ def test_trials_are_the_same_each_time(found: dict[tuple[LoadKind, str], Trial])
 
 
 def test_too_few_samples_are_refused() -> None:
-    with pytest.raises(PlantError, match=r"^a trial of 100 samples: at least 140 are needed$"):
+    with pytest.raises(PlantError, match=r"^a trial of 100 samples: at least 140 needed$"):
         Ground(samples=100)
 
 

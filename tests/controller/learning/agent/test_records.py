@@ -75,7 +75,7 @@ def test_experience_of_any_number_of_figures_comes_back(live: Live) -> None:
         found = experience_from_bytes(experience_to_bytes(replace(lived, observation=seen)))
         assert _same(found.observation, seen)
         short = Observation(seen.row[:-1], seen.candidates)
-        with pytest.raises(LearningError, match="4 candidates are no observation"):
+        with pytest.raises(LearningError, match="4 candidates are not an observation"):
             experience_from_bytes(experience_to_bytes(replace(lived, observation=short)))
 
 
@@ -146,7 +146,7 @@ def test_a_damaged_checkpoint_names_its_file(checkpoint: Checkpoint, tmp_path: P
     path = tmp_path / "agent"
     for damaged in (data[:-1], data[:100], data[:80] + bytes([data[80] ^ 1]) + data[81:]):
         path.write_bytes(damaged)
-        with pytest.raises(LearningError, match=f"^{path}: is damaged"):
+        with pytest.raises(LearningError, match=f"^{path}: damaged"):
             load_checkpoint(path)
 
 
@@ -156,7 +156,7 @@ def test_foreign_checkpoint_is_refused_and_no_pickle_runs(tmp_path: Path) -> Non
             return exec, (f"open({str(tmp_path / 'ran')!r}, 'w')",)
 
     (tmp_path / "agent").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(LearningError, match="is no checkpoint of an agent"):
+    with pytest.raises(LearningError, match="not a checkpoint of an agent"):
         load_checkpoint(tmp_path / "agent")
     assert not (tmp_path / "ran").exists()
 
@@ -176,8 +176,8 @@ def test_a_checkpoint_made_for_something_else_is_refused(observe: Observe, tmp_p
     )
     plain = observe(generator, network=False)
     wrong: list[tuple[Kind, Observation, str]] = [
-        ("jobs", observe(generator), "nodes of a pool, and here are jobs of a queue"),
-        ("nodes", plain, "nodes of a pool with network features, and here are nodes of a pool with the six features"),
+        ("jobs", observe(generator), "nodes of a pool, not for jobs of a queue"),
+        ("nodes", plain, "nodes of a pool with network features, not for nodes of a pool with the six features"),
     ]
     for kind, seen, why in wrong:
         with pytest.raises(LearningError, match=f"^{path}: it was made for {why}"):
@@ -185,13 +185,13 @@ def test_a_checkpoint_made_for_something_else_is_refused(observe: Observe, tmp_p
     save_checkpoint(path, new_checkpoint(_settings("flat"), observe(generator), "jobs"))
     with pytest.raises(LearningError, match=f"^{path}: an observation of 5 actions .* made for 4 actions"):
         check_for(load_checkpoint(path), path, "jobs", observe(generator, 5))
-    with pytest.raises(LearningError, match="jobs of a queue with waits and sizes, and here are jobs of a queue with"):
+    with pytest.raises(LearningError, match="jobs of a queue with waits and sizes, not for jobs of a queue with"):
         check_for(load_checkpoint(path), path, "jobs", plain)
 
 
 def test_weights_of_another_shape_or_not_finite_are_refused(checkpoint: Checkpoint) -> None:
     wider = msgspec.structs.replace(checkpoint, published=checkpoint.published + bytes(4))
-    with pytest.raises(LearningError, match=r"^file: weights of \d+ bytes where a network flat has \d+"):
+    with pytest.raises(LearningError, match=r"^file: weights of \d+ bytes, where a network flat has \d+"):
         checkpoint_from_bytes(checkpoint_to_bytes(wider), "file")
     nan = np.float32(np.nan).tobytes() + checkpoint.published[4:]
     with pytest.raises(LearningError, match=r"^file: version 0 has weights that are not finite$"):

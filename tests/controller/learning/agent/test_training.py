@@ -16,7 +16,7 @@ if importlib.util.find_spec("torch") is None:
 from controller.learning.agent import agents
 from controller.learning.agent.agents import Agent, Where, agent_of, new_checkpoint
 from controller.learning.agent.settings import AgentSettings, NetworkSettings, TrainingSettings
-from controller.learning.agent.training.channel import Told, hear, pair, tell
+from controller.learning.agent.training.channel import TrainerMessage, hear, pair, tell
 from controller.learning.agent.training.thread import ThreadTraining
 from controller.learning.errors import LearningError
 from controller.learning.values import Experience, Observation
@@ -121,8 +121,8 @@ def test_published_weights_are_replaced_as_a_whole(start: Callable[[Where], Agen
 def test_memory_that_is_handed_over_cannot_be_changed() -> None:
     ours, theirs = pair()
     with ours, theirs:
-        tell(ours, Told("weights", 3), b"weights")
-        assert hear(theirs) == (Told("weights", 3), b"weights")
+        tell(ours, TrainerMessage("weights", 3), b"weights")
+        assert hear(theirs) == (TrainerMessage("weights", 3), b"weights")
         ours.close()
         assert hear(theirs) is None
 

@@ -304,7 +304,7 @@ def test_infinite_latency_to_its_data_makes_a_node_no_candidate(make: Maker) -> 
     assert seen is not None
     assert seen.candidates.tolist() == [False, True]
     assert (seen.delay[0], seen.bandwidth[0]) == (1.0, 0.0)
-    with pytest.raises(LearningError, match="node 0 is no candidate for task 1"):
+    with pytest.raises(LearningError, match="node 0 is not a candidate for task 1"):
         pool.step(0)
     assert pool.step(1).task == 1
 
@@ -380,7 +380,7 @@ def test_the_end_is_the_end_until_a_new_start(make: Maker) -> None:
     pool = make(two_and_pool(), reads(0), PLAIN)
     first = pool.start(0)
     pool.step(0)
-    with pytest.raises(LearningError, match="all tasks are decided on: start anew"):
+    with pytest.raises(LearningError, match="all tasks are decided on: start again"):
         pool.step(0)
     assert (pool.start(0).flat() == first.flat()).all()
     assert pool.step(0).response_ns == FETCH_NS + ACCESS_NS + 500
@@ -433,8 +433,8 @@ def test_actions_that_are_no_nodes_are_refused(make: Maker) -> None:
     pool = make(two_and_pool(), reads(0), PLAIN)
     pool.start(0)
     for action in (-1, 2, 99):
-        with pytest.raises(LearningError, match=f"node {action} is no candidate for task 0"):
+        with pytest.raises(LearningError, match=f"node {action} is not a candidate for task 0"):
             pool.step(action)
-        with pytest.raises(LearningError, match=f"node {action} is no candidate for task 0"):
+        with pytest.raises(LearningError, match=f"node {action} is not a candidate for task 0"):
             pool.predict(action)
     assert pool.step(1).task == 0

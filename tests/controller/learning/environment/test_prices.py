@@ -71,7 +71,7 @@ def test_foretold_cost_of_a_node_equals_the_reward(make: Maker) -> None:
         foretold, step = seen.load[7], pool.step(action)
         assert foretold[action] == pytest.approx(load_of(round(-step.reward)), abs=1e-4)
         seen = step.observation
-    with pytest.raises(LearningError, match=r"^foretold is shown with load_features and network_features alone$"):
+    with pytest.raises(LearningError, match=r"^foretold needs load_features and network_features$"):
         PoolSettings(foretold=True)
 
 

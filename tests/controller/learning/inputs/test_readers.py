@@ -206,7 +206,7 @@ def test_a_malformed_job_is_refused_with_file_and_line(tmp_path: Path, line: str
 
 
 def test_a_job_that_never_fits_or_is_out_of_order_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LearningError, match="a job needs 16 processors, of 8"):
+    with pytest.raises(LearningError, match="a job needs 16 processors, more than 8"):
         read_jobs(written(tmp_path, LOG), JobSettings(processors=8))
     with pytest.raises(LearningError, match="job 1 is submitted"):
         read_jobs(written(tmp_path, LOG.replace("2 5170", "2 5000")))

@@ -134,13 +134,13 @@ def test_search_from_mid_run_finds_the_best_remainder() -> None:
             costs.append(replay(pool, here, 4, lambda _, left=left: left.pop(0))[0])  # type: ignore[misc]
     assert found.cost_ns == min(costs)
     pool.restore(saved)
-    with pytest.raises(LearningError, match="is not of the window"):
+    with pytest.raises(LearningError, match="is not in the window"):
         exact(pool, here, {0: 0})
 
 
 def test_job_costs_are_unknown_with_inexact_estimates() -> None:
     one = np.array([S], np.int64)
-    with pytest.raises(LearningError, match="estimates that are exact"):
+    with pytest.raises(LearningError, match="exact estimates"):
         job_floors_ns(Jobs("log", 4, one * 0, one, 2 * one, one // S))
 
 

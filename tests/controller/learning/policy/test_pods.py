@@ -93,7 +93,7 @@ def test_images_and_stated_operators_are_what_a_pod_is_seen_by(snapshot: Snapsho
 def test_a_network_made_for_a_pools_nodes_is_refused(snapshot: Snapshot, tmp_path: Path) -> None:
     checkpoint = _checkpoint(snapshot)
     other = msgspec.structs.replace(checkpoint, made_for=msgspec.structs.replace(checkpoint.made_for, kind="nodes"))
-    with pytest.raises(LearningError, match=r"agent\.ckpt: it was made for nodes of a pool, and here are pods$"):
+    with pytest.raises(LearningError, match=r"agent\.ckpt: it was made for nodes of a pool, not for pods$"):
         _learned(tmp_path, other, shadow=True)
 
 
@@ -102,7 +102,7 @@ def test_in_shadow_it_decides_and_is_compared_but_does_not_act(snapshot: Snapsho
     points = learned.points(POD, snapshot, ALL)
     assert points.tolist() == [MOST_POINTS] * 3
     reasons = learned.reasons(POD, snapshot, ALL, points)
-    assert sorted(reason.rpartition(", ")[2] for reason in reasons) == [f"place {place} of 3" for place in (1, 2, 3)]
+    assert sorted(reason.rpartition(", ")[2] for reason in reasons) == [f"rank {place} of 3" for place in (1, 2, 3)]
     assert all(reason.startswith("in shadow, version 7 gives it ") for reason in reasons)
     assert learned.reason(POD, snapshot, 1) == reasons[1]
 
@@ -149,7 +149,7 @@ def test_a_tolerance_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_
     assert decision.action == (used if part > 1 else best) == int(np.argmax(points))
     assert (decision.source, decision.asked) == ("network", False)
     reasons = learned.reasons(POD, snapshot, ALL, points)
-    said = [reason.endswith(", and is the choice of most-used of those that are nearly as good") for reason in reasons]
+    said = [reason.endswith(", and is the choice of most-used among those nearly as good") for reason in reasons]
     assert said == [number == decision.action for number in range(3)]
 
 
@@ -194,7 +194,7 @@ def test_tokens_serve_nodes_that_join(snapshot: Snapshot, tmp_path: Path) -> Non
     learned = _learned(tmp_path, _checkpoint(snapshot), shadow=False)
     more = Snapshot.of(Cluster.of(node(f"n{number}") for number in range(5)))
     assert learned.points(POD, more, np.arange(5)).max() == MOST_POINTS
-    assert "place" in learned.reason(POD, more, 4)
+    assert "rank" in learned.reason(POD, more, 4)
 
 
 def test_other_scores_decide_if_the_network_gives_no_answer(snapshot: Snapshot, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_other_scores_decide_if_the_network_gives_no_answer(snapshot: Snapshot, 
     for learned, shown, why in (
         (untrained, snapshot, "untrained"),
         (late, snapshot, "more than 0 ns"),
-        (flat, more, "there are 5 actions"),
+        (flat, more, "there are 5"),
     ):
         nodes = np.arange(len(shown.columns.nodes))
         assert learned.points(POD, shown, nodes).tolist() == [MOST_POINTS] * len(nodes)

@@ -157,7 +157,7 @@ def test_fallback_is_the_best_rule_that_does_not_predict(given: Given[Any]) -> N
     assert best not in {"random", "earliest-finish"}
     assert all(figures[best] <= figures[name] for name in figures.keys() - {"random", "earliest-finish"})
     assert best_rule(given, 1, "random") == "random"
-    with pytest.raises(LearningError, match="no rule 'best': it has random, round-robin"):
+    with pytest.raises(LearningError, match="no rule 'best'; known: random, round-robin"):
         best_rule(given, 1, "best")
 
 
@@ -198,7 +198,7 @@ def test_batch_logs_are_judged_by_real_starts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["blocks", "bursty:file", "what:file", ""])
 def test_inputs_that_there_are_not_are_refused(text: str) -> None:
-    with pytest.raises(LearningError, match="it is one of blocks:FILE"):
+    with pytest.raises(LearningError, match="its kind must be one of blocks:FILE"):
         read_given(text, LearningSettings(), 0)
 
 
@@ -211,7 +211,7 @@ def test_malformed_trace_names_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("agent:\n  network: {hidden: 63}", r":2: agent\.network\.hidden: 63 is no multiple of 4 heads"),
+        ("agent:\n  network: {hidden: 63}", r":2: agent\.network\.hidden: 63 is not a multiple of 4 heads"),
         ("agent:\n  training:\n    batch: 0", r":3: agent\.training\.batch: 0 is not between"),
         ("agent: {seed: 1}\nbursty: {tasks: 0}", r":2: bursty\.tasks: tasks is 0, less than 1"),
         ("pool:\n  page_bytes: 0", r":2: pool\.page_bytes: page_bytes is 0"),
@@ -238,7 +238,7 @@ def test_attention_is_a_mean_whose_rows_sum_to_one(given: Given[Any]) -> None:
     assert found.shape == (1, 2, 4, 4)
     assert found.sum(axis=-1) == pytest.approx(1)
     flat = AgentSettings(network=NetworkSettings(hidden=8, heads=2, layers=1, feed_forward=8))
-    with pytest.raises(LearningError, match="only tokens has"):
+    with pytest.raises(LearningError, match="only `tokens` has"):
         attention_of(given, new_checkpoint(flat, given.environment.start(1), "nodes"), given.rules(1)["random"], 1, 10)
 
 

@@ -111,7 +111,7 @@ def test_what_no_unit_makes_faster_gets_the_fewest(noise: float) -> None:
 def test_few_counts_and_noise_are_said_and_nothing_is_determined() -> None:
     few = measured(limit(2), (1, 2, 4, 8), 0.01, 0)
     assert few.verdict is Verdict.FEW
-    assert few.reason == "4 counts of units were measured: at least 5 are needed"
+    assert few.reason == "4 counts of units measured: at least 5 needed"
     assert threshold_of({}).verdict is Verdict.FEW
     verdicts = [measured(amdahl(0.05), DOUBLED[:6], 0.5, seed, number=2) for seed in SEEDS]
     assert sum(one.units is None for one in verdicts) >= 3

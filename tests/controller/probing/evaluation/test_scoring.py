@@ -58,13 +58,13 @@ def test_each_unit_count_has_its_own_score() -> None:
         (("{from: 1, below: 2", "{from: 1.5, below: 2"), ":3: run_time_s: intervals[1].from: begins at 1.5"),
         (("{from: 1, below: 2", "{from: 0.5, below: 2"), "an overlap"),
         (("{from: 1, below: 2", "{from: 2, below: 1"), ":7: run_time_s.intervals[1]: from 2 to below 1"),
-        (("{from: 1, below: 2", "{from: 1, below: .nan"), "below: nan is no end"),
-        (("points: 60", "points: .nan"), "points: nan is no number"),
+        (("{from: 1, below: 2", "{from: 1, below: .nan"), "below: nan is not finite"),
+        (("points: 60", "points: .nan"), "points: nan is not finite"),
         (("{from: 2, points: 10}", "{from: 2, below: 3, points: 10}"), "from 3 on figures have no points: a gap"),
         (("{below: 1, points: 100}", "{from: 0.1, below: 1, points: 1}"), "below 0.1 figures have no points: a gap"),
-        (("weight: 0.75", "weight: -1"), ":3: run_time_s: weight: -1.0 is no weight"),
-        (("weight: 0.75", "weight: .nan"), "weight: nan is no weight"),
-        (("weight: 0.75", "weight: 0"), "weight: 0.0 is no weight"),
+        (("weight: 0.75", "weight: -1"), ":3: run_time_s: weight: -1.0 is not above 0"),
+        (("weight: 0.75", "weight: .nan"), "weight: nan is not above 0"),
+        (("weight: 0.75", "weight: 0"), "weight: 0.0 is not above 0"),
         (("weight: 0.75", "wieght: 0.75"), ":4: run_time_s.wieght: unknown key; did you mean `weight`?"),
     ],
 )
@@ -96,9 +96,9 @@ def test_outliers_are_left_out_and_said() -> None:
     ("figures", "says"),
     [
         ([1.0, 1.0, 9.0], ()),
-        ([1.0, 1.01, 0.99, 1.0, 1.02, 2.0, 2.1, 1.9], ("3 of 8 repetitions lie apart from the others: all are kept",)),
+        ([1.0, 1.01, 0.99, 1.0, 1.02, 2.0, 2.1, 1.9], ("3 of 8 repetitions are outliers: all are kept",)),
         ([1.0] * 5 + [1.002], ()),
-        ([1.0, float("nan"), 1.1], ("repetition 2 left out: nan is no measurement",)),
+        ([1.0, float("nan"), 1.1], ("repetition 2 left out: nan is not a measurement",)),
     ],
 )
 def test_what_cannot_be_called_an_outlier_stays(figures: list[float], says: tuple[str, ...]) -> None:

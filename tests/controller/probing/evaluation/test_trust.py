@@ -29,7 +29,7 @@ def test_a_centre_that_gives_no_cause_is_believed() -> None:
 def test_repeats_without_any_variance_are_a_lie() -> None:
     found = trust(result("a", (1.0, 1.0, 1.0)))
     assert found.basis is Basis.NOMINAL
-    assert found.reasons == ("a: 3 repetitions on 1 units take the same 1 s: no clock measures that",)
+    assert found.reasons == ("a: 3 repetitions on 1 units take the same 1 s: implausible for a clock",)
 
 
 def test_rates_beyond_the_hardware_are_rejected_as_false() -> None:
@@ -63,7 +63,7 @@ def test_contradicting_result_is_trusted_once_confirmed() -> None:
     before = [result(f"b{age}", SOUND, age_h=age) for age in (9, 8)]
     found = trust(*before, result("n", (2.0, 2.02, 1.99)))
     assert found.basis is Basis.HISTORY
-    assert found.reasons == ("p on 1 units of small took 2.003 s, before 1.003 s: not yet borne out",)
+    assert found.reasons == ("p on 1 units of small took 2.003 s, before 1.003 s: not yet confirmed",)
     assert trust(*before, result("n", (2.0, 2.02, 1.99), age_h=1), result("o", (2.1, 2.0))).basis is Basis.MEASURED
     assert trust(*before, result("n", (2.0, 2.02), units=2)).basis is Basis.MEASURED
 

@@ -70,7 +70,7 @@ def test_an_image_is_asked_and_ended(image: str) -> None:
 def test_an_image_that_fails_is_one_line(image: str) -> None:
     for n, problem in (
         (13, "make: n is unlucky"),
-        (14, "make: it said no JSON object: b'hello'"),
+        (14, "make: its answer is not a JSON object: b'hello'"),
         (15, "make: no more"),
     ):
         with pytest.raises(ProbeKernelError) as caught:
@@ -87,11 +87,11 @@ def test_an_image_that_says_nothing_is_ended(image: str, monkeypatch: pytest.Mon
 
 
 def test_an_image_whose_name_is_an_option_is_refused() -> None:
-    with pytest.raises(ProbeKernelError, match="is no name of an image"):
+    with pytest.raises(ProbeKernelError, match="not an image name"):
         ready("--privileged", 1)
 
 
 def test_without_podman_an_image_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ProbeKernelError, match="image busybox: needs podman, which is not here"):
+    with pytest.raises(ProbeKernelError, match="image busybox: needs podman, which is not installed"):
         ready("busybox", 1)

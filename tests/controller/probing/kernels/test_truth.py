@@ -156,7 +156,7 @@ def test_without_a_gpu_a_kernel_for_one_is_one_line() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("has a GPU")
-    with pytest.raises(ProbeKernelError, match=r"kernel dgemm\.1: there is no GPU that torch can use here"):
+    with pytest.raises(ProbeKernelError, match=r"kernel dgemm\.1: torch finds no GPU"):
         prepare(KernelLibrary().kernel("dgemm"), SMALL["dgemm"], 1, device=DeviceKind.GPU)
 
 

@@ -164,11 +164,11 @@ def test_learns_in_shadow_is_resumed_and_goes_live(play: Play, tmp_path: Path) -
             assert network.standing.version >= version
             pod = await _place(cluster, "live")
             why = (await cluster.client.of(Decision).get(str(pod.status.decision))).spec
-            assert re.fullmatch(r"learned: version \d+ gives it \S+, place 1 of 3", why.scores[0].reasons[-1])
+            assert re.fullmatch(r"learned: version \d+ gives it \S+, rank 1 of 3", why.scores[0].reasons[-1])
             assert why.scores[0].node == pod.status.node
             assert (await _figures_of(1, "network", metrics))["decisions_total network pods default"] == 1
             said = await _said("explain", "live", "--api", cluster.socket)
-            assert re.search(r"learned +│ version \d+ gives it \S+, place 1 of 3", said), said
+            assert re.search(r"learned +│ version \d+ gives it \S+, rank 1 of 3", said), said
             rows = json.loads(await _said("status", "--metrics", metrics, "-f", "json"))
             found = {row["what"]: row["value"] for row in rows if (row["of"], row["profile"]) == ("pods", "default")}
             assert (found["mode"], found["decisions by network"]) == ("live", 1)

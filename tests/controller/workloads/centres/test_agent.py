@@ -235,7 +235,7 @@ def test_a_kernel_that_fails_is_a_failed_probe_with_its_reason(tmp_path: Path) -
             await world.centre()
             for case, outcome, problem in (
                 ("crash", "crash", "SIGSEGV"),
-                ("wrong", "wrong-value", "has a relative error of 0.5, at most 1e-09 is right"),
+                ("wrong", "wrong-value", "has a relative error of 0.5, at most 1e-09 is allowed"),
                 ("hang", "hang", "not done after"),
                 ("kill", None, "result-1.json: No such file or directory"),
                 ("lie", None, "is for probe another on 1 units, which was not requested"),
@@ -370,7 +370,7 @@ def test_a_kernel_that_is_added_to_the_store_is_tried(tmp_path: Path, monkeypatc
     async def act(world: CentreWorld) -> None:
         mine = TrialSettings(kernels=("mine",))
         async with world.agent(replace(world.settings, environment={"PYTHONPATH": str(tmp_path / "open")}, trial=mine)):
-            problem = "there is no kernel mine"
+            problem = "no kernel mine"
             await world.centre(lambda centre: any(problem in note for note in centre.status.notes))
             for version, entry in ((1, "wrong"), (2, "good")):
                 code = Implementation(DeviceKind.CPU, Library.PYTHON, f"users_kernel:{entry}")

@@ -1,4 +1,4 @@
-"""Attention of tokens to tokens, four of them at a time, of each head."""
+"""Attention between tokens, four of them at a time, for each head."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from controller.learning.agent.inference.kernels.routines import (
 from dataplane.native import Module
 
 _TOGETHER: Final = 4
-"""Tokens whose attention is taken together, so that sums do not wait for one another."""
+"""Tokens whose attention is computed together, so that sums do not wait for one another."""
 _LEAST: Final = -87.0
 """Lower bound on the argument of exponentials: anything smaller is negligible next to 1."""
 
@@ -39,10 +39,10 @@ def write_attended(module: Module) -> None:
     routine.end()
 
 
-def _write_scores(routine: Routine, groups: Value, looked: list[Value], place: tuple[Value, Value]) -> list[Value]:
-    """Write queries times keys, what is no token as minus infinity; return each query's highest score."""
+def _write_scores(routine: Routine, groups: Value, looked: list[Value], origin: tuple[Value, Value]) -> list[Value]:
+    """Write queries times keys, with minus infinity for absent tokens; return each query's highest score."""
     at = routine.at
-    head, first = place
+    head, first = origin
     columns = routine.times(routine["vectors"], LANES)
     queries = [
         routine.place(
@@ -80,19 +80,19 @@ def _write_weights(routine: Routine, groups: Value, looked: list[Value], highest
     sums = [routine.cell(FLOATS, routine.all(0.0)) for _ in looked]
     with routine.loop(groups) as group:
         for cell, row, most in zip(sums, looked, highest, strict=True):
-            place = routine.place(row, routine.times(group, LANES))
-            score = routine.load(place)
+            address = routine.place(row, routine.times(group, LANES))
+            score = routine.load(address)
             weight = exponential(routine, at.fsub(score, most))
             weight = at.select(at.fcmp_ordered("==", score, routine.all(-math.inf)), routine.all(0.0), weight)
-            routine.store(weight, place)
+            routine.store(weight, address)
             routine.keep(cell, at.fadd(routine.kept(cell), weight))
     return [routine.spread(at.fdiv(FLOAT(1.0), routine.total(routine.kept(cell)))) for cell in sums]
 
 
-def _write_means(routine: Routine, looked: list[Value], shares: list[Value], place: tuple[Value, Value]) -> None:
+def _write_means(routine: Routine, looked: list[Value], shares: list[Value], origin: tuple[Value, Value]) -> None:
     """Write values times weights, scaled so that these sum to 1."""
     at = routine.at
-    head, first = place
+    head, first = origin
     columns = routine.times(routine["vectors"], LANES)
     with routine.loop(routine["vectors"]) as vector:
         values = routine.place(
@@ -111,21 +111,21 @@ def _write_means(routine: Routine, looked: list[Value], shares: list[Value], pla
 
 
 def exponential(routine: Routine, figures: Value) -> Value:
-    """Return e to figures that are at most 0: 2 to their whole part, times a polynomial of what is left.
+    """Return exp of figures that are at most 0: 2 to their whole part, times a polynomial of the rest.
 
-    With r = x - k log 2, |r| <= log(2) / 2, Taylor's terms up to the seventh are off by less than a float32 shows.
+    With r = x - k log 2, |r| <= log(2) / 2, Taylor's terms up to the seventh are exact to a float32.
     """
     at = routine.at
     least = routine.all(_LEAST)
     figures = at.select(at.fcmp_ordered("<", figures, least), least, figures)
     whole = routine.call(f"llvm.rint.v{LANES}f32", FLOATS, at.fmul(figures, routine.all(math.log2(math.e))))
-    # log 2 in two parts, of which the first has so few bits that its products are exact.
+    # log 2 in two parts: the first has so few bits that its products are exact.
     high = 355 / 512
     rest = routine.multiply_add(whole, routine.all(-high), figures)
     rest = routine.multiply_add(whole, routine.all(high - math.log(2)), rest)
-    found = routine.all(1 / math.factorial(7))
+    value = routine.all(1 / math.factorial(7))
     for power in range(6, -1, -1):
-        found = routine.multiply_add(found, rest, routine.all(1 / math.factorial(power)))
+        value = routine.multiply_add(value, rest, routine.all(1 / math.factorial(power)))
     # The exponent of a float32 begins at bit 23.
     exponent = at.shl(at.fptosi(whole, INTS), ir.Constant(INTS, [23] * LANES))
-    return at.bitcast(at.add(at.bitcast(found, INTS), exponent), FLOATS)
+    return at.bitcast(at.add(at.bitcast(value, INTS), exponent), FLOATS)

@@ -1,4 +1,4 @@
-"""The stages, compiled together when the first of them is wanted, ready to be called."""
+"""The stages as callables, compiled together on first use."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _OF_TOKENS: Final[tuple[Kernel[..., None], ...]] = (
 
 @cache
 def compiled(kernel: Kernel[..., None]) -> Callable[..., None]:
-    """Return the function that calls a stage with addresses and counts, and keeps the interpreter's lock meanwhile.
+    """Return the function that calls a stage with addresses and counts, without releasing the interpreter's lock.
 
-    A stage takes a tenth of a millisecond: releasing the lock could cost a wait fifty times as long.
+    A stage takes a tenth of a millisecond: waiting for a released lock could take fifty times as long.
     """
     library = _library()
     kind = ctypes.PYFUNCTYPE(None, *[ctypes.c_uint64] * len(kernel.signature.shapes))

@@ -14,7 +14,7 @@ from dataplane.native import external, u64
 def pairs_turned(  # noqa: PLR0917 - kernels have no keywords
     rows: u64, stride: u64, columns: u64, rectified: u64, count: u64, turned: u64
 ) -> None:
-    """Turn rows as pairs in bfloat16, to the nearest; `rectified`: figures below 0 as 0. Columns: a multiple of 32."""
+    """Transpose rows as bfloat16 pairs, rounded; `rectified`: negative figures as 0. Columns: a multiple of 32."""
     raise NotImplementedError
 
 
@@ -31,7 +31,7 @@ def product_of_pairs(  # noqa: PLR0917 - kernels have no keywords
     turned: u64, weights: u64, bias: u64, added: u64, added_stride: u64, out: u64, stride: u64, count: u64, steps: u64,
     vectors: u64,
 ) -> None:  # fmt: skip
-    """Write weights in bfloat16 times each turned row, plus bias and `added`'s row; sums are float32."""
+    """Write weights in bfloat16 times each transposed row, plus bias and `added`'s row; sums are float32."""
     raise NotImplementedError
 
 
@@ -40,7 +40,7 @@ def product(  # noqa: PLR0917 - kernels have no keywords
     turned: u64, weights: u64, bias: u64, added: u64, added_stride: u64, out: u64, stride: u64, count: u64, steps: u64,
     vectors: u64,
 ) -> None:  # fmt: skip
-    """Write the same of weights and rows in float32."""
+    """Write the same product in float32."""
     raise NotImplementedError
 
 
@@ -48,7 +48,7 @@ def product(  # noqa: PLR0917 - kernels have no keywords
 def product_of_one(  # noqa: PLR0917 - kernels have no keywords
     row: u64, weights: u64, bias: u64, added: u64, out: u64, steps: u64, vectors: u64
 ) -> None:
-    """Write weights in float32 times one row, not turned, plus bias and `added`."""
+    """Write weights in float32 times one row, not transposed, plus bias and `added`."""
     raise NotImplementedError
 
 
@@ -56,13 +56,13 @@ def product_of_one(  # noqa: PLR0917 - kernels have no keywords
 def product_of_one_halved(  # noqa: PLR0917 - kernels have no keywords
     row: u64, weights: u64, bias: u64, added: u64, out: u64, steps: u64, vectors: u64
 ) -> None:
-    """Write the same of weights in bfloat16, two inputs a step."""
+    """Write the same product with weights in bfloat16, two inputs per step."""
     raise NotImplementedError
 
 
 @external
 def rectified(row: u64, vectors: u64) -> None:
-    """Put 0 in the place of each figure below it."""
+    """Replace each figure below 0 with 0."""
     raise NotImplementedError
 
 
@@ -70,7 +70,7 @@ def rectified(row: u64, vectors: u64) -> None:
 def normalised(  # noqa: PLR0917 - kernels have no keywords
     rows: u64, gain: u64, bias: u64, mask: u64, vectors: u64, stride: u64, hidden: u64, count: u64, out: u64
 ) -> None:
-    """Write each row with mean 0 and variance 1, scaled and moved; `mask` is 1 in the columns that are no padding."""
+    """Write each row with mean 0 and variance 1, scaled and shifted; `mask` is 1 in columns that are not padding."""
     raise NotImplementedError
 
 
@@ -79,10 +79,10 @@ def attended(  # noqa: PLR0917 - kernels have no keywords
     queries: u64, stride: u64, keys: u64, keys_step: u64, keys_head: u64, values: u64, values_stride: u64,
     values_head: u64, heads: u64, vectors: u64, out: u64, out_stride: u64, looked: u64, tokens: u64,
 ) -> None:  # fmt: skip
-    """Write the means of values under each head's attention: softmax of queries times keys, which are turned.
+    """Write the means of values under each head's attention: softmax of queries times transposed keys.
 
-    A head has `vectors` of columns; a group of 16 tokens has its keys every `keys_step` figures, a head within it every
-    `keys_head`, and its values every `values_head` columns. `looked` has room for four rows of weights.
+    A head has `vectors` vectors of columns; the keys of a group of 16 tokens are `keys_step` figures apart, those of a
+    head within it `keys_head`, and its values `values_head` columns. `looked` has room for four rows of weights.
     """
     raise NotImplementedError
 

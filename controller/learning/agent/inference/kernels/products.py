@@ -1,8 +1,8 @@
 """Products of weights and rows of tokens: sums of up to 16 tokens stay in registers while weights stream past them.
 
-Weights stand as [vectors, steps, 16]: a step is an input, or in bfloat16 two of them, for 16 outputs side by side. So a
-weight is read once for 16 tokens, in the order of memory, and what comes next is fetched ahead, also across the end of
-a matrix into the one that stands behind it.
+Weights are stored as [vectors, steps, 16]: a step is one input, or two in bfloat16, for 16 adjacent outputs. So a
+weight is read once for 16 tokens, in the order of memory, and the next ones are prefetched, also across the end of a
+matrix into the one stored after it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from dataplane.native import Module
 VECTORS: Final = 4
 """Vectors of outputs that weights are padded to."""
 _TILES: Final = ((1, 4, 4), (5, 8, 2), (9, 12, 2), (13, 16, 1))
-"""From how many tokens on, sums of how many tokens and of how many vectors of outputs are taken at once."""
+"""Tokens from which on a tile is used, and its numbers of tokens and of vectors of outputs."""
 _AHEAD: Final = 4096
-"""Bytes that weights are fetched ahead."""
+"""Bytes by which weights are prefetched."""
 _STEP: Final = 4 * LANES
 
 _Multiply = Callable[[Routine, Value, Value, Value], Value]
-"""Returns a sum plus a step: of a vector of weights, and the figure (four bytes) of a token."""
+"""Returns a sum plus a step: a vector of weights times the figure (four bytes) of a token."""
 _MultiplyOne = Callable[[Routine, Value, Value, Sequence[Value]], None]
-"""Adds a step to two sums: of a vector of weights, and the row's figures of that step."""
+"""Adds a step to two sums: a vector of weights times the row's figures of that step."""
 
 
 def write_product(module: Module) -> None:
@@ -55,8 +55,8 @@ def write_product_of_pairs(module: Module) -> None:
 
     def multiply(routine: Routine, weights: Value, figure: Value, before: Value) -> Value:
         spread = routine.at.bitcast(routine.spread(routine.load(figure, INT), INTS), PAIRS)
-        known = routine.load(weights, PAIRS)
-        return routine.call("llvm.x86.avx512bf16.dpbf16ps.512", FLOATS, before, known, spread)
+        loaded = routine.load(weights, PAIRS)
+        return routine.call("llvm.x86.avx512bf16.dpbf16ps.512", FLOATS, before, loaded, spread)
 
     _write_tiles(Routine(module, primitives.product_of_pairs), multiply)
 
@@ -66,22 +66,22 @@ def write_product_of_one(module: Module) -> None:
 
     def multiply(routine: Routine, weights: Value, step: Value, sums: Sequence[Value]) -> None:
         figure = routine.load(routine.place(routine["row"], step), FLOAT)
-        known = routine.multiply_add(routine.load(weights), routine.spread(figure), routine.kept(sums[0]))
-        routine.keep(sums[0], known)
+        total = routine.multiply_add(routine.load(weights), routine.spread(figure), routine.kept(sums[0]))
+        routine.keep(sums[0], total)
 
     _write_one(Routine(module, primitives.product_of_one), multiply)
 
 
 def write_product_of_one_halved(module: Module) -> None:
-    """Write the product of weights in bfloat16 and one row in float32, on any processor: they are widened."""
+    """Write the product of weights in bfloat16 and one row in float32, on any processor: the weights are widened."""
 
     def multiply(routine: Routine, weights: Value, step: Value, sums: Sequence[Value]) -> None:
         at, pairs = routine.at, routine.load(weights, INTS)
         # A bfloat16 is the upper half of a float32.
         low = at.shl(pairs, ir.Constant(INTS, [16] * LANES))
         high = at.and_(pairs, ir.Constant(INTS, [0xFFFF_0000] * LANES))
-        for place, (cell, half) in enumerate(zip(sums, (low, high), strict=True)):
-            figure = routine.load(routine.place(routine["row"], routine.sum(step, step, place)), FLOAT)
+        for index, (cell, half) in enumerate(zip(sums, (low, high), strict=True)):
+            figure = routine.load(routine.place(routine["row"], routine.sum(step, step, index)), FLOAT)
             wide = at.bitcast(half, FLOATS)
             routine.keep(cell, routine.multiply_add(wide, routine.spread(figure), routine.kept(cell)))
 
@@ -101,14 +101,14 @@ def _write_one(routine: Routine, multiply: _MultiplyOne) -> None:
         with routine.loop(routine["steps"]) as step:
             for cells, stream in zip(sums, streams, strict=True):
                 multiply(routine, routine.sum(stream, routine.times(step, _STEP)), step, cells)
-        for (one, other), output in zip(sums, outputs, strict=True):
-            found = routine.at.fadd(routine.kept(one), routine.kept(other))
-            routine.store(found, routine.place(routine["out"], output))
+        for (left, right), output in zip(sums, outputs, strict=True):
+            total = routine.at.fadd(routine.kept(left), routine.kept(right))
+            routine.store(total, routine.place(routine["out"], output))
     routine.end()
 
 
 def _write_tiles(routine: Routine, multiply: _Multiply) -> None:
-    """Write a product of any number of rows: groups of 16, of the last one as many as there are."""
+    """Write a product of any number of rows, in groups of 16; the last group may be smaller."""
     at, count = routine.at, routine["count"]
     with routine.loop(routine.groups(count)) as group:
         row = routine.times(group, LANES)
@@ -148,14 +148,14 @@ def _write_tile(
                 routine.prefetch(routine.sum(stream, offset, _AHEAD))
             for token, cells in enumerate(sums):
                 for cell, stream in zip(cells, streams, strict=True):
-                    known = multiply(
+                    total = multiply(
                         routine, routine.sum(stream, offset), routine.place(figures, token), routine.kept(cell)
                     )
-                    routine.keep(cell, known)
+                    routine.keep(cell, total)
         for token, cells in enumerate(sums):
             for cell, output in zip(cells, outputs, strict=True):
-                place = routine.times(routine["stride"], token)
-                routine.store(routine.kept(cell), routine.place(out, routine.sum(place, output)))
+                row = routine.times(routine["stride"], token)
+                routine.store(routine.kept(cell), routine.place(out, routine.sum(row, output)))
 
 
 def _figure(routine: Routine, rows: Value, stride: str, token: int, output: Value) -> Value:

@@ -1,4 +1,4 @@
-"""Functions of LLVM over vectors of 16 figures, written in Python: loops, cases, figures that are kept and moved."""
+"""Functions of LLVM over vectors of 16 figures, written in Python: loops, branches, loads and stores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llvmlite import ir
 from dataplane.native import External, Module
 
 Value = Any
-"""A value of LLVM's: llvmlite is untyped."""
+"""A value of LLVM: llvmlite is untyped."""
 
 LANES: Final = 16
 WORD, INT, FLOAT, POINTER = ir.IntType(64), ir.IntType(32), ir.FloatType(), ir.PointerType()
@@ -20,7 +20,7 @@ _VECTOR_BYTES: Final = 4 * LANES
 
 
 class _BFloat(ir.Type):  # type: ignore[misc]
-    """The type bfloat, which llvmlite has not."""
+    """The type bfloat, which llvmlite lacks."""
 
     def _to_string(self) -> str:
         return "bfloat"
@@ -37,9 +37,9 @@ PAIRS: Final = ir.VectorType(_BFloat(), 2 * LANES)
 
 
 class Routine:
-    """A function that is written: its arguments by name, and where the next instruction goes.
+    """A function being written: its arguments by name, and the place of the next instruction.
 
-    What changes in a loop is kept in a cell, which LLVM makes a register of.
+    A value that changes in a loop is kept in a cell, which LLVM turns into a register.
     """
 
     def __init__(self, module: Module, declared: External[..., None]) -> None:
@@ -59,23 +59,23 @@ class Routine:
         ir.IRBuilder(self._entry).branch(self.function.basic_blocks[1])
 
     def cell(self, kind: ir.Type, start: Value) -> Value:
-        """Return a cell that holds a value from here on."""
-        place = ir.IRBuilder(self._entry).alloca(kind)
-        place.type = POINTER
-        self.at.store(start, place)
-        return place
+        """Return a cell that holds a value."""
+        slot = ir.IRBuilder(self._entry).alloca(kind)
+        slot.type = POINTER
+        self.at.store(start, slot)
+        return slot
 
     def kept(self, cell: Value, kind: ir.Type = FLOATS) -> Value:
-        """Return what a cell holds now."""
+        """Return a cell's current value."""
         return self.at.load(cell, typ=kind)
 
     def keep(self, cell: Value, value: Value) -> None:
-        """Have a cell hold another value."""
+        """Set a cell's value."""
         self.at.store(value, cell)
 
     @contextmanager
     def loop(self, count: Value) -> Iterator[Value]:
-        """Write what is done for each number below a count."""
+        """Write a loop over the numbers below a count; the block is its body."""
         cell = self.cell(WORD, WORD(0))
         head, body, after = (self.function.append_basic_block(name) for name in ("head", "loop", "after"))
         self.at.branch(head)
@@ -90,7 +90,7 @@ class Routine:
 
     @contextmanager
     def case(self, condition: Value) -> Iterator[None]:
-        """Write what is done where a condition holds."""
+        """Write a branch; the block runs if a condition holds."""
         inside, after = (self.function.append_basic_block(name) for name in ("inside", "after"))
         self.at.cbranch(condition, inside, after)
         self.at.position_at_end(inside)
@@ -99,17 +99,17 @@ class Routine:
         self.at.position_at_end(after)
 
     def sum(self, *numbers: Value | int) -> Value:
-        """Return the sum of numbers of 64 bits."""
-        first, *others = (WORD(one) if isinstance(one, int) else one for one in numbers)
-        for one in others:
-            first = self.at.add(first, one)
+        """Return the sum of 64-bit numbers."""
+        first, *others = (WORD(number) if isinstance(number, int) else number for number in numbers)
+        for other in others:
+            first = self.at.add(first, other)
         return first
 
     def times(self, *numbers: Value | int) -> Value:
-        """Return the product of numbers of 64 bits."""
-        first, *others = (WORD(one) if isinstance(one, int) else one for one in numbers)
-        for one in others:
-            first = self.at.mul(first, one)
+        """Return the product of 64-bit numbers."""
+        first, *others = (WORD(number) if isinstance(number, int) else number for number in numbers)
+        for other in others:
+            first = self.at.mul(first, other)
         return first
 
     def groups(self, count: Value) -> Value:
@@ -117,34 +117,34 @@ class Routine:
         return self.at.lshr(self.sum(count, LANES - 1), WORD(4))
 
     def place(self, address: Value, figures: Value | int) -> Value:
-        """Return the address of a figure of four bytes."""
+        """Return the address of a four-byte figure."""
         return self.sum(address, self.times(figures, 4))
 
     def load(self, address: Value, kind: ir.Type = FLOATS) -> Value:
-        """Return what stands at an address."""
+        """Return the value at an address."""
         return self.at.load(self._pointer(address), typ=kind, align=4)
 
     def store(self, value: Value, address: Value) -> None:
-        """Put a value at an address."""
+        """Store a value at an address."""
         self.at.store(value, self._pointer(address), align=4)
 
     def prefetch(self, address: Value) -> None:
-        """Have a line of memory come into the cache."""
+        """Prefetch a cache line."""
         fetch = self._module.intrinsic("llvm.prefetch.p0", ir.VoidType(), [POINTER, INT, INT, INT])
         self.at.call(fetch, [self._pointer(address), INT(0), INT(2), INT(1)])
 
     def spread(self, value: Value, kind: ir.VectorType = FLOATS) -> Value:
-        """Return a vector of one value."""
+        """Return a vector filled with one value."""
         first = self.at.insert_element(kind(ir.Undefined), value, INT(0))
         return self.at.shuffle_vector(first, kind(ir.Undefined), ir.Constant(INTS, None))
 
     def all(self, figure: float) -> Value:
-        """Return a vector of a figure that is known."""
+        """Return a vector filled with a constant."""
         return ir.Constant(FLOATS, [figure] * LANES)
 
-    def multiply_add(self, one: Value, other: Value, added: Value) -> Value:
-        """Return one times the other plus what is added."""
-        return self.call(f"llvm.fmuladd.v{LANES}f32", FLOATS, one, other, added)
+    def multiply_add(self, first: Value, other: Value, added: Value) -> Value:
+        """Return the product of two values plus a third."""
+        return self.call(f"llvm.fmuladd.v{LANES}f32", FLOATS, first, other, added)
 
     def total(self, vector: Value) -> Value:
         """Return the sum of a vector's figures, taken in any order."""
@@ -152,11 +152,13 @@ class Routine:
         return self.at.call(add, [FLOAT(-0.0), vector], fastmath=("reassoc",))
 
     def call(self, intrinsic: str, result: ir.Type, *arguments: Value) -> Value:
-        """Return what an instruction of LLVM's or of the processor makes of arguments."""
-        return self.at.call(self._module.intrinsic(intrinsic, result, [one.type for one in arguments]), arguments)
+        """Return the result of an instruction of LLVM or of the processor."""
+        return self.at.call(
+            self._module.intrinsic(intrinsic, result, [argument.type for argument in arguments]), arguments
+        )
 
     def at_least_zero(self, vector: Value) -> Value:
-        """Return a vector with 0 for what is below it; what is no number stays none."""
+        """Return a vector with negative figures replaced by 0; NaN stays."""
         return self.at.select(self.at.fcmp_ordered("<", vector, self.all(0.0)), self.all(0.0), vector)
 
     def turned(self, rows: list[Value]) -> list[Value]:
@@ -167,7 +169,7 @@ class Routine:
         )
         for _ in range(4):
             pairs = list(zip(rows[: LANES // 2], rows[LANES // 2 :], strict=True))
-            rows = [self.at.shuffle_vector(one, other, half) for one, other in pairs for half in (low, high)]
+            rows = [self.at.shuffle_vector(first, other, half) for first, other in pairs for half in (low, high)]
         return rows
 
     def _pointer(self, address: Value) -> Value:

@@ -20,17 +20,17 @@ from dataplane.native import Module
 
 
 def write_turned(module: Module) -> None:
-    """Write how rows are turned as they are."""
+    """Write the transposition of rows."""
     _write_turning(Routine(module, primitives.turned), 1)
 
 
 def write_pairs_turned(module: Module) -> None:
-    """Write how rows are turned as pairs in bfloat16, which the processor must convert."""
+    """Write the transposition of rows as pairs in bfloat16, by the processor's conversion."""
     _write_turning(Routine(module, primitives.pairs_turned), 2)
 
 
 def _write_turning(routine: Routine, wide: int) -> None:
-    """Write the turning of squares of 16 rows and 16 figures, each of so many columns."""
+    """Write the transposition of squares of 16 rows and 16 figures, each of so many columns."""
     at, stride, columns = routine.at, routine["stride"], routine["columns"]
     is_rectified = at.icmp_unsigned("!=", routine["rectified"], WORD(0))
     squares = at.udiv(columns, WORD(wide * LANES))
@@ -39,14 +39,14 @@ def _write_turning(routine: Routine, wide: int) -> None:
         turned = routine.place(routine["turned"], routine.times(group, squares, LANES * LANES))
         with routine.loop(squares) as square:
             begin = routine.place(rows, routine.times(square, wide * LANES))
-            found = []
+            gathered = []
             for row in range(LANES):
-                place = routine.place(begin, routine.times(stride, row))
-                parts = [routine.load(routine.place(place, part * LANES)) for part in range(wide)]
+                address = routine.place(begin, routine.times(stride, row))
+                parts = [routine.load(routine.place(address, part * LANES)) for part in range(wide)]
                 parts = [at.select(is_rectified, routine.at_least_zero(part), part) for part in parts]
-                found.append(parts[0] if wide == 1 else _paired(routine, *parts))
+                gathered.append(parts[0] if wide == 1 else _paired(routine, *parts))
             target = routine.place(turned, routine.times(square, LANES * LANES))
-            for number, column in enumerate(routine.turned(found)):
+            for number, column in enumerate(routine.turned(gathered)):
                 routine.store(column, routine.place(target, number * LANES))
     routine.end()
 
@@ -62,16 +62,16 @@ def _paired(routine: Routine, first: Value, second: Value) -> Value:
 
 
 def write_rectified(module: Module) -> None:
-    """Write how a row is rectified in place."""
+    """Write the rectification of a row in place."""
     routine = Routine(module, primitives.rectified)
     with routine.loop(routine["vectors"]) as vector:
-        place = routine.place(routine["row"], routine.times(vector, LANES))
-        routine.store(routine.at_least_zero(routine.load(place)), place)
+        address = routine.place(routine["row"], routine.times(vector, LANES))
+        routine.store(routine.at_least_zero(routine.load(address)), address)
     routine.end()
 
 
 def write_normalised(module: Module) -> None:
-    """Write how rows are normalised: the mean is taken first, then the variance about it."""
+    """Write the normalisation of rows: the mean first, then the variance about it."""
     routine = Routine(module, primitives.normalised)
     at, vectors = routine.at, routine["vectors"]
     hidden = at.uitofp(routine["hidden"], FLOAT)
@@ -81,8 +81,8 @@ def write_normalised(module: Module) -> None:
         sums = _four(routine)
         with routine.loop(at.lshr(vectors, WORD(2))) as block:
             for part, cell in enumerate(sums):
-                known = routine.load(routine.place(row, _figure(routine, block, part)))
-                routine.keep(cell, at.fadd(routine.kept(cell), known))
+                figures = routine.load(routine.place(row, _figure(routine, block, part)))
+                routine.keep(cell, at.fadd(routine.kept(cell), figures))
         mean = routine.spread(at.fdiv(_total(routine, sums), hidden))
         squares = _four(routine)
         with routine.loop(at.lshr(vectors, WORD(2))) as block:
@@ -98,8 +98,8 @@ def write_normalised(module: Module) -> None:
         with routine.loop(vectors) as vector:
             figure = routine.times(vector, LANES)
             gain, bias = (routine.load(routine.place(routine[name], figure)) for name in ("gain", "bias"))
-            place = routine.place(out, figure)
-            routine.store(routine.multiply_add(at.fmul(routine.load(place), scale), gain, bias), place)
+            address = routine.place(out, figure)
+            routine.store(routine.multiply_add(at.fmul(routine.load(address), scale), gain, bias), address)
     routine.end()
 
 
@@ -115,11 +115,11 @@ def write_weighed(module: Module) -> None:
             with routine.loop(at.lshr(vectors, WORD(2))) as block:
                 for part, cell in enumerate(sums):
                     figure = _figure(routine, block, part)
-                    one, other = (routine.load(routine.place(matrix, figure)) for matrix in (row, weights))
-                    routine.keep(cell, routine.multiply_add(one, other, routine.kept(cell)))
+                    left, other = (routine.load(routine.place(matrix, figure)) for matrix in (row, weights))
+                    routine.keep(cell, routine.multiply_add(left, other, routine.kept(cell)))
             bias = routine.load(routine.place(routine["bias"], output), FLOAT)
-            place = routine.place(routine["out"], routine.sum(routine.times(number, outputs), output))
-            routine.store(at.fadd(_total(routine, sums), bias), place)
+            address = routine.place(routine["out"], routine.sum(routine.times(number, outputs), output))
+            routine.store(at.fadd(_total(routine, sums), bias), address)
     routine.end()
 
 
@@ -130,11 +130,11 @@ def _four(routine: Routine) -> list[Value]:
 
 def _total(routine: Routine, cells: list[Value]) -> Value:
     first, *others = (routine.kept(cell) for cell in cells)
-    for one in others:
-        first = routine.at.fadd(first, one)
+    for other in others:
+        first = routine.at.fadd(first, other)
     return routine.total(first)
 
 
 def _figure(routine: Routine, block: Value, part: int) -> Value:
-    """Return where a vector of a block of four begins."""
+    """Return the start of a vector in a block of four."""
     return routine.times(routine.sum(routine.times(block, 4), part), LANES)

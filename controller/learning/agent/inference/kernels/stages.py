@@ -86,13 +86,13 @@ class Work(Struct):
     """Buffers for the rows of `tokens`."""
 
     tokens: u64
-    seen: u64  # [tokens, columns]: what a layer made
-    added: u64  # [tokens, columns]: with what its attention adds
+    seen: u64  # [tokens, columns]: the output of a layer
+    added: u64  # [tokens, columns]: plus the output of its attention
     normal: u64  # [tokens, columns]
     inside: u64  # [tokens, wide]
-    mixed: u64  # [tokens, mixed]: features stand at its beginning
+    mixed: u64  # [tokens, mixed]: features come first
     projected: u64  # [tokens, projected or folded]
-    keys: u64  # turned
+    keys: u64  # transposed
     attended: u64  # [tokens, columns of all heads]
     turned: u64
     looked: u64  # [4, tokens]
@@ -101,7 +101,7 @@ class Work(Struct):
 
 @kernel
 def first_of_tokens(sizes: Sizes, first: First, work: Work) -> None:
-    """Make of features what goes to the first normalisation."""
+    """Compute the input of the first normalisation from features."""
     tokens: u64 = work.tokens
     turned(work.mixed, sizes.mixed, sizes.features, 0, tokens, work.keys)
     product(
@@ -121,7 +121,7 @@ def first_of_tokens(sizes: Sizes, first: First, work: Work) -> None:
 
 @kernel
 def projection_of_tokens(sizes: Sizes, attention: Attention, work: Work) -> None:
-    """Make queries, keys and values of each token."""
+    """Compute queries, keys and values of each token."""
     turn(sizes, work, work.seen, sizes.columns, 0)
     multiply(
         sizes, work, sizes.columns, attention.projection, attention.projection_bias, sizes.zeros, 0,
@@ -131,7 +131,7 @@ def projection_of_tokens(sizes: Sizes, attention: Attention, work: Work) -> None
 
 @kernel
 def attention_of_tokens(sizes: Sizes, attention: Attention, work: Work) -> None:
-    """Add to each token what it attends to."""
+    """Add to each token the output of its attention."""
     columns: u64 = sizes.columns
     heads: u64 = sizes.attended
     turned(work.projected + 4 * heads, sizes.projected, heads, 0, work.tokens, work.keys)
@@ -158,19 +158,19 @@ def feed_forward_of_tokens(sizes: Sizes, layer: FeedForward, work: Work) -> None
 
 @kernel
 def first_of_one(sizes: Sizes, first: Affine, work: Work) -> None:
-    """Make of the one token's features what goes to the first normalisation."""
+    """Compute the input of the first normalisation from the single token's features."""
     multiply_one(sizes, work.mixed, sizes.mixed, first.weights, first.bias, sizes.zeros, work.added, sizes.columns)
 
 
 @kernel
 def attention_of_one(sizes: Sizes, layer: Affine, work: Work) -> None:
-    """Add to the one token what its attention, which is 1, makes of it."""
+    """Add to the single token the output of its attention, which is 1."""
     multiply_one(sizes, work.seen, sizes.columns, layer.weights, layer.bias, work.seen, work.added, sizes.columns)
 
 
 @kernel
 def feed_forward_of_one(sizes: Sizes, layer: FeedForward, work: Work) -> None:
-    """Normalise, feed forward and normalise the one token."""
+    """Normalise, feed forward and normalise the single token."""
     columns: u64 = sizes.columns
     normalise(sizes, work.added, layer.before_gain, layer.before_bias, 1, work.normal)
     multiply_one(sizes, work.normal, columns, layer.wide, layer.wide_bias, sizes.zeros, work.inside, sizes.wide)
@@ -206,7 +206,7 @@ def normalise(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=True)
 def turn(sizes: Sizes, work: Work, rows: u64, columns: u64, is_rectified: u64) -> None:
-    """Turn rows as the next product takes them."""
+    """Transpose rows for the next product."""
     if MULTIPLIES_PAIRS and sizes.halved != 0:
         pairs_turned(rows, columns, columns, is_rectified, work.tokens, work.turned)
     else:
@@ -225,7 +225,7 @@ def multiply(  # noqa: PLR0917 - kernels have no keywords
     out: u64,
     outputs: u64,
 ) -> None:
-    """Write the product of weights and what was turned, plus bias and what is added."""
+    """Write the product of weights and transposed rows, plus bias and what is added."""
     if MULTIPLIES_PAIRS and sizes.halved != 0:
         product_of_pairs(
             work.turned, weights, bias, added, added_stride, out, outputs, work.tokens, columns // 2, outputs // LANES

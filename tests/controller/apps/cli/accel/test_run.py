@@ -52,7 +52,7 @@ def test_run_is_compared_with_the_path_times_of_a_topology(capsys: pytest.Captur
         assert done, err
         one, both = json.loads(out)
         assert (one["machines"], one["transfer s"], both["machines"]) == (1, 0.0, 2)
-        assert "workers here stand for h1, h3" in err
+        assert "local workers represent h1, h3" in err
         assert "free bandwidth between machines is nominal" in err
         transfers.append(both["transfer s"])
     # Half of the rows, 8 kB, over 100 Mbit/s and over half of it; what processors take of it comes on top.
@@ -70,7 +70,7 @@ def test_run_is_compared_with_the_path_times_of_a_topology(capsys: pytest.Captur
         (("--compare", "--topology", "racks.yaml", "--server", "unix:x"), "--server requires --feed"),
         (("--compare", "--rate", "-1 Gbit/s"), "--rate: '-1 Gbit/s' is not a rate"),
         (("--compare", "--topology", "nowhere.yaml"), "nowhere.yaml"),
-        (("--compare", "--topology", "racks.yaml", "--hardware", "three.yaml"), "3 are named, and there are 2 workers"),
+        (("--compare", "--topology", "racks.yaml", "--hardware", "three.yaml"), "3 named, but 2 workers"),
         (("--compare", "--topology", "racks.yaml", "--feed", "unix:/nobody/here"), "/nobody/here"),
     ],
 )

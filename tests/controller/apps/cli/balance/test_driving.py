@@ -24,7 +24,7 @@ from tests.recorded import write_tree
 def test_what_a_machine_can_move_and_why_it_cannot_move_the_rest(tmp_path: Path) -> None:
     rows = list(_lever_rows(Host(Root(write_tree(tmp_path, EQUAL)), VirtualClock(), "NVML: not here")))
     assert [row[0] for row in rows] == ["cpu quota of /", "cpu clock of all CPUs", "clocks and instances of GPUs"]
-    assert rows[0][5] == "unavailable: there is no such control group with a quota of CPU time"
+    assert rows[0][5] == "unavailable: no such control group with a CPU quota"
     assert rows[1][1:5] == ("frequency", 3200, 800, 3200)
     assert rows[2][5] == "unavailable: NVML: not here"
 

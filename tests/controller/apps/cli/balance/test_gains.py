@@ -55,7 +55,7 @@ def test_unstable_gains_are_refused_with_what_would_be_stable(capsys: pytest.Cap
     assert (done, out) == (False, "")
     assert err == (
         "millrace: |e| >= 0.5, change any: kp 1, ki 0, kd 0.1 are unstable on a plant of gain 0.6, lag 5 samples, "
-        "delay 2, levers add up: errors grow 1.01-fold each sample; less than 0.908 times as large they are stable\n"
+        "delay 2, levers accumulate: errors grow 1.01-fold each sample; stable at less than 0.908 times these gains\n"
     )
 
 
@@ -80,7 +80,7 @@ def test_the_margin_is_reported_for_the_model_of_a_unit(capsys: pytest.CaptureFi
             ("--units", "4", "--gain", "1"),
             "--units excludes --gain, --lag and --absolute: it is a model of a unit",
         ),
-        (("--kp", "-1"), "kp is -1, not a finite number from 0 up"),
+        (("--kp", "-1"), "kp is -1, not a finite number >= 0"),
         (("--form", "PX"), "expected one of P, PI, PD, PID"),
         (("--lag", "3"), "--lag and --delay require --gain"),
         (("--gain", "1", "--period", "0"), "--period 0: expected a finite number of seconds"),
@@ -119,7 +119,7 @@ def test_a_recorded_step_gives_gains_of_each_form(capsys: pytest.CaptureFixture[
 def test_impossible_controller_forms_are_named_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     done, out, _ = balance(capsys, "tune", "--gain", "1", "--absolute")
     assert done
-    assert "PD: a plant without lag whose levers do not add up takes no PD: it wants an integral" in out
+    assert "PD: a plant without lag whose levers do not accumulate needs an integral, not PD" in out
 
 
 def test_an_aggressive_rule_is_shown_to_be_unstable(capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,8 +124,8 @@ def test_the_history_is_shown_and_drawn(run: Run, tmp_path: Path) -> None:
         assert (tmp_path / name).stat().st_size > 1000
     assert "ends in .png or .svg" in run(f"balance history gpus --file {file} --picture h.jpg")[1]
     lately = run(f"balance history gpus --file {file} --last-s 5 --picture h.png")[1]
-    assert "there is no report of pool gpus to draw" in lately
-    assert "there is no history of balancing" in run(f"balance history gpus --file {tmp_path}/none")[1]
+    assert "no report of pool gpus to draw" in lately
+    assert "no history of balancing" in run(f"balance history gpus --file {tmp_path}/none")[1]
     (tmp_path / "text").write_text("no database")
     assert "cannot open the history of balancing" in run(f"balance history gpus --file {tmp_path}/text")[1]
 
@@ -133,8 +133,8 @@ def test_the_history_is_shown_and_drawn(run: Run, tmp_path: Path) -> None:
 def test_history_of_an_unknown_pool_or_holder_is_an_error(run: Run, tmp_path: Path) -> None:
     file = kept(tmp_path)
     for more in ("", " --moves", " --picture h.png"):
-        problem = f"millrace: {file}: nothing is kept of a pool gpsu\n"
+        problem = f"millrace: {file}: no records of pool gpsu\n"
         assert run(f"balance history gpsu --file {file}{more}") == ("", problem)
-    problem = f"millrace: {file}: pool gpus: nothing is kept of a holder iv\n"
+    problem = f"millrace: {file}: pool gpus: no records of holder iv\n"
     assert run(f"balance history gpus --file {file} --holder iv") == ("", problem)
     assert run(f"balance history gpus --file {file} --last-s 5 -f json") == ("[]\n", "")

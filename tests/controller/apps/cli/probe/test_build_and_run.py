@@ -107,7 +107,7 @@ def test_probe_stores_its_programs_reference_times(folder: Path) -> None:
     assert probe.reference is not None
     assert probe.reference.cpu_time_s > 0
     assert [name for name, _ in probe.reference.kernels_s] == sorted(use.name for use in probe.uses)
-    assert "of what its kernels take, where it was built" in command("show", "p.json").stdout
+    assert "of its kernels' time, where it was built" in command("show", "p.json").stdout
     for alone in ("--no-reference", "--no-check", "--parallel"):
         command("build", "s.py:main", "2000", alone, "-o", "q.json")
         assert files.load(folder / "q.json").reference is None
@@ -167,4 +167,4 @@ def test_too_many_units_are_refused_with_the_number_available() -> None:
     command("build", "e.yaml", "--no-check")
     found = len(os.sched_getaffinity(0))
     said = refused("run", "large-solve.probe.json", "--units", str(found + 1))
-    assert said.endswith(f"refused: {found + 1} units are {found + 1} cores, but this process may use {found}")
+    assert said.endswith(f"refused: {found + 1} units need {found + 1} cores, but this process may use {found}")

@@ -103,11 +103,11 @@ def test_adapted_gains_never_fall_below_0() -> None:
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        (("PB " * 7,) * 6, "fuzzy rules of kp: there are 6 lines, not 7"),
-        (("PB " * 7,) * 6 + ("PB PB",), "fuzzy rules of kp, line 7: there are 2 words, not 7"),
+        (("PB " * 7,) * 6, "fuzzy rules of kp: 6 lines, expected 7"),
+        (("PB " * 7,) * 6 + ("PB PB",), "fuzzy rules of kp, line 7: 2 words, expected 7"),
         (
             ("PB " * 7,) * 6 + ("PB " * 6 + "XL",),
-            "fuzzy rules of kp, line 7: 'XL' is none of NB, NM, NS, ZO, PS, PM, PB",
+            "fuzzy rules of kp, line 7: unknown word 'XL'; known: NB, NM, NS, ZO, PS, PM, PB",
         ),
     ],
 )
@@ -119,5 +119,5 @@ def test_wrong_rules_are_refused_by_gain_and_line(lines: tuple[str, ...], says: 
 def test_wrong_rules_in_a_file_are_refused_by_its_line() -> None:
     line = "ZO ZO ZO ZO ZO ZO"
     text = "method: mamdani\nrules:\n  kd:\n" + f"    - {line}\n" * 7
-    with pytest.raises(ConfigError, match=r"^x\.yaml:2: rules: fuzzy rules of kd, line 1: there are 6 words, not 7$"):
+    with pytest.raises(ConfigError, match=r"^x\.yaml:2: rules: fuzzy rules of kd, line 1: 6 words, expected 7$"):
         loads(text, FuzzySettings, file="x.yaml")

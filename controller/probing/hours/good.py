@@ -61,7 +61,7 @@ def changes_in(values: Sequence[float]) -> tuple[int, ...]:
     # After a median of three, neighbours differ less than the noise itself.
     scatter = max(_LEAST_SCATTER, 2.0 * float(np.median(steps)) / _MAD_OF_NORMAL / np.sqrt(2))
     penalty = scatter**2 * max(_LEAST_ERRORS**2, 8 * np.log(len(logs)))
-    return _changes(logs, _partition(logs, penalty))
+    return _large_enough(logs, _partition(logs, penalty))
 
 
 def _partition(series: Array, penalty: float) -> list[int]:
@@ -83,7 +83,7 @@ def _partition(series: Array, penalty: float) -> list[int]:
     return starts[::-1]
 
 
-def _changes(series: Array, places: list[int]) -> tuple[int, ...]:
+def _large_enough(series: Array, places: list[int]) -> tuple[int, ...]:
     """Return the indices where the level changes by enough, dropping the smallest changes first."""
     while places:
         ends = [0, *places, len(series)]

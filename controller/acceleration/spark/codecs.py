@@ -28,8 +28,8 @@ _SNAPPY_HEADER: Final = 16
 def parts_of(file: BufferedReader, name: str) -> Iterator[bytes]:
     """Yield a log's plain bytes, by the magic number that it begins with.
 
-    Raise EOFError after the last part if compressed data end in the middle, ValueError for damaged data, AccelerationError
-    for a format that is not supported, and if pyarrow, which decompresses, is missing.
+    Raise EOFError after the last part if compressed data end in the middle, ValueError for damaged data, and
+    AccelerationError for a format that is not supported, and if pyarrow, which decompresses, is missing.
     """
     head = file.peek(8)[:8]
     for magic, read in _READERS.items():
@@ -42,7 +42,7 @@ def parts_of(file: BufferedReader, name: str) -> Iterator[bytes]:
         yield part
 
 
-def _gzip(file: BufferedReader, name: str) -> Iterator[bytes]:
+def _gzip(file: BufferedReader, _: str) -> Iterator[bytes]:
     plain = zlib.decompressobj(wbits=31)
     try:
         while part := file.read(_PART):
@@ -84,7 +84,7 @@ def _lz4_blocks(file: BufferedReader, name: str) -> Iterator[bytes]:
         if len(data) < length:
             raise EOFError
         if plain:
-            yield data if token >> 4 == 1 else _decompressed(codec, data, plain, name)
+            yield data if token >> 4 == 1 else _decompressed(codec, data, plain)
 
 
 def _snappy_chunks(file: BufferedReader, name: str) -> Iterator[bytes]:
@@ -101,7 +101,7 @@ def _snappy_chunks(file: BufferedReader, name: str) -> Iterator[bytes]:
         data = file.read(length)
         if len(header) < 4 or len(data) < length:
             raise EOFError
-        yield _decompressed(codec, data, _snappy_length(data), name)
+        yield _decompressed(codec, data, _snappy_length(data))
 
 
 def _snappy_length(data: bytes) -> int:
@@ -114,7 +114,7 @@ def _snappy_length(data: bytes) -> int:
     return length
 
 
-def _decompressed(codec: Any, data: bytes, plain: int, name: str) -> bytes:  # noqa: ANN401 - pyarrow has no types
+def _decompressed(codec: Any, data: bytes, plain: int) -> bytes:  # noqa: ANN401 - pyarrow has no types
     if plain > _MOST_BLOCK:
         raise ValueError(f"damaged {codec.name} data")
     try:
@@ -128,7 +128,9 @@ def _arrow(name: str) -> Any:  # noqa: ANN401 - pyarrow has no types
     try:
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and only for compressed logs
     except ImportError:
-        raise AccelerationError(f"{name}: a compressed log needs pyarrow: pip install 'millrace-net[history]'") from None
+        raise AccelerationError(
+            f"{name}: a compressed log needs pyarrow: pip install 'millrace-net[history]'"
+        ) from None
     return pa
 
 

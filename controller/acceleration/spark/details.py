@@ -68,7 +68,7 @@ def split(text: str) -> list[str]:
 
 
 def bracketed(text: str, opening: str) -> str | None:
-    """Return what is between `opening`, which ends with a bracket, and the bracket that closes it, or the text's end."""
+    """Return the text between `opening`, which ends with a bracket, and the bracket that closes it, or the end."""
     begin = text.find(opening)
     if begin < 0:
         return None
@@ -90,8 +90,14 @@ def _columns(name: str, text: str) -> tuple[tuple[str, ...], int]:
         parts = [bracketed(text, "[") or ""]
     else:
         return (), 0
-    found, more = [], 0
-    for field in split(",".join(part for part in parts if part)):
+    return columns_of(",".join(part for part in parts if part))
+
+
+def columns_of(text: str) -> tuple[tuple[str, ...], int]:
+    """Return the names of columns in a list such as `a#1L, (b#2 + 1) AS c#3`, '' for one without, and their number."""
+    found: list[str] = []
+    more = 0
+    for field in split(text):
         if match := _MORE.fullmatch(field):
             more += int(match[1])
         elif len(found) < _MOST_COLUMNS:

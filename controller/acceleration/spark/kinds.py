@@ -1,4 +1,4 @@
-"""Names of nodes in Spark's plans: the operator of our catalogue that each is, what only moves data, what is unknown."""
+"""Names of nodes in Spark's plans: the kind of operator of each; those that only move data; unknown ones."""
 
 from __future__ import annotations
 

@@ -76,50 +76,121 @@ class Ran:
 
 def ran(query: Query, machines: int) -> Ran:
     """Return a query's operators; the graph has the part of one of `machines`, as each does an equal part."""
-    plan = plan_of(query)
-    sums = amounts_of(query)
-    rows = rows_of(plan, sums)
-    parts, rest = divided(query, plan, rows)
-    widths = _Widths(plan, sums)
-    counts: Counts[str] = Counts()
-    operators: dict[int, SparkOperator] = {}
-    for at in reversed(plan.order):
-        role = plan.role(at)
-        if role is not Role.FRAMES:
-            operators[at] = _operator(plan, at, counts, rows, widths, sums, parts.get(at, []), query.driver)
-    graph = _graph(query, plan, operators, rows, widths, machines)
-    return Ran(query, tuple(operators.values()), graph, tuple(rest[index] for index in range(len(query.stages))))
+    return _Builder(query, machines).build()
 
 
-def _operator(
-    plan: Plan,
-    at: int,
-    counts: Counts[str],
-    rows: Mapping[int, int],
-    widths: _Widths,
-    sums: Mapping[int, int],
-    parts: list[Part],
-    driver: Mapping[int, int],
-) -> SparkOperator:
-    node = plan.nodes[at]
-    role, kind = role_of(node.name)
-    counts[kind] += 1
-    read = plan.inputs(at)
-    read_rows = sum(rows[child] for child in read)
-    return SparkOperator(
-        f"{kind}-{counts[kind]}",
-        shown_name(node.name),
-        kind,
-        role,
-        tuple(parts),
-        driver_s(node, driver),
-        read_rows,
-        rows[at],
-        sum(rows[child] * widths.of(child) for child in read) or (rows[at] * widths.of(at) if not read else 0),
-        rows[at] * widths.of(at),
-        widths.is_measured(at) and all(widths.is_measured(child) for child in read),
-        _counted_bytes(node, sums),
-    )
+class _Builder:
+    """Builds a query's operators from its plan and counters."""
+
+    def __init__(self, query: Query, machines: int) -> None:
+        self._query = query
+        self._machines = machines
+        self._plan = plan_of(query)
+        self._sums = amounts_of(query)
+        self._rows = rows_of(self._plan, self._sums)
+        self._widths = _Widths(self._plan, self._sums)
+        self._counts: Counts[str] = Counts()
+
+    def build(self) -> Ran:
+        """Return the operators, inputs first."""
+        plan = self._plan
+        parts, rest = divided(self._query, plan, self._rows)
+        operators = {
+            at: self._operator(at, parts.get(at, [])) for at in reversed(plan.order) if plan.role(at) is not Role.FRAMES
+        }
+        rest_s = tuple(rest[index] for index in range(len(self._query.stages)))
+        return Ran(self._query, tuple(operators.values()), self._graph(operators), rest_s)
+
+    def _operator(self, at: int, parts: list[Part]) -> SparkOperator:
+        node, read, made_rows = self._plan.nodes[at], self._plan.inputs(at), self._rows[at]
+        role, kind = role_of(node.name)
+        self._counts[kind] += 1
+        made_bytes = made_rows * self._widths.of(at)
+        return SparkOperator(
+            f"{kind}-{self._counts[kind]}",
+            shown_name(node.name),
+            kind,
+            role,
+            tuple(parts),
+            driver_s(node, self._query.driver),
+            sum(self._rows[child] for child in read),
+            made_rows,
+            sum(self._rows[child] * self._widths.of(child) for child in read) if read else made_bytes,
+            made_bytes,
+            all(self._widths.is_measured(one) for one in (at, *read)),
+            _counted_bytes(node, self._sums),
+        )
+
+    def _graph(self, operators: Mapping[int, SparkOperator]) -> OperatorGraph:
+        sources = {at: self._sources(at) for at in operators}
+        flows = tuple(
+            Flow(operators[source].name, operators[at].name, self._share(operators[source].made_bytes))
+            for at in operators
+            for source in sources[at]
+        )
+        read = {flow.src for flow in flows}
+        members = tuple(
+            Operator(
+                one.name,
+                one.kind,
+                tuple(sorted(self._shape(at, one).items())),
+                None,
+                1,
+                0 if sources[at] else self._share(one.read_bytes),
+                0 if one.name in read else self._share(one.made_bytes),
+                library="spark",
+            )
+            for at, one in operators.items()
+        )
+        return OperatorGraph(f"query {self._query.number}", members, flows, "sql")
+
+    def _sources(self, at: int) -> list[int]:
+        """Return the operators that a node reads, through frames."""
+        found, waiting = [], list(self._plan.inputs(at))
+        while waiting:
+            below = waiting.pop()
+            if self._plan.role(below) is Role.FRAMES:
+                waiting += self._plan.inputs(below)
+            else:
+                found.append(below)
+        return found
+
+    def _shape(self, at: int, one: SparkOperator) -> dict[str, int]:
+        inputs, made = self._plan.inputs(at), self._share(one.made_rows)
+        sizes = {
+            "rows": self._share(one.read_rows) if inputs else made,
+            "row_bytes": self._widths.of(inputs[0] if inputs else at),
+        }
+        match one.kind:
+            case "filter" | "top-n":
+                return sizes | {"kept_rows": made}
+            case "aggregate":
+                return sizes | {"groups": made, "group_bytes": self._widths.of(at)}
+            case "project":
+                return sizes | {"expressions": max(self._plan.nodes[at].detail.fields, 1)}
+            case "join":
+                return self._join(at, inputs, made)
+            case "sort" | "table-scan":
+                return sizes
+            case _:
+                return {}
+
+    def _join(self, at: int, inputs: list[int], made: int) -> dict[str, int]:
+        """Return a join's sizes; the model builds the right side."""
+        sides = [(self._share(self._rows[child]), self._widths.of(child)) for child in inputs[:2]]
+        sides += [(0, 1)] * (2 - len(sides))
+        probed, built = reversed(sides) if self._plan.nodes[at].detail.builds_left else sides
+        return {
+            "left_rows": probed[0],
+            "left_row_bytes": probed[1],
+            "right_rows": built[0],
+            "right_row_bytes": built[1],
+            "out_rows": made,
+            "out_row_bytes": self._widths.of(at),
+        }
+
+    def _share(self, total: int) -> int:
+        return min(-(-total // self._machines), MAX_SIZE)
 
 
 def _counted_bytes(node: Node, sums: Mapping[int, int]) -> int | None:
@@ -183,82 +254,3 @@ def _shuffled_width(node: Node, sums: Mapping[int, int]) -> int | None:
         return None
     rows, nbytes = counted(node, "shuffle records written", sums), counted(node, "data size", sums)
     return max(round(nbytes / rows), 1) if rows and nbytes else None
-
-
-def _graph(
-    query: Query,
-    plan: Plan,
-    operators: Mapping[int, SparkOperator],
-    rows: Mapping[int, int],
-    widths: _Widths,
-    machines: int,
-) -> OperatorGraph:
-    flows = [
-        Flow(operators[source].name, operators[at].name, _share(operators[source].made_bytes, machines))
-        for at in operators
-        for source in _sources(plan, at)
-    ]
-    read = {flow.src for flow in flows}
-    members = tuple(
-        Operator(
-            one.name,
-            one.kind,
-            tuple(sorted(_shape(plan, at, one, rows, widths, machines).items())),
-            None,
-            1,
-            _share(one.read_bytes, machines) if not _sources(plan, at) else 0,
-            0 if one.name in read else _share(one.made_bytes, machines),
-            library="spark",
-        )
-        for at, one in operators.items()
-    )
-    return OperatorGraph(f"query {query.number}", members, tuple(flows), "sql")
-
-
-def _sources(plan: Plan, at: int) -> list[int]:
-    """Return the operators that a node reads, through frames."""
-    found, waiting = [], list(plan.inputs(at))
-    while waiting:
-        below = waiting.pop()
-        if plan.role(below) is Role.FRAMES:
-            waiting += plan.inputs(below)
-        else:
-            found.append(below)
-    return found
-
-
-def _shape(
-    plan: Plan, at: int, one: SparkOperator, rows: Mapping[int, int], widths: _Widths, machines: int
-) -> dict[str, int]:
-    inputs = plan.inputs(at)
-    width = widths.of(inputs[0]) if inputs else widths.of(at)
-    read, made = _share(one.read_rows if inputs else one.made_rows, machines), _share(one.made_rows, machines)
-    sizes = {"rows": read, "row_bytes": width}
-    match one.kind:
-        case "filter" | "top-n":
-            return sizes | {"kept_rows": made}
-        case "aggregate":
-            return sizes | {"groups": made, "group_bytes": widths.of(at)}
-        case "project":
-            return sizes | {"expressions": max(plan.nodes[at].detail.fields, 1)}
-        case "join":
-            sides = [(_share(rows[child], machines), widths.of(child)) for child in inputs[:2]] + [(0, 1)] * 2
-            if plan.nodes[at].detail.builds_left:
-                sides[:2] = sides[1::-1]
-            (left, left_width), (right, right_width) = sides[:2]
-            return {
-                "left_rows": left,
-                "left_row_bytes": left_width,
-                "right_rows": right,
-                "right_row_bytes": right_width,
-                "out_rows": made,
-                "out_row_bytes": widths.of(at),
-            }
-        case "sort" | "table-scan":
-            return sizes
-        case _:
-            return {}
-
-
-def _share(amount: int, machines: int) -> int:
-    return min(-(-amount // machines), MAX_SIZE)

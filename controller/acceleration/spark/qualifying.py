@@ -54,11 +54,15 @@ class _OneSecond:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Accelerators of every machine (M over one core of its CPU), the preset, and stated t by kind of operator."""
+    """Accelerators of every machine (M over one core of its CPU), the preset, and stated t by kind of operator.
+
+    `notes` say where the accelerators come from, one line each.
+    """
 
     accelerators: tuple[Accelerator, ...]
     preset: float = 1.0
     t: Mapping[str, float] | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +186,7 @@ def _busy_s(stages: Sequence[Stage]) -> float:
 
 def _reasons(qualified: Qualified, settings: Settings) -> list[str]:
     """Return why an application does not gain more, the greatest reason first; shares are of all its task seconds."""
-    application, total_s = qualified.application, qualified.application.run_s
+    total_s = qualified.application.run_s
     if not total_s:
         return ["no task ended"]
     if not qualified.queries:
@@ -220,7 +224,7 @@ def _shares(qualified: Qualified) -> dict[str, float]:
                 add(_ON_CPU[operator.role], operator.seconds)
         failed_s = min(sum(stage.failed_s for stage in query.ran.query.stages), sum(query.ran.rest_s))
         add("in failed tasks", failed_s)
-        add("in no operator (task overhead)", sum(query.ran.rest_s) - failed_s)
+        add("in no operator (waiting, starting tasks)", sum(query.ran.rest_s) - failed_s)
     if unknown:
         names = sorted(unknown, key=lambda name: -unknown[name])
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

@@ -204,7 +204,7 @@ class _Reader:
     def application(self, source: str, lines: Lines) -> Application:
         """Return what has been read."""
         of_query: dict[int, list[Stage]] = {number: [] for number in self._queries}
-        others = []
+        others: list[Stage] = []
         for (number, attempt), sums in sorted(self._stages.items()):
             stage = _stage_of(number, attempt, sums)
             owner = sums.query if sums.query is not None else -1

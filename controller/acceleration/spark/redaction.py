@@ -6,13 +6,13 @@ import re
 from typing import Final
 
 _MOST: Final = 60
-_SECRET: Final = (
+_TELLING: Final = (
     r"[\w.-]*(?:secret|passw(?:or)?d|pwd|token|credential|api[_.-]?key|access[_.-]?key|private[_.-]?key|account[_.-]?key"
     r"|authorization|signature|sig)[\w.-]*"
 )
 # A name as in password = 'x', "token": "x" or OPTIONS (password 'x'), and its value up to the next separator.
 _NAMED: Final = re.compile(
-    rf"(?P<name>[\"'`]?\b{_SECRET}[\"'`]?\s*(?:(?:=>|[=:])\s*|\s(?=['\"])))(?:'[^']*'?|\"[^\"]*\"?|(?:bearer\s+|basic\s+)?[^\s,;&)]+)",
+    rf"(?P<name>[\"'`]?\b{_TELLING}[\"'`]?\s*(?:(?:=>|[=:])\s*|\s(?=['\"])))(?:'[^']*'?|\"[^\"]*\"?|(?:bearer\s+|basic\s+)?[^\s,;&)]+)",
     re.IGNORECASE,
 )
 _IN_ADDRESS: Final = re.compile(r"(?P<scheme>\w+://)[^\s/@]+@")

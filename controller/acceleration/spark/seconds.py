@@ -4,24 +4,35 @@ Spark times tasks, and some operators: sorts, scans, shuffles and Python workers
 building of hash tables together with all that they read. Operators in generated code have no timer. So a stage's
 seconds (the sum of Executor Run Time over its tasks) are divided top down: each timer of an operator by itself is that
 operator's; a timer that includes inputs bounds the operators below it; what is left within each such bound belongs to
-its operators without a timer, in proportion to the rows that they read and write.
+its operators without a timer, in proportion to the rows that they read and write. Of the seconds outside of all timers
+only that share is divided in which the stage's tasks used the CPU (Executor CPU Time over Executor Run Time): in the
+others they waited, which is no operator's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from controller.acceleration.spark.kinds import LOGICAL, SHUFFLES, SUBQUERIES, Role, base_of, role_of
 from controller.acceleration.spark.values import Counter, Node, Query, Stage, Unit
 
-_OWN: Final = frozenset({"sort time", "scan time", "shuffle write time", "fetch wait time", "time to run Python workers"})
+_OWN: Final = frozenset(
+    {"sort time", "scan time", "shuffle write time", "fetch wait time", "time to run Python workers"}
+)
 _TIMED: Final = {"sort": "sort time", "table-scan": "scan time", "exchange": "shuffle write time"}
 """Kinds whose timer shows all of their time."""
 _INCLUDING: Final = frozenset({"time in aggregation build", "time to build hash map"})
 _READS: Final = frozenset(
-    {"fetch wait time", "local bytes read", "remote bytes read", "records read", "local blocks read", "remote blocks read"}
+    {
+        "fetch wait time",
+        "local bytes read",
+        "remote bytes read",
+        "records read",
+        "local blocks read",
+        "remote blocks read",
+    }
 )
 """Counters of an exchange in the stage that reads it; the others are of the stage that writes it."""
 _DRIVER: Final = frozenset({"time to collect", "time to build", "time to broadcast"})
@@ -109,7 +120,7 @@ def rows_of(plan: Plan, sums: Mapping[int, int]) -> dict[int, int]:
     for at in reversed(plan.order):
         node = plan.nodes[at]
         counted = _counted_rows(node, sums)
-        if counted is None and base_of(node.name) == "ReusedExchange":
+        if counted is None and node.detail.plan_id is not None and base_of(node.name) == "ReusedExchange":
             counted = written.get(node.detail.plan_id)
         rows[at] = sum(rows[child] for child in plan.inputs(at)) if counted is None else counted
     return rows
@@ -153,9 +164,48 @@ def _counted_rows(node: Node, sums: Mapping[int, int]) -> int | None:
     return 0 if found is None and has_counter else found
 
 
+@dataclass(frozen=True, slots=True)
+class _InStage:
+    """Nodes that run in a stage, parents first, with seconds of their own timers and of those that include inputs."""
+
+    plan: Plan
+    members: tuple[int, ...]
+    own: Mapping[int, float]
+    including: Mapping[int, float]
+
+    def bound(self, at: int) -> int:
+        """Return the nearest node, from `at` up in the stage, whose timer includes what it reads; -1 for the stage."""
+        while at >= 0:
+            if at in self.including and at in self.members:
+                return at
+            at = self.plan.parent.get(at, -1)
+        return -1
+
+    def outer(self, at: int) -> int:
+        """Return the bound that a node's own bound is within."""
+        return self.bound(self.plan.parent.get(at, -1))
+
+    @property
+    def timed_s(self) -> float:
+        """Seconds that timers show, without those within others."""
+        return sum(seconds for at, seconds in self.including.items() if self.outer(at) < 0) + sum(
+            seconds for at, seconds in self.own.items() if self.bound(at) < 0
+        )
+
+
 def _of_stage(
     stage: Stage, plan: Plan, rows: Mapping[int, int], owner: Mapping[int, tuple[int, Counter]]
-) -> tuple[dict[int, float], dict[int, float]]:
+) -> tuple[dict[int, float], Mapping[int, float]]:
+    """Return the seconds of each node in a stage, and those of its own timer."""
+    within = _in_stage(stage, plan, owner)
+    timed_s = min(within.timed_s, stage.run_s)
+    # Before Spark 2.1 tasks did not state the time of the CPU.
+    on_cpu = min(stage.cpu_s / stage.run_s, 1.0) if stage.cpu_s and stage.run_s else 1.0
+    budget_s = timed_s + (stage.run_s - timed_s) * on_cpu
+    return _shares(budget_s, within, rows), within.own
+
+
+def _in_stage(stage: Stage, plan: Plan, owner: Mapping[int, tuple[int, Counter]]) -> _InStage:
     segments: set[int] = set()
     own: dict[int, float] = {}
     including: dict[int, float] = {}
@@ -170,39 +220,34 @@ def _of_stage(
                 own[at] = own.get(at, 0.0) + amount / per_s
             elif counter.name in _INCLUDING:
                 including[at] = including.get(at, 0.0) + amount / per_s
-    members = [at for at in plan.order if plan.segment[at] in segments and plan.role(at) is not Role.FRAMES]
-    return _shares(stage.run_s, plan, members, rows, own, including), own
+    members = tuple(at for at in plan.order if plan.segment[at] in segments and plan.role(at) is not Role.FRAMES)
+    return _InStage(plan, members, own, including)
 
 
-def _shares(
-    budget_s: float,
-    plan: Plan,
-    members: Sequence[int],
-    rows: Mapping[int, int],
-    own: Mapping[int, float],
-    including: Mapping[int, float],
-) -> dict[int, float]:
-    """Divide a stage's seconds among its nodes; they never sum up to more than the budget."""
-    inside = set(members)
-    bounds: dict[int, int] = {at: _bound(plan, at, inside, including) for at in members}
+def _shares(budget_s: float, within: _InStage, rows: Mapping[int, int]) -> dict[int, float]:
+    """Divide seconds of a stage among its nodes; the shares never sum up to more."""
+    plan, shares = within.plan, dict[int, float]()
+    bounds = {at: within.bound(at) for at in (*within.members, *within.own)}
     left: dict[int, float] = {-1: budget_s}
-    # Parents come first, so a bound's own bound is known.
-    for at in members:
-        if at in including:
-            outer = _bound(plan, plan.parent.get(at, -1), inside, including)
-            left[at] = min(including[at], max(left.get(outer, 0.0), 0.0))
-            left[outer] = left.get(outer, 0.0) - left[at]
-    shares = {}
-    for at, seconds in own.items():
-        # A read exchange belongs to the stage below, so its wait is within its reader's bound.
-        bound = bounds[at] if at in bounds else _bound(plan, at, inside, including)
-        shares[at] = min(seconds, max(left[bound], 0.0))
-        left[bound] -= shares[at]
-    for bound, seconds in left.items():
-        takers = [at for at in members if bounds[at] == bound and not _is_timed(plan.nodes[at])]
-        weights = [rows.get(at, 0) + sum(rows.get(child, 0) for child in plan.inputs(at)) + 1 for at in takers]
-        for at, weight in zip(takers, weights, strict=True):
-            shares[at] = shares.get(at, 0.0) + max(seconds, 0.0) * weight / sum(weights)
+    # Parents come first, so an outer bound has its seconds already.
+    for at in within.members:
+        if at in within.including:
+            outer = within.outer(at)
+            left[at] = min(within.including[at], left[outer])
+            left[outer] -= left[at]
+    for at, seconds in within.own.items():
+        # A shuffle's wait is in the stage that reads it, within the bound of its reader.
+        shares[at] = min(seconds, left[bounds[at]])
+        left[bounds[at]] -= shares[at]
+    takers: dict[int, list[tuple[int, int]]] = {}
+    for at in within.members:
+        if not _is_timed(plan.nodes[at]):
+            weight = rows.get(at, 0) + sum(rows.get(child, 0) for child in plan.inputs(at)) + 1
+            takers.setdefault(bounds[at], []).append((at, weight))
+    for bound, weighted in takers.items():
+        total = sum(weight for _, weight in weighted)
+        for at, weight in weighted:
+            shares[at] = shares.get(at, 0.0) + left[bound] * weight / total
     return shares
 
 
@@ -210,12 +255,3 @@ def _is_timed(node: Node) -> bool:
     """Return whether a timer shows all of a node's time, although one that stays at 0 is not in the log."""
     name = _TIMED.get(role_of(node.name)[1], "time to run Python workers")
     return any(counter.name == name for counter in node.counters)
-
-
-def _bound(plan: Plan, at: int, inside: set[int], including: Mapping[int, float]) -> int:
-    """Return the nearest node, from `at` up within the stage, whose timer includes what it reads; -1 for the stage."""
-    while at >= 0:
-        if at in including and at in inside:
-            return at
-        at = plan.parent.get(at, -1)
-    return -1

@@ -164,9 +164,7 @@ def _explained(of_query: Ran, slots: float, settings: Settings) -> Explained:
     if settings.t:
         measured = Stated(settings.t, measured)
     explained = explain(plan_of(of_query.graph, 1, measured), ONE, settings.accelerators, preset=settings.preset)
-    operators = tuple(
-        replace(one, flips=tuple(_meaningful(flip) for flip in one.flips)) for one in explained.operators
-    )
+    operators = tuple(replace(one, flips=tuple(_meaningful(flip) for flip in one.flips)) for one in explained.operators)
     return replace(explained, operators=operators)
 
 

@@ -18,12 +18,13 @@ from dataplane.topology.values import DeviceKind
 
 LOGS: Final = Path(__file__).parent / "logs"
 ROLLED: Final = LOGS / "tpch-4.3"
+IN_TWO: Final = LOGS / "rolled-4.3"
 OLD: Final = LOGS / "tpch-3.5.gz"
 ODD: Final = LOGS / "odd-4.3.zstd"
 LZ4: Final = LOGS / "q06-4.3.lz4"
 SNAPPY: Final = LOGS / "q06-4.3.snappy"
 LARGE: Final = LOGS / "tpch-scale-1.zstd"
-EVERY: Final = (ROLLED, OLD, ODD, LZ4, SNAPPY, LARGE)
+EVERY: Final = (ROLLED, IN_TWO, OLD, ODD, LZ4, SNAPPY, LARGE)
 GPU: Final = Accelerator(DeviceKind.GPU, parallelism=64)
 
 

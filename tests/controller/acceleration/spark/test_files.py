@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from controller.acceleration.spark.codecs import parts_of
 from controller.acceleration.spark.files import Lines, Log, logs_at
 from controller.acceleration.spark.reading import read_log
 from tests.controller.acceleration.spark.spark_logs import (
+    IN_TWO,
     LZ4,
     ODD,
     OLD,
@@ -114,6 +117,23 @@ def test_rolled_files_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> 
     (folder / "appstatus_app").touch()
     found, expected = application(folder), application(ROLLED)
     assert (found.queries, found.others, found.faults) == (expected.queries, expected.others, ())
+
+
+def test_a_log_that_spark_rolled_is_whole() -> None:
+    found = application(IN_TWO)
+    assert found.faults == ()
+    assert Counter(query.description for query in found.queries if query.stages) == dict.fromkeys(
+        ("q04", "q06", "q12", "q13", "q14", "q19", "q22"), 10
+    )
+
+
+def test_a_rolled_log_without_its_first_file_says_so(tmp_path: Path) -> None:
+    (folder,) = IN_TWO.iterdir()
+    shutil.copytree(folder, tmp_path / folder.name)
+    next((tmp_path / folder.name).glob("events_1_*")).unlink()
+    found = application(tmp_path)
+    assert found.faults[:2] == ("lacks file 1", "lacks its beginning")
+    assert 0 < len(found.queries) < 70
 
 
 def test_a_compact_file_replaces_those_before_it(tmp_path: Path) -> None:

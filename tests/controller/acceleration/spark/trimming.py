@@ -1,6 +1,6 @@
 """Trims an event log of Spark to what is committed here: no paths, hosts or users of the machine, no long texts.
 
-    python -m tests.controller.acceleration.spark.trimming /tmp/tables=/data LOG... > TRIMMED
+    python -m tests.controller.acceleration.spark.trimming [--short] /tmp/tables=/data LOG... > TRIMMED
 
 Events that nothing reads are left out, of all others the fields that nobody needs; what is left is Spark's. Properties
 get made-up credentials, as logs have them when they are set under a name that Spark does not redact.
@@ -28,6 +28,7 @@ _KEPT: Final = (
     *("JobStart", "JobEnd", "StageCompleted", "TaskEnd", "SQLExecutionStart", "SQLExecutionEnd"),
     *("SQLAdaptiveExecutionUpdate", "DriverAccumUpdates"),
 )
+_UPDATE: Final = "SQLAdaptiveExecutionUpdate"
 _DROPPED: Final = (
     *("physicalPlanDescription", "details", "Details", "RDD Info", "Task Executor Metrics", "modifiedConfigs"),
     *("JVM Information", "Hadoop Properties", "System Properties", "Classpath Entries", "Metrics Properties"),
@@ -62,18 +63,26 @@ def _without(value: Any) -> Any:
     return value
 
 
-def lines(files: tuple[Path, ...], folders: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield the trimmed lines of a log; `folders` are names of folders and what replaces them."""
-    for line in Lines(Log("log", files)):
-        event = trimmed(json.loads(line))
-        if event is not None:
-            text = json.dumps(event, separators=(",", ":"))
+def lines(files: tuple[Path, ...], folders: Sequence[tuple[str, str]], *, is_short: bool) -> Iterator[str]:
+    """Yield the trimmed lines of a log; `folders` are names of folders and what replaces them.
+
+    A short one has only the last plan of each query.
+    """
+    events = [json.loads(line) for line in Lines(Log("log", files))]
+    last = {event["executionId"]: at for at, event in enumerate(events) if event["Event"].endswith(_UPDATE)}
+    for at, event in enumerate(events):
+        if is_short and event["Event"].endswith(_UPDATE) and last[event["executionId"]] != at:
+            continue
+        if (kept := trimmed(event)) is not None:
+            text = json.dumps(kept, separators=(",", ":"))
             for folder, other in folders:
                 text = text.replace(folder, other)
             yield text
 
 
 if __name__ == "__main__":
-    pairs = [(before, after) for before, is_pair, after in (word.partition("=") for word in sys.argv[1:]) if is_pair]
-    for line in lines(tuple(Path(word) for word in sys.argv[1:] if "=" not in word), pairs):
+    words = [word for word in sys.argv[1:] if word != "--short"]
+    pairs = [(before, after) for before, is_pair, after in (word.partition("=") for word in words) if is_pair]
+    logs = tuple(Path(word) for word in words if "=" not in word)
+    for line in lines(logs, pairs, is_short="--short" in sys.argv):
         print(line)

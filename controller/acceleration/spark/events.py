@@ -6,10 +6,13 @@ credentials that they may hold.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Struct, field
+
+Amount = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+"""A number, size or time; sums of them stay finite."""
 
 
 class Head(Struct):
@@ -28,21 +31,21 @@ class ApplicationStart(Struct):
     """SparkListenerApplicationStart."""
 
     name: str = field(name="App Name")
-    start_ms: int = field(name="Timestamp")
+    start_ms: Amount = field(name="Timestamp")
     number: str | None = field(name="App ID", default=None)
 
 
 class ApplicationEnd(Struct):
     """SparkListenerApplicationEnd."""
 
-    end_ms: int = field(name="Timestamp")
+    end_ms: Amount = field(name="Timestamp")
 
 
 class ExecutorInfo(Struct):
     """Host and cores of an executor."""
 
     host: str = field(name="Host")
-    cores: int = field(name="Total Cores")
+    cores: Amount = field(name="Total Cores")
 
 
 class ExecutorAdded(Struct):
@@ -67,18 +70,18 @@ class Properties(Struct):
 class JobStart(Struct):
     """SparkListenerJobStart."""
 
-    stages: list[int] = field(name="Stage IDs")
+    stages: list[Amount] = field(name="Stage IDs")
     properties: Properties | None = field(name="Properties", default=None)
 
 
 class StageInfo(Struct):
     """Times of a stage's attempt, ms since 1970."""
 
-    number: int = field(name="Stage ID")
-    attempt: int = field(name="Stage Attempt ID", default=0)
+    number: Amount = field(name="Stage ID")
+    attempt: Amount = field(name="Stage Attempt ID", default=0)
     name: str = field(name="Stage Name", default="")
-    start_ms: int | None = field(name="Submission Time", default=None)
-    end_ms: int | None = field(name="Completion Time", default=None)
+    start_ms: Amount | None = field(name="Submission Time", default=None)
+    end_ms: Amount | None = field(name="Completion Time", default=None)
 
 
 class StageCompleted(Struct):
@@ -96,7 +99,7 @@ class Reason(Struct):
 class Accumulable(Struct):
     """A task's addition to an accumulator; those of plans' nodes have the metadata `sql`."""
 
-    number: int = field(name="ID")
+    number: Amount = field(name="ID")
     update: msgspec.Raw = field(name="Update", default_factory=msgspec.Raw)
     metadata: str | None = field(name="Metadata", default=None)
 
@@ -111,32 +114,32 @@ class TaskInfo(Struct):
 class InputMetrics(Struct):
     """What a task read from storage."""
 
-    nbytes: int = field(name="Bytes Read", default=0)
-    rows: int = field(name="Records Read", default=0)
+    nbytes: Amount = field(name="Bytes Read", default=0)
+    rows: Amount = field(name="Records Read", default=0)
 
 
 class ReadMetrics(Struct):
     """What a task read from shuffles."""
 
-    remote: int = field(name="Remote Bytes Read", default=0)
-    local: int = field(name="Local Bytes Read", default=0)
-    rows: int = field(name="Total Records Read", default=0)
+    remote: Amount = field(name="Remote Bytes Read", default=0)
+    local: Amount = field(name="Local Bytes Read", default=0)
+    rows: Amount = field(name="Total Records Read", default=0)
 
 
 class WriteMetrics(Struct):
     """What a task wrote for shuffles; the time is in ns."""
 
-    nbytes: int = field(name="Shuffle Bytes Written", default=0)
-    rows: int = field(name="Shuffle Records Written", default=0)
+    nbytes: Amount = field(name="Shuffle Bytes Written", default=0)
+    rows: Amount = field(name="Shuffle Records Written", default=0)
 
 
 class TaskMetrics(Struct):
     """Times of a task: run and garbage collection in ms, CPU in ns."""
 
-    run_ms: int = field(name="Executor Run Time", default=0)
-    cpu_ns: int = field(name="Executor CPU Time", default=0)
-    gc_ms: int = field(name="JVM GC Time", default=0)
-    spilled: int = field(name="Disk Bytes Spilled", default=0)
+    run_ms: Amount = field(name="Executor Run Time", default=0)
+    cpu_ns: Amount = field(name="Executor CPU Time", default=0)
+    gc_ms: Amount = field(name="JVM GC Time", default=0)
+    spilled: Amount = field(name="Disk Bytes Spilled", default=0)
     input: InputMetrics = field(name="Input Metrics", default_factory=InputMetrics)
     read: ReadMetrics = field(name="Shuffle Read Metrics", default_factory=ReadMetrics)
     written: WriteMetrics = field(name="Shuffle Write Metrics", default_factory=WriteMetrics)
@@ -145,9 +148,9 @@ class TaskMetrics(Struct):
 class TaskEnd(Struct):
     """SparkListenerTaskEnd."""
 
-    stage: int = field(name="Stage ID")
+    stage: Amount = field(name="Stage ID")
     info: TaskInfo = field(name="Task Info")
-    attempt: int = field(name="Stage Attempt ID", default=0)
+    attempt: Amount = field(name="Stage Attempt ID", default=0)
     end: Reason | None = field(name="Task End Reason", default=None)
     metrics: TaskMetrics | None = field(name="Task Metrics", default=None)
 
@@ -156,7 +159,7 @@ class Metric(Struct):
     """A counter of a plan's node."""
 
     name: str
-    number: int = field(name="accumulatorId")
+    number: Amount = field(name="accumulatorId")
     kind: str = field(name="metricType", default="sum")
 
 
@@ -173,31 +176,31 @@ class PlanInfo(Struct):
 class ExecutionStart(Struct):
     """SparkListenerSQLExecutionStart."""
 
-    number: int = field(name="executionId")
+    number: Amount = field(name="executionId")
     plan: PlanInfo = field(name="sparkPlanInfo")
     description: str = ""
-    start_ms: int = field(name="time", default=0)
+    start_ms: Amount = field(name="time", default=0)
 
 
 class AdaptiveUpdate(Struct):
     """SparkListenerSQLAdaptiveExecutionUpdate: a plan that replaces the former one."""
 
-    number: int = field(name="executionId")
+    number: Amount = field(name="executionId")
     plan: PlanInfo = field(name="sparkPlanInfo")
 
 
 class DriverUpdates(Struct):
     """SparkListenerDriverAccumUpdates: additions of the driver, as accumulator and amount."""
 
-    number: int = field(name="executionId")
+    number: Amount = field(name="executionId")
     updates: list[tuple[int, int]] = field(name="accumUpdates")
 
 
 class ExecutionEnd(Struct):
     """SparkListenerSQLExecutionEnd; an error has a text since Spark 3.4."""
 
-    number: int = field(name="executionId")
-    end_ms: int = field(name="time", default=0)
+    number: Amount = field(name="executionId")
+    end_ms: Amount = field(name="time", default=0)
     error: str | None = field(name="errorMessage", default=None)
 
 

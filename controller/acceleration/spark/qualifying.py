@@ -84,7 +84,7 @@ class QualifiedQuery:
     @property
     def gain(self) -> float | None:
         """The query's time over that with the devices, None if the log ends before the query."""
-        return None if not self.wall_s else self.wall_s / (self.wall_s - self.saved_s)
+        return _gain(self.wall_s, self.saved_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,17 @@ class Qualified:
     @property
     def gain(self) -> float | None:
         """The application's time over that with the devices."""
-        return None if not self.wall_s else self.wall_s / (self.wall_s - self.saved_s)
+        return _gain(self.wall_s, self.saved_s)
 
     @property
     def is_gaining(self) -> bool:
         """Whether devices are recommended."""
         return self.gain is not None and self.gain >= RECOMMENDED
+
+
+def _gain(wall_s: float | None, saved_s: float) -> float | None:
+    """Return a time over what is left of it, at most a million: a device may need no time by the model."""
+    return wall_s / max(wall_s - saved_s, wall_s * 1e-6) if wall_s else None
 
 
 def qualify(application: Application, settings: Settings) -> Qualified:
@@ -125,8 +130,7 @@ def qualify(application: Application, settings: Settings) -> Qualified:
     # Queries at the same time save the same seconds only once.
     saved_s = sum(query.saved_s for query in queries) * (min(busy_s / apart_s, 1.0) if apart_s else 0.0)
     wall_s = _wall_s(application)
-    if wall_s is not None:
-        saved_s = min(saved_s, wall_s * (1 - 1e-9))
+    saved_s = saved_s if wall_s is None else min(saved_s, wall_s)
     qualified = Qualified(application, queries, wall_s, saved_s, ())
     return replace(qualified, reasons=tuple(_reasons(qualified, settings)))
 
@@ -147,7 +151,7 @@ def _qualified(query: Query, application: Application, cores: float, settings: S
     explained = _explained(of_query, slots, settings) if of_query.operators else None
     saved = max(explained.cpu_s - explained.placed_s, 0.0) if explained else 0.0
     machine_s, busy_s = query.run_s / slots, _busy_s(query.stages)
-    wall_s = (query.end_ms - query.start_ms) / 1e3 if query.end_ms is not None else None
+    wall_s = max(query.end_ms - query.start_ms, 0) / 1e3 if query.end_ms is not None else None
     share = min(saved / machine_s, 1.0) if machine_s else 0.0
     within_s = busy_s if wall_s is None else min(busy_s, wall_s)
     return QualifiedQuery(of_query, explained, wall_s, busy_s, machine_s, saved, within_s * share)

@@ -202,7 +202,7 @@ class _Reader:
     def _driver(self, event: events.DriverUpdates) -> None:
         if (query := self._queries.get(event.number)) is not None and len(query.driver) < MOST_NODES:
             for accumulator, amount in event.updates:
-                query.driver[accumulator] = query.driver.get(accumulator, 0) + max(amount, 0)
+                query.driver[accumulator] = query.driver.get(accumulator, 0) + min(max(amount, 0), 1 << 60)
 
     def application(self, source: str, lines: Lines) -> Application:
         """Return what has been read."""

@@ -36,6 +36,7 @@ _READS: Final = frozenset(
     }
 )
 """Counters of an exchange in the stage that reads it; the others are of the stage that writes it."""
+_CACHED: Final = ("Scan In-memory", "InMemoryTableScan")
 _DRIVER: Final = frozenset({"time to collect", "time to build", "time to broadcast"})
 _PER_S: Final = {Unit.MILLISECONDS: 1e3, Unit.NANOSECONDS: 1e9}
 
@@ -79,6 +80,7 @@ def plan_of(query: Query) -> Plan:
     seen: set[int] = set()
     waiting = [(0, -1, 0, False)] if query.nodes else []
     segments = 1
+    counted_in = {accumulator for stage in query.stages for accumulator in stage.counters}
     while waiting:
         at, parent, segment, is_logical = waiting.pop()
         node = query.nodes[at]
@@ -96,8 +98,22 @@ def plan_of(query: Query) -> Plan:
         plan.segment[at] = segment
         if parent >= 0:
             plan.parent[at] = parent
+        if base.startswith(_CACHED) and not _has_run(query, at, counted_in):
+            # The query that filled the cache ran what is below.
+            continue
         waiting += [(child, at, segment, is_logical) for child in reversed(node.children)]
     return plan
+
+
+def _has_run(query: Query, at: int, counted_in: set[int]) -> bool:
+    """Return whether tasks added to any counter below a node."""
+    waiting = list(query.nodes[at].children)
+    while waiting:
+        node = query.nodes[waiting.pop()]
+        if any(counter.accumulator in counted_in for counter in node.counters):
+            return True
+        waiting += node.children
+    return False
 
 
 def amounts_of(query: Query) -> dict[int, int]:
@@ -206,19 +222,24 @@ def _of_stage(
 
 def _in_stage(stage: Stage, plan: Plan, owner: Mapping[int, tuple[int, Counter]]) -> _InStage:
     segments: set[int] = set()
+    readers: set[int] = set()
     own: dict[int, float] = {}
     including: dict[int, float] = {}
     for accumulator, amount in stage.counters.items():
         if accumulator not in owner:
             continue
         at, counter = owner[accumulator]
-        is_read = counter.name in _READS and plan.role(at) is Role.MOVES
-        segments.add(plan.segment[plan.parent[at]] if is_read and at in plan.parent else plan.segment[at])
+        if counter.name in _READS and plan.role(at) is Role.MOVES:
+            readers.add(plan.segment[plan.parent.get(at, at)])
+        else:
+            segments.add(plan.segment[at])
         if (per_s := _PER_S.get(counter.unit)) is not None and plan.role(at) is not Role.FRAMES:
             if counter.name in _OWN:
                 own[at] = own.get(at, 0.0) + amount / per_s
             elif counter.name in _INCLUDING:
                 including[at] = including.get(at, 0.0) + amount / per_s
+    # A shuffle that is reused is read elsewhere as well, so its readers tell the segment only if nothing else does.
+    segments = segments or readers
     members = tuple(at for at in plan.order if plan.segment[at] in segments and plan.role(at) is not Role.FRAMES)
     within = _InStage(plan, members, own, including)
     below: dict[int, float] = defaultdict(float)

@@ -24,7 +24,8 @@ ODD: Final = LOGS / "odd-4.3.zstd"
 LZ4: Final = LOGS / "q06-4.3.lz4"
 SNAPPY: Final = LOGS / "q06-4.3.snappy"
 LARGE: Final = LOGS / "tpch-scale-1.zstd"
-EVERY: Final = (ROLLED, IN_TWO, OLD, ODD, LZ4, SNAPPY, LARGE)
+OPERATORS: Final = LOGS / "operators-4.3.zstd"
+EVERY: Final = (OPERATORS, ROLLED, IN_TWO, OLD, ODD, LZ4, SNAPPY, LARGE)
 GPU: Final = Accelerator(DeviceKind.GPU, parallelism=64)
 
 

@@ -8,7 +8,7 @@ from controller.acceleration.spark.details import detail_of, split, width_of, wi
 from controller.acceleration.spark.kinds import COMPUTED, Role, role_of, shown_name
 from controller.acceleration.spark.operators import Ran, SparkOperator, ran
 from controller.cluster.operators import KINDS
-from tests.controller.acceleration.spark.spark_logs import LZ4, ODD, OLD, ROLLED, application
+from tests.controller.acceleration.spark.spark_logs import LZ4, ODD, OLD, OPERATORS, ROLLED, application
 
 
 def query(path_description: str, number: int = 0) -> Ran:
@@ -58,6 +58,59 @@ def test_graphs_of_the_22_statements_are_whole(number: int) -> None:
     ends = [one.name for one in done.graph.operators if not done.graph.out_of[one.name]]
     assert ends
     assert all(flow.nbytes is not None for flow in done.graph.flows)
+
+
+def of_operators(description: str, number: int = 0) -> Ran:
+    found = [one for one in application(OPERATORS).queries if one.description == description and one.stages]
+    return ran(found[number], 1)
+
+
+def test_a_reused_shuffle_has_its_rows_and_its_readers_stage() -> None:
+    done = of_operators("reuse")
+    operators = {one.spark_name: one for one in done.operators}
+    assert operators["ReusedExchange"].made_rows == operators["Exchange"].made_rows == 1000
+    stages = {one.name: [part.stage for part in one.parts] for one in done.operators}
+    # The shuffle is written in stage 33, and read for the side that is built before the other one.
+    assert (stages["aggregate-2"], stages["aggregate-1"], stages["aggregate-3"]) == ([33], [35], [37])
+    assert stages["join-1"] == [37]
+
+
+def test_a_filled_cache_is_read_and_not_computed_again() -> None:
+    filling, reading = of_operators("reuse", 1), of_operators("cached again")
+    assert [one.spark_name for one in filling.operators][:4] == [
+        *("Scan parquet", "ColumnarToRow", "Filter", "Scan In-memory"),
+    ]
+    assert [one.spark_name for one in reading.operators][:2] == ["Scan In-memory", "HashAggregate"]
+    assert reading.operators[0].made_rows == 4999
+
+
+def test_every_join_of_spark_is_a_join() -> None:
+    names = {one.spark_name for query in application(OPERATORS).queries for one in ran(query, 1).operators}
+    joins = {name for name in names if role_of(name)[1] == "join"}
+    assert joins == {"ShuffledHashJoin", "SortMergeJoin", "BroadcastNestedLoopJoin", "BroadcastHashJoin"}
+
+
+def test_outer_joins_keep_both_sides_and_semi_joins_one() -> None:
+    (merged,) = (one for one in of_operators("merge").operators if one.kind == "join")
+    assert (merged.read_rows, merged.made_rows) == (16500, 15000)
+    shape = dict(of_operators("merge").graph.operator["join-1"].shape)
+    assert shape["out_row_bytes"] == shape["left_row_bytes"] + shape["right_row_bytes"] - 8
+
+
+def test_a_plan_found_empty_leaves_what_was_run() -> None:
+    assert [one.spark_name for one in of_operators("empty").operators] == [
+        *("Scan parquet", "ColumnarToRow", "Filter", "BroadcastExchange"),
+    ]
+
+
+def test_writes_and_generators_are_unknown() -> None:
+    unknown = {
+        one.spark_name
+        for query in application(OPERATORS).queries
+        for one in ran(query, 1).operators
+        if one.role is Role.UNKNOWN and one.parts
+    }
+    assert unknown == {"Expand", "Generate", "WriteFiles", "Execute InsertIntoHadoopFsRelationCommand"}
 
 
 def test_machines_share_rows_and_bytes() -> None:

@@ -41,7 +41,7 @@ def test_scans_and_sorts_have_the_seconds_of_their_timers(path: Path) -> None:
         operator
         for query in application(path).queries
         for operator in ran(query, 1).operators
-        if operator.kind in {"table-scan", "sort"} and operator.parts
+        if operator.spark_name in {"Scan parquet", "Sort"} and operator.parts
     ]
     assert timed
     for operator in timed:

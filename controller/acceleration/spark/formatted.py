@@ -58,7 +58,8 @@ class PlanText:
 
 def is_plan(path: Path) -> bool:
     """Return whether a file holds a text with a physical plan; raise AccelerationError if it cannot be read."""
-    if path.is_dir():
+    # A pipe can be read only once, so it is a log.
+    if not path.is_file():
         return False
     try:
         with open_given(path) as file:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from controller.acceleration.values import Accelerator
     from controller.apps.cli.accel.targets import Target
     from controller.cluster.operators.sql import SqlTable
+
+_NAMED: Final = 3
+"""Files named that are left out; the others are counted."""
 
 
 def explain_logs(path: Path, settings: Settings, form: Format) -> None:
@@ -91,21 +94,23 @@ def _qualified(path: Path, settings: Settings) -> Iterator[Qualified]:
     from controller.acceleration.spark.reading import read_log  # noqa: PLC0415
 
     logs = logs_at(path)
-    count = 0
+    left_out: list[str] = []
     for log in logs:
         try:
             application = read_log(log)
         except AccelerationError as error:
             if len(logs) == 1:
                 raise
-            typer.echo(f"{error}; left out", err=True)
+            left_out.append(str(error))
             continue
         if application.faults:
             typer.echo(f"{application.source}: {'; '.join(application.faults)}; what is there is used", err=True)
-        count += 1
         yield qualify(application, settings)
-    if not count:
-        raise AccelerationError(f"{path}: none of its {len(logs)} files is an event log of Spark")
+    if len(left_out) == len(logs):
+        raise AccelerationError(f"{path}: none of its {len(logs)} files is an event log of Spark: {left_out[0]}")
+    if left_out:
+        more = f"; and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+        typer.echo(f"left out: {'; '.join(left_out[:_NAMED])}{more}", err=True)
 
 
 def settings_of(

@@ -116,8 +116,7 @@ def test_plans_and_logs_are_told_apart(tmp_path: Path) -> None:
     assert not is_plan(ROLLED)
     (tmp_path / "other.txt").write_text("no plan")
     assert not is_plan(tmp_path / "other.txt")
-    with pytest.raises(AccelerationError, match="nothing: No such file"):
-        is_plan(tmp_path / "nothing")
+    assert not is_plan(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("text", ["", "== Physical Plan ==\n", "== Physical Plan ==\nnot a node\n", "== Phys"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +90,7 @@ def test_a_folder_is_summed_up_best_first(tmp_path: Path, capsys: pytest.Capture
     assert gains == sorted(gains, reverse=True)
     assert len(gains) == 3
     assert err.splitlines() == [
-        f"{tmp_path}/notes.txt: is not an event log of Spark: no line is an event; left out",
+        f"left out: {tmp_path}/notes.txt: is not an event log of Spark: no line is an event",
     ]
     code, out, _ = explain(capsys, "--spark-log", str(tmp_path), "--format", "csv")
     assert "local-1796008063775: " in out
@@ -123,6 +125,28 @@ def test_a_cut_log_is_one_line_on_stderr(seed: int, tmp_path: Path, capsys: pyte
     assert "ends before the application does" in err
     assert err.endswith("; what is there is used\n")
     assert json.loads(out)["applications"][0]["spark_version"] == "3.5.9"
+
+
+def test_a_folder_without_a_log_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in "abcde":
+        (tmp_path / name).write_text("no log")
+    code, out, err = explain(capsys, "--spark-log", str(tmp_path))
+    assert (code, out) == (1, "")
+    assert err.endswith(
+        f"{tmp_path}: none of its 5 files is an event log of Spark: {tmp_path}/a: is not an event log of"
+        " Spark: no line is an event\n"
+    )
+    assert len(err.splitlines()) == 1
+
+
+def test_a_pipe_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(plain(OLD),))
+    writer.start()
+    (found,) = document(capsys, pipe)
+    writer.join()
+    assert (found["faults"], found["name"]) == ([], "Spark 3.5")
 
 
 def test_plans_are_placed_like_other_queries(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,7 @@ from tests.certificates import DAY, Authority
 from tests.controller.apiserver.api_server import WAIT_S, Served, serving, settings_in
 from tests.controller.apiserver.test_resources_over_http import happenings, pod
 from tests.controller.apiserver.test_tls import tls_settings
+from tests.waiting import until
 
 
 def test_watch_resumes_after_a_restart_but_not_after_compaction(tmp_path: Path) -> None:
@@ -110,8 +111,7 @@ def test_many_events_come_in_pieces_each_once(tmp_path: Path) -> None:
             for start in range(0, 900, 100):  # a hundred of one revision, so that pieces end within
                 puts = (Put(key_of(POD, name), encode(pod(name))) for name in names[start : start + 100])
                 newest = await storage.transact(tuple(puts))
-            while service.cache.ring.revision < newest:
-                await asyncio.sleep(0)
+            await until(lambda: service.cache.ring.revision >= newest, "the cache does not follow")
             found = b""
             lines = await service.watch(LOCAL, POD, ALL, 0)
             while found.count(b'"PUT"') < 900:
@@ -200,9 +200,7 @@ def test_certificates_are_read_again_when_asked(tmp_path: Path, caplog: pytest.L
 
     async def hang_up(served: Served, said: str) -> None:
         served.again.set()
-        async with asyncio.timeout(10):
-            while said not in caplog.text:
-                await asyncio.sleep(0.01)
+        await until(lambda: said in caplog.text, lambda: caplog.text)
 
     async def main() -> None:
         async with serving(tls_settings(tmp_path, certificate, key), tmp_path) as served:

@@ -29,6 +29,7 @@ from controller.common.errors import (
 from dataplane.rpc.access import Right, Role
 from tests.controller.apiserver.api_server import Play, Served
 from tests.controller.apiserver.session_node import answering, bound_pod
+from tests.waiting import until
 
 RUN = ExecRequest(command=("sh",))
 
@@ -217,8 +218,7 @@ def test_who_does_not_read_holds_up_the_writer_alone(play: Play) -> None:
                 assert asked * MOST_BYTES < PIPE_BYTES + (32 << 20)
                 assert (await said(served.client.logs("a")))[0].payload == b"a"
                 assert asked == before
-            while not failed:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(failed) > 0, "the flood is not cut off")
         assert isinstance(failed[0], GoneError | UnavailableError)  # its connection is closed while it writes
 
     play(act)
@@ -235,8 +235,7 @@ def test_who_goes_is_noticed_by_a_node_that_has_nothing_to_say(play: Play) -> No
             await log.aclose()
             await output.aclose()
             assert (await waiting)[-1].stream is Stream.ERROR
-            while len(failed) < 2:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(failed) >= 2, "the node does not notice")
         assert all(isinstance(error, GoneError | UnavailableError) for error in failed)
 
     play(act)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -24,15 +23,18 @@ from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Served, serving, settings_in
 from tests.controller.apiserver.storage.etcd_process import Etcd
 from tests.controller.apiserver.test_resources_over_http import node, pod
+from tests.waiting import until
 
 WAIT_S = 90.0
 
 
-async def until(condition: Callable[[str], bool], client: ApiClient) -> None:
-    """Wait until the server's health is so."""
-    async with local_timeout(30, "a test"):
-        while not condition((await client.health()).status):
-            await asyncio.sleep(0.05)
+async def until_status(status: str, client: ApiClient) -> None:
+    """Wait until the server reports a status."""
+
+    async def is_reported() -> bool:
+        return (await client.health()).status == status
+
+    await until(is_reported, f"the server does not become {status}", poll_s=0.05)
 
 
 async def read_and_be_refused(client: ApiClient, user: ApiClient, made: Pod) -> int:
@@ -71,7 +73,7 @@ async def act(served: Served, etcd: Etcd, away_s: float = 0.0) -> int:
     ):
         assert (await anext(events)).type is EventType.BOOKMARK
         await asyncio.to_thread(etcd.__exit__)
-        await until(lambda status: status == "degraded", client)
+        await until_status("degraded", client)
         with pytest.raises(ApiError, match="503"):
             await client.answer(Call("GET", "/readyz"))
         stopped, refused = time.monotonic(), 0
@@ -79,7 +81,7 @@ async def act(served: Served, etcd: Etcd, away_s: float = 0.0) -> int:
             refused += await read_and_be_refused(client, user, made)
 
         await asyncio.to_thread(etcd.__enter__)
-        await until(lambda status: status == "ok", client)
+        await until_status("ok", client)
         now = await pods.list()
         assert (now.items, now.age_s) == ((made,), None)  # nothing was half done
         await client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),)))

@@ -32,6 +32,7 @@ from controller.common.errors import (
 from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Play, Served
 from tests.controller.apiserver.test_resources_over_http import node, pod
+from tests.waiting import until
 
 
 async def answer_of(served: Served, **options: object) -> httpx.Response:
@@ -452,8 +453,11 @@ def test_a_watcher_that_takes_nothing_is_left(play: Play) -> None:
     async def act(served: Served) -> None:
         _, writer = await watching(served)
         await write_much(served)
-        while b"millrace_api_slow_readers_total 1" not in await metrics_of(served):
-            await asyncio.sleep(0.01)
+
+        async def is_counted() -> bool:
+            return b"millrace_api_slow_readers_total 1" in await metrics_of(served)
+
+        await until(is_counted, "no slow reader is counted", poll_s=0.01)
         assert b"millrace_api_watches 0" in await metrics_of(served)
         writer.close()
 

@@ -20,6 +20,7 @@ from controller.apiserver.storage.sqlite import SqliteStorage
 from controller.apiserver.watching import Pace
 from dataplane.rpc.access.values import LOCAL
 from tests.controller.apiserver.test_placements import node, pod
+from tests.waiting import until
 
 
 def test_pace_lets_a_few_looks_through_and_spaces_the_rest() -> None:
@@ -52,9 +53,7 @@ def test_resources_are_shown_as_they_are_read(tmp_path: Path) -> None:
             stored = await storage.get(key)
             assert stored is not None
             revision = await storage.put(key, stored.value.replace(b'"x":"y"', b'"x":"z"'))
-            async with asyncio.timeout(30):
-                while cache.ring.revision < revision:
-                    await asyncio.sleep(0.001)
+            await until(lambda: cache.ring.revision >= revision, "the cache does not follow")
             assert cache.get(NODE, "h1") == await registry.get(NODE, "h1")
             assert cache.get(POD, "a") == await registry.get(POD, "a")
             assert cache.get(POD, "a").metadata.labels == {"x": "z"}

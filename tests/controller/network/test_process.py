@@ -19,11 +19,10 @@ from controller.network.process import serve
 from controller.network.reconcile import diff
 from controller.network.tables.flow_paths import flow_path_entities
 from dataplane.clock import MonotonicClock
-from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import Topology
 from tests.controller.network.base_tables import base_entities
 from tests.controller.network.switch_servers import Bmv2, BuiltIn, Machine, address
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 MS = 1_000_000
 BOUND_S = 60.0
@@ -78,10 +77,13 @@ class Control:
         daemon._routes = _Nothing()
 
     async def until(self, condition: Callable[[Daemon], bool]) -> Daemon:
-        """Wait for real processes until something is so."""
-        async with local_timeout(BOUND_S, "a test"):
-            while self.daemon is None or not condition(self.daemon):
-                await asyncio.sleep(0.01)
+        """Return the daemon once a condition holds."""
+        await until(
+            lambda: self.daemon is not None and condition(self.daemon),
+            lambda: self.daemon and self.daemon.status(),
+            limit_s=BOUND_S,
+        )
+        assert self.daemon is not None
         return self.daemon
 
 

@@ -25,7 +25,7 @@ from controller.common.errors import ControllerError
 from dataplane.clock import MonotonicClock
 from dataplane.errors import ConfigError
 from tests.controller.cluster.cost_map.fabrics import fabric
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 T = TypeVar("T")
 TOPOLOGY = fabric("ring:switches=3,hosts=2")
@@ -79,10 +79,19 @@ async def serving(folder: Path, **more: object) -> AsyncIterator[httpx.AsyncClie
 
 async def until_it_knows(client: httpx.AsyncClient) -> httpx.Response:
     """Ask until the first snapshot has come."""
-    while (found := await client.get("/costmap/hosts/delay-ow-num")).status_code == 503:
-        assert "the collector has sent nothing yet" in found.text
-        assert found.headers["retry-after"] == "5"
-    return found
+    answer = await client.get("/costmap/hosts/delay-ow-num")
+
+    async def knows() -> bool:
+        nonlocal answer
+        answer = await client.get("/costmap/hosts/delay-ow-num")
+        if answer.status_code != 503:
+            return True
+        assert "the collector has sent nothing yet" in answer.text
+        assert answer.headers["retry-after"] == "5"
+        return False
+
+    await until(knows, lambda: answer.text)
+    return answer
 
 
 def test_a_client_finds_its_way_from_the_directory() -> None:

@@ -29,7 +29,7 @@ from dataplane.clock import MonotonicClock, UtcClock, VirtualClock
 from dataplane.topology.families import from_text
 from dataplane.topology.values import LinkKey
 from tests.controller.cluster.cost_map.fabrics import fabric
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 T = TypeVar("T")
 MS = 1_000_000
@@ -103,8 +103,7 @@ def test_maps_follow_the_collector_over_its_restart(folder: Path) -> None:
                 collector.note_links({LINK: LinkStatus(LinkCondition.DOWN, 0)})
                 while (await anext(maps)).costs.cost("h1", "h2").paths[0].switches != ("s1", "s4", "s3", "s2"):
                     pass
-            while follower.status.feed_problem is None:
-                await asyncio.sleep(0)
+            await until(lambda: follower.status.feed_problem is not None, "the feed has no problem")
             before = follower.current().version
             async with collecting(Collector(TOPOLOGY, MonotonicClock()), folder):
                 while (await anext(maps)).version <= before:
@@ -122,8 +121,7 @@ def test_maps_follow_routes(folder: Path) -> None:
             follow(TOPOLOGY, settings) as follower,
             aclosing(follower.maps()) as maps,
         ):
-            while follower.status.age_ns is None:
-                await asyncio.sleep(0)
+            await until(lambda: follower.status.age_ns is not None, "no snapshot comes")
             with pytest.raises(CostMapError, match="has sent no routes yet"):
                 follower.current()
             async with routing(folder) as paths:
@@ -135,8 +133,7 @@ def test_maps_follow_routes(folder: Path) -> None:
                 assert [path.switches for path in found.paths] == [("s1", "s4", "s3", "s2")]
                 once = (await ask(TOPOLOGY, settings)).costs.cost("h1", "h2")
                 assert once.paths == found.paths
-            while follower.status.routes_problem is None:
-                await asyncio.sleep(0)
+            await until(lambda: follower.status.routes_problem is not None, "the routes have no problem")
             assert follower.current().costs.cost("h1", "h2").explicit
 
     run(scenario)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from controller.network.daemon_settings import DaemonSettings, RetrySettings
 from controller.network.process import serve
 from controller.network.tables.store import Copied, Recorded
 from dataplane.clock import MonotonicClock
-from dataplane.local.deadline import local_timeout
 from dataplane.store.content_database import ContentDatabase
 from dataplane.store.names import Segment, digest
 from dataplane.store.producer_core import ProducerCore, ProducerSettings
@@ -30,7 +28,7 @@ from dataplane.wire import store as wire
 from dataplane.wire.packet import udp_frame
 from dataplane.wire.store import UDP_PORT, Kind, Message
 from tests.integration.test_virtual_store import rack
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 MS = 1_000_000
 BOUND_S = 60.0
@@ -91,12 +89,6 @@ class Rack:
         )
         self._switch.receive(TOPOLOGY.attachment[src].port, (frame[:40] + b"\0\0" + frame[42:],))
         return [(one.port, one.data) for one in self._switch.advance(self._switch.now_ns())]
-
-
-async def until(condition: Callable[[], bool], pause_s: float = 0.005) -> None:
-    async with local_timeout(BOUND_S, "a test"):
-        while not condition():
-            await asyncio.sleep(pause_s)
 
 
 def test_daemon_copies_hot_names_and_recovers_restarted_switches(

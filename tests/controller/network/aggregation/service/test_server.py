@@ -7,7 +7,6 @@ import json
 import logging
 import re
 import socket
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,6 +36,7 @@ from tests.controller.network.aggregation.service.serving_jobs import (
     vanish,
 )
 from tests.dataplane.allreduce.serving import Server
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 
@@ -54,10 +54,12 @@ def sums(members: Sequence[Membership], size: int = 300) -> list[float]:
 
 
 def until_members(members: Sequence[Membership], count: int) -> None:
-    end = time.monotonic() + BOUND_S
-    while any(len(member.members) != count for member in members):
-        assert time.monotonic() < end, [member.members for member in members]
-        time.sleep(0.005)
+    wait_until(lambda: all(len(member.members) == count for member in members), f"not all have {count} members")
+
+
+def until_held(member: Membership) -> None:
+    """Wait until a member holds its all-reduces for a joiner."""
+    wait_until(lambda: member._held_until_s is not None, "no all-reduce is held")
 
 
 def test_job_survives_a_dead_worker_and_takes_it_back(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -112,11 +114,9 @@ def test_a_joiner_waits_for_all_reduces_that_somebody_has_begun(folder: Path) ->
     with place(folder) as here:
         first, second = here.together("h1", "h2", capacity=3)
         begun = first.reducer.all_reduce(np.ones(5, np.float32))
-        while first.engine.begun == 0:
-            time.sleep(0.005)
+        wait_until(lambda: first.engine.begun > 0, "no all-reduce begins")
         joiner = here.join("h3", 2, capacity=3)
-        while first._held_until_s is None:
-            time.sleep(0.005)
+        until_held(first)
         assert second.reducer.all_reduce(np.ones(5, np.float32)).result(BOUND_S)[0] == 2
         assert begun.result(BOUND_S)[0] == 2
         third = joiner.result(BOUND_S)
@@ -131,8 +131,7 @@ def test_newcomers_come_in_where_a_round_ends_and_get_the_state(folder: Path) ->
         assert [member.boundary() for member in members] == [False] * 2
         sums(members)
         joiner = here.join("h3", 2, capacity=3, boundaries=True)
-        while members[0]._held_until_s is None:
-            time.sleep(0.005)
+        until_held(members[0])
         assert sums(members) == [2.0] * 2
         waiting = [here._pool.submit(member.boundary) for member in members]
         third = joiner.result(BOUND_S)
@@ -159,8 +158,7 @@ def test_worker_waiting_at_a_boundary_hears_that_the_job_ended(folder: Path) -> 
     with place(folder) as here:
         members = here.together("h1", "h2", capacity=3, boundaries=True)
         here.join("h3", 2, capacity=3, boundaries=True)
-        while members[0]._held_until_s is None:
-            time.sleep(0.005)
+        until_held(members[0])
         waiting = here._pool.submit(members[0].boundary)
         ask(here, lambda client: client.end("job", "its owner has gone home"))
         with pytest.raises(AllReduceError, match=r"^job job has ended: its owner has gone home$"):
@@ -216,10 +214,7 @@ def test_a_job_that_moves_goes_on_under_another_number(folder: Path) -> None:
         assert sums(members) == [2.0] * 2
         number = members[0].number
         on_loop(here, "should_move", number, "s1 is busy")
-        end = time.monotonic() + BOUND_S
-        while any(member.number == number for member in members):
-            assert time.monotonic() < end
-            time.sleep(0.005)
+        wait_until(lambda: all(member.number != number for member in members), "the job keeps its number")
         assert sums(members) == [2.0] * 2
         assert list(here.server.switch.jobs) != [number]
 

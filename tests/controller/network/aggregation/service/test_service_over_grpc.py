@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,11 +20,10 @@ from controller.network.process import serve
 from controller.network.reconcile import diff
 from controller.network.tables.entities import Entity, EntityKey
 from dataplane.clock import MonotonicClock
-from dataplane.local.deadline import local_timeout
 from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
 from tests.controller.network.switch_servers import Bmv2, BuiltIn, Machine, address
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 MS = 1_000_000
 BOUND_S = 60.0
@@ -70,12 +69,6 @@ async def controlling(topology: Topology, folder: Path) -> AsyncIterator[Daemon]
     finally:
         stop.set()
         await task
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with local_timeout(BOUND_S, "a test"):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def tables(topology: Topology, folder: Path, switch: str) -> dict[EntityKey, Entity]:

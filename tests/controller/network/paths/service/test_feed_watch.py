@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -63,14 +62,12 @@ def test_answers_tell_the_age_of_figures_and_feed_silence(topology: Topology, tm
         async with running(topology, tmp_path) as bench:
             bench.clock.advance_to(5000 * MS)
             bench.feed.waiting.put_nowait(Snapshot(5000 * MS, {}, {}, {}))
-            while (await bench.client.status()).last_step_ns is None:
-                await asyncio.sleep(0)
+            await bench.until_status(lambda status: status.last_step_ns is not None)
             assert await _ages(bench) == (0, False, 0, False)
             bench.clock.advance_to(17_000 * MS)
             assert await _ages(bench) == (12_000 * MS, True, 12_000 * MS, True)
             bench.feed.waiting.put_nowait(Snapshot(16_900 * MS, {}, {}, {}))
-            while (await bench.client.status()).feed_is_silent:
-                await asyncio.sleep(0)
+            await bench.until_status(lambda status: not status.feed_is_silent)
             assert await _ages(bench) == (100 * MS, False, 100 * MS, False)
 
     play(scene())
@@ -89,12 +86,10 @@ def test_stale_snapshots_after_a_hang_decide_nothing(topology: Topology, tmp_pat
             routes = bench.client.routes()
             assert (await anext(routes)).version == 0
             bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
-            while (await bench.client.status()).last_step_ns is None:
-                await asyncio.sleep(0)
+            await bench.until_status(lambda status: status.last_step_ns is not None)
             bench.clock.advance_to(12_000 * MS)
             bench.feed.waiting.put_nowait(replace(congested(topology), taken_ns=100 * MS))
-            while not (await bench.client.status()).counters["stale_snapshots"]:
-                await asyncio.sleep(0)
+            await bench.until_status(lambda status: status.counters["stale_snapshots"] > 0)
             assert (await bench.client.status()).version == 0
             bench.feed.waiting.put_nowait(replace(congested(topology), taken_ns=12_000 * MS))
             assert (await anext(routes)).version == 1

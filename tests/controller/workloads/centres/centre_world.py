@@ -35,6 +35,7 @@ from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Served, serving, settings_in
 from tests.left_processes import kill_those_of
 from tests.sandboxes import local_settings
+from tests.waiting import until
 
 WAIT_S = 60.0
 CORE = min(os.sched_getaffinity(0))
@@ -81,14 +82,19 @@ class CentreWorld:
         assert self.lifecycle is not None
         self.lifecycle.hang_up()
 
-    async def centre(self, until: Callable[[Centre], bool] = lambda centre: centre.status.ready) -> Centre:
-        """Return the centre once it is so."""
-        while True:
+    async def centre(self, holds: Callable[[Centre], bool] = lambda centre: centre.status.ready) -> Centre:
+        """Return the centre once a condition holds."""
+        centre: Centre | None = None
+
+        async def is_there() -> bool:
+            nonlocal centre
             with suppress(NotFoundError):
-                found = await self.client.of(Centre).get("c1")
-                if until(found):
-                    return found
-            await asyncio.sleep(0.02)
+                centre = await self.client.of(Centre).get("c1")
+            return centre is not None and holds(centre)
+
+        await until(is_there, lambda: centre and centre.status, limit_s=WAIT_S, poll_s=0.02)
+        assert centre is not None
+        return centre
 
     async def submit(self, name: str, spec: TaskSpec, unit: str | None = "core", units: int = 1) -> Task:
         """Create a task and dispatch it."""
@@ -102,9 +108,15 @@ class CentreWorld:
 
     async def until(self, name: str, *phases: TaskPhase) -> Task:
         """Return a task once it is in one of these phases."""
-        while (found := await self.client.of(Task).get(name)).status.phase not in phases:
-            await asyncio.sleep(0.02)
-        return found
+        task = await self.client.of(Task).get(name)
+
+        async def is_in_phase() -> bool:
+            nonlocal task
+            task = await self.client.of(Task).get(name)
+            return task.status.phase in phases
+
+        await until(is_in_phase, lambda: task.status, limit_s=WAIT_S, poll_s=0.02)
+        return task
 
     async def run(self, name: str, spec: TaskSpec, unit: str | None = "core", units: int = 1) -> Task:
         """Dispatch a task and return it once it has ended."""

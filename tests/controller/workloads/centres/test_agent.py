@@ -25,9 +25,18 @@ from controller.workloads.centres.settings import ControlGroups, TrialSettings, 
 from controller.workloads.centres.trying import kernels
 from controller.workloads.centres.units import Found
 from dataplane.topology.values import DeviceKind
-from tests.controller.workloads.centres.centre_world import CORE, CentreWorld, open_folder, play_centre, probe, script
+from tests.controller.workloads.centres.centre_world import (
+    CORE,
+    WAIT_S,
+    CentreWorld,
+    open_folder,
+    play_centre,
+    probe,
+    script,
+)
 from tests.left_processes import processes_of_job
 from tests.sandboxes import local_settings
+from tests.waiting import until
 
 GOOD = """
 class Good(Kernel):
@@ -139,8 +148,8 @@ def test_programs_of_each_kind_run_and_tell_how_they_ended(tmp_path: Path) -> No
                 assert (name, status.phase, status.exit_code, status.reasons) == (name, phase, code, reasons)
             assert (await world.centre()).shares == ()
             # What a job has left goes once the API has its outcome.
-            while any((tmp_path / "state/jobs").iterdir()) or any((tmp_path / "state/engine").iterdir()):
-                await asyncio.sleep(0.02)
+            folders = (tmp_path / "state/jobs", tmp_path / "state/engine")
+            await until(lambda: not any(any(folder.iterdir()) for folder in folders), "jobs leave files")
 
     play_centre(tmp_path, act)
 
@@ -272,16 +281,21 @@ def test_redispatched_task_is_not_completed_by_the_old_job(tmp_path: Path) -> No
             await world.centre()
             await world.submit("a", script("sleep 1000"))
             first = await world.until("a", TaskPhase.RUNNING)
-            while not processes_of_job(first.status.engine_id):
-                await asyncio.sleep(0.02)
+            await until(lambda: processes_of_job(first.status.engine_id) != [], "no process", poll_s=0.02)
             lost = Completion(task="a", epoch=1, phase=TaskPhase.PENDING)
             await world.client.complete(CompletionRequest(completions=(lost,)))
             await world.dispatch("a")
-            while (found := await world.until("a", TaskPhase.RUNNING)).status.epoch != 2:
-                await asyncio.sleep(0.02)
-            assert found.status.engine_id != first.status.engine_id
-            while not processes_of_job(found.status.engine_id) or processes_of_job(first.status.engine_id):
-                await asyncio.sleep(0.02)
+            second = first
+
+            async def runs_again() -> bool:
+                nonlocal second
+                second = await world.until("a", TaskPhase.RUNNING)
+                return second.status.epoch == 2
+
+            await until(runs_again, lambda: second.status, poll_s=0.02)
+            jobs = (second.status.engine_id, first.status.engine_id)
+            assert jobs[0] != jobs[1]
+            await until(lambda: [bool(processes_of_job(job)) for job in jobs] == [True, False], poll_s=0.02)
 
     play_centre(tmp_path, act)
 
@@ -329,8 +343,7 @@ def test_settings_reload_and_invalid_ones_keep_the_old(tmp_path: Path, caplog: p
             before = await world.centre()
             world.file.write_text("centre: other\nstate: x\n")
             world.hang_up()
-            while "the settings stay as they were: " not in caplog.text:
-                await asyncio.sleep(0.02)
+            await until(lambda: "the settings stay as they were: " in caplog.text, "the reload does not fail")
             half = UnitSettings(name="half", cpu_milli=500)
             world.write(replace(world.settings, units=(half,)))
             world.hang_up()
@@ -403,13 +416,15 @@ def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
             async def keep(number: int) -> None:
                 spec = TaskSpec(program=program) if number % 2 else probe("says")
                 await world.client.of(Task).create(Task(metadata=Metadata(name=f"t{number}"), spec=spec))
-                while True:
+
+                async def is_dispatched() -> bool:
                     try:
                         await world.dispatch(f"t{number}")
                     except StaleError:  # no unit is free yet
-                        await asyncio.sleep(0.05)
-                    else:
-                        break
+                        return False
+                    return True
+
+                await until(is_dispatched, f"t{number} gets no unit", limit_s=WAIT_S, poll_s=0.05)
                 assert (await world.until(f"t{number}", *TASK_ENDED)).status.phase is TaskPhase.SUCCEEDED
 
             await asyncio.gather(*(keep(number) for number in range(8)))

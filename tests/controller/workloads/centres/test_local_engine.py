@@ -24,7 +24,7 @@ from dataplane.fabric.kernel import namespaces
 from dataplane.local.deadline import local_timeout
 from tests.left_processes import processes_of_job
 from tests.sandboxes import local_settings
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 WAIT_S = 20.0
 CORES = tuple(sorted(os.sched_getaffinity(0)))
@@ -54,9 +54,15 @@ class World:
         return (await self.engine.states((job,)))[job]
 
     async def until(self, job: str, *phases: JobPhase) -> JobState:
-        while (found := await self.state(job)).phase not in phases:
-            await asyncio.sleep(0.01)
-        return found
+        state = await self.state(job)
+
+        async def is_in_phase() -> bool:
+            nonlocal state
+            state = await self.state(job)
+            return state.phase in phases
+
+        await until(is_in_phase, lambda: state, poll_s=0.01)
+        return state
 
     async def run(self, name: str, *argv: str, **more: object) -> JobState:
         return await self.until(await self.engine.submit(self.order(name, *argv, **more)), *JOB_ENDED)  # type: ignore[arg-type]
@@ -152,8 +158,8 @@ def test_a_cancelled_job_has_its_grace(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         script = "trap 'echo bye; exit 3' TERM; echo here; while :; do sleep 0.02; done"
         job = await world.engine.submit(world.order("a", "/bin/sh", "-c", script))
-        while not (tmp_path / "jobs/a/stdout").exists() or not world.text("a"):
-            await asyncio.sleep(0.01)
+        output = tmp_path / "jobs/a/stdout"
+        await until(lambda: output.exists() and output.read_text() != "", "the job writes nothing")
         await world.engine.cancel(job, 5.0)
         state = await world.state(job)
         assert (state.phase, state.exit_code, state.reason) == (JobPhase.FAILED, 3, "it was cancelled")
@@ -178,8 +184,8 @@ def test_jobs_wait_for_units_in_order_and_never_share_a_core(tmp_path: Path) -> 
         told = [world.text(f"j{n}").split() for n in range(5)]
         spans = [(cores, int(begun), int(ended)) for cores, begun, ended in told]
         for place, (cores, begun, ended) in enumerate(spans):
-            for other, (theirs, since, until) in enumerate(spans):
-                assert place == other or cores != theirs or ended < since or until < begun
+            for other, (theirs, since, by) in enumerate(spans):
+                assert place == other or cores != theirs or ended < since or by < begun
 
     play(tmp_path, act, two)
 
@@ -247,14 +253,12 @@ def test_killed_keeper_ends_its_job_which_is_lost(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         script = "setsid sleep 1000 & wait"
         job = await world.engine.submit(world.order("a", "/bin/sh", "-c", script))
-        while len(processes_of_job(job)) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(processes_of_job(job)) >= 2, "the job starts no second process", poll_s=0.01)
         keeper = int((tmp_path / "local" / job / "lock").read_text())
         os.kill(keeper, signal.SIGKILL)
         state = await world.until(job, *JOB_ENDED)
         assert (state.phase, state.exit_code) == (JobPhase.LOST, None)
-        while processes_of_job(job):
-            await asyncio.sleep(0.01)
+        await until(lambda: processes_of_job(job) == [], "a process survives its keeper", poll_s=0.01)
         # Its units are free again.
         assert (await world.run("b", "/bin/true")).phase is JobPhase.SUCCEEDED
 

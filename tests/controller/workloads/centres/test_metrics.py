@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from controller.workloads.centres.trying.kernels import Kernels
 from dataplane.metrics_server import MetricsServer
 from tests.controller.workloads.centres.centre_world import CentreWorld, play_centre, probe, script
 from tests.controller.workloads.centres.test_agent import local_engine
+from tests.waiting import until
 
 Figures = dict[tuple[str, ...], float]
 S = 10**9
@@ -48,6 +49,19 @@ async def scraped(url: str) -> Figures:
         answer = await client.get(url, timeout=10)
     assert answer.status_code == 200
     return figures_in(answer.text)
+
+
+async def scraped_when(url: str, holds: Callable[[Figures], bool]) -> Figures:
+    """Return the samples once a condition holds."""
+    figures: Figures = {}
+
+    async def do_hold() -> bool:
+        nonlocal figures
+        figures = await scraped(url)
+        return holds(figures)
+
+    await until(do_hold, lambda: figures, poll_s=0.02)
+    return figures
 
 
 @asynccontextmanager
@@ -73,8 +87,7 @@ def test_units_jobs_ends_refusals_and_the_reports_age_are_served(tmp_path: Path)
             await world.run("strange", probe("nowhere"))
             await world.submit("long", script("while [ ! -e go ]; do sleep 0.02; done"))
             await world.until("long", TaskPhase.RUNNING)
-            while (found := await scraped(url))["millrace_centre_jobs", "task", "running"] != 1:
-                await asyncio.sleep(0.02)
+            found = await scraped_when(url, lambda figures: figures["millrace_centre_jobs", "task", "running"] == 1)
             assert found["millrace_centre_ready",] == 1
             units = {state: found["millrace_centre_units", state, "core"] for state in ("held", "free", "others")}
             assert units == {"held": 1, "free": 0, "others": 0}
@@ -87,8 +100,7 @@ def test_units_jobs_ends_refusals_and_the_reports_age_are_served(tmp_path: Path)
             assert 0 <= found["millrace_centre_report_age_seconds",] < 10
             (next((tmp_path / "state/jobs").glob("*long*")) / "go").touch()
             await world.until("long", TaskPhase.SUCCEEDED)
-            while (await scraped(url))["millrace_centre_units", "free", "core"] != 1:
-                await asyncio.sleep(0.02)
+            await scraped_when(url, lambda figures: figures["millrace_centre_units", "free", "core"] == 1)
 
     play_centre(tmp_path, act)
 
@@ -97,10 +109,10 @@ def test_api_outage_counts_failures_and_ages_the_report(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         async with agent_of(world) as url:
             # A busy machine may have been too late with an answer before.
-            before = (await scraped(url))["millrace_centre_failures_total", "report"]
+            failures = ("millrace_centre_failures_total", "report")
+            before = (await scraped(url))[failures]
             world.served.stop.set()
-            while (found := await scraped(url))["millrace_centre_failures_total", "report"] < before + 2:
-                await asyncio.sleep(0.02)
+            found = await scraped_when(url, lambda figures: figures[failures] >= before + 2)
             assert found["millrace_centre_report_age_seconds",] > 0.2
 
     play_centre(tmp_path, act)

@@ -11,14 +11,13 @@ import shutil
 import signal
 import subprocess
 import tarfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 BUSYBOX = Path("/bin/busybox")
 _PROGRAMS = {
@@ -180,11 +179,15 @@ def _end_processes(folder: Path) -> None:
     conmon stays for five minutes after a command; the podman that conmon starts when a container has ended mounts the
     storage anew.
     """
-    while found := [number for number in _processes() if _is_of(number, folder)]:
-        for number in found:
+
+    def are_gone() -> bool:
+        numbers = [number for number in _processes() if _is_of(number, folder)]
+        for number in numbers:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
-        time.sleep(0.01)
+        return not numbers
+
+    wait_until(are_gone, "podman's processes do not end")
 
 
 def _processes() -> Iterator[int]:

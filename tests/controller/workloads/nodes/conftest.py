@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.local.deadline import LocalDeadline
 from tests.controller.workloads.nodes.busybox_image import (
     podman_environment,
     remove_podman_storage,
     skip_without_containers,
     write_layout,
 )
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +78,12 @@ def service_of(podman_storage: PodmanStorage) -> Iterator[Path]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = LocalDeadline(30, "a test")
-        while not socket.exists():
-            assert process.poll() is None, "podman's service ends at once"
-            assert not deadline.has_passed(), "podman's service does not come"
-            time.sleep(0.02)
+
+        def is_listening() -> bool:
+            assert process.poll() is None, "podman's service has ended"
+            return socket.exists()
+
+        wait_until(is_listening, "podman's service does not listen")
         yield socket
     finally:
         process.terminate()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from controller.workloads.nodes.settings import OnStop
 from controller.workloads.nodes.state_folder import NodeFolder
 from dataplane.cgroup_limits import limit, make_group, remove_empty
 from dataplane.cgroups import group_at, limits_of
-from dataplane.local.deadline import local_timeout
 from tests.controller.workloads.nodes.conftest import PodmanStorage
 from tests.controller.workloads.nodes.node_world import World, play
+from tests.waiting import until
 
 VERSION_1 = """\
 30 1 0:1 / /sys/fs/cgroup/cpu rw - cgroup none rw,cpu
@@ -99,9 +98,7 @@ def test_two_containers_have_the_pods_limits_together(tmp_path: Path, podman_sto
             assert (quota if quota.exists() else parent["cpu"] / "cpu.max").read_text().split()[0] == "50000"
             await world.client.of(Pod).delete("a")
             await world.until_gone("a")
-            async with local_timeout(30, "a test"):
-                while group_at(f"{group}/pod-a").folders:
-                    await asyncio.sleep(0.05)
+            await until(lambda: not group_at(f"{group}/pod-a").folders, "the pod's control groups stay", poll_s=0.05)
         (Path(settings.state) / "lease").unlink(missing_ok=True)
         remove_empty(group)
 

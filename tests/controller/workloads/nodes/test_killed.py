@@ -29,7 +29,7 @@ from dataplane.local.deadline import local_timeout
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.workloads.nodes.conftest import PodmanStorage
 from tests.controller.workloads.nodes.node_world import World
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
@@ -78,9 +78,7 @@ def node(tmp_path: Path, storage: PodmanStorage, api: str) -> Iterator[Process]:
         made.kill()
         (Path(settings.state) / "lease").unlink(missing_ok=True)
         guard = Path(settings.state) / "guard.lock"
-        deadline = time.monotonic() + 10
-        while guard.exists() and _lives(guard) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: not (guard.exists() and _lives(guard)), "the guard outlives its lease's file")
         _end_services(tmp_path)
 
 

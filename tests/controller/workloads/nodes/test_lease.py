@@ -27,7 +27,7 @@ from controller.workloads.nodes.state_folder import NodeFolder
 from dataplane.local.deadline import local_timeout
 from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
 from tests.controller.workloads.nodes.node_world import World, play
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until, wait_until
 
 S = 10**9
 _GUARD = Path(lease_file.__file__).with_name("__main__.py")
@@ -134,8 +134,8 @@ def test_foreign_boot_kills_the_group_and_no_file_ends_the_guard(tmp_path: Path)
 def test_one_guard_is_enough(tmp_path: Path) -> None:
     write(tmp_path, tmp_path / "none", 100)
     with guard(tmp_path) as first:
-        while not (tmp_path / "guard.lock").exists() or not (tmp_path / "guard.lock").read_text().strip():
-            time.sleep(0.01)
+        lock = tmp_path / "guard.lock"
+        wait_until(lambda: lock.exists() and lock.read_text().strip() != "", "the guard takes no lock")
         with guard(tmp_path) as second:
             assert second.wait(HANG_S) == 1
         assert first.poll() is None
@@ -200,9 +200,12 @@ def test_a_full_disk_keeps_no_lease_from_being_renewed(tmp_path: Path) -> None:
 
 
 async def _guard_of(folder: NodeFolder, other_than: int | None) -> int:
-    async with local_timeout(30, "a test"):
-        while True:
-            text = folder.guard_lock.read_text().strip() if folder.guard_lock.exists() else ""
-            if text and int(text) != other_than and Path(f"/proc/{text}").exists():
-                return int(text)
-            await asyncio.sleep(0.01)
+    text = ""
+
+    def has_started() -> bool:
+        nonlocal text
+        text = folder.guard_lock.read_text().strip() if folder.guard_lock.exists() else ""
+        return text != "" and int(text) != other_than and Path(f"/proc/{text}").exists()
+
+    await until(has_started, "no guard starts")
+    return int(text)

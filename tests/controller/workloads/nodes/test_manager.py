@@ -23,6 +23,7 @@ from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
 from tests.controller.workloads.nodes.node_world import World, play
+from tests.waiting import until
 
 
 def test_a_pod_that_is_bound_runs_and_one_that_is_deleted_goes(tmp_path: Path) -> None:
@@ -415,8 +416,7 @@ def test_the_lease_ends_everything_and_after_it_all_begins_again(tmp_path: Path)
                 await world.in_phase("a", Phase.RUNNING)
                 first = runtime.running("a")
             try:
-                while runtime.running("a"):
-                    await asyncio.sleep(0.01)
+                await until(lambda: not runtime.running("a"), "the pod outlives the lease")
                 async with serving(settings, tmp_path / "api") as served:
                     world = World(tmp_path, served)
                     found = await world.pod_when("a", lambda pod: _restarts(pod) == 1)

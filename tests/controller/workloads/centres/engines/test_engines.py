@@ -24,6 +24,7 @@ from tests.controller.workloads.centres.engines.forging import forged
 from tests.controller.workloads.centres.engines.ray_cluster import RayCluster, skip_without_ray
 from tests.controller.workloads.centres.engines.slurm_cluster import SlurmCluster, skip_without_slurm
 from tests.controller.workloads.centres.engines.worlds import (
+    DEADLINE_S,
     ENVIRONMENT,
     LocalWorld,
     RayWorld,
@@ -36,6 +37,7 @@ from tests.controller.workloads.centres.engines.worlds import (
     started,
     until_there,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.root
 
@@ -152,8 +154,15 @@ def test_jobs_get_several_units(world: World) -> None:
         job = await engine.submit(asked)
         await until_there(world.gate(asked) / "on")
         assert (await running(engine, job))[job].units == 2
-        while (now := await _unit(engine, world.unit)).free is not None and now.free < (before.free or 0):
-            await asyncio.sleep(0.05)  # its own jobs are not others' work, though Ray counts late
+        now = before
+
+        async def all_are_free() -> bool:
+            nonlocal now
+            now = await _unit(engine, world.unit)
+            return now.free is None or now.free >= (before.free or 0)
+
+        # The centre's own jobs are not others' work, though Ray counts late.
+        await until(all_are_free, lambda: now, limit_s=DEADLINE_S, poll_s=0.05)
         assert now.count == before.count
         (world.gate(asked) / "go").touch()
         assert (await ended(engine, job))[job].phase is JobPhase.SUCCEEDED

@@ -18,12 +18,13 @@ from controller.workloads.centres.engines.ray import RayEngine, RaySettings
 from controller.workloads.centres.engines.slurm import SlurmEngine, SlurmSettings
 from controller.workloads.centres.settings import ControlGroups, LocalSettings, UnitSettings
 from controller.workloads.centres.units import Found
-from dataplane.local.deadline import LocalDeadline, local_timeout
+from dataplane.local.deadline import local_timeout
 from tests.controller.workloads.centres.engines.doors import PortDoor
 from tests.controller.workloads.centres.engines.ray_cluster import RayCluster
 from tests.controller.workloads.centres.engines.slurm_cluster import SlurmCluster
 from tests.left_processes import kill_those_of
 from tests.sandboxes import local_settings
+from tests.waiting import until
 
 DEADLINE_S = 60.0
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -248,30 +249,29 @@ def play(script: Callable[[], Awaitable[None]]) -> None:
 
 async def ended(engine: Engine, *jobs: str) -> Mapping[str, JobState]:
     """Wait for the end of jobs; return how they ended."""
-    return await until(engine, jobs, JOB_ENDED)
+    return await in_phases(engine, jobs, JOB_ENDED)
 
 
 async def running(engine: Engine, *jobs: str) -> Mapping[str, JobState]:
     """Wait until jobs run."""
-    return await until(engine, jobs, (JobPhase.RUNNING,))
+    return await in_phases(engine, jobs, (JobPhase.RUNNING,))
 
 
-async def until(engine: Engine, jobs: tuple[str, ...], phases: tuple[JobPhase, ...]) -> Mapping[str, JobState]:
-    """Wait until all jobs are in one of some phases."""
-    due = LocalDeadline(DEADLINE_S, "a test")
-    while True:
+async def in_phases(engine: Engine, jobs: tuple[str, ...], phases: tuple[JobPhase, ...]) -> Mapping[str, JobState]:
+    """Wait until all jobs are in one of some phases; return their states."""
+    states: Mapping[str, JobState] = {}
+
+    async def are_there() -> bool:
+        nonlocal states
         states = await engine.states(jobs)
-        if all(state.phase in phases for state in states.values()):
-            return states
-        assert not due.has_passed(), states
         assert all(state.phase in phases or state.phase not in JOB_ENDED for state in states.values()), states
-        await asyncio.sleep(0.02)
+        return all(state.phase in phases for state in states.values())
+
+    await until(are_there, lambda: states, limit_s=DEADLINE_S, poll_s=0.02)
+    return states
 
 
 async def until_there(path: Path) -> str:
     """Wait for a file that a job writes; return its text."""
-    due = LocalDeadline(DEADLINE_S, "a test")
-    while not path.exists() or not path.read_text():
-        assert not due.has_passed(), path
-        await asyncio.sleep(0.02)
+    await until(lambda: path.exists() and path.read_text() != "", f"no {path}", limit_s=DEADLINE_S, poll_s=0.02)
     return path.read_text()

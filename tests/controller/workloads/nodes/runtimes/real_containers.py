@@ -18,6 +18,7 @@ from controller.workloads.nodes.runtimes.base import (
 from controller.workloads.nodes.runtimes.settings import RuntimeKind, RuntimeSettings, make_runtime
 from dataplane.local.deadline import local_timeout
 from tests.controller.workloads.nodes.conftest import PodmanStorage
+from tests.waiting import until
 
 Work = Callable[[Runtime], Awaitable[None]]
 Run = Callable[[Work], None]
@@ -62,8 +63,14 @@ async def only(runtime: Runtime) -> ContainerState:
 
 async def until_ended(runtime: Runtime) -> ContainerState:
     """Return the one container once it has ended."""
-    while (state := await only(runtime)).phase is not ContainerPhase.EXITED:
-        await asyncio.sleep(0.02)
+    state = await only(runtime)
+
+    async def has_ended() -> bool:
+        nonlocal state
+        state = await only(runtime)
+        return state.phase is ContainerPhase.EXITED
+
+    await until(has_ended, lambda: state, limit_s=DEADLINE_S, poll_s=0.02)
     return state
 
 

@@ -37,7 +37,7 @@ from dataplane.clock import MonotonicClock, UtcClock
 from dataplane.topology.values import Topology
 from tests.controller.network.paths.service.test_server import FakeFeed
 from tests.controller.network.switch_servers import BuiltIn, address
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 MS = 1_000_000
 BOUND_S = 30.0
@@ -83,6 +83,12 @@ def receiving(where: str) -> Iterator[Receiver]:
         server.stop(None).wait()
 
 
+def _settled_version(daemon: Daemon) -> int | None:
+    """Return the version of the routes that the switches have; None while they are being written."""
+    status = daemon.status()
+    return status.wanted_version if status.settled else None
+
+
 @asynccontextmanager
 async def both(topology: Topology, folder: Path, traces: TraceSettings) -> AsyncIterator[tuple[RouteClient, Daemon]]:
     """Run a path server that looks after ha->hd, and a controller of real switches' P4Runtime service."""
@@ -103,8 +109,9 @@ async def both(topology: Topology, folder: Path, traces: TraceSettings) -> Async
         control = serve_controller(wanted, topology, MonotonicClock(), stop, on_daemon=daemons.append)
         tasks.append(asyncio.create_task(control))
         async with RouteClient(RouteClientSettings(address=routes)) as client:
-            while not (daemons and daemons[0].status().settled and daemons[0].status().wanted_version is not None):
-                await asyncio.sleep(0.01)
+            await until(
+                lambda: daemons != [] and _settled_version(daemons[0]) is not None, "the daemon does not settle"
+            )
             yield client, daemons[0]
     finally:
         stop.set()
@@ -119,8 +126,7 @@ def test_reroute_is_one_trace_from_path_server_to_writes(diamond: Topology, tmp_
     async def scene() -> None:
         async with both(diamond, tmp_path, TraceSettings(address=where)) as (client, daemon):
             await client.pin(FlowSpec("ha", "hd"), ("a", "c", "d"))
-            while daemon.status().wanted_version != 1 or not daemon.status().settled:
-                await asyncio.sleep(0.01)
+            await until(lambda: _settled_version(daemon) == 1, daemon.status)
 
     with receiving(where) as receiver:
         asyncio.run(finish_within(scene(), BOUND_S))

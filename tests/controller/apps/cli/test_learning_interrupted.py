@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
 from controller.apps.cli.learning.train import Interrupted, stopping
+from tests.waiting import wait_until
 
 SETTINGS = """
 agent:
@@ -37,11 +37,12 @@ def interrupted(command: list[str], checkpoint: Path, number: signal.Signals) ->
     """Send a signal once an episode has ended; return the exit status and what was said."""
     line = [sys.executable, "-m", "controller.apps.cli", *command, "-c", str(checkpoint)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        end_s = time.monotonic() + WITHIN_S
-        while not checkpoint.exists():
+
+        def is_saved() -> bool:
             assert process.poll() is None
-            assert time.monotonic() < end_s
-            time.sleep(0.01)
+            return checkpoint.exists()
+
+        wait_until(is_saved, "no episode ends")
         process.send_signal(number)
         shown, said = process.communicate(timeout=WITHIN_S)
     return process.returncode, shown, said

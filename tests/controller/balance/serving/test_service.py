@@ -31,6 +31,7 @@ from controller.balance.settings import BalanceSettings, HistorySettings, Moving
 from controller.common.errors import InvalidError, StaleError
 from dataplane.local.deadline import local_timeout
 from tests.controller.apiserver.api_server import serving, settings_in
+from tests.waiting import until
 
 WAIT_S = 20.0
 PLATFORM = PoolControl(rule=ControlRule.PLATFORM)
@@ -158,11 +159,14 @@ def test_silent_holder_keeps_its_units_until_its_lease_ends(play: Play) -> None:
         await cloud.add("vgpus", {"i": 10, "ii": 10}, lease_s=1.0, claims=claims)
         async with cloud.served(stale_s=0.1):
             silent = await cloud.report("vgpus", "i", holds=10)
-            while True:
+            found = silent
+
+            async def has_lost() -> bool:
+                nonlocal found
                 found = await cloud.report("vgpus", "ii", wants=8, holds=10)
-                if units(found)["i"] < 10:
-                    break
-                await asyncio.sleep(0.05)
+                return units(found)["i"] < 10
+
+            await until(has_lost, "the silent holder keeps its units", poll_s=0.05)
             assert units(found)["i"] == 2
             reported_ns = silent.status.holders[0].reported_ns
             assert reported_ns is not None
@@ -234,8 +238,7 @@ def test_failing_write_is_logged_once_per_reason_and_on_recovery(
         await cloud.add("vgpus", {"i": 10}, paused=True)
         async with cloud.served() as service:
             await cloud.when("vgpus", lambda pool: bool(pool.status.reason))
-            while not any("again" in one for one in told()):
-                await asyncio.sleep(0.01)
+            await until(lambda: any("again" in line for line in told()), "the status is not written again")
             assert service._metrics.failures._value.get() == 2 * rounds
         assert told() == [
             "pool vgpus: its status cannot be written: no key `a`",
@@ -276,8 +279,7 @@ def test_ended_watch_of_nodes_does_not_block_decisions(play: Play) -> None:
             await asyncio.sleep(0.2)  # the watch of pools has brought all that there is
             service.note_away("waiting 0.1 s: the watch has ended")
             await cloud.client.of(Node).create(Node(metadata=Metadata(name="h1"), spec=NodeSpec()))
-            while "h1" not in service.nodes:
-                await asyncio.sleep(0.01)
+            await until(lambda: "h1" in service.nodes, "the new node is not seen")
             assert not service._is_away
 
     play(act)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import time
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -20,6 +19,7 @@ from controller.learning.agent.training.channel import Told, hear, pair, tell
 from controller.learning.agent.training.thread import ThreadTraining
 from controller.learning.errors import LearningError
 from controller.learning.values import Experience, Observation
+from tests.waiting import wait_until
 
 Observe = Callable[..., Observation]
 Live = Callable[..., Experience]
@@ -35,14 +35,6 @@ class First:
 
     def choose(self, observation: Observation, view: None) -> int:
         return 0
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait for another process or thread, not for ever."""
-    end_s = time.monotonic() + WITHIN_S
-    while not is_so():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -73,7 +65,7 @@ def test_background_training_gives_the_inline_weights(
     assert records[0][0].version == records[1][0].version == 1
     assert records[0][0].to_bytes() == records[1][0].to_bytes()
     assert records[0][1] == records[1][1]
-    until(lambda: agents[1].published.weights.version == 1)
+    wait_until(lambda: agents[1].published.weights.version == 1)
     assert agents[1].published.weights.to_bytes() == agents[0].published.weights.to_bytes()
 
 
@@ -81,7 +73,7 @@ def test_thread_that_lags_drops_the_newest_and_counts_it(start: Callable[[Where]
     agent = start("thread")
     assert isinstance(agent.training, ThreadTraining)
     go_on: list[bool] = []
-    agent.training._backlog.ask(lambda _: until(lambda: bool(go_on)))
+    agent.training._backlog.ask(lambda _: wait_until(lambda: bool(go_on)))
     lived = live(np.random.default_rng(5))
     for _ in range(100):
         agent.learn(lived)
@@ -96,7 +88,7 @@ def test_a_question_at_once_is_answered_before_what_waits(start: Callable[[Where
     assert isinstance(agent.training, ThreadTraining)
     seen: list[int] = []
     go_on: list[bool] = []
-    agent.training._backlog.ask(lambda _: until(lambda: bool(go_on)))
+    agent.training._backlog.ask(lambda _: wait_until(lambda: bool(go_on)))
     lived = live(np.random.default_rng(5))
     for _ in range(10):
         agent.learn(lived)

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from controller.probing.running.warming.handing import VARIABLE
-from dataplane.local.deadline import LocalDeadline
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 KERNELS = """
 import json, os, socket, time
@@ -136,10 +135,7 @@ def test_a_run_ends_with_who_asked_for_it(folder: Path, warm: Path) -> None:
     mark = folder / "pid"
     mark.unlink(missing_ok=True)
     process = _runner(folder, "hanging", warm)
-    deadline = LocalDeadline(60, "a test")
-    while not (mark.exists() and mark.read_text()):
-        assert not deadline.has_passed()
-        select.select([], [], [], 0.01)
+    wait_until(lambda: mark.exists() and mark.read_text() != "", "the kernel does not start")
     watched = os.pidfd_open(int(mark.read_text()))
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=HANG_S)

@@ -25,7 +25,7 @@ from tests.certificates import DAY, Authority
 from tests.controller.scheduling.extender.api_double import kube_double
 from tests.controller.scheduling.extender.extending import peers
 from tests.controller.scheduling.extender.kube_objects import a_node, a_pod, arguments, recorded
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until
 
 WAIT_S = 60.0
 JSON = {"Content-Type": "application/json"}
@@ -87,16 +87,19 @@ def test_it_follows_an_api_server_and_binds(tmp_path: Path) -> None:
         async with httpx.AsyncClient(base_url=url, headers=JSON) as http:
             double.put(a_pod("web", annotations=peers({"pod": "ps", "max_delay": "1 us"})))
             asked = arguments(a_pod("web", annotations=peers({"pod": "ps", "max_delay": "1 us"})), ["n1", "n2"])
-            while (found := (await http.post("/filter", content=asked)).json())["NodeNames"] != ["n2"]:
-                assert found["Error"] == ""
-                await asyncio.sleep(0.01)
+
+            async def passes_only(content: bytes, node: str) -> bool:
+                answer = (await http.post("/filter", content=content)).json()
+                assert answer["Error"] == ""
+                return bool(answer["NodeNames"] == [node])
+
+            await until(lambda: passes_only(asked, "n2"), "the pod may go farther than its peer", poll_s=0.01)
             body = {"PodName": "web", "PodNamespace": "default", "PodUID": "uid-web", "Node": "n2"}
             assert (await http.post("/bind", content=json.dumps(body))).json() == {"Error": ""}
             assert double.pod("web")["spec"]["nodeName"] == "n2"
             double.put(a_node("n1", "h1", nvidia_com__gpu="1"))
             wanted = arguments(a_pod("gpu", nvidia_com__gpu="1"), ["n1", "n2"])
-            while (await http.post("/filter", content=wanted)).json()["NodeNames"] != ["n1"]:
-                await asyncio.sleep(0.01)
+            await until(lambda: passes_only(wanted, "n1"), "the new GPU is not seen", poll_s=0.01)
             text = (await http.get(metrics)).text
             assert 'millrace_extender_known{kind="node"} 2.0' in text
             assert 'millrace_extender_requests_total{outcome="some",verb="bind"} 1.0' in text
@@ -190,14 +193,16 @@ def test_a_certificate_that_was_renewed_is_used(tmp_path: Path, caplog: pytest.L
     async def act(url: str) -> None:
         first = await serial(url)
         certificate.write_text("no certificate")
-        while "the certificate that was in use stays" not in caplog.text:
-            await asyncio.sleep(0.01)
+        await until(lambda: "the certificate that was in use stays" in caplog.text, "the reload does not fail")
         assert await serial(url) == first
         renewed, its_key = authority.sign("renewed", 90 * DAY)
         its_key.replace(key)
         renewed.replace(certificate)
-        while await serial(url) == first:
-            await asyncio.sleep(0.01)
+
+        async def is_renewed() -> bool:
+            return await serial(url) != first
+
+        await until(is_renewed, "the renewed certificate is not used", poll_s=0.01)
 
     with caplog.at_level("INFO", "millrace.extender"):
         playing(replace(ANYWHERE, tls=tls, certificate_check_s=0.01), act)

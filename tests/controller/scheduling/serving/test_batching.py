@@ -24,6 +24,7 @@ from controller.scheduling.serving.view import ClusterView
 from controller.scheduling.settings import SchedulerSettings
 from dataplane.topology.values import DeviceKind
 from tests.controller.scheduling.serving.conftest import Cluster, Play
+from tests.waiting import until
 
 Places = dict[str, tuple[str | None, DeviceShares]]
 
@@ -106,8 +107,11 @@ def test_refused_binding_is_retried_and_its_batch_stands(play: Play) -> None:
         async with cluster.scheduling() as scheduler:
             await cluster.add_pod("first")
             await cluster.pods_when(lambda pods: all(pod.status.node for pod in pods.values()))
-            while len(scheduler.queue) or await _is_behind(cluster, scheduler):
-                await asyncio.sleep(0.01)
+
+            async def is_idle() -> bool:
+                return len(scheduler.queue) == 0 and not await _is_behind(cluster, scheduler)
+
+            await until(is_idle, "the scheduler does not catch up", poll_s=0.01)
             # As if the watch of one node were late: its version is another than the scheduler takes it for.
             late = [
                 replace(node, shares_version=9, metadata=replace(node.metadata, revision=1)) if name == "h1" else node
@@ -119,8 +123,8 @@ def test_refused_binding_is_retried_and_its_batch_stands(play: Play) -> None:
             assert {pod.status.epoch for pod in pods.values()} == {1}
             assert "h1" in {pod.status.node for pod in pods.values()}
             assert scheduler.view.nodes["h1"].shares_version < 9
-            while len(scheduler.queue):  # the watch may tell us sooner than the answer tells the scheduler
-                await asyncio.sleep(0.01)
+            # The watch may tell us sooner than the answer tells the scheduler.
+            await until(lambda: len(scheduler.queue) == 0, "the queue does not become empty")
             nodes = (await cluster.client.of(Node).list()).items
             assert sum(len(node.shares) for node in nodes) == 21
 

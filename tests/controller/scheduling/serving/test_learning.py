@@ -17,8 +17,6 @@ from typing import Any
 
 import pytest
 
-from dataplane.local.deadline import local_timeout
-
 if importlib.util.find_spec("torch") is None:
     pytest.skip("needs PyTorch", allow_module_level=True)
 
@@ -40,6 +38,7 @@ from controller.scheduling.serving.scheduler import Scheduler
 from controller.scheduling.settings import MetricsSettings, SchedulerSettings
 from dataplane.errors import MillraceError
 from tests.controller.scheduling.serving.conftest import QUICK, Cluster, Play, placed_name
+from tests.waiting import until
 
 AGENT = {
     "network": {"form": "tokens", "hidden": 8, "heads": 2, "layers": 1, "feed_forward": 8},
@@ -120,10 +119,15 @@ async def _figures(metrics: str) -> dict[str, float]:
 
 async def _figures_of(decisions: int, who: str, metrics: str) -> dict[str, float]:
     """Return the figures once they tell of so many decisions: a pod is seen bound before the scheduler knows it is."""
-    async with local_timeout(20, "a test"):
-        while (found := await _figures(metrics)).get(f"decisions_total {who} pods default", 0) < decisions:
-            await asyncio.sleep(0.02)
-    return found
+    figures: dict[str, float] = {}
+
+    async def are_counted() -> bool:
+        nonlocal figures
+        figures = await _figures(metrics)
+        return figures.get(f"decisions_total {who} pods default", 0) >= decisions
+
+    await until(are_counted, lambda: f"too few decisions: {figures}", poll_s=0.02)
+    return figures
 
 
 async def _said(*words: str) -> str:

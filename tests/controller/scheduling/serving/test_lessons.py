@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,7 +11,7 @@ from controller.common.errors import SchedulerError
 from controller.scheduling.framework.lessons import Outcome, Standing
 from controller.scheduling.serving.lessons import Lessons
 from dataplane.clock import VirtualClock
-from dataplane.local.deadline import local_timeout
+from tests.waiting import until
 
 S = 1_000_000_000
 
@@ -99,11 +98,11 @@ def test_policies_are_saved_periodically_and_replaced() -> None:
             work = asyncio.create_task(lessons.run())
             _stands(lessons, before, "a")
             clock.advance_to(6 * S)
-            await _until(lambda: ("a/1", Outcome(None, 0.5)) in before.log)
+            await until(lambda: ("a/1", Outcome(None, 0.5)) in before.log)
             clock.advance_to(11 * S)
-            await _until(lambda: "save" in before.log)
+            await until(lambda: "save" in before.log)
             lessons.take({"default": after, "other": broken})
-            await _until(lambda: "open" in after.log)
+            await until(lambda: "open" in after.log)
             work.cancel()
         assert before.log == ["open", ("a/1", Outcome(None, 0.5)), "save", "close"]
         assert after.log == ["open", "close"]
@@ -113,9 +112,3 @@ def test_policies_are_saved_periodically_and_replaced() -> None:
         assert after.log[2:] == ["open", "close"]
 
     asyncio.run(main())
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    async with local_timeout(30, "a test"):
-        while not holds():
-            await asyncio.sleep(0.01)

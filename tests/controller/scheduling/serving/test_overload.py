@@ -16,6 +16,7 @@ from controller.scheduling.settings import MetricsSettings, QueueSettings, Sched
 from dataplane.load.monitor import BEGIN_AFTER
 from dataplane.load.values import DaemonLoad
 from tests.controller.scheduling.serving.conftest import Cluster, Play
+from tests.waiting import until
 
 S = 1_000_000_000
 
@@ -29,13 +30,17 @@ def test_scheduler_with_a_full_queue_says_so(play: Play) -> None:
         settings = SchedulerSettings(api=cluster.socket, queue=queue, metrics=MetricsSettings(port=0))
         task = asyncio.create_task(process.serve(settings, stop, on_ready=lines.put_nowait))
         ready = await lines.get()
-        said = ""
-        while "pods that wait; raise queue.most" not in said:
+        text = ""
+
+        async def is_overloaded() -> bool:
+            nonlocal text
             health = await check_scheduler(ready)
             assert health.ok
-            said = health.text
-            await asyncio.sleep(0.05)
-        assert "2 pods wait" in said
+            text = health.text
+            return "pods that wait; raise queue.most" in text
+
+        await until(is_overloaded, lambda: text, poll_s=0.05)
+        assert "2 pods wait" in text
         stop.set()
         await task
 

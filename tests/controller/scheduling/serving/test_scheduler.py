@@ -25,6 +25,7 @@ from dataplane.clock import MonotonicClock
 from dataplane.daemon import Lifecycle
 from dataplane.topology.values import DeviceKind
 from tests.controller.scheduling.serving.conftest import QUICK, Cluster, Play
+from tests.waiting import until
 
 GPU = DeviceNeed(kind=DeviceKind.GPU)
 SPREAD = PodProfileSettings(name="spread", scores=(PolicySettings(policy="least-used"),))
@@ -69,8 +70,8 @@ def test_pods_are_placed_and_decisions_have_reasons(play: Play) -> None:
             assert found.spec.scores[0].node == "h2"
             assert "least-used: " in " ".join(found.spec.scores[0].reasons)
             assert found.spec.reason.startswith("h2: ")
-            while len(scheduler.queue):  # until the answer to the last binding was read
-                await asyncio.sleep(0.01)
+            # The queue is empty once the answer to the last binding has been read.
+            await until(lambda: len(scheduler.queue) == 0, "the queue does not become empty")
         await check_books(cluster)
 
     play(act)

@@ -80,12 +80,12 @@ def accelerators() -> st.SearchStrategy[Accelerator]:
 def test_the_fast_path_and_its_twin_agree_part_by_part(
     items: list[Work], shared: Machines, accelerator: Accelerator | None
 ) -> None:
-    found = times(Works.of(items), shared, accelerator)
+    timed = times(Works.of(items), shared, accelerator)
     for row, work in enumerate(items):
         expected = exact_times(work, shared, accelerator)
         for part in Times.__slots__:
-            assert getattr(found[row], part) == pytest.approx(float(getattr(expected, part)), rel=1e-11, abs=1e-15)
-        assert found.total_s[row] == pytest.approx(float(expected.total_s), rel=1e-11, abs=1e-15)
+            assert getattr(timed[row], part) == pytest.approx(float(getattr(expected, part)), rel=1e-11, abs=1e-15)
+        assert timed.total_s[row] == pytest.approx(float(expected.total_s), rel=1e-11, abs=1e-15)
 
 
 @given(st.sampled_from([Growth.LINEAR, Growth.SQUARE]), amounts(0.001, 10), machines(), accelerators())

@@ -41,9 +41,9 @@ def hosts(count: int) -> list[str]:
 
 
 def tree_of(name: str, count: int, costs: CostMap | None = None) -> SwitchTree:
-    found = switch_tree(costs or quiet(name), hosts(count), SWITCHES)
-    assert isinstance(found, SwitchTree), found
-    return found
+    tree = switch_tree(costs or quiet(name), hosts(count), SWITCHES)
+    assert isinstance(tree, SwitchTree), tree
+    return tree
 
 
 @pytest.mark.parametrize(("machines", "measured_s"), [(2, 11.645), (4, 11.646)])
@@ -65,9 +65,9 @@ def test_tree_links_carry_the_sums_once_for_any_machine_count() -> None:
 
 def test_a_loaded_link_of_the_tree_holds_all_back() -> None:
     costs = quiet(ONE_SWITCH).with_load("h3", "h2", 40_000_000)
-    found = tree_of(ONE_SWITCH, 4, costs)
-    assert found.s_per_gb == pytest.approx(5 * tree_of(ONE_SWITCH, 4).s_per_gb)
-    assert found.busiest in {LinkKey("h3", "leaf1"), LinkKey("leaf1", "h2")}
+    tree = tree_of(ONE_SWITCH, 4, costs)
+    assert tree.s_per_gb == pytest.approx(5 * tree_of(ONE_SWITCH, 4).s_per_gb)
+    assert tree.busiest in {LinkKey("h3", "leaf1"), LinkKey("leaf1", "h2")}
 
 
 @pytest.mark.parametrize("bits", [8, 31, 32, 64])
@@ -127,7 +127,7 @@ def test_accelerators_may_compute_what_switches_aggregate() -> None:
     small = Work("small", Growth.GROUPED, cpu_s_per_100mb=1e-6, input_gb=1, output_gb=0.1)
     works = Works.of([AGGREGATE, small, Work("filter", Growth.LINEAR, cpu_s_per_100mb=1, input_gb=1)])
     others = ground.others(works, [Sums(1000), Sums(1000), "a filter adds up nothing"])
-    assert [one.label for one in others] == [SWITCH, "gpu+switch"]
+    assert [other.label for other in others] == [SWITCH, "gpu+switch"]
     first, second, third = decide(works, ground.machines, ground.accelerators, 1.0, others)
     assert (first.device, second.device, third.device) == ("gpu+switch", SWITCH, "gpu")
     times, on_cpu = first.times["gpu+switch"], first.times[SWITCH]

@@ -72,11 +72,11 @@ def asked(task: PendingTask, *offers: Offer, units: int = 1) -> Asked:
     view = CentresView(
         NOW_NS,
         offers,
-        {one.centre: CentreState(one.centre, is_probed=True) for one in offers},
+        {offer.centre: CentreState(offer.centre, is_probed=True) for offer in offers},
         tuple(Slots(4, []) for _ in offers),
     )
     same = Estimate(10.0, 9.0, 11.0, Basis.MEASURED)
-    options = Options.of(tuple(Option(one.key, units, same) for one in offers), view.place)
+    options = Options.of(tuple(Option(offer.key, units, same) for offer in offers), view.place)
     zero = np.zeros(len(offers), np.float64)
     never = zero.astype(np.bool_)
     return Asked(task, TimedOptions(view, options, zero, zero, never, never))
@@ -89,7 +89,7 @@ def made(settings: PolicySettings) -> OperatorDevices:
 
 
 def points(policy: OperatorDevices, question: Asked) -> list[int]:
-    return [int(one) for one in policy.points(*question, np.arange(len(question.timed.options)))]
+    return [int(point) for point in policy.points(*question, np.arange(len(question.timed.options)))]
 
 
 def test_task_whose_operators_gain_goes_to_units_with_the_device(policy: PolicySettings) -> None:
@@ -131,15 +131,15 @@ JOIN = Operator.of("any", "join", {**JOIN_SIZES, "out_row_bytes": 40})
 
 @pytest.mark.parametrize("operator", [GEMM, SORT, JOIN], ids=lambda operator: operator.kind)
 def test_operator_on_one_machine_takes_its_traced_time(operator: Operator) -> None:
-    known = MeasuredTimes(operators_of(OperatorGraph("job", (operator,)), {operator.name: 2.5}))
-    works = Works.of(plan_of(known.graph, 1, known).works)
+    measured = MeasuredTimes(operators_of(OperatorGraph("job", (operator,)), {operator.name: 2.5}))
+    works = Works.of(plan_of(measured.graph, 1, measured).works)
     assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("operator", [SORT, JOIN], ids=lambda operator: operator.kind)
 def test_operator_on_one_machine_takes_its_calibrated_time(operator: Operator) -> None:
-    known = MeasuredTimes(operators_of(OperatorGraph("job", (operator,))), DEFAULT)
-    works = Works.of(plan_of(known.graph, 1, known).works)
+    measured = MeasuredTimes(operators_of(OperatorGraph("job", (operator,))), DEFAULT)
+    works = Works.of(plan_of(measured.graph, 1, measured).works)
     assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(DEFAULT.time_of(operator).seconds)
 
 
@@ -182,8 +182,8 @@ def test_task_with_too_many_operators_is_left_alone(policy: PolicySettings) -> N
     question = asked(PendingTask("t", "vast", operators=many), WITH_GPU, PLAIN)
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
     assert made(policy).reason(*question, 0) == "129 operators, no more than 128 are placed"
-    names = [one.name for one in many[:33]]
-    dense = tuple(replace(one, feeds=tuple(names[place + 1 :])) for place, one in enumerate(many[:33]))
+    names = [operator.name for operator in many[:33]]
+    dense = tuple(replace(operator, feeds=tuple(names[index + 1 :])) for index, operator in enumerate(many[:33]))
     question = asked(PendingTask("t", "dense", operators=dense), WITH_GPU, PLAIN)
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
     assert made(policy).reason(*question, 0) == "528 flows between operators, no more than 512 are placed"
@@ -202,7 +202,7 @@ def test_profile_with_the_policy_dispatches_and_keeps_the_reason(policy: PolicyS
     assert copied.option is not None
     assert copied.option.offer == PLAIN.key
     scores = explained(profile, trained).candidates[0].scores
-    assert any(one.policy == "operator-devices" and "product on the gpu" in one.reason for one in scores)
+    assert any(score.policy == "operator-devices" and "product on the gpu" in score.reason for score in scores)
 
 
 def test_programs_are_told_devices_only_where_known(
@@ -210,18 +210,22 @@ def test_programs_are_told_devices_only_where_known(
 ) -> None:
     profile = TaskProfile.of(TaskProfileSettings(name="accelerated", scores=(*MEASURED.scores, policy)))
 
-    def told(task: PendingTask, *offers: Offer) -> dict[str, str]:
+    def chosen_devices(task: PendingTask, *offers: Offer) -> dict[str, str]:
         question = asked(task, *offers)
-        found = devices_of(profile, Plan(question.timed.view).decide(profile, question.task, question.timed.options))
-        return {one.operator: one.device.value for one in found}
+        devices = devices_of(profile, Plan(question.timed.view).decide(profile, question.task, question.timed.options))
+        return {choice.operator: choice.device.value for choice in devices}
 
     mixed = PendingTask("t", "any", operators=counts(COPY, GEMM, UNKNOWN))
-    assert told(mixed, WITH_GPU) == {"sum": "cpu", "product": "gpu", "mystery": "cpu"}
-    assert told(mixed, PLAIN) == {"sum": "cpu", "product": "cpu", "mystery": "cpu"}
-    assert told(dataclasses.replace(mixed, choice=UnitChoice.CENTRE), WITH_GPU) == {}
-    assert told(PendingTask("t", "plain"), WITH_GPU) == {}
-    vast = tuple(replace(one, name=f"{one.name}{'x' * 200}{number}") for number in range(100) for one in counts(GEMM))
-    assert told(PendingTask("t", "vast", operators=vast), WITH_GPU) == {}
+    assert chosen_devices(mixed, WITH_GPU) == {"sum": "cpu", "product": "gpu", "mystery": "cpu"}
+    assert chosen_devices(mixed, PLAIN) == {"sum": "cpu", "product": "cpu", "mystery": "cpu"}
+    assert chosen_devices(dataclasses.replace(mixed, choice=UnitChoice.CENTRE), WITH_GPU) == {}
+    assert chosen_devices(PendingTask("t", "plain"), WITH_GPU) == {}
+    vast = tuple(
+        replace(operator, name=f"{operator.name}{'x' * 200}{number}")
+        for number in range(100)
+        for operator in counts(GEMM)
+    )
+    assert chosen_devices(PendingTask("t", "vast", operators=vast), WITH_GPU) == {}
     without = TaskProfile.of(MEASURED)
     question = asked(mixed, WITH_GPU)
     assert devices_of(without, Plan(question.timed.view).decide(without, mixed, question.timed.options)) == ()
@@ -242,12 +246,12 @@ def test_policy_with_a_wrong_device_fails_its_own_task_alone(policy: PolicySetti
 
 def test_settings_that_cannot_be_are_one_line(policy: PolicySettings, tmp_path: Path) -> None:
     assert "operator-devices" in known_policies()
-    for key, value, said in (
+    for key, value, message in (
         ("hardware", str(tmp_path / "none.yaml"), "none.yaml"),
         ("rate", "fast", "fast"),
         ("calibration", str(tmp_path / "no-such.yaml"), "no-such.yaml"),
         ("rates", "fast", "rates"),
     ):
-        with pytest.raises(SchedulerError, match=said) as raised:
+        with pytest.raises(SchedulerError, match=message) as raised:
             make_policy(TASKS, policy.policy, {**policy.settings, key: value}, ("points",))
         assert "\n" not in str(raised.value)

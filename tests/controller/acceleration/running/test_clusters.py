@@ -52,12 +52,12 @@ def served(tmp_path: Path) -> Iterator[tuple[str, bytes]]:
 def test_statement_over_a_reduction_tree_equals_one_duckdb(workers: LocalWorkers, count: int, fan_in: int) -> None:
     with Cluster(workers.addresses, workers.secret, plan_of_statement(SQL, TABLES, "data")) as cluster:
         cluster.load(TABLES, count)
-        found = cluster.run(fan_in, count)
+        run = cluster.run(fan_in, count)
         result = cluster.result()
     assert rows_of(result, is_ordered=False) == rows_of(of_one_duckdb(SQL, TABLES), is_ordered=False)
-    assert len(found.workers) == count
-    assert found.workers[0].sent_bytes == 0
-    assert all(one.sent_bytes > 0 for one in found.workers[1:])
+    assert len(run.workers) == count
+    assert run.workers[0].sent_bytes == 0
+    assert all(worker.sent_bytes > 0 for worker in run.workers[1:])
 
 
 def test_session_runs_jobs_in_turn_and_measures_a_trial(workers: LocalWorkers) -> None:
@@ -145,13 +145,13 @@ def test_a_table_above_the_limit_is_refused_before_it_is_read(served: tuple[str,
 
 
 def _pair(secret: bytes) -> tuple[Channel, Channel, socket.socket, socket.socket]:
-    one, other = socket.socketpair()
-    found: list[Channel] = []
-    thread = threading.Thread(target=lambda: found.append(Channel(other, secret, Limits(), is_listener=True)))
+    first, other = socket.socketpair()
+    channels: list[Channel] = []
+    thread = threading.Thread(target=lambda: channels.append(Channel(other, secret, Limits(), is_listener=True)))
     thread.start()
-    caller = Channel(one, secret, Limits(), is_listener=False)
+    caller = Channel(first, secret, Limits(), is_listener=False)
     thread.join()
-    return caller, found[0], one, other
+    return caller, channels[0], first, other
 
 
 def test_changed_or_repeated_frame_is_refused() -> None:

@@ -50,10 +50,10 @@ REFUSED = (
 @pytest.mark.parametrize("sql", STATEMENTS)
 def test_merged_parts_equal_one_duckdb(sql: str) -> None:
     tables = small_tables()
-    found, wanted = merged(plan_of_statement(sql, tables, "data"), tables, 3), of_one_duckdb(sql, tables)
-    assert found.schema.equals(wanted.schema)
+    actual, wanted = merged(plan_of_statement(sql, tables, "data"), tables, 3), of_one_duckdb(sql, tables)
+    assert actual.schema.equals(wanted.schema)
     is_ordered = "ORDER BY" in sql
-    assert rows_of(found, is_ordered=is_ordered) == rows_of(wanted, is_ordered=is_ordered)
+    assert rows_of(actual, is_ordered=is_ordered) == rows_of(wanted, is_ordered=is_ordered)
 
 
 def test_shards_without_rows_change_nothing() -> None:

@@ -20,7 +20,7 @@ Answer = Callable[[SessionRequest], AsyncIterator[Frame]]
 
 async def bound_pod(admin: ApiClient, pod: str = "a", node: str = "h1", *containers: str) -> None:
     """Make a node, unless it is there, and a pod that is bound to it."""
-    if node not in {one.metadata.name for one in (await admin.of(Node).list()).items}:
+    if node not in {each.metadata.name for each in (await admin.of(Node).list()).items}:
         spec = NodeSpec(hardware=Hardware(cpu_milli=8000))
         await admin.of(Node).create(Node(metadata=Metadata(name=node), spec=spec))
     parts = tuple(Container(name=name, image="busybox") for name in containers or ("main",))
@@ -35,7 +35,7 @@ async def answering(client: ApiClient, node: str, answer: Answer) -> AsyncIterat
     """Answer what a node is asked for while the context lasts; yields what answers have failed with."""
     failed: list[BaseException] = []
 
-    async def one(request: SessionRequest) -> None:
+    async def answer_one(request: SessionRequest) -> None:
         try:
             await client.answer_session(node, request.number, answer(request))
         except Exception as error:  # noqa: BLE001 - the test looks at it
@@ -44,7 +44,7 @@ async def answering(client: ApiClient, node: str, answer: Answer) -> AsyncIterat
     async def listen() -> None:
         async with asyncio.TaskGroup() as group:
             async for request in client.node_sessions(node):
-                group.create_task(one(request))
+                group.create_task(answer_one(request))
 
     task = asyncio.create_task(listen())
     try:

@@ -81,12 +81,12 @@ class Bench:
 
     async def pods(self) -> tuple[Pod, ...]:
         """Return the listed pods after checking each against the result of a get."""
-        found, age_ns = await self.service.list(LOCAL, POD, ALL, revision=None, after="", limit=100)
+        listing, age_ns = await self.service.list(LOCAL, POD, ALL, revision=None, after="", limit=100)
         assert (age_ns is not None) is self.storage.is_away
-        assert not self.storage.is_away or found.revision == self.service.cache.ring.revision
-        for one in found.items:
-            assert (await self.service.get(LOCAL, POD, one.metadata.name))[0] == one
-        return found.items
+        assert not self.storage.is_away or listing.revision == self.service.cache.ring.revision
+        for resource in listing.items:
+            assert (await self.service.get(LOCAL, POD, resource.metadata.name))[0] == resource
+        return listing.items
 
 
 def play(tmp_path: Path, act: Callable[[Bench], Awaitable[None]]) -> None:
@@ -123,7 +123,7 @@ def test_each_kind_of_write_is_read_while_the_storage_is_away(tmp_path: Path) ->
         wanted = BindingRequest(bindings=(Binding(pod="a", node="h1"),), decision=NewDecision(name="d", spec=spec))
         answer = await service.bind(LOCAL, wanted)
         there = await bench.pods()
-        assert [(one.metadata.name, one.status.node, one.spec.priority) for one in there] == [("a", "h1", 3)]
+        assert [(pod.metadata.name, pod.status.node, pod.spec.priority) for pod in there] == [("a", "h1", 3)]
         held = (await service.get(LOCAL, NODE, "h1"))[0]
 
         bench.storage.is_away = True
@@ -147,7 +147,7 @@ def test_later_writes_of_others_count_once_watched(tmp_path: Path) -> None:
         bench.storage.is_away = True
         assert await bench.pods() == (made,)
         await bench.bring(theirs)
-        assert [(one.metadata.revision, one.spec.priority) for one in await bench.pods()] == [(theirs, 9)]
+        assert [(pod.metadata.revision, pod.spec.priority) for pod in await bench.pods()] == [(theirs, 9)]
 
     play(tmp_path, act)
 
@@ -179,7 +179,7 @@ def test_a_server_whose_watch_hangs_takes_no_more_writes(tmp_path: Path) -> None
             made = await bench.service.create(LOCAL, POD, pod(name))
         with pytest.raises(UnavailableError, match="the storage's watch is 2 writes behind; writes are refused"):
             await bench.service.create(LOCAL, POD, pod("c"))
-        assert [one.metadata.name for one in await bench.pods()] == ["a", "b"]
+        assert [pod.metadata.name for pod in await bench.pods()] == ["a", "b"]
         await bench.bring(made.metadata.revision)
         await bench.service.create(LOCAL, POD, pod("c"))
 
@@ -206,7 +206,7 @@ def test_acknowledgements_and_events_agree_in_any_order(seed: int) -> None:
     """Acknowledgements come in any order, the watch in order: each key is the newest of what came of either."""
     rng = random.Random(seed)
     history = [(revision, rng.choice("abcd"), rng.choice((None, revision))) for revision in range(1, 60)]
-    pending, brought, told, known = list(history), dict[str, int](), 0, dict[str, tuple[int, int | None]]()
+    pending, brought, told, newest = list(history), dict[str, int](), 0, dict[str, tuple[int, int | None]]()
     writes = AcknowledgedWrites[int]()
     while pending or told < len(history):
         if pending and rng.random() < 0.6:
@@ -221,8 +221,8 @@ def test_acknowledgements_and_events_agree_in_any_order(seed: int) -> None:
             writes.reach(revision)
         else:
             continue
-        known[key] = max(known.get(key, (0, None)), (revision, value), key=lambda one: one[0])
-        now = {key: value for key, (_, value) in known.items() if value is not None}
+        newest[key] = max(newest.get(key, (0, None)), (revision, value), key=lambda pair: pair[0])
+        now = {key: value for key, (_, value) in newest.items() if value is not None}
         assert dict(writes.over(brought)) == now
         assert {key: writes.get(key, brought.get(key)) for key in now} == now
     assert writes.over(brought) is brought
@@ -242,6 +242,6 @@ def test_what_is_put_past_the_registry_is_not_acknowledged_by_it(tmp_path: Path)
         bench.storage.is_away = True
         assert await bench.pods() == ()
         await bench.bring(revision)
-        assert [one.metadata.name for one in await bench.pods()] == ["a"]
+        assert [pod.metadata.name for pod in await bench.pods()] == ["a"]
 
     play(tmp_path, act)

@@ -95,14 +95,14 @@ def test_groups_are_roles_projects_and_rights_here(issuer: str, tmp_path: Path) 
 
 
 def test_a_principal_is_what_the_settings_say(issuer: str) -> None:
-    found = asyncio.run(judged(settings(issuer), signed_in(issuer, "ada")))
-    assert found == Principal("oidc:ada", Role.USER, None, (Right.EXEC,), ("vision",))
+    principal = asyncio.run(judged(settings(issuer), signed_in(issuer, "ada")))
+    assert principal == Principal("oidc:ada", Role.USER, None, (Right.EXEC,), ("vision",))
     everybody = asyncio.run(judged(settings(issuer, everyone=Role.USER), signed_in(issuer, "eve")))
     assert everybody == Principal("oidc:eve", Role.USER)
 
 
-async def judged(one: OidcIssuer, token: str) -> Principal:
-    identities = OidcIdentities([one])
+async def judged(issuer: OidcIssuer, token: str) -> Principal:
+    identities = OidcIdentities([issuer])
     await identities.prepare(token)
     return identities.principal_of(token)
 
@@ -132,21 +132,21 @@ class Keys:
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def published(self) -> dict[str, object]:
-        one = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
-        return {"keys": [{"kty": "oct", "k": "aaaa"}, {**one, "kid": self.kid, "use": "sig"}]}
+        key = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
+        return {"keys": [{"kty": "oct", "k": "aaaa"}, {**key, "kid": self.kid, "use": "sig"}]}
 
     def token(self, **claims: object) -> str:
         told = {"iss": self.url, "aud": AUDIENCE, "sub": "ada", "groups": "vision-team", "exp": time.time() + 600}
-        said = {name: value for name, value in {**told, **claims}.items() if value is not None}
-        return jwt.encode(said, self.key, algorithm="RS256", headers={"kid": self.kid})
+        payload = {name: value for name, value in {**told, **claims}.items() if value is not None}
+        return jwt.encode(payload, self.key, algorithm="RS256", headers={"kid": self.kid})
 
 
 @pytest.fixture
 def keys() -> Iterator[Keys]:
-    found = Keys()
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
+    published = Keys()
+    yield published
+    published.server.shutdown()
+    published.server.server_close()
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,10 @@ def test_server_without_room_for_watches_says_so(play: Play) -> None:
         reader, writer = await asyncio.open_unix_connection(served.socket.removeprefix("unix:"))
         writer.write(b"GET /v1/nodes?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
         await reader.readuntil(b"BOOKMARK")
-        said = f"watches: 1 of at most 1; {SHED['watches refused']}"
+        warning = f"watches: 1 of at most 1; {SHED['watches refused']}"
 
         async def is_overloaded() -> bool:
-            return any(said in line for line in (await served.client.health()).overloads)
+            return any(warning in line for line in (await served.client.health()).overloads)
 
         await until(is_overloaded, "no overload is reported", poll_s=0.05)
         metrics = await body_of(served, "/metrics")
@@ -36,7 +36,7 @@ def test_server_without_room_for_watches_says_so(play: Play) -> None:
         assert f'millrace_api_overload_seconds{{advice="{SHED["watches refused"]}",cause="watches"}}' in metrics
         health = await check_api(served.socket)
         assert health.ok
-        assert said in health.text
+        assert warning in health.text
         writer.close()
 
     play(act, watches=1)
@@ -45,8 +45,8 @@ def test_server_without_room_for_watches_says_so(play: Play) -> None:
 def test_connections_beyond_the_limit_are_counted(play: Play) -> None:
     async def act(served: Served) -> None:
         await served.client.health()
-        place = served.socket.removeprefix("unix:")
-        opened = [await asyncio.open_unix_connection(place) for _ in range(4)]
+        path = served.socket.removeprefix("unix:")
+        opened = [await asyncio.open_unix_connection(path) for _ in range(4)]
         for _, writer in opened:
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         answers = [await reader.readline() for reader, _ in opened]
@@ -66,12 +66,12 @@ def test_connections_beyond_the_limit_are_counted(play: Play) -> None:
 
 def test_who_asks_too_often_is_counted_and_said(play: Play) -> None:
     async def act(served: Served) -> None:
-        said = f"; {SHED['requests over the rate']}"
+        warning = f"; {SHED['requests over the rate']}"
         async with await served.client_of(Role.USER) as eager:
 
             async def is_overloaded() -> bool:
                 await asyncio.gather(*(eager.of(Pod).list() for _ in range(60)), return_exceptions=True)
-                return any(said in line for line in (await served.client.health()).overloads)
+                return any(warning in line for line in (await served.client.health()).overloads)
 
             await until(is_overloaded, "no overload is reported", poll_s=0.1)
 

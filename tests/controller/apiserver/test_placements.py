@@ -45,9 +45,9 @@ def pod(name: str, request: Request | None = None, group: str | None = None) -> 
 
 def state(*pods: Pod, nodes: tuple[Node, ...] = (node("h1"), node("h2")), groups: tuple[PodGroup, ...] = ()) -> State:
     return State(
-        {one.metadata.name: one for one in pods},
-        {one.metadata.name: one for one in nodes},
-        {one.metadata.name: one for one in groups},
+        {pod.metadata.name: pod for pod in pods},
+        {node.metadata.name: node for node in nodes},
+        {group.metadata.name: group for group in groups},
     )
 
 
@@ -71,9 +71,9 @@ def test_a_binding_writes_pod_and_share() -> None:
     assert (bound.status.phase, bound.status.node, bound.status.devices) == (Phase.BOUND, "h2", (share,))
     assert (bound.status.epoch, bound.status.bound_ns) == (1, 5)
     assert made.nodes["h2"].shares_version == 1
-    assert [(one.pod, one.uid, one.epoch, one.cpu_milli, one.memory_bytes, one.devices) for one in held] == [
-        ("a", "uid-a", 1, 1500, 100, (share,))
-    ]
+    assert [
+        (share.pod, share.uid, share.epoch, share.cpu_milli, share.memory_bytes, share.devices) for share in held
+    ] == [("a", "uid-a", 1, 1500, 100, (share,))]
     assert set(made.nodes) == {"h2"}
 
 
@@ -85,9 +85,9 @@ def test_binding_places_operators_on_the_pods_devices() -> None:
     def bound(operator: str, device: DeviceKind) -> Pod:
         chosen = (OperatorDevice(operator=operator, device=device),)
         binding = Binding(pod="a", node="h2", devices=(share,), operator_devices=chosen)
-        found = bind(state(made), request(binding), now_ns=5).pods["a"]
-        assert found is not None
-        return found
+        pod = bind(state(made), request(binding), now_ns=5).pods["a"]
+        assert pod is not None
+        return pod
 
     told = bound("product", DeviceKind.GPU)
     assert told.status.operator_devices == (OperatorDevice(operator="product", device=DeviceKind.GPU),)

@@ -25,8 +25,8 @@ def test_all_read_kernels_and_writing_them_takes_a_right(play: Play) -> None:
         await served.client.of(ProbeKernel).create(kernel())
         for role, subject in ((Role.USER, None), (Role.CENTRE, "c1"), (Role.NODE, "h1"), (Role.PLACEMENT, None)):
             async with await served.client_of(role, subject) as client:
-                found = await client.of(ProbeKernel).list()
-                assert [one.metadata.name for one in found.items] == ["mine.1"]
+                listing = await client.of(ProbeKernel).list()
+                assert [kernel.metadata.name for kernel in listing.items] == ["mine.1"]
                 with pytest.raises(ForbiddenError, match="may not create"):
                     await client.of(ProbeKernel).create(kernel(2))
                 with pytest.raises(ForbiddenError, match="may not delete"):

@@ -33,7 +33,7 @@ def test_newest_results_and_the_last_of_each_place_are_kept(tmp_path: Path) -> N
             await cache.loaded.wait()
             await forget_records(Retention(probe_results=5), registry, cache)
             left = await registry.list(PROBE_RESULT, limit=100)
-            assert [one.metadata.name for one in left.items] == ["r01", "r24", "r25", "r26", "r27", "r28", "r29"]
+            assert [result.metadata.name for result in left.items] == ["r01", "r24", "r25", "r26", "r27", "r28", "r29"]
             following.cancel()
 
     asyncio.run(main())
@@ -62,7 +62,7 @@ def test_results_and_ended_tasks_are_kept_for_a_time(tmp_path: Path) -> None:
                 now[0] = at_s * 10**9
                 assert await forget_records(retention, registry, cache) == gone
                 await until(lambda: is_followed(cache, registry), "the cache does not follow")
-            assert [one.metadata.name for one in (await registry.list(TASK, limit=9)).items] == ["runs"]
+            assert [task.metadata.name for task in (await registry.list(TASK, limit=9)).items] == ["runs"]
             following.cancel()
 
     async def is_followed(cache: ResourceCache, registry: Registry) -> bool:

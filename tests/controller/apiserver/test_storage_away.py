@@ -40,9 +40,9 @@ async def until_status(status: str, client: ApiClient) -> None:
 async def read_and_be_refused(client: ApiClient, user: ApiClient, made: Pod) -> int:
     """Read what there is, with its age, and try each kind of write; return how many were refused."""
     pods = client.of(Pod)
-    found = await pods.list()
-    assert found.items == (made,)
-    assert found.age_s is not None
+    listing = await pods.list()
+    assert listing.items == (made,)
+    assert listing.age_s is not None
     assert await pods.get("a") == made
     with pytest.raises(NotFoundError, match="there is no Pod x"):
         await pods.get("x")
@@ -99,8 +99,8 @@ def test_etcd_goes_away_and_comes_back(tmp_path: Path) -> None:
 
     async def main() -> None:
         with etcd as address:
-            place = StoragePlace(etcd=EtcdPlace(addresses=(address,), timeout_s=2.0))
-            async with local_timeout(WAIT_S, "a test"), serving(settings_in(tmp_path, place), tmp_path) as served:
+            storage = StoragePlace(etcd=EtcdPlace(addresses=(address,), timeout_s=2.0))
+            async with local_timeout(WAIT_S, "a test"), serving(settings_in(tmp_path, storage), tmp_path) as served:
                 await act(served, etcd)
 
     (tmp_path / "etcd").mkdir()

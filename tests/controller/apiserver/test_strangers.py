@@ -73,7 +73,7 @@ def test_a_token_expires(play: Play) -> None:
         async with await served.client_of(Role.USER, lasts_s=1e-6) as client:
             with pytest.raises(UnauthorizedError, match="of user has expired"):
                 await client.of(Pod).list()
-        assert [one.name for one in await served.client.tokens()] == ["user"]
+        assert [token.name for token in await served.client.tokens()] == ["user"]
 
     play(act)
 
@@ -157,7 +157,7 @@ def test_the_storage_and_the_log_hold_no_token(play: Play, tmp_path: Path) -> No
     audit = tmp_path / "audit"
     assert stat.S_IMODE(audit.stat().st_mode) == 0o600
     records = [json.loads(line) for line in audit.read_text().splitlines()]
-    assert [(one["who"], one["method"], one["path"], one["status"]) for one in records] == [
+    assert [(record["who"], record["method"], record["path"], record["status"]) for record in records] == [
         ("local", "POST", "/v1/tokens", 201),
         ("h1", "GET", "/v1/pods", 403),
         ("unknown", "GET", "/v1/pods", 401),
@@ -165,9 +165,9 @@ def test_the_storage_and_the_log_hold_no_token(play: Play, tmp_path: Path) -> No
 
 
 async def refused(*asked: Awaitable[object]) -> None:
-    for one in asked:
+    for request in asked:
         with pytest.raises(ForbiddenError, match="may not"):
-            await one
+            await request
 
 
 def test_a_node_touches_its_own_node_and_the_pods_on_it(play: Play) -> None:
@@ -182,7 +182,7 @@ def test_a_node_touches_its_own_node_and_the_pods_on_it(play: Play) -> None:
             own = await nodes.get("h1")
             await nodes.replace_status(replace(own, status=NodeStatus(ready=True)))
             placed = (await pods.list(fields="node=h1")).items
-            assert [one.metadata.name for one in placed] == ["on-h1"]
+            assert [pod.metadata.name for pod in placed] == ["on-h1"]
             running = replace(placed[0], status=replace(placed[0].status, phase=Phase.RUNNING, node="h2"))
             assert (await pods.replace_status(running)).status.node == "h1"
             other = await admin.of(Node).get("h2")
@@ -223,9 +223,9 @@ def test_workload_controller_changes_pods_nodes_and_group_status(play: Play) -> 
         group = await admin.of(PodGroup).create(PodGroup(metadata=Metadata(name="g"), spec=PodGroupSpec(size=1)))
         async with await served.client_of(Role.PLACEMENT) as mine:
             assert len((await mine.of(Pod).list()).items) == 1
-            found = await mine.of(Node).get("h1")
-            found = await mine.of(Node).replace(replace(found, spec=replace(found.spec, unschedulable=True)))
-            await mine.of(Node).replace_status(replace(found, status=NodeStatus(reason="silent")))
+            current = await mine.of(Node).get("h1")
+            current = await mine.of(Node).replace(replace(current, spec=replace(current.spec, unschedulable=True)))
+            await mine.of(Node).replace_status(replace(current, status=NodeStatus(reason="silent")))
             await mine.of(PodGroup).replace_status(replace(group, status=replace(group.status, reasons=("why",))))
             await mine.release(ReleaseRequest(releases=(Release(pod="a", epoch=1),)))
             await mine.of(Pod).delete("a")
@@ -388,8 +388,8 @@ def test_who_never_ends_a_request_is_left(play: Play) -> None:
 
 def test_a_head_is_bounded(play: Play) -> None:
     async def act(served: Served) -> None:
-        said = await said_to(served, b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 40_000)
-        assert b"200 OK" not in said
+        answer = await said_to(served, b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 40_000)
+        assert b"200 OK" not in answer
 
     play(act)
 
@@ -403,8 +403,8 @@ async def metrics_of(served: Served) -> bytes:
 def test_a_principal_has_its_rate_and_wrong_tokens_have_less(play: Play) -> None:
     async def act(served: Served) -> None:
         async with await served.client_of(Role.USER) as mine:
-            found = await asyncio.gather(*(mine.of(Pod).list() for _ in range(60)), return_exceptions=True)
-            refusals = [one for one in found if isinstance(one, TooManyError)]
+            outcomes = await asyncio.gather(*(mine.of(Pod).list() for _ in range(60)), return_exceptions=True)
+            refusals = [answer for answer in outcomes if isinstance(answer, TooManyError)]
             assert len(refusals) >= 20
             assert str(refusals[0]) == "user exceeds 20 requests per second"
             assert refusals[0].wait_s >= 1

@@ -21,8 +21,8 @@ def test_a_task_bears_its_submitter_whatever_is_written_of_him(play: Play) -> No
             assert (await ada.of(Task).create(task("a"))).status.user == "ada"
         made = await served.client.of(Task).create(task("b"))
         assert made.status.user == "local"
-        found = await served.client.of(Task).get("a")
-        await served.client.of(Task).replace_status(replace(found, status=replace(found.status, user="eve")))
+        current = await served.client.of(Task).get("a")
+        await served.client.of(Task).replace_status(replace(current, status=replace(current.status, user="eve")))
         assert (await served.client.of(Task).get("a")).status.user == "ada"
 
     play(act)

@@ -101,8 +101,8 @@ def test_a_certificate_with_a_role_is_as_good_as_a_token(tmp_path: Path) -> None
         async with serving(replace(settings_in(tmp_path), tls=tls), tmp_path) as served:
 
             def client(name: str | None, token: str | None = None) -> ApiClient:
-                place = Place(served.url, token, authority.file, *(() if name is None else pairs[name]))
-                return ApiClient(place, tries=1)
+                address = Place(served.url, token, authority.file, *(() if name is None else pairs[name]))
+                return ApiClient(address, tries=1)
 
             async with client("ann") as ann, client("h1") as h1, client("unmarked") as unmarked:
                 assert (await ann.of(Pod).list()).items == ()
@@ -132,8 +132,8 @@ def test_a_client_refuses_an_expired_certificate(tmp_path: Path) -> None:
     async def main() -> None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
         async with server:
-            place = Place(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", "token", authority.file)
-            async with ApiClient(place, tries=3) as client:
+            address = Place(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", "token", authority.file)
+            async with ApiClient(address, tries=3) as client:
                 with pytest.raises(UnavailableError, match="certificate rejected: certificate has expired"):
                     await client.of(Pod).list()
 

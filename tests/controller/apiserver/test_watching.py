@@ -59,9 +59,11 @@ def test_resources_are_shown_as_they_are_read(tmp_path: Path) -> None:
             assert cache.get(POD, "a").metadata.labels == {"x": "z"}
             happenings = cache.ring.since(cache.ring.position_after(0) or 0, 100)
             assert happenings is not None
-            shown = [one.now for one in happenings if isinstance(one.now, Pod | Node)]
+            shown = [happening.now for happening in happenings if isinstance(happening.now, Pod | Node)]
             assert shown[1] == created
-            assert [one.metadata.revision for one in shown] == sorted(one.metadata.revision for one in shown)
+            assert [resource.metadata.revision for resource in shown] == sorted(
+                resource.metadata.revision for resource in shown
+            )
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 

@@ -64,7 +64,7 @@ class WidgetStrategy(Strategy[Widget]):
         self.written.append((written.metadata.name, written.metadata.revision))
 
     async def check_unused(self, found: Widget, server: Server) -> None:
-        users = [one.metadata.name for one in await server.selected(WIDGET, "colour", found.metadata.name)]
+        users = [user.metadata.name for user in await server.selected(WIDGET, "colour", found.metadata.name)]
         if users:
             raise StaleError(f"Widget {found.metadata.name} is used by {users[0]}")
 

@@ -79,9 +79,9 @@ def test_dropped_or_queued_reports_cause_no_reports() -> None:
     assert {packet.group.node_id for packet in bench.packets} >= {1, 2}
     to_collector = IPv4Address("10.0.3.1").packed
     for packet in bench.packets:
-        for one in packet.reports:
-            assert one.inner[16:20] == to_collector, "data, all of it"
-            assert one.inner[22:24] != (32766).to_bytes(2, "big"), "a report about a report"
+        for sent in packet.reports:
+            assert sent.inner[16:20] == to_collector, "data, all of it"
+            assert sent.inner[22:24] != (32766).to_bytes(2, "big"), "a report about a report"
 
 
 def test_what_is_reported_changes_while_traffic_flows() -> None:
@@ -92,9 +92,11 @@ def test_what_is_reported_changes_while_traffic_flows() -> None:
     assert bench.packets == []
     bench.controller.configure(watches=(), reporting=Reporting(drops=(DropWatch(reasons=("queue_full",), quota=0),)))
     bench.fabric.run_until(200 * MS)
-    found = [one for packet in bench.packets for one in packet.reports]
-    assert found
-    assert {one.main.metadata.drop_reason for one in found if one.main is not None} == {DropReason.QUEUE_FULL}
+    reports = [report for packet in bench.packets for report in packet.reports]
+    assert reports
+    assert {report.main.metadata.drop_reason for report in reports if report.main is not None} == {
+        DropReason.QUEUE_FULL
+    }
     bench.controller.configure(watches=(), reporting=NO_REPORTING)
     bench.fabric.run_until(250 * MS)
     bench.packets.clear()

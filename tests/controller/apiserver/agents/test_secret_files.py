@@ -78,7 +78,7 @@ def put_folder(path: Path) -> None:
         (put_nul, "it contains a NUL"),
         (put_folder, "it is not a regular file"),
     ],
-    ids=lambda one: getattr(one, "__name__", "").removeprefix("put_"),
+    ids=lambda value: getattr(value, "__name__", "").removeprefix("put_"),
 )
 def test_what_is_no_secret_is_one_line(folder: Path, put: object, problem: str) -> None:
     put(folder / "vision" / "odd")  # type: ignore[operator]

@@ -166,11 +166,11 @@ def test_metrics_of_a_live_path_server(server: str) -> None:
 
 def test_routes_and_reasons_of_a_live_path_server(server: str) -> None:
     assert "ha → hd │ a c d" in run("paths", "routes", "--server", server)
-    said = run("paths", "explain", "ha", "hd", "--server", server)
-    assert "│ now │ a c d" in said
-    assert "has less delay than a-b-d" in said
-    assert "moved at" in said
-    assert "│ a      │ b  │ 7          │ 3" in said
+    output = run("paths", "explain", "ha", "hd", "--server", server)
+    assert "│ now │ a c d" in output
+    assert "has less delay than a-b-d" in output
+    assert "moved at" in output
+    assert "│ a      │ b  │ 7          │ 3" in output
 
 
 def test_history_of_a_live_path_server(server: str) -> None:
@@ -190,10 +190,10 @@ def test_programs_get_times_in_nanoseconds(server: str) -> None:
 
 @pytest.mark.parametrize("which", [(), ("--src", "10.0.1.1", "--dst", "10.0.4.1"), ("--link", "a->b")])
 def test_records_of_a_live_path_server(server: str, which: tuple[str, ...]) -> None:
-    said = run("paths", "records", "--server", server, *which)
-    assert "1970-01-01 00:00:00.000 │ 10.0.1.1" in said
-    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ 0   │ a (1) │ 1  │ 2   │ 7          │ 3     │ 999" in said
-    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ xd  │ a (1) │ 1  │ 2   │ 7          │ 3     │ 998" in said
+    output = run("paths", "records", "--server", server, *which)
+    assert "1970-01-01 00:00:00.000 │ 10.0.1.1" in output
+    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ 0   │ a (1) │ 1  │ 2   │ 7          │ 3     │ 999" in output
+    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ xd  │ a (1) │ 1  │ 2   │ 7          │ 3     │ 998" in output
 
 
 @pytest.mark.parametrize(
@@ -230,9 +230,9 @@ def test_wrong_usage_is_status_2(server: str) -> None:
 
 
 def test_help_of_everything(capfd: pytest.CaptureFixture[str]) -> None:
-    said = run("--help")
+    output = run("--help")
     for command in ("demo", "switch", "collector", "controller", "clean", "paths", "topology"):
-        assert command in said
+        assert command in output
     # The switch's own parser prints; it knows nothing of the runner.
     printed = run("switch", "--help") + capfd.readouterr().out
     for option in ("--grpc-server-addr", "--cpu-port", "--device-id"):
@@ -265,7 +265,7 @@ def test_probes_are_planned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
+    ("error", "status", "message"),
     [
         (MillraceError("no way"), 1, "millrace: no way\n"),
         (ImportError("No module named 'rich'"), 1, "millrace: No module named 'rich'\n"),
@@ -273,7 +273,7 @@ def test_probes_are_planned() -> None:
     ],
 )
 def test_what_ends_the_command_is_a_line_and_a_status(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, said: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, message: str
 ) -> None:
     def fail(**_: object) -> None:
         raise error
@@ -282,7 +282,7 @@ def test_what_ends_the_command_is_a_line_and_a_status(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == status
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == message
 
 
 def test_an_output_that_is_full_is_a_line() -> None:

@@ -64,20 +64,20 @@ def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         with pytest.raises(SystemExit) as end:
             main()
         assert end.value.code == 1
-        said = capsys.readouterr()
-        return the_line(said.out, said.err)
+        captured = capsys.readouterr()
+        return the_line(captured.out, captured.err)
 
     return run
 
 
-def the_line(out: str, said: str) -> str:
+def the_line(out: str, errors: str) -> str:
     """Return what a command ended with, which wrote this."""
     assert out == ""
-    lines = said.splitlines()
+    lines = errors.splitlines()
     assert lines, "no output"
-    assert lines[-1].startswith("millrace: "), said
-    assert "Traceback" not in said
-    assert len([line for line in lines if not line.startswith("millrace ")]) == 1, said
+    assert lines[-1].startswith("millrace: "), errors
+    assert "Traceback" not in errors
+    assert len([line for line in lines if not line.startswith("millrace ")]) == 1, errors
     return lines[-1].removeprefix("millrace: ")
 
 
@@ -154,8 +154,8 @@ def test_a_port_in_use(folder: Path, refused: Callable[..., str]) -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         (folder / "s.yaml").write_text(COLLECTOR.replace("udp_port: 0", f"udp_port: {port}"), encoding="utf-8")
-        said = refused("collector", "serve", "-s", "s.yaml")
-    assert said == f"cannot receive reports on UDP 127.0.0.1 port {port}: Address already in use"
+        line = refused("collector", "serve", "-s", "s.yaml")
+    assert line == f"cannot receive reports on UDP 127.0.0.1 port {port}: Address already in use"
 
 
 @pytest.mark.parametrize("command", SETTINGS)
@@ -183,5 +183,5 @@ def test_sigterm_ends_it_although_nobody_it_needs_is_there(folder: Path, command
 def test_the_form_without_serve_still_runs(folder: Path, command: str) -> None:
     process = start(folder, command, "-s", "none.yaml")
     deprecated = f"millrace: `millrace {command}` is deprecated: use `millrace {command} serve`"
-    out, said = process.communicate(timeout=LIMIT_S)
-    assert (out, said.splitlines()) == ("", [deprecated, "millrace: none.yaml: No such file or directory"])
+    out, errors = process.communicate(timeout=LIMIT_S)
+    assert (out, errors.splitlines()) == ("", [deprecated, "millrace: none.yaml: No such file or directory"])

@@ -44,21 +44,21 @@ def interrupted(command: list[str], checkpoint: Path, number: signal.Signals) ->
 
         wait_until(is_saved, "no episode ends")
         process.send_signal(number)
-        shown, said = process.communicate(timeout=WITHIN_S)
-    return process.returncode, shown, said
+        shown, errors = process.communicate(timeout=WITHIN_S)
+    return process.returncode, shown, errors
 
 
 def test_interrupted_training_resumes_to_identical_weights(train: list[str], tmp_path: Path) -> None:
     whole, part = tmp_path / "whole.ckpt", tmp_path / "part.ckpt"
     # So many that the signal finds it at work on any machine.
-    status, shown, said = interrupted([*train, "--episodes", "1000"], part, signal.SIGINT)
-    assert status == 130, said
+    status, shown, errors = interrupted([*train, "--episodes", "1000"], part, signal.SIGINT)
+    assert status == 130, errors
     assert shown.startswith("decisions,")
-    assert "stopping after this decision" in said
-    assert f"wrote {part}: version " in said
-    found = re.search(r"interrupted: continue with --resume \S+ --episodes (\d+)", said)
-    assert found is not None, said
-    ended = 1000 - int(found[1])
+    assert "stopping after this decision" in errors
+    assert f"wrote {part}: version " in errors
+    matched = re.search(r"interrupted: continue with --resume \S+ --episodes (\d+)", errors)
+    assert matched is not None, errors
+    ended = 1000 - int(matched[1])
     assert ended >= 1
     more = [*train, "--resume", str(part), "--episodes", "2", "-c", str(part)]
     result = CliRunner().invoke(app, more, catch_exceptions=False)

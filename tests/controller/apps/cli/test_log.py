@@ -26,10 +26,15 @@ def test_lines_have_time_level_and_name() -> None:
 
 
 def test_a_line_of_json_has_them_as_keys() -> None:
-    found = json.loads(formatter_of("controller", LogFormat.JSON).format(RECORD))
-    assert found.pop("time").endswith("Z")
-    said = {"level": "warning", "daemon": "controller", "logger": "millrace.controller", "message": "switch s1: gone"}
-    assert found == said
+    event = json.loads(formatter_of("controller", LogFormat.JSON).format(RECORD))
+    assert event.pop("time").endswith("Z")
+    expected = {
+        "level": "warning",
+        "daemon": "controller",
+        "logger": "millrace.controller",
+        "message": "switch s1: gone",
+    }
+    assert event == expected
     try:
         raise OSError("full")
     except OSError:
@@ -79,7 +84,7 @@ def test_ready_lines_are_as_the_log_is(capsys: pytest.CaptureFixture[str], caplo
         common.say("collector")("ready: here")
     OPTIONS.reset(token)
     assert capsys.readouterr().err == ""
-    assert [(one.name, one.message) for one in caplog.records] == [("millrace.collector", "ready: here")]
+    assert [(record.name, record.message) for record in caplog.records] == [("millrace.collector", "ready: here")]
 
 
 def test_it_says_its_version_and_completes_words(monkeypatch: pytest.MonkeyPatch) -> None:

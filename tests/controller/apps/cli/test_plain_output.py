@@ -48,9 +48,9 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> str
     ],
 )
 def test_a_terminal_finds_nothing_to_obey(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
-    said = on_terminal(monkeypatch, act)
-    assert "title" in said
-    assert not any(part in said for part in OBEYED)
+    written = on_terminal(monkeypatch, act)
+    assert "title" in written
+    assert not any(part in written for part in OBEYED)
 
 
 def test_tables_keep_their_own_styles(monkeypatch: pytest.MonkeyPatch) -> None:

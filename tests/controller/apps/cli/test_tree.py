@@ -54,8 +54,8 @@ def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[
     if below is None:
         yield " ".join(path), command
         return
-    for name, one in below.items():
-        yield from commands(one, (*path, name))
+    for name, subcommand in below.items():
+        yield from commands(subcommand, (*path, name))
 
 
 TREE = dict(commands())

@@ -74,7 +74,7 @@ def test_packet_with_more_switches_came_by_the_longer_path(scenario: Scenario) -
     at_ns = scenario.congest_ns + 200_000_000
     move = Move(at_ns, flow.flow, ("a", "b", "c"), ("a", "d", "e", "c"), "surge")
     gone = ((at_ns - 9, 61), (at_ns + 5, 61), (at_ns + 7, 60), (at_ns + 9, 60))
-    arrivals = [Arrival(Probe(flow.number, place, 0), ns, 1000, left) for place, (ns, left) in enumerate(gone)]
+    arrivals = [Arrival(Probe(flow.number, index, 0), ns, 1000, left) for index, (ns, left) in enumerate(gone)]
     others = [Arrival(Probe(1, 0, 0), at_ns - 8, 1000, 61), Arrival(Probe(1, 1, 0), at_ns + 6, 1000, 60)]
     assert scenario.flows[1].flow != flow.flow
 

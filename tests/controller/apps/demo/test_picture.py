@@ -105,10 +105,10 @@ POINTS = st.tuples(st.floats(0.5, 6), st.floats(0.5, 4))
 def test_a_figure_keeps_off_boxes_where_there_is_room(
     tail: tuple[float, float], head: tuple[float, float], boxes: list[tuple[float, float]]
 ) -> None:
-    taken = [rectangle_at(place, (0.4, 0.2)) for place in boxes]
+    taken = [rectangle_at(box, (0.4, 0.2)) for box in boxes]
     size, bounds = (0.4, 0.15), (6.5, 4.5)
-    place = place_label(Line(tail, head), size, taken, [], bounds)
-    chosen = rectangle_at(place, size)
+    label = place_label(Line(tail, head), size, taken, [], bounds)
+    chosen = rectangle_at(label, size)
     if any(overlap(chosen, box) for box in taken):
         middle = (tail[0] + head[0]) / 2, (tail[1] + head[1]) / 2
         assert any(overlap(rectangle_at(middle, (0.5, 0.25)), box) for box in taken)
@@ -141,8 +141,8 @@ def test_the_same_state_makes_the_same_files(name: str, tmp_path: Path) -> None:
 def test_maps_and_key_lie_in_the_picture_without_overlap(name: str, count: int) -> None:
     _, cells = _grid(laid_out(name), count)
     places = [cell.get_position() for cell in cells]
-    assert all(place.x0 >= 0 and place.y0 >= 0 and place.x1 <= 1 and place.y1 <= 1 for place in places)
-    assert not any(one.overlaps(other) for one, other in combinations(places, 2))
+    assert all(area.x0 >= 0 and area.y0 >= 0 and area.x1 <= 1 and area.y1 <= 1 for area in places)
+    assert not any(area.overlaps(other) for area, other in combinations(places, 2))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4])

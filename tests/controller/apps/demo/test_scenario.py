@@ -65,5 +65,5 @@ def test_reports_do_not_fill_the_links_to_the_collector() -> None:
     settings = DemoSettings()
     assert sampled(settings, planned("abilene")).watch.sample_every == 3
     assert sampled(settings, planned("fat-tree-4")).watch.sample_every > 2
-    said = DemoSettings(watch=Watch(sample_every=1))
-    assert sampled(said, planned("fat-tree-4")) == said
+    rare = DemoSettings(watch=Watch(sample_every=1))
+    assert sampled(rare, planned("fat-tree-4")) == rare

@@ -53,19 +53,19 @@ async def until(changed: asyncio.Event, is_so: Callable[[], bool]) -> None:
 
 def test_one_that_is_killed_is_started_again(tmp_path: Path, daemon: Make) -> None:
     async def use() -> None:
-        one, changed = daemon(
+        supervised, changed = daemon(
             "import sys, time; print('millrace thing: ready: ', *sys.argv[2:], flush=True); time.sleep(60)",
         )
-        running = asyncio.create_task(one.run())
-        await until(changed, lambda: one.state is State.READY)
-        first = one.pid
+        running = asyncio.create_task(supervised.run())
+        await until(changed, lambda: supervised.state is State.READY)
+        first = supervised.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        await until(changed, lambda: one.state is State.READY and one.pid != first)
-        assert (one.restarts, one.last_error, one.early_ends) == (1, "killed by SIGKILL", 0)
-        await one.stop()
+        await until(changed, lambda: supervised.state is State.READY and supervised.pid != first)
+        assert (supervised.restarts, supervised.last_error, supervised.early_ends) == (1, "killed by SIGKILL", 0)
+        await supervised.stop()
         await running
-        assert (one.state, one.pid) == (State.STOPPED, None)
+        assert (supervised.state, supervised.pid) == (State.STOPPED, None)
 
     asyncio.run(use())
     log = (tmp_path / "thing.log").read_text(encoding="utf-8")
@@ -75,11 +75,11 @@ def test_one_that_is_killed_is_started_again(tmp_path: Path, daemon: Make) -> No
 
 def test_one_that_cannot_run_says_why_and_is_counted(tmp_path: Path, daemon: Make) -> None:
     async def use() -> None:
-        one, changed = daemon("import sys; sys.exit('millrace thing: the port is taken')")
-        running = asyncio.create_task(one.run())
-        await until(changed, lambda: one.early_ends == 3)
-        assert one.last_error == "ended with status 1: the port is taken"
-        await one.stop()
+        supervised, changed = daemon("import sys; sys.exit('millrace thing: the port is taken')")
+        running = asyncio.create_task(supervised.run())
+        await until(changed, lambda: supervised.early_ends == 3)
+        assert supervised.last_error == "ended with status 1: the port is taken"
+        await supervised.stop()
         await running
 
     asyncio.run(use())
@@ -87,13 +87,13 @@ def test_one_that_cannot_run_says_why_and_is_counted(tmp_path: Path, daemon: Mak
 
 def test_one_that_does_not_stop_is_killed(tmp_path: Path, daemon: Make) -> None:
     async def use() -> None:
-        one, changed = daemon(
+        supervised, changed = daemon(
             "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(': ready: here', flush=True)\n"
             "while True: time.sleep(60)",
         )
-        running = asyncio.create_task(one.run())
-        await until(changed, lambda: one.state is State.READY)
-        await one.stop()
+        running = asyncio.create_task(supervised.run())
+        await until(changed, lambda: supervised.state is State.READY)
+        await supervised.stop()
         await running
 
     asyncio.run(use())
@@ -102,11 +102,11 @@ def test_one_that_does_not_stop_is_killed(tmp_path: Path, daemon: Make) -> None:
 
 def test_one_that_is_stopped_while_it_starts_ends(daemon: Make) -> None:
     async def use() -> None:
-        one, _ = daemon(f"import time; time.sleep({4 * WAIT_S})")
-        running = asyncio.create_task(one.run())
+        supervised, _ = daemon(f"import time; time.sleep({4 * WAIT_S})")
+        running = asyncio.create_task(supervised.run())
         await asyncio.sleep(0)
-        assert one.pid is None
-        await one.stop()
+        assert supervised.pid is None
+        await supervised.stop()
         async with local_timeout(WAIT_S, "a test"):
             await running
 
@@ -147,8 +147,8 @@ def test_who_is_asked_stops_last_and_the_others_at_the_same_time(
             Daemon(name, [str(tmp_path), name, *others.get(name, ())], log, settings, on_change=changed.set)
             for name in asks
         ]
-        running = [asyncio.create_task(one.run()) for one in daemons]
-        await until(changed, lambda: all(one.state is State.READY for one in daemons))
+        running = [asyncio.create_task(daemon.run()) for daemon in daemons]
+        await until(changed, lambda: all(daemon.state is State.READY for daemon in daemons))
         await stop_in_order(daemons, asks)
         await asyncio.gather(*running)
         log.close()

@@ -38,8 +38,8 @@ def run(capsys: pytest.CaptureFixture[str], table: str, *arguments: str) -> tupl
         patch.setenv("COLUMNS", "200")
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    return not end.value.code, said.out, said.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 def test_run_is_compared_with_the_path_times_of_a_topology(capsys: pytest.CaptureFixture[str], table: str) -> None:
@@ -48,8 +48,8 @@ def test_run_is_compared_with_the_path_times_of_a_topology(capsys: pytest.Captur
     for more in ((), ("--hardware", "half.yaml")):
         done, out, err = run(capsys, table, *options, *more)
         assert done, err
-        one, both = json.loads(out)
-        assert (one["machines"], one["transfer s"], both["machines"]) == (1, 0.0, 2)
+        single, both = json.loads(out)
+        assert (single["machines"], single["transfer s"], both["machines"]) == (1, 0.0, 2)
         assert "workers here stand for h1, h3" in err
         assert "free bandwidth between machines is nominal" in err
         transfers.append(both["transfer s"])

@@ -32,9 +32,9 @@ def test_what_a_machine_can_move_and_why_it_cannot_move_the_rest(tmp_path: Path)
 def test_this_machine_says_something_of_each() -> None:
     done = CliRunner().invoke(app, ["balance", "levers", "--format", "json"])
     assert done.exit_code == 0, done.output
-    found: list[dict[str, Any]] = json.loads(done.output)
-    assert len(found) >= 3
-    assert all(row["note"] for row in found)
+    table: list[dict[str, Any]] = json.loads(done.output)
+    assert len(table) >= 3
+    assert all(row["note"] for row in table)
 
 
 def test_clocks_and_instances_of_nvidias_devices_are_shown(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ def balance(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, 
         patch.setattr("sys.argv", ["millrace", "balance", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    return not end.value.code, said.out, said.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 def test_start_gains_are_shown_by_range(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,8 @@ def try_it(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, s
         patch.setattr("sys.argv", ["millrace", "balance", "try", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    return not end.value.code, said.out, said.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 def test_each_form_is_tried_on_the_load_that_is_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_tokens_are_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     assert token.startswith(f"millrace_{number}_")
     listed = run("api token list -f json")[0]
     assert token.split("_", 2)[2] not in listed
-    assert [(one["id"], one["role"], one["subject"]) for one in json.loads(listed)] == [(number, "node", "h1")]
+    assert [(token["id"], token["role"], token["subject"]) for token in json.loads(listed)] == [(number, "node", "h1")]
     assert run(f"api token create --role user -o {file}")[1].startswith(f"millrace: token file {file}: File exists")
     assert "role node names its node, centre, holder or host" in run("api token create --role node --name x")[1]
     assert "Invalid enum value 'king'" in run("api token create --role king")[1]

@@ -149,9 +149,9 @@ LISTS = {"probe trace": "says of a program all that was not seen", "probe build"
 
 def problem_of(result: Mapping[str, Any]) -> str | None:
     """Return what is wrong with what became of a call, as sandbox.py tells it; None if nothing is."""
-    said, status = result["said"].strip(), result["status"]
-    lines = said.splitlines()
-    if "Traceback" in said:
+    errors, status = result["said"].strip(), result["status"]
+    lines = errors.splitlines()
+    if "Traceback" in errors:
         return f"a stack trace: {lines[-1]}"
     if result["stopped"]:
         return None if result["stays"] else "it hangs"
@@ -160,6 +160,6 @@ def problem_of(result: Mapping[str, Any]) -> str | None:
     if status not in {0, 1, 2}:
         return f"status {status}"
     is_list = " ".join(result["words"][:2]) in LISTS
-    if status == 1 and not is_list and (len(lines) != 1 or not said.startswith("millrace")):
-        return f"no line, or several: {said[-300:]}"
+    if status == 1 and not is_list and (len(lines) != 1 or not errors.startswith("millrace")):
+        return f"no line, or several: {errors[-300:]}"
     return None

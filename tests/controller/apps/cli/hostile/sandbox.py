@@ -71,10 +71,10 @@ def furnish(folder: Path) -> None:
 def load_all() -> None:
     """Import what calls would import one by one, each for itself."""
     for package in _PACKAGES:
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda _: None):
-            if found.name.rpartition(".")[2] != "__main__":
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda _: None):
+            if module.name.rpartition(".")[2] != "__main__":
                 with suppress(ImportError):  # of what is not installed
-                    importlib.import_module(found.name)
+                    importlib.import_module(module.name)
     for name in _OTHERS:
         importlib.import_module(name)
 
@@ -135,17 +135,17 @@ def _run(words: list[str], folder: Path, output: Path) -> None:
 
 
 def main() -> None:
-    calls, place = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
-    close_off(place)
+    calls, work_folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+    close_off(work_folder)
     os.environ.setdefault("MILLRACE_CACHE_DIR", str(Path.home() / ".cache" / "millrace"))
-    own = dict.fromkeys(("HOME", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"), str(place))
+    own = dict.fromkeys(("HOME", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"), str(work_folder))
     os.environ |= {**own, "COLUMNS": "200", "NO_COLOR": "1"}
     load_all()
     app.app = get_command(app.app)  # type: ignore[assignment]  # what each call would make of it
     gc.collect()
     gc.freeze()  # a child then copies less
     for number, words in enumerate(calls):
-        folder = place / f"here{number}"  # a new one: what a call has left running may still write to its own
+        folder = work_folder / f"here{number}"  # a new one: what a call has left running may still write to its own
         folder.mkdir()
         furnish(folder)
         print(json.dumps(called(words, folder)), flush=True)

@@ -43,23 +43,23 @@ def topology(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fabric(topology: Path) -> Iterator[str]:
     """Return the name of a fabric in the background; its process, wherever the tests left it, is ended."""
     name = f"t-{secrets.token_hex(3)}"
-    said = subprocess.run(
+    captured = subprocess.run(
         [*COMMAND, "up", str(topology), "--name", name, "--detach"], check=False, capture_output=True, text=True
     )
     try:
-        assert said.returncode == 0, said.stderr
-        assert f"ready: {name}: 1 switches, 2 hosts; namespaces mr-{name}-NODE" in said.stderr
+        assert captured.returncode == 0, captured.stderr
+        assert f"ready: {name}: 1 switches, 2 hosts; namespaces mr-{name}-NODE" in captured.stderr
         yield name
     finally:
-        found = Manifest.load(RUN_ROOT / name)
-        if found is not None:
-            standing.end(found)
+        manifest = Manifest.load(RUN_ROOT / name)
+        if manifest is not None:
+            standing.end(manifest)
 
 
 def rows(*words: str) -> list[dict[str, object]]:
     done = runner.invoke(app, ["fabric", "list", *words, "--format", "json"], catch_exceptions=False)
-    found: list[dict[str, object]] = json.loads(done.stdout)
-    return found
+    table: list[dict[str, object]] = json.loads(done.stdout)
+    return table
 
 
 def refused(*words: str) -> str:

@@ -29,8 +29,8 @@ def millrace(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> 
         patch.setattr("sys.argv", ["millrace", "paths", "cost", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    return not end.value.code, said.out, said.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 def cost(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -46,8 +46,8 @@ def problem(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def rows(text: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(text)
-    return found
+    table: list[dict[str, object]] = json.loads(text)
+    return table
 
 
 def test_pairs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,8 +75,10 @@ def test_the_feed_is_asked(capsys: pytest.CaptureFixture[str], triangle: str, fe
     assert {row["delay_basis"] for row in listed} > {"nominal"}
     faster = Path(triangle).read_text().replace("1 Gbit/s", "10 Gbit/s")
     Path(triangle).write_text(faster)
-    said = problem(capsys, "-t", triangle, "--base-routes", "--feed", feed)
-    assert "measures another network: h1->s1 has 1000000000 bit/s there, 10000000000 bit/s in topology triangle" in said
+    errors = problem(capsys, "-t", triangle, "--base-routes", "--feed", feed)
+    assert (
+        "measures another network: h1->s1 has 1000000000 bit/s there, 10000000000 bit/s in topology triangle" in errors
+    )
 
 
 def test_a_history_is_asked(capsys: pytest.CaptureFixture[str], triangle: str, history: str) -> None:
@@ -86,8 +88,8 @@ def test_a_history_is_asked(capsys: pytest.CaptureFixture[str], triangle: str, h
     times = ("--since", "2023-11-14T22:13", "--at", "2023-11-14T22:15")
     window = rows(cost(capsys, "-t", triangle, "--history", history, *times, "--format", "json"))
     assert {row["delay_basis"] for row in window} > {"nominal"}
-    _, _, said = millrace(capsys, ("-t", triangle, "--history", history, "--at", at))
-    assert "paths are base routes: a history has links, not routes" in said
+    _, _, errors = millrace(capsys, ("-t", triangle, "--history", history, "--at", at))
+    assert "paths are base routes: a history has links, not routes" in errors
     assert "nothing of any link at" in problem(capsys, "-t", triangle, "--history", history, "--at", "2023-11-14T23:14")
 
 
@@ -118,6 +120,6 @@ def test_a_matrix_and_its_picture(capsys: pytest.CaptureFixture[str], tmp_path: 
 def test_what_cannot_be_is_said_in_a_line(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str
 ) -> None:
-    said = problem(capsys, *arguments)
-    assert text in " ".join(said.replace("│", " ").split())
-    assert "Traceback" not in said
+    errors = problem(capsys, *arguments)
+    assert text in " ".join(errors.replace("│", " ").split())
+    assert "Traceback" not in errors

@@ -54,12 +54,14 @@ def test_serving_ends_with_a_signal_and_keeps_what_was_written(tmp_path: Path) -
     (tmp_path / "value").write_bytes(b"kept")
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as serving:
         assert serving.stderr is not None
-        said = re.fullmatch(r"millrace store: ready: (.*/store\.db) at 127\.0\.0\.1:(\d+)\n", serving.stderr.readline())
-        assert said is not None
-        run("put", "/a", str(tmp_path / "value"), "--server", "127.0.0.1", "--port", said[2])
+        ready = re.fullmatch(
+            r"millrace store: ready: (.*/store\.db) at 127\.0\.0\.1:(\d+)\n", serving.stderr.readline()
+        )
+        assert ready is not None
+        run("put", "/a", str(tmp_path / "value"), "--server", "127.0.0.1", "--port", ready[2])
         serving.send_signal(signal.SIGTERM)
         assert serving.wait(HANG_S) == 0
-    with Producer(said[1], address="127.0.0.1", port=0) as producer:
+    with Producer(ready[1], address="127.0.0.1", port=0) as producer:
         assert producer.read("/a") == b"kept"
 
 

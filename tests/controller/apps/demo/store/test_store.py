@@ -23,8 +23,8 @@ def outcome() -> StoreOutcome:
     return StoreRun(TOPOLOGY, None, 1).run()
 
 
-def share(outcome: StoreOutcome, place: int) -> float:
-    reads = outcome.phases[place].reads
+def share(outcome: StoreOutcome, phase: int) -> float:
+    reads = outcome.phases[phase].reads
     return len(split(reads)[0]) / len(reads)
 
 

@@ -23,16 +23,16 @@ STEPS = 500
 
 def errors_in_adapted_loop(controller: Controller, plant: LinearPlant, pushed: float) -> list[float]:
     """Return the errors of a loop that is pushed once, its gains as the controller adapts them."""
-    state, answer, levers, found = controller.start(), 0.0, 0.0, []
+    state, answer, levers, errors = controller.start(), 0.0, 0.0, []
     waiting = deque([0.0] * plant.delay_samples)
     for index in range(STEPS):
         error = min(max(pushed - answer, -1.0), 1.0)
-        found.append(error)
+        errors.append(error)
         state, output = controller.step(state, Sample(float(index), max(error, 0.0), max(-error, 0.0)))
         levers = levers + output.u if plant.accumulates else output.u
         waiting.append(levers)
         answer = plant.pole * answer + (1.0 - plant.pole) * plant.gain * waiting.popleft()
-    return found
+    return errors
 
 
 def accepted(seed: int, scheme: Scheme) -> Iterator[ControlSettings]:

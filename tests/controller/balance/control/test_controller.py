@@ -36,11 +36,11 @@ def sample(time_s: float, error: float) -> Sample:
 
 def run(controller: Controller, errors: Iterable[float]) -> tuple[ControllerState, list[Output]]:
     """Return the state after errors that come once a second, and what was said of each."""
-    state, found = controller.start(), []
+    state, outputs = controller.start(), []
     for time_s, error in enumerate(errors):
         state, output = controller.step(state, sample(time_s, error))
-        found.append(output)
-    return state, found
+        outputs.append(output)
+    return state, outputs
 
 
 def test_fixed_gains_stay() -> None:

@@ -23,11 +23,11 @@ def sample(time_s: float, error: float) -> Sample:
 
 def outputs(settings: PidSettings, errors: Iterable[float]) -> list[float]:
     """Return the outputs for errors that come once a second."""
-    state, found = PidState(), []
+    state, collected = PidState(), []
     for time_s, error in enumerate(errors):
         state, output = step(settings, state, sample(time_s, error))
-        found.append(output)
-    return found
+        collected.append(output)
+    return collected
 
 
 @pytest.mark.parametrize("form", list(Form))
@@ -54,11 +54,11 @@ def run(
     settings: PidSettings, samples: Iterable[tuple[float, float]], blocked: Blocked = Blocked.NO
 ) -> tuple[PidState, list[float]]:
     """Return the state and the outputs after samples of a time and an error."""
-    state, found = PidState(), []
+    state, outputs = PidState(), []
     for time_s, error in samples:
         state, output = step(settings, state, sample(time_s, error), blocked=blocked)
-        found.append(output)
-    return state, found
+        outputs.append(output)
+    return state, outputs
 
 
 def test_p_leaves_a_steady_error_and_an_integral_removes_it() -> None:
@@ -167,9 +167,9 @@ def test_two_samples_at_nearly_the_same_time_give_no_kick() -> None:
 
 def test_it_acts_until_the_error_is_under_the_threshold() -> None:
     settings = PidSettings(form=Form.PI, kp=1.0, ki=0.1, threshold=0.1)
-    state, found = run(settings, [(0.0, 0.3), (1.0, 0.1), (2.0, 0.09)])
-    assert found[1] == pytest.approx(0.1 + 0.1 * 0.4)
-    assert found[2] == 0.0
+    state, outputs = run(settings, [(0.0, 0.3), (1.0, 0.1), (2.0, 0.09)])
+    assert outputs[1] == pytest.approx(0.1 + 0.1 * 0.4)
+    assert outputs[2] == 0.0
     assert state.rests
     assert state.integral == 0.0
     again, output = step(settings, state, sample(3.0, -0.2))

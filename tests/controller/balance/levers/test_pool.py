@@ -44,14 +44,14 @@ class Books:
 
     def share(self, units: int, leaving: int = 0) -> None:
         """Write that `gpu0` has so many units, of which some are asked back; the other one has the rest."""
-        other = next(one for one in self.pool.shares if one.holder == "gpu1")
+        other = next(share for share in self.pool.shares if share.holder == "gpu1")
         shares = (UnitHolding(holder="gpu0", units=units, leaving=leaving), other)
         self.pool, _ = share(self.pool, None, UnitShares(shares=shares), self.clock.now_ns())
 
     @property
     def reported(self) -> HolderStatus:
         """Return the last status of `gpu0`."""
-        return next(one for one in self.pool.status.holders if one.holder == "gpu0")
+        return next(holder for holder in self.pool.status.holders if holder.holder == "gpu0")
 
 
 class Unit:

@@ -70,11 +70,11 @@ def test_it_goes_no_further_than_the_levels_above(tmp_path: Path, tree: dict[str
 @TREES
 def test_released_it_stands_as_it_was_found(tmp_path: Path, tree: dict[str, str]) -> None:
     root = Root(write_tree(tmp_path, tree))
-    for group, found in (("/unit", 500), ("/unit/part", None)):
+    for group, quota_milli in (("/unit", 500), ("/unit/part", None)):
         lever = CpuQuota(group, 10, may_set=True, period_us=10_000, root=root)
         assert lever.move(-20).done == -20
         lever.release()
-        assert quotas_milli_of(group_at(group, tmp_path))[0] == found
+        assert quotas_milli_of(group_at(group, tmp_path))[0] == quota_milli
 
 
 def test_it_is_read_only_unless_settings_say_otherwise(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_step_that_would_swing_past_the_band_is_left_out() -> None:
     assert loose.change(few.error, few, unit(4)) == Change(sub_units=-1)
     assert loose.change(many.error, many, unit(3)) == Change(sub_units=1)
     guarded = IntervalRule(levers=(LeverKind.SUB_UNITS,))
-    moves = [guarded.change(one.error, one, unit(count)) for one, count in ((few, 4), (many, 3))]
+    moves = [guarded.change(sample.error, sample, unit(count)) for sample, count in ((few, 4), (many, 3))]
     assert Change() in moves
 
 
@@ -116,9 +116,9 @@ def test_an_exhausted_lever_hands_on_to_the_next() -> None:
     limits = Limits(sub_units_high=150, frequency_high_mhz=2000)
     assert hand_on(Change(sub_units=50), unit(150), limits).change.frequency_mhz == pytest.approx(1000 / 3)
     capped = Limits(sub_units_high=150, frequency_high_mhz=1100, precisions=INT8_ONLY)
-    found = hand_on(Change(sub_units=50), unit(150), capped)
-    assert found.change == Change(frequency_mhz=100.0)
-    assert found.left == pytest.approx(200 / 150 / 1.1)
+    step = hand_on(Change(sub_units=50), unit(150), capped)
+    assert step.change == Change(frequency_mhz=100.0)
+    assert step.left == pytest.approx(200 / 150 / 1.1)
     to_precision = hand_on(Change(sub_units=150), unit(150), replaced(capped, tuple(Precision)))
     assert to_precision.change == Change(-1, 100.0, 0)
     assert to_precision.left == pytest.approx(1 / 1.1)
@@ -138,10 +138,10 @@ def test_a_precision_that_would_be_further_off_is_not_taken() -> None:
 
 def test_an_exhausted_lever_hands_on_downwards_too() -> None:
     limits = Limits(sub_units_low=100, frequency_low_mhz=800)
-    found = hand_on(Change(sub_units=-50), unit(), limits)
-    assert found.change.frequency_mhz == -200
-    assert found.change.precision_steps == 1  # half the speed is nearer to 5/8 than the whole
-    assert found.left == pytest.approx(0.5 / 0.8 / 0.5)
+    step = hand_on(Change(sub_units=-50), unit(), limits)
+    assert step.change.frequency_mhz == -200
+    assert step.change.precision_steps == 1  # half the speed is nearer to 5/8 than the whole
+    assert step.left == pytest.approx(0.5 / 0.8 / 0.5)
 
 
 def test_handed_on_change_is_bounded_by_the_largest_step() -> None:

@@ -34,10 +34,10 @@ class Written:
 
     def sample(self, now_ns: int) -> Sample:
         """Return what comes next."""
-        found = next(self._samples)
-        if found is None:
+        reading = next(self._samples)
+        if reading is None:
             raise SampleError("u", "it says nothing")
-        return found if isinstance(found, Sample) else Sample(now_ns / SECOND, *found, "u")
+        return reading if isinstance(reading, Sample) else Sample(now_ns / SECOND, *reading, "u")
 
 
 class Machine:

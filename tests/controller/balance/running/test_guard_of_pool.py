@@ -137,9 +137,9 @@ def test_answer_half_a_lease_old_raises_nothing(tmp_path: Path, monkeypatch: pyt
     answer = unit.books.report_units
 
     def slow(pool: str, status: HolderStatus) -> UnitPool:
-        found = answer(pool, status)
+        given = answer(pool, status)
         unit.machine.pass_s(HOLD_S)  # as when the process is stopped then
-        return found
+        return given
 
     monkeypatch.setattr(unit.books, "report_units", slow)
     unit.tell()

@@ -36,7 +36,7 @@ def settled(loop: Loop) -> list[Tick]:
         tick = loop.tick()
         if tick.sample is not None:
             held = [*held[1 - WINDOW :], tick]
-        errors = [one.sample.error for one in held if one.sample is not None]
+        errors = [tick.sample.error for tick in held if tick.sample is not None]
         if len(held) == WINDOW and abs(fmean(errors)) < 0.1 and not held[-1].has_moved:
             return held
     raise AssertionError(f"not settled within {MOST} samples, the last errors are {errors}")

@@ -75,7 +75,7 @@ class Training:
         """Run a step; return the error of it."""
         bus_ns = self.trip_ns + size * self.item_bus_ns
         core_ns = size * self.item_core_ns // (2 if halved else 1)
-        first, then = sorted([(bus_ns, self.bus), (core_ns, self.cores)], key=lambda one: one[0])
+        first, then = sorted([(bus_ns, self.bus), (core_ns, self.cores)], key=lambda pair: pair[0])
         start_ns = self.clock.now_ns()
         with then[1]:
             with first[1]:

@@ -98,8 +98,8 @@ def test_a_client_finds_its_way_from_the_directory() -> None:
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder) as client:
             await until_it_knows(client)
-            found = (await client.get("/directory")).json()
-            for name, resource in found["resources"].items():
+            directory = (await client.get("/directory")).json()
+            for name, resource in directory["resources"].items():
                 if "accepts" not in resource:
                     answer = await client.get(resource["uri"], headers={"accept": resource["media-type"]})
                     assert (answer.status_code, answer.headers["content-type"]) == (200, resource["media-type"]), name

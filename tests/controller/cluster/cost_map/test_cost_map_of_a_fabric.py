@@ -92,12 +92,12 @@ def test_a_path_of_its_own(run: Run) -> None:
     assert run.controller.routes == RouteSet(0, ())
     run.settle(RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "c", "b", "d")),)))
     taken = run.send(20)
-    found = run.costs.cost("ha", "hd")
-    assert found.explicit
-    assert {path.switches for path in found.paths} == taken.keys() == {("a", "c", "b", "d")}
-    assert found.delay_basis is Basis.MEASURED
+    cost = run.costs.cost("ha", "hd")
+    assert cost.explicit
+    assert {path.switches for path in cost.paths} == taken.keys() == {("a", "c", "b", "d")}
+    assert cost.delay_basis is Basis.MEASURED
     # The delay is what packets had on their way: three links of 1 ms, and what sending 100 bytes takes.
-    assert found.delay_ns == pytest.approx(3 * MS, rel=0.05)
+    assert cost.delay_ns == pytest.approx(3 * MS, rel=0.05)
 
 
 def test_weights(run: Run) -> None:
@@ -113,8 +113,8 @@ def test_a_dead_link_is_gone_around(run: Run) -> None:
     run.fabric.set_link("a", "c", up=False, notice_after_ns=MS)
     run.wait(20 * MS)
     taken = run.send(30)
-    found = run.costs.cost("ha", "hd")
-    assert {path.switches for path in found.paths} == taken.keys() == {("a", "b", "d")}
+    cost = run.costs.cost("ha", "hd")
+    assert {path.switches for path in cost.paths} == taken.keys() == {("a", "b", "d")}
 
 
 def test_load_is_where_its_packets_are(run: Run) -> None:

@@ -25,9 +25,9 @@ def texts(costs: CostMap, figure: str, folder: Path) -> list[str]:
 
 
 def delay_us_of(costs: CostMap, src: str, dst: str) -> float:
-    found = costs.cost(src, dst).delay_ns
-    assert found is not None
-    return found / 1e3
+    delay_ns = costs.cost(src, dst).delay_ns
+    assert delay_ns is not None
+    return delay_ns / 1e3
 
 
 def test_a_small_map_has_each_figure_in_its_field(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ NODE = Node(
 )
 
 
-def one(thousandths: int = WHOLE, *models: str, count: int = 1, memory_bytes: int = 0) -> Request:
+def device_request(thousandths: int = WHOLE, *models: str, count: int = 1, memory_bytes: int = 0) -> Request:
     return Request(devices=(DeviceRequest(GPU, count, thousandths, frozenset(models), memory_bytes),))
 
 
@@ -79,10 +79,13 @@ def test_a_refusal_names_all_that_is_missing_and_how_much() -> None:
 @pytest.mark.parametrize(
     ("request_", "missing"),
     [
-        (one(count=4), Missing("gpu", 4, 3, "whole devices")),
-        (one(WHOLE, "V100"), Missing("gpu V100", 1, 0, "whole devices")),
-        (one(10, memory_bytes=41 * GIB), Missing("gpu memory", 41 * GIB, 40 * GIB, "bytes on one device")),
-        (one(count=3, memory_bytes=20 * GIB), Missing("gpu", 3, 2, f"whole devices with {20 * GIB} free bytes")),
+        (device_request(count=4), Missing("gpu", 4, 3, "whole devices")),
+        (device_request(WHOLE, "V100"), Missing("gpu V100", 1, 0, "whole devices")),
+        (device_request(10, memory_bytes=41 * GIB), Missing("gpu memory", 41 * GIB, 40 * GIB, "bytes on one device")),
+        (
+            device_request(count=3, memory_bytes=20 * GIB),
+            Missing("gpu", 3, 2, f"whole devices with {20 * GIB} free bytes"),
+        ),
         (Request(memory_bytes=65 * GIB), Missing("memory", 65 * GIB, 64 * GIB, "bytes")),
     ],
 )
@@ -94,9 +97,9 @@ def test_what_is_missing(request_: Request, missing: Missing) -> None:
 
 def test_the_fullest_device_that_will_do_is_chosen() -> None:
     held = Shares(devices=(DeviceShare(1, 400), DeviceShare(2, 700)))
-    assert choose(NODE, held, one(500)).devices == (DeviceShare(1, 500),)
-    assert choose(NODE, held, one(300)).devices == (DeviceShare(2, 300),)
-    assert choose(NODE, held, one(700)).devices == (DeviceShare(0, 700),)
+    assert choose(NODE, held, device_request(500)).devices == (DeviceShare(1, 500),)
+    assert choose(NODE, held, device_request(300)).devices == (DeviceShare(2, 300),)
+    assert choose(NODE, held, device_request(700)).devices == (DeviceShare(0, 700),)
 
 
 def test_who_has_least_choice_chooses_first() -> None:
@@ -116,19 +119,19 @@ def test_halves_of_one_request_share_a_device() -> None:
 
 def test_fragments_are_what_a_request_cannot_use() -> None:
     held = Shares(7500, 0, (DeviceShare(0, 300), DeviceShare(2, 600), DeviceShare(3, 900)))
-    assert fragments(NODE, held, one(500)) == 400 + 100
-    assert fragments(NODE, held, one(500, "A100")) == 400 + 100
-    assert fragments(NODE, held, one(400, "T4")) == 700 + 1000 + 100
-    assert fragments(NODE, held, one(count=1)) == 700 + 400 + 100
+    assert fragments(NODE, held, device_request(500)) == 400 + 100
+    assert fragments(NODE, held, device_request(500, "A100")) == 400 + 100
+    assert fragments(NODE, held, device_request(400, "T4")) == 700 + 1000 + 100
+    assert fragments(NODE, held, device_request(count=1)) == 700 + 400 + 100
     everything = 700 + 1000 + 400 + 100
-    assert fragments(NODE, held, one(count=2)) == everything
-    assert fragments(NODE, held, Request(1000, 0, one(100).devices)) == everything
+    assert fragments(NODE, held, device_request(count=2)) == everything
+    assert fragments(NODE, held, Request(1000, 0, device_request(100).devices)) == everything
     assert fragments(NODE, held, Request(100)) == everything
 
 
 def test_taking_and_releasing_leave_the_old_value_as_it_was() -> None:
     empty = Cluster.of([NODE])
-    shares = empty.choose("h1", Request(1500, GIB, one(250, memory_bytes=4 * GIB).devices))
+    shares = empty.choose("h1", Request(1500, GIB, device_request(250, memory_bytes=4 * GIB).devices))
     taken = empty.take("h1", shares)
     assert (empty.held_of("h1"), taken.held_of("h1")) == (Shares(), shares)
     assert taken.take("h1", shares).release("h1", shares).held_of("h1") == shares
@@ -164,7 +167,7 @@ def test_what_is_not_held_cannot_be_released() -> None:
         with pytest.raises(HardwareError, match=r"^h1: .* not held"):
             cluster.release("h1", shares)
     with pytest.raises(HardwareError, match="h1: there is no device 9, of which something is held"):
-        fits(NODE, Shares(devices=(DeviceShare(9, 1),)), one(1))
+        fits(NODE, Shares(devices=(DeviceShare(9, 1),)), device_request(1))
     with pytest.raises(HardwareError, match="h2: there is no such node"):
         cluster.fits("h2", Request())
 

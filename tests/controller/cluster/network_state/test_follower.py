@@ -128,11 +128,11 @@ def test_maps_follow_routes(folder: Path) -> None:
                 assert not (await anext(maps)).costs.cost("h1", "h2").explicit
                 # The path server leads a flow around a link that it hears is down.
                 await paths.link_changed(LinkChange(LINK, up=False))
-                while not (found := (await anext(maps)).costs.cost("h1", "h2")).explicit:
+                while not (cost := (await anext(maps)).costs.cost("h1", "h2")).explicit:
                     pass
-                assert [path.switches for path in found.paths] == [("s1", "s4", "s3", "s2")]
+                assert [path.switches for path in cost.paths] == [("s1", "s4", "s3", "s2")]
                 once = (await ask(TOPOLOGY, settings)).costs.cost("h1", "h2")
-                assert once.paths == found.paths
+                assert once.paths == cost.paths
             await until(lambda: follower.status.routes_problem is not None, "the routes have no problem")
             assert follower.current().costs.cost("h1", "h2").explicit
 
@@ -164,10 +164,10 @@ class FakeFeed:
     async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         assert interval_ns == 7
         while True:
-            found = await self.waiting.get()
-            if isinstance(found, Exception):
-                raise found
-            yield found
+            item = await self.waiting.get()
+            if isinstance(item, Exception):
+                raise item
+            yield item
 
 
 def test_peer_of_another_version_is_named_and_asked_again_later() -> None:

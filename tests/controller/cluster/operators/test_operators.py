@@ -196,12 +196,12 @@ def test_names_and_order_make_no_difference(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("flows", "other"),
     [("a-b b-c", "a-b a-c"), ("a1-b1 a2-b2", "a1-b1 a2-b1 a2-b2"), ("a1-b1 a1-b2 a2-b2", "a1-b1 a2-b2 a2-b1 a1-b2")],
 )
-def test_other_flows_make_another_signature(one: str, other: str) -> None:
-    assert signature(graph_of(one)) != signature(graph_of(other))
-    assert not is_same(graph_of(one), graph_of(other))
+def test_other_flows_make_another_signature(flows: str, other: str) -> None:
+    assert signature(graph_of(flows)) != signature(graph_of(other))
+    assert not is_same(graph_of(flows), graph_of(other))
 
 
 def test_graphs_that_colours_do_not_tell_apart_are_told_apart() -> None:
@@ -222,13 +222,13 @@ def test_counts_shapes_and_bytes_make_a_difference() -> None:
     def alone(operator: Operator) -> str:
         return signature(OperatorGraph("g", (operator,)))
 
-    found = {
+    signatures = {
         alone(GEMM),
         alone(Operator.of("factor", "gemm", dict(GEMM.shape), FP64, executions=4)),
         alone(Operator.of("factor", "gemm", dict(GEMM.shape), NumberFormat.FP32, executions=3)),
         alone(Operator.of("factor", "gemm", {"m": 1, "n": 1, "k": 1}, FP64, executions=3)),
     }
-    assert len(found) == 4
+    assert len(signatures) == 4
 
 
 def test_a_file_reads_as_it_stands_and_is_written_back(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def dense_solve(n: int) -> NDArray[np.floating[Any]]:
 def test_the_graph_of_a_dense_solve_is_what_one_writes_by_hand() -> None:
     traced = trace_callable(dense_solve, (50,))
     assert traced.problems == ()
-    assert [(one.signature, one.executions) for one in traced.graph.operators] == [
+    assert [(operator.signature, operator.executions) for operator in traced.graph.operators] == [
         ("random-numbers fp64 n=2500", 1),
         ("elementwise fp64 n=2500 operands=1", 1),
         ("elementwise fp64 n=2500 operands=2", 1),

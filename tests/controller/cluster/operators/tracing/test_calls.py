@@ -55,12 +55,12 @@ ONCE = [
 
 @pytest.mark.parametrize("python", [sys.executable, "python3.12", "python3.13", "python3.14"])
 def test_calls_and_returns_are_told_as_they_come(python: str, tmp_path: Path) -> None:
-    found = shutil.which(python)
-    if found is None or subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode:
+    interpreter = shutil.which(python)
+    if interpreter is None or subprocess.run([interpreter, "-c", ""], capture_output=True, check=False).returncode:
         pytest.skip(f"{python} is not here")
     (tmp_path / "program.py").write_text(PROGRAM)
-    words = [found, str(tmp_path / "program.py"), calls.__file__]
-    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    _, works, seen = json.loads(said)
+    words = [interpreter, str(tmp_path / "program.py"), calls.__file__]
+    output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    _, works, seen = json.loads(output)
     assert works == [True, True]
     assert seen == ONCE * 2

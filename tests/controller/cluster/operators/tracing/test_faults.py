@@ -60,7 +60,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def operators_of(traced: Traced) -> list[tuple[str, int]]:
-    return [(one.signature, one.executions) for one in traced.graph.operators]
+    return [(operator.signature, operator.executions) for operator in traced.graph.operators]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_callable_that_raises_or_never_ends_gives_what_it_did() -> None:
     assert raised.problems[0].startswith("it ended with KeyError: 'gone' (test_faults.py:")
     stopped = trace_callable(fails, keywords={"for_ever": True}, deadline_s=0.2)
     assert stopped.problems == ("it was stopped after 0.2 s: what it would have done then is not in the graph",)
-    assert [one.kind for one in stopped.graph.operators] == ["gemm", "gemm", "elementwise"]
+    assert [operator.kind for operator in stopped.graph.operators] == ["gemm", "gemm", "elementwise"]
 
 
 @pytest.mark.parametrize("deadline_s", [0.02, 0.05])
@@ -201,7 +201,7 @@ def test_types_without_a_format_are_kinds_of_their_own() -> None:
         np.ones((9, 9), complex) @ np.ones((9, 9), complex)
         np.ones(9, np.longdouble) * 2
 
-    kinds = [one.kind for one in trace_callable(strange).graph.operators]
+    kinds = [operator.kind for operator in trace_callable(strange).graph.operators]
     assert kinds[0] == "object-copy"
     assert "complex-gemm" in kinds
     assert all(Operator("x", kind).kind == kind for kind in kinds)
@@ -229,7 +229,7 @@ def test_plain_python_functions_are_operators_with_code_trees() -> None:
     assert dict(own.shape) == {f"arg{index}_{axis}": 40 for index in range(3) for axis in range(2)}
     assert own.code == ("(def (loop (loop (loop (into-add (index a i0 i1) (mult (index a i0 i2) (index a i2 i1)))))))")
     assert traced.places["python-1"].startswith("multiply (test_faults.py:")
-    assert [one.kind for one in others] == ["elementwise", "elementwise", "solve"]
+    assert [operator.kind for operator in others] == ["elementwise", "elementwise", "solve"]
     # What it wrote by single numbers is read by the next.
     assert ("python-1", "elementwise-2") in {(flow.src, flow.dst) for flow in traced.graph.flows}
     assert np.array_equal(traced.result, relax(40))
@@ -244,7 +244,7 @@ def glue(n: int) -> Any:
 
 @pytest.mark.parametrize("program", [glue])
 def test_functions_that_only_call_libraries_are_none(program: Callable[..., Any]) -> None:
-    assert {one.kind for one in trace_callable(program, (10,)).graph.operators} == {"elementwise"}
+    assert {operator.kind for operator in trace_callable(program, (10,)).graph.operators} == {"elementwise"}
 
 
 def triple(a: Any, b: Any) -> Any:

@@ -53,9 +53,9 @@ def observe() -> Observe:
 
 @pytest.fixture
 def live() -> Live:
-    def found(generator: np.random.Generator, actions: int = 4) -> Experience:
+    def make(generator: np.random.Generator, actions: int = 4) -> Experience:
         seen, following = _observe(generator, actions), _observe(generator, actions)
         action = int(generator.integers(actions))
         return Experience(seen, action, float(seen.free[action]), following, 1000)
 
-    return found
+    return make

@@ -101,16 +101,16 @@ def test_a_margin_goes_before_a_tolerance(observe: Observe) -> None:
     told[:3] = (2.5, 9.0, 8.75)
     # The first action is far behind the best, so one of the two best is taken: the next in turn.
     decisions = [decider.decide(Known(told.tolist()), observation, None) for _ in range(3)]
-    assert [(one.action, one.reason) for one in decisions] == [(1, ""), (2, "close"), (1, "")]
-    assert all(one.asked for one in decisions)
+    assert [(decision.action, decision.reason) for decision in decisions] == [(1, ""), (2, "close"), (1, "")]
+    assert all(decision.asked for decision in decisions)
 
 
 def test_a_random_other_candidate_is_chosen_with_probability_e(observe: Observe) -> None:
     observation, decider = _with(observe(np.random.default_rng(1)), 0, 1, 3), _decider(exploration=0.05)
-    found = [decider.decide(Known([1, 3, 9, 2]), observation, None).action for _ in range(20_000)]
-    assert found.count(1) / len(found) == pytest.approx(0.95, abs=0.005)
-    assert found.count(0) / len(found) == pytest.approx(0.025, abs=0.004)
-    assert found.count(3) / len(found) == pytest.approx(0.025, abs=0.004)
+    actions = [decider.decide(Known([1, 3, 9, 2]), observation, None).action for _ in range(20_000)]
+    assert actions.count(1) / len(actions) == pytest.approx(0.95, abs=0.005)
+    assert actions.count(0) / len(actions) == pytest.approx(0.025, abs=0.004)
+    assert actions.count(3) / len(actions) == pytest.approx(0.025, abs=0.004)
 
 
 def test_an_only_candidate_is_chosen(observe: Observe) -> None:

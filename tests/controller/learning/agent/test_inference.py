@@ -74,21 +74,21 @@ CASES = [
 
 def _weights(form: Form, observation: Observation, **fields: int) -> WeightSet:
     settings = NetworkSettings(form=form, hidden=64, feed_forward=48, deviation=0.15, **fields)
-    found = gaussian_start(Shape.of(settings, observation), settings.deviation, np.random.default_rng(5))
+    start = gaussian_start(Shape.of(settings, observation), settings.deviation, np.random.default_rng(5))
     # As biases and gains are after training.
     generator = np.random.default_rng(6)
     moved = {
         name: array + np.float32(0.1) * generator.standard_normal(array.shape).astype(np.float32) * (array.ndim == 1)
-        for name, array in found.arrays.items()
+        for name, array in start.arrays.items()
     }
-    return WeightSet(found.shape, moved, 1)
+    return WeightSet(start.shape, moved, 1)
 
 
 def _reference(weights: WeightSet, observation: Observation) -> Floats:
     tokens = observation.tokens() if weights.shape.form == "tokens" else observation.flat()[None]
     with torch.no_grad():
-        found = network(weights, dropout=0.25).eval()(torch.from_numpy(tokens.copy())[None])
-    values: Floats = found[0].mean(dim=1).numpy()
+        output = network(weights, dropout=0.25).eval()(torch.from_numpy(tokens.copy())[None])
+    values: Floats = output[0].mean(dim=1).numpy()
     return values
 
 
@@ -152,9 +152,9 @@ def test_tokens_do_not_care_for_the_order_of_nodes(observe: Observe) -> None:
 
 def test_attention_of_tokens_sums_to_one(observe: Observe) -> None:
     observation = observe(np.random.default_rng(4), 7)
-    found = TokensInference(_weights("tokens", observation)).attention(observation)
-    assert found.shape == (2, 4, 7, 7)
-    assert found.sum(axis=-1) == pytest.approx(1, abs=1e-5)
+    attention = TokensInference(_weights("tokens", observation)).attention(observation)
+    assert attention.shape == (2, 4, 7, 7)
+    assert attention.sum(axis=-1) == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize(("form", "make", "tolerance"), CASES)

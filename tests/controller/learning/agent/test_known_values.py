@@ -72,14 +72,14 @@ def chain_values(
         following = None if action or is_last else _seen(state + 1)
         learner.take(Experience(_seen(state), action, reward, following))
     inference = inference_of(learner.published, learner.settings.decisions)
-    found = [inference.values(_seen(state)) for state in range(STATES)]
-    return [values.tolist() for values in found if values is not None]
+    values_by_state = [inference.values(_seen(state)) for state in range(STATES)]
+    return [values.tolist() for values in values_by_state if values is not None]
 
 
 def test_values_of_a_chain_are_learned() -> None:
     """Each state is worth what the next one is, discounted; departures one by one are tried in tests/soak."""
-    found = chain_values("dense", {"quantiles": 3}, {"double": True, "prioritised": 0.6}, 1600)
-    assert np.allclose(found, VALUES, atol=0.05)
+    values = chain_values("dense", {"quantiles": 3}, {"double": True, "prioritised": 0.6}, 1600)
+    assert np.allclose(values, VALUES, atol=0.05)
 
 
 def test_quantiles_of_a_reward_are_learned() -> None:

@@ -54,26 +54,26 @@ def _settings(form: Form, **training: object) -> AgentSettings:
     )
 
 
-def _same(one: Observation, other: Observation) -> bool:
-    return np.array_equal(one.row, other.row) and np.array_equal(one.candidates, other.candidates)
+def _same(observation: Observation, other: Observation) -> bool:
+    return np.array_equal(observation.row, other.row) and np.array_equal(observation.candidates, other.candidates)
 
 
 def test_experience_comes_back_from_bytes(live: Live) -> None:
     lived = live(np.random.default_rng(1))
-    found = experience_from_bytes(experience_to_bytes(lived))
-    assert _same(found.observation, lived.observation)
-    assert found.following is not None
+    restored = experience_from_bytes(experience_to_bytes(lived))
+    assert _same(restored.observation, lived.observation)
+    assert restored.following is not None
     assert lived.following is not None
-    assert _same(found.following, lived.following)
-    assert (found.action, found.reward, found.elapsed_ns) == (lived.action, lived.reward, lived.elapsed_ns)
+    assert _same(restored.following, lived.following)
+    assert (restored.action, restored.reward, restored.elapsed_ns) == (lived.action, lived.reward, lived.elapsed_ns)
 
 
 def test_experience_of_any_number_of_figures_comes_back(live: Live) -> None:
     lived = live(np.random.default_rng(1))
     for vectors in (2, 3, 8, 11):
         seen = Observation(np.linspace(0, 1, 4 + 4 * vectors, dtype=np.float32), np.ones(4, np.bool_))
-        found = experience_from_bytes(experience_to_bytes(replace(lived, observation=seen)))
-        assert _same(found.observation, seen)
+        restored = experience_from_bytes(experience_to_bytes(replace(lived, observation=seen)))
+        assert _same(restored.observation, seen)
         short = Observation(seen.row[:-1], seen.candidates)
         with pytest.raises(LearningError, match="4 candidates are no observation"):
             experience_from_bytes(experience_to_bytes(replace(lived, observation=short)))

@@ -41,11 +41,11 @@ class First:
 def start(observe: Observe) -> Iterator[Callable[[Where], Agent[None]]]:
     agents: list[Agent[None]] = []
 
-    def found(where: Where) -> Agent[None]:
+    def make(where: Where) -> Agent[None]:
         agents.append(agent_of(new_checkpoint(SETTINGS, observe(np.random.default_rng(1)), "nodes"), First(), where))
         return agents[-1]
 
-    yield found
+    yield make
     for agent in agents:
         agent.close()
 
@@ -59,8 +59,8 @@ def test_background_training_gives_the_inline_weights(
     lived = [live(generator) for _ in range(40)]
     records = []
     for agent in agents:
-        for one in lived:
-            agent.learn(one)
+        for experience in lived:
+            agent.learn(experience)
         records.append(agent.training.record(WITHIN_S))
     assert records[0][0].version == records[1][0].version == 1
     assert records[0][0].to_bytes() == records[1][0].to_bytes()

@@ -130,7 +130,7 @@ def drawn_system(rng: np.random.Generator) -> System:
         Node(
             f"n{number}",
             tuple(_engine(rng) for _ in range(rng.integers(1, 3))),
-            tuple(_memory(rng, slow=place > 0) for place in range(rng.integers(1, 3))),
+            tuple(_memory(rng, slow=index > 0) for index in range(rng.integers(1, 3))),
         )
         for number in range(rng.integers(1, 5))
     ]

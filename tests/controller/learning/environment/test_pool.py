@@ -193,13 +193,13 @@ def test_utilisation_is_of_the_whole_system(make: Maker) -> None:
         system(node("a", cpu(2)), node("b", cpu(2)), node("p", slow_bytes=10_000)), reads(0, 0, 1, 90_000), PLAIN
     )
     seen = pool.start(0)
-    found = [seen.utilisation]
+    shares = [seen.utilisation]
     for _ in range(3):
         following = pool.step(0).observation
         assert following is not None
-        found.append(following.utilisation)
+        shares.append(following.utilisation)
     # A third task waits for one of the node's two cores, and all have ended long before the last comes.
-    assert found == [0.0, 0.25, 0.5, 0.0]
+    assert shares == [0.0, 0.25, 0.5, 0.0]
 
 
 def test_an_engine_of_the_node_that_ends_first_runs_the_task(make: Maker) -> None:
@@ -407,10 +407,10 @@ def test_a_network_and_a_change_hold_from_their_very_time_on(make: Maker) -> Non
     changed = System(base.nodes, two_and_pool().network, (Change(60_000, "b", is_there=False),))
     pool = make(changed, reads(0, 59_999, 60_000), PLAIN)
     pool.start(0)
-    found = [
+    masks = [
         step.observation.candidates.tolist() for step in (pool.step(0), pool.step(0)) if step.observation is not None
     ]
-    assert found == [[True, True], [True, False]]
+    assert masks == [[True, True], [True, False]]
 
 
 def test_created_data_is_lost_with_its_node(make: Maker) -> None:

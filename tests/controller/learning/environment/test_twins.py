@@ -107,9 +107,9 @@ def test_a_moment_that_was_saved_can_be_gone_back_to() -> None:
 
 def _episode(pool: Pool | PlainPool, seen: Observation | None) -> list[tuple[object, ...]]:
     """Take the first candidate each time, and return what came of it."""
-    found = []
+    steps = []
     while seen is not None:
         step = pool.step(int(np.argmax(seen.candidates)))
-        found.append((*_told(step), None if step.observation is None else step.observation.row.tobytes()))
+        steps.append((*_told(step), None if step.observation is None else step.observation.row.tobytes()))
         seen = step.observation
-    return found
+    return steps

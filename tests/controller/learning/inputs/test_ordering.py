@@ -244,10 +244,10 @@ def test_a_reserved_job_never_starts_later_than_it_was_promised(seed: int) -> No
 
 def test_outcome_is_means_and_used_over_all_processor_time() -> None:
     made = finished(Ordering(jobs_of((0, 10, 4), (1, 5, 2))))
-    found = made.outcome()
-    assert found.mean_wait_ns == 4.5 * S
-    assert found.mean_response_ns == 12 * S
-    assert found.utilisation == (40 + 10) / (4 * 15)
+    outcome = made.outcome()
+    assert outcome.mean_wait_ns == 4.5 * S
+    assert outcome.mean_response_ns == 12 * S
+    assert outcome.utilisation == (40 + 10) / (4 * 15)
     with pytest.raises(LearningError, match="2 jobs have not begun"):
         Ordering(made.jobs).outcome()
 

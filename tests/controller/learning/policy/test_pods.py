@@ -102,7 +102,7 @@ def test_in_shadow_it_decides_and_is_compared_but_does_not_act(snapshot: Snapsho
     points = learned.points(POD, snapshot, ALL)
     assert points.tolist() == [MOST_POINTS] * 3
     reasons = learned.reasons(POD, snapshot, ALL, points)
-    assert sorted(reason.rpartition(", ")[2] for reason in reasons) == [f"place {place} of 3" for place in (1, 2, 3)]
+    assert sorted(reason.rpartition(", ")[2] for reason in reasons) == [f"place {rank} of 3" for rank in (1, 2, 3)]
     assert all(reason.startswith("in shadow, version 7 gives it ") for reason in reasons)
     assert learned.reason(POD, snapshot, 1) == reasons[1]
 
@@ -149,8 +149,10 @@ def test_a_tolerance_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_
     assert decision.action == (used if part > 1 else best) == int(np.argmax(points))
     assert (decision.source, decision.asked) == ("network", False)
     reasons = learned.reasons(POD, snapshot, ALL, points)
-    said = [reason.endswith(", and is the choice of most-used of those that are nearly as good") for reason in reasons]
-    assert said == [number == decision.action for number in range(3)]
+    are_nearly_as_good = [
+        reason.endswith(", and is the choice of most-used of those that are nearly as good") for reason in reasons
+    ]
+    assert are_nearly_as_good == [number == decision.action for number in range(3)]
 
 
 @pytest.mark.parametrize("part", [0.9, 1.1])
@@ -233,7 +235,10 @@ def test_network_features_are_what_the_cost_map_says() -> None:
     want = [0, np.log2(1 + near.delay_ns) / 64, np.log2(1 + far.delay_ns) / 64, 1]
     assert seen.delay.tolist() == pytest.approx(want)
     fastest = max(
-        costs.cost(one, other).available_bps for one in ("h1", "h2", "h16") for other in ("h2", "h16") if one != other
+        costs.cost(host, other).available_bps
+        for host in ("h1", "h2", "h16")
+        for other in ("h2", "h16")
+        if host != other
     )
     want = [1, near.available_bps / fastest, far.available_bps / fastest, 0]
     assert seen.bandwidth.tolist() == pytest.approx(want)

@@ -28,8 +28,8 @@ def base_entities(
     topology or each other.
     """
     hops = next_hops(topology, down)
-    found = telemetry_entities(topology, watches, reporting, domain, down)
-    for switch, entities in found.items():
+    entities_by_switch = telemetry_entities(topology, watches, reporting, domain, down)
+    for switch, entities in entities_by_switch.items():
         routes = hash_entity(topology, switch), *route_entities(topology, hops, switch)
-        found[switch] = {**entities, **index((*routes, *source_entities(topology, switch, ())))}
-    return found
+        entities_by_switch[switch] = {**entities, **index((*routes, *source_entities(topology, switch, ())))}
+    return entities_by_switch

@@ -81,8 +81,8 @@ class Circle:
 
     def slowest_ms(self, start_ns: int, end_ns: int) -> float:
         """Return the greatest mean delay of any flow in a span of time."""
-        found = [self.receivers[dst].measure(n, start_ns, end_ns).delay_mean_ns for n, dst in self.flows.items()]
-        return max(delay for delay in found if delay is not None) / MS
+        delays_ns = [self.receivers[dst].measure(n, start_ns, end_ns).delay_mean_ns for n, dst in self.flows.items()]
+        return max(delay for delay in delays_ns if delay is not None) / MS
 
     def _report(self, frame: bytes, _now_ns: int) -> None:
         datagram = decode_udp_frame(frame)

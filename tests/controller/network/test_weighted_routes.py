@@ -68,14 +68,14 @@ def random_weights(draw: st.DrawFn, topology: Topology) -> tuple[WeightedRoute, 
     """Return weighted routes to f at every other switch, without a circle: each sends to some that f reaches before."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     neighbours = {name: {end.node for end in ends.values()} for name, ends in topology.neighbours.items()}
-    found, reached = [], ["f"]
+    routes, reached = [], ["f"]
     while len(reached) < len(topology.switches):
         name = rng.choice([node.name for node in topology.switches if _is_next(node.name, reached, neighbours)])
         ahead = sorted(neighbours[name] & set(reached))
         chosen = sorted(rng.sample(ahead, rng.randint(1, len(ahead))))
-        found.append(WeightedRoute(name, "f", tuple((peer, rng.randint(1, 4)) for peer in chosen)))
+        routes.append(WeightedRoute(name, "f", tuple((peer, rng.randint(1, 4)) for peer in chosen)))
         reached.append(name)
-    return tuple(found)
+    return tuple(routes)
 
 
 def _is_next(name: str, reached: list[str], neighbours: Mapping[str, set[str]]) -> bool:

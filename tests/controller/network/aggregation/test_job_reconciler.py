@@ -26,7 +26,7 @@ ALL = {"spine1", "leaf1", "leaf2"}
 
 
 def workers(*places: int) -> list[Worker]:
-    return [Worker(f"h{place}", 20_000 + place) for place in places]
+    return [Worker(f"h{number}", 20_000 + number) for number in places]
 
 
 def play(scene: Callable[[Running], Awaitable[None]], lab: Lab | None = None) -> None:
@@ -58,10 +58,10 @@ def test_cells_are_cleared_before_a_switch_knows_the_job() -> None:
         for _ in range(2):
             job = await run.of(run.jobs.create(workers(1, 2), window=4, capacity=2))
             log = run.lab.switches["leaf1"].log
-            cells = [place for place, update in enumerate(log) if update.key.kind is Kind.REGISTER]
-            known = [place for place, update in enumerate(log) if update.key.table == "aggregation_jobs"]
+            cells = [index for index, update in enumerate(log) if update.key.kind is Kind.REGISTER]
+            job_writes = [index for index, update in enumerate(log) if update.key.table == "aggregation_jobs"]
             assert len(cells) == 8
-            assert cells[-1] < known[0]
+            assert cells[-1] < job_writes[0]
             await run.of(run.jobs.end(job.number))
             log.clear()
 

@@ -29,9 +29,9 @@ def tables_of(settings: AggregationSettings) -> AggregationTables:
 def action(made: AggregationTables, key: EntityKey) -> P4TableAction | None:
     entity = made.wanted("leaf1").get(key)
     assert entity is None or isinstance(entity, P4TableEntry)
-    found = None if entity is None else entity.action
-    assert found is None or isinstance(found, P4TableAction)
-    return found
+    chosen = None if entity is None else entity.action
+    assert chosen is None or isinstance(chosen, P4TableAction)
+    return chosen
 
 
 @pytest.mark.parametrize(

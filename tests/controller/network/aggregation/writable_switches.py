@@ -45,9 +45,9 @@ class FakeSwitch:
         if not self.can_clear and batch[0].key.kind is Kind.REGISTER:
             everything = tuple(range(len(batch)))
             raise SessionError(name, "write", "not supported yet", code="UNIMPLEMENTED", refused=everything)
-        refused = tuple(place for place, update in enumerate(batch) if self.refuse(update))
-        for place, update in enumerate(batch):
-            if place not in refused:
+        refused = tuple(index for index, update in enumerate(batch) if self.refuse(update))
+        for index, update in enumerate(batch):
+            if index not in refused:
                 self._execute(update)
         if refused:
             cause = f"{batch[refused[0]]}: no room"
@@ -181,11 +181,11 @@ class Running:
 
     def about(self, number: int) -> dict[str, set[str]]:
         """Return in which tables each switch holds something of a job."""
-        found = {
+        by_switch = {
             name: {key.table for key in switch.tables if dict(key.match).get("job") == number}
             for name, switch in self.lab.switches.items()
         }
-        return {name: tables for name, tables in found.items() if tables}
+        return {name: tables for name, tables in by_switch.items() if tables}
 
 
 async def _no_routes() -> AsyncIterator[RouteSet]:

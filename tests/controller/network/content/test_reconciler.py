@@ -88,7 +88,7 @@ class Rack:
             payload=message.encode(),
         )
         self._switch.receive(TOPOLOGY.attachment[src].port, (frame[:40] + b"\0\0" + frame[42:],))
-        return [(one.port, one.data) for one in self._switch.advance(self._switch.now_ns())]
+        return [(sent.port, sent.data) for sent in self._switch.advance(self._switch.now_ns())]
 
 
 def test_daemon_copies_hot_names_and_recovers_restarted_switches(
@@ -112,16 +112,16 @@ def test_daemon_copies_hot_names_and_recovers_restarted_switches(
         store = keeper.store("s1")
         await until(lambda: switch.is_answered_by_the_switch("/a"))
         await until(lambda: Segment(digest("/a")) in store.held().placed)  # once the write is acknowledged
-        kept = [one for one in store.held().placed.values() if isinstance(one, Recorded)]
-        assert [one.segment for one in kept] == [Segment(digest("/kept"), 0), Segment(digest("/kept"), 1)]
-        before = {one.generation for one in store.held().placed.values()}
+        kept = [entry for entry in store.held().placed.values() if isinstance(entry, Recorded)]
+        assert [entry.segment for entry in kept] == [Segment(digest("/kept"), 0), Segment(digest("/kept"), 1)]
+        before = {entry.generation for entry in store.held().placed.values()}
 
         switch.stop()
         switch.start()
         await until(lambda: switch.is_answered_by_the_switch("/a"))
         again = store.held().placed.values()
-        assert {one.segment for one in again if isinstance(one, Copied)} == {Segment(digest("/a"))}
-        assert min(one.generation for one in again) > max(before)
+        assert {entry.segment for entry in again if isinstance(entry, Copied)} == {Segment(digest("/a"))}
+        assert min(entry.generation for entry in again) > max(before)
 
         more = RecordedSettings(name="/more", bytes=10, writers=("h1", "h2"), server="h4")
         await keeper.record(more)

@@ -56,7 +56,7 @@ class Switch:
     @staticmethod
     def generations(placed: object) -> set[int]:
         assert isinstance(placed, dict)
-        return {one.generation for one in placed.values()}
+        return {entry.generation for entry in placed.values()}
 
 
 def new(generations: Generations | None = None, settings: StoreSettings = SETTINGS) -> SwitchStore:
@@ -80,7 +80,9 @@ def test_hot_names_of_local_producers_get_cells_each_interval() -> None:
     store.interval({}, S)
     switch.bring(store)
     held = held_in(switch.entities)
-    assert {(one.segment.name, one.cell, one.producer) for one in held.placed.values() if isinstance(one, Copied)} == {
+    assert {
+        (entry.segment.name, entry.cell, entry.producer) for entry in held.placed.values() if isinstance(entry, Copied)
+    } == {
         (2, 0, PRODUCER),
         (1, 1, PRODUCER),
     }
@@ -176,9 +178,9 @@ def test_recorded_names_get_cells_and_writers_before_copies() -> None:
         store.acknowledged(batch)
     assert store.is_recorded(50)
     held = held_in(switch.entities)
-    recorded = [one for one in held.placed.values() if isinstance(one, Recorded)]
+    recorded = [entry for entry in held.placed.values() if isinstance(entry, Recorded)]
     assert len(recorded) == CELLS - 2
-    assert {one.group for one in recorded} == {1}
+    assert {entry.group for entry in recorded} == {1}
     assert held.writers == {(1, Writer(7)), (1, Writer(8))}
     assert len(store.copies) == 2
     with pytest.raises(ControllerError, match="4093 of 4095 cells are in use, 3 more are needed"):
@@ -248,5 +250,5 @@ def test_store_recovers_without_reusing_a_generation(steps: list[tuple[str, obje
             assert store.batches() == []
     switch.bring(store)
     held = held_in(switch.entities)
-    assert {one.segment for one in held.placed.values() if isinstance(one, Copied)} == set(store.copies)
+    assert {entry.segment for entry in held.placed.values() if isinstance(entry, Copied)} == set(store.copies)
     assert len(store.copies) <= SETTINGS.copies

@@ -72,7 +72,7 @@ def run(watch: Callable[[Notes], PortWatcher], work: Callable[[Notes], Awaitable
 
     async def both() -> None:
         notes = Notes()
-        tasks = [asyncio.ensure_future(one) for one in (work(notes), watch(notes).run())]
+        tasks = [asyncio.ensure_future(coroutine) for coroutine in (work(notes), watch(notes).run())]
         try:
             async with local_timeout(BOUND_S, "a test"):
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -197,7 +197,9 @@ def test_hellos_are_said_between_switches_only(diamond: Topology) -> None:
         for port, settings in ports.items():
             is_switch = diamond.neighbours[switch][port].node in wanted
             assert settings == (HelloSettings(multiplier=7) if is_switch else None)
-    assert {one for ports in wanted_hellos(diamond, Hellos(enabled=False)).values() for one in ports.values()} == {None}
+    assert {
+        hellos for ports in wanted_hellos(diamond, Hellos(enabled=False)).values() for hellos in ports.values()
+    } == {None}
 
 
 def test_an_interval_that_no_hello_can_carry_is_refused(diamond: Topology) -> None:

@@ -55,12 +55,12 @@ def lossy(lost: int, samples: int = 12) -> LinkState:
 def test_a_link_dies_by_what_is_lost_in_a_second_round(rounds: list[LinkState], expected: list[float | None]) -> None:
     detector = LossFailureDetector(0.9)
     assert [confirmed_loss(state, 100 * number, detector) for number, state in enumerate(rounds)] == expected
-    detector, found = LossFailureDetector(0.9), []
+    detector, losses = LossFailureDetector(0.9), []
     for number, state in enumerate(rounds):
         arrived = snapshot_of(snapshot_message(Snapshot(100 * number * MS, {LINK: state}, {}, {})))
         assert isinstance(arrived.links, LinkStates)
-        found.append(detector.confirmed(arrived).links[LINK].loss)
-    assert found == expected, "as columns, as the feed brings them"
+        losses.append(detector.confirmed(arrived).links[LINK].loss)
+    assert losses == expected, "as columns, as the feed brings them"
 
 
 def test_the_same_snapshot_again_is_no_second_round() -> None:
@@ -95,9 +95,9 @@ class World:
     def datagram(self, drops: int) -> bytes:
         """Return one report packet with so many drops on the link from s1 to s3, in the name of s1."""
         hop = replace(short_way(self.clock.now_ns())[0], ingress_port=1, egress_port=3)
-        one = report.decode(self.reporter.dropped([hop], DropReason.QUEUE_FULL))
-        many: tuple[Report, ...] = one.reports * drops
-        return replace(one, reports=many).encode()
+        dropped = report.decode(self.reporter.dropped([hop], DropReason.QUEUE_FULL))
+        many: tuple[Report, ...] = dropped.reports * drops
+        return replace(dropped, reports=many).encode()
 
 
 @every_core

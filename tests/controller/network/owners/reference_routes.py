@@ -21,8 +21,8 @@ Levels = list[dict[str, frozenset[EntityKey]]]
 def peers(topology: Topology, switch: str, entities: Entities, key: EntityKey) -> set[str]:
     """Return what a switch with these tables sends to by a route."""
     entity = entities.get(key)
-    found = set() if entity is None else needs(entities, entity)
-    ports = {needed.number for needed in found if needed.kind is Kind.MEMBER}
+    needed_keys = set() if entity is None else needs(entities, entity)
+    ports = {needed.number for needed in needed_keys if needed.kind is Kind.MEMBER}
     neighbours = topology.neighbours[switch]
     return {neighbours[port].node for port in ports if port in neighbours}
 
@@ -44,14 +44,14 @@ def circles(
 
 def due(held: Entities, wanted: Entities) -> set[EntityKey]:
     """Return the routes that a switch lacks or holds otherwise, their groups among it."""
-    found = set()
+    keys = set()
     for key, entity in wanted.items():
         if key.kind is Kind.ENTRY:
             leans_on = {needed for needed in needs(wanted, entity) if needed.kind is Kind.GROUP and needed in wanted}
             agree = all(group in held and same(held[group], wanted[group]) for group in leans_on)
             if not (key in held and same(held[key], entity) and agree):
-                found.add(key)
-    return found
+                keys.add(key)
+    return keys
 
 
 def plan(
@@ -67,19 +67,19 @@ def plan(
     levels: list[dict[str, set[EntityKey]]] = []
     pending = set()
     for key in {key for keys in each.values() for key in keys}:
-        place: dict[str, int] = {}
+        depth: dict[str, int] = {}
         destination = destinations[key]
         for name in order(topology, hops, spreads, destination):
             ways = () if name == destination else onward(topology, hops, spreads, name, destination)
-            ahead = [place[peer] for peer in ways if peer in place]
+            ahead = [depth[peer] for peer in ways if peer in depth]
             if key not in wanted[name] or len(ahead) < len(ways):
                 continue
             if key not in each[name]:
-                place[name] = max(ahead, default=0)
+                depth[name] = max(ahead, default=0)
             elif name in known.live:
-                place[name] = max(ahead, default=0) + 1
-                levels.extend({} for _ in range(place[name] - len(levels)))
-                levels[place[name] - 1].setdefault(name, set()).add(key)
-        if any(key in each[name] and name not in place for name in known.live):
+                depth[name] = max(ahead, default=0) + 1
+                levels.extend({} for _ in range(depth[name] - len(levels)))
+                levels[depth[name] - 1].setdefault(name, set()).add(key)
+        if any(key in each[name] and name not in depth for name in known.live):
             pending.add(key)
     return [{name: frozenset(keys) for name, keys in level.items()} for level in levels if level], pending

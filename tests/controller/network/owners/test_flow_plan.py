@@ -83,8 +83,8 @@ def test_flow_waits_for_a_missing_switch_and_others_do_not(diamond: Topology) ->
 def test_a_refused_entry_is_left_alone(diamond: Topology) -> None:
     desired = flow_path_entities(diamond, route_set("abd"))
     keys = frozenset(desired["a"])
-    found = plan(diamond, desired, {}, set("abcd"), keys)
-    assert (found.steps, found.pending) == ((), keys)
+    planned = plan(diamond, desired, {}, set("abcd"), keys)
+    assert (planned.steps, planned.pending) == ((), keys)
 
 
 def test_a_returning_switch_gets_back_only_what_leads_onward(diamond: Topology) -> None:
@@ -99,7 +99,7 @@ def networks(draw: st.DrawFn) -> tuple[Topology, list[tuple[str, ...]]]:
     """Return a connected network of six switches with random delays, and every simple path between its two hosts."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     names = "abcdef"
-    cables = {(names[rng.randrange(place)], name) for place, name in enumerate(names) if place}
+    cables = {(names[rng.randrange(index)], name) for index, name in enumerate(names) if index}
     cables |= {tuple(sorted(rng.sample(names, 2))) for _ in range(draw(st.integers(0, 8)))}  # type: ignore[misc]
     ports = dict.fromkeys(names, 1)
     links = [Link(Endpoint("hs", 0), Endpoint("a", 1), 10, 0, 9), Link(Endpoint("hd", 0), Endpoint("f", 1), 10, 0, 9)]
@@ -108,7 +108,7 @@ def networks(draw: st.DrawFn) -> tuple[Topology, list[tuple[str, ...]]]:
         ports[head] += 1
         links.append(Link(Endpoint(tail, ports[tail]), Endpoint(head, ports[head]), 10, rng.randrange(4), 9))
     hosts = (HostNode("hs", 1, IPv4Address("10.0.0.1")), HostNode("hd", 2, IPv4Address("10.0.0.2")))
-    switches = tuple(SwitchNode(name, place) for place, name in enumerate(names, 1))
+    switches = tuple(SwitchNode(name, index) for index, name in enumerate(names, 1))
     topology = Topology("random", switches, hosts, tuple(links))
     paths = [tuple(path) for path in nx.all_simple_paths(nx.Graph(sorted(cables)), "a", "f")]
     return topology, paths
@@ -172,5 +172,5 @@ def _square() -> tuple[Topology, list[tuple[str, ...]]]:
         ports[head] += 1
         links.append(Link(Endpoint(tail, ports[tail]), Endpoint(head, ports[head]), 10, 1, 9))
     hosts = (HostNode("hs", 1, IPv4Address("10.0.0.1")), HostNode("hd", 2, IPv4Address("10.0.0.2")))
-    switches = tuple(SwitchNode(name, place) for place, name in enumerate("abcdef", 1))
+    switches = tuple(SwitchNode(name, index) for index, name in enumerate("abcdef", 1))
     return Topology("square", switches, hosts, tuple(links)), paths

@@ -92,9 +92,9 @@ def test_plan_agrees_with_the_plain_one(state: tuple[Topology, RoutesOwner, Know
     wanted = {node.name: owner.wanted(node.name) for node in topology.switches}
     spreads = spreads_of(topology, hops, routes)
     levels, pending = reference_routes.plan(topology, hops, spreads, wanted, owner._destinations, known)
-    found = owner.plan(known)
-    assert found.pending == pending
-    makes = [step.updates for step in found.steps if step.phase is Phase.MAKE]
+    planned = owner.plan(known)
+    assert planned.pending == pending
+    makes = [step.updates for step in planned.steps if step.phase is Phase.MAKE]
     keys = [
         {name: frozenset(update.key for update in updates) for name, updates in step.items()}
         for step in makes

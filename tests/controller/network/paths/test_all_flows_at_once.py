@@ -76,8 +76,8 @@ class Telemetry:
 
     def snapshot(self, taken_ns: int) -> Snapshot:
         chance = self.chance
-        for place in chance.sample(range(len(self.flows)), 3):
-            self.flows[place] = self._flow()
+        for index in chance.sample(range(len(self.flows)), 3):
+            self.flows[index] = self._flow()
         seen = {flow: self._state(flow) for flow in self.flows if chance.random() < 0.9}
         return Snapshot(taken_ns, {key: self._link(key) for key in TOPOLOGY.directed_links}, seen, {})
 
@@ -155,8 +155,8 @@ def test_both_decide_the_same(seed: int, options: dict[str, object]) -> None:
         ours, plain = (core.step(seen, now_ns) for core, seen in zip(cores, (over_the_feed(taken), taken), strict=True))
         assert ours == plain
         moves += ours is not None
-        found = [list(core.current(core._snapshot, now_ns).items()) for core in cores if core._snapshot is not None]
-        assert found[0] == found[1]
+        assigned = [list(core.current(core._snapshot, now_ns).items()) for core in cores if core._snapshot is not None]
+        assert assigned[0] == assigned[1]
         for results in interrupted(cores, chance, now_ns):
             assert results[0] == results[1]
             moves += isinstance(results[0], RoundResult)
@@ -178,10 +178,10 @@ def test_reports_of_all_flows_are_those_of_each(seed: int, mode: str) -> None:
 def test_flows_that_weights_can_lead_are_the_same(seed: int) -> None:
     cores = [kind(TOPOLOGY, SETTINGS, flows=LISTED) for kind in (PathServerCore, PlainCore)]
     snapshot = Telemetry(seed).snapshot(0)
-    found = []
+    assigned = []
     for core in cores:
         core.step(snapshot, 0)
         flows = core._measured_flows(snapshot, core._balancer._forwarding())
-        found.append(flows)
-    assert found[0] == found[1]
-    assert found[0]
+        assigned.append(flows)
+    assert assigned[0] == assigned[1]
+    assert assigned[0]

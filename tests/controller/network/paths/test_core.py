@@ -105,7 +105,7 @@ def test_more_flows_than_allowed_are_counted_and_left_alone(topology: Topology) 
 
 
 def test_heavy_newcomer_takes_the_place_of_a_light_flow(topology: Topology) -> None:
-    hosts = [f"10.0.{place}.1" for place in range(1, 5)]
+    hosts = [f"10.0.{number}.1" for number in range(1, 5)]
     keys = [FlowKey(IPv4Address(src), IPv4Address("10.0.4.1"), 17, 1, 4000) for src in hosts[:3]]
 
     def sending(*rates_bps: int | None) -> Snapshot:
@@ -124,7 +124,7 @@ def test_heavy_newcomer_takes_the_place_of_a_light_flow(topology: Topology) -> N
 
 
 def test_flows_over_the_limit_are_counted_and_the_first_kept(topology: Topology) -> None:
-    hosts = [f"10.0.{place}.1" for place in range(1, 5)]
+    hosts = [f"10.0.{number}.1" for number in range(1, 5)]
     pairs = [(src, dst) for src in hosts for dst in hosts if src != dst]
     keys = [FlowKey(IPv4Address(src), IPv4Address(dst), 17, 1, 4000) for src, dst in pairs]
     seen = {key: PathState(key, ("a", "b"), 1, 1, 0) for key in keys}
@@ -333,7 +333,7 @@ def test_calm_rounds_work_out_candidates_ahead_a_few_at_a_time(topology: Topolog
         network.prepare(iter(pairs), 8, 2)
         assert network.candidates.cache_info().currsize == 2 * rounds
     network.prepare(iter(pairs), 8, len(pairs))
-    known = network.candidates.cache_info()
+    before = network.candidates.cache_info()
     for pair in pairs:
         network.candidates(*pair, 8)
-    assert network.candidates.cache_info().misses == known.misses
+    assert network.candidates.cache_info().misses == before.misses

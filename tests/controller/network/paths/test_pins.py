@@ -73,7 +73,11 @@ def test_pinned_flow_stays_until_it_is_released(topology: Topology) -> None:
     moved = core.step(congested, 400 * MS)
     assert moved is not None
     assert (moved.routes.routes, core.why(AD, 400 * MS).pinned) == ((), ())
-    assert [(one.old_path, one.new_path) for one in core.decisions] == [(ABD, ACD), (ACD, ACD), (ACD, ABD)]
+    assert [(decision.old_path, decision.new_path) for decision in core.decisions] == [
+        (ABD, ACD),
+        (ACD, ACD),
+        (ACD, ABD),
+    ]
     assert core.counters["moves"] == 2  # a release moves nothing
 
 
@@ -202,15 +206,15 @@ def test_one_of_several_flows_between_two_hosts_is_pinned_alone(topology: Topolo
     core = PathServerCore(topology, SETTINGS)
     seen = snapshot(topology, path=ABD, rate_bps=3_000_000)
     core.step(seen, 0)
-    one = dataclasses.replace(AD, protocol=17, src_port=2)
-    core.pin(one, ACD, MS)
+    single = dataclasses.replace(AD, protocol=17, src_port=2)
+    core.pin(single, ACD, MS)
     core.step(seen, 100 * MS)
     now = core.current(seen, 100 * MS)
-    assert {flow: (found.path, found.rate_bps) for flow, found in now.items()} == {
+    assert {flow: (assignment.path, assignment.rate_bps) for flow, assignment in now.items()} == {
         AD: (ABD, 3_000_000),
-        one: (ACD, 3_000_000),
+        single: (ACD, 3_000_000),
     }
-    released = core.release(one, 200 * MS)
+    released = core.release(single, 200 * MS)
     core.step(seen, 300 * MS)
     assert released.routes.routes == ()
     assert core.current(seen, 300 * MS)[AD].rate_bps == 6_000_000

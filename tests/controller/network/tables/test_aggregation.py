@@ -59,13 +59,13 @@ def schema() -> P4Schema:
 
 def actions(entities: Entities, table: str) -> dict[tuple[object, ...], tuple[str, Mapping[str, object]]]:
     """Return a table's actions by match, in the order of the fields' names."""
-    found: dict[tuple[object, ...], tuple[str, Mapping[str, object]]] = {}
+    actions_by_match: dict[tuple[object, ...], tuple[str, Mapping[str, object]]] = {}
     for key, entity in entities.items():
         if key.table == table:
             assert isinstance(entity, P4TableEntry)
             assert isinstance(entity.action, P4TableAction)
-            found[tuple(value for _, value in key.match)] = entity.action.name, entity.action.args
-    return found
+            actions_by_match[tuple(value for _, value in key.match)] = entity.action.name, entity.action.args
+    return actions_by_match
 
 
 def test_a_root_adds_up_for_leaves_workers_and_the_main_server(topology: Topology, hops: NextHops) -> None:
@@ -89,8 +89,8 @@ def test_a_root_adds_up_for_leaves_workers_and_the_main_server(topology: Topolog
     assert replicas[7, 3][1] == {"dst_mac": 0x020100050003, "dst_addr": H5, "dst_port": 19005}
     assert replicas[7, 65][1] == {"dst_mac": 0x020100050003, "dst_addr": H6, "dst_port": 20000}
     groups = [entity for entity in root.values() if isinstance(entity, P4MulticastGroupEntry)]
-    found = {group.multicast_group_id: [str(replica) for replica in group.replicas] for group in groups}
-    assert {number: len(replicas) for number, replicas in found.items()} == {1: 3, 2: 4}
+    replicas_by_group = {group.multicast_group_id: [str(replica) for replica in group.replicas] for group in groups}
+    assert {number: len(replicas) for number, replicas in replicas_by_group.items()} == {1: 3, 2: 4}
 
 
 def test_a_leaf_adds_up_for_those_who_are_plugged_in_there(topology: Topology, hops: NextHops) -> None:

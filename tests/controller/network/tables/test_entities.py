@@ -43,9 +43,9 @@ def test_priority_is_part_of_the_identity_and_the_action_is_not() -> None:
 
 
 def test_the_order_of_arguments_and_of_members_says_nothing() -> None:
-    one = P4TableEntry("t", action=P4TableAction("forward", egress_port=1, dst_mac=2))
+    entry = P4TableEntry("t", action=P4TableAction("forward", egress_port=1, dst_mac=2))
     other = P4TableEntry("t", action=P4TableAction("forward", dst_mac=2, egress_port=1))
-    assert same(one, other)
+    assert same(entry, other)
     groups = [
         P4ActionProfileGroup("p", group_id=7, members=[P4Member(number, weight=1) for number in order])
         for order in ((1, 2), (2, 1))

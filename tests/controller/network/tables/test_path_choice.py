@@ -32,8 +32,8 @@ def test_each_flow_leaves_by_the_port_that_its_hash_tells() -> None:
         assert ends[0] is not None
         assert ends[1] is not None
         key = FlowKey(ends[0], ends[1], PROTOCOL_UDP, flow.src_port, flow.dst_port)
-        place = chosen([weight for _, weight in WEIGHTS], digest(flow_hash(key), topology.switch["leaf1"].node_id))
-        expected[number] = WEIGHTS[place][0]
+        index = chosen([weight for _, weight in WEIGHTS], digest(flow_hash(key), topology.switch["leaf1"].node_id))
+        expected[number] = WEIGHTS[index][0]
     fabric.run_until(30 * MS)
     assert fabric.hops is not None
     taken = {

@@ -317,7 +317,11 @@ class Crowd:
             self._trouble()
 
     def _someone_acts(self) -> bool:
-        ready = [one for one in self.players if one.is_working or (one.inbox and not one.is_dead and not one.is_paused)]
+        ready = [
+            player
+            for player in self.players
+            if player.is_working or (player.inbox and not player.is_dead and not player.is_paused)
+        ]
         if not ready:
             return False
         player = self.chance.choice(ready)
@@ -328,7 +332,7 @@ class Crowd:
         return True
 
     def _trouble(self) -> None:
-        alive = [one for one in self.players if not (one.is_dead or one.over or one.has_left)]
+        alive = [player for player in self.players if not (player.is_dead or player.over or player.has_left)]
         kind = self.chance.choice(
             ("die", "pause", "wake", "disconnect", "connect", "come", "come", "leave", "move", "end")
         )

@@ -85,7 +85,7 @@ class PlainReconciler:
 
     def _written(self, job: RunningJob) -> RunningJob:
         hosts = [node.name for node in TOPOLOGY.hosts]
-        self._introduce({("127.0.0.1", one.udp_port): hosts.index(one.host) for one in job.placed.job.workers})
+        self._introduce({("127.0.0.1", worker.udp_port): hosts.index(worker.host) for worker in job.placed.job.workers})
         mask = sum(1 << hosts.index(host) for host in job.members.workers)
         self._server.switch.jobs[job.number] = Job(
             epoch=job.members.epoch, children=mask, cells=2 * WINDOW, nonce=job.placed.job.nonce
@@ -156,7 +156,7 @@ class RunningService:
 
     def together(self, *hosts: str, **more: Any) -> list[Membership]:
         """Have workers come that make a job."""
-        return [one.result(BOUND_S) for one in [self.join(host, len(hosts), **more) for host in hosts]]
+        return [future.result(BOUND_S) for future in [self.join(host, len(hosts), **more) for host in hosts]]
 
     def _reducer(self, settings: EngineSettings) -> AllReducer:
         return AllReducer(self.here(settings))
@@ -167,7 +167,7 @@ class RunningService:
 
 
 @contextmanager
-def place(
+def run_service(
     folder: Path,
     *,
     address: str | None = None,
@@ -178,12 +178,12 @@ def place(
 ) -> Iterator[RunningService]:
     """Run the service until the block ends."""
     with make_server(1, WINDOW) as server:
-        found = RunningService(address or f"unix:{folder}/jobs", server, places, settings, tls)
-        found.start()
+        service = RunningService(address or f"unix:{folder}/jobs", server, places, settings, tls)
+        service.start()
         try:
-            yield found
+            yield service
         finally:
-            found.close()
+            service.close()
 
 
 def cut(member: Membership) -> None:

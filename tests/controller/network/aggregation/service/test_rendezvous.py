@@ -71,8 +71,10 @@ def test_the_first_so_many_make_the_job() -> None:
 def asked(machine: Rendezvous, token: str, **change: Any) -> str:
     """Return why a worker that comes is refused, empty if it is not."""
     hello = replace(Hello("job", "h1", token, 2, 1000, 60 * S), **change)
-    said = [one.message for one in machine.connect(hello, 0) if isinstance(one, Notify) and one.token == token]
-    return "".join(one.reason for one in said if isinstance(one, Refused))
+    messages = [
+        event.message for event in machine.connect(hello, 0) if isinstance(event, Notify) and event.token == token
+    ]
+    return "".join(message.reason for message in messages if isinstance(message, Refused))
 
 
 def test_job_beyond_a_limit_is_refused_and_others_go_on() -> None:

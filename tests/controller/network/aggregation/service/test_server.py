@@ -32,7 +32,7 @@ from tests.controller.network.aggregation.service.serving_jobs import (
     SETTINGS,
     RunningService,
     cut,
-    place,
+    run_service,
     vanish,
 )
 from tests.dataplane.allreduce.serving import Server
@@ -63,7 +63,7 @@ def until_held(member: Membership) -> None:
 
 
 def test_job_survives_a_dead_worker_and_takes_it_back(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "millrace.allreduce"), place(folder) as here:
+    with caplog.at_level(logging.INFO, "millrace.allreduce"), run_service(folder) as here:
         members = here.together("h1", "h2", "h3", "h4")
         assert sums(members) == [4.0] * 4
         vanish(members.pop(1))
@@ -96,7 +96,7 @@ class ForgettingOnce(Server):
 
 
 def test_leaving_worker_sends_results_that_a_switch_forgot(folder: Path) -> None:
-    with place(folder, make_server=ForgettingOnce) as here:
+    with run_service(folder, make_server=ForgettingOnce) as here:
         members = here.together("h1", "h2")
         assert sums(members) == [2.0] * 2
         assert isinstance(here.server, ForgettingOnce)
@@ -111,7 +111,7 @@ def test_leaving_worker_sends_results_that_a_switch_forgot(folder: Path) -> None
 
 
 def test_a_joiner_waits_for_all_reduces_that_somebody_has_begun(folder: Path) -> None:
-    with place(folder) as here:
+    with run_service(folder) as here:
         first, second = here.together("h1", "h2", capacity=3)
         begun = first.reducer.all_reduce(np.ones(5, np.float32))
         wait_until(lambda: first.engine.begun > 0, "no all-reduce begins")
@@ -126,7 +126,7 @@ def test_a_joiner_waits_for_all_reduces_that_somebody_has_begun(folder: Path) ->
 
 def test_newcomers_come_in_where_a_round_ends_and_get_the_state(folder: Path) -> None:
     state = np.linspace(-3, 3, 1001)
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2", capacity=3, boundaries=True)
         assert [member.boundary() for member in members] == [False] * 2
         sums(members)
@@ -135,17 +135,17 @@ def test_newcomers_come_in_where_a_round_ends_and_get_the_state(folder: Path) ->
         assert sums(members) == [2.0] * 2
         waiting = [here._pool.submit(member.boundary) for member in members]
         third = joiner.result(BOUND_S)
-        assert [one.result(BOUND_S) for one in waiting] == [True] * 2
+        assert [future.result(BOUND_S) for future in waiting] == [True] * 2
         assert third.boundary()
         given = [state, state, np.zeros(1001)]
         shared = [here._pool.submit(member.share, mine) for member, mine in zip([*members, third], given, strict=True)]
-        assert all(np.array_equal(one.result(BOUND_S), state) for one in shared)
+        assert all(np.array_equal(future.result(BOUND_S), state) for future in shared)
         assert sums([*members, third]) == [3.0] * 3
 
 
 def test_a_connection_that_breaks_is_made_again(folder: Path) -> None:
     patient = structs.replace(SETTINGS, reconnect_ns=SETTINGS.lease_ns)
-    with place(folder, settings=patient, address="127.0.0.1:0") as here:
+    with run_service(folder, settings=patient, address="127.0.0.1:0") as here:
         members = here.together("h1", "h2", "h3")
         cut(members[0])
         assert sums(members) == [3.0] * 3
@@ -155,7 +155,7 @@ def test_a_connection_that_breaks_is_made_again(folder: Path) -> None:
 
 
 def test_worker_waiting_at_a_boundary_hears_that_the_job_ended(folder: Path) -> None:
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2", capacity=3, boundaries=True)
         here.join("h3", 2, capacity=3, boundaries=True)
         until_held(members[0])
@@ -168,17 +168,17 @@ def test_worker_waiting_at_a_boundary_hears_that_the_job_ended(folder: Path) -> 
 
 
 def test_the_main_server_gets_final_sums(folder: Path) -> None:
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2", server=("h5", free_port()))
         sums(members)
         settings = here.here(members[0].for_server())
-        found = np.zeros(5000, np.float32)
+        totals = np.zeros(5000, np.float32)
         with Engine(settings) as server:
-            reading = here._pool.submit(server.read, found)
+            reading = here._pool.submit(server.read, totals)
             for member in members:
                 member.reducer.all_reduce(np.full(5000, 3, np.float32), final=True)
             reading.result(BOUND_S)
-        assert (found == 6).all()
+        assert (totals == 6).all()
 
 
 def free_port() -> int:
@@ -189,15 +189,18 @@ def free_port() -> int:
 
 
 def test_all_get_the_reason_when_there_is_no_place(folder: Path) -> None:
-    with place(folder, places=0) as here:
+    with run_service(folder, places=0) as here:
         waiting = [here.join(host, 2) for host in ("h1", "h2")]
-        for one in waiting:
+        for future in waiting:
             with pytest.raises(JobRefusedError, match=r"^job job: switch s1 has no cells left$"):
-                one.result(BOUND_S)
+                future.result(BOUND_S)
 
 
 def test_worker_of_a_short_job_is_told_who_came(folder: Path) -> None:
-    with place(folder) as here, pytest.raises(JobRefusedError, match=r"only 1 of 3 workers \(h1\) joined in time"):
+    with (
+        run_service(folder) as here,
+        pytest.raises(JobRefusedError, match=r"only 1 of 3 workers \(h1\) joined in time"),
+    ):
         here.join("h1", 3, deadline_s=1.0).result(BOUND_S)
 
 
@@ -209,7 +212,7 @@ def test_without_a_service_the_wait_has_an_end(folder: Path) -> None:
 
 
 def test_a_job_that_moves_goes_on_under_another_number(folder: Path) -> None:
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2")
         assert sums(members) == [2.0] * 2
         number = members[0].number
@@ -225,7 +228,7 @@ def on_loop(here: RunningService, event: str, number: int, reason: str) -> None:
 
 
 def test_a_job_that_switches_give_up_fails_with_their_reason(folder: Path) -> None:
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2")
         waiting = members[0].reducer.all_reduce(np.ones(5, np.float32))
         on_loop(here, "failed", members[0].number, "switch s1 has been unreachable for 5 s")
@@ -234,7 +237,7 @@ def test_a_job_that_switches_give_up_fails_with_their_reason(folder: Path) -> No
 
 
 def test_workers_of_a_service_that_starts_anew_are_told(folder: Path) -> None:
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2")
         here.stop()
         assert sums(members) == [2.0] * 2
@@ -256,16 +259,16 @@ def test_workers_of_a_service_that_starts_anew_are_told(folder: Path) -> None:
 )
 def test_settings_that_cannot_be(settings: str, problem: str) -> None:
     def read() -> None:
-        found = loads(f"topology: x\nswitches: {{}}\njobs: {settings}\n", DaemonSettings)
-        assert found.jobs is not None
-        found.jobs.check()
+        daemon_settings = loads(f"topology: x\nswitches: {{}}\njobs: {settings}\n", DaemonSettings)
+        assert daemon_settings.jobs is not None
+        daemon_settings.jobs.check()
 
     with pytest.raises(MillraceError, match=problem):
         read()
 
 
 def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2", "h3", "h4", job="resnet")
         assert json.loads(millrace(capsys, "list", here, "--format", "json"))[0] == {
             "job": "resnet",
@@ -307,6 +310,6 @@ def millrace(capsys: pytest.CaptureFixture[str], command: str, here: RunningServ
         patch.setattr("sys.argv", ["millrace", "job", command, *more, "--server", here.address])
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    assert not end.value.code, said.err
-    return said.out
+    output = capsys.readouterr()
+    assert not end.value.code, output.err
+    return output.out

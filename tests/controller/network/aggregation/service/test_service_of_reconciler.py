@@ -16,7 +16,7 @@ from controller.network.intents import Worker
 from dataplane.topology.families import leaf_spine
 from tests.controller.network.aggregation.writable_switches import Lab, Running, running
 
-WORKERS = tuple(Worker(f"h{place}", 20_000) for place in (1, 2, 5))
+WORKERS = tuple(Worker(f"h{number}", 20_000) for number in (1, 2, 5))
 
 
 async def made(run: Running, service: JobService, change: Change) -> InstalledJob:

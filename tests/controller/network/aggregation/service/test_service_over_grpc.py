@@ -88,7 +88,7 @@ def test_jobs_come_and_go_with_switches_and_daemons(machines: dict[str, Machine]
     async def scene() -> None:
         async with controlling(topology, tmp_path) as daemon:
             assert daemon.jobs is not None
-            workers = [Worker(f"h{place}", 20_000) for place in (1, 2, 3, 4)]
+            workers = [Worker(f"h{number}", 20_000) for number in (1, 2, 3, 4)]
             job = await daemon.jobs.create(workers, window=8, capacity=4)
             assert len(job.placed.blocks) == 2
             machines["s2"].stop()

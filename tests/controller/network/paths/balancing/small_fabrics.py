@@ -56,27 +56,27 @@ def make_flows(
     network: Network, src: str, dst: str, counts: Mapping[str, int], rate_bps: float, start: int = 0
 ) -> list[MeasuredFlow]:
     """Return flows of which the hash leads so many by each spine, their hashes beginning somewhere."""
-    forwarding, left, found, hashed = forwarding_of(network), dict(counts), [], start
+    forwarding, left, flows, hashed = forwarding_of(network), dict(counts), [], start
     while any(left.values()):
         hashed = (hashed + 0x9E3779B1) % (1 << 32)
-        one = make_flow(forwarding, network, hashed, (src, dst), rate_bps)
-        spine = network.table.links[one.rows[0]].dst
+        flow = make_flow(forwarding, network, hashed, (src, dst), rate_bps)
+        spine = network.table.links[flow.rows[0]].dst
         if left.get(spine, 0):
             left[spine] -= 1
-            found.append(one)
-    return found
+            flows.append(flow)
+    return flows
 
 
 def loads(
     network: Network, flows: Sequence[MeasuredFlow], other: Mapping[tuple[str, str], float] | None = None
 ) -> Longs:
     """Return what flows and other traffic put on links."""
-    found = np.zeros(len(network.table.links), np.int64)
-    for one in flows:
-        found[list(one.rows)] += one.rate_bps
+    loads_bps = np.zeros(len(network.table.links), np.int64)
+    for flow in flows:
+        loads_bps[list(flow.rows)] += flow.rate_bps
     for (tail, head), bps in (other or {}).items():
-        found[row(network, tail, head)] += round(bps)
-    return found
+        loads_bps[row(network, tail, head)] += round(bps)
+    return loads_bps
 
 
 def rebalancing(

@@ -54,18 +54,18 @@ class Rounds:
         self.now_ns += 100 * MS
         self.beliefs.load_bps = loads(self.network, self._now(), self.other)
         self.beliefs.crowded = self.beliefs.load_bps >= 0.9 * self.network.table.rate_bps
-        found = self.balancer.step(
+        changes = self.balancer.step(
             self.beliefs, self._measured_flows, self.now_ns, last_move_ns=last_move_ns, confirming=confirming
         )
-        self.changes += found
-        return found
+        self.changes += changes
+        return changes
 
     def until(self, end_ns: int) -> list[Rebalance]:
         """Make rounds up to a time; return what changed."""
-        found: list[Rebalance] = []
+        changes: list[Rebalance] = []
         while self.now_ns < end_ns:
-            found += self.step()
-        return found
+            changes += self.step()
+        return changes
 
     def _now(self) -> list[MeasuredFlow]:
         forwarding = forwarding_of(self.network, self.balancer._weights)
@@ -225,11 +225,11 @@ def test_settings_say_how_many_rounds_confirm_a_change() -> None:
 
 
 def test_the_same_is_decided_again_from_the_same() -> None:
-    found = []
+    changes = []
     for _ in range(2):
         rounds = Rounds()
         rounds.small_flows({"spine1": 18, "spine2": 4})
         rounds.other = {("leaf1", "spine2"): 1.5 * MBPS}
-        found.append(tuple(rounds.until(30 * S)))
-    assert found[0] == found[1]
-    assert np.isfinite([change.utilisation_after for change in found[0]]).all()
+        changes.append(tuple(rounds.until(30 * S)))
+    assert changes[0] == changes[1]
+    assert np.isfinite([change.utilisation_after for change in changes[0]]).all()

@@ -37,7 +37,7 @@ PAIRS = (("h1", "h3"), ("h2", "h4"))
 
 def keys(topology: Topology, counts: dict[str, int]) -> list[tuple[FlowKey, str]]:
     """Return 5-tuples of two pairs of hosts from leaf1 to leaf2, so many of which the hash leads by each spine."""
-    found, left, port = [], dict(counts), 4000
+    keyed, left, port = [], dict(counts), 4000
     while any(left.values()):
         port += 1
         src, dst = (topology.host[name].ipv4 for name in PAIRS[port % 2])
@@ -45,8 +45,8 @@ def keys(topology: Topology, counts: dict[str, int]) -> list[tuple[FlowKey, str]
         spine = ("spine1", "spine2")[chosen((1, 1), digest(flow_hash(key), topology.switch["leaf1"].node_id))]
         if left[spine]:
             left[spine] -= 1
-            found.append((key, spine))
-    return found
+            keyed.append((key, spine))
+    return keyed
 
 
 def crowded(topology: Topology) -> Snapshot:

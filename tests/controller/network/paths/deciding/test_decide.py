@@ -259,10 +259,10 @@ class Fluid:
                 self.history.append((now_ns, decision.flow, decision.new_path))
 
     def last_moves(self) -> dict[FlowSpec, list[int]]:
-        found: dict[FlowSpec, list[int]] = {}
+        moves: dict[FlowSpec, list[int]] = {}
         for now_ns, flow, _ in self.history:
-            found.setdefault(flow, []).append(now_ns)
-        return found
+            moves.setdefault(flow, []).append(now_ns)
+        return moves
 
 
 def test_flow_leaves_congestion_and_returns_after_hold_down(network: Network) -> None:
@@ -300,9 +300,9 @@ def test_a_load_that_swings_below_the_margin_moves_nothing(network: Network) -> 
 def test_moves_respect_hold_down_and_the_limit_per_round(network: Network, rates: list[int], swings: list[int]) -> None:
     flows = {FlowSpec("ha", "hd", 17, port): Assignment(("a", "b", "d")) for port in range(1, len(rates) + 1)}
     fluid = Fluid(network, flows, dict(zip(flows, rates, strict=True)))
-    for place, cross in enumerate(swings):
+    for index, cross in enumerate(swings):
         fluid.cross_bps[LinkKey("a", "b")] = cross
-        fluid.run(place * 700 * MS, (place + 1) * 700 * MS)
+        fluid.run(index * 700 * MS, (index + 1) * 700 * MS)
     for times in fluid.last_moves().values():
         assert all(later - earlier >= SETTINGS.hold_down_ns for earlier, later in pairwise(times))
     rounds = [now_ns for now_ns, _, _ in fluid.history]

@@ -70,13 +70,13 @@ def snapshots(draw: st.DrawFn, network: Network) -> Snapshot:
 def assignments(draw: st.DrawFn, network: Network) -> dict[FlowSpec, Assignment]:
     """Draw flows on any simple paths, with and without rates and earlier moves."""
     pairs = list(permutations(range(len(network.table.switches)), 2))
-    found = {}
+    drawn = {}
     for number, (a, b) in enumerate(draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=6))):
         paths = network.candidates(f"s{a}", f"s{b}", 9)
         rate_bps = draw(st.sampled_from([None, 0, 100, 250, 700]))
         since_ns = draw(st.sampled_from([None, None, 100, 950]))
-        found[FlowSpec(f"h{a}", f"h{b}", 17, number)] = Assignment(draw(st.sampled_from(paths)), since_ns, rate_bps)
-    return found
+        drawn[FlowSpec(f"h{a}", f"h{b}", 17, number)] = Assignment(draw(st.sampled_from(paths)), since_ns, rate_bps)
+    return drawn
 
 
 @settings(max_examples=80)

@@ -158,10 +158,10 @@ def test_no_bytes_do_more_than_be_refused(schema: type[Message], asked: Callable
         try:
             asked(parse_request(schema, data))
         except MessageError as error:
-            said = str(error)
+            message = str(error)
         else:
-            said = ""
-        assert "\n" not in said
+            message = ""
+        assert "\n" not in message
 
     refused()
 

@@ -43,8 +43,8 @@ def graph_of(operators: tuple[Operator, ...], *flows: tuple[str, str]) -> Operat
 def matches_of(graph: OperatorGraph) -> tuple[Match, ...]:
     """Return matches of all products, and of nothing else."""
     return tuple(
-        Match(one.name, DGEMM, 1.0, one.shape) if one.kind == "gemm" else Match(one.name, None, 0.2)
-        for one in graph.operators
+        Match(operator.name, DGEMM, 1.0, operator.shape) if operator.kind == "gemm" else Match(operator.name, None, 0.2)
+        for operator in graph.operators
     )
 
 
@@ -74,8 +74,8 @@ def test_repetitions_are_between_one_and_the_executions(executions: int, ratio: 
 
 @given(st.integers(11, 10**12), st.integers(2, 10**6))
 def test_repetitions_are_the_nearest_whole_number(executions: int, ratio: int) -> None:
-    found = repetitions(executions, BuildSettings(ratio=ratio))
-    assert found == 1 or abs(found * ratio - executions) * 2 <= ratio
+    count = repetitions(executions, BuildSettings(ratio=ratio))
+    assert count == 1 or abs(count * ratio - executions) * 2 <= ratio
 
 
 def test_kernels_are_wired_by_the_operators_data_flow() -> None:
@@ -212,11 +212,11 @@ def ways_between(graph: OperatorGraph, src: str, dst: str, kept: set[str]) -> It
 
 @given(graphs())
 def test_links_are_exactly_the_data_paths_of_the_target(graph: OperatorGraph) -> None:
-    kept = {one.name for one in graph.operators if one.kind == "gemm"}
+    kept = {operator.name for operator in graph.operators if operator.kind == "gemm"}
     expected = {(src, dst) for src in kept for dst in kept if any(ways_between(graph, src, dst, kept))}
-    found = links_between(graph, kept)
-    assert set(found) == expected
-    assert len(set(found)) == len(found)
+    links = links_between(graph, kept)
+    assert set(links) == expected
+    assert len(set(links)) == len(links)
 
 
 @given(graphs(), st.sampled_from(Unlinked))

@@ -25,7 +25,7 @@ def probe_of(*executions: int, settings: BuildSettings = SETTINGS) -> ProbeTask:
         Operator.of(f"o{at}", "gemm", {"m": 64, "n": 64, "k": 64 + at}, NumberFormat.FP64, count)
         for at, count in enumerate(executions)
     )
-    matches = tuple(Match(one.name, DGEMM, 1.0, one.shape) for one in operators)
+    matches = tuple(Match(operator.name, DGEMM, 1.0, operator.shape) for operator in operators)
     (probe,) = build(OperatorGraph("target", operators, (), "hpc"), matches, settings)
     return probe
 
@@ -70,17 +70,17 @@ def test_the_ratio_that_is_offered_does(executions: list[int], data: st.DataObje
     try:
         checking.check(probe, execution_s, SETTINGS)
     except ProbeError as refused:
-        found = re.search(r"ratio of (\d+):1 would do", str(refused))
-        if found is None:
+        match = re.search(r"ratio of (\d+):1 would do", str(refused))
+        if match is None:
             assert sum(seconds) > SETTINGS.limit_s
             return
-        settings = BuildSettings(limit_s=5.0, ratio=int(found[1]))
+        settings = BuildSettings(limit_s=5.0, ratio=int(match[1]))
         assert checking.check(probe_of(*executions, settings=settings), execution_s, settings) <= 5.0
 
 
 def test_each_work_is_tried_once() -> None:
     same = tuple(Operator.of(f"o{at}", "gemm", {"m": 64, "n": 64, "k": 64}, NumberFormat.FP64, 3000) for at in range(3))
-    matches = tuple(Match(one.name, DGEMM, 1.0, one.shape) for one in same)
+    matches = tuple(Match(operator.name, DGEMM, 1.0, operator.shape) for operator in same)
     (probe,) = build(OperatorGraph("target", same, (), "hpc"), matches)
     (use,) = checking.trial(probe).uses
     assert use.repetitions == 1

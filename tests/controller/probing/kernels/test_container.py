@@ -63,7 +63,7 @@ def test_an_image_is_asked_and_ended(image: str) -> None:
         assert prepared.run((2.5,)).tolist() == [2.5, 2.0]
         assert prepared.accuracy(None) == 0.25
     listed = subprocess.run(["podman", "ps", "--format=json"], check=True, capture_output=True, timeout=HANG_S).stdout
-    assert not [one for one in json.loads(listed) if one["Names"][0].startswith("millrace-kernel-")]
+    assert not [container for container in json.loads(listed) if container["Names"][0].startswith("millrace-kernel-")]
 
 
 @pytest.mark.containers

@@ -71,9 +71,11 @@ SMALL: dict[str, dict[str, int]] = {
 OF_ALL_ROWS = {"aggregate", "hash-join"}
 """Kernels whose answer covers all rows, in whatever order the seed has put them."""
 CASES = [
-    pytest.param(kernel, one, id=f"{kernel.identifier}-{one.device.value}-{one.library.value}")
+    pytest.param(
+        kernel, implementation, id=f"{kernel.identifier}-{implementation.device.value}-{implementation.library.value}"
+    )
     for kernel in KernelLibrary().kernels()
-    for one in kernel.implementations
+    for implementation in kernel.implementations
 ]
 _ON_CPU, _ON_GPU = ([case for case in CASES if f"-{device}-" in str(case.id)] for device in ("cpu", "gpu"))
 each_implementation = pytest.mark.parametrize(("kernel", "implementation"), _ON_CPU)
@@ -136,7 +138,7 @@ def test_inputs_change_the_output_and_keep_it_correct(
         output = prepared.run(inputs)
         assert prepared.accuracy(output) <= kernel.tolerance
         outputs.append(value_of(output))
-    assert all(not np.array_equal(one, other) for place, one in enumerate(outputs) for other in outputs[:place])
+    assert all(not np.array_equal(output, other) for index, output in enumerate(outputs) for other in outputs[:index])
 
 
 @pytest.mark.gpu
@@ -204,9 +206,13 @@ def value_of(output: object) -> Array:
 
 def test_every_built_in_kernel_is_tried() -> None:
     assert {kernel.identifier for kernel in KernelLibrary().kernels()} == SMALL.keys()
-    assert {one.device for kernel in KernelLibrary().kernels() for one in kernel.implementations} <= {
+    assert {
+        implementation.device for kernel in KernelLibrary().kernels() for implementation in kernel.implementations
+    } <= {
         DeviceKind.CPU,
         DeviceKind.GPU,
     }
     assert all(kernel.truth for kernel in KernelLibrary().kernels())
-    assert Library.NUMPY in {one.library for kernel in KernelLibrary().kernels() for one in kernel.implementations}
+    assert Library.NUMPY in {
+        implementation.library for kernel in KernelLibrary().kernels() for implementation in kernel.implementations
+    }

@@ -51,21 +51,21 @@ def ready_of(probe: ProbeTask) -> dict[str, Ready]:
 
 def means_by_numpy(probe: ProbeTask, first_run: int) -> dict[str, float]:
     """Return each use's mean as its kernel is defined (`user_kernels.Numbered`), by numpy over all of its outputs."""
-    found: dict[str, float] = {}
+    means: dict[str, float] = {}
     for at, name in enumerate(probe.order):
-        given_sum = sum(found[source] for source in probe.sources[name])
+        given_sum = sum(means[source] for source in probe.sources[name])
         runs = np.arange(first_run, first_run + probe.use[name].repetitions)
-        found[name] = float(np.mean(probe.seed + at + 0.1 * runs + given_sum))
-    return found
+        means[name] = float(np.mean(probe.seed + at + 0.1 * runs + given_sum))
+    return means
 
 
 @given(probe_tasks())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_repeated_kernel_feeds_the_mean_output_to_successors(probe: ProbeTask) -> None:
     ready, told = ready_of(probe), list[str]()
-    found = work.run_once(probe, ready, lambda event, content: told.append(f"{event} {content}"), Series())
+    run = work.run_once(probe, ready, lambda event, content: told.append(f"{event} {content}"), Series())
     assert told == [f"use {name}" for name in probe.order]
-    assert {name: len(times) for name, times in found.kernels_s.items()} == {
+    assert {name: len(times) for name, times in run.kernels_s.items()} == {
         use.name: use.repetitions for use in probe.uses
     }
     expected = means_by_numpy(probe, 1)

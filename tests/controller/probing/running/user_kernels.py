@@ -21,7 +21,7 @@ class Numbered:
 
     def run(self, inputs: tuple[Any, ...]) -> Any:
         self._runs += 1
-        return np.full(self._shape, self._seed + 0.1 * self._runs + sum(float(np.mean(one)) for one in inputs))
+        return np.full(self._shape, self._seed + 0.1 * self._runs + sum(float(np.mean(array)) for array in inputs))
 
     def accuracy(self, output: Any) -> float:
         return 0.0

@@ -44,21 +44,21 @@ def reservation(host: str, peer: str, rate_bps: int, *names: str) -> Reservation
 
 
 def test_need_is_reserved_in_both_directions_until_the_pod_goes(fabric: Topology) -> None:
-    costs, (one, other, *_) = nominal(fabric), hosts_of(fabric)
-    held = [reservation(one, other, GBPS)]
+    costs, (host, other, *_) = nominal(fabric), hosts_of(fabric)
+    held = [reservation(host, other, GBPS)]
     less = with_reservations(costs, held)
-    for ends in ((one, other), (other, one)):
+    for ends in ((host, other), (other, host)):
         assert costs.cost(*ends).available_bps - less.cost(*ends).available_bps == GBPS
     assert with_reservations(costs, []) is costs
 
 
 def test_two_ends_that_need_each_other_need_it_once(fabric: Topology) -> None:
-    costs, (one, other, *_) = nominal(fabric), hosts_of(fabric)
-    held = [reservation(one, other, GBPS, "a", "b"), reservation(other, one, 2 * GBPS, "a", "b")]
-    assert reserved(held, costs) == (Load(one, other, 2 * GBPS), Load(other, one, 2 * GBPS))
-    others = [*held, reservation(one, other, GBPS, "c", "d"), reservation(one, one, GBPS, "e", "f")]
+    costs, (host, other, *_) = nominal(fabric), hosts_of(fabric)
+    held = [reservation(host, other, GBPS, "a", "b"), reservation(other, host, 2 * GBPS, "a", "b")]
+    assert reserved(held, costs) == (Load(host, other, 2 * GBPS), Load(other, host, 2 * GBPS))
+    others = [*held, reservation(host, other, GBPS, "c", "d"), reservation(host, host, GBPS, "e", "f")]
     assert reserved(others, costs)[0].rate_bps == 3 * GBPS
-    assert reserved([reservation("elsewhere", one, GBPS)], costs) == ()
+    assert reserved([reservation("elsewhere", host, GBPS)], costs) == ()
 
 
 def measured(topology: Topology, src: str, dst: str, rate_bps: int) -> CostMap:
@@ -76,20 +76,20 @@ def measured(topology: Topology, src: str, dst: str, rate_bps: int) -> CostMap:
 
 
 def test_traffic_already_measured_is_not_reserved_again(fabric: Topology) -> None:
-    one, other, third, *_ = hosts_of(fabric)
-    held = [reservation(one, other, GBPS), reservation(one, third, GBPS)]
-    costs = measured(fabric, one, other, GBPS // 4)
-    assert costs.sent_bps(one, other) == GBPS // 4
+    host, other, third, *_ = hosts_of(fabric)
+    held = [reservation(host, other, GBPS), reservation(host, third, GBPS)]
+    costs = measured(fabric, host, other, GBPS // 4)
+    assert costs.sent_bps(host, other) == GBPS // 4
     assert reserved(held, costs) == (
-        Load(one, other, GBPS * 3 // 4),
-        Load(one, third, GBPS),
-        Load(other, one, GBPS),
-        Load(third, one, GBPS),
+        Load(host, other, GBPS * 3 // 4),
+        Load(host, third, GBPS),
+        Load(other, host, GBPS),
+        Load(third, host, GBPS),
     )
-    full = measured(fabric, one, other, 2 * GBPS)
-    assert reserved(held[:1], full) == (Load(other, one, GBPS),)
+    full = measured(fabric, host, other, 2 * GBPS)
+    assert reserved(held[:1], full) == (Load(other, host, GBPS),)
     unseen = replace(nominal(fabric), flows=costs.flows)
-    assert reserved(held[:1], unseen)[0] == Load(one, other, GBPS), "no link's load was measured, so nothing is in it"
+    assert reserved(held[:1], unseen)[0] == Load(host, other, GBPS), "no link's load was measured, so nothing is in it"
 
 
 def test_needs_that_share_a_link_are_met_together_or_refused(fabric: Topology) -> None:
@@ -100,7 +100,7 @@ def test_needs_that_share_a_link_are_met_together_or_refused(fabric: Topology) -
     pod = PendingPod("p", peers=(Peer(names[2], 0, between * 2 // 3), Peer(names[3], 0, between * 2 // 3)))
     why = explain(DEFAULT, pod, snapshot)
     assert why.choice is None or why.choice in names[2:]
-    refused = {one.name: one.reason for one in why.refused}
+    refused = {refusal.name: refusal.reason for refusal in why.refused}
     assert "what is free there is not enough for all of its peers together" in refused[names[0]]
 
 
@@ -125,9 +125,9 @@ def test_members_that_talk_are_placed_as_they_need_it(fabric: Topology) -> None:
         PendingPod("a", Request(1000), group="g", mates=(Mate("b", 0, GBPS, near_ns),)),
         PendingPod("b", Request(1000), group="g"),
     ]
-    found = place_group(DEFAULT, pods, snapshot)
-    assert found.is_placed
-    racks = {costs.model.host_switch[costs.model.host_number[names[choice.candidate]]] for choice in found.choices}
+    placement = place_group(DEFAULT, pods, snapshot)
+    assert placement.is_placed
+    racks = {costs.model.host_switch[costs.model.host_number[names[choice.candidate]]] for choice in placement.choices}
     assert len(racks) == 1
 
 
@@ -150,13 +150,13 @@ def test_another_order_is_tried_where_the_first_fails() -> None:
     cluster = Cluster.of([node("large", cores=4), node("small", cores=1)])
     pods = [PendingPod("a", Request(1000), group="g"), PendingPod("b", Request(4000), group="g")]
     packed = replace(DEFAULT, scores=())
-    found = place_group(packed, pods, Snapshot.of(cluster))
-    assert found.is_placed
-    assert [(choice.subject.name, cluster_name(cluster, choice.candidate)) for choice in found.choices] == [
+    placement = place_group(packed, pods, Snapshot.of(cluster))
+    assert placement.is_placed
+    assert [(choice.subject.name, cluster_name(cluster, choice.candidate)) for choice in placement.choices] == [
         ("a", "small"),
         ("b", "large"),
     ]
-    assert [share.cpu_milli for share in found.shares] == [1000, 4000]
+    assert [share.cpu_milli for share in placement.shares] == [1000, 4000]
 
 
 def cluster_name(cluster: Cluster, number: int) -> str:

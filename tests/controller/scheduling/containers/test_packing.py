@@ -28,29 +28,29 @@ one_sort = st.builds(
 )
 asked = st.builds(Request, st.integers(0, 6000), st.integers(0, 6 * GIB), st.one_of(st.just(()), one_sort))
 workloads = st.dictionaries(asked, st.integers(1, 9), min_size=1, max_size=6).map(Workload.of)
-two_sorts = st.builds(lambda one, other: one + other, one_sort, one_sort)
+two_sorts = st.builds(lambda first, other: first + other, one_sort, one_sort)
 
 
 def ways(cluster: Cluster, name: str, request: Request) -> list[Shares]:
     """Return all ways in which the policies may take a request: a share of each device that serves, else one."""
     if cluster.fits(name, request) is not None:
         return []
-    held, one = cluster.held_of(name), cluster.node(name)
+    held, node = cluster.held_of(name), cluster.node(name)
     if len(request.devices) != 1:
         return [cluster.choose(name, request)]
     wanted = request.devices[0]
     serving = [
         device.number
-        for device in one.devices
+        for device in node.devices
         if wanted.accepts(device.kind, device.model)
         and WHOLE - held.of(device.number).thousandths >= wanted.thousandths
     ]
     sets = [serving[: wanted.count]] if wanted.thousandths == WHOLE else [[number] for number in serving]
-    found = []
+    shares = []
     for numbers in sets:
         devices = tuple(DeviceShare(number, wanted.thousandths) for number in numbers)
-        found.append(Shares(request.cpu_milli, request.memory_bytes, devices))
-    return found
+        shares.append(Shares(request.cpu_milli, request.memory_bytes, devices))
+    return shares
 
 
 def snapshot_of(cluster: Cluster, workload: Workload) -> Snapshot:
@@ -116,14 +116,14 @@ def test_idle_rests_grow_as_the_plain_sum_does(cluster: Cluster, workload: Workl
     for row, name in enumerate(cluster.nodes):
         held = cluster.held_of(name)
         before = policy.idle(snapshot, row, held)
-        found = [policy.idle(snapshot, row, held + way) - before for way in ways(cluster, name, request_)]
-        assert grown[row] == (min(found) if found else IMPOSSIBLE)
-        if found:
+        growths = [policy.idle(snapshot, row, held + way) - before for way in ways(cluster, name, request_)]
+        assert grown[row] == (min(growths) if growths else IMPOSSIBLE)
+        if growths:
             chosen = policy.shares(pod, snapshot, row)
-            assert policy.idle(snapshot, row, held + chosen) - before <= max(found)
+            assert policy.idle(snapshot, row, held + chosen) - before <= max(growths)
             if request_.devices and request_.devices[0].thousandths < WHOLE and len(request_.devices) == 1:
-                known = DeviceKind.GPU in demands_of(workload, 7)
-                assert not known or policy.idle(snapshot, row, held + chosen) - before == min(found)
+                wants_gpu = DeviceKind.GPU in demands_of(workload, 7)
+                assert not wants_gpu or policy.idle(snapshot, row, held + chosen) - before == min(growths)
     assert points.max() == 1000
     assert (points[grown == grown.min()] == 1000).all()
 
@@ -135,7 +135,7 @@ def test_a_rest_is_worth_what_the_pods_to_come_leave_of_it(sizes: dict[int, int]
     offered = np.zeros(WHOLE + 1)
     for size, count in sizes.items():
         offered[size] = count / pods
-    found = values_of(offered, chances)
+    values = values_of(offered, chances)
     exact = [Fraction(0)]
     for rest in range(1, WHOLE + 1):
         fit = {size: Fraction(count, pods) for size, count in sizes.items() if size <= rest}
@@ -147,7 +147,7 @@ def test_a_rest_is_worth_what_the_pods_to_come_leave_of_it(sizes: dict[int, int]
         exact.append(never * rest + (1 - never) * filled)
         if rest % 40 == 0:  # fractions of a thousand steps grow long
             exact[-1] = exact[-1].limit_denominator(10**15)
-    assert found == pytest.approx([float(one) * 1000 for one in exact], abs=1.5)
+    assert values == pytest.approx([float(value) * 1000 for value in exact], abs=1.5)
 
 
 def test_a_workload_says_what_is_needed_beside_a_device() -> None:
@@ -168,8 +168,8 @@ def test_shared_devices_are_filled_and_cores_kept_for_free_ones() -> None:
     policy, rows = Stranding(Stranding.Settings()), np.arange(2)
     points = policy.points(PendingPod("p", Request(1000)), snapshot, rows)
     assert points[1] == 1000 > points[0]
-    said = [policy.reason(PendingPod("p", request), snapshot, 0) for request in (Request(1000), half)]
-    assert said == [f"what stays idle of devices changes by {more} of one" for more in ("+0.500", "+0.000")]
+    reasons = [policy.reason(PendingPod("p", request), snapshot, 0) for request in (Request(1000), half)]
+    assert reasons == [f"what stays idle of devices changes by {more} of one" for more in ("+0.500", "+0.000")]
 
 
 def test_without_a_workload_nothing_is_preferred() -> None:

@@ -145,23 +145,23 @@ def test_no_better_set_exists(held: list[tuple[int, int, int, str]], wanted: int
     units: dict[str, list[Holder]] = {}
     for holder in cluster.holders:
         units.setdefault(holder.group or holder.pod, []).append(holder)
-    lower = [unit for unit in units.values() if max(one.priority for one in unit) < priority]
+    lower = [unit for unit in units.values() if max(holder.priority for holder in unit) < priority]
     ways = []
     for count in range(len(lower) + 1):
         for some in combinations(lower, count):
             gone = [holder for unit in some for holder in unit]
-            if decide(DEFAULT, pod, cluster.without(frozenset(one.pod for one in gone))).is_placed:
-                priorities = [one.priority for one in gone]
+            if decide(DEFAULT, pod, cluster.without(frozenset(holder.pod for holder in gone))).is_placed:
+                priorities = [holder.priority for holder in gone]
                 ways.append((max(priorities, default=-1), len(priorities), sum(priorities)))
     assert (room is None) == (not ways)
     if room is not None:
-        found = [holder.priority for holder in cluster.holders if holder.pod in room.victims]
-        assert max(found, default=-1) == min(ways)[0], "the highest priority that goes is as low as can be"
+        victim_priorities = [holder.priority for holder in cluster.holders if holder.pod in room.victims]
+        assert max(victim_priorities, default=-1) == min(ways)[0], "the highest priority that goes is as low as can be"
         # Sparing one after the other does not always find the fewest of equal priority; it leaves none that could stay.
         victims = frozenset(room.victims)
         assert decide(DEFAULT, pod, cluster.without(victims)).is_placed
         for unit in lower:
-            names = frozenset(one.pod for one in unit)
+            names = frozenset(holder.pod for holder in unit)
             if names <= victims:
                 assert not decide(DEFAULT, pod, cluster.without(victims - names)).is_placed or room.victims == ()
 

@@ -109,15 +109,15 @@ class KubeDouble:
     def bind(self, name: str, binding: k8s.V1Binding) -> tuple[int, dict[str, Any]]:
         with self.changed:
             self.bindings.append(binding)
-            found = self.objects.get(("Pod", name))
-            if found is None:
+            pod = self.objects.get(("Pod", name))
+            if pod is None:
                 return 404, _status(404, "NotFound", f'pods "{name.split("/")[1]}" not found')
-            if binding.metadata.uid and binding.metadata.uid != found["metadata"]["uid"]:
+            if binding.metadata.uid and binding.metadata.uid != pod["metadata"]["uid"]:
                 return 409, _status(409, "Conflict", "Precondition failed: UID in precondition differs")
-            if found["spec"].get("nodeName"):
+            if pod["spec"].get("nodeName"):
                 return 409, _status(409, "Conflict", f"pod {name} is already assigned to node")
             assert (binding.target.kind, binding.target.api_version) == ("Node", "v1")
-            data = json.loads(json.dumps(found))
+            data = json.loads(json.dumps(pod))
             data["spec"]["nodeName"] = binding.target.name
             self._store(data)
         return 201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -138,8 +138,8 @@ def _is_selected(kind: str, data: dict[str, Any], asked: dict[str, str]) -> bool
     for part in filter(None, asked.get("fieldSelector", "").split(",")):
         name, _, value = part.partition("!=")
         assert kind == "Pod"
-        found = {"spec.nodeName": data["spec"].get("nodeName", ""), "status.phase": data["status"].get("phase", "")}
-        if found[name] == value:
+        fields = {"spec.nodeName": data["spec"].get("nodeName", ""), "status.phase": data["status"].get("phase", "")}
+        if fields[name] == value:
             return False
     return True
 
@@ -188,22 +188,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _one(self, path: str) -> None:
         parts = path.strip("/").split("/")
-        found = self.double.objects.get(("Pod", f"{parts[3]}/{parts[5]}"))
-        if found is None:
+        pod = self.double.objects.get(("Pod", f"{parts[3]}/{parts[5]}"))
+        if pod is None:
             self._say(404, _status(404, "NotFound", "not found"))
         else:
-            self._say(200, found)
+            self._say(200, pod)
 
     def _list(self, kind: str, asked: dict[str, str]) -> None:
         double = self.double
         with double.changed:
             all_ = [data for (of, _), data in sorted(double.objects.items()) if of == kind]
             version = str(double.version)
-        found = [data for data in all_ if _is_selected(kind, data, asked)]
+        matches = [data for data in all_ if _is_selected(kind, data, asked)]
         start, limit = int(asked.get("continue", "0")), min(int(asked.get("limit", "500")), double.page)
-        rest = len(found) - start - limit
+        rest = len(matches) - start - limit
         metadata = {"resourceVersion": version} | ({"continue": str(start + limit)} if rest > 0 else {})
-        items = found[start : start + limit]
+        items = matches[start : start + limit]
         self._say(200, {"kind": f"{kind}List", "apiVersion": "v1", "metadata": metadata, "items": items})
 
     def _watch(self, kind: str, asked: dict[str, str]) -> None:

@@ -96,8 +96,8 @@ def peers(*some: dict[str, object]) -> dict[str, str]:
 
 def failed(answer: dict[str, Any]) -> dict[str, str]:
     """Return why nodes failed, whichever way."""
-    found: dict[str, str] = {**answer["FailedNodes"], **answer["FailedAndUnresolvableNodes"]}
-    return found
+    failures: dict[str, str] = {**answer["FailedNodes"], **answer["FailedAndUnresolvableNodes"]}
+    return failures
 
 
 def victims(**by_node: Sequence[str]) -> dict[str, Any]:

@@ -34,9 +34,9 @@ def read_as(data: Any, kind: str) -> Any:
         def __init__(self) -> None:
             self.data = json.dumps(data)
 
-    found = _API.deserialize(Response().data, kind, "application/json")
-    assert found is not None
-    return found
+    parsed = _API.deserialize(Response().data, kind, "application/json")
+    assert parsed is not None
+    return parsed
 
 
 def a_node(

@@ -18,7 +18,7 @@ def wishes(**annotations: str) -> Wishes:
 
 
 def test_everything_that_can_be_said() -> None:
-    found = wishes(
+    wished = wishes(
         profile="packed",
         group="trainer",
         device_kind="gpu",
@@ -30,7 +30,7 @@ def test_everything_that_can_be_said() -> None:
             - {labels: {app: ps, tier: a}}
         """,
     )
-    assert found == Wishes(
+    assert wished == Wishes(
         peers=(
             PeerNeed(host="storage-1", namespace="default", min_bps=10**9, max_delay_ns=50_000),
             PeerNeed(pod="default/ps-0", namespace="default", nbytes=40 << 20),

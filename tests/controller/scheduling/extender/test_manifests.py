@@ -33,8 +33,8 @@ CONFIGURATION = yaml.safe_load((FOLDER / "scheduler-configuration.yaml").read_te
 
 
 def of_kind(kind: str, name: str = "millrace-extender") -> Any:
-    found = next(one for one in ALL.values() if (one["kind"], one["metadata"]["name"]) == (kind, name))
-    return read_as(found, _model(found))
+    document = next(entry for entry in ALL.values() if (entry["kind"], entry["metadata"]["name"]) == (kind, name))
+    return read_as(document, _model(document))
 
 
 def _model(manifest: dict[str, Any]) -> str:
@@ -56,7 +56,7 @@ def normal(data: Any) -> Any:
     """Return data without what is empty: models leave that out."""
     if isinstance(data, dict):
         return {key: normal(value) for key, value in data.items() if value not in (None, {}, [])}
-    return [normal(one) for one in data] if isinstance(data, list) else data
+    return [normal(item) for item in data] if isinstance(data, list) else data
 
 
 def test_all_manifests_are_applied() -> None:

@@ -183,12 +183,12 @@ def test_a_certificate_that_was_renewed_is_used(tmp_path: Path, caplog: pytest.L
 
     async def serial(url: str) -> str:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), ssl=context)
-        found = writer.get_extra_info("peercert")["serialNumber"]
+        number = writer.get_extra_info("peercert")["serialNumber"]
         writer.close()
         with suppress(ssl.SSLError, ConnectionError):
             await writer.wait_closed()
         del reader
-        return str(found)
+        return str(number)
 
     async def act(url: str) -> None:
         first = await serial(url)
@@ -265,10 +265,10 @@ def test_settings_that_cannot_be_are_one_line(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code not in {0, None}
-    said = capsys.readouterr().err
-    assert problem.replace("TMP", str(tmp_path)) in said
-    assert said.count("\n") == 1
-    assert "Traceback" not in said
+    error = capsys.readouterr().err
+    assert problem.replace("TMP", str(tmp_path)) in error
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
 
 
 def test_an_address_that_is_taken_is_named() -> None:

@@ -51,7 +51,7 @@ def test_full_nodes_are_filtered_and_returned_unchanged() -> None:
 def test_a_kube_schedulers_nodes_are_scored() -> None:
     async def act(extender: Extender) -> None:
         answer = await extender.ask("prioritize", recorded("prioritize-nodes"))
-        scores = {one["Host"]: one["Score"] for one in answer}
+        scores = {entry["Host"]: entry["Score"] for entry in answer}
         assert max(scores, key=lambda host: scores[host]) == "worker-3"  # the peer is on h3
         assert all(isinstance(score, int) and 0 <= score <= 10 for score in scores.values())
         decision = extender.service.recent.get("default/bodies")
@@ -79,7 +79,9 @@ def test_a_kube_schedulers_names_are_looked_up() -> None:
         assert answer["NodeNames"] == ["worker-4", "worker-6", "worker-2"]  # in the order in which they came
         assert answer["Nodes"] is None
         assert failed(answer) == {"worker-8": "known: nothing is known of it yet"}
-        scores = {one["Host"]: one["Score"] for one in await extender.ask("prioritize", recorded("prioritize-names"))}
+        scores = {
+            entry["Host"]: entry["Score"] for entry in await extender.ask("prioritize", recorded("prioritize-names"))
+        }
         assert scores["worker-8"] == 0
         assert min(scores["worker-2"], scores["worker-4"], scores["worker-6"]) > 5
 
@@ -241,10 +243,11 @@ def test_peers_that_are_pods_count_where_they_are() -> None:
             a_pod("p", annotations=peers({"labels": {"app": "ps"}, "bytes": "1 GiB"})),
         ):
             before = await extender.ask("prioritize", arguments(asked, list(nodes)))
-            assert len({one["Score"] for one in before}) == 1  # it is nowhere yet
+            assert len({entry["Score"] for entry in before}) == 1  # it is nowhere yet
             extender.know(a_pod("ps-0", "n9", labels={"app": "ps"}))
             after = {
-                one["Host"]: one["Score"] for one in await extender.ask("prioritize", arguments(asked, list(nodes)))
+                entry["Host"]: entry["Score"]
+                for entry in await extender.ask("prioritize", arguments(asked, list(nodes)))
             }
             assert after["n9"] > after["n1"]
             extender.books.remove_pod("uid-ps-0")
@@ -336,8 +339,8 @@ def test_profiles_groups_and_devices_by_settings() -> None:
         for profile, scores in (("", {"n1": 0, "n2": 10}), ("packed", {"n1": 10, "n2": 0})):
             annotations = {"millrace.io/group": "g"} | ({"millrace.io/profile": profile} if profile else {})
             asked = a_pod("p", annotations=annotations, cpu="1")
-            found = await extender.ask("prioritize", arguments(asked, ["n1", "n2"]))
-            assert {one["Host"]: one["Score"] for one in found} == scores
+            ranking = await extender.ask("prioritize", arguments(asked, ["n1", "n2"]))
+            assert {entry["Host"]: entry["Score"] for entry in ranking} == scores
         placed = a_pod("p", annotations={"millrace.io/device-kind": "dpu"})
         answer = await extender.ask("filter", arguments(placed, ["n1", "n2"]))
         assert (answer["NodeNames"], failed(answer)) == (["n1"], {"n2": "location: it has no dpu"})

@@ -76,15 +76,20 @@ def test_a_plugin_scores() -> None:
 def test_old_group_of_entry_points_warns_once(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
         assert profile("old-last").scores
-    (said,) = (record.getMessage() for record in caplog.records)
-    assert said.startswith("policy old-last: the group millrace.schedulers.policies of entry points is called ")
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert warning.startswith("policy old-last: the group millrace.schedulers.policies of entry points is called ")
 
 
 def test_own_policies_are_entry_points() -> None:
-    own = [one for kind in (PODS, TASKS) for one in entry_points(group=kind.group) if "controller" in one.value]
-    assert {one.name for one in own} >= {"ready", "learned", "operator-devices", "finish-time"}
-    for one in own:
-        assert isinstance(one.load(), type)
+    own = [
+        entry_point
+        for kind in (PODS, TASKS)
+        for entry_point in entry_points(group=kind.group)
+        if "controller" in entry_point.value
+    ]
+    assert {entry_point.name for entry_point in own} >= {"ready", "learned", "operator-devices", "finish-time"}
+    for entry_point in own:
+        assert isinstance(entry_point.load(), type)
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ def profile(
 @given(cluster=clusters(), request=requests)
 def test_fits_is_what_hardware_says_node_by_node(cluster: Cluster, request: Request) -> None:
     snapshot, pod = Snapshot.of(cluster), PendingPod("p", request)
-    found = FitsResources(NoSettings()).passes(pod, snapshot)
-    assert found is not None
-    assert found.tolist() == [cluster.fits(name, request) is None for name in cluster.nodes]
+    mask = FitsResources(NoSettings()).passes(pod, snapshot)
+    assert mask is not None
+    assert mask.tolist() == [cluster.fits(name, request) is None for name in cluster.nodes]
 
 
 @given(cluster=clusters(), request=requests)
@@ -61,7 +61,7 @@ def test_a_decision_and_its_explanation_say_the_same(cluster: Cluster, request: 
     assert decide(DEFAULT, pod, snapshot).candidate == choice.candidate
     assert why.passed + len(why.refused) == len(cluster.nodes)
     assert sum(count for _, count in choice.refused) == len(why.refused)
-    assert all(one.reason for one in why.refused)
+    assert all(refusal.reason for refusal in why.refused)
     if not choice.is_placed:
         assert why.choice is None
         assert not why.candidates
@@ -91,7 +91,7 @@ def test_each_filter_has_its_reason() -> None:
     cluster = cluster.take("a", cluster.choose("a", whole))
     pod = PendingPod("p", whole, locations=("off", "plain", "t4", "a"))
     why = explain(DEFAULT, pod, Snapshot.of(cluster, not_ready=frozenset({"off"})))
-    assert [(one.name, one.policy, one.reason) for one in why.refused] == [
+    assert [(refusal.name, refusal.policy, refusal.reason) for refusal in why.refused] == [
         ("away", "location", "the pod is to run on off or plain or t4 or a"),
         ("off", "ready", "it is not ready"),
         ("plain", "device-model", "it has 0 of 1 gpu A100"),
@@ -132,7 +132,7 @@ def test_nodes_without_a_network_to_the_peers_get_no_points() -> None:
     snapshot = Snapshot.of(Cluster.of([node("stranger"), node(names[1])]), costs)
     for peers in ((Peer(names[0], 5),), (Peer("nobody", 5),)):
         why = explain(profile("network-cost"), PendingPod("p", peers=peers), snapshot)
-        assert all(one.scores[0].reason for one in why.candidates)
+        assert all(candidate.scores[0].reason for candidate in why.candidates)
     alone = Snapshot.of(Cluster.of([node("stranger")]), costs)
     assert decide(profile("network-cost"), PendingPod("p", peers=(Peer(names[0], 5),)), alone).points == 0
 
@@ -252,10 +252,12 @@ def test_nodes_with_names_of_their_own_are_at_their_hosts() -> None:
     snapshot = dataclasses.replace(Snapshot.of(cluster, costs), host_names=(hosts[0], hosts[0], hosts[2]))
     pod = PendingPod("p", peers=(Peer(hosts[0], min_bps=1_000_000),))
     why = explain(profile("network-cost", filters=("network-need",)), pod, snapshot)
-    assert {one.name: one.points for one in why.candidates}.keys() == {"vm-a", "vm-b", "vm-c"}
-    assert [one.name for one in why.candidates][-1] == "vm-c"
+    assert {candidate.name: candidate.points for candidate in why.candidates}.keys() == {"vm-a", "vm-b", "vm-c"}
+    assert [candidate.name for candidate in why.candidates][-1] == "vm-c"
     assert "it is there" in why.candidates[0].scores[0].reason
     assert "nominal" in why.candidates[-1].scores[0].reason
     nowhere = dataclasses.replace(snapshot, host_names=(hosts[0], "unknown", hosts[2]))
     refused = explain(profile("network-cost", filters=("network-need",)), pod, nowhere).refused
-    assert [(one.name, one.reason) for one in refused] == [("vm-b", f"{hosts[0]}: nothing is known of the way there")]
+    assert [(refusal.name, refusal.reason) for refusal in refused] == [
+        ("vm-b", f"{hosts[0]}: nothing is known of the way there")
+    ]

@@ -69,7 +69,7 @@ def test_peers_that_share_a_link_are_looked_at_together() -> None:
     both = pod("p", Peer("h1", min_bps=6 * GBPS), Peer("h5", min_bps=6 * GBPS))
     why = explain(DEFAULT, both, snapshot("h1", "h9"))
     assert why.choice == "h1"  # at one of them
-    assert [(one.name, one.policy, one.reason) for one in why.refused] == [
+    assert [(refusal.name, refusal.policy, refusal.reason) for refusal in why.refused] == [
         ("h9", "network-need", "the link to h9: what is free there is not enough for all of its peers together")
     ]
     inner = pod("p", Peer("h9", min_bps=6 * GBPS), Peer("h13", min_bps=6 * GBPS))
@@ -91,10 +91,10 @@ def test_members_that_need_each_other_are_placed_near(order: tuple[str, str]) ->
         "b": pod("b", cores=2),
     }
     state = snapshot("h2", "h1", "h9", "h13", cores=2)
-    found = place_group(DEFAULT, [members[name] for name in order], state)
-    assert found.is_placed
-    where = {choice.subject.name: state.columns.names[choice.candidate] for choice in found.choices}
-    assert [choice.subject.name for choice in found.choices] == list(order)
+    placement = place_group(DEFAULT, [members[name] for name in order], state)
+    assert placement.is_placed
+    where = {choice.subject.name: state.columns.names[choice.candidate] for choice in placement.choices}
+    assert [choice.subject.name for choice in placement.choices] == list(order)
     assert set(where.values()) == {"h1", "h2"}
 
 
@@ -104,14 +104,14 @@ def test_group_contending_for_a_link_is_placed_where_possible() -> None:
     greedy = pod("b", Peer("h1", min_bps=9 * GBPS), cores=8)
     state = snapshot("h1", "h2", "h3")
     for members in ([modest, greedy], [greedy, modest]):
-        found = place_group(DEFAULT, members, state)
-        assert found.is_placed
-        assert [choice.subject.name for choice in found.choices] == [one.name for one in members]
+        placement = place_group(DEFAULT, members, state)
+        assert placement.is_placed
+        assert [choice.subject.name for choice in placement.choices] == [member.name for member in members]
     # With one gigabit more than the link has, one of them must be on h1 itself.
     tight = [dataclasses.replace(modest, peers=(Peer("h1", min_bps=2 * GBPS),)), greedy]
-    found = place_group(DEFAULT, tight, state)
-    assert found.is_placed
-    assert "h1" in {state.columns.names[choice.candidate] for choice in found.choices}
+    placement = place_group(DEFAULT, tight, state)
+    assert placement.is_placed
+    assert "h1" in {state.columns.names[choice.candidate] for choice in placement.choices}
     assert not place_group(DEFAULT, tight, snapshot("h2", "h3")).is_placed
 
 

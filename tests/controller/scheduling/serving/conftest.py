@@ -53,31 +53,31 @@ class Cluster:
 
     async def pods_when(self, holds: Callable[[dict[str, Pod]], bool]) -> dict[str, Pod]:
         """Return all pods as soon as something holds of them."""
-        known: dict[str, Pod] = {}
+        pods: dict[str, Pod] = {}
         async for told in self.client.of(Pod).follow():
             if hasattr(told, "items"):
-                known = {pod.metadata.name: pod for pod in told.items}
+                pods = {pod.metadata.name: pod for pod in told.items}
             elif told.resource is not None and told.type != "DELETE":
-                known[told.name] = told.resource
+                pods[told.name] = told.resource
             else:
-                known.pop(told.name, None)
-            if holds(known):
-                return known
+                pods.pop(told.name, None)
+            if holds(pods):
+                return pods
         raise AssertionError("the watch ended")
 
     async def decision_about(self, pod: str, outcome: Outcome, words: str = "") -> Decision:
         """Return a decision about a pod as soon as there is one of this outcome, with these words in its reason."""
         async for told in self.client.of(Decision).follow():
-            found = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
-            for one in found:
-                if pod in one.spec.subjects and one.spec.outcome is outcome and words in one.spec.reason:
-                    return one
+            decisions = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
+            for decision in decisions:
+                if pod in decision.spec.subjects and decision.spec.outcome is outcome and words in decision.spec.reason:
+                    return decision
         raise AssertionError("the watch ended")
 
     @asynccontextmanager
     async def scheduling(self, settings: SchedulerSettings | None = None) -> AsyncIterator[Scheduler]:
         """Run a scheduler for as long as the block does."""
-        found = asyncio.Queue[Scheduler]()
+        schedulers = asyncio.Queue[Scheduler]()
         stop = asyncio.Event()
         settings = SchedulerSettings(queue=QUICK) if settings is None else settings
         made = SchedulerSettings(
@@ -87,9 +87,9 @@ class Cluster:
             topology=settings.topology,
             metrics=settings.metrics,
         )
-        task = asyncio.create_task(serve(made, stop, on_scheduler=found.put_nowait))
+        task = asyncio.create_task(serve(made, stop, on_scheduler=schedulers.put_nowait))
         try:
-            yield await found.get()
+            yield await schedulers.get()
         finally:
             stop.set()
             await task

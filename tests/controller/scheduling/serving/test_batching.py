@@ -36,22 +36,22 @@ def one_by_one(nodes: tuple[Node, ...], pods: tuple[Pod, ...], groups: tuple[Pod
     view.take_all(Pod, pods)
     view.take_all(PodGroup, groups)
     subjects = {pod.spec.group or pod.metadata.name: pod for pod in pods}
-    order = sorted(subjects.items(), key=lambda one: (-priority_of(view, one[1]), one[1].metadata.created_ns))
+    order = sorted(subjects.items(), key=lambda entry: (-priority_of(view, entry[1]), entry[1].metadata.created_ns))
     profiles = PodProfile.by_name(SchedulerSettings().profiles)
     for name, pod in order:
         waiting = (pod,) if pod.spec.group is None else view.members(name)
-        known = Knowledge(view, profiles, None)
-        outcome = outcome_of(name, waiting, known, 16)
+        knowledge = Knowledge(view, profiles, None)
+        outcome = outcome_of(name, waiting, knowledge, 16)
         if not outcome.shares:
             continue
         what = "pod" if pod.spec.group is None else "group"
-        spec = spec_of(what, name, outcome, known, scheduler="plain", begun_ns=0, now_ns=0)
-        request = request_of(outcome, NewDecision(name="d", spec=spec), profiles[pod.spec.profile], known, {})
-        state = State({one.metadata.name: one for one in waiting}, dict(view.nodes), dict(view.groups))
+        spec = spec_of(what, name, outcome, knowledge, scheduler="plain", begun_ns=0, now_ns=0)
+        request = request_of(outcome, NewDecision(name="d", spec=spec), profiles[pod.spec.profile], knowledge, {})
+        state = State({member.metadata.name: member for member in waiting}, dict(view.nodes), dict(view.groups))
         made, revision = bind(state, request, 0), next(revisions)
-        for one in (*made.pods.values(), *made.nodes.values(), *made.groups.values()):
-            assert one is not None
-            assert view.take(replace(one, metadata=replace(one.metadata, revision=revision)))
+        for resource in (*made.pods.values(), *made.nodes.values(), *made.groups.values()):
+            assert resource is not None
+            assert view.take(replace(resource, metadata=replace(resource.metadata, revision=revision)))
     return {name: (pod.status.node, pod.status.devices) for name, pod in view.pods.items()}
 
 
@@ -85,10 +85,10 @@ def test_batches_decide_as_one_by_one(play: Play, monkeypatch: pytest.MonkeyPatc
         groups = await cluster.client.of(PodGroup).list()
         expected = one_by_one(nodes.items, pods.items, groups.items)
         async with cluster.scheduling():
-            found = await cluster.pods_when(
+            scheduled = await cluster.pods_when(
                 lambda pods: all(pod.status.node or pod.status.reasons for pod in pods.values())
             )
-        assert {name: (pod.status.node, pod.status.devices) for name, pod in found.items()} == expected
+        assert {name: (pod.status.node, pod.status.devices) for name, pod in scheduled.items()} == expected
         assert 40 < sum(where is not None for where, _ in expected.values()) < 70
 
     play(act)

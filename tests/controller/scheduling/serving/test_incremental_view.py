@@ -53,8 +53,10 @@ class Events:
         if before is not None and rng.random() < 0.8:
             hardware = before.status.hardware
         number = 0 if hardware is None else len(hardware.devices)
-        loads = [DeviceLoad(number=one, load=self.load()) for one in range(number) if rng.random() < 0.5]
-        images = tuple(Image(digest=f"d{one}", names=(f"i{one}",), nbytes=100 + one) for one in range(rng.randrange(3)))
+        loads = [DeviceLoad(number=index, load=self.load()) for index in range(number) if rng.random() < 0.5]
+        images = tuple(
+            Image(digest=f"d{index}", names=(f"i{index}",), nbytes=100 + index) for index in range(rng.randrange(3))
+        )
         status = NodeStatus(
             ready=rng.random() < 0.8,
             hardware=hardware,
@@ -70,10 +72,10 @@ class Events:
         return Load(busy=self.rng.choice((None, 0.25, 1.0)), memory_free_bytes=self.rng.choice((None, GIB, 64 * GIB)))
 
     def shares(self, devices: int) -> tuple[Share, ...]:
-        held = tuple(DeviceShare(number=one, thousandths=300, memory_bytes=GIB) for one in range(devices))
+        held = tuple(DeviceShare(number=number, thousandths=300, memory_bytes=GIB) for number in range(devices))
         return tuple(
-            Share(pod=f"held-{one}", uid=f"held-{one}", epoch=1, cpu_milli=500, memory_bytes=GIB, devices=held)
-            for one in range(self.rng.randrange(3))
+            Share(pod=f"held-{index}", uid=f"held-{index}", epoch=1, cpu_milli=500, memory_bytes=GIB, devices=held)
+            for index in range(self.rng.randrange(3))
         )
 
     def change_pod(self) -> None:
@@ -107,12 +109,12 @@ class Events:
     def send(self) -> None:
         """A pod that waits is bound: assumed now, answered later."""
         waiting = [pod for pod in self.view.waiting() if pod.spec.group is None]
-        known = {name: one for name, one in self.view.nodes.items() if one.value is not None}
-        if not waiting or not known:
+        nodes = {name: node for name, node in self.view.nodes.items() if node.value is not None}
+        if not waiting or not nodes:
             return
-        pod, name = self.rng.choice(waiting), self.rng.choice(sorted(known))
-        state = State({pod.metadata.name: pod}, {name: known[name]})
-        binding = Binding(pod=pod.metadata.name, node=name, shares_version=known[name].shares_version)
+        pod, name = self.rng.choice(waiting), self.rng.choice(sorted(nodes))
+        state = State({pod.metadata.name: pod}, {name: nodes[name]})
+        binding = Binding(pod=pod.metadata.name, node=name, shares_version=nodes[name].shares_version)
         with suppress(StaleError):  # a node that is full or closed: nothing is sent
             self.sent.append(self.view.assume(bind(state, BindingRequest(bindings=(binding,)), 1)))
 
@@ -157,22 +159,22 @@ def rebuilt(view: ClusterView, costs: CostMap | None) -> Snapshot:
     return fresh.snapshot(costs)
 
 
-def assert_same(found: Snapshot, expected: Snapshot) -> None:
-    assert found.columns.names == expected.columns.names
+def assert_same(snapshot: Snapshot, expected: Snapshot) -> None:
+    assert snapshot.columns.names == expected.columns.names
     for column in ("cpu_milli", "memory_bytes", "device_node", "device_start", "device_memory_bytes"):
-        assert np.array_equal(getattr(found.columns, column), getattr(expected.columns, column)), column
-    for one in fields(FreeColumns):
-        assert np.array_equal(getattr(found.free, one.name), getattr(expected.free, one.name)), one.name
+        assert np.array_equal(getattr(snapshot.columns, column), getattr(expected.columns, column)), column
+    for field in fields(FreeColumns):
+        assert np.array_equal(getattr(snapshot.free, field.name), getattr(expected.free, field.name)), field.name
     for column in ("ready", "pods", "starting"):
-        assert np.array_equal(getattr(found, column), getattr(expected, column)), column
-    assert (found.device_busy is None) == (expected.device_busy is None)
-    if found.device_busy is not None and expected.device_busy is not None:
-        assert np.array_equal(found.device_busy, expected.device_busy, equal_nan=True)
-    assert found.groups == expected.groups
-    assert found.images == expected.images
-    assert (found.costs is None) == (expected.costs is None)
-    if found.costs is not None and expected.costs is not None:
-        assert np.array_equal(found.costs.pairs.available_bps, expected.costs.pairs.available_bps)
+        assert np.array_equal(getattr(snapshot, column), getattr(expected, column)), column
+    assert (snapshot.device_busy is None) == (expected.device_busy is None)
+    if snapshot.device_busy is not None and expected.device_busy is not None:
+        assert np.array_equal(snapshot.device_busy, expected.device_busy, equal_nan=True)
+    assert snapshot.groups == expected.groups
+    assert snapshot.images == expected.images
+    assert (snapshot.costs is None) == (expected.costs is None)
+    if snapshot.costs is not None and expected.costs is not None:
+        assert np.array_equal(snapshot.costs.pairs.available_bps, expected.costs.pairs.available_bps)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -199,7 +201,7 @@ def test_a_snapshot_stays_as_it_was() -> None:
         events.step()
         events.view.snapshot(None)
     after = (before.free.cpu_milli, before.free.device_milli, before.ready)
-    assert all(np.array_equal(one, other) for one, other in zip(copies, after, strict=True))
+    assert all(np.array_equal(copy, other) for copy, other in zip(copies, after, strict=True))
 
 
 def test_assumed_binding_survives_a_heartbeat_until_the_event() -> None:
@@ -212,8 +214,8 @@ def test_assumed_binding_survives_a_heartbeat_until_the_event() -> None:
     seen = Node(metadata=Metadata(name="h1", revision=1), status=NodeStatus(ready=True, hardware=hardware))
     spec = PodSpec(containers=(Container(name="c", image="i"),), request=Request(cpu_milli=1000))
     pod = Pod(metadata=Metadata(name="p", uid="u", revision=2), spec=spec)
-    for one in (seen, pod):
-        view.take(one)
+    for version in (seen, pod):
+        view.take(version)
     request = BindingRequest(bindings=(Binding(pod="p", node="h1", pod_revision=2, shares_version=0),))
     made = bind(State({"p": pod}, {"h1": seen}), request, 5)
     assumption = view.assume(made)
@@ -239,8 +241,8 @@ def test_a_late_answer_tells_of_a_release_already_seen() -> None:
     seen = Node(metadata=Metadata(name="h1", revision=1), status=NodeStatus(ready=True, hardware=hardware))
     spec = PodSpec(containers=(Container(name="c", image="i"),), request=Request(cpu_milli=1000))
     pod = Pod(metadata=Metadata(name="p", uid="u", revision=2), spec=spec)
-    for one in (seen, pod):
-        view.take(one)
+    for version in (seen, pod):
+        view.take(version)
     request = BindingRequest(bindings=(Binding(pod="p", node="h1", pod_revision=2, shares_version=0),))
     assumption = view.assume(bind(State({"p": pod}, {"h1": seen}), request, 5))
     assert view.take(replace(seen, metadata=replace(seen.metadata, revision=8), shares_version=2))

@@ -72,18 +72,20 @@ def _settings(checkpoint: Path, *, shadow: bool) -> SchedulerSettings:
 
 
 def _network(scheduler: Scheduler) -> LiveNetwork:
-    return next(one.policy for one in scheduler.profiles["default"].scores if isinstance(one.policy, Learned)).network
+    return next(
+        score.policy for score in scheduler.profiles["default"].scores if isinstance(score.policy, Learned)
+    ).network
 
 
 @asynccontextmanager
 async def _scheduling(cluster: Cluster, settings: SchedulerSettings) -> AsyncIterator[tuple[LiveNetwork, str]]:
     """Run a scheduler for as long as the block does; yield its network and where its metrics are."""
-    found, stop = asyncio.Queue[Scheduler](), asyncio.Event()
+    schedulers, stop = asyncio.Queue[Scheduler](), asyncio.Event()
     lines: list[str] = []
     made = replace(settings, api=cluster.socket)
-    task = asyncio.create_task(serve(made, stop, on_ready=lines.append, on_scheduler=found.put_nowait))
+    task = asyncio.create_task(serve(made, stop, on_ready=lines.append, on_scheduler=schedulers.put_nowait))
     try:
-        network = _network(await found.get())
+        network = _network(await schedulers.get())
         yield network, lines[0].partition("metrics at ")[2]
     finally:
         stop.set()
@@ -111,10 +113,10 @@ async def _figures(metrics: str) -> dict[str, float]:
             text: str = answer.read().decode()
             return text
 
-    found = re.findall(
+    matches = re.findall(
         r"^millrace_scheduler_learning_(\w+)\{([^}]*)\} (\S+)$", await asyncio.to_thread(read), re.MULTILINE
     )
-    return {" ".join((name, *re.findall(r'"([^"]*)"', labels))): float(figure) for name, labels, figure in found}
+    return {" ".join((name, *re.findall(r'"([^"]*)"', labels))): float(figure) for name, labels, figure in matches}
 
 
 async def _figures_of(decisions: int, who: str, metrics: str) -> dict[str, float]:
@@ -132,9 +134,9 @@ async def _figures_of(decisions: int, who: str, metrics: str) -> dict[str, float
 
 async def _said(*words: str) -> str:
     """Return what a command of the scheduler's says."""
-    found = await asyncio.to_thread(CliRunner().invoke, app, ["scheduler", *words])
-    assert found.exit_code == 0, found.output
-    return found.output
+    result = await asyncio.to_thread(CliRunner().invoke, app, ["scheduler", *words])
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 def test_learns_in_shadow_is_resumed_and_goes_live(play: Play, tmp_path: Path) -> None:
@@ -171,12 +173,12 @@ def test_learns_in_shadow_is_resumed_and_goes_live(play: Play, tmp_path: Path) -
             assert re.fullmatch(r"learned: version \d+ gives it \S+, place 1 of 3", why.scores[0].reasons[-1])
             assert why.scores[0].node == pod.status.node
             assert (await _figures_of(1, "network", metrics))["decisions_total network pods default"] == 1
-            said = await _said("explain", "live", "--api", cluster.socket)
-            assert re.search(r"learned +│ version \d+ gives it \S+, place 1 of 3", said), said
+            output = await _said("explain", "live", "--api", cluster.socket)
+            assert re.search(r"learned +│ version \d+ gives it \S+, place 1 of 3", output), output
             rows = json.loads(await _said("status", "--metrics", metrics, "-f", "json"))
-            found = {row["what"]: row["value"] for row in rows if (row["of"], row["profile"]) == ("pods", "default")}
-            assert (found["mode"], found["decisions by network"]) == ("live", 1)
-            assert found["first choices taken"] == "1 of 1 (100.0 %)"
+            by_what = {row["what"]: row["value"] for row in rows if (row["of"], row["profile"]) == ("pods", "default")}
+            assert (by_what["mode"], by_what["decisions by network"]) == ("live", 1)
+            assert by_what["first choices taken"] == "1 of 1 (100.0 %)"
 
     play(act)
 

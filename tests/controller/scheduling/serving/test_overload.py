@@ -59,8 +59,8 @@ class Bench:
 
     def load(self) -> DaemonLoad:
         for _ in range(BEGIN_AFTER):
-            found = self._monitor.sample(0)
-        return found
+            sample = self._monitor.sample(0)
+        return sample
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def bench() -> Bench:
 
 def causes(load: DaemonLoad) -> dict[str, str]:
     # Between two samples a moment apart the test's own thread may use a whole core.
-    return {found.name: found.cause for found in load.overloads if not found.name.startswith("thread ")}
+    return {overload.name: overload.cause for overload in load.overloads if not overload.name.startswith("thread ")}
 
 
 def test_pods_that_could_be_decided_about_wait_for_too_long(bench: Bench) -> None:

@@ -48,8 +48,8 @@ def test_a_pod_of_a_higher_priority_gets_the_room_of_a_lower_one(play: Play) -> 
             pods = await cluster.pods_when(placed_name("high"))
             assert pods["high"].status.nominated is None
             await cluster.decision_about("low", Outcome.REFUSED)
-            found = (await cluster.client.of(Decision).list(fields="outcome=preempting")).items
-            assert len(found) == 1, "who has asked once waits"
+            decisions = (await cluster.client.of(Decision).list(fields="outcome=preempting")).items
+            assert len(decisions) == 1, "who has asked once waits"
 
     play(act)
 

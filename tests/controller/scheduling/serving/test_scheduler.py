@@ -63,13 +63,13 @@ def test_pods_are_placed_and_decisions_have_reasons(play: Play) -> None:
             pods = await cluster.pods_when(lambda pods: placed(pods) and {"before", "needs-gpu"} <= pods.keys())
             assert pods["needs-gpu"].status.node == "h2"
             assert pods["needs-gpu"].status.devices[0].thousandths == 250
-            found = await cluster.client.of(Decision).get(str(pods["needs-gpu"].status.decision))
-            assert [(one.reason, one.nodes, one.policy) for one in found.spec.refused] == [
+            decision = await cluster.client.of(Decision).get(str(pods["needs-gpu"].status.decision))
+            assert [(refusal.reason, refusal.nodes, refusal.policy) for refusal in decision.spec.refused] == [
                 ("it has 0 of 1 gpu", ("h1",), "device-model")
             ]
-            assert found.spec.scores[0].node == "h2"
-            assert "least-used: " in " ".join(found.spec.scores[0].reasons)
-            assert found.spec.reason.startswith("h2: ")
+            assert decision.spec.scores[0].node == "h2"
+            assert "least-used: " in " ".join(decision.spec.scores[0].reasons)
+            assert decision.spec.reason.startswith("h2: ")
             # The queue is empty once the answer to the last binding has been read.
             await until(lambda: len(scheduler.queue) == 0, "the queue does not become empty")
         await check_books(cluster)
@@ -183,14 +183,14 @@ def test_two_schedulers_never_place_twice(play: Play) -> None:
     async def act(cluster: Cluster) -> None:
         for number in range(5):
             await cluster.add_node(f"h{number}", cores=8)
-        async with cluster.scheduling() as one, cluster.scheduling() as other:
+        async with cluster.scheduling() as first, cluster.scheduling() as other:
             for number in range(40):
                 await cluster.add_pod(f"p{number}")
             pods = await cluster.pods_when(lambda pods: len(pods) == 40 and placed(pods))
             assert {pod.status.epoch for pod in pods.values()} == {1}
             decisions = (await cluster.client.of(Decision).list(fields="outcome=bound")).items
-            assert Counter(one.spec.subjects[0] for one in decisions) == Counter(pods.keys())
-            assert one is not other
+            assert Counter(decision.spec.subjects[0] for decision in decisions) == Counter(pods.keys())
+            assert first is not other
         await check_books(cluster)
 
     play(act)

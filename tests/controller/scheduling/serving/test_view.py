@@ -95,9 +95,9 @@ def test_what_is_bound_is_reserved_until_it_is_released() -> None:
     free_bps = costs.cost(HOSTS[0], HOSTS[2]).available_bps
 
     def seen_bps() -> int:
-        found = view.snapshot(costs).costs
-        assert found is not None
-        return free_bps - found.cost(HOSTS[0], HOSTS[2]).available_bps
+        reserved = view.snapshot(costs).costs
+        assert reserved is not None
+        return free_bps - reserved.cost(HOSTS[0], HOSTS[2]).available_bps
 
     assert seen_bps() == 0
     waiting = view.pods["p"]

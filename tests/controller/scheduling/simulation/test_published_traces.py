@@ -29,9 +29,9 @@ def test_openb() -> None:
     cluster = Cluster.of(openb_nodes(given("openb_node_list_all_node.csv")))
     pods = tuple(islice(openb_pods(given("openb_pod_list_default.csv")), 1500))
     trace = simulate(cluster, Workload(pods), DEFAULT)
-    found = summary_of(trace)
-    assert found.states["finished"] + found.left_out == 1500
-    assert found.left_out == sum(pod.duration_ns is None for pod in pods)
+    summary = summary_of(trace)
+    assert summary.states["finished"] + summary.left_out == 1500
+    assert summary.left_out == sum(pod.duration_ns is None for pod in pods)
     # Each runs as long as it did: what differs is when it began.
     ran_ns = {pod.name: next(iter(pod.duration_ns.values())) for pod in pods if pod.duration_ns is not None}
     for record in trace.records():

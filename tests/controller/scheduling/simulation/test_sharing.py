@@ -22,7 +22,7 @@ LINKS = 6
 rates = st.lists(st.one_of(st.integers(1, 50), st.integers(1, MOST_BPS)), min_size=LINKS, max_size=LINKS)
 shares = st.one_of(st.just(ONE), st.integers(1, ONE))
 flow_hops = st.dictionaries(st.integers(0, LINKS - 1), shares, min_size=1).map(
-    lambda found: [Hop(link, share) for link, share in found.items()]
+    lambda shares: [Hop(link, share) for link, share in shares.items()]
 )
 
 
@@ -74,13 +74,13 @@ def test_the_twins_agree_over_any_history(capacity: list[int], changes: list[tup
     for kind, hops, number, pick in changes:
         for sharing in (kernel, plain):
             if kind == "add":
-                found = sharing.add(hops, number, now_ns)
+                added = sharing.add(hops, number, now_ns)
             elif kind == "remove" and flows:
                 sharing.remove(flows[pick % len(flows)])
             elif kind == "capacity":
                 sharing.set_capacity(hops[0].link, number % MOST_BPS)
         if kind == "add":
-            flows.append(found)
+            flows.append(added)
         elif kind == "remove" and flows:
             flows.pop(pick % len(flows))
         assert kernel.settle(now_ns) == plain.settle(now_ns)
@@ -118,11 +118,11 @@ def test_a_flow_that_comes_in_the_middle(make: Make) -> None:
 @twins
 def test_only_what_shares_links_is_worked_out_again(make: Make) -> None:
     sharing = make([3, 3])
-    one = sharing.add([Hop(0)], 10, 0)
+    flow = sharing.add([Hop(0)], 10, 0)
     sharing.add([Hop(1)], 10, 0)
     assert sharing.settle(0) == 2
     assert sharing.settle(1) == 0
-    sharing.remove(one)
+    sharing.remove(flow)
     sharing.add([Hop(0)], 10, 2)
     assert sharing.settle(2) == 1
 

@@ -62,8 +62,8 @@ def test_what_does_not_fit_waits_and_is_overtaken() -> None:
 
 def test_priority_comes_before_age() -> None:
     work = Workload((task("first", 5), task("old", arrival_s=1), task("urgent", arrival_s=2, priority=7)))
-    found = times(simulate(Cluster.of([node("a", cores=1)]), work, DEFAULT))
-    assert found == {"first": (0, 5), "urgent": (5, 6), "old": (6, 7)}
+    spans = times(simulate(Cluster.of([node("a", cores=1)]), work, DEFAULT))
+    assert spans == {"first": (0, 5), "urgent": (5, 6), "old": (6, 7)}
 
 
 def test_the_quickest_kind_that_is_free() -> None:
@@ -109,10 +109,10 @@ def test_instances_and_gangs_start_together_or_not_at_all() -> None:
     cluster = Cluster.of([node("a", cores=2), node("b", cores=2)])
     gang = PodGroup("gang", tuple(Pod(f"p{n}", (task(f"t{n}", 3),)) for n in range(4)), 4)
     work = Workload((task("one", 2), task("four", 1, arrival_s=9, instances=4)), groups=(gang,))
-    found = {record.name: record for record in simulate(cluster, work, DEFAULT).records()}
-    assert found["gang"].started_ns == 2 * S
-    assert sorted(found["gang"].nodes) == ["a", "a", "b", "b"]
-    assert found["four"].started_ns == 9 * S
+    records = {record.name: record for record in simulate(cluster, work, DEFAULT).records()}
+    assert records["gang"].started_ns == 2 * S
+    assert sorted(records["gang"].nodes) == ["a", "a", "b", "b"]
+    assert records["four"].started_ns == 9 * S
 
 
 def test_impossible_task_and_its_dependants_are_refused() -> None:

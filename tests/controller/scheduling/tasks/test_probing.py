@@ -26,7 +26,7 @@ def due(
     settings: ProbingSettings = SETTINGS,
     problem: str = "",
 ) -> tuple[Order, ...]:
-    centres = {one.offer.centre: CentreState(one.offer.centre, problem) for one in places}
+    centres = {candidate.offer.centre: CentreState(candidate.offer.centre, problem) for candidate in places}
     return probes_due(needs, places, centres, known or {}, settings=settings, now_ns=NOW_NS)
 
 
@@ -35,12 +35,12 @@ def measured(age_s: float, *counts: int) -> Known:
 
 
 def test_a_type_never_seen_is_probed_on_all_counts_that_are_free() -> None:
-    found = due(place("a"), place("b", 3), place("c", 0))
-    assert [(one.centre, one.counts, one.reason) for one in found] == [
+    orders = due(place("a"), place("b", 3), place("c", 0))
+    assert [(order.centre, order.counts, order.reason) for order in orders] == [
         ("a", (1, 2, 4), Reason.FIRST_SEEN),
         ("b", (1, 2), Reason.FIRST_SEEN),
     ]
-    assert {one.number for one in found} == {1}
+    assert {order.number for order in orders} == {1}
 
 
 def test_only_missing_stated_counts_are_probed() -> None:
@@ -63,7 +63,9 @@ def test_a_centre_runs_one_probe_at_a_time_and_never_twice() -> None:
 def test_no_more_of_a_type_and_in_all_than_the_settings_say() -> None:
     places = [place(f"c{number}") for number in range(20)]
     assert len(due(*places)) == SETTINGS.most_of_type
-    others = tuple(changed(NEED, task_type=f"t{one}", probes={f"p{one}": frozenset({"dgemm"})}) for one in range(9))
+    others = tuple(
+        changed(NEED, task_type=f"t{number}", probes={f"p{number}": frozenset({"dgemm"})}) for number in range(9)
+    )
     assert len(due(*places, needs=others)) == SETTINGS.most_at_once
 
 

@@ -39,7 +39,7 @@ def test_plans_never_give_more_units_than_there_are(seed: int) -> None:
     count = rng.randrange(1, 9)
     held = [(rng.randrange(1, 3), rng.choice([1.0, 5.0, 30.0])) for _ in range(rng.randrange(4))]
     slots, planned, left = Slots(count, held), [], count
-    for units, until_s in sorted(held, key=lambda one: -one[1]):
+    for units, until_s in sorted(held, key=lambda pair: -pair[1]):
         planned.append((0.0, until_s, min(units, left)))
         left -= min(units, left)
     for _ in range(40):

@@ -55,8 +55,8 @@ def test_by_the_user_his_unit_is_taken_whatever_it_supports() -> None:
 
 
 def test_by_the_centre_no_unit_is_named() -> None:
-    found = choose_unit(wanted("k1", choice=UnitChoice.CENTRE, units=8), PLACES)
-    assert (found.step, found.unit, found.units) == (Step.DISPATCH, None, 8)
+    choice = choose_unit(wanted("k1", choice=UnitChoice.CENTRE, units=8), PLACES)
+    assert (choice.step, choice.unit, choice.units) == (Step.DISPATCH, None, 8)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_by_the_centre_no_unit_is_named() -> None:
     ],
 )
 def test_busy_units_are_waited_for_and_missing_ones_refused(units: int, step: Step, reason: str) -> None:
-    found = choose_unit(wanted("k1", unit="unit-2", units=units), PLACES)
-    assert (found.step, found.reason) == (step, reason)
+    choice = choose_unit(wanted("k1", unit="unit-2", units=units), PLACES)
+    assert (choice.step, choice.reason) == (step, reason)
 
 
 def test_a_centre_without_units_is_waited_for() -> None:

@@ -56,8 +56,8 @@ class PlayedCentre:
         """Take tasks until cancelled."""
         taken: set[tuple[str, int]] = set()
         async for told in self.client.of(Task).follow(fields=f"centre={self.name}"):
-            found = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
-            for task in found:
+            tasks = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
+            for task in tasks:
                 key = (task.metadata.uid, task.status.epoch)
                 if task.status.phase is TaskPhase.DISPATCHED and key not in taken and self.is_answering:
                     taken.add(key)
@@ -90,12 +90,12 @@ class PlayedCentre:
     def measured(self, probe: ProbeTask, units: int, repetitions: int, *, serial: float = 0.0) -> ProbeRun:
         """Return a run in which an execution of each kernel took a millisecond of one unit; `serial` never scales."""
         factor = 0.001 * (serial + (1 - serial) / units) / self.speed
-        jitter = tuple(1 + 0.001 * (place % 7) for place in range(repetitions))
-        times = {use.name: tuple(factor * one for one in jitter) for use in probe.spec.uses}
+        jitter = tuple(1 + 0.001 * (number % 7) for number in range(repetitions))
+        times = {use.name: tuple(factor * ratio for ratio in jitter) for use in probe.spec.uses}
         total = sum(factor * use.repetitions for use in probe.spec.uses)
         return ProbeRun(
             units=units,
-            run_times_s=tuple(total * one for one in jitter),
+            run_times_s=tuple(total * ratio for ratio in jitter),
             accuracies=(1e-15,) * repetitions,
             kernels_s=times,
             kernel_accuracies=dict.fromkeys(times, 1e-15),

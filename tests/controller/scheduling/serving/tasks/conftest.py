@@ -58,16 +58,16 @@ class Site:
 
     async def tasks_when(self, holds: Callable[[dict[str, Task]], bool]) -> dict[str, Task]:
         """Return all tasks as soon as something holds of them."""
-        known: dict[str, Task] = {}
+        tasks: dict[str, Task] = {}
         async for told in self.client.of(Task).follow():
             if hasattr(told, "items"):
-                known = {task.metadata.name: task for task in told.items}
+                tasks = {task.metadata.name: task for task in told.items}
             elif told.resource is not None and told.type != "DELETE":
-                known[told.name] = told.resource
+                tasks[told.name] = told.resource
             elif told.name:
-                known.pop(told.name, None)
-            if holds(known):
-                return known
+                tasks.pop(told.name, None)
+            if holds(tasks):
+                return tasks
         raise AssertionError("the watch ended")
 
     async def ended(self, *names: str) -> dict[str, Task]:
@@ -77,8 +77,8 @@ class Site:
         )
 
     async def decisions_about(self, task: str) -> list[Decision]:
-        found = (await self.client.of(Decision).list(fields=f"about={task}")).items
-        return sorted(found, key=lambda one: one.metadata.revision)
+        decisions = (await self.client.of(Decision).list(fields=f"about={task}")).items
+        return sorted(decisions, key=lambda decision: decision.metadata.revision)
 
     @asynccontextmanager
     async def running(self, *centres: PlayedCentre) -> AsyncIterator[None]:

@@ -37,8 +37,8 @@ def engine_with_dpu(world: CentreWorld) -> LocalEngine:
     writable = (str(world.folder / "told"),)
     local = local_settings(control_groups=ControlGroups.NEVER, look_s=0.05, writable=writable)
     cores = tuple(sorted(os.sched_getaffinity(0)))[:2]
-    found = Found(cores, 1000 * len(cores), 1 << 30, (FoundDevice(0, DeviceKind.DPU, "BlueField"),))
-    return LocalEngine(local, UNITS, world.folder / "engine", "/millrace-test", lambda _: found)
+    hardware = Found(cores, 1000 * len(cores), 1 << 30, (FoundDevice(0, DeviceKind.DPU, "BlueField"),))
+    return LocalEngine(local, UNITS, world.folder / "engine", "/millrace-test", lambda _: hardware)
 
 
 def profile_in(folder: Path) -> TaskProfileSettings:
@@ -71,8 +71,8 @@ def test_program_reads_its_operator_devices_from_the_environment(tmp_path: Path)
                 assert ended.status.phase is TaskPhase.SUCCEEDED, ended.status.reasons
         status = (await world.client.of(Task).get("with")).status
         assert status.unit == "fast"
-        found = {one.operator: one.device for one in status.operator_devices}
-        assert found == {PRODUCT.name: DeviceKind.DPU, TRIFLE.name: DeviceKind.CPU}
+        devices = {choice.operator: choice.device for choice in status.operator_devices}
+        assert devices == {PRODUCT.name: DeviceKind.DPU, TRIFLE.name: DeviceKind.CPU}
         assert json.loads((told / "with").read_text()) == {PRODUCT.name: "dpu", TRIFLE.name: "cpu"}
         assert (told / "without").read_text() == "{}"
 

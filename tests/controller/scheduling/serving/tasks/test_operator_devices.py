@@ -33,7 +33,7 @@ def test_task_goes_to_the_units_its_operators_gain_on(play: Play, tmp_path: Path
             await site.submit("job", task_type="products", profile="accelerated", operators=(product,))
             status = (await site.ended("job"))["job"].status
             assert status.unit == chosen
-            (decision,) = [one for one in await site.decisions_about("job") if one.spec.outcome == "dispatched"]
+            (decision,) = [each for each in await site.decisions_about("job") if each.spec.outcome == "dispatched"]
             assert f"products on the {chosen}: " in str(decision.spec)
 
     play(act)
@@ -52,7 +52,7 @@ def test_the_network_between_a_centres_units_is_the_cost_maps(play: Play, tmp_pa
         async with site.running(centre), site.scheduling(topology=str(topology)):
             await site.submit("job", task_type="products", profile="accelerated", units=(2,))
             await site.ended("job")
-            (decision,) = [one for one in await site.decisions_about("job") if one.spec.outcome == "dispatched"]
+            (decision,) = [each for each in await site.decisions_about("job") if each.spec.outcome == "dispatched"]
             assert "0.02 Gbit/s between its units by the cost map" in str(decision.spec)
 
     play(act)

@@ -145,10 +145,10 @@ def probe(name: str = "products", **more: object) -> TaskSpec:
 
 def open_folder(folder: Path) -> Path:
     """Return a folder that jobs and tests both write into."""
-    found = folder / "open"
-    found.mkdir(exist_ok=True)
-    found.chmod(0o777)
-    return found
+    path = folder / "open"
+    path.mkdir(exist_ok=True)
+    path.chmod(0o777)
+    return path
 
 
 def settings_for(folder: Path, served: Served, token: Path, **more: object) -> CentreSettings:
@@ -181,8 +181,8 @@ def play_centre(folder: Path, act: Callable[[CentreWorld], Awaitable[None]], **m
                     await act(CentreWorld(served, settings_for(folder, served, token, **more), folder, served.client))
             except TimeoutError:
                 tasks = (await served.client.of(Task).list()).items
-                said = [f"{task.metadata.name}: {task.status}" for task in tasks]
-                raise AssertionError("\n".join(["it has not come so far", *said])) from None
+                lines = [f"{task.metadata.name}: {task.status}" for task in tasks]
+                raise AssertionError("\n".join(["it has not come so far", *lines])) from None
 
     try:
         asyncio.run(main())

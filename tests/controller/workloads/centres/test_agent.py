@@ -170,9 +170,9 @@ def test_a_task_gets_secrets_of_its_project(tmp_path: Path) -> None:
                 made = Task(metadata=Metadata(name=name, project=project), spec=TaskSpec(program=program))
                 await world.client.of(Task).create(made)
                 await world.dispatch(name)
-                found = await world.until(name, TaskPhase.SUCCEEDED, TaskPhase.FAILED)
-                assert found.status.phase is phase
-            assert found.status.reasons == ("secret api-key of project audio: no such file or directory",)
+                task = await world.until(name, TaskPhase.SUCCEEDED, TaskPhase.FAILED)
+                assert task.status.phase is phase
+            assert task.status.reasons == ("secret api-key of project audio: no such file or directory",)
 
     play_centre(tmp_path, act)
 
@@ -236,8 +236,8 @@ def test_a_kernel_that_fails_is_a_failed_probe_with_its_reason(tmp_path: Path) -
 
     async def act(world: CentreWorld) -> None:
         name = await world.add_probe()
-        found = await world.client.of(ProbeTask).get(name)
-        (use,) = found.spec.uses
+        probe_task = await world.client.of(ProbeTask).get(name)
+        (use,) = probe_task.spec.uses
         async with world.agent(
             replace(world.settings, environment={"PYTHONPATH": str(tmp_path / "open")}, trial=TRIAL)
         ):
@@ -250,7 +250,7 @@ def test_a_kernel_that_fails_is_a_failed_probe_with_its_reason(tmp_path: Path) -
                 ("lie", None, "is of probe another on 1 units, not as it was asked for"),
             ):
                 theirs = replace(use.implementation, entry=f"users_kernel:{case}", library="python", threads=False)
-                spec = replace(found.spec, uses=(replace(use, implementation=theirs, tolerance=1e-9),))
+                spec = replace(probe_task.spec, uses=(replace(use, implementation=theirs, tolerance=1e-9),))
                 await world.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name=case), spec=spec))
                 task = await world.run(f"p-{case}", probe(case, limit_s=2.5))
                 assert task.status.phase is TaskPhase.FAILED
@@ -310,14 +310,14 @@ def test_lost_cores_are_reported_and_a_probe_requested(tmp_path: Path) -> None:
         engine = local_engine(world, has)
         async with world.agent(settings, engine=engine):
             # It has gained a core since the agent was here last.
-            found = await world.centre(lambda centre: centre.status.ready and centre.status.asks_for_probe)
-            assert found.status.units[0].count == 2
+            reported = await world.centre(lambda centre: centre.status.ready and centre.status.asks_for_probe)
+            assert reported.status.units[0].count == 2
             task = await world.run("p", probe(name))
             assert task.status.phase is TaskPhase.SUCCEEDED
             await world.centre(lambda centre: not centre.status.asks_for_probe)
             has[0] = Found((CORE,), 1000)
-            found = await world.centre(lambda centre: centre.status.asks_for_probe)
-            assert found.status.units[0].count == 1
+            reported = await world.centre(lambda centre: centre.status.asks_for_probe)
+            assert reported.status.units[0].count == 1
             # A probe that was asked for before the change does not answer it.
             assert (await world.run("q", probe(name))).status.phase is TaskPhase.SUCCEEDED
             await world.centre(lambda centre: not centre.status.asks_for_probe)
@@ -330,9 +330,9 @@ def test_a_centre_without_units_is_not_ready_and_says_why(tmp_path: Path) -> Non
 
     async def act(world: CentreWorld) -> None:
         async with world.agent(replace(world.settings, local=local)):
-            found = await world.centre(lambda centre: "no units" in centre.status.reason)
-            assert not found.status.ready
-            assert "unit type core: no unit: 1000 thousandths of a core each, 500 are left" in found.status.reason
+            reported = await world.centre(lambda centre: "no units" in centre.status.reason)
+            assert not reported.status.ready
+            assert "unit type core: no unit: 1000 thousandths of a core each, 500 are left" in reported.status.reason
 
     play_centre(tmp_path, act)
 
@@ -364,8 +364,8 @@ def test_a_trial_runs_on_free_units_only(tmp_path: Path) -> None:
             await world.until("a", TaskPhase.RUNNING)
             world.write(replace(world.settings, trial=TrialSettings(kernels=("dgemv",))))
             world.hang_up()
-            found = await world.centre(lambda centre: any("was free to try" in note for note in centre.status.notes))
-            assert found.status.units[0].operators == ()
+            reported = await world.centre(lambda centre: any("was free to try" in note for note in centre.status.notes))
+            assert reported.status.units[0].operators == ()
             assert [path.name.split("-")[1] for path in (tmp_path / "state/engine").iterdir()] == ["task"]
             (tmp_path / "open/go").write_text("")
             await world.until("a", *TASK_ENDED)
@@ -390,9 +390,9 @@ def test_a_kernel_that_is_added_to_the_store_is_tried(tmp_path: Path, monkeypatc
                 kernel = ProbeKernel("mine", version, "hpc", "mine", None, (), (code,), 1e-9)
                 await world.client.of(ProbeKernelResource).create(kernel_files.resource_of(kernel))
                 runs = ("mine",) if entry == "good" else ()
-                found = await world.centre(partial(runs_these, runs))
+                reported = await world.centre(partial(runs_these, runs))
                 problem = "kernel mine does not run: wrong-value"
-                assert any(problem in note for note in found.status.notes) == (entry == "wrong")
+                assert any(problem in note for note in reported.status.notes) == (entry == "wrong")
 
     play_centre(tmp_path, act)
 
@@ -403,10 +403,10 @@ def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": str(tmp_path / "open"), "SPANS": str(tmp_path / "open")}
 
     async def act(world: CentreWorld) -> None:
-        found = await world.client.of(ProbeTask).get(await world.add_probe())
-        (use,) = found.spec.uses
+        probe_task = await world.client.of(ProbeTask).get(await world.add_probe())
+        (use,) = probe_task.spec.uses
         theirs = replace(use.implementation, entry="spans:make", library="python", threads=False)
-        spec = replace(found.spec, uses=(replace(use, implementation=theirs),))
+        spec = replace(probe_task.spec, uses=(replace(use, implementation=theirs),))
         await world.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name="says"), spec=spec))
         settings = replace(world.settings, environment=environment)
         async with world.agent(settings, engine=local_engine(world, [Found(tuple(range(2)), 2000)])):
@@ -436,9 +436,9 @@ def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
         assert all(len(cores) == 1 and cores == some[0][0] for some in spans.values() for cores, _, _ in some)
         whole = [(some[0][0], some[0][1], some[-1][2]) for some in spans.values()]
         overlaps = sum(
-            one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
-            for place, one in enumerate(whole)
-            for other in whole[:place]
+            span[0] == other[0] and span[1] < other[2] and other[1] < span[2]
+            for index, span in enumerate(whole)
+            for other in whole[:index]
         )
         assert overlaps == 0
 

@@ -55,7 +55,7 @@ def test_a_job_outlives_its_agent_and_its_result_is_not_lost(tmp_path: Path) -> 
         agent.start()
         ended = await world.until("probe", *TASK_ENDED)
         assert ended.status.phase is TaskPhase.SUCCEEDED, ended.status.reasons
-        assert [one.spec.task for one in (await world.client.of(ProbeResult).list()).items] == ["probe"]
+        assert [result.spec.task for result in (await world.client.of(ProbeResult).list()).items] == ["probe"]
         assert "Traceback" not in agent.log
 
     play_killed(tmp_path, act, trial=TRIAL)

@@ -76,8 +76,8 @@ def group_of(folder: Path) -> str:
 
 
 @asynccontextmanager
-async def engine_in(folder: Path, found: Found | None = None, **settings: object) -> AsyncIterator[World]:
-    has = [found or Found(CORES[:1], 1000 * len(CORES[:1]))]
+async def engine_in(folder: Path, machine: Found | None = None, **settings: object) -> AsyncIterator[World]:
+    has = [machine or Found(CORES[:1], 1000 * len(CORES[:1]))]
     units = settings.pop("units", (UnitSettings(name="core"),))
     local = local_settings(**({"control_groups": ControlGroups.NEVER} | settings))
     engine = LocalEngine(local, units, folder / "local", group_of(folder), lambda _: has[0])  # type: ignore[arg-type]
@@ -91,9 +91,9 @@ async def engine_in(folder: Path, found: Found | None = None, **settings: object
 Act = Callable[[World], Awaitable[None]]
 
 
-def play(folder: Path, act: Act, found: Found | None = None, **settings: object) -> None:
+def play(folder: Path, act: Act, machine: Found | None = None, **settings: object) -> None:
     async def main() -> None:
-        async with local_timeout(WAIT_S, "a test"), engine_in(folder, found, **settings) as world:
+        async with local_timeout(WAIT_S, "a test"), engine_in(folder, machine, **settings) as world:
             try:
                 await act(world)
             finally:
@@ -106,13 +106,13 @@ def play(folder: Path, act: Act, found: Found | None = None, **settings: object)
 
 def test_a_job_runs_on_its_cores_and_sees_nothing_of_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_AGENT", "x")
-    said = (
+    script = (
         "import os, json; print(json.dumps([sorted(os.sched_getaffinity(0)), dict(os.environ), os.getcwd(),"
         " os.getsid(0) == os.getpid()]))"
     )
 
     async def act(world: World) -> None:
-        state = await world.run("a", PYTHON, "-c", said, environment={"MINE": "1"})
+        state = await world.run("a", PYTHON, "-c", script, environment={"MINE": "1"})
         assert (state.phase, state.exit_code, state.reason) == (JobPhase.SUCCEEDED, 0, "")
         cores, environment, folder, leads = json.loads(world.text("a"))
         assert (cores, folder, leads) == ([CORES[0]], str(tmp_path / "jobs" / "a"), True)
@@ -183,9 +183,9 @@ def test_jobs_wait_for_units_in_order_and_never_share_a_core(tmp_path: Path) -> 
             assert (await world.until(job, *JOB_ENDED)).phase is JobPhase.SUCCEEDED
         told = [world.text(f"j{n}").split() for n in range(5)]
         spans = [(cores, int(begun), int(ended)) for cores, begun, ended in told]
-        for place, (cores, begun, ended) in enumerate(spans):
+        for index, (cores, begun, ended) in enumerate(spans):
             for other, (theirs, since, by) in enumerate(spans):
-                assert place == other or cores != theirs or ended < since or by < begun
+                assert index == other or cores != theirs or ended < since or by < begun
 
     play(tmp_path, act, two)
 

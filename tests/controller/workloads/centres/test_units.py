@@ -20,8 +20,8 @@ GPUS = tuple(FoundDevice(number, DeviceKind.GPU, "A", 80 << 30, f"GPU-{number}")
 MACHINE = Found(tuple(range(12)), 12_000, 100, GPUS)
 
 
-def counts(found: Found, *units: UnitSettings) -> dict[str, int]:
-    return {each.name: len(each.units) for each in divide(found, units).types}
+def counts(machine: Found, *units: UnitSettings) -> dict[str, int]:
+    return {each.name: len(each.units) for each in divide(machine, units).types}
 
 
 def test_units_of_five_cores_each_and_the_rest_is_said() -> None:
@@ -62,7 +62,7 @@ def test_devices_by_number_are_of_their_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "unit", "problem"),
+    ("machine", "unit", "problem"),
     [
         (Found((0,), 1000), UnitSettings(name="u", cores=2), "no unit: 2 cores each, 1 are left"),
         (Found((0,), 500), UnitSettings(name="u"), "no unit: 1000 thousandths of a core each, 500 are left"),
@@ -80,8 +80,8 @@ def test_devices_by_number_are_of_their_kind() -> None:
         ),
     ],
 )
-def test_units_that_are_not_there_are_said(found: Found, unit: UnitSettings, problem: str) -> None:
-    made = divide(found, [unit])
+def test_units_that_are_not_there_are_said(machine: Found, unit: UnitSettings, problem: str) -> None:
+    made = divide(machine, [unit])
     assert made.types[0].units == ()
     with pytest.raises(AssertionError, match=problem):
         raise AssertionError(made.problems)

@@ -162,11 +162,11 @@ def remove_podman_storage(folder: Path, environment: Mapping[str, str]) -> None:
         capture_output=True,
         timeout=HANG_S,
     )
-    for place in (_short_folder(folder), folder):
-        _end_processes(place)
-        for point in _mounts_below(place):
+    for path in (_short_folder(folder), folder):
+        _end_processes(path)
+        for point in _mounts_below(path):
             subprocess.run(["umount", "--lazy", point], check=False, capture_output=True, timeout=10)
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _short_folder(folder: Path) -> Path:

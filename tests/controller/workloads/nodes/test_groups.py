@@ -92,8 +92,8 @@ def test_two_containers_have_the_pods_limits_together(tmp_path: Path, podman_sto
             parent = group_at(f"{group}/pod-a").folders
             assert any("quota" in file.name or file.name == "cpu.max" for file in parent["cpu"].iterdir())
             for pid in pids:
-                found = limits_of(process=pid)
-                assert (found.cpu_milli, found.memory_bytes) == (500, 64 << 20)
+                limits = limits_of(process=pid)
+                assert (limits.cpu_milli, limits.memory_bytes) == (500, 64 << 20)
             quota = parent["cpu"] / "cpu.cfs_quota_us"
             assert (quota if quota.exists() else parent["cpu"] / "cpu.max").read_text().split()[0] == "50000"
             await world.client.of(Pod).delete("a")

@@ -11,11 +11,11 @@ TERMS = IdleTerms(cpu_share=0.01, network_bps=10_000, slow_start_ns=5 * S, last_
 
 def after(*looks: tuple[int, int, int | None]) -> Activity:
     """Return a pod's activity after looks at (seconds, CPU time in ms, bit/s)."""
-    found = None
+    activity = None
     for seconds, cpu_ms, bps in looks:
-        found = observe(found, seconds * S, cpu_ms * 10**6, bps, TERMS)
-    assert found is not None
-    return found
+        activity = observe(activity, seconds * S, cpu_ms * 10**6, bps, TERMS)
+    assert activity is not None
+    return activity
 
 
 def test_idle_is_who_neither_computes_nor_communicates() -> None:

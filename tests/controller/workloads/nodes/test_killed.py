@@ -166,14 +166,14 @@ def test_a_clock_that_is_off_by_a_day_changes_nothing(tmp_path: Path, podman_sto
                 process.start("faketime", "-f", "+1d")
                 await world.until(world.is_ready)
                 await world.bind("a", containers=_containers(podman_storage))
-                found = await world.in_phase("a", Phase.RUNNING)
-                assert found.status.started_ns is not None
-                assert abs(found.status.started_ns - time.time_ns()) < 60 * 10**9
+                pod = await world.in_phase("a", Phase.RUNNING)
+                assert pod.status.started_ns is not None
+                assert abs(pod.status.started_ns - time.time_ns()) < 60 * 10**9
                 begun = time.monotonic()
                 while time.monotonic() < begun + 6.5:  # longer than a lease
                     assert processes_in(_groups(tmp_path))
                     await asyncio.sleep(0.05)
-                assert _ids(await world.pod("a")) == _ids(found)
+                assert _ids(await world.pod("a")) == _ids(pod)
                 await _delete(world, "a")
             remove_empty(_group(tmp_path))
 
@@ -194,7 +194,7 @@ async def _none_left(storage: PodmanStorage) -> bool:
 
 
 def _ids(pod: Pod) -> tuple[str, ...]:
-    return tuple(one.runtime_id for one in pod.status.containers if one.state == "running")
+    return tuple(container.runtime_id for container in pod.status.containers if container.state == "running")
 
 
 def _restarts(pod: Pod) -> int:
@@ -203,14 +203,14 @@ def _restarts(pod: Pod) -> int:
 
 def _listed(storage: PodmanStorage) -> list[str]:
     """Return the pods of all containers that podman has."""
-    found = subprocess.run(
+    done = subprocess.run(
         ["podman", "ps", "-a", "--format", '{{index .Labels "millrace.pod"}}'],
         env={**os.environ, **storage.environment},
         capture_output=True,
         text=True,
         check=True,
     )
-    return found.stdout.split()
+    return done.stdout.split()
 
 
 def _group(tmp_path: Path) -> str:
@@ -223,13 +223,13 @@ def _groups(tmp_path: Path) -> tuple[str, ...]:
 
 def _shells(processes: set[int]) -> set[int]:
     """Return those that are the containers' first ones: what these start comes and goes."""
-    found = set()
+    shells = set()
     for process in processes:
         words = Path(f"/proc/{process}/cmdline")
         if words.exists() and words.read_bytes().startswith(b"sh\0"):
-            found.add(process)
-    assert found
-    return found
+            shells.add(process)
+    assert shells
+    return shells
 
 
 def _end_services(folder: Path) -> None:

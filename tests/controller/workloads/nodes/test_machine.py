@@ -48,9 +48,9 @@ def test_topology_hardware_overrides_the_machines(topology: str) -> None:
         1: "gpu",
         2: "npu",
     }
-    found = machine_of(settings(node="h2", topology=topology), "no NVML")
-    assert found.hardware == machine_of(settings(), "no NVML").hardware
-    assert (found.is_stated, found.link_rate_bps) == (False, 10_000_000)
+    machine = machine_of(settings(node="h2", topology=topology), "no NVML")
+    assert machine.hardware == machine_of(settings(), "no NVML").hardware
+    assert (machine.is_stated, machine.link_rate_bps) == (False, 10_000_000)
     with pytest.raises(NodeError, match="topology one: has no host h3"):
         machine_of(settings(node="h3", topology=topology), "no NVML")
 

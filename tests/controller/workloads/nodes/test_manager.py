@@ -32,10 +32,10 @@ def test_a_pod_that_is_bound_runs_and_one_that_is_deleted_goes(tmp_path: Path) -
     async def act(world: World) -> None:
         async with world.managing(runtime):
             await world.bind("a", containers=(Container(name="x", image="i", environment={"K": "v"}),))
-            found = await world.in_phase("a", Phase.RUNNING)
-            status = found.status.containers[0]
+            running = await world.in_phase("a", Phase.RUNNING)
+            status = running.status.containers[0]
             assert (status.name, status.state, status.restarts, status.image_digest) == ("x", "running", 0, "sha256:i")
-            assert found.status.started_ns is not None
+            assert running.status.started_ns is not None
             order = runtime.orders[status.runtime_id]
             assert order.environment["MILLRACE_NODE"] == "h1"
             assert order.environment["K"] == "v"
@@ -65,8 +65,8 @@ def test_secrets_come_from_the_node_alone(tmp_path: Path) -> None:
             await world.pod_when("a", lambda pod: line in str(pod.status))
             (folder / "vision" / "api-key").write_text("hidden\n")
             (folder / "vision" / "api-key").chmod(0o600)
-            found = await world.in_phase("a", Phase.RUNNING)
-            assert runtime.orders[found.status.containers[0].runtime_id].environment["KEY"] == "hidden"
+            running = await world.in_phase("a", Phase.RUNNING)
+            assert runtime.orders[running.status.containers[0].runtime_id].environment["KEY"] == "hidden"
             assert "hidden" not in str((await world.client.of(Pod).list()).items)
 
     play(tmp_path, act)
@@ -96,9 +96,9 @@ def test_what_ends_is_made_anew_and_counted(tmp_path: Path) -> None:
             await world.in_phase("a", Phase.RUNNING)
             for number in (1, 2):
                 runtime.end(runtime.running("a")[0], 3)
-                found = await world.pod_when("a", lambda pod, n=number: _restarts(pod) == n)  # type: ignore[misc]
+                restarted = await world.pod_when("a", lambda pod, n=number: _restarts(pod) == n)  # type: ignore[misc]
                 await world.in_phase("a", Phase.RUNNING)
-            assert found.status.epoch == 1
+            assert restarted.status.epoch == 1
 
     play(tmp_path, act)
 
@@ -132,9 +132,9 @@ def test_an_image_that_is_not_there_is_said_and_tried_again(tmp_path: Path) -> N
         async with world.managing(runtime):
             await world.bind("a", image="none")
             await world.bind("once", image="none", restart=Restart.NEVER)
-            found = await world.pod_when("a", lambda pod: bool(pod.status.reasons))
-            assert found.status.phase is Phase.STARTING
-            assert found.status.reasons == ("main: image none is not there",)
+            waiting = await world.pod_when("a", lambda pod: bool(pod.status.reasons))
+            assert waiting.status.phase is Phase.STARTING
+            assert waiting.status.reasons == ("main: image none is not there",)
             failed = await world.in_phase("once", Phase.FAILED)
             assert failed.status.reasons == ("main: image none is not there",)
             runtime.absent.clear()
@@ -241,9 +241,9 @@ def test_what_nobody_wants_goes_before_a_node_is_ready(tmp_path: Path) -> None:
         async with world.managing(runtime):
             assert stranger not in runtime.containers
             assert not runtime.running("b")
-            found = await world.in_phase("a", Phase.RUNNING)
-            assert found.status.epoch == 2
-            assert [one.labels["millrace.epoch"] for one in runtime.containers.values()] == ["2"]
+            running = await world.in_phase("a", Phase.RUNNING)
+            assert running.status.epoch == 2
+            assert [container.labels["millrace.epoch"] for container in runtime.containers.values()] == ["2"]
 
     play(tmp_path, act)
 
@@ -419,8 +419,8 @@ def test_the_lease_ends_everything_and_after_it_all_begins_again(tmp_path: Path)
                 await until(lambda: not runtime.running("a"), "the pod outlives the lease")
                 async with serving(settings, tmp_path / "api") as served:
                     world = World(tmp_path, served)
-                    found = await world.pod_when("a", lambda pod: _restarts(pod) == 1)
-                    assert found.status.epoch == 1
+                    restarted = await world.pod_when("a", lambda pod: _restarts(pod) == 1)
+                    assert restarted.status.epoch == 1
                     assert runtime.running("a") != first
                     await world.until(world.is_ready)
             finally:
@@ -450,9 +450,9 @@ def test_stopping_manager_says_so_and_keeps_or_stops_containers(tmp_path: Path) 
         assert (node.status.ready, node.status.reason) == (False, "its manager has stopped")
         await stopped(world, OnStop.STOP)
         assert not runtime.containers
-        found = await world.pod("a")
-        assert (found.status.phase, found.status.node) == (Phase.PENDING, None)
-        assert found.status.reasons == ("node h1 has signed off",)
+        released = await world.pod("a")
+        assert (released.status.phase, released.status.node) == (Phase.PENDING, None)
+        assert released.status.reasons == ("node h1 has signed off",)
 
     play(tmp_path, act)
 

@@ -66,43 +66,43 @@ class Server:
         self.write([(kind, name, replace(resource, metadata=metadata))])
 
     def change(self, kind: Known, resource: Any, part: str) -> None:
-        found = self.get(kind, resource.metadata.name, resource.metadata.revision)
-        made = replace(found, **{part: getattr(resource, part)})
+        current = self.get(kind, resource.metadata.name, resource.metadata.revision)
+        made = replace(current, **{part: getattr(resource, part)})
         if part == "spec":
-            made = replace(made, metadata=replace(found.metadata, labels=resource.metadata.labels))
+            made = replace(made, metadata=replace(current.metadata, labels=resource.metadata.labels))
         self.write([(kind, resource.metadata.name, made)])
 
     def delete(self, kind: Known, name: str, revision: int = 0) -> None:
-        found = self.get(kind, name, revision)
-        if kind is Pod and found.status.node is not None:
-            found = replace(found, metadata=replace(found.metadata, deleting_ns=1))
-            self.write([(kind, name, found)])
+        current = self.get(kind, name, revision)
+        if kind is Pod and current.status.node is not None:
+            current = replace(current, metadata=replace(current.metadata, deleting_ns=1))
+            self.write([(kind, name, current)])
         else:
             self.write([(kind, name, None)])
 
     def get(self, kind: Known, name: str, revision: int = 0) -> Any:
-        found = self.known[kind].get(name)
-        if found is None:
+        current = self.known[kind].get(name)
+        if current is None:
             raise NotFoundError(f"there is no {name}")
-        if revision and found.metadata.revision != revision:
+        if revision and current.metadata.revision != revision:
             raise StaleError(f"{name} is of another revision")
-        return found
+        return current
 
     def act(self, pods: list[str], nodes: set[str], make: Callable[[State], State]) -> None:
         """Bind or release, as the registry does."""
-        found = {name: self.known[Pod].get(name) for name in pods}
-        there = [pod for pod in found.values() if pod is not None]
+        pods_by_name = {name: self.known[Pod].get(name) for name in pods}
+        there = [pod for pod in pods_by_name.values() if pod is not None]
         nodes = nodes | {pod.status.node for pod in there if pod.status.node is not None}
         groups = {pod.spec.group for pod in there if pod.spec.group in self.known[PodGroup]}
         state = State(
-            found,
+            pods_by_name,
             {name: self.known[Node][name] for name in nodes if name in self.known[Node]},
             {name: self.known[PodGroup][name] for name in groups},
         )
         made = make(state)
-        changes: list[tuple[Known, str, Any]] = [(Pod, name, one) for name, one in made.pods.items()]
-        changes += [(Node, name, one) for name, one in made.nodes.items()]
-        changes += [(PodGroup, name, one) for name, one in made.groups.items()]
+        changes: list[tuple[Known, str, Any]] = [(Pod, name, pod) for name, pod in made.pods.items()]
+        changes += [(Node, name, node) for name, node in made.nodes.items()]
+        changes += [(PodGroup, name, group) for name, group in made.groups.items()]
         self.write(changes)
 
     def bind(self, where: dict[str, str]) -> None:
@@ -111,8 +111,8 @@ class Server:
 
     def release(self, *releases: Release) -> None:
         request = ReleaseRequest(releases=releases)
-        nodes = {one.node for one in releases if one.node is not None}
-        pods = [one.pod for one in releases]
+        nodes = {release.node for release in releases if release.node is not None}
+        pods = [release.pod for release in releases]
         self.act(pods, nodes, lambda state: placements.release(state, request, self.now_ns))
 
 

@@ -72,16 +72,16 @@ class Cluster:
 
     async def when(self, kind: type[Pod] | type[PodGroup] | type[Node], holds: Callable[[dict[str, object]], bool]):  # type: ignore[no-untyped-def]  # noqa: ANN201
         """Return all resources of a kind as soon as something holds of them."""
-        known: dict[str, object] = {}
+        resources: dict[str, object] = {}
         async for told in self.client.of(kind).follow():
             if hasattr(told, "items"):
-                known = {one.metadata.name: one for one in told.items}
+                resources = {resource.metadata.name: resource for resource in told.items}
             elif told.name and told.type != "DELETE":
-                known[told.name] = told.resource
+                resources[told.name] = told.resource
             else:
-                known.pop(told.name, None)
-            if holds(known):
-                return known
+                resources.pop(told.name, None)
+            if holds(resources):
+                return resources
         raise AssertionError("the watch ended")
 
     async def pods_when(self, holds: Callable[[dict[str, Pod]], bool]) -> dict[str, Pod]:
@@ -99,11 +99,11 @@ class Cluster:
     @asynccontextmanager
     async def controlled(self, settings: PlacementSettings | None = None) -> AsyncIterator[MainController]:
         """Run a workload controller for as long as the block does."""
-        found, stop = asyncio.Queue[MainController](), asyncio.Event()
+        controllers, stop = asyncio.Queue[MainController](), asyncio.Event()
         settings = replace(settings or PlacementSettings(), api=self.socket)
-        task = asyncio.create_task(serve(settings, stop, on_controller=found.put_nowait))
+        task = asyncio.create_task(serve(settings, stop, on_controller=controllers.put_nowait))
         try:
-            yield await found.get()
+            yield await controllers.get()
         finally:
             stop.set()
             await task

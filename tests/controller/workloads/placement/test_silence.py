@@ -46,11 +46,11 @@ def test_marked_nodes_pods_are_released_with_epoch_and_report() -> None:
     (mark, release) = decide(view, 45).actions
     assert isinstance(mark, MarkSilent)
     assert isinstance(release, ReleaseSilent)
-    assert [(one.pod, one.epoch, one.phase, one.heartbeat_ns) for one in release.releases] == [
+    assert [(entry.pod, entry.epoch, entry.phase, entry.heartbeat_ns) for entry in release.releases] == [
         ("a", 1, Phase.PENDING, 1),
         ("b", 1, Phase.PENDING, 1),
     ]
-    assert [one.reasons[0] for one in release.releases] == [
+    assert [entry.reasons[0] for entry in release.releases] == [
         "node h1 is silent for 45 s: the pod is placed again",
         "node h1 is silent for 45 s, and the pod states it: it waits for this node",
     ]
@@ -127,7 +127,7 @@ def test_what_is_deleted_goes_from_a_silent_node_in_any_case() -> None:
     view = view_of(node("h0", ready=False), pod("a", "h0"), deleting(pod("b", "h0")))
     (_, release) = decide(view, 45).actions
     assert isinstance(release, ReleaseSilent)
-    assert ([one.pod for one in release.releases], release.counts) == (["b"], False)
+    assert ([entry.pod for entry in release.releases], release.counts) == (["b"], False)
 
 
 def test_nodes_that_are_away_for_good_do_not_count() -> None:
@@ -147,7 +147,7 @@ def test_pods_of_a_missing_node_are_released_after_its_lease() -> None:
     # One that was seen to go, with a lease of its own.
     view = view_of(node("h1", lease_s=100), node("h2"), pod("a", "h1"))
     view.remove(Node, "h1", 5)
-    assert not any(isinstance(one, ReleaseSilent) for one in decide(view, 104).actions)
+    assert not any(isinstance(action, ReleaseSilent) for action in decide(view, 104).actions)
     assert isinstance(decide(view, 105).actions[-1], ReleaseSilent)
 
 
@@ -197,8 +197,8 @@ def test_shares_newer_than_the_pod_watch_are_left_alone() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.STOPPING, Phase.RUNNING])
 def test_a_pod_that_does_not_stop_is_told_of(phase: Phase) -> None:
-    one = pod("a", "h1", phase=phase)
-    view = view_of(node("h1"), one if phase is Phase.STOPPING else deleting(one))
+    stuck = pod("a", "h1", phase=phase)
+    view = view_of(node("h1"), stuck if phase is Phase.STOPPING else deleting(stuck))
     assert decide(view, 39).stuck == ()
     view.take(node("h1", heartbeat=2), 39 * S)
     assert decide(view, 69).stuck == ()

@@ -87,7 +87,7 @@ class ContainersWorld:
         """Containers end with their first process, by the kernel: none is left if none has this test's gate."""
         del number, name
         gates = f"GATE={self.containers.gates}/"
-        return any(gates.encode() in _environment(place) for place in Path("/proc").glob("[0-9]*"))
+        return any(gates.encode() in _environment(process) for process in Path("/proc").glob("[0-9]*"))
 
     def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> ContainersEngine:
         """Return an engine for the nodes."""
@@ -141,14 +141,14 @@ def _environment(process: Path) -> bytes:
 def _write_bundle(bundle: Path, gates: Path) -> None:
     """Write an OCI bundle that has the machine's /usr, read-only, and nothing else."""
     root = bundle / "rootfs"
-    for place in ("tmp", "proc", "dev", "sys", "etc", "usr"):
-        (root / place).mkdir(parents=True)
+    for directory in ("tmp", "proc", "dev", "sys", "etc", "usr"):
+        (root / directory).mkdir(parents=True)
     for name in ("bin", "sbin", "lib", "lib64"):
         (root / name).symlink_to(f"usr/{name}")
     (root / gates.relative_to("/")).mkdir(parents=True)
     mounts = [
-        {"type": "bind", "source": str(place), "destination": str(place), "options": ["rbind", how]}
-        for place, how in ((Path("/usr"), "ro"), (gates, "rw"))
+        {"type": "bind", "source": str(path), "destination": str(path), "options": ["rbind", how]}
+        for path, how in ((Path("/usr"), "ro"), (gates, "rw"))
     ]
     process = {"args": ["/bin/true"], "env": ["PATH=/usr/bin:/bin"], "cwd": "/"}
     config = {"ociVersion": "1.0.2", "process": process, "root": {"path": "rootfs"}, "mounts": mounts}

@@ -28,10 +28,10 @@ _ROOT: Final = Path(__file__).parents[5]
 
 def skip_without_ray() -> Path:
     """Return Ray's command in an environment of its own; skip, and say how that is made."""
-    found = Path(os.environ.get("MILLRACE_RAY_FOLDER", _ROOT / ".venv-ray")) / "bin" / "ray"
-    if not found.exists():
+    program = Path(os.environ.get("MILLRACE_RAY_FOLDER", _ROOT / ".venv-ray")) / "bin" / "ray"
+    if not program.exists():
         pytest.skip("a Ray cluster needs an environment of its own: make .venv-ray/.ready")
-    return found
+    return program
 
 
 class RayCluster(Closing):
@@ -132,10 +132,10 @@ class RayCluster(Closing):
             "--disable-usage-stats",
             "--block",
         )
-        place = (f"--temp-dir={self.folder}/tmp",) if "--head" in options else ()
+        temp_dir = (f"--temp-dir={self.folder}/tmp",) if "--head" in options else ()
         with (self.folder / f"{address}.log").open("wb") as file:
             return subprocess.Popen(
-                (self._ray, "start", *options, *common, *place),
+                (self._ray, "start", *options, *common, *temp_dir),
                 env=environment,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -149,14 +149,14 @@ class RayCluster(Closing):
 
     def _processes(self, word: str) -> list[int]:
         """Return the processes that have the cluster's folder in their command, or in their environment, and a word."""
-        found = []
-        for place in Path("/proc").glob("[0-9]*"):
+        pids = []
+        for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                command = (place / "cmdline").read_bytes().decode(errors="replace")
-                mine = f"RAY_TMPDIR={self.folder}" in (place / "environ").read_bytes().decode(errors="replace")
-                if (mine or str(self.folder) in command) and word in command and int(place.name) != os.getpid():
-                    found.append(int(place.name))
-        return found
+                command = (process / "cmdline").read_bytes().decode(errors="replace")
+                mine = f"RAY_TMPDIR={self.folder}" in (process / "environ").read_bytes().decode(errors="replace")
+                if (mine or str(self.folder) in command) and word in command and int(process.name) != os.getpid():
+                    pids.append(int(process.name))
+        return pids
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

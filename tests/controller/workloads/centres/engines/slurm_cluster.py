@@ -108,10 +108,10 @@ class SlurmCluster(Closing):
     def states(self) -> Mapping[str, str]:
         """Return its nodes' states; none while it does not answer."""
         try:
-            said = self.run("sinfo", "--noheader", "--Node", "--format=%N %T")
+            output = self.run("sinfo", "--noheader", "--Node", "--format=%N %T")
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
             return {}
-        return dict(line.split() for line in said.splitlines())
+        return dict(line.split() for line in output.splitlines())
 
     def start_controller(self) -> None:
         """Start slurmctld."""
@@ -158,12 +158,12 @@ class SlurmCluster(Closing):
         (self.folder / "gres.conf").write_text("NodeName=n3 Name=npu Count=2\n")
 
     def _start_munged(self) -> None:
-        place = self.folder / "munge"
-        place.mkdir(mode=0o700)
-        (place / "key").write_bytes(secrets.token_bytes(128))
-        (place / "key").chmod(0o400)
-        files = (f"--key-file={place}/key", f"--pid-file={place}/pid", f"--log-file={place}/log")
-        seed = (f"--seed-file={place}/seed", f"--socket={self.folder}/munge.sock", "--num-threads=1")
+        munge = self.folder / "munge"
+        munge.mkdir(mode=0o700)
+        (munge / "key").write_bytes(secrets.token_bytes(128))
+        (munge / "key").chmod(0o400)
+        files = (f"--key-file={munge}/key", f"--pid-file={munge}/pid", f"--log-file={munge}/log")
+        seed = (f"--seed-file={munge}/seed", f"--socket={self.folder}/munge.sock", "--num-threads=1")
         self._munged = self._start("munged", "munged", "--foreground", "--force", *files, *seed)
         wait_until((self.folder / "munge.sock").exists, "munged does not come")
 

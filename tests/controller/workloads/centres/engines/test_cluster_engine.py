@@ -41,10 +41,10 @@ class SlowCluster(ClusterEngine[str]):
         return ()
 
     async def _told(self) -> Mapping[str, str]:
-        found = dict(self.queue)
+        queued = dict(self.queue)
         self.asked.set()
         await self.answers.wait()
-        return found
+        return queued
 
     async def _state(self, job: str, told: str | None) -> JobState:
         folder = self._known.get(job)

@@ -31,7 +31,7 @@ def node(**more: Any) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("", {}),
         ("gpu:2", {"gpu": 2}),
@@ -42,8 +42,8 @@ def node(**more: Any) -> Node:
         ("(null)", {}),
     ],
 )
-def test_generic_resources_are_counted_by_kind(text: str, found: dict[str, int]) -> None:
-    assert generic_resources(text) == found
+def test_generic_resources_are_counted_by_kind(text: str, expected: dict[str, int]) -> None:
+    assert generic_resources(text) == expected
 
 
 def test_each_sort_of_nodes_in_a_partition_is_a_unit_type() -> None:
@@ -126,9 +126,9 @@ def parcel(content: bytes) -> bytes:
 def test_files_that_a_job_has_packed_stay_in_its_folder() -> None:
     names = ("good", "a/b", "../bad", "/bad", "a/../../bad", ".millrace/order.json", ".millrace/ended.json", "")
     packed = zlib.compress(json.dumps({name: base64.b64encode(b"x").decode() for name in names}).encode())
-    found = files_in(parcel(packed), 1000)
-    assert found is not None
-    assert set(found) == {"good", "a/b", ".millrace/ended.json"}
+    files = files_in(parcel(packed), 1000)
+    assert files is not None
+    assert set(files) == {"good", "a/b", ".millrace/ended.json"}
     assert files_in(b"a log without any", 1000) is None
 
 

@@ -63,8 +63,8 @@ def ray_cluster() -> Iterator[RayCluster]:
 @pytest.fixture(scope="module")
 def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
     """Container backend that runs pods, for all tests of this file: it takes two seconds to start."""
-    with Containers(tmp_path_factory.mktemp("containers")) as found:
-        yield found
+    with Containers(tmp_path_factory.mktemp("containers")) as backend:
+        yield backend
 
 
 @pytest.fixture(params=["local", "slurm", "ray", "containers"])
@@ -76,11 +76,11 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         "ray": lambda: RayWorld(request.getfixturevalue("ray_cluster"), tmp_path),
         "containers": lambda: ContainersWorld(request.getfixturevalue("containers"), tmp_path),
     }
-    found = made[request.param]()
+    backend = made[request.param]()
     try:
-        yield found
+        yield backend
     finally:
-        found.close()
+        backend.close()
 
 
 def test_jobs_see_only_their_folder_and_ordered_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,11 +186,11 @@ def test_impossible_order_is_refused_before_anything_starts(world: World) -> Non
                 (order(world, "zero", "echo", "a\0b"), "zero byte"),
                 (order(world, "name", "true", environment={"A=B": "c"}), "A=B"),
             ]
-        for wrong, said in wrongs:
-            with pytest.raises(OrderError) as found:
+        for wrong, message in wrongs:
+            with pytest.raises(OrderError) as raised:
                 await engine.submit(wrong)
-            assert said in str(found.value)
-            assert "\n" not in str(found.value)
+            assert message in str(raised.value)
+            assert "\n" not in str(raised.value)
         assert await engine.jobs() == ()
         assert not (world.root / "out").exists()
 
@@ -255,12 +255,12 @@ def test_restarted_agent_finds_only_its_own_jobs(world: World) -> None:
         await first.close()
 
         second = await started(world)
-        found = {state.mark.task: state for state in await second.jobs()}
-        assert {name: state.phase for name, state in found.items()} == {
+        states = {state.mark.task: state for state in await second.jobs()}
+        assert {name: state.phase for name, state in states.items()} == {
             "long": JobPhase.RUNNING,
             "done": JobPhase.SUCCEEDED,
         }
-        assert (found["long"].mark, found["long"].id, found["long"].folder) == (asked.mark, job, asked.folder)
+        assert (states["long"].mark, states["long"].id, states["long"].folder) == (asked.mark, job, asked.folder)
         assert await second.submit(asked) == job, "the same mark twice is one job"
         (world.gate(asked) / "go").touch()
         assert (await ended(second, job))[job].exit_code == 5
@@ -286,8 +286,8 @@ def test_no_job_forges_the_end_of_another_one(world: World) -> None:
         with forged(world, asked, state):
             again = await started(world)
             for each in (engine, again):
-                (found,) = await each.jobs()
-                assert (found.id, found.mark, found.phase, found.folder) == (
+                (adopted,) = await each.jobs()
+                assert (adopted.id, adopted.mark, adopted.phase, adopted.folder) == (
                     job, asked.mark, JobPhase.RUNNING, asked.folder,
                 )  # fmt: skip
             assert await again.submit(asked) == job
@@ -320,11 +320,11 @@ def test_an_engine_that_hangs_is_an_error_of_one_line_in_time(world: World) -> N
                 engine.start(),
                 engine.submit(order(world, "late", "true")),
             ):
-                with pytest.raises(EngineError) as found:
+                with pytest.raises(EngineError) as raised:
                     async with asyncio.timeout(10):
                         await asked
-                assert "0.5 s" in str(found.value)
-                assert "\n" not in str(found.value)
+                assert "0.5 s" in str(raised.value)
+                assert "\n" not in str(raised.value)
 
     play(script)
 
@@ -342,9 +342,9 @@ def test_jobs_outlive_an_engine_that_is_away_for_a_while(world: World) -> None:
         job = await engine.submit(asked)
         await until_there(world.gate(asked) / "on")
         with world.away():
-            with pytest.raises(EngineError) as found:
+            with pytest.raises(EngineError) as raised:
                 await engine.resources()
-            assert "\n" not in str(found.value)
+            assert "\n" not in str(raised.value)
             (world.gate(asked) / "go").touch()
             await until_there(world.gate(asked) / "end")
         assert (await ended(engine, job))[job].phase is JobPhase.SUCCEEDED
@@ -391,9 +391,9 @@ def test_cluster_centre_runs_dispatched_tasks_and_probes(slurm_cluster: SlurmClu
             await world.add_probe()
             measured = await world.run("products", probe(units=(1, 2)), "batch", 2)
             assert measured.status.phase is TaskPhase.SUCCEEDED, measured.status
-            found = await world.result_of(measured)
-            assert [run.units for run in found.status.runs] == [1, 2]
-            assert all(time_s > 0 for run in found.status.runs for time_s in run.run_times_s)
+            result = await world.result_of(measured)
+            assert [run.units for run in result.status.runs] == [1, 2]
+            assert all(time_s > 0 for run in result.status.runs for time_s in run.run_times_s)
             assert (await world.centre()).shares == ()
 
     play_centre(tmp_path, act, trial=TrialSettings(kernels=("dot",)))

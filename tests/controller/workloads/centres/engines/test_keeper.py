@@ -58,9 +58,9 @@ def output(folder: JobFolder) -> str:
 def test_it_is_a_program_of_python_3_7_that_loads_little() -> None:
     ast.parse(KEEPER.read_text(), feature_version=(3, 7))
     asked = f"import sys; exec(open({str(KEEPER)!r}).read(), {{'__name__': 'keeper'}}); print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True)
     heavy = {"asyncio", "subprocess", "threading", "typing", "pathlib", "logging", "msgspec", "controller", "dataplane"}
-    assert not heavy & set(found.stdout.split())
+    assert not heavy & set(done.stdout.split())
 
 
 def test_keeper_exits_with_the_jobs_code_and_records_its_end(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_signal_after_the_end_is_left_pending() -> None:
         "os.write(wake, bytes([signal.SIGCHLD, signal.SIGTERM]))\n"
         "keeper['hand_on'](woken); print(signal.sigpending() == {signal.SIGTERM})\n"
     )
-    found = subprocess.run([sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["[]", "True"]
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "True"]
 
 
 def test_at_most_one_keeper_runs_a_job_that_is_known_by_its_lock(tmp_path: Path) -> None:

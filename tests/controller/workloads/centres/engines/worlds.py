@@ -218,8 +218,8 @@ def order(world: World, task: str, *argv: str, **more: Any) -> JobOrder:
         more.pop("is_probe", False),
     )
     given: dict[str, Any] = {"unit": world.unit, "units": 1, "environment": ENVIRONMENT, "grace_s": 0.3, **more}
-    found = JobOrder(mark=mark, argv=argv, folder=world.root / f"{task}-{mark.epoch}", **given)
-    return replace(found, environment={**found.environment, "GATE": str(world.gate(found))})
+    made = JobOrder(mark=mark, argv=argv, folder=world.root / f"{task}-{mark.epoch}", **given)
+    return replace(made, environment={**made.environment, "GATE": str(world.gate(made))})
 
 
 _STARTED: list[Engine] = []

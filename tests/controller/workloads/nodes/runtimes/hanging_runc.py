@@ -19,15 +19,15 @@ from tests.waiting import finish_within
 
 def processes_of(folder: Path) -> list[str]:
     """Return the command lines of processes that name a folder."""
-    found = []
+    commands = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             line = (process / "cmdline").read_bytes()
         except OSError:
             continue
         if os.fsencode(folder) in line and int(process.name) != os.getpid():
-            found.append(line.replace(b"\0", b" ").decode())
-    return found
+            commands.append(line.replace(b"\0", b" ").decode())
+    return commands
 
 
 def hang(podman_storage: PodmanStorage, word: str) -> None:

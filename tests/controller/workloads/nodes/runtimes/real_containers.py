@@ -74,7 +74,7 @@ async def until_ended(runtime: Runtime) -> ContainerState:
     return state
 
 
-async def said(runtime: Runtime, made: str, **how: object) -> bytes:
+async def logged(runtime: Runtime, made: str, **how: object) -> bytes:
     """Return what a container has written, to both outputs."""
     return b"".join([output.data async for output in runtime.logs(made, **how)])  # type: ignore[arg-type]
 

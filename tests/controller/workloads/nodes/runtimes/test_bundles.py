@@ -19,7 +19,7 @@ from controller.workloads.nodes.runtimes.security import HostFolders
 from controller.workloads.nodes.runtimes.settings import RuntimeKind
 from tests.controller.workloads.nodes.busybox_image import layer_of, skip_without_containers
 from tests.controller.workloads.nodes.conftest import PodmanStorage
-from tests.controller.workloads.nodes.runtimes.real_containers import DEADLINE_S, run_with, said, until_ended
+from tests.controller.workloads.nodes.runtimes.real_containers import DEADLINE_S, logged, run_with, until_ended
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
@@ -45,19 +45,19 @@ def read(folder: Path, *allowed: Path) -> None:
 
 
 def run_bundle(storage: PodmanStorage, bundle: Path, **more: object) -> tuple[ContainerState, bytes]:
-    found = []
+    outcomes = []
 
     async def work(runtime: Runtime) -> None:
         order = ContainerOrder(name="c1", labels={"millrace.node": "n1"}, bundle=bundle, **more)  # type: ignore[arg-type]
         made = await runtime.create(order)
         try:
             await runtime.start_container(made)
-            found.append((await until_ended(runtime), await said(runtime, made)))
+            outcomes.append((await until_ended(runtime), await logged(runtime, made)))
         finally:
             await runtime.remove(made)
 
     run_with(RuntimeKind.RUNC, storage, work, bundle_folders=(bundle.parent,))
-    return found[0]
+    return outcomes[0]
 
 
 def unpack(folder: Path) -> None:

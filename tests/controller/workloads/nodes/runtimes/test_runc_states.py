@@ -21,14 +21,14 @@ STOPPED = {CONTAINER: {"status": "stopped", "pid": 0}}
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """The folder of a container, whose conmon, as far as its words say, is a process that waits."""
-    found = tmp_path / "containers" / CONTAINER
-    found.mkdir(parents=True)
+    path = tmp_path / "containers" / CONTAINER
+    path.mkdir(parents=True)
     conmon = subprocess.Popen([sys.executable, "-c", "input()", CONTAINER], stdin=subprocess.PIPE)
     # What a process is called is there a moment after its program has begun.
     while CONTAINER.encode() not in Path(f"/proc/{conmon.pid}/cmdline").read_bytes():
         pass
-    (found / "conmon.pid").write_text(str(conmon.pid))
-    yield found
+    (path / "conmon.pid").write_text(str(conmon.pid))
+    yield path
     conmon.kill()
     conmon.communicate()
 

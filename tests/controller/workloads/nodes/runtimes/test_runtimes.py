@@ -23,9 +23,9 @@ from tests.controller.workloads.nodes.conftest import PodmanStorage
 from tests.controller.workloads.nodes.runtimes.real_containers import (
     Run,
     container,
+    logged,
     only,
     outcome,
-    said,
     stderr_of,
     until_ended,
 )
@@ -95,10 +95,10 @@ def test_logs(run: Run, podman_storage: PodmanStorage) -> None:
             assert b"".join(each.data for each in followed if each.stream == STDOUT) == b"line 1\nline 2\nline 3\nend"
             assert b"".join(each.data for each in followed if each.stream == STDERR) == b"wrong\n"
             await until_ended(runtime)
-            assert await said(runtime, made) == b"line 1\nline 2\nline 3\nwrong\nend"
-            assert await said(runtime, made, tail=2) == b"wrong\nend"
-            assert await said(runtime, made, tail=0) == b""
-            assert await said(runtime, made, since_ns=1 << 62) == b""
+            assert await logged(runtime, made) == b"line 1\nline 2\nline 3\nwrong\nend"
+            assert await logged(runtime, made, tail=2) == b"wrong\nend"
+            assert await logged(runtime, made, tail=0) == b""
+            assert await logged(runtime, made, since_ns=1 << 62) == b""
 
     run(work)
 
@@ -196,7 +196,7 @@ def test_limits_hold(run: Run, podman_storage: PodmanStorage) -> None:
             written, seen = stderr_of(runtime, made), b""
             while b"can't fork" not in seen:
                 seen += await anext(written)
-            assert (await said(runtime, made)).startswith(b"33554432\n10000")
+            assert (await logged(runtime, made)).startswith(b"33554432\n10000")
             usage = await runtime.usage(made)
             assert 1 < (usage.processes or 0) <= 6
             assert 0 < (usage.memory_bytes or 0) <= 32 << 20

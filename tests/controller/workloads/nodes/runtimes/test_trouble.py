@@ -22,8 +22,8 @@ from tests.controller.workloads.nodes.runtimes.hanging_runc import hang
 from tests.controller.workloads.nodes.runtimes.real_containers import (
     DEADLINE_S,
     container,
+    logged,
     only,
-    said,
     started,
     until_ended,
 )
@@ -56,7 +56,7 @@ def test_containers_outlive_the_runtime_and_are_adopted(kind: RuntimeKind, podma
             Path(f"/proc/{before.pid}/root/tmp/go").touch()
             assert await ended == Ended(made)
             assert (await until_ended(second)).exit_code == 5
-            assert await said(second, made) == b"before\nafter\n"
+            assert await logged(second, made) == b"before\nafter\n"
             await second.remove(made)
 
     asyncio.run(finish_within(main(), DEADLINE_S))

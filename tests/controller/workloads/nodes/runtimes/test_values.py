@@ -37,8 +37,8 @@ DIGEST = "sha256:" + "0a" * 32
     ],
 )
 def test_names_of_images(text: str, parts: tuple[Transport, str, str | None, str | None]) -> None:
-    found = parse_reference(text)
-    assert found == Reference(found.text, *parts)
+    reference = parse_reference(text)
+    assert reference == Reference(reference.text, *parts)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,9 @@ class Receiver(TraceServiceServicer):
         del context
         with self._lock:
             for group in request.resource_spans:
-                [service] = [found.value.string_value for found in group.resource.attributes if found.key == NAME]
+                [service] = [
+                    attribute.value.string_value for attribute in group.resource.attributes if attribute.key == NAME
+                ]
                 self._spans += [(service, span) for scope in group.scope_spans for span in scope.spans]
         return ExportTraceServiceResponse()
 
@@ -132,7 +134,9 @@ def test_reroute_is_one_trace_from_path_server_to_writes(diamond: Topology, tmp_
         asyncio.run(finish_within(scene(), BOUND_S))
     [(service, reroute)] = [(service, span) for service, span in receiver.spans() if span.name == "reroute"]
     assert service == "millrace-paths"
-    assert {one.key: one.value.string_value or one.value.int_value for one in reroute.attributes} == {
+    assert {
+        attribute.key: attribute.value.string_value or attribute.value.int_value for attribute in reroute.attributes
+    } == {
         "millrace.cause": "pin",
         "millrace.moves": 1,
         "millrace.rebalances": 0,
@@ -144,8 +148,9 @@ def test_reroute_is_one_trace_from_path_server_to_writes(diamond: Topology, tmp_
     [decide] = [span for _, span in of_it if span.name == "decide"]
     [move] = decide.events
     told = {
-        one.key: one.value.string_value or [name.string_value for name in one.value.array_value.values]
-        for one in move.attributes
+        attribute.key: attribute.value.string_value
+        or [name.string_value for name in attribute.value.array_value.values]
+        for attribute in move.attributes
     }
     assert told == {
         "millrace.flow": "ha->hd",
@@ -156,7 +161,12 @@ def test_reroute_is_one_trace_from_path_server_to_writes(diamond: Topology, tmp_
     [apply] = [span for _, span in of_it if span.name == "apply routes"]
     writes = [span for _, span in of_it if span.name == "write"]
     assert {span.parent_span_id for span in writes} == {apply.span_id}
-    switches = {one.value.string_value for span in writes for one in span.attributes if one.key == "millrace.switch"}
+    switches = {
+        attribute.value.string_value
+        for span in writes
+        for attribute in span.attributes
+        if attribute.key == "millrace.switch"
+    }
     assert switches == {"a", "c", "d"}
     # What happens later ends later; all of it on one clock.
     assert reroute.start_time_unix_nano <= decide.start_time_unix_nano <= decide.end_time_unix_nano

@@ -1,4 +1,4 @@
-"""Figures that a calibration gives for operators, including those that nobody has measured."""
+"""Estimates of a calibration for operators, measured and unmeasured."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def filter_of(rows: int, row_bytes: int, kept_rows: int) -> Operator:
 
 
 def runs(noise: float = 0.0, seed: int = 1) -> list[Run]:
-    """Runs of a filter that takes 1 ms, 2 ns a row and 1 ns a byte of output, with a relative error."""
+    """Return runs of a filter that takes 1 ms, 2 ns a row and 1 ns an output byte, with a relative error."""
     generator = np.random.default_rng(seed)
     samples = []
     for size in SIZES:
@@ -66,7 +66,7 @@ def test_runs_that_scatter_widely_do_not_pull_the_fit_down() -> None:
         "table-scan",
         [Run({"constant": 1.0, "input_bytes": float(n)}, 1e-9 * n * e) for n, e in zip(rows, errors, strict=True)],
     )
-    assert fitted.coefficients[1] == pytest.approx(1e-9 * math.exp(0.18), rel=0.03)  # the mean of what there was
+    assert fitted.coefficients[1] == pytest.approx(1e-9 * math.exp(0.18), rel=0.03)  # the mean of the runs
 
 
 def test_t_gives_the_time_back_by_the_growth_of_the_class() -> None:
@@ -80,7 +80,7 @@ def test_t_gives_the_time_back_by_the_growth_of_the_class() -> None:
     assert 100 * square**2 * d == pytest.approx(seconds)
     sort = Operator.of("s", "sort", {"rows": 12_500_000, "row_bytes": 8})
     linear, deep = (DEFAULT.t_of(sort, growth=growth).seconds for growth in (Growth.LINEAR, Growth.SORT))
-    assert deep == pytest.approx(linear)  # 100 MB: where n log n is as linear
+    assert deep == pytest.approx(linear)  # 100 MB: here n log n equals the linear time
     half = Operator.of("s", "sort", {"rows": 6_250_000, "row_bytes": 8})
     t, time = DEFAULT.t_of(half, growth=Growth.SORT).seconds or 0, DEFAULT.time_of(half).seconds
     assert 10 * t * 0.05 * math.log1p(6_250_000) / math.log1p(12_500_000) == pytest.approx(time)
@@ -108,7 +108,7 @@ def test_sides_of_a_join_add_up() -> None:
 def test_unknown_operator_has_a_reason_instead_of_a_figure(operator: Operator, reason: str | None) -> None:
     estimate = DEFAULT.time_of(operator)
     if reason is None:
-        assert estimate.is_known  # by its bytes alone, and says so
+        assert estimate.is_known  # by its bytes only, and says so
         assert "its operations not counted" in estimate.reasons[0]
         return
     assert not estimate.is_known

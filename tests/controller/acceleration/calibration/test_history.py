@@ -1,4 +1,4 @@
-"""CPU or GPU from history: what few runs say is weighed against what all tasks say."""
+"""CPU or GPU from history: the few runs of a task are shrunk towards all tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes that caches do not hold: found from runs of all kinds, continuous, never falling, with bounds that hold."""
+"""Sizes beyond the caches: fitted from runs of all kinds; times are continuous, monotonic and within their bounds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_of(n: int) -> Operator:
 
 
 def runs_of(operators: Sequence[Operator], penalty: float, noise: float = 0.0, seed: int = 1) -> list[Run]:
-    """Runs of 0.1 ms and 0.2 ns a byte touched, each beyond the caches so many times more."""
+    """Return runs of 0.1 ms and 0.2 ns per byte touched; bytes beyond the caches cost `penalty` times more."""
     generator, runs = np.random.default_rng(seed), []
     for operator in operators:
         features = features_of(operator)
@@ -55,7 +55,7 @@ def test_cache_size_is_common_and_the_penalty_is_per_kind() -> None:
         fitted = fit(kind, runs, cached_bytes=cached)
         assert fitted.uncached == Uncached(CACHED, penalty, runs[-1].features[TOUCHED])
         assert fitted.residual < 1e-6
-        assert fitted.degrees == len(SIZES) - 2 - 2  # what caches hold, and the penalty, were told by runs as well
+        assert fitted.degrees == len(SIZES) - 2 - 2  # cache size and penalty are fitted from the runs, too
         assert fit(kind, runs).residual > 0.1
 
 
@@ -64,7 +64,7 @@ def test_a_straight_line_is_left_alone() -> None:
     for runs in (exact, noisy):
         assert cached_bytes_of([("table-scan", runs)]) is None
         assert fit("table-scan", runs, cached_bytes=CACHED).uncached is None
-    small = runs_of([*map(scan_of, SIZES[:4])], 2.0)  # none of which leaves the caches
+    small = runs_of([*map(scan_of, SIZES[:4])], 2.0)  # all within the caches
     assert cached_bytes_of([("table-scan", small)]) is None
 
 
@@ -107,7 +107,7 @@ def test_times_grow_with_data_without_jumps_at_cache_sizes() -> None:
         seconds = np.array([DEFAULT.time_of(operator).seconds for operator in operators])
         assert (np.diff(seconds) >= 0).all(), kind
         steps = np.diff(seconds) / seconds[:-1] / (np.diff(many) / np.array(many[:-1]))
-        assert steps.max() < 4, kind  # relative to how much the data grew: a bend, no step
+        assert steps.max() < 4, kind  # relative to the growth of the data: a bend, not a step
 
 
 def test_version_1_file_has_no_corrections_and_version_2_has() -> None:

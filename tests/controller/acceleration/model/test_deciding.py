@@ -1,4 +1,4 @@
-"""Above the preset: the accelerator, else the CPU; unknown operators stay on the CPU, and the reason is said."""
+"""The accelerator above the preset, else the CPU; unknown operators stay on the CPU, with the reason."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_fan_in_above_the_machine_count_is_one_round() -> None:
 
 
 def test_the_data_moved_is_n_k_over_k_minus_1_for_another_fan_in() -> None:
-    """The table's d n / 9 and the number of nodes that send agree only for a fan-in of 10."""
+    """The table's d n / 9 equals the number of sending nodes only for a fan-in of 10."""
     moved = exact_times(Work("any", Growth.LINEAR, 0, 1.0), Machines(Network(8.0), 1024, 4)).transfer_s
     assert moved == Fraction(1024, 10) * Fraction(4, 3)
     assert moved != Fraction(1024, 9)

@@ -1,4 +1,4 @@
-"""Topology, hardware file, feed or rate to what decisions are made on; what is wrong with them in one line."""
+"""Inputs of decisions from topology, hardware file, feed or rate; one line for each error in them."""
 
 from __future__ import annotations
 

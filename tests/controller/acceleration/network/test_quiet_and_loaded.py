@@ -87,7 +87,7 @@ def test_by_a_cost_map_with_and_without_load() -> None:
 
 
 def collector_of(topology_file: Path, load_bps: int) -> Collector:
-    """Return a collector after a second of a fabric in virtual time, over whose only cable goes so much towards h1."""
+    """Return a collector after one second of virtual time on a fabric whose only cable carries this load towards h1."""
     topology = load(topology_file)
     fabric = VirtualFabric(topology)
     schema = load_schema(*fabric_program())

@@ -1,4 +1,4 @@
-"""The switch as a third choice: which operators are sums of fixed width, where they are added up, how long it takes."""
+"""The switch as a third choice: operators that are sums of fixed width, where they are added up, and their time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_time_is_that_of_measured_all_reduces(machines: int, measured_s: flo
     # docs/results/benchmarks.md: 2^26 bytes of float32 over cables of 50 Mbit/s.
     predicted_s = tree_of(ONE_SWITCH, machines).transfer_s(Sums(groups=1 << 24, is_float=True))
     assert predicted_s == pytest.approx(measured_s, rel=0.03)
-    # Beside 1,024 bytes of values a packet has 78 of Ethernet, IPv4, UDP, our header and the checksum.
+    # A packet has 1,024 bytes of values and 78 of Ethernet, IPv4, UDP, our header and the checksum.
     assert predicted_s == pytest.approx((1 << 29) * (1024 + 78) / 1024 / 50e6, rel=1e-3)
 
 
@@ -59,7 +59,7 @@ def test_tree_links_carry_the_sums_once_for_any_machine_count() -> None:
     few, many = tree_of(RACKS, 2), tree_of(RACKS, 8)
     sums = Sums(groups=1000)
     assert many.transfer_s(sums) == pytest.approx(few.transfer_s(sums), rel=0.05)
-    # Both racks add up at their leaves, so that the cable between them carries one vector, not four.
+    # Each rack adds up at its leaf, so the cable between them carries one vector, not four.
     assert many.s_per_gb == pytest.approx(8)
 
 
@@ -76,7 +76,7 @@ def test_as_many_lanes_as_a_sum_takes_hold_it_exactly(bits: int, machines: int) 
     lanes = Sums(groups=1, bits=bits).lanes(machines)
     room = 31 - (machines - 1).bit_length()
     assert lanes * room >= bits > (lanes - 1) * room
-    # The greatest parts of all machines in one lane stay below what int32 holds.
+    # The maximum values of all machines in one lane must fit in int32.
     assert machines * ((1 << room) - 1) <= np.iinfo(np.int32).max
 
 

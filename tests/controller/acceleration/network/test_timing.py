@@ -1,4 +1,4 @@
-"""A reduction tree's time over real paths: shared links, free bandwidth, delays; the twin; what cannot be."""
+"""A reduction tree's time over real paths: shared links, free bandwidth, delays; the twin; invalid input."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RACKS = "leaf-spine:spines=1,leaves=2,hosts=4,rate=1 Gbit/s,delay=1 us"
 
 
 def _thousand() -> str:
-    """Return a fabric of 1000 hosts on links of 1 Gbit/s, whose switches have more than these can send between them."""
+    """Return a fabric of 1000 hosts on links of 1 Gbit/s, with ample capacity between the switches."""
     leaves = [f"s{number}" for number in range(1, 6)]
     hosts = [f"{{name: h{number}, switch: {leaves[number % 5]}}}" for number in range(1, 1001)]
     links = [f"{{a: s0, b: {leaf}, rate: 1 Tbit/s, delay: 1 us}}" for leaf in leaves]
@@ -82,17 +82,17 @@ def test_flows_of_a_round_share_their_common_links() -> None:
     assert first.s_per_gb == pytest.approx(3 * 8)
     assert first.busiest in {LinkKey("leaf2", "spine1"), LinkKey("spine1", "leaf1")}
     assert (first.busiest_flows, first.busiest_bps) == (3, GBIT)
-    # Each alone would have the whole rate: the specification's node-to-node speed knows no contention.
+    # Alone, each would get the whole rate: the specification's node-to-node speed ignores contention.
     assert timed(costs, tree).rate_gbit_per_s == pytest.approx(1)
 
 
 def test_a_flow_gets_what_others_leave_when_they_have_ended() -> None:
-    # Flow 0 and 1 share link 0 (1 bit/s); flow 1 crosses link 1 too, of which it gets a quarter only.
+    # Flows 0 and 1 share link 0 (1 bit/s); flow 1 also crosses link 1, where it gets only a quarter.
     crossings = Crossings(2, np.array([0, 1, 1]), np.array([0, 0, 1]), np.ones(3))
     free = np.array([1.0, 0.25])
     assert fair_bps(crossings, free, np.ones(2, np.bool_)).tolist() == [0.75, 0.25]
     assert finishing_s(crossings, free, 1.0).tolist() == pytest.approx([4 / 3, 4])
-    # Both over link 0 alone: half each, and both end together.
+    # Both cross link 0 only: half each, and both end together.
     assert finishing_s(Crossings(2, np.array([0, 1]), np.zeros(2, np.intp), np.ones(2)), free, 1.0).tolist() == [2, 2]
 
 
@@ -152,7 +152,7 @@ def test_rounds_over_cost_map_paths_match_the_reference(name: str, aggregators: 
 
 
 def _shares_by_paths(costs: CostMap, transfer: Transfer) -> dict[int, Fraction]:
-    """Return what of a transfer each link carries, path by path as the cost map lists them."""
+    """Return the share of a transfer that each link carries, path by path as the cost map lists them."""
     shares: dict[int, Fraction] = {}
     for path in costs.cost(transfer.src, transfer.dst).paths:
         for pair in pairwise((transfer.src, *path.switches, transfer.dst)):

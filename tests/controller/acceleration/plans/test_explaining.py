@@ -1,4 +1,4 @@
-"""Plans explained: sums of the model, what staying together saves, break-evens that really flip, mixed pipelines."""
+"""Explained plans: sums of the model, savings of staying together, break-evens that really flip, mixed pipelines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PACKING = replace(GPU, compression=Compression(0.3, 0.1))
 
 
 class RoundFigures:
-    """A machine of 1 GB/s that does 10^10 operations a second: t of what it reads, whichever takes longer."""
+    """A machine of 1 GB/s and 10^10 operations per second: t is the longer of reading and computing."""
 
     def t_of(self, operator: Operator) -> Estimate:
         if (work := work_of(operator)) is None:
@@ -58,7 +58,7 @@ QUERY = """select o.customer, sum(l.price) as total from orders o join lines l o
 
 
 def plan_over(works: list[Work], edges: list[tuple[int, int, float]]) -> Plan:
-    """Return a plan of works as they are, each of its kind's name."""
+    """Return a plan of these works, each named after its kind."""
     read = {src for src, _, _ in edges}
     ends = frozenset(at for at in range(len(works)) if at not in read)
     graph = OperatorGraph(
@@ -70,7 +70,7 @@ def plan_over(works: list[Work], edges: list[tuple[int, int, float]]) -> Plan:
 
 
 def chain(t: list[float], gb: float = 1.0) -> Plan:
-    """Return operators that each read all that the one before writes."""
+    """Return a chain of operators, each reading the whole output of the previous one."""
     works = [Work(f"o{at}", Growth.LINEAR, seconds, gb, output_gb=gb, kind="filter") for at, seconds in enumerate(t)]
     return plan_over(works, [(at, at + 1, gb) for at in range(len(t) - 1)])
 
@@ -97,13 +97,13 @@ def test_alone_times_match_the_model_and_together_save_the_bus() -> None:
     assert devices(explained) == ["gpu"] * 3
     alone = sum(times(Works.of(plan.works), machines, GPU).total_s.tolist())
     assert explained.one_by_one_s == pytest.approx(alone)
-    # Two results of 1 GB neither leave the GPU nor come back.
+    # Two results of 1 GB stay on the GPU.
     assert explained.placed_s == pytest.approx(alone - 2 * 2 * 1.0 / GPU.bus_gb_per_s)
     assert explained.method is Method.TREE
 
 
 def test_small_operator_follows_its_data_to_the_gpu() -> None:
-    """By itself 10 t d = 0.1 s is less than 2 GB over the bus; between two on the GPU it is not."""
+    """Alone, 10 t d = 0.1 s is less than 2 GB over the bus; between two on the GPU it is not."""
     explained = explain(chain([5.0, 0.01, 5.0]), Machines(Network(10.0), 1), [GPU])
     assert devices(explained) == ["gpu", "gpu", "gpu"]
     assert explained.operators[1].decision.device == "cpu"
@@ -122,7 +122,7 @@ def test_readers_of_one_result_bear_parts_of_taking_it_out() -> None:
     plan = plan_over(works, [(0, 1, 1.0), (0, 2, 1.0), (1, 3, 0.5), (2, 3, 0.5)])
     explained = explain(plan, Machines(Network(10.0), 1), [GPU])
     assert explained.method is Method.CONDITIONED
-    # a comes out never, b and c read it where it is; both results stay, and d reads half of each.
+    # a stays on the device, where b and c read it; both results stay, and d reads half of each.
     assert explained.one_by_one_s - explained.placed_s == pytest.approx((1 + 2 + 2 + 1) / GPU.bus_gb_per_s)
 
 
@@ -174,7 +174,7 @@ def best_beside(
     quantity: Quantity,
     factor: float,
 ) -> str:
-    """Return an operator's better device, all else as it is: by the model, and buses counted by hand."""
+    """Return an operator's better device, all else equal: by the model, with bus transfers counted by hand."""
     work = plan.works[at]
     if quantity is Quantity.RATE:
         machines = replace(machines, network=Network(machines.network.rate_gbit_per_s * factor))
@@ -188,7 +188,7 @@ def best_beside(
     beside = [
         explained.operators[neighbour].device for neighbour in (at - 1, at + 1) if 0 <= neighbour < len(plan.works)
     ]
-    # Data of a neighbour on the device need not come there, and has to come out of it for the CPU.
+    # Data of a neighbour on the device is there already; for the CPU it has to be copied out.
     other -= sum(crossing * (1 if quantity is not Quantity.DATA else factor) for name in beside if name == "gpu")
     on_cpu += preset * sum(
         crossing * (1 if quantity is not Quantity.DATA else factor) for name in beside if name == "gpu"
@@ -328,7 +328,7 @@ def test_a_plan_is_told_as_rows_lines_a_document_and_a_picture(tmp_path: Path) -
 
 
 def test_the_faster_the_network_the_sooner_the_gpu() -> None:
-    """With a preset above 1, transfer that both share keeps an operator on the CPU while it is slow."""
+    """With a preset above 1, a slow transfer common to both keeps an operator on the CPU."""
     plan = plan_over([Work("join", Growth.SQUARE, 0.2, 1.0)], [])
     answers = [explain(plan, Machines(Network(rate), 1000), [GPU], preset=1.5) for rate in (0.1, 1.0, 10.0, 100.0)]
     placed = [answer.operators[0].device for answer in answers]
@@ -340,7 +340,7 @@ def test_the_faster_the_network_the_sooner_the_gpu() -> None:
 
 
 def test_plan_times_on_the_cpu_match_the_calibration() -> None:
-    """One machine, nothing aggregated: an operator's seconds are those that the calibration tells of its size."""
+    """One machine, no aggregation: an operator takes the calibrated seconds of its size."""
     graph = graph_of_sql(QUERY, None, TABLES)
     plan = plan_of(graph, 1, DEFAULT)
     explained = explain(plan, Machines(Network(1.0), 1), [])

@@ -1,4 +1,4 @@
-"""Operators of one plan are placed together: exact for trees by dynamic programming, against exhaustive search."""
+"""Joint placement of a plan's operators: exact for trees (dynamic programming), checked by exhaustive search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between a centre's units lies the network as the cost map has it: a loaded one keeps operators on the CPU."""
+"""Units of a centre are connected as the cost map says: a loaded network keeps operators on the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of pods choose devices at placement: nodes are ranked by what they take there."""
+"""Devices of pods' operators are chosen at placement: nodes are ranked by the operators' time there."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_of_a_part_of_a_device_a_pod_has_the_part(policy: PodDevices) -> None:
         float(policy.reason(pod("product", request=request), STATE, 2).split(": ")[1].split()[0])
         for request in (ONE_GPU, part)
     )
-    # A hundredth of a device of parallelism 100 is as fast as a core: it is not above the preset, so the CPU is taken.
+    # A hundredth of a device of parallelism 100 is as fast as a core, which is not above the preset: CPU.
     assert whole_s < 0.2
     assert part_s == pytest.approx(14.0)
 

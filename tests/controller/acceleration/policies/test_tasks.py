@@ -1,4 +1,4 @@
-"""A task's operators choose devices at placement: units are ranked by what its operators take there."""
+"""Devices of a task's operators are chosen at placement: units are ranked by the operators' time there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on real workers: processes of this machine, on sockets that only their user reaches."""
+"""Runs on real workers: local processes, on sockets that only their user can reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model applied to a run: rows that grow on the way, the processor's share of the network, workers' hosts."""
+"""The model applied to a run: rows that grow between rounds, the processor's share of the network, workers' hosts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_rows_that_are_only_put_together_all_come_to_the_root() -> None:
     rows, sums = times(Works.of([ROWS, SUMS]), members(8, 2, 1.0))
     assert rows.transfer_s == pytest.approx(0.8 * (1 + 2 + 4))
     assert sums.transfer_s == pytest.approx(0.8 * 3)
-    # Seven: the last round has what its smaller half is.
+    # Seven: the last round sends its smaller half.
     (rows,) = times(Works.of([ROWS]), members(7, 2, 1.0))
     assert rows.transfer_s == pytest.approx(0.8 * (1 + 2 + 3))
 
@@ -73,7 +73,7 @@ def test_round_takes_the_processing_time_if_it_is_longer() -> None:
     assert on_quick.transfer_s == pytest.approx(7 * 0.1 * 2 + 7 * 0.001 + 0.002)
     assert on_slow.transfer_s == pytest.approx(7 * 0.1 * 8 + 7 * 0.001 + 0.002)
     (rows,) = times(Works.of([ROWS]), processed(members(8, 2, 100.0), processing))
-    # With a fan-in of 2 each sends as much as the other receives: sending takes longer.
+    # With a fan-in of 2, one sends as much as the other receives, and sending takes longer.
     assert rows.transfer_s == pytest.approx(0.1 * 5 * (1 + 2 + 4) + 3 * 0.003)
 
 
@@ -89,7 +89,7 @@ def test_workers_are_hosts_by_name_or_address_in_their_order() -> None:
     addresses = ("h3:7700", f"{topology.host['h1'].ipv4}:7700")
     assert hosts_of(addresses, Hardware(), costs()) == (("h3", "h1"), ())
     assert hosts_of(("10.99.0.1:1", "10.99.0.2:1"), Hardware(machines=("h2", "h1")), costs()) == (("h2", "h1"), ())
-    # Those of this machine stand for hosts, near ones side by side.
+    # Local workers stand for hosts; neighbours are near each other.
     hosts, notes = hosts_of(("unix:/a", "unix:/b", "unix:/c"), Hardware(), costs())
     assert hosts == ("h1", "h3", "h2")
     assert "stand for h1, h3, h2" in notes[0]
@@ -113,7 +113,7 @@ def test_the_tree_of_a_run_is_over_the_paths_between_its_workers() -> None:
     near, notes = machines_between(costs(), ("h1", "h3", "h2", "h4"), 2)
     far, _ = machines_between(costs(), ("h1", "h2", "h3", "h4"), 2)
     assert notes == ("free bandwidth between machines is nominal",)
-    # 0.1 GB at 10 MB/s inside a rack, then at 1 MB/s between racks; apart, first both over the one cable.
+    # 0.1 GB at 10 MB/s inside a rack, then at 1 MB/s between racks; if separated, both share the one cable first.
     sums, rows = (times(Works.of([work]), near)[0].transfer_s for work in (SUMS, ROWS))
     assert sums == pytest.approx(10 + 100, rel=1e-3)
     assert rows == pytest.approx(10 + 200, rel=1e-3)

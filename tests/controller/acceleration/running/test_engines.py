@@ -1,4 +1,4 @@
-"""Engines are twins: what numpy and torch make of an operator in parts is what one DuckDB over all the data has."""
+"""Engines are twins: numpy and torch computing an operator in parts equal one DuckDB over all the data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def computed(operator: Operator, engine: Engine, tables: dict[str, pa.Table], co
 def test_every_engine_equals_one_duckdb(operator: Operator, engine: Engine) -> None:
     tables = numbers(small_tables())
     actual, wanted = computed(operator, engine, tables, 3), of_one_duckdb(sql_of(operator), tables)
-    if operator.kind is OperatorKind.SORT:  # rows of one value come in any order
+    if operator.kind is OperatorKind.SORT:  # rows with equal values have no order
         assert actual.column("value").to_pylist() == wanted.column("value").to_pylist()
         if operator.limit:
             return

@@ -1,4 +1,4 @@
-"""Statements in parts: what is merged is what one DuckDB over all the data has, or the statement is refused."""
+"""Statements in parts: merged results equal one DuckDB over all the data, or the statement is refused."""
 
 from __future__ import annotations
 

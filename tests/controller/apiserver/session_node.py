@@ -1,4 +1,4 @@
-"""The node's end of sessions, as a container manager has it, but that the test says what is answered."""
+"""The node's end of sessions, like a container manager's, with answers from the test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Answer = Callable[[SessionRequest], AsyncIterator[Frame]]
 
 
 async def bound_pod(admin: ApiClient, pod: str = "a", node: str = "h1", *containers: str) -> None:
-    """Make a node, unless it is there, and a pod that is bound to it."""
+    """Create a node unless it exists, and a pod bound to it."""
     if node not in {each.metadata.name for each in (await admin.of(Node).list()).items}:
         spec = NodeSpec(hardware=Hardware(cpu_milli=8000))
         await admin.of(Node).create(Node(metadata=Metadata(name=node), spec=spec))
@@ -32,7 +32,7 @@ async def bound_pod(admin: ApiClient, pod: str = "a", node: str = "h1", *contain
 
 @asynccontextmanager
 async def answering(client: ApiClient, node: str, answer: Answer) -> AsyncIterator[list[BaseException]]:
-    """Answer what a node is asked for while the context lasts; yields what answers have failed with."""
+    """Answer a node's session requests until the context ends; yield the errors of failed answers."""
     failed: list[BaseException] = []
 
     async def answer_one(request: SessionRequest) -> None:

@@ -37,7 +37,7 @@ from tests.controller.apiserver.test_resources_over_http import node, pod
 
 
 class HeldStorage(SqliteStorage):
-    """A storage whose watches bring so many revisions as they are let, and that may be away."""
+    """A storage whose watches deliver only released revisions, and that can become unavailable."""
 
     def hold(self) -> None:
         self.let, self.is_away = asyncio.Semaphore(0), False
@@ -66,13 +66,13 @@ class HeldStorage(SqliteStorage):
 
 
 class Bench:
-    """A service whose cache stands where its watch is let."""
+    """A service whose cache follows only as far as its watch is released."""
 
     def __init__(self, storage: HeldStorage, service: Service, tokens: Tokens) -> None:
         self.storage, self.service, self.tokens = storage, service, tokens
 
     async def bring(self, revision: int) -> None:
-        """Let the watch come to a revision."""
+        """Release the watch up to a revision."""
         while self.service.cache.ring.revision < revision:
             before = self.service.cache.ring.revision
             self.storage.let.release()
@@ -133,7 +133,7 @@ def test_each_kind_of_write_is_read_while_the_storage_is_away(tmp_path: Path) ->
             assert (await service.get(LOCAL, DECISION, "d"))[0].metadata.revision == answer.revision
             with pytest.raises(NotFoundError, match="there is no Pod b"):
                 await service.get(LOCAL, POD, "b")
-            await bench.bring(service.cache.ring.revision + 1)  # one by one, each older than what was acknowledged
+            await bench.bring(service.cache.ring.revision + 1)  # one by one, each older than the acknowledged one
         assert await bench.pods() == there
         assert changed.metadata.revision < there[0].metadata.revision == answer.revision
 
@@ -164,7 +164,7 @@ def test_watches_are_told_in_order_whatever_was_acknowledged(tmp_path: Path) -> 
         assert await bench.pods() == ()
         await bench.bring(gone.metadata.revision)
         told = [msgspec.json.decode(line) for _ in range(2) for line in (await anext(lines)).splitlines()]
-        # It is theirs no more when its label changes; its end is nothing of theirs.
+        # After its label changes the watch no longer selects it, so its deletion is not reported.
         assert [line["type"] for line in told] == ["BOOKMARK", "PUT", "DELETE"]
         assert told[2]["object"]["metadata"]["labels"] == {"tier": "web"}
         await lines.aclose()  # type: ignore[attr-defined]
@@ -195,7 +195,7 @@ def test_revoked_token_stays_revoked_when_its_creation_arrives(tmp_path: Path) -
             with pytest.raises(AccessError, match="unknown, or was revoked"):
                 bench.tokens.principal_of(made.token)
             bench.storage.let.release()
-            while made.shown.id not in bench.tokens._records:  # its creation was told, its end is yet to be
+            while made.shown.id not in bench.tokens._records:  # its creation was delivered, its deletion was not yet
                 await asyncio.sleep(0)
 
     play(tmp_path, act)
@@ -203,7 +203,7 @@ def test_revoked_token_stays_revoked_when_its_creation_arrives(tmp_path: Path) -
 
 @pytest.mark.parametrize("seed", range(20))
 def test_acknowledgements_and_events_agree_in_any_order(seed: int) -> None:
-    """Acknowledgements come in any order, the watch in order: each key is the newest of what came of either."""
+    """Acknowledgements arrive in any order, watch events in order: each key has the newest of both."""
     rng = random.Random(seed)
     history = [(revision, rng.choice("abcd"), rng.choice((None, revision))) for revision in range(1, 60)]
     pending, brought, told, newest = list(history), dict[str, int](), 0, dict[str, tuple[int, int | None]]()

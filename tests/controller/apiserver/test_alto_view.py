@@ -1,4 +1,4 @@
-"""The cost map below /alto of the API server: with a token, from a collector that runs, beside resources."""
+"""The cost map below /alto of the API server: with a token, from a running collector, next to resources."""
 
 from __future__ import annotations
 

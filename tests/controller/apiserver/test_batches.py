@@ -1,4 +1,4 @@
-"""Batches of bindings and dispatches: each request by itself, as if sent alone, and no twice for a lost answer."""
+"""Batches of bindings and dispatches: each request as if sent alone, and none done twice after a lost answer."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_dispatch_each_equals_dispatching_one_after_the_other() -> None:
 
 
 async def _fill(served: Served, pods: int, nodes: int) -> None:
-    """Create pods and nodes that are ready."""
+    """Create pods and ready nodes."""
     for number in range(nodes):
         made = node(f"h{number}")
         await served.client.of(Node).create(replace(made, metadata=Metadata(name=f"h{number}")))
@@ -200,7 +200,7 @@ def test_who_writes_a_node_all_the_time_holds_up_no_batch(play: Play) -> None:
                 ]
                 for _ in range(20):
                     answers = await served.client.bind_each(requests)
-                    # The node that others write may be refused: the rest is bound at the first try.
+                    # Bindings to the node that others write may be refused; the rest succeed at the first try.
                     assert all(isinstance(answer, PlacementAnswer) for index, answer in enumerate(answers) if index % 6)
                     if all(isinstance(answer, PlacementAnswer) for answer in answers):
                         break
@@ -233,7 +233,7 @@ def test_a_lost_answer_is_asked_for_again(play: Play, monkeypatch: pytest.Monkey
             assert len((await client.of(Node).get("h0")).shares) == 2
             sent.clear()
             with pytest.raises(UnavailableError, match="the connection was lost"):
-                await client.bind_each([asks(onto("p0", "h0"))])  # without a decision nobody knows what was done
+                await client.bind_each([asks(onto("p0", "h0"))])  # without a decision nothing is recorded
 
     play(act)
 

@@ -1,4 +1,4 @@
-"""Centres that are not what they should be: each touches what is its own, once, and forges nothing."""
+"""Misbehaving centres: each can write only its own resources, once, and can forge nothing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def report(client: ApiClient, name: str, **status: object) -> Centre:
 
 @asynccontextmanager
 async def two_centres(served: Served) -> AsyncIterator[tuple[ApiClient, ApiClient]]:
-    """Each with a probe, `p1` and `p2`, dispatched to it."""
+    """Create both centres, with probes `p1` and `p2` dispatched to them."""
     async with await served.client_of(Role.CENTRE, "c1") as first, await served.client_of(Role.CENTRE, "c2") as second:
         for client, name in ((first, "c1"), (second, "c2")):
             await client.of(Centre).create(Centre(metadata=Metadata(name=name)))
@@ -133,7 +133,7 @@ def test_results_come_only_with_completions_and_are_immutable(play: Play) -> Non
                 mine.of(ProbeResult).replace_status(replace(result, status=better)),
                 mine.of(ProbeResult).delete(name),
             )
-            # Once more, and for an epoch that is yet to come.
+            # A second time, and for a future epoch.
             await refused(StaleError, "holds nothing", mine.complete(done("p1", result=RESULT)))
             await refused(StaleError, "epoch 1, no longer in 2", mine.complete(done("p1", 2, result=RESULT)))
 

@@ -1,4 +1,4 @@
-"""Dispatches, picks and completions, decided from what the storage has."""
+"""Dispatches, picks and completions, decided from stored state."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_what_is_left_to_a_centre_has_a_place_in_it() -> None:
     )
     with pytest.raises(StaleError, match="Centre c1: c wants 2 units, but no type has that many free"):
         sent(before, Dispatch(task="c", centre="c1", units=2))
-    # One that names its type must leave room for those that do not.
+    # A task that names its type must leave room for those that do not.
     with pytest.raises(StaleError, match="Centre c1: d wants 2 units, but no type"):
         sent(before, Dispatch(task="d", centre="c1", unit="small", units=2))
     picked = pick(before, Pick(task="a", epoch=1, unit="small", could_run=("large", "small")))
@@ -247,7 +247,7 @@ def test_a_completion_gives_back_the_units_and_keeps_the_result() -> None:
     spec = result.spec
     assert (spec.probe, spec.centre, spec.task_type, spec.unit, spec.task) == ("solve", "c1", "dense", "small", "a")
     assert spec.kernels == {"dgemm": 3}
-    # A centre says what was measured, never what that is worth, nor of which units but its own.
+    # A centre reports measurements, never their value, and only for its own units.
     assert (result.status.runs, result.status.score, result.status.policy) == ((run,), None, "")
     assert result.status.unit == "small"
 

@@ -1,4 +1,4 @@
-"""Evictions: pods that are bound are asked to go, stay what they are until released, and are then what was said."""
+"""Evictions: bound pods are asked to stop, keep their state until released, and then get the stated outcome."""
 
 from __future__ import annotations
 

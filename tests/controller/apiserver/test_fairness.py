@@ -1,4 +1,4 @@
-"""Turns of users, and lists from memory: nobody waits for one user's flood, and no list holds up the loop."""
+"""Fair queueing and lists from memory: one user's flood delays nobody else, and no list blocks the loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dataplane.local.deadline import local_timeout
 
 
 def test_users_share_seats_whoever_asks_more() -> None:
-    """One asks with twenty requests at a time, one with one: each has half of the work that is done."""
+    """One user sends twenty requests at a time, another one: each gets half of the throughput."""
     now_s, served = 0.0, Counter[str]()
 
     async def run() -> None:
@@ -76,7 +76,7 @@ def test_queue_is_bounded_in_length_and_time() -> None:
         second = await queue.take("bob")
         gone = asyncio.create_task(queue.take("ann"))
         await asyncio.sleep(0)
-        second.release()  # its turn has come, and nobody takes it
+        second.release()  # its turn has come, but it was cancelled
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
         (await queue.take("ann")).release()
@@ -91,7 +91,7 @@ def test_strangers_make_room_for_one_another() -> None:
     assert gone == ["a0"]
     for number in range(2):
         book.open("b", lambda number=number: gone.append(f"b{number}"))  # type: ignore[misc]
-    assert gone == ["a0", "a1"]  # of the address that has most
+    assert gone == ["a0", "a1"]  # of the address with the most
     assert book.admit(opened[3], "ann", is_user=True) is None
     assert book.admit(opened[3], "ann", is_user=True) is None
     others = [book.open("c", lambda: None) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""A kind added by one row of the table: everything that others have comes with it."""
+"""A kind added by one row of the table gets everything that other kinds have."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_new_kind_has_rights_owners_and_quotas(play: Play) -> None:
 
 
 def test_server_knows_no_kind_by_its_type() -> None:
-    """Outside a kind's own file, strategies decide; manifests have two kinds by their format."""
+    """Other code must use strategies, not kinds; manifests name two kinds for their format."""
     folder = Path(controller.apiserver.__path__[0])
     types = {kind.type.__name__ for kind in KINDS}
     names = {"isinstance", "issubclass"}

@@ -1,4 +1,4 @@
-"""Tokens of an OpenID Connect issuer that runs: who they are of, and everything that is refused of others'."""
+"""Tokens of a running OpenID Connect issuer: their principals, and every refusal of forged ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dataplane.errors import AccessError
 from dataplane.rpc.access import Principal, Right, Role
 from tests.controller.apiserver.api_server import serving, settings_in
 
-# The issuer uses what is deprecated, in its own packages.
+# The issuer's own packages use deprecated functions.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 provider = pytest.importorskip("oidc_provider_mock", reason="needs oidc-provider-mock")
 
@@ -60,7 +60,7 @@ def settings(issuer: str, **more: Any) -> OidcIssuer:
 
 
 def signed_in(issuer: str, name: str, audience: str = AUDIENCE) -> str:
-    """Return the token that the issuer gives a user who signs in, by the code flow as a browser goes through it."""
+    """Return the token that the issuer gives a user after the code flow, as in a browser."""
     back = "http://localhost/back"
     asked = {"client_id": audience, "redirect_uri": back, "response_type": "code", "scope": "openid"}
     with httpx.Client(trust_env=False) as browser:
@@ -108,7 +108,7 @@ async def judged(issuer: OidcIssuer, token: str) -> Principal:
 
 
 class Keys:
-    """An issuer whose keys and documents are the test's to change."""
+    """An issuer whose keys and documents the test can change."""
 
     def __init__(self) -> None:
         self.key = _KEY
@@ -188,7 +188,7 @@ def test_signatures_that_do_not_count(keys: Keys) -> None:
 
 
 def _with_hmac(head: str, body: str, secret: bytes) -> str:
-    """Return a token whose signature is an HMAC by the public key, which everybody knows."""
+    """Return a token signed by HMAC with the public key, which everybody knows."""
     named = json.loads(base64.urlsafe_b64decode(head + "=="))
     head = base64.urlsafe_b64encode(json.dumps({**named, "alg": "HS256"}).encode()).decode().rstrip("=")
     tag = hmac.new(secret, f"{head}.{body}".encode(), hashlib.sha256).digest()

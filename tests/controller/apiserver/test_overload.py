@@ -1,4 +1,4 @@
-"""An API server that is asked for more than its limits says so: health, metrics, and what `millrace status` shows."""
+"""An overloaded API server reports it in health, metrics and `millrace status`."""
 
 from __future__ import annotations
 

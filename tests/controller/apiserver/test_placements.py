@@ -1,4 +1,4 @@
-"""Bindings and releases, decided from what the storage has."""
+"""Bindings and releases, decided from stored state."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_node_that_has_reported_since_keeps_its_pods() -> None:
     silent = ReleaseRequest(releases=(Release(pod="a", epoch=1, heartbeat_ns=0),))
     with pytest.raises(StaleError, match="Node h1 has reported since: Pod a is kept"):
         release(State(bound.pods, {"h1": reported}), silent, now_ns=2)
-    for nodes in (bound.nodes, {}):  # never a report; the node is gone
+    for nodes in (bound.nodes, {}):  # no report; the node is gone
         assert release(State(bound.pods, nodes), silent, now_ns=2).pods["a"] is not None
 
 

@@ -1,4 +1,4 @@
-"""Probe kernels in the store: who writes them, and that a version stays as it was."""
+"""Probe kernels in the store: permissions to write, and immutable versions."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_node_has_one_manager_until_lease_end_or_sign_off(play: Play) -> None:
                 StaleError, match="Node h1 has a manager, of state folder a, whose lease has not expired"
             ):
                 await report(manager=other, signed_off=True)
-        await nodes.replace_status(replace(latest, status=replace(latest.status, ready=False)))  # silent, somebody says
+        await nodes.replace_status(replace(latest, status=replace(latest.status, ready=False)))  # reported as silent
         await report(manager="a", signed_off=True)
         assert (await report(manager="b")).status.manager == "b"
         await nodes.replace(replace(made, metadata=Metadata(name="h1"), spec=NodeSpec(lease_s=0.5)))

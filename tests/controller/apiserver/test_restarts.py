@@ -1,4 +1,4 @@
-"""State that survives a server, state that is dropped, and changes made by SIGHUP."""
+"""State that survives a restart, state that is dropped, and changes by SIGHUP."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_many_events_come_in_pieces_each_once(tmp_path: Path) -> None:
             running = asyncio.create_task(service.run())
             await service.cache.loaded.wait()
             names = [f"p{number:04}" for number in range(900)]
-            for start in range(0, 900, 100):  # a hundred of one revision, so that pieces end within
+            for start in range(0, 900, 100):  # a hundred per revision, so that pieces end within one
                 puts = (Put(key_of(POD, name), encode(pod(name))) for name in names[start : start + 100])
                 newest = await storage.transact(tuple(puts))
             await until(lambda: service.cache.ring.revision >= newest, "the cache does not follow")

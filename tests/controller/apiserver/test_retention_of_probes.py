@@ -1,4 +1,4 @@
-"""Results of probes and ended tasks are bounded; the newest result of each probe in each place stays."""
+"""Bounded retention of probe results and ended tasks; the newest result of each probe on each unit type stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions and those who mean harm, or do nothing: whoever it is not for gets nothing, and nobody else waits."""
+"""Sessions under attack or with idle peers: outsiders get nothing, and nobody else waits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RUN = ExecRequest(command=("sh",))
 
 @pytest.fixture(autouse=True)
 def _talkative(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have clients say soon that they are there."""
+    """Have clients send keep-alives often."""
     monkeypatch.setattr(sessions, "KEEP_ALIVE_S", 0.1)
 
 
@@ -53,7 +53,7 @@ async def one_chunk(request: SessionRequest) -> AsyncIterator[Frame]:
 
 
 async def nothing(_: SessionRequest) -> AsyncIterator[Frame]:
-    """Begin to answer, and never say anything."""
+    """Begin to answer but send nothing."""
     await asyncio.Event().wait()
     yield frames.exit_frame(0)
 
@@ -64,7 +64,7 @@ async def greeting(_: SessionRequest) -> AsyncIterator[Frame]:
 
 
 async def next_request(client: ApiClient, node: str) -> SessionRequest:
-    """Return the first thing that a node is asked."""
+    """Return the first session request to a node."""
     async with aclosing(client.node_sessions(node)) as requests:
         return await anext(requests)
 
@@ -193,7 +193,7 @@ def test_a_node_has_its_limit(play: Play) -> None:
 
 
 def test_who_does_not_read_holds_up_the_writer_alone(play: Play) -> None:
-    """Frames wait in the server up to its bound, and in sockets; the writer is asked for no more of them."""
+    """Frames queue in the server up to its bound and in sockets; then the writer is throttled."""
     asked = 0
 
     async def flood(request: SessionRequest) -> AsyncIterator[Frame]:

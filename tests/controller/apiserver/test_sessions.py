@@ -1,4 +1,4 @@
-"""Logs and commands over a real server: what comes through, who may, and what attackers get."""
+"""Logs and commands over a real server: transfers, permissions, and attacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""etcd goes away and comes back: reads go on and say how old they are, writes fail at once, nothing is half done."""
+"""etcd fails and recovers: reads continue with their age, writes fail at once, and nothing is half done."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def until_status(status: str, client: ApiClient) -> None:
 
 
 async def read_and_be_refused(client: ApiClient, user: ApiClient, made: Pod) -> int:
-    """Read what there is, with its age, and try each kind of write; return how many were refused."""
+    """Read with age, and try each kind of write; return the number of refusals."""
     pods = client.of(Pod)
     listing = await pods.list()
     assert listing.items == (made,)
@@ -46,7 +46,7 @@ async def read_and_be_refused(client: ApiClient, user: ApiClient, made: Pod) -> 
     assert await pods.get("a") == made
     with pytest.raises(NotFoundError, match="there is no Pod x"):
         await pods.get("x")
-    assert (await user.of(Node).list()).age_s is not None  # tokens count as before
+    assert (await user.of(Node).list()).age_s is not None  # tokens remain valid
     writes = (
         pods.create(pod("b")),
         pods.replace(replace(made, spec=replace(made.spec, priority=1))),
@@ -62,7 +62,7 @@ async def read_and_be_refused(client: ApiClient, user: ApiClient, made: Pod) -> 
 
 
 async def act(served: Served, etcd: Etcd, away_s: float = 0.0) -> int:
-    """Stop etcd for at least so long; return how many writes were refused meanwhile."""
+    """Stop etcd for at least `away_s`; return the number of writes refused meanwhile."""
     client = served.client
     pods, nodes = client.of(Pod), client.of(Node)
     made = await pods.create(pod("a"))

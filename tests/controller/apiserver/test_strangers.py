@@ -1,4 +1,4 @@
-"""Those who may not, ask too much, or never finish: each gets one line, and nobody else notices."""
+"""Clients without rights, with too many requests, or that never finish: one line each, and no effect on others."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_node_touches_its_own_node_and_the_pods_on_it(play: Play) -> None:
                 mine.create_token(TokenRequest(name="x", role=Role.ADMIN)),
             )
             await mine.release(ReleaseRequest(releases=(Release(pod="on-h1", phase=Phase.SUCCEEDED),)))
-            await refused(pods.get("on-h1"))  # not on it any more
+            await refused(pods.get("on-h1"))  # no longer on it
 
     play(act)
 
@@ -341,7 +341,7 @@ def test_too_large_a_body_is_not_read(play: Play) -> None:
 
 
 async def said_to(served: Served, *parts: bytes) -> bytes:
-    """Return what a server says to somebody who sends this and then waits."""
+    """Return the server's answer to a client that sends this and then waits."""
     host, _, port = served.url.removeprefix("http://").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -356,7 +356,7 @@ async def said_to(served: Served, *parts: bytes) -> bytes:
 
 
 async def said_after_an_answer(served: Served, head: bytes, part: bytes) -> bytes:
-    """Return what a server says to half a request that follows a whole one over the same connection."""
+    """Return the server's answer to half a request after a complete one on the same connection."""
     host, _, port = served.url.removeprefix("http://").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(head + b"\r\n")
@@ -408,7 +408,7 @@ def test_a_principal_has_its_rate_and_wrong_tokens_have_less(play: Play) -> None
             assert len(refusals) >= 20
             assert str(refusals[0]) == "user exceeds 20 requests per second"
             assert refusals[0].wait_s >= 1
-        assert (await served.client.of(Pod).list()).items == ()  # others have theirs
+        assert (await served.client.of(Pod).list()).items == ()  # other users have their own rates
         answers = await asyncio.gather(*(answer_of(served) for _ in range(20)))
         assert {answer.status_code for answer in answers} == {401, 429}
 
@@ -416,7 +416,7 @@ def test_a_principal_has_its_rate_and_wrong_tokens_have_less(play: Play) -> None
 
 
 async def watching(served: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a connection with a watch of nodes, of which only the first line was read."""
+    """Return a connection that watches nodes, with only the first line read."""
     path = served.socket.removeprefix("unix:")
     reader, writer = await asyncio.open_unix_connection(path, limit=1024)
     writer.write(b"GET /v1/nodes?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -425,7 +425,7 @@ async def watching(served: Served) -> tuple[asyncio.StreamReader, asyncio.Stream
 
 
 async def write_much(served: Served) -> None:
-    """Write more than a connection's buffers take."""
+    """Write more than a connection's buffers hold."""
     nodes = served.client.of(Node)
     made = await nodes.create(node("h1"))
     for number in range(60):

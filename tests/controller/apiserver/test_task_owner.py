@@ -1,4 +1,4 @@
-"""A task's owner is the caller known to the server, not what anybody writes."""
+"""A task's owner is the authenticated caller, whatever the request says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses, certificates and files of tokens: whom the API server reaches, and what it takes from disk."""
+"""Addresses, certificates and token files: who can reach the API server, and what it accepts from disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches whose connections end between events of one transaction: they share a revision, and none of them is lost."""
+"""Watches whose connections end between events of one transaction: the events share a revision, and none is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PODS = tuple(f"p{number}" for number in range(4))
 
 
 class FirstBound:
-    """Cuts the first connection on which a pod is bound, after that pod's line."""
+    """Proxy that cuts the first connection that binds a pod, after that pod's line."""
 
     def __init__(self) -> None:
         self.cuts = 0
@@ -109,7 +109,7 @@ def watched(url: str, revision: int) -> list[Event[Pod]]:
 
 @st.composite
 def transactions(draw: st.DrawFn) -> list[Event[Pod]]:
-    """Draw events in order of revisions, several of some."""
+    """Draw events in revision order, some sharing a revision."""
     sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
     return [
         Event(EventType.PUT, f"p{number}", 10 + revision, POD)

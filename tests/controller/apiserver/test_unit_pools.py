@@ -1,4 +1,4 @@
-"""Units of pools: never in two places, in one book with what pods hold, and each holder reports for itself alone."""
+"""Units of pools: never held twice, accounted together with pods' devices; holders report only for themselves."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_silent_holder_has_stopped_after_the_lease(play: Play) -> None:
 
 
 def test_a_promise_is_never_of_more_than_a_holder_has(play: Play) -> None:
-    """Without a lease shares fall at once, and promises with them: the next report need not say one."""
+    """Without a lease, shares and promises expire at once: the next report need not carry a promise."""
 
     async def act(served: Served) -> None:
         await served.client.of(UnitPool).create(pool(claims=(Claim(holder="i"),)))
@@ -241,7 +241,7 @@ def test_who_balances_shares_out_and_changes_nothing_else(play: Play) -> None:
 
 
 def test_many_holders_report_at_once(play: Play) -> None:
-    """None is too late for another, each refusal is its holder's own, and all are in one pool."""
+    """Concurrent reports do not conflict, each refusal goes to its own holder, and all are in one pool."""
 
     async def act(served: Served) -> None:
         names = [f"h{number}" for number in range(60)]

@@ -1,4 +1,4 @@
-"""Watches under load, and what they show of resources that were written here."""
+"""Watches under load, and of resources written by the same server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_resources_are_shown_as_they_are_read(tmp_path: Path) -> None:
             made = pod("a", Request(cpu_milli=100))
             created = await service.create(LOCAL, POD, replace(made, metadata=Metadata(name="a", labels={"x": "y"})))
             await service.bind(LOCAL, BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
-            # Somebody else's write, of the same key: it has to be decoded.
+            # Another writer changed the same key: it has to be decoded.
             key = key_of(POD, "a")
             stored = await storage.get(key)
             assert stored is not None

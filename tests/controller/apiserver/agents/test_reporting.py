@@ -1,4 +1,4 @@
-"""Reports through a whole fabric in virtual time: nothing is reported about reports, and settings change on the way."""
+"""Reports through a whole fabric in virtual time: no reports about reports, and settings that change under traffic."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Bench:
 
 
 def test_dropped_or_queued_reports_cause_no_reports() -> None:
-    """Data of both hosts fills both links on the reports' own way, so that most reports are lost, too."""
+    """Data of both hosts fills both links on the reports' path, so most reports are lost, too."""
     bench = Bench(EVERYTHING)
     bench.flood(1, "h1", "hc", stop_ns=100 * MS)
     bench.flood(2, "h2", "hc", stop_ns=100 * MS)
@@ -75,7 +75,7 @@ def test_dropped_or_queued_reports_cause_no_reports() -> None:
         for port in bench.fabric.switch(name).counters().ports.values()
     ]
     assert sum(refused) > 100
-    # What s1 has to say passes the congested queue of s2.
+    # Reports of s1 pass the congested queue of s2.
     assert {packet.group.node_id for packet in bench.packets} >= {1, 2}
     to_collector = IPv4Address("10.0.3.1").packed
     for packet in bench.packets:
@@ -86,7 +86,7 @@ def test_dropped_or_queued_reports_cause_no_reports() -> None:
 
 def test_what_is_reported_changes_while_traffic_flows() -> None:
     bench = Bench(NO_REPORTING)
-    # Against the reports' way, which is free.
+    # Opposite to the reports, whose path is free.
     bench.flood(1, "hc", "h1", stop_ns=300 * MS)
     bench.fabric.run_until(100 * MS)
     assert bench.packets == []

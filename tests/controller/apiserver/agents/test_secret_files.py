@@ -1,4 +1,4 @@
-"""Secrets of projects: each project's own, and no file that anybody else could have put there."""
+"""Secrets of projects: separate for each project, and no file that others could have placed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts: what they say, that they round-trip, and that every mistake is one line with its place."""
+"""Manifests: contents, round trips, and one line with its position for every mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Task files: what they say is in the task, what cannot be is one line with its place."""
+"""Task files: contents reach the task, and every mistake is one line with its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real etcd: started, stopped, started again with what it had."""
+"""A real etcd that can be stopped and restarted with its data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 
 
 class Etcd:
-    """An etcd with a folder; a context manager, again and again, that gives its address."""
+    """An etcd with a data folder; a reusable context manager that yields its address."""
 
     def __init__(self, folder: Path) -> None:
         program = shutil.which("etcd")

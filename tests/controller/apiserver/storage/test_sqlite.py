@@ -88,7 +88,7 @@ def test_a_closed_storage_says_so(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of half a mebibyte."""
+    """Mount a file system of half a mebibyte."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     folder = tmp_path / "disk"

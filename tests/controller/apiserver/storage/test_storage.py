@@ -179,7 +179,7 @@ def test_a_lease_that_is_not_renewed_takes_its_keys_along(run: Run[None]) -> Non
         start = await storage.put("/short", b"", lease=short.number)
         await storage.put("/long", b"", lease=long.number)
         await storage.put("/kept", b"", lease=short.number)
-        await storage.put("/kept", b"")  # without a lease it stays
+        await storage.put("/kept", b"")  # it stays without a lease
         [[event]] = await first(storage.watch("/short", after=start))
         assert (event.kind, event.key) == (EventKind.DELETE, "/short")
         assert [item.key for item in (await storage.scan("/")).items] == ["/kept", "/long"]

@@ -1,4 +1,4 @@
-"""Commands as a user types them, against a server that runs in a thread."""
+"""Commands as typed by a user, against a server in a thread."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tests.waiting import HANG_S
 
 
 class Run(Protocol):
-    """Runs a command line; returns what it says on stdout and on stderr."""
+    """Runs a command line; returns its stdout and stderr."""
 
     def __call__(self, line: str, typed: str = "") -> tuple[str, str]: ...
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Place]:
-    """Serve from a thread, and answer for node h1; return where the socket is."""
+    """Serve from a thread and answer for node h1; return the socket's path."""
     lines: queue.Queue[Callable[[], object]] = queue.Queue()
     address = Place(f"unix:{tmp_path}/api.sock")
     settings = ApiSettings(storage=StoragePlace(sqlite=str(tmp_path / "db")), listen=(address.address,))
@@ -57,7 +57,7 @@ def served(tmp_path: Path) -> Iterator[Place]:
 
 
 async def _answer(client: ApiClient, request: SessionRequest) -> AsyncIterator[Frame]:
-    """Answer as a node with a log of four lines, and with a command that says what it gets and exits with 7."""
+    """Answer as a node with a log of four lines and a command that echoes its input and exits with 7."""
     if request.kind is SessionKind.LOGS:
         if request.container == "broken":
             yield frames.error_frame("container broken has no log")
@@ -82,7 +82,7 @@ async def _answer(client: ApiClient, request: SessionRequest) -> AsyncIterator[F
 
 @pytest.fixture
 def run(served: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line; return what it says on stdout and on stderr."""
+    """Run a command line; return its stdout and stderr."""
     monkeypatch.setenv("MILLRACE_API", served.address)
     monkeypatch.setenv("COLUMNS", "140")
 

@@ -1,4 +1,4 @@
-"""`millrace accel network`: rounds, links and both models' times; options that do not go together in one line."""
+"""`millrace accel network`: rounds, links and both models' times; one line for conflicting options."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, str,
 def test_rounds_are_shown_with_their_links_and_the_switch(capsys: pytest.CaptureFixture[str]) -> None:
     done, out, _ = run(capsys, "-t", "racks.yaml", "--hardware", "hardware.yaml", "--output", "1")
     assert done
-    # h2, h3 and h4 send to h1, over whose link all three go.
+    # h2, h3 and h4 send to h1 and share its link.
     assert "s1->h1" in out
     assert "24" in out
     assert "outputs of 1 GB: 24 s by the tree (per-path)" in out

@@ -1,4 +1,4 @@
-"""Options that have a unit, and words that nearly are commands or options."""
+"""Options with units, and misspelt commands and options."""
 
 from __future__ import annotations
 

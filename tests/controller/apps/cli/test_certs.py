@@ -1,4 +1,4 @@
-"""millrace certs: what is signed for whom, what is not overwritten, and one line for what cannot be."""
+"""`millrace certs`: signed subjects, files that are not overwritten, and one line for each error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.controller.apps.cli.conftest import Run
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
-    """Return a folder with an authority of its own, in which commands run."""
+    """Change to a folder with its own authority and return it."""
     monkeypatch.chdir(tmp_path)
     assert run("certs authority")[0].startswith("certs/authority.crt, certs/authority.key: until ")
     return tmp_path / "certs"

@@ -1,4 +1,4 @@
-"""The command line beside the daemons: help, topologies, and questions to a path server that runs."""
+"""Commands other than daemons: help, topologies, and queries to a running path server."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ runner = CliRunner()
 
 
 def run(*arguments: str) -> str:
-    """Return what a command prints; raise what it raises."""
+    """Return a command's output; reraise its exception."""
     done = runner.invoke(app, list(arguments), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
 
 
 def test_commands_start_without_what_only_some_need() -> None:
-    """Each takes long to load."""
+    """These modules are slow to load."""
     heavy = {"numpy", "duckdb", "networkx", "scapy", "torch", "grpc", "uvicorn"}
     text = f"import sys, controller.apps.cli.app, controller.apiserver.client; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=HANG_S, check=True)
@@ -122,7 +122,7 @@ class Feed:
 
 @contextmanager
 def path_server(topology: Topology) -> Iterator[str]:
-    """Run a path server in a thread; yield its address when it has decided."""
+    """Run a path server in a thread; yield its address once it has decided."""
     with TemporaryDirectory(prefix="cli") as folder:
         address, decided, ended = f"unix:{folder}/paths", threading.Event(), threading.Event()
         settings = PathServerSettings(
@@ -233,7 +233,7 @@ def test_help_of_everything(capfd: pytest.CaptureFixture[str]) -> None:
     output = run("--help")
     for command in ("demo", "switch", "collector", "controller", "clean", "paths", "topology"):
         assert command in output
-    # The switch's own parser prints; it knows nothing of the runner.
+    # The switch's own parser prints directly, not through the runner.
     printed = run("switch", "--help") + capfd.readouterr().out
     for option in ("--grpc-server-addr", "--cpu-port", "--device-id"):
         assert option in printed

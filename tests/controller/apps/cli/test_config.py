@@ -1,4 +1,4 @@
-"""`millrace config`: where each setting comes from, JSON schemas of all daemons, checks."""
+"""`millrace config`: the origin of each setting, JSON schemas of all daemons, checks."""
 
 from __future__ import annotations
 

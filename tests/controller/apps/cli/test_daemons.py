@@ -1,4 +1,4 @@
-"""The daemons as processes: bad settings are one line and status 1, SIGTERM ends them soon and with status 0."""
+"""Daemons as processes: one line and status 1 for bad settings, a quick end with status 0 on SIGTERM."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Return what runs a command in this process and returns the one line that it ends with."""
+    """Return a function that runs a command in this process and returns its last line."""
 
     def run(*arguments: str) -> str:
         monkeypatch.chdir(folder)
@@ -71,7 +71,7 @@ def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 def the_line(out: str, errors: str) -> str:
-    """Return what a command ended with, which wrote this."""
+    """Return the error line of a command from its output."""
     assert out == ""
     lines = errors.splitlines()
     assert lines, "no output"
@@ -160,7 +160,7 @@ def test_a_port_in_use(folder: Path, refused: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize("command", SETTINGS)
 def test_sigterm_ends_it_although_nobody_it_needs_is_there(folder: Path, command: str) -> None:
-    """And SIGHUP does not; the collector's settings are TOML."""
+    """SIGHUP does not end it; the collector's settings are TOML."""
     file = "s.toml" if command == "collector serve" else "s.yaml"
     text = COLLECTOR_IN_TOML if command == "collector serve" else SETTINGS[command]
     (folder / file).write_text(text, encoding="utf-8")

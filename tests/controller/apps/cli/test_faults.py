@@ -34,7 +34,7 @@ runner = CliRunner()
 
 @pytest.fixture
 def fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fails:
-    """Return what runs a command that fails in this process, and returns its exit status and its last line."""
+    """Return a function that runs a failing command in this process and returns its exit status and last line."""
 
     def run(*arguments: str) -> tuple[int | str | None, str]:
         monkeypatch.setattr("sys.argv", ["millrace", *arguments])

@@ -1,4 +1,4 @@
-"""Values that nobody would give, a few here and thousands in tests/soak: a line of error, a status of the page."""
+"""Hostile values, a few here and thousands in tests/soak: one error line and a documented exit status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOCAL = (
     "topology check",
     "trace",
 )
-"""Commands that read files and do nothing else, here."""
+"""Commands that only read files here."""
 ENDLESS = ("/dev/zero", "/dev/full", "pipe", "folder", "large")
 
 
@@ -57,7 +57,7 @@ def run(
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     furnish(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(app, "app", COMMAND)  # made once, not in each call
+    monkeypatch.setattr(app, "app", COMMAND)  # once, not in each call
     monkeypatch.setattr(given, "_WAIT_S", 0.01)
     for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME"):
         monkeypatch.setenv(name, str(tmp_path))

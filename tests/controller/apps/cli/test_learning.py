@@ -1,4 +1,4 @@
-"""`millrace scheduler train`, `evaluate` and `compare` as a user types them."""
+"""`millrace scheduler train`, `evaluate` and `compare`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_written_is_told_before_the_work(settings: str, option: l
 
 
 def test_a_checkpoint_of_another_kind_of_input_is_refused(settings: str, tmp_path: Path) -> None:
-    """Whatever is to be done with it; in one line, with the file."""
+    """Every command refuses it in one line that names the file."""
     given = read_given("bursty", load_settings(Path(settings)), 0)
     path = tmp_path / "agent.ckpt"
     network = NetworkSettings(form="tokens", hidden=8, heads=2, layers=1, feed_forward=8)
@@ -100,7 +100,7 @@ def test_attention_is_drawn_or_refused_for_networks_without_it(settings: str, tm
     _, errors = run("evaluate", str(tmp_path / "tokens"), *options)
     assert errors == f"wrote {drawn}\n"
     text = drawn.read_text()
-    # A title for each head of each layer, and a colour's meaning.
+    # A title for each head of each layer, and the colour scale.
     assert [text.count(f"<!-- layer 1, head {head} -->") for head in (1, 2, 3)] == [1, 1, 0]
     assert text.count("<!-- times an even share -->") == 1
     with pytest.raises(MillraceError, match="a network flat has no attention between tokens"):

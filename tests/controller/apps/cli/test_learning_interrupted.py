@@ -1,4 +1,4 @@
-"""`millrace scheduler train` that is interrupted keeps what it learned, and goes on exactly."""
+"""Interrupted `millrace scheduler train` saves its state and resumes exactly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def train(tmp_path: Path) -> list[str]:
 
 
 def interrupted(command: list[str], checkpoint: Path, number: signal.Signals) -> tuple[int, str, str]:
-    """Send a signal once an episode has ended; return the exit status and what was said."""
+    """Send a signal once an episode has ended; return the exit status, stdout and stderr."""
     line = [sys.executable, "-m", "controller.apps.cli", *command, "-c", str(checkpoint)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
 
@@ -50,7 +50,7 @@ def interrupted(command: list[str], checkpoint: Path, number: signal.Signals) ->
 
 def test_interrupted_training_resumes_to_identical_weights(train: list[str], tmp_path: Path) -> None:
     whole, part = tmp_path / "whole.ckpt", tmp_path / "part.ckpt"
-    # So many that the signal finds it at work on any machine.
+    # Enough episodes that the signal arrives during training on any machine.
     status, shown, errors = interrupted([*train, "--episodes", "1000"], part, signal.SIGINT)
     assert status == 130, errors
     assert shown.startswith("decisions,")

@@ -1,4 +1,4 @@
-"""Log lines of daemons, their format, and what the command says about itself."""
+"""Log lines of daemons, their formats, and the command's version."""
 
 from __future__ import annotations
 

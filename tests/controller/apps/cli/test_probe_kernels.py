@@ -1,4 +1,4 @@
-"""millrace probe kernels, on a server that runs in a thread."""
+"""`millrace probe kernels`, on a server in a thread."""
 
 from __future__ import annotations
 

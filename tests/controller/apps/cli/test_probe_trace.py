@@ -1,4 +1,4 @@
-"""`millrace probe trace`, as people use it, with wrong input, too."""
+"""`millrace probe trace`, including wrong input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace table`, `counter` and `register`: the state of a switch, whatever it runs, beside its controller."""
+"""`millrace table`, `counter` and `register`: state of a switch with any program, next to its controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ runner = CliRunner()
 
 @pytest.fixture(scope="module")
 def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of a switch that runs the fabric's program; its controller has gone."""
+    """Return the address of a switch with the fabric's program whose controller has left."""
     address = f"unix:{tmp_path_factory.mktemp('state')}/s1.sock"
     p4info, program = fabric_program()
     made = Switch(1, [PortSettings(1)], VirtualClock())
@@ -127,7 +127,7 @@ def test_show_has_the_controller_and_says_so_without_gnmi(tmp_path: Path) -> Non
     with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):
         with connect(address, 1) as client:
             client.commit(program, p4info)
-            for _ in range(2):  # asking has made nobody the primary
+            for _ in range(2):  # the query has not become primary
                 assert "P4Runtime 1.5.0, a controller with election id 1\n" in run("switch", "show", address)
         done = runner.invoke(app, ["switch", "show", address, "-f", "json"])
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""`millrace telemetry`: a collector that runs, asked; a history, queried; each failure one line."""
+"""`millrace telemetry`: queries to a running collector and a history; one line for each failure."""
 
 from __future__ import annotations
 

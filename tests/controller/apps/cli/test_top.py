@@ -1,4 +1,4 @@
-"""`millrace telemetry top` over a collector that hangs: what it shows is said to be old."""
+"""`millrace telemetry top` with a hanging collector: output is marked as old."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import finish_within
 
 
 class Screen(io.StringIO):
-    """Printed text, with an event that is set once silence is reported."""
+    """Printed text, with an event set once silence is reported."""
 
     def __init__(self) -> None:
         super().__init__()

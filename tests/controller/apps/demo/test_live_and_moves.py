@@ -1,4 +1,4 @@
-"""Output of the demo: the live view in terminals of every size, phases, and moves that answer the surge."""
+"""Output of the demo: the live view in terminals of every size, phases, and moves in reaction to the surge."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_live_view_fits_any_terminal(scenario: Scenario, width: int, height:
 
 
 def test_phases_and_reaction_follow_moves_after_the_surge(scenario: Scenario) -> None:
-    """A flow that noise moved before the surge is no reaction to it."""
+    """A move by noise before the surge does not count as a reaction."""
     early = Move(scenario.congest_ns - 1, FlowSpec("h-a", "h-b"), ("a", "b"), ("a", "c", "b"), "noise")
     late = Move(scenario.congest_ns + 1, FlowSpec("h-a", "h-c"), ("a", "c"), ("a", "b", "c"), "surge")
     assert first_moves(scenario, (early,)) == {}
@@ -69,7 +69,7 @@ def test_phases_and_reaction_follow_moves_after_the_surge(scenario: Scenario) ->
 
 
 def test_packet_with_more_switches_came_by_the_longer_path(scenario: Scenario) -> None:
-    """Also one without telemetry; what was under way before the move has as many hops left as ever."""
+    """Also without telemetry; packets in flight before the move have as many hops left as before."""
     flow = scenario.flows[0]
     at_ns = scenario.congest_ns + 200_000_000
     move = Move(at_ns, flow.flow, ("a", "b", "c"), ("a", "d", "e", "c"), "surge")

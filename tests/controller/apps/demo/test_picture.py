@@ -1,4 +1,4 @@
-"""The demo's picture: switches in places of their own, figures off them, and the same bytes each time."""
+"""The demo's picture: switches and labels do not overlap, and the output is deterministic."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_no_link_passes_over_a_switch(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["abilene", "geant"])
 def test_what_is_far_west_or_north_stays_there(name: str) -> None:
-    """Order along an axis holds for all that are five degrees apart: only the crowded change places."""
+    """Switches five degrees apart keep their order along an axis: only crowded ones move."""
     topology, layout = topology_of(name), laid_out(name)
     for a, b in combinations(topology.switches, 2):
         assert a.place

@@ -1,4 +1,4 @@
-"""The supervisor's socket: questions and answers, and what is neither."""
+"""The supervisor's socket: requests, responses, and malformed messages."""
 
 from __future__ import annotations
 

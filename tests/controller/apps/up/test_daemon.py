@@ -1,4 +1,4 @@
-"""One daemon under a supervisor: started again when it dies, asked to stop, killed if it does not, mortal."""
+"""One daemon under a supervisor: restarted when it dies, asked to stop, killed if it does not, never orphaned."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[[str], tuple[Daemon, asyncio.Event]]
 
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Return what makes a daemon that runs a program in place of `millrace`'s, and an event for its changes."""
+    """Return a factory for daemons that run a given program instead of `millrace`, with an event for their changes."""
     log = DaemonLog("thing", tmp_path, LogSettings(), None)
 
     def make(program: str) -> tuple[Daemon, asyncio.Event]:
@@ -133,7 +133,7 @@ while True:
 def test_who_is_asked_stops_last_and_the_others_at_the_same_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both nodes wait for each other's SIGTERM: one after the other, the first would be killed."""
+    """Both nodes wait for each other's SIGTERM: if stopped one by one, the first would be killed."""
     (tmp_path / "stand_in.py").write_text(STOPS_WITH_OTHERS, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("controller.apps.up.daemon._MODULE", "stand_in")
@@ -161,7 +161,7 @@ def test_who_is_asked_stops_last_and_the_others_at_the_same_time(
 
 
 def test_a_daemon_dies_with_its_supervisor() -> None:
-    """By kill -9, too: the kernel kills it."""
+    """Even by kill -9: the kernel kills it."""
     child = "import time; from controller.apps.cli.child import die_with; import os, sys; die_with(int(sys.argv[1]))\n"
     child += "print(os.getpid(), flush=True); time.sleep(60)"
     parent = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}, str(os.getpid())])"

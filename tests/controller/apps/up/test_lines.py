@@ -1,4 +1,4 @@
-"""The daemons' lines: whole ones, without what would move a cursor, in files that rotate."""
+"""The daemons' lines: whole, without cursor movements, in rotating files."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from dataplane.topology.file import load_topology
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateFolder]:
-    # A test's own folder may be too long for sockets in it.
+    # pytest's own folder may be too long for sockets in it.
     with tempfile.TemporaryDirectory(prefix="up") as run:
         monkeypatch.setenv("XDG_RUNTIME_DIR", run)
         folder = StateFolder(tmp_path / "state")
@@ -236,7 +236,7 @@ def test_where_centres_are_named_the_scheduler_dispatches_tasks(state: StateFold
         return scheduler.tasks
 
     assert [tasks_of(each) for each in (plain, with_centres, stated)] == [None, TaskSettings(), mine]
-    # What a daemon is given it reads from a file.
+    # A daemon reads its settings from a file.
     plan = make_plan(with_centres, state)
     write_generated(plan)
     assert load(settings_file(state, "scheduler"), SchedulerSettings) == settings_by_name(plan)["scheduler"]

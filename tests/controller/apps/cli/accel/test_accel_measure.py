@@ -1,4 +1,4 @@
-"""`millrace accel measure`: a calibration of this machine in a file, and errors of one line."""
+"""`millrace accel measure`: a calibration of this machine in a file, and one-line errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_duckdb_measurements_give_a_calibration_file(
     join = {"left_rows": 10**5, "left_row_bytes": 16, "right_rows": 10**4, "right_row_bytes": 16}
     estimate = calibration.t_of(Operator.of("j", "join", join | {"out_rows": 10**5, "out_row_bytes": 24}))
     assert 0 < (estimate.seconds or 0) < 10
-    assert calibration.accelerator_of() is None  # nothing is known of a GPU: settings say it
+    assert calibration.accelerator_of() is None  # the GPU is unknown: settings state it
 
 
 def test_unwritable_file_is_refused_before_measuring(

@@ -1,4 +1,4 @@
-"""`millrace accel figures`: the worked cases as a user meets them, the contradiction said, six plots drawn."""
+"""`millrace accel figures`: the worked cases, the contradiction in the text, six plots."""
 
 from __future__ import annotations
 

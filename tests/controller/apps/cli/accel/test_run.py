@@ -1,4 +1,4 @@
-"""`millrace accel run --compare` with a network: which options go together, which hosts workers are, wrong input."""
+"""`millrace accel run --compare` with a network: option combinations, workers' hosts, wrong input."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_run_is_compared_with_the_path_times_of_a_topology(capsys: pytest.Captur
         assert "workers here stand for h1, h3" in err
         assert "free bandwidth between machines is nominal" in err
         transfers.append(both["transfer s"])
-    # Half of the rows, 8 kB, over 100 Mbit/s and over half of it; what processors take of it comes on top.
+    # Half of the rows, 8 kB, over 100 Mbit/s and over half of that, plus the processors' share.
     assert transfers[0] >= 8e3 * 8 / 100e6
     assert transfers[1] >= 8e3 * 8 / 50e6
 

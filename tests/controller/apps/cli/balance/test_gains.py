@@ -1,4 +1,4 @@
-"""`millrace balance gains` and `tune` as a user meets them, with wrong input, too."""
+"""`millrace balance gains` and `tune`, including wrong input."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_unstable_gains_are_refused_with_what_would_be_stable(capsys: pytest.Cap
 
 
 def test_the_margin_is_reported_for_the_model_of_a_unit(capsys: pytest.CaptureFixture[str]) -> None:
-    """Few sub-units are coarse: one of 4 moves the error more than one of 100."""
+    """Coarse sub-units: one of 4 moves the error more than one of 100."""
 
     def stable_to(units: int, *options: str) -> float:
         arguments = ("--form", "P", "--units", str(units), *options)

@@ -1,4 +1,4 @@
-"""millrace balance set, report, status and history, on a server that runs in a thread."""
+"""`millrace balance` set, report, status and history, on a server in a thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace balance try` as a user meets it, with wrong input, too."""
+"""`millrace balance try`, including wrong input."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ for words in (["-o", "yaml"], ["--watch", "--samples", "1", "--interval", "0"]):
 
 def test_devices_of_nvml(tmp_path: Path) -> None:
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (the extra nvml)")
-    # NVIDIA's bindings load the library by its name: a process of its own finds that of the test.
+    # NVIDIA's bindings load the library by name: only a separate process finds the test's.
     command, environment = [sys.executable, "-c", BOTH], environment_with_library(tmp_path)
     text = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     assert "# NVML: device 1: GPU is lost" in text

@@ -1,4 +1,4 @@
-"""millrace get, describe, delete and api token, on a server that runs in a thread."""
+"""`millrace get`, `describe`, `delete` and `api token`, on a server in a thread."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_where_nothing_serves_is_one_line(run: Run, monkeypatch: pytest.MonkeyPa
 
 
 def completed(words: str) -> list[str]:
-    """Return what bash offers for the last of some words; a space at the end begins a new one."""
+    """Return bash's completions of the last word; a trailing space begins a new one."""
     environment = {"_MILLRACE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     return CliRunner().invoke(app, [], prog_name="millrace", env=environment).output.split()
 
@@ -95,5 +95,5 @@ def test_shells_complete_kinds_and_names(served: Place, run: Run, monkeypatch: p
     assert completed("millrace delete pod w") == ["writer"]
     assert completed("millrace pod explain r") == ["reader"]
     assert completed("millrace get things ") == []
-    monkeypatch.setenv("MILLRACE_API", "127.0.0.1:1")  # nobody listens there
+    monkeypatch.setenv("MILLRACE_API", "127.0.0.1:1")  # nothing listens there
     assert completed("millrace get pods ") == []

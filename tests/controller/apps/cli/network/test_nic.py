@@ -1,4 +1,4 @@
-"""`millrace nic`: what is shown of a device, and the lines that count what comes in."""
+"""`millrace nic`: properties of a device, and lines that count received packets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ runner = CliRunner()
 
 @pytest.fixture
 def inside() -> Iterator[Callable[..., str]]:
-    """Run a command in a namespace with a veth pair; raise what it raises."""
+    """Run a command in a namespace with a veth pair; reraise its exception."""
     with network_namespace(("here", "there"), queues=2) as namespace:
 
         def run(*arguments: str) -> str:

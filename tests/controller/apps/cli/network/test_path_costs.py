@@ -1,4 +1,4 @@
-"""`millrace paths cost`: from nobody, from a feed and from a history; tables, matrices, pictures and errors."""
+"""`millrace paths cost`: without a source, from a feed and from a history; tables, matrices, pictures and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def triangle(tmp_path: Path) -> str:
 
 
 def millrace(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> tuple[bool, str, str]:
-    """Run `millrace paths cost`; return whether it succeeded, and what it wrote."""
+    """Run `millrace paths cost`; return whether it succeeded, and its output."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["millrace", "paths", "cost", *arguments])
         with pytest.raises(SystemExit) as end:

@@ -1,4 +1,4 @@
-"""`millrace ports` against a switch's own gNMI server, and against what is none."""
+"""`millrace ports` against a switch's own gNMI server, and against something else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ runner = CliRunner()
 
 
 class Served:
-    """A switch of two ports and where it is found."""
+    """Return a switch of two ports and its address."""
 
     def __init__(self, folder: Path) -> None:
         self.address = f"unix:{folder / 's1.sock'}"

@@ -1,4 +1,4 @@
-"""`millrace stf`: what it prints and how it exits."""
+"""`millrace stf`: output and exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace store`: values over a producer that the command runs, and what a switch holds."""
+"""`millrace store`: values from a producer run by the command, and contents of a switch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace topology` for people and for programs."""
+"""`millrace topology` as text and as JSON."""
 
 from __future__ import annotations
 

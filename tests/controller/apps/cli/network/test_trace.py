@@ -1,4 +1,4 @@
-"""`millrace trace` and `stf --trace`: packets from everywhere, entries in every form, one line for an error."""
+"""`millrace trace` and `stf --trace`: packets from every source, entries in every form, one line for an error."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_entries_are_read_in_every_form(tmp_path: Path, name: str, text: str) ->
 
 
 def test_entries_file_gives_const_and_priority(tmp_path: Path) -> None:
-    """Kind 7, port 1, length 8: the drop whose declared priority is 50 is found, of 4 where nothing says so."""
+    """Kind 7, port 1, length 8: the drop has the declared priority 50, or 4 if none is declared."""
     for ending in ("json", "p4info.txtpb"):
         shutil.copy(PROGRAMS / f"presets.{ending}", tmp_path)
     packet, named = "07 0008 0b000001 0080".replace(" ", ""), str(PROGRAMS / "presets.entries.txtpb")

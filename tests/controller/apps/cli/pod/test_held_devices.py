@@ -1,4 +1,4 @@
-"""`millrace pod top`: what is held of a device is what pods and pools of units hold."""
+"""`millrace pod top`: pods and pools of units count as holders of a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""millrace pod as a user types it, against a server that runs, and a node that answers."""
+"""`millrace pod` against a running server and a node that answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def script(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bound(served: Place, run: Run, script: Path) -> None:
-    """Have both pods on node h1."""
+    """Bind both pods to node h1."""
     run(f"pod apply -f {script}")
     hardware = Hardware(cpu_milli=8000, devices=(Device(number=0, kind=DeviceKind.GPU, model="T4"),))
     spec = DecisionSpec(
@@ -219,7 +219,7 @@ def test_a_terminal_is_raw_and_its_size_is_told(served: Place, bound: None) -> N
     environ.pop("COLUMNS", None)
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ) as process:
         _read_until(ours, b"sh on a terminal\r\n")
-        os.write(ours, b"\x03")  # Ctrl-C is the command's
+        os.write(ours, b"\x03")  # Ctrl-C goes to the command
         _read_until(ours, b"got 03\r\n")
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 132, 0, 0))
         _read_until(ours, b"50x132\r\n")

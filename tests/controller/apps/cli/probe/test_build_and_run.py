@@ -1,4 +1,4 @@
-"""`millrace probe build`, `run` and `show`, as a user meets them."""
+"""`millrace probe build`, `run` and `show`."""
 
 from __future__ import annotations
 

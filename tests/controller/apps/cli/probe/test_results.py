@@ -1,4 +1,4 @@
-"""millrace probe results, efficiency and hours, on a server with results of probes."""
+"""`millrace probe results`, `efficiency` and `hours`, on a server with probe results."""
 
 from __future__ import annotations
 

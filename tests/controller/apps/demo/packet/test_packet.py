@@ -1,4 +1,4 @@
-"""The demo of one packet: what is shown of each cable is what its frame holds, and what a switch measured."""
+"""Demo of one packet: the display of each cable matches its frame and the switch's measurements."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_each_hop_adds_metadata_and_the_sink_reports_all(journey: Journey) -> No
 
 
 def test_payload_arrives_unchanged_and_hops_report_real_queues(journey: Journey) -> None:
-    """Others send just before it: at one switch at least it waits, and its arrivals agree with what hops say."""
+    """Others send just before it: it waits in at least one switch, and its arrivals agree with the hops' reports."""
     first, last = journey.seen[0], journey.seen[-1]
     assert first.frame[34:] == last.frame[34:]
     *_, report = columns_of(journey)

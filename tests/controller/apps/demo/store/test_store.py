@@ -1,4 +1,4 @@
-"""The demo of named content: who answered, that nobody read what was replaced, and copies that follow the readers."""
+"""Demo of named content: sources of answers, no reads of replaced content, and copies that follow the readers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_switch_answers_popular_names_sooner_and_follows_readers(
     outcome: StoreOutcome,
 ) -> None:
     assert share(outcome, 0) == 0
-    assert share(outcome, 2) > 0.5  # the twelve most popular of sixty names get 66 % of the reads
+    assert share(outcome, 2) > 0.5  # the twelve most popular of sixty names get 66 % of reads
     assert share(outcome, 6) > 0.5
     hits, misses = split(outcome.phases[2].reads)
     assert max(read.took_ns for read in hits) < min(read.took_ns for read in misses)

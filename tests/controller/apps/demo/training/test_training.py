@@ -1,4 +1,4 @@
-"""The demo of a training: what workers' answers come to, and one line where it cannot run."""
+"""Demo of a training: the outcome of workers' answers, and one line if it cannot run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = 30
 
 
 def answer(rank: int, *, ring: int | None = None, off: float = 0.0, pause_at: int = -1) -> dict[str, Any]:
-    """Return what a worker says whose steps take 0.1 s, and one of them five times as long."""
+    """Return the answer of a worker whose steps take 0.1 s, one of them five times as long."""
     ended_s, now_s = [], 100.0
     for step in range(STEPS):
         now_s += 0.5 if step == pause_at else 0.1

@@ -1,4 +1,4 @@
-"""Units go by shadow price, by priority, minimum shares, hysteresis and rate limits, and once they are let go."""
+"""Allocation by shadow price, priority, minimum shares, hysteresis and rate limits, after units are released."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def claimant(holder: str, units: int, wanted: int, **more: object) -> Claimant:
 
 
 def from_scratch(units: int, claimants: list[Claimant]) -> dict[str, int]:
-    """Give unit by unit to whom it is worth most: the plain twin."""
+    """Give unit by unit to the claimant with the highest worth: the plain twin."""
     allocated = {each.holder: 0 for each in claimants}
     for _ in range(units):
         best = max(claimants, key=lambda each: (worth(each, allocated[each.holder] + 1), each.holder))
@@ -76,7 +76,7 @@ def test_higher_priority_is_served_first_but_for_minimum_shares() -> None:
 
 
 def test_unused_units_go_to_a_starving_claimant() -> None:
-    """Bus and load of 25 % each are an error of 0: nothing is freed, and three of four units do nothing."""
+    """Bus and load of 25 % each are an error of 0: nothing is freed although three of four units idle."""
     assert busy_units(80, 0.25) == 23
     idle = claimant("idle", 80, 80, busy=busy_units(80, 0.25))
     allocation = allocate(100, [idle, claimant("starves", 20, 60, busy=busy_units(20, 1.0))], Limits())

@@ -1,4 +1,4 @@
-"""Settling time, overshoot and steady error of responses that can be told by hand."""
+"""Settling time, overshoot and steady error of responses computed by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.balance.errors import ResponseError
 
 def test_settling_time_is_when_the_error_stays_in_the_band() -> None:
     figures = figures_of([10.0, 11.0, 12.0, 13.0, 14.0], [0.5, 0.05, 0.2, 0.1, 0.0], band=0.1)
-    assert figures.settle_s == 3.0  # the first time inside was left again
+    assert figures.settle_s == 3.0  # the first entry into the band was left again
 
 
 def test_response_within_the_band_from_the_start_settles_at_once() -> None:

@@ -1,4 +1,4 @@
-"""Clocks of CPUs as a lever, on trees written after the kernel's documents: this machine may have no cpufreq."""
+"""CPU clocks as a lever, on trees that follow the kernel's documents: this machine may lack cpufreq."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_unwritable_cap_is_not_moved_and_says_why(tmp_path: Path) -> None:
     root = Root(write_tree(tmp_path, EQUAL))
     file = tmp_path / CPUFREQ / "policy0/scaling_max_freq"
     file.unlink()
-    file.symlink_to("/proc/sys/kernel/random/entropy_avail")  # a number that nobody may write
+    file.symlink_to("/proc/sys/kernel/random/entropy_avail")  # a read-only number
     lever = CpuClocks(may_set=True, root=root)
     assert lever.move(-100).reason == f"this user may not write {file}"
     lever.release()

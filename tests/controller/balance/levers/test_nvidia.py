@@ -1,4 +1,4 @@
-"""NVIDIA's devices as levers: NVIDIA's bindings against a library of NVML's interface, a process for each case."""
+"""NVIDIA's devices as levers: NVIDIA's bindings against a fake NVML library, one process per case."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def run_with(library: dict[str, str], code: str, **more: str) -> Any:
-    """Return what a process with such a device says of levers."""
+    """Run code in a process with this fake device; return its results."""
     lines = "".join(f"        {line.strip()}\n" for line in code.strip().splitlines())
     done = subprocess.run(
         [sys.executable, "-c", BEFORE + lines + AFTER],

@@ -1,4 +1,4 @@
-"""Levers of a program's own: autocast as precision, and the size of batches."""
+"""Levers inside a program: autocast for precision, and the batch size."""
 
 from __future__ import annotations
 

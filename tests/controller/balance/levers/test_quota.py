@@ -1,4 +1,4 @@
-"""A quota of CPU time as a lever, on trees of version 1 and 2, and on this machine's own control groups."""
+"""A CPU time quota as a lever, on cgroup trees of versions 1 and 2, and on this machine's control groups."""
 
 from __future__ import annotations
 

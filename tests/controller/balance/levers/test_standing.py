@@ -1,4 +1,4 @@
-"""Allowed positions of a lever: never further than wanted, never beyond its ends, only at a step."""
+"""Allowed positions of a lever: never beyond the wanted one or its ends, only on steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worked example, to the digit, in fractions, by the platform's rule; and what the interval table does instead."""
+"""The worked example to the digit, in fractions, by the platform's rule; and by the interval table."""
 
 from __future__ import annotations
 

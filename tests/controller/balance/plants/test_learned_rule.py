@@ -1,4 +1,4 @@
-"""The rule that is learned from history: on plants whose effects are known, and where a history says nothing."""
+"""The rule learned from history: on plants with known effects, and from uninformative histories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNIT = UnitState(Precision.INT8, 1000.0, 100)
 def tried(
     delay_s: float, *, seed: int = 4, steps: int = 800, kinds: Sequence[LeverKind] = tuple(LeverKind)
 ) -> list[Record]:
-    """Return a history of levers that were moved at random under random loads, with noise."""
+    """Return a history of random lever moves under random loads, with noise."""
     rng, state, unit, records = np.random.default_rng(seed), PlantState(), UNIT, []
     plant = Plant(application=Application(ops_per_byte=400_000, sent_in_precision=SENT), delay_s=delay_s, noise=0.01)
     for step in range(steps):
@@ -52,7 +52,7 @@ def tried(
 @pytest.mark.parametrize("delay", [0, 3])
 def test_effects_of_levers_and_the_delay_are_found(delay: int) -> None:
     """At least 80 % of the 95 % intervals contain the true value."""
-    a_step = math.log(2) + math.log(1 - SENT / 2)  # twice the speed, and a tenth of the bytes is saved
+    a_step = math.log(2) + math.log(1 - SENT / 2)  # twice the speed, and a tenth fewer bytes
     truth = {LeverKind.SUB_UNITS: 1.0, LeverKind.FREQUENCY: 1.0, LeverKind.PRECISION: a_step}
     off = []
     for seed in range(8):
@@ -75,7 +75,7 @@ def test_a_lever_that_never_moved_is_unknown_with_the_reason() -> None:
 
 
 def test_a_lever_whose_moves_show_no_effect_is_unknown() -> None:
-    """Somebody recorded moves of the clock that the device did not make."""
+    """The history has moves of the clock that the device did not make."""
     rng = np.random.default_rng(0)
     lied = [
         Record(record.sample, UnitState(record.state.precision, float(rng.choice([900, 1100])), record.state.sub_units))
@@ -106,7 +106,7 @@ def test_learned_table_settles_sooner_than_the_given_one() -> None:
 
 
 def test_no_learned_step_is_worth_more_than_four_times_the_speed() -> None:
-    """However little a lever was seen to do."""
+    """However small a lever's observed effect."""
     little = Learned({kind: Effect(1e-3, 1e-5, 99) for kind in LeverKind}, {}, 0, UNIT, 99)
     table = little.table()
     assert table.most == Change(6, 3000.0, 300)
@@ -114,7 +114,7 @@ def test_no_learned_step_is_worth_more_than_four_times_the_speed() -> None:
 
 
 def test_it_learns_from_what_a_loop_did() -> None:
-    """The table's own steps, from too many sub-units to enough, are moves enough."""
+    """The table's own steps from too many sub-units are enough moves."""
     rng = np.random.default_rng(8)
     plant = Plant(application=Application(ops_per_byte=200_000), noise=0.005)
     many = UnitState(Precision.INT8, 1000.0, 200)
@@ -197,7 +197,7 @@ def test_a_history_without_a_column_or_a_file_is_refused(tmp_path: Path) -> None
 
 
 def test_recorded_history_reads_back_from_its_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Times as dates, holders and units; a holder that says nothing of its clock, reports without figures or units."""
+    """Times as dates, holders and units; a holder without a clock, reports without figures or units."""
     reports = ((1, 0.5, 0.25, 7), (2, None, None, 7), (3, 0.25, 0.5, 7), (4, 0.25, None, 7), (5, 0.25, 0.5, 0))
     rows = [
         ReportRow(at_s * 10**9, "pool", "gpu0", bus, load, None, None, 0, units, 0, "", None, 0.0, "")

@@ -47,7 +47,7 @@ def test_nothing_that_moves_is_an_error() -> None:
 
 @pytest.mark.parametrize("delay_s", [0, 2, 5])
 def test_gains_with_a_margin_do_not_swing_in_the_loop(delay_s: int) -> None:
-    """The linear margin, of the steepest step, is on the safe side of the real staircase."""
+    """The linear margin of the steepest step is conservative for the real staircase."""
     plant = Plant(application=Application(ops_per_byte=200_000), delay_s=delay_s)
     margin = margin_of(Gains(1.0), linearised(plant, at(50), 1e6, SUB_UNITS))
     assert margin.is_stable

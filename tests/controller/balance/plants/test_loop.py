@@ -1,4 +1,4 @@
-"""The closed loop in virtual time: where rules come to rest, with and without a pool, late and lost samples."""
+"""The closed loop in virtual time: resting points of rules, with and without a pool, late and lost samples."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def member(plant: Plant, rule: Rule, *, steps: int = 60, pace: Pace | None = Non
 def test_the_table_frees_two_units_a_step_and_rests_at_55_of_100() -> None:
     (trajectory,) = run([member(TRANSFER, IntervalRule(levers=SUB_UNITS))])
     counts = trajectory.sub_units.tolist()
-    assert counts[:16] == list(range(100, 69, -2))  # two a step while the error is above 0.3, then one
+    assert counts[:16] == list(range(100, 69, -2))  # two per step while the error is above 0.3, then one
     assert counts[15:31] == list(range(70, 54, -1))
     assert set(counts[30:]) == {55}
     assert trajectory.error[-1] == pytest.approx(1 - 50 / 55)
@@ -90,7 +90,7 @@ def test_a_loop_of_nothing_and_a_pace_of_nothing_are_errors() -> None:
 
 
 def test_a_sample_is_the_mean_of_its_interval() -> None:
-    """Half of each interval has work."""
+    """Work in half of each interval."""
     tops = np.tile([1250.0, 1250.0, 0.0, 0.0], 15)
     (trajectory,) = run([Member("unit", TRANSFER, UNIT, tops, pace=Pace(every=4))])
     assert set(trajectory.bus[3:].round(9)) == {0.125}

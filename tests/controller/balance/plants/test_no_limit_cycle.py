@@ -21,7 +21,7 @@ PRECISIONS = st.lists(st.sampled_from(list(Precision)), min_size=1, unique=True)
 
 
 def swings(trajectory: Trajectory) -> bool:
-    """Return whether levers still move at the end."""
+    """Return whether levers move at the end."""
     return bool(trajectory.moves[-TAIL:].any())
 
 
@@ -53,7 +53,7 @@ def test_no_limit_cycle_from_the_table_whatever_the_plant(
     sent: float,
     platform: bool,
 ) -> None:
-    """Bus over cores from 1/50 to 3, light loads and overload, few sub-units and many, levers in any order."""
+    """Bus over cores from 1/50 to 3, light loads to overload, few to many sub-units, levers in any order."""
     application = Application(ops_per_byte=ratio * sub_units * 100 * 1000 / 25, sent_in_precision=sent)
     plant = Plant(application=application, queue_gb=0.01, backlog_gb=1)
     unit = UnitState(precisions[0], mhz, sub_units)
@@ -80,7 +80,7 @@ def test_no_limit_cycle_from_the_table_whatever_the_plant(
 def test_pooled_units_settle_and_no_sub_unit_is_held_twice(
     units: list[tuple[float, float, int, bool]], free: int
 ) -> None:
-    """Some free what others ask for, by either rule; what a unit holds stays between its limits."""
+    """Some free what others request, by either rule; holdings stay within limits."""
     members = []
     for index, (ratio, load, count, platform) in enumerate(units):
         plant = Plant(application=Application(ops_per_byte=ratio * count * 4000), queue_gb=0.01, backlog_gb=1)
@@ -109,7 +109,7 @@ def test_with_enough_sub_units_it_rests_inside_the_dead_band(ratio: float) -> No
 
 
 def test_few_coarse_sub_units_would_swing_without_the_guard() -> None:
-    """Four units, work for three and a half: 1 is more than the dead band holds."""
+    """Four units with work for three and a half: one unit exceeds the dead band."""
     plant = Plant(application=Application(ops_per_byte=3.5 * 4000))
     unit = UnitState(Precision.INT8, 1000.0, 4)
 
@@ -123,7 +123,7 @@ def test_few_coarse_sub_units_would_swing_without_the_guard() -> None:
 
 
 def test_precision_hand_on_swings_without_the_guard() -> None:
-    """Sub-units and clock at their stops; a step of precision doubles the speed, of which three tenths are missing."""
+    """Sub-units and clock at their stops; a precision step doubles the speed where three tenths are missing."""
     plant = Plant(application=Application(ops_per_byte=2.6 * 4000, sent_in_precision=0))
     unit = UnitState(Precision.INT8, 1000.0, 2)
     limits = Limits(

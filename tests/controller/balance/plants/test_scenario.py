@@ -44,7 +44,7 @@ def test_a_load_is_held_or_goes_in_lines_and_begins_anew() -> None:
 
 
 def test_the_worked_example_as_a_scenario() -> None:
-    """Compare the clusters, once their levers have settled, with the open loop, in steps of virtual time."""
+    """Compare the clusters after their levers have settled with the open loop, in steps of virtual time."""
     answered = answer(loads(CLUSTERS, Scenario))
     first, second = answered.trajectories
     assert (first.sub_units[-1], second.sub_units[-1], second.frequency_mhz[-1]) == (50, 150, 1100)

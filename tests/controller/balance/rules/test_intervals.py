@@ -1,4 +1,4 @@
-"""The interval table: each row of it, its clamps, and settings that are no table."""
+"""The interval table: each row, clamps, and invalid tables."""
 
 from __future__ import annotations
 

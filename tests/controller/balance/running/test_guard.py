@@ -1,4 +1,4 @@
-"""The guard of a unit's levers: what it does once the loop is killed, hangs or ends; quotas on a tree of files."""
+"""The guard of a unit's levers after the loop is killed, hangs or ends; quotas on a tree of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pool's units are let go well before its lease is over, in whatever order service and loop fail; virtual time."""
+"""A pool's units are released well before its lease ends, however service and loop fail; virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST_S = 100.0
 
 
 class Life:
-    """A loop that turns each half second, until it is killed or hangs, with a service that goes away; a guard's ear."""
+    """A loop that turns every half second until it is killed or hangs, a service that fails, and a guard's pipe."""
 
     def __init__(self, folder: Path, away_s: float, back_s: float, dead_s: float, *, hangs: bool) -> None:
         self.unit = Unit(folder)
@@ -41,12 +41,12 @@ class Life:
         return self.unit.machine.clock.now_ns() / SECOND
 
     def look(self) -> None:
-        """Note whether the quota is at its low end now."""
+        """Record whether the quota is at its low end now."""
         if self.unit.machine.quota() == LEAST:
             self.low_s.append(self.now_s)
 
     def hear(self, left_s: float | None) -> Heard:
-        """Live until the guard is to look again, or there is something to hear."""
+        """Run until the guard's next check or message."""
         self.look()
         wait_s = None if self._next_s is None else self._next_s - self.now_s
         if wait_s is None or (left_s is not None and left_s < wait_s):
@@ -138,7 +138,7 @@ def test_answer_half_a_lease_old_raises_nothing(tmp_path: Path, monkeypatch: pyt
 
     def slow(pool: str, status: HolderStatus) -> UnitPool:
         given = answer(pool, status)
-        unit.machine.pass_s(HOLD_S)  # as when the process is stopped then
+        unit.machine.pass_s(HOLD_S)  # as if the process were stopped then
         return given
 
     monkeypatch.setattr(unit.books, "report_units", slow)

@@ -1,4 +1,4 @@
-"""The loop of one unit: what is moved, held, released and handed on; quotas on a tree of files, no time passes."""
+"""The loop of one unit: levers moved, held, released and handed on; quotas on a tree of files, virtual time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_silent_unit_is_held_then_released_then_starts_anew(machine: Machine) ->
     assert [tick.state.sub_units for tick in history] == [48, 48, 48, 48, 48, 48, 48, 48]
     assert history[3].problem == "unit u: it says nothing"
     assert history[7].moves[-1].moved.done == -2
-    assert machine.quota() == "48000"  # from the 50 that were found, to which it was released
+    assert machine.quota() == "48000"  # released to the initial 50
 
 
 def test_a_stale_sample_moves_nothing(machine: Machine) -> None:
@@ -89,7 +89,7 @@ def test_future_sample_moves_nothing(machine: Machine) -> None:
 def test_an_exhausted_lever_hands_on_to_the_next(machine: Machine) -> None:
     history = ticks(machine, [HALF, HALF], [machine.units(low=49), machine.clocks()], IntervalRule())
     assert history[0].state.sub_units == 49
-    # The table's own -100 MHz, and what one unit of 48 was not freed of.
+    # The table's own -100 MHz, and the part that one of 48 units did not cover.
     assert history[0].state.frequency_mhz == pytest.approx(900 * 48 / 49, abs=1)
     assert history[1].state.sub_units == 49
     assert history[1].state.frequency_mhz < history[0].state.frequency_mhz

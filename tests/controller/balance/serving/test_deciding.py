@@ -1,4 +1,4 @@
-"""Rounds over any pool and any reports: the server takes what is decided, and nothing that is said breaks it."""
+"""Rounds over any pool and any reports: the server accepts the decisions, and no report breaks it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS = BalanceSettings()
 
 
 def pool_of(shares: dict[str, int], *, wants: dict[str, int] | None = None, **spec: object) -> UnitPool:
-    """Return a pool in which holders have reported what they want at 10 s, after their shares of 1 s."""
+    """Return a pool with shares from 1 s and holders' reports of their wants at 10 s."""
     holders = tuple(
         HolderStatus(holder=name, wants=some, reported_ns=10 * SECOND_NS) for name, some in (wants or {}).items()
     )
@@ -131,7 +131,7 @@ def test_a_report_that_means_nothing_is_said_and_moves_nothing() -> None:
 
 
 def outputs(pool: UnitPool, errors: list[float], settings: BalanceSettings = SETTINGS) -> list[float | None]:
-    """Return what the controller of holder `a` says of reports with these errors, a second apart."""
+    """Return the outputs of holder `a`'s controller for reports with these errors, a second apart."""
     memories: dict[str, Memory] = {}
     collected: list[float | None] = []
     for number, error in enumerate(errors):
@@ -145,7 +145,7 @@ def outputs(pool: UnitPool, errors: list[float], settings: BalanceSettings = SET
 
 
 def test_no_integral_grows_by_units_that_are_not_to_be_had() -> None:
-    """With the pool given away the integral stays, and u turns as soon as the error does."""
+    """While the pool is exhausted the integral holds, so u turns as soon as the error does."""
     control = PoolControl(form=ControlForm.PI, kp=0.5, ki=0.1)
     short = pool_of({"a": 50, "b": 50}, control=control)
     assert outputs(short, [-0.5, -0.5, -0.5, 0.5]) == [-0.3, -0.35, -0.35, 0.25]
@@ -167,7 +167,7 @@ def test_the_table_is_configuration() -> None:
 
 
 def test_reports_count_at_once_after_the_clock_is_set_back() -> None:
-    """So do the controller's samples, and units that moved a moment before the clock was set."""
+    """As do the controller's samples, and units that moved just before the clock was set."""
     control = PoolControl(form=ControlForm.PI, kp=0.5, ki=0.1, rule=ControlRule.PLATFORM)
     pool, hour_ns = pool_of({"a": 50}, control=control, hold_s=60.0), 3600 * SECOND_NS
     pool = replace(pool, shares=(replace(pool.shares[0], since_ns=hour_ns, grown_ns=hour_ns),))

@@ -1,4 +1,4 @@
-"""Scheduler, workload controller and the service of pools share one book of the devices of a node."""
+"""Scheduler, workload controller and pool service share one account of a node's devices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUICK = QueueSettings(first_wait_ns=1_000_000, longest_wait_ns=60_000_000_000)
 
 @asynccontextmanager
 async def daemons(api: str) -> AsyncIterator[None]:
-    """Run the three that deal in the node's devices."""
+    """Run the three daemons that assign the node's devices."""
     stop = asyncio.Event()
     running = [
         asyncio.create_task(scheduler.serve(SchedulerSettings(api=api, queue=QUICK), stop)),
@@ -46,7 +46,7 @@ async def daemons(api: str) -> AsyncIterator[None]:
 
 
 async def prepare(client: ApiClient) -> None:
-    """Make a node of two GPUs, and a pool of their tenths."""
+    """Create a node with two GPUs, and a pool of tenths of them."""
     hardware = Hardware.of(node("h1", cores=4, gpus=("A100", "A100")))
     made = Node(metadata=Metadata(name="h1"), spec=NodeSpec(lease_s=1000.0), status=NodeStatus())
     await client.of(Node).create(made)
@@ -79,7 +79,7 @@ async def ask(client: ApiClient, wants: int) -> None:
 
 
 def check(node: Node) -> None:
-    """Pods and pool together hold no more than each device is."""
+    """Check that pods and pool together do not exceed any device."""
     assert node.value is not None
     node.value.check(node.held)
 

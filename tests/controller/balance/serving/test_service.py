@@ -1,4 +1,4 @@
-"""The service moves units between holders over a real API server, whatever restarts."""
+"""The service moves units between holders over a real API server, across restarts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Cloud:
         return await self.client.report_units(pool, HolderStatus(holder=holder, **status))  # type: ignore[arg-type]
 
     async def when(self, name: str, holds: Callable[[UnitPool], bool]) -> UnitPool:
-        """Return a pool as soon as something holds of it."""
+        """Return a pool once a condition holds."""
         async for told in self.client.of(UnitPool).follow(fields=f"name={name}"):
             pools = told.items if hasattr(told, "items") else (told.resource,)
             for pool in pools:
@@ -68,7 +68,7 @@ class Cloud:
 
     @asynccontextmanager
     async def served(self, **settings: object) -> AsyncIterator[BalanceService]:
-        """Run the management service for as long as the block does."""
+        """Run the management service until the block ends."""
         services, stop = asyncio.Queue[BalanceService](), asyncio.Event()
         history = HistorySettings(file=str(self.folder / "balance.sqlite"))
         given = {"api": self.socket, "interval_s": 0.02, "history": history} | settings
@@ -284,7 +284,7 @@ def test_ended_watch_of_nodes_does_not_block_decisions(play: Play) -> None:
         async with cloud.served() as service:
             await cloud.report("vgpus", "a", wants=0)
             await cloud.when("vgpus", lambda pool: bool(pool.status.control))
-            await asyncio.sleep(0.2)  # the watch of pools has brought all that there is
+            await asyncio.sleep(0.2)  # let the watch of pools deliver pending events
             service.note_away("waiting 0.1 s: the watch has ended")
             await cloud.client.of(Node).create(Node(metadata=Metadata(name="h1"), spec=NodeSpec()))
             await until(lambda: "h1" in service.nodes, "the new node is not seen")

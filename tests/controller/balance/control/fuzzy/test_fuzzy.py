@@ -1,4 +1,4 @@
-"""Words, rules and both methods of inference, held against scikit-fuzzy and against the area computed exactly."""
+"""Words, rules and both inference methods, checked against scikit-fuzzy and the exact area."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_mamdani_is_the_centre_of_the_area_computed_exactly(error: float, change
         word.peak + side * (1.0 - cut) * SPACING for word in WORDS for side in (-1, 1) for cut in strengths.values()
     }
     area = moment = 0.0
-    for low, high in pairwise(sorted(kinks)):  # a straight line between two of them
+    for low, high in pairwise(sorted(kinks)):  # linear between two of them
         middle, width = 0.5 * (low + high), high - low
         area += width * height(middle)
         moment += width * (low * height(low) + 4.0 * middle * height(middle) + high * height(high)) / 6.0

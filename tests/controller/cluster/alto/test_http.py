@@ -1,4 +1,4 @@
-"""The ALTO server over real sockets, on a collector's feed: media types, versions, refusals, its settings."""
+"""The ALTO server over real sockets, on a collector's feed: media types, versions, refusals, settings."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_loopback_uris_are_absolute_and_the_source_is_optional() -> None:
             answer = await client.post(
                 uri, json=body, headers={"content-type": "application/alto-endpointcostparams+json"}
             )
-            # Who asks from 127.0.0.1 is no host of the fabric.
+            # A client at 127.0.0.1 is not a host of the fabric.
             assert answer.json()["endpoint-cost-map"] == {}
 
     run(scenario)
@@ -220,7 +220,7 @@ def test_socket_is_private_and_other_addresses_are_refused() -> None:
         assert not (folder / "alto").exists()
         with socket.socket(socket.AF_UNIX) as killed:
             killed.bind(str(folder / "alto"))
-        with listen(f"unix:{folder}/alto"):  # what a killed server leaves behind is taken over
+        with listen(f"unix:{folder}/alto"):  # a killed server's socket is taken over
             pass
 
     run(scenario)

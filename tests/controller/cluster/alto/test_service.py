@@ -1,4 +1,4 @@
-"""Answers of the ALTO server read by schemas written from RFC 7285 and RFC 9439, against the cost map they are made of.
+"""Answers of the ALTO server, read by schemas from RFC 7285 and RFC 9439 and compared with the cost map behind them.
 
 The schemas refuse what is not in the RFCs, but what these let a server add: `priv:` names, `description`, a `vtag`.
 """
@@ -34,7 +34,7 @@ Cost = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Object(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """An object that has the members that it is to have, and no others."""
+    """An object with exactly its declared members."""
 
 
 class Vtag(Object, frozen=True):
@@ -108,7 +108,7 @@ class Directory(Object, frozen=True):
 
 
 class Source:
-    """Gives the map that the test gives."""
+    """A source with the test's map."""
 
     def __init__(self, live: LiveCosts) -> None:
         self.live = live

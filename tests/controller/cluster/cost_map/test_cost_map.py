@@ -1,4 +1,4 @@
-"""The cost map agrees with its plain twin on random fabrics, telemetry and routes, however it was come by."""
+"""The cost map agrees with its plain twin on random fabrics, telemetry and routes, however it was built."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def assert_as_the_twin_says(costs: CostMap) -> None:
             elif exact is None:
                 assert (pair.delay_ns, pair.available_bps, pair.loss_ppb, pair.paths) == (-1, 0, PPB, ())
             else:
-                # Means are rounded once a hop.
+                # Means are rounded once per hop.
                 assert abs(pair.delay_ns - exact.delay_ns) < 8
                 assert abs(Fraction(pair.loss_ppb, PPB) - exact.loss) < Fraction(20, PPB)
                 assert pair.available_bps == exact.available_bps
@@ -148,7 +148,7 @@ def test_load_takes_bandwidth_and_lengthens_queues_on_its_path() -> None:
     assert {path.switches for path in before.paths} == {("leaf1", "spine1", "leaf2"), ("leaf1", "spine2", "leaf2")}
     assert (before.available_bps, before.delay_basis) == (10_000_000_000, Basis.NOMINAL)
     after = costs.with_load(src, dst, 4_000_000_000).cost(src, dst)
-    # The hosts' links carry all of it, each way over a spine half of it.
+    # The hosts' links carry all of it, each path over a spine half of it.
     assert after.available_bps == 6_000_000_000
     assert after.delay_ns > before.delay_ns
     more = costs.with_loads([Load("h2", "h4", 8_000_000_000)]).cost(src, dst)

@@ -1,4 +1,4 @@
-"""The map of now is that of the newest snapshot and routes, and is refused where it cannot be believed."""
+"""The current map is that of the newest snapshot and routes; it is refused when it is too old."""
 
 from __future__ import annotations
 

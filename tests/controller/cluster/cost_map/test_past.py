@@ -1,4 +1,4 @@
-"""Cost maps of moments and windows of a history, against the snapshots that it was written from."""
+"""Cost maps of moments and windows of a history, compared with the snapshots it was written from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINK = LinkKey("leaf1", "spine1")
 
 @pytest.fixture
 def written(tmp_path: Path) -> tuple[Path, list[Snapshot]]:
-    """A history of four seconds, and the snapshots that it is of."""
+    """Return a history of four seconds, and its snapshots."""
     rng, folder = random.Random(3), tmp_path / "history"
     settings = HistorySettings(folder=str(folder))
     rows, writer = RowMaker(TOPOLOGY, settings), HistoryWriter(settings)

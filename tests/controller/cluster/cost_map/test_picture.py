@@ -1,4 +1,4 @@
-"""Heat maps say what is drawn: names, units, what is known, and plain numbers; read from the SVG's text."""
+"""Texts of heat maps: names, units, measured parts, and plain numbers; read from the SVG."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IDLE = Snapshot(0, {}, {}, {})
 
 
 def texts(costs: CostMap, figure: str, folder: Path) -> list[str]:
-    """Return what stands in the picture, which comments of the SVG repeat."""
+    """Return the picture's texts, which comments of the SVG repeat."""
     draw(costs, figure, folder / "map.svg")
     return re.findall(r"<!-- (.*?) -->", (folder / "map.svg").read_text(encoding="utf-8"))
 

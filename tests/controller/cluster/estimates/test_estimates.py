@@ -1,4 +1,4 @@
-"""Estimates: checked when made, combined as bounds are, ranked only where that means something."""
+"""Estimates: checked when made, combined like bounds, ranked only if comparable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes, what is held of them, and whether requests fit: exact, and immutable."""
+"""Nodes, their held shares, and fitting of requests: exact and immutable."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_what_cannot_be_is_refused(make: object) -> None:
 
 
 def serves(node: Node, held: Shares, wanted: DeviceRequest) -> bool:
-    """Try all choices of devices and return whether any would do."""
+    """Try all choices of devices; return whether any fits."""
     able = [
         device.number
         for device in node.devices

@@ -126,7 +126,7 @@ def test_maps_follow_routes(folder: Path) -> None:
                 follower.current()
             async with routing(folder) as paths:
                 assert not (await anext(maps)).costs.cost("h1", "h2").explicit
-                # The path server leads a flow around a link that it hears is down.
+                # The path server routes a flow around a link reported as down.
                 await paths.link_changed(LinkChange(LINK, up=False))
                 while not (cost := (await anext(maps)).costs.cost("h1", "h2")).explicit:
                     pass
@@ -156,7 +156,7 @@ def test_a_collector_of_another_network_is_refused(folder: Path) -> None:
 
 
 class FakeFeed:
-    """Yields what the test gives, and raises errors among it."""
+    """Yields the test's items; raises those that are errors."""
 
     def __init__(self) -> None:
         self.waiting: asyncio.Queue[Snapshot | Exception] = asyncio.Queue()

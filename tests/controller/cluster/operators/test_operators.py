@@ -1,4 +1,4 @@
-"""Operator graphs: checked when made, told apart by what they compute, read strictly and written back."""
+"""Operator graphs: checked when made, distinguished by their computation, strictly parsed, round-tripped."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_other_flows_make_another_signature(flows: str, other: str) -> None:
 
 
 def test_graphs_that_colours_do_not_tell_apart_are_told_apart() -> None:
-    # A ring of eight against two rings of four: every operator sees the same round about itself.
+    # A ring of eight against two rings of four: all operators have equal neighbourhoods.
     ring = graph_of("a1-b1 a1-b2 a2-b2 a2-b3 a3-b3 a3-b4 a4-b4 a4-b1")
     two = graph_of("a1-b1 a1-b2 a2-b2 a2-b1 a3-b3 a3-b4 a4-b4 a4-b3")
     assert signature(ring) == signature(two)

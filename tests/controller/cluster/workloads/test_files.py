@@ -1,4 +1,4 @@
-"""Readers of published traces: what they make of good lines, and what they say of bad ones."""
+"""Readers of published traces: values of good lines, and errors for bad ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def given(name: str) -> Path:
-    """Return a real trace, if it is on this machine."""
+    """Return a real trace if it is on this machine."""
     path = DATA / name
     if not path.exists():
         pytest.skip(f"{path} is not here")

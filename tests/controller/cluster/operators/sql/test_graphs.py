@@ -1,4 +1,4 @@
-"""Operators of SQL: what DuckDB plans, with pushed filters as filters, widths of rows, and tables that are not here."""
+"""Operators of SQL: DuckDB's plans, with pushed filters as filters, row widths, and declared tables without data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The 22 statements of TPC-H are planned, of declared tables alone and over generated data."""
+"""The 22 statements of TPC-H are planned from declared tables only and over generated data."""
 
 from __future__ import annotations
 

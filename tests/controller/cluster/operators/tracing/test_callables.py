@@ -1,4 +1,4 @@
-"""Graphs of Python callables: what numpy is asked for, folded by place, with its data; results stay what they are."""
+"""Graphs of Python callables: numpy calls, folded by source line, with their data; results do not change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_graph_of_a_dense_solve_is_what_one_writes_by_hand() -> None:
     assert flows["gemv-1", "elementwise-3"] == 50 * 8
     assert flows["elementwise-3", "solve-2"] == 50 * 8
     assert ("random-numbers-1", "solve-1") not in flows
-    # Two of three executions read what the loop has written before: 2/3 of 400 bytes an execution.
+    # Two of three executions read the loop's earlier output: 2/3 of 400 bytes per execution.
     assert traced.carried == (Flow("elementwise-4", "gemv-1", 267), Flow("elementwise-4", "elementwise-4", 267))
 
 

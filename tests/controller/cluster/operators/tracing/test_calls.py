@@ -1,4 +1,4 @@
-"""Calls of own functions are told alike by sys.setprofile and, under newer Pythons that are here, sys.monitoring."""
+"""Calls of own functions, reported equally by sys.setprofile and sys.monitoring of installed newer Pythons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of a traced program: it raises, crashes, never ends, forks, or does not exist; each gives one line."""
+"""Faults of a traced program: it raises, crashes, hangs, forks, or does not exist; one line each."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_script_that_never_ends_is_stopped(script: Path, ending: str, problem:
 
 
 def test_functions_are_named_by_file_or_module(script: Path) -> None:
-    # An argument that is no literal is a text.
+    # An argument that is not a literal is a string.
     assert operators_of(trace_target(f"{script}:product", ["50", "abc"])) == [GEMM]
     missing = trace_target("json:nothing")
     assert missing.problems[0] == "it ended with AttributeError: module 'json' has no attribute 'nothing'"
@@ -152,7 +152,7 @@ def test_a_program_that_lets_nothing_out_is_stopped_all_the_same(deadline_s: flo
 
     stopped = trace_callable(holds_on, deadline_s=deadline_s)
     assert stopped.problems[0].startswith(f"it was stopped after {deadline_s} s")
-    # Nothing of it arrives later.
+    # Nothing arrives afterwards.
     assert trace_callable(lambda: np.ones(5) + 1).problems == ()
 
 
@@ -162,7 +162,7 @@ def test_memory_that_was_freed_is_no_longer_its_writers() -> None:
         for _ in range(50):
             product = ones @ ones
             del product
-            # As a rule it gets the product's memory, of the same size: what stands there is nobody's result.
+            # It usually gets the product's memory, of the same size: its content is not an operator's result.
             np.add(np.ndarray((64, 64)), ones)
 
     assert not trace_callable(reuses).graph.flows
@@ -230,7 +230,7 @@ def test_plain_python_functions_are_operators_with_code_trees() -> None:
     assert own.code == ("(def (loop (loop (loop (into-add (index a i0 i1) (mult (index a i0 i2) (index a i2 i1)))))))")
     assert traced.places["python-1"].startswith("multiply (test_faults.py:")
     assert [operator.kind for operator in others] == ["elementwise", "elementwise", "solve"]
-    # What it wrote by single numbers is read by the next.
+    # The next operator reads what was written number by number.
     assert ("python-1", "elementwise-2") in {(flow.src, flow.dst) for flow in traced.graph.flows}
     assert np.array_equal(traced.result, relax(40))
 

@@ -1,4 +1,4 @@
-"""Real programs, traced: their graphs are what one would write by hand, and their results stay the same to the bit."""
+"""Traced real programs: graphs as written by hand, and bit-identical results."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def library_solver(n: int) -> Any:
 
 
 def images(n: int) -> Any:
-    """Filter an image with what scipy has, and take it apart."""
+    """Filter an image with scipy and decompose it."""
     image = np.linspace(0, 1, n * n).reshape(n, n)
     smooth = scipy.ndimage.laplace(image) + scipy.ndimage.convolve(image, np.ones((3, 3)))
     blurred = scipy.signal.convolve2d(smooth, np.full((5, 5), 0.04), mode="valid")
@@ -93,7 +93,7 @@ def test_a_fft_pipeline() -> None:
     traced = trace_callable(spectrum, (256,))
     assert traced.problems == ()
     kinds = operators_of(traced)
-    # A transform of real numbers is one of half as many complex ones; one of a plane is of all its points.
+    # A transform of real numbers counts as one of half as many complex ones; that of a plane covers all points.
     assert ("fft fp64 batch=8 n=128", 4) in kinds
     assert kinds.count(("fft fp64 batch=8 n=128", 4)) == 2
     assert ("fft fp64 batch=1 n=2048", 1) in kinds
@@ -148,7 +148,7 @@ def test_a_training_step_forwards_and_backwards() -> None:
     kinds = operators_of(traced)
     planes = "in_height=16 in_width=16 kernel_height=3 kernel_width=3 out_channels=8 out_height=16 out_width=16"
     first, second = (f"conv2d fp32 batch=4 in_channels={channels} {planes}" for channels in (3, 8))
-    # Of the first layer only weights have a gradient, of the second its input, too.
+    # In the first layer only weights have a gradient, in the second also the input.
     assert sorted(kind for kind in kinds if kind[0].startswith("conv2d")) == [
         (first, 3),
         (first, 3),
@@ -193,7 +193,7 @@ def test_trained_weights_are_the_same_to_the_last_bit() -> None:
 
 
 def many_ways() -> Any:
-    """Do with arrays what people do: views, places, outputs, methods, powers, reductions, conversions."""
+    """Use arrays in common ways: views, indexing, outputs, methods, powers, reductions, conversions."""
     a = np.arange(60.0).reshape(5, 12) / 7
     b = a.T[::2, 1:]
     b **= 2
@@ -264,7 +264,7 @@ def test_nothing_of_the_tracer_stays_behind() -> None:
     trace_callable(lambda: kept.append(np.ones(3)))
     assert (np.array, np.zeros, np.random.default_rng, scipy.linalg.solve, scipy.sparse.csr_array.__matmul__) == before
     assert type(np.ones(3)) is np.ndarray
-    # What the program has kept works on as ever, and what comes of it is plain.
+    # Arrays that the program kept still work, and their results are plain arrays.
     assert type(kept[0]) is TracedArray
     assert type(kept[0] + 1) is np.ndarray
 

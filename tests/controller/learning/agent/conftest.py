@@ -1,4 +1,4 @@
-"""Observations and experience for agents' tests, drawn by a seed."""
+"""Seeded observations and experience for agents' tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _observe(
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Networks this small take longer in two threads than in one, most of all on a machine that is busy."""
+    """Such small networks are slower in two threads than in one, above all on a busy machine."""
     if importlib.util.find_spec("torch") is None:
         yield
         return

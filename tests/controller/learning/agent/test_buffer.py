@@ -1,4 +1,4 @@
-"""The experience buffer holds the specification's sentences."""
+"""The experience buffer, by the sentences of the specification."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_prioritised_draw_favours_large_errors_at_less_weight(live: Live) -> Non
 
 
 def test_incremental_deduplication_equals_a_full_comparison(live: Live) -> None:
-    """While experiences come, are drawn and removed, and the oldest go, with few that differ."""
+    """While experiences are added, drawn and evicted, with many duplicates."""
     generator = np.random.default_rng(9)
     few = [live(generator) for _ in range(6)]
     buffer, all_of_them = Buffer(16), list[tuple[int, Experience]]()

@@ -19,7 +19,7 @@ Observe = Callable[..., Observation]
 
 @dataclass
 class Known:
-    """Values that are known, from weights of a version."""
+    """Known values, from weights of a version."""
 
     told: list[float]
     version: int = 1
@@ -77,7 +77,7 @@ def test_fallback_choice_stands_within_the_margin(observe: Observe, told: list[f
 def test_fallback_chooses_within_the_tolerance(
     observe: Observe, told: list[float], action: int, near: list[int]
 ) -> None:
-    """It always wants the last action: where that is not nearly as good, the best one is taken."""
+    """It always prefers the last action: if that is not nearly as good, the best one is taken."""
     observation = _with(observe(np.random.default_rng(1)), 0, 1, 3)
     decider = Decider(DecisionSettings(exploration=0, tolerance=0.5), Last(), np.random.default_rng(1), lambda: 0)
     decision = decider.decide(Known(told), observation, None)
@@ -99,7 +99,7 @@ def test_a_margin_goes_before_a_tolerance(observe: Observe) -> None:
     decider = Decider(settings, InTurn(), np.random.default_rng(1), lambda: 0)
     told = np.full(observation.actions, -9.0)
     told[:3] = (2.5, 9.0, 8.75)
-    # The first action is far behind the best, so one of the two best is taken: the next in turn.
+    # The first action is far worse than the best, so one of the two best is taken: the next in turn.
     decisions = [decider.decide(Known(told.tolist()), observation, None) for _ in range(3)]
     assert [(decision.action, decision.reason) for decision in decisions] == [(1, ""), (2, "close"), (1, "")]
     assert all(decision.asked for decision in decisions)

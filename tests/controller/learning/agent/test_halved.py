@@ -1,4 +1,4 @@
-"""Products with weights in bfloat16, held against numpy."""
+"""Products with weights in bfloat16, checked against numpy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.learning.values import Floats
 
 
 def _widened(weight: Floats) -> Floats:
-    """Return weights as they are read: rounded, and widened again."""
+    """Return weights rounded to bfloat16 and widened again."""
     words = in_pairs(weight)
     both = np.stack([words << 16, words & np.uint32(0xFFFF0000)], axis=2).view(np.float32)
     outputs, inputs = weight.shape

@@ -62,20 +62,20 @@ CASES = [
     ("flat", FlatInference, 1e-5),
     ("dense", DenseInference, 1e-5),
     ("flat", _flat_fast, 1e-5),
-    ("flat", _flat_halved, 2e-2),  # of weights only
+    ("flat", _flat_halved, 2e-2),  # weights only
     ("dense", _dense_halved, 2e-2),
     ("tokens", TokensInference, 1e-5),
     ("tokens", _float32, 1e-5),
     ("tokens", _bfloat16, 5e-2),  # eight bits of a mantissa, over two layers
     pytest.param("tokens", _tokens_fast, 1e-5, marks=WIDE),
-    pytest.param("tokens", _tokens_halved, 2e-2, marks=PAIRS),  # the same, but what is added to is float32
+    pytest.param("tokens", _tokens_halved, 2e-2, marks=PAIRS),  # the same, but accumulated in float32
 ]
 
 
 def _weights(form: Form, observation: Observation, **fields: int) -> WeightSet:
     settings = NetworkSettings(form=form, hidden=64, feed_forward=48, deviation=0.15, **fields)
     start = gaussian_start(Shape.of(settings, observation), settings.deviation, np.random.default_rng(5))
-    # As biases and gains are after training.
+    # Biases and gains as after training.
     generator = np.random.default_rng(6)
     moved = {
         name: array + np.float32(0.1) * generator.standard_normal(array.shape).astype(np.float32) * (array.ndim == 1)

@@ -1,4 +1,4 @@
-"""Learning, by the specification's sentences and its formula."""
+"""Learning, by the specification's sentences and formula."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_quantiles_settle_at_the_quantiles_of_what_is_measured() -> None:
     predicted = torch.full((1, 4), 30.0, requires_grad=True)
     optimiser = Optimiser(TrainingSettings(optimiser="adam", learning_rate=1.0), [predicted])
     for _ in range(300):
-        # By Huber's, which is as absolute errors are where they are greater than 1.
+        # By the Huber loss, which is absolute for errors above 1.
         quantile_cost("huber", predicted, measured).sum().backward()
         optimiser.step()
     assert predicted.detach()[0].tolist() == pytest.approx([12.5, 37.5, 62.5, 87.5], abs=2)
@@ -128,7 +128,7 @@ def test_double_values_the_trained_choice_by_published_weights(observe: Observe)
 def test_forward_of_a_chosen_action_equals_the_whole_network(
     observe: Observe, live: Live, form: Form, quantiles: int
 ) -> None:
-    """Values and gradients; of tokens with observations of different numbers of actions."""
+    """Values and gradients; for tokens, with different numbers of actions."""
     generator = np.random.default_rng(12)
     settings = _settings(form, {"dropout": 0.0, "quantiles": quantiles})
     learner = _learner(settings, observe(generator))
@@ -147,7 +147,7 @@ def test_forward_of_a_chosen_action_equals_the_whole_network(
 
 
 def test_dropout_of_one_token_drops_whole_heads_as_often(observe: Observe) -> None:
-    """Means over many draws are those of PyTorch's own layer, whose attention has one weight a head to drop."""
+    """Means over many draws equal those of PyTorch's own layer, whose attention drops one weight per head."""
     learner = _learner(_settings("flat", {"dropout": 0.5}), observe(np.random.default_rng(13)))
     network = learner._trained
     tokens = torch.from_numpy(observe(np.random.default_rng(14)).flat()).expand(20_000, 1, -1)
@@ -211,7 +211,7 @@ def bandit_errors(observe: Observe, form: Form, network: dict[str, object], trai
 
 @pytest.mark.parametrize("form", ["flat", "tokens", "dense"])
 def test_every_form_learns_which_action_pays(observe: Observe, form: Form) -> None:
-    """The error halves at least; departures from the specification do in tests/soak."""
+    """The error at least halves; tests/soak checks this for departures from the specification."""
     errors = bandit_errors(observe, form, {}, {})
     assert errors[-1] < errors[40] / 2
 

@@ -1,4 +1,4 @@
-"""Networks in machine code, held against their plain twins in numpy."""
+"""Networks in machine code, checked against their plain twins in numpy."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ TWINS = [
         "tokens", TokensInference, partial(TokensOnKernels, halved=True), 3e-2, id="tokens, halved", marks=PAIRS
     ),
 ]
-"""Form, plain twin, fast one, and how far its values may be off, of values of about 1."""
+"""Form, plain twin, fast twin, and the tolerance of its values, which are about 1."""
 
 
 def _weights(form: Form, observation: Observation, *, spread: float = 1.0, **fields: int) -> WeightSet:
-    """Return weights whose products are about as large as what goes in, times a spread."""
+    """Return weights whose products are about as large as the inputs, times a spread."""
     shape = Shape.of(NetworkSettings(form=form, **fields), observation)
     chance = np.random.default_rng(7)
     arrays = {
@@ -102,7 +102,7 @@ def test_networks_of_any_size_give_the_values_of_the_plain_twin(
         quantiles=quantiles,
     )
     expected = _values(plain(weights), observation)
-    # A norm over a few hidden figures makes more of what rounding left.
+    # A norm over a few hidden values amplifies rounding errors.
     assert _values(fast(weights), observation) == pytest.approx(expected, abs=4 * tolerance, rel=tolerance)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints go on exactly, are strict, and run no code; experience survives as bytes."""
+"""Checkpoints resume exactly, are strict, and run no code; experience round-trips as bytes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_generator_goes_on_where_it_was() -> None:
 def test_resumed_agent_continues_exactly(
     observe: Observe, live: Live, tmp_path: Path, form: Form, training: dict[str, object]
 ) -> None:
-    """With experience in the buffer, a state of the optimiser and random numbers half used."""
+    """With experience in the buffer, optimiser state and a used random generator."""
 
     def go_on(agent: Agent[None], generator: np.random.Generator, count: int) -> list[int]:
         actions = []

@@ -1,4 +1,4 @@
-"""Decisions and training never wait for one another: training that is killed, slow or gone holds up no decision."""
+"""Decisions never wait for training, whether it is killed, slow or gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Systems and workloads that cannot be are refused in one line that names what is wrong."""
+"""Impossible systems and workloads are refused in one line that names the problem."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_endless_task_is_named() -> None:
 
 
 def test_no_task_ends_later_than_there_is_time_for() -> None:
-    # 36 hours at a time, until there are no more nanoseconds: none wraps round.
+    # 36 hours at a time, up to the maximum of nanoseconds: no time wraps around.
     tasks = [Task((1 << 60) - 1, float_operations=131_071)] * 20_000
     base = system(node("a", Engine(EngineKind.CPU, 1, 1, 1)), node("p", slow_bytes=9))
     pool = Pool(base, Workload.of(tasks, []), PLAIN)

@@ -1,4 +1,4 @@
-"""Belady's rule judges eviction only."""
+"""Belady's rule, which judges only eviction."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_loop_longer_than_memory_defeats_lru_but_not_belady() -> None:
 
 
 def least_misses(uses: list[int], capacity: int) -> int:
-    """Return the least misses there can be, by trying every eviction."""
+    """Return the minimum number of misses by trying every eviction."""
 
     @cache
     def best(index: int, kept: frozenset[int]) -> int:
@@ -71,7 +71,7 @@ def test_its_lru_evicts_what_the_environment_evicts(seed: int) -> None:
 
 
 def test_data_used_next_on_another_node_need_not_be_kept() -> None:
-    # Node 0 has room for two; of 0 and 1 it uses only 1 again, as node 1 takes 0 first.
+    # Node 0 has room for two; of 0 and 1 it reuses only 1, as node 1 takes 0 first.
     uses, nodes = [(0,), (1,), (2,), (0,), (1,), (0,)], [0, 0, 0, 1, 0, 0]
     verdict = judge(system(2, nodes=2), workload(*uses, sizes=(1, 1, 1)), list(enumerate(nodes)))
     assert (verdict.lru.misses, verdict.best.misses) == (5, 5)

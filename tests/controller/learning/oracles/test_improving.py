@@ -1,4 +1,4 @@
-"""The search over whole runs: what it plays, and what it finds."""
+"""The search over whole runs: its plays and its results."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dataplane.native import pointer_to
 from tests.reference.pool import PlainPool
 
 US = 20_000
-"""Operations that a CPU's core does in a microsecond."""
+"""Operations of a CPU core per microsecond."""
 
 
 def drawn(seed: int, tasks: int, nodes: int = 4, most_bytes: int = 400_000) -> PoolInput:
-    """Return a drawn graph: each task reads what up to three before it hand on."""
+    """Return a random graph: each task reads the output of up to three earlier ones."""
     rng = np.random.default_rng(seed)
     made = []
     for number in range(tasks):
@@ -39,7 +39,7 @@ def pool_of(made: PoolInput) -> Pool:
 
 
 def played(made: PoolInput, nodes: tuple[int, ...]) -> list[int]:
-    """Return when each task ends on the node that it is given."""
+    """Return the end of each task on its assigned node."""
     pool, ends = pool_of(made), [0] * len(nodes)
     pool.start(0)
     while pool.task >= 0:
@@ -56,7 +56,7 @@ def cost(made: PoolInput, nodes: tuple[int, ...]) -> float:
 
 
 def by_prices(made: PoolInput, engines: list[int], arriving: int, leaving: int) -> list[int]:
-    """Return where tasks go by prices, worked out over the plain twin."""
+    """Return the nodes of tasks by prices, computed with the plain twin."""
     pool, nodes = PlainPool(made.system, made.workload, made.settings), [-1] * len(made.workload)
     seen = pool.start(0)
     while True:
@@ -120,7 +120,7 @@ def test_search_continues_from_given_nodes_and_is_repeatable() -> None:
 
 
 def test_infeasible_search_is_an_error() -> None:
-    # No node has an FPGA or XPU among the first two kinds of nodes.
+    # The first two kinds of nodes have no FPGA or XPU.
     tasks = [Task(0, int_operations=10), Task(1, int_operations=10, kinds=EngineKind.XPU.bit)]
     pool = Pool(PoolSystem(nodes=2).made(), Workload.of(tasks, [1]))
     with pytest.raises(LearningError, match="every task is decided on"):

@@ -1,4 +1,4 @@
-"""Oracles of decisions: against all there is, and against rules."""
+"""Oracles of decisions, checked against exhaustive search and against rules."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def chosen(rule: Chooser[PoolView], pool: Pool, seen: Observation) -> int:
 
 
 def first_of(made: Ordering, order: tuple[int, ...], _: Observation) -> int:
-    """Return the place of the job that comes first in an order, of those that can be chosen."""
+    """Return the place of the eligible job that comes first in an order."""
     return min(made.places, key=lambda index: order.index(made.window[index]))
 
 
@@ -153,7 +153,7 @@ def test_a_search_is_given_up_after_so_many_steps() -> None:
 
 
 def test_there_is_no_oracle_where_a_task_can_run_nowhere() -> None:
-    # No node has an FPGA or XPU among the first two kinds of nodes.
+    # The first two kinds of nodes have no FPGA or XPU.
     tasks = [Task(0, int_operations=10), Task(1, int_operations=10, kinds=EngineKind.XPU.bit)]
     pool = Pool(PoolSystem(nodes=2).made(), Workload.of(tasks, [1]), PoolSettings())
     with pytest.raises(LearningError, match="every task can run"):
@@ -177,7 +177,7 @@ def test_a_window_of_a_graph_comes_after_what_is_in_it() -> None:
     made = PoolInput("chain", PoolSystem(nodes=2).made(), Workload.of(chain, [10, 20, 30], [0, 1, 2]))
     part = made.window(1, 2).workload
     assert part.predecessors.tolist() == [0, 1]
-    # What the task before the window would have made is there from the beginning.
+    # The output of the task before the window exists from the start.
     assert part.created[part.access_object[0]] == 0
     assert part.object_bytes[part.access_object].tolist() == [10, 20, 20, 30]
     assert part.created.tolist() == [0, 1, 1]

@@ -1,4 +1,4 @@
-"""A network in the live scheduler: whose checkpoint it takes, who decides where it cannot, and what is counted."""
+"""A network in the live scheduler: accepted checkpoints, the fallback where it cannot decide, and counters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _example(_: MadeFor) -> Observation:
 
 
 def _trained(path: Path, change: Callable[[Checkpoint], Checkpoint] = lambda checkpoint: checkpoint) -> Path:
-    """Write a checkpoint whose weights count as learned."""
+    """Write a checkpoint whose weights count as trained."""
     file = path / "pods.ckpt"
     save_checkpoint(file, change(msgspec.structs.replace(new_checkpoint(AGENT, seen(1.0), "pods"), version=3)))
     return file

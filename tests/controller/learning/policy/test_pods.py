@@ -1,4 +1,4 @@
-"""A network as a policy of pods: in shadow first, then live, the other scores where it cannot decide."""
+"""A network as a policy of pods: in shadow, then live, with the other scores where it cannot decide."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_live_the_highest_value_gets_most_points(snapshot: Snapshot, tmp_path: P
 
 
 def _beside_most_used(checkpoint: Checkpoint, decisions: DecisionSettings, file: Path) -> Learned:
-    """Return the policy that decides live by a checkpoint's network, with other settings, beside most-used."""
+    """Return the live policy of a checkpoint's network with other settings, combined with most-used."""
     settings = msgspec.structs.replace(checkpoint.settings, decisions=decisions)
     save_checkpoint(file, msgspec.structs.replace(checkpoint, settings=settings))
     return Learned(Learned.Settings(checkpoint=str(file), shadow=False, deadline_ns=10**12, fallback="most-used"))
@@ -132,7 +132,7 @@ def test_a_tolerance_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_
     inference = inference_of(checkpoint.weights(), checkpoint.settings.decisions)
     values = inference.values(seen)
     assert values is not None
-    # The node that is used is what most-used takes, if the network values it nearly as much as the best.
+    # most-used takes the used node if the network values it nearly as much as the best.
     used, best = 0, int(np.argmax(values))
     decisions = DecisionSettings(
         precision="float32", exploration=0.0, tolerance=part * float(values[best] - values[used])
@@ -162,7 +162,7 @@ def test_a_margin_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_pat
     inference = inference_of(checkpoint.weights(), checkpoint.settings.decisions)
     values = inference.values(seen)
     assert values is not None
-    # Packed onto the node that is used, which the network values less than another.
+    # Packed onto the used node, which the network values less than another.
     usual, best = 0, int(np.argmax(values))
     decisions = DecisionSettings(
         precision="float32", exploration=0.0, margin=part * float(values[best] - values[usual])

@@ -38,7 +38,7 @@ def test_the_checkpoint_with_the_least_response_is_kept(tmp_path: Path) -> None:
         tried.append(load_checkpoint(tmp_path / "agent"))
         kept.append(best.look_at(tried[-1]))
         list(train(given, agent, episodes=1, seed=1, every=100))
-    # Nothing is tried before something is learned.
+    # No trials before the first training step.
     assert kept[:2] == [False, True]
     means_ns = [
         evaluate(given, greedy(given, checkpoint, given.rules(1)["data-local"]), 1).mean_response_ns

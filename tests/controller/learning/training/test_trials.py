@@ -1,4 +1,4 @@
-"""Training, trying and comparing in virtual time, on drawn inputs."""
+"""Training, trials and comparisons in virtual time, on random inputs."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def _run(given: Given[Any], checkpoint: Checkpoint) -> tuple[Run[Any], Agent[Any
 def test_interrupted_training_continues_exactly(
     given: Given[Any], tmp_path: Path, stops_at: int, margin: float, tolerance: float
 ) -> None:
-    """While the fallback decides, which remembers whose turn it is, at an episode's end and while the network does.
+    """While the stateful fallback decides, at an episode's end, and while the network decides.
 
-    The fallback is asked beside the network, too, with a margin or a tolerance: what it remembers is what it said.
+    With a margin or a tolerance the fallback is also asked along with the network; its state is from its own answers.
     """
     pytest.importorskip("torch")
     decisions = structs.replace(AGENT.decisions, margin=margin, tolerance=tolerance)
@@ -166,13 +166,13 @@ def test_utilisation_is_held_time_of_slots_over_all() -> None:
     tally = Tally()
     tally.add(step)
     tally.add(replace(step, task=1, submitted_ns=40, wait_ns=0, response_ns=60, reward=4.0))
-    # 50 and 60 ns are held of 2 slots for the 100 ns from the first submission to the last end.
+    # 2 slots are held for 50 and 60 ns of the 100 ns from the first submission to the last end.
     alone = Graphs.of(Workload.of([Task(0), Task(40)], [1]))
     assert tally.of_pool(2, alone) == Figures(2, 5.0, 60.0, 110 / 200, 20.0, 3.0, 5.0, 60.0)
 
 
 def test_a_graph_responds_from_its_submission_to_its_last_end() -> None:
-    # Tasks 0 and 2 are a graph that is submitted at 5; task 1 is alone.
+    # Tasks 0 and 2 are a graph submitted at 5; task 1 is independent.
     graphs = Graphs.of(Workload.of([Task(5), Task(6), Task(6, after=(0,))], [1]))
     assert graphs.of_task.tolist() == [0, 1, 0]
     tally = Tally()
@@ -180,7 +180,7 @@ def test_a_graph_responds_from_its_submission_to_its_last_end() -> None:
     tally.add(Step(None, 0.0, 1, wait_ns=4, latency_ns=4, response_ns=6, submitted_ns=6))
     tally.add(Step(None, 0.0, 2, wait_ns=0, latency_ns=0, response_ns=30, submitted_ns=15))
     outcome = tally.of_pool(2, graphs)
-    # The graph: from 5 to 45, started at 7. Tasks: 10, 6 and 30 from when each is ready.
+    # The graph: from 5 to 45, started at 7. Tasks: 10, 6 and 30 after each is ready.
     assert (outcome.mean_wait_ns, outcome.mean_response_ns) == (3.0, 23.0)
     assert outcome.mean_task_wait_ns == 2.0
     assert outcome.mean_task_response_ns == pytest.approx(46 / 3)

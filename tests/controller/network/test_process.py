@@ -1,4 +1,4 @@
-"""The daemon over gRPC against both kinds of switch: what dies and returns is right again, and nothing is doubled."""
+"""The daemon over gRPC against both kinds of switch: restarted ones are reconciled, without redundant writes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MachineMaker = Callable[[int, str], Machine]
 
 @pytest.fixture(params=[BuiltIn, pytest.param(Bmv2, marks=pytest.mark.bmv2)])
 def machines(request: pytest.FixtureRequest, diamond: Topology, tmp_path: Path) -> Iterator[dict[str, Machine]]:
-    """Return the diamond's switches, switched on."""
+    """Return the diamond's running switches."""
     if request.param is Bmv2 and shutil.which("simple_switch_grpc") is None:
         pytest.skip("simple_switch_grpc is not on the PATH")
     made = {node.name: request.param(node.node_id, address(tmp_path, node.name)) for node in diamond.switches}
@@ -98,7 +98,7 @@ class _Nothing:
 
 
 async def differences(topology: Topology, folder: Path, name: str) -> list[object]:
-    """Return what a switch holds too much or too little, read after the daemon has gone."""
+    """Return a switch's surplus and missing entries, read after the daemon has ended."""
     session = GrpcSession(
         Target(name, address(folder, name), topology.switch[name].node_id), load_schema(*fabric_program())
     )

@@ -1,4 +1,4 @@
-"""Trees that should be others: only when that is worth it, lasts, and there is room; and links that are dead."""
+"""Migration of trees: only if worthwhile, lasting and with room; and away from dead links."""
 
 from __future__ import annotations
 

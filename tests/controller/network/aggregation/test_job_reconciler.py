@@ -1,4 +1,4 @@
-"""Jobs as calls: there when a call returns, or not at all and with one line that says why."""
+"""Calls for jobs: complete when the call returns, or not done at all with a one-line reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def workers(*places: int) -> list[Worker]:
 
 
 def play(scene: Callable[[Running], Awaitable[None]], lab: Lab | None = None) -> None:
-    """Run a scene under a daemon whose switches are all right."""
+    """Run a scene with a daemon whose switches are reconciled."""
 
     async def whole() -> None:
         async with running(lab or Lab(TOPOLOGY)) as run:

@@ -1,4 +1,4 @@
-"""Jobs from their beginning to their end: who has which place, and that nothing is kept of what was refused."""
+"""Jobs from beginning to end: places of workers, and no traces of refused jobs."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ TOPOLOGY = rack()
 
 
 class Rack:
-    """A switch with a reader at h1 and a producer at h4, whose frames go by hand."""
+    """A switch with a reader at h1 and a producer at h4, whose frames are passed by hand."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -65,7 +65,7 @@ class Rack:
         self._database.close()
 
     def is_answered_by_the_switch(self, name: str) -> bool:
-        """Ask for a name once; the producer answers what comes to him."""
+        """Request a name once; the producer answers what reaches it."""
         interest = Message(Kind.INTEREST, digest(name), content=bytes(1024), number=7)
         for port, frame in self._through("h1", "h4", (20_000, UDP_PORT), interest):
             if port == TOPOLOGY.attachment["h1"].port:
@@ -111,7 +111,7 @@ def test_daemon_copies_hot_names_and_recovers_restarted_switches(
         (keeper,) = keepers
         store = keeper.store("s1")
         await until(lambda: switch.is_answered_by_the_switch("/a"))
-        await until(lambda: Segment(digest("/a")) in store.held().placed)  # once the write is acknowledged
+        await until(lambda: Segment(digest("/a")) in store.held().placed)  # after the write is acknowledged
         kept = [entry for entry in store.held().placed.values() if isinstance(entry, Recorded)]
         assert [entry.segment for entry in kept] == [Segment(digest("/kept"), 0), Segment(digest("/kept"), 1)]
         before = {entry.generation for entry in store.held().placed.values()}

@@ -1,4 +1,4 @@
-"""Desired contents of a switch, whatever it loses, and whenever the controller restarts."""
+"""Desired contents of a switch, across lost entries and restarts of the controller."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ STEPS = st.one_of(
 
 @dataclass
 class Switch:
-    """Contents of a switch; every generation written with a name for a cell is recorded, and must be new."""
+    """Contents of a switch; records every generation written with a name for a cell, which must be new."""
 
     entities: dict[EntityKey, Entity] = field(default_factory=dict)
     given: set[int] = field(default_factory=set)
 
     def bring(self, store: SwitchStore, *, most: int = 1000) -> None:
-        """Send what is to be written; after so many batches the session ends."""
+        """Send the writes; the session ends after this many batches."""
         for batch in store.batches()[:most]:
             before = held_in(self.entities)
             assert len({update.verb for update in batch} & {Verb.DELETE, Verb.INSERT}) <= 1
@@ -235,7 +235,7 @@ def test_store_recovers_without_reusing_a_generation(steps: list[tuple[str, obje
                 store.forget(name)
             case "restart", _:
                 switch.entities = {}
-                switch.given.clear()  # its cells are empty as well
+                switch.given.clear()  # its cells are empty, too
                 store.connected({}, {}, now_ns)
             case "forget all", _:
                 store = new()

@@ -20,7 +20,7 @@ QUICK = HelloSettings(10 * MS, 4)
 
 
 class Mirrored:
-    """A board and its mirror; `news` are the ports that changed, as the mirror has them."""
+    """A board and its mirror; `news` are the mirror's states of changed ports."""
 
     def __init__(self) -> None:
         self.board = Board()
@@ -35,7 +35,7 @@ class Mirrored:
         self.news += self.mirror.take(message.update)
 
     def dated(self, port: int) -> PortState:
-        """Return a port's own state, with the dates that gNMI tells and without counts, which it does not follow."""
+        """Return a port's own state with gNMI's timestamps and without counts, which are not mirrored."""
         state, start_ns = self.board.board[port], 5
         hello = state.hello
         if hello is not None:

@@ -1,4 +1,4 @@
-"""Sessions to switches' ports: over gRPC against the switch's own server, and in one process."""
+"""Sessions to switches' ports: over gRPC to the switch's own server, and in process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Notes:
         self._changed.set()
 
     async def until(self, line: str) -> None:
-        """Wait for a line, and forget it and those before it."""
+        """Wait for a line; drop it and all before it."""
         while line not in self.lines:
             self._changed.clear()
             await self._changed.wait()

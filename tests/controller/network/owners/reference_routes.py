@@ -1,4 +1,4 @@
-"""The decisions of `RoutesOwner` in their plain form: one route after the other, over all switches, nothing remembered.
+"""Reference decisions of `RoutesOwner`: one route after the other, over all switches, without memory.
 
 These are the twins of `RoutesOwner.restored` and `.plan`; with them the tests of this folder judge the owner.
 """
@@ -15,11 +15,11 @@ from controller.network.tables.weighted_routes import Spreads, onward, order
 from dataplane.topology.values import Topology
 
 Levels = list[dict[str, frozenset[EntityKey]]]
-"""By level, which routes each switch writes."""
+"""Routes that each switch writes, by level."""
 
 
 def peers(topology: Topology, switch: str, entities: Entities, key: EntityKey) -> set[str]:
-    """Return what a switch with these tables sends to by a route."""
+    """Return the next hops of a route in a switch's tables."""
     entity = entities.get(key)
     needed_keys = set() if entity is None else needs(entities, entity)
     ports = {needed.number for needed in needed_keys if needed.kind is Kind.MEMBER}
@@ -30,7 +30,7 @@ def peers(topology: Topology, switch: str, entities: Entities, key: EntityKey) -
 def circles(
     topology: Topology, wanted: Mapping[str, Entities], switch: str, key: EntityKey, held: Mapping[str, Entities]
 ) -> bool:
-    """Return whether a wanted route at one switch, with those that others are known to hold, leads back to it."""
+    """Return whether a desired route at one switch, with the known routes of others, leads back to it."""
     waiting, seen = peers(topology, switch, wanted[switch], key), set[str]()
     while waiting:
         name = waiting.pop()
@@ -43,7 +43,7 @@ def circles(
 
 
 def due(held: Entities, wanted: Entities) -> set[EntityKey]:
-    """Return the routes that a switch lacks or holds otherwise, their groups among it."""
+    """Return the routes that a switch lacks or holds differently, groups included."""
     keys = set()
     for key, entity in wanted.items():
         if key.kind is Kind.ENTRY:
@@ -62,7 +62,7 @@ def plan(
     destinations: Mapping[EntityKey, str],
     known: Known,
 ) -> tuple[Levels, set[EntityKey]]:
-    """Return which routes are written by whom at which level, and which must wait."""
+    """Return the routes to write by level and switch, and those that must wait."""
     each = {name: due(known.held.get(name, {}), wanted[name]) for name in wanted}
     levels: list[dict[str, set[EntityKey]]] = []
     pending = set()

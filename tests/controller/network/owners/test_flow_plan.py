@@ -1,4 +1,4 @@
-"""Changing paths across switches: no intermediate state loses a packet or turns it in a circle."""
+"""Changing paths across switches: no intermediate state loses or loops a packet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLOW = FlowSpec("hs", "hd")
 
 
 def route_set(*paths: str) -> RouteSet:
-    """Return the flow routed over 'abd', or nothing."""
+    """Return the flow routed over a path such as 'abd', or no route."""
     return RouteSet(1, tuple(Route(FlowSpec("ha", "hd"), tuple(path)) for path in paths))
 
 
@@ -115,7 +115,7 @@ def networks(draw: st.DrawFn) -> tuple[Topology, list[tuple[str, ...]]]:
 
 
 def ways_on(topology: Topology, hops: NextHops, held: Mapping[str, Entities], switch: str) -> set[str]:
-    """Return where the flow's packets may go from a switch: by its entry, else by any base route."""
+    """Return the flow's next hops at a switch: by its entry, else by any base route."""
     for entity in held[switch].values():
         assert isinstance(entity, P4TableEntry)
         assert isinstance(entity.action, P4TableAction)
@@ -124,7 +124,7 @@ def ways_on(topology: Topology, hops: NextHops, held: Mapping[str, Entities], sw
 
 
 def check_loop_free(topology: Topology, hops: NextHops, held: Mapping[str, Entities]) -> None:
-    """Fail unless packets reach the host from wherever they are now."""
+    """Fail unless packets reach the host from wherever they are."""
     graph = nx.DiGraph((name, to) for name in held for to in ways_on(topology, hops, held, name))
     assert nx.is_directed_acyclic_graph(graph), nx.find_cycle(graph)
     assert [node for node in graph if graph.out_degree(node) == 0] == ["hd"]
@@ -135,7 +135,7 @@ def check_loop_free(topology: Topology, hops: NextHops, held: Mapping[str, Entit
 def test_every_intermediate_state_leads_every_packet_home(
     network: tuple[Topology, list[tuple[str, ...]]], data: st.DataObject
 ) -> None:
-    """Move the flow through several route sets, giving up some plans half way, updates of a step in any order."""
+    """Move the flow through several route sets; abandon some plans halfway; apply a step's updates in any order."""
     topology, paths = network
     hops = next_hops(topology)
     rng = random.Random(data.draw(st.integers(0, 2**32)))

@@ -1,4 +1,4 @@
-"""Owners that decide by what switches count and tell, and switches that do not, or refuse what is decided."""
+"""Owners that decide by switches' counters and digests, and switches that lack them or refuse the writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT = RecordedSettings(name="/kept", bytes=10, writers=("ha",), server="hd")
 
 
 class Visitor(ListeningOwner):
-    """Owns nothing, and notes who counts and who does not."""
+    """Owns nothing; records which switches count."""
 
     name = "visitor"
     interval_ns = 1_000_000
@@ -51,7 +51,7 @@ class Visitor(ListeningOwner):
 
 @pytest.fixture
 def lab(diamond: Topology) -> Lab:
-    """Return four switches for the program that holds content."""
+    """Return four switches for the content program."""
     return Lab(diamond, load_schema(*fabric_program(FABRIC_AGGREGATION)))
 
 

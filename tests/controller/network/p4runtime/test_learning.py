@@ -1,4 +1,4 @@
-"""Per-entry counters and digests of bmv2; the built-in switch does the same beneath the store's keeper."""
+"""Per-entry counters and digests of bmv2; tests of the store cover the built-in switch."""
 
 from __future__ import annotations
 

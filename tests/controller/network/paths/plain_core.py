@@ -1,4 +1,4 @@
-"""A path server's core that looks at 5-tuples and flows one by one: the reference of what looks at all at once."""
+"""Reference core of a path server that handles 5-tuples and flows one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOSTLY: Final = 0.85
 
 
 class PlainMembership(Membership):
-    """Admits flows as `Membership`, one by one."""
+    """Admits flows like `Membership`, one by one."""
 
     def discover(self, seen: SeenRows, held: Collection[FlowSpec], now_ns: int) -> list[FlowSpec]:
         if self.listed:
@@ -68,12 +68,12 @@ class PlainMembership(Membership):
 
 
 class PlainCore(PathServerCore):
-    """Decides as `PathServerCore`; the flows that it looks after stand in its `ManagedFlows` all the same."""
+    """Decides like `PathServerCore`; its managed flows are in `ManagedFlows`, too."""
 
     membership = PlainMembership
 
     def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
-        """Return every flow looked after with the path that it is on, flow by flow."""
+        """Return every managed flow with its path, flow by flow."""
         measured, rates = seen_paths(self._seen, snapshot), seen_rates(self._seen, snapshot)
         parts = parts_of(snapshot, self.network)
         assignments: dict[FlowSpec, Assignment] = {}
@@ -102,7 +102,7 @@ class PlainCore(PathServerCore):
 
 
 def seen_paths(seen: SeenFlows, snapshot: Snapshot) -> Mapping[FlowSpec, Path]:
-    """Return the path that each flow was last seen on; of several 5-tuples, that of the one that sends most."""
+    """Return the last seen path of each flow; with several 5-tuples, that of the largest sender."""
     paths: dict[FlowSpec, tuple[tuple[int, int], Path]] = {}
     for key, state in snapshot.paths.items():
         rank, flow = (state.rate_bps or 0, -state.age_ns), seen.flow_of(key)
@@ -112,7 +112,7 @@ def seen_paths(seen: SeenFlows, snapshot: Snapshot) -> Mapping[FlowSpec, Path]:
 
 
 def seen_rates(seen: SeenFlows, snapshot: Snapshot) -> Mapping[FlowSpec, MeasuredRate]:
-    """Return what each flow sends, none for one with a 5-tuple that has no rate yet."""
+    """Return the rate of each flow, None if one of its 5-tuples has no rate yet."""
     rates: dict[FlowSpec, MeasuredRate] = {}
     unknown: set[FlowSpec] = set()
     for key, state in snapshot.paths.items():
@@ -127,7 +127,7 @@ def seen_rates(seen: SeenFlows, snapshot: Snapshot) -> Mapping[FlowSpec, Measure
 
 
 def parts_of(snapshot: Snapshot, network: Network) -> Mapping[FlowSpec, tuple[Part, ...]]:
-    """Return the paths of the pairs of hosts that are not mostly on one."""
+    """Return the paths of pairs of hosts without a main path."""
     hosts = network.topology.host_by_address
     rates: dict[FlowSpec, dict[Path, MeasuredRate]] = {}
     for key, state in snapshot.paths.items():
@@ -169,7 +169,7 @@ def measured_flows(
 
 
 def report_rates(states: list[PathState], network: Network, watch: TelemetryLoad) -> dict[str, float]:
-    """Return what each switch's reports are in bit/s, flow by flow."""
+    """Return the bit/s of each switch's reports, flow by flow."""
     rates: dict[str, float] = {}
     numbers, names = network.table.switch_number, network.table.switches
     for state in states:

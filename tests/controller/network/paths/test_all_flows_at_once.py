@@ -1,4 +1,4 @@
-"""A core that looks at all flows at once decides as the one that looks at them one by one, whatever telemetry shows."""
+"""The vectorised core decides like the flow-by-flow one, whatever telemetry shows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LISTED = (
 
 
 class Telemetry:
-    """Draws snapshots: flows that stay and change, on paths that the network has or lacks."""
+    """Draws snapshots with steady and changing flows, on existing and missing paths."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
@@ -111,7 +111,7 @@ def over_the_feed(snapshot: Snapshot) -> Snapshot:
 
 
 def interrupted(cores: list[PathServerCore], chance: Random, now_ns: int) -> Iterator[list[object]]:
-    """Pin and release flows, and let links go down and come back; yield what the cores make of each."""
+    """Pin and release flows, and let links fail and recover; yield the cores' results of each."""
     link = chance.choice([key for key in TOPOLOGY.directed_links if {key.src, key.dst} <= TOPOLOGY.switch.keys()])
     up = chance.random() < 0.5
     yield [core.link_changed(link, now_ns, up=up) for core in cores]
@@ -149,7 +149,7 @@ def test_both_decide_the_same(seed: int, options: dict[str, object]) -> None:
     cores = [kind(TOPOLOGY, SETTINGS, **options) for kind in (PathServerCore, PlainCore)]  # type: ignore[arg-type]
     now_ns, moves = 1000 * MS, 0
     for number in range(12):
-        # The clock is set back once.
+        # The clock jumps back once.
         now_ns += -500 * MS if number == 7 else 100 * MS
         taken = telemetry.snapshot(now_ns)
         ours, plain = (core.step(seen, now_ns) for core, seen in zip(cores, (over_the_feed(taken), taken), strict=True))

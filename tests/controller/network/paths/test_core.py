@@ -1,4 +1,4 @@
-"""The path server's core: what it looks after, what it remembers, what it explains."""
+"""The path server's core: managed flows, memory and explanations."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_saved_route_that_the_topology_lost_is_dropped(
 def test_saved_explicit_paths_go_where_traffic_is_engineered(
     topology: Topology, tmp_path: Path, open_database: OpenDatabase
 ) -> None:
-    """Nobody would look after them: not even a dead link would move them."""
+    """They would be unmanaged: not even a dead link would move them."""
     store = PathStore(open_database(str(tmp_path / "paths.db")), max_decisions=9)
     PathServerCore(topology, SETTINGS, flows=MANAGED, store=store).step(snapshot(topology, queues={"ab": 40}), 0)
     again = PathServerCore(topology, SETTINGS, flows=MANAGED, store=store, engineering=EngineeringSettings())
@@ -260,7 +260,7 @@ def test_a_gain_must_last_before_a_flow_moves(topology: Topology) -> None:
 
 
 def test_word_of_a_link_is_no_round_of_measurements(topology: Topology) -> None:
-    """A gain must last over snapshots: a port that flaps elsewhere shows nothing of it."""
+    """A gain must last over snapshots; a flapping port elsewhere does not count as one."""
     core = PathServerCore(topology, replace(SETTINGS, confirm_rounds=2), flows=MANAGED)
     assert core.step(snapshot(topology, queues={"ab": 40}), 0) is None
     for number in range(1, 4):
@@ -290,7 +290,7 @@ def test_recovered_link_serves_at_once_when_another_dies(topology: Topology) -> 
 def test_restored_routes_wait_for_telemetry_before_expiry(
     topology: Topology, tmp_path: Path, open_database: OpenDatabase
 ) -> None:
-    """The time of a move says nothing of when the flow was seen; after a reboot it may even lie ahead."""
+    """The time of a move is not when the flow was last seen; after a reboot it may even be in the future."""
     for moved_ns in (100 * MS, 10**15):
         store = PathStore(open_database(str(tmp_path / f"{moved_ns}.db")), max_decisions=9)
         core = PathServerCore(topology, SETTINGS, store=store)

@@ -1,4 +1,4 @@
-"""Admission of flows to the path server when there are more than it looks after."""
+"""Admission of flows to the path server above its limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sending rate of a flow as measured by telemetry, and its uncertainty."""
+"""A flow's sending rate measured by telemetry, and its uncertainty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics that Prometheus scrapes from controller, path server and job service, and their alerting rules."""
+"""Prometheus metrics of controller, path server and job service, and their alerting rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller's status crosses gRPC whole, also what is not known yet; a server that is away is one line."""
+"""The controller's status over gRPC, unknown values included; one line for an unreachable server."""
 
 from __future__ import annotations
 

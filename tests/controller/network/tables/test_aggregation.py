@@ -1,4 +1,4 @@
-"""Jobs as entries: what each switch of a tree holds, and what changes with its members."""
+"""Jobs as entries: contents of each switch of a tree, and changes with its members."""
 
 from __future__ import annotations
 

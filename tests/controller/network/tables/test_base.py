@@ -177,7 +177,7 @@ def test_every_reference_has_its_target(diamond: Topology) -> None:
 
 
 def test_rules_beyond_the_table_size_are_refused(diamond: Topology) -> None:
-    """Else the switch refuses them, and is never right."""
+    """Otherwise the switch refuses them and is never reconciled."""
     few = Reporting(drops=(DropWatch(),) * 32)
     base_entities(diamond, reporting=few)
     with pytest.raises(ControllerError, match="other_drop_watch: 33 entries needed, but a switch has room for 32"):

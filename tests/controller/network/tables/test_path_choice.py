@@ -1,4 +1,4 @@
-"""The path hash over again: every packet of the real program takes the port that it tells."""
+"""The path hash recomputed: every packet of the real program takes the predicted port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared route entities are those of each switch's plain ones, and one object where they say the same."""
+"""Shared route entities equal each switch's plain ones, and equal ones are the same object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that a switch holds as entries, and what entries say."""
+"""Names in a switch as entries, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers leave by will: nobody loses a result that another has, and nobody waits for who will not come."""
+"""Workers leave voluntarily: no worker lacks a result that another has, and none waits for one that has left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_workers_that_leave_by_will_are_no_loss() -> None:
 
 
 def one_ahead() -> tuple[Crowd, Player, Player]:
-    """Return two workers of which the first has a result more, and leaves."""
+    """Return two workers; the first has one more result, and leaves."""
     crowd, (behind, ahead) = began("h1", "h2")
     crowd.work(behind)
     crowd.work(ahead)

@@ -1,4 +1,4 @@
-"""The job service behind gRPC: rows there and back, and foreign bodies refused in one line."""
+"""The job service behind gRPC: round trips of rows, and one line for foreign messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers meet, die, come back and leave in any order: nobody waits for ever, and who is there is who is counted."""
+"""Workers join, die, return and leave in any order: none waits forever, and membership is exact."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_first_so_many_make_the_job() -> None:
 
 
 def asked(machine: Rendezvous, token: str, **change: Any) -> str:
-    """Return why a worker that comes is refused, empty if it is not."""
+    """Return the refusal of a joining worker, empty if accepted."""
     hello = replace(Hello("job", "h1", token, 2, 1000, 60 * S), **change)
     messages = [
         event.message for event in machine.connect(hello, 0) if isinstance(event, Notify) and event.token == token
@@ -91,7 +91,7 @@ def test_job_beyond_a_limit_is_refused_and_others_go_on() -> None:
             asked(machine, f"f{number}", job=f"{number}") == f"job {number}: the limit of 2 concurrent jobs is reached"
         )
     assert len(machine.jobs) == 2
-    assert asked(machine, "g", job="other", host="h2") == ""  # the second worker of one that is there
+    assert asked(machine, "g", job="other", host="h2") == ""  # a second worker of a host that has one
     assert machine.end("other", "enough", 0) is not None
     assert asked(machine, "h", job="third") == ""
 
@@ -152,7 +152,7 @@ def test_removed_worker_is_told_why_after_reconnecting() -> None:
     for _ in range(9):
         crowd.pass_time(S // 2)
         crowd.settle()
-    crowd.disconnect(paused)  # the last message was on its way
+    crowd.disconnect(paused)  # the last message was in flight
     paused.is_paused = False
     crowd.reconnect(paused)
     crowd.settle()
@@ -278,7 +278,7 @@ def test_a_switch_that_fails_ends_the_job_for_all() -> None:
 
 
 def held_for(host: str, capacity: int = 3) -> tuple[Crowd, list[Player], Player]:
-    """Return a job of two whose switches are being asked to take in a third."""
+    """Return a job of two whose switches are adding a third."""
     crowd, players = began("h1", "h2", capacity=capacity)
     joiner = crowd.come(host, capacity=capacity)
     while not crowd.pending:

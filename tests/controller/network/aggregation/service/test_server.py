@@ -1,4 +1,4 @@
-"""Workers in threads meet at the job service over gRPC, add up over UDP, die and come back."""
+"""Workers in threads join the job service over gRPC, sum over UDP, die and return."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_job_survives_a_dead_worker_and_takes_it_back(folder: Path, caplog: pyte
 
 
 class ForgettingOnce(Server):
-    """Gives the result of one item to the first child only, and then has forgotten everything."""
+    """Sends the result of one item to the first child only, then forgets everything."""
 
     item: int | None = None
     has_forgotten = False
@@ -100,7 +100,7 @@ def test_leaving_worker_sends_results_that_a_switch_forgot(folder: Path) -> None
         members = here.together("h1", "h2")
         assert sums(members) == [2.0] * 2
         assert isinstance(here.server, ForgettingOnce)
-        here.server.item = members[0].reducer.next_item + 2  # behind exponents and the first block
+        here.server.item = members[0].reducer.next_item + 2  # after the exponents and the first block
         first, second = (member.reducer.all_reduce(np.ones(300, np.float32)) for member in members)
         assert first.result(BOUND_S)[-1] == 2
         leaving = here._pool.submit(members[0].close)

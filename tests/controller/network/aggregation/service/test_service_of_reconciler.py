@@ -1,4 +1,4 @@
-"""The changes that the job service asks for, made by the controller's keeper of jobs over fake switches."""
+"""Changes requested by the job service, made by the controller's job reconciler over fake switches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_job_changes_are_in_the_switches_when_acknowledged() -> None:
 
 
 def test_refused_join_leaves_the_others_in_a_newer_epoch() -> None:
-    """The newcomer was in, and is out again: who went on in the epoch before would be refused for ever."""
+    """The newcomer was added and removed again: members left in the old epoch would be refused forever."""
 
     async def play(folder: Path) -> None:
         async with running(Lab(leaf_spine(2, 2, 4))) as run:

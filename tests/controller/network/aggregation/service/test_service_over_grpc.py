@@ -1,4 +1,4 @@
-"""Jobs of the daemon in switches over gRPC, which restart, and which another daemon takes over."""
+"""Jobs of the daemon in switches over gRPC, across restarts and a takeover by another daemon."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ collector: {host: h4}
 
 @pytest.fixture(params=[BuiltIn, pytest.param(Bmv2, marks=pytest.mark.bmv2)])
 def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Machine]]:
-    """Return two switches, switched on."""
+    """Return two running switches."""
     if request.param is Bmv2 and shutil.which("simple_switch_grpc") is None:
         pytest.skip("simple_switch_grpc is not on the PATH")
     made = {f"s{number}": request.param(number, address(tmp_path, f"s{number}")) for number in (1, 2)}
@@ -53,7 +53,7 @@ def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[st
 
 @asynccontextmanager
 async def controlling(topology: Topology, folder: Path) -> AsyncIterator[Daemon]:
-    """Run a daemon whose switches add up, and wait until all are right."""
+    """Run a daemon with aggregating switches, and wait until all are reconciled."""
     settings = DaemonSettings(
         topology="unused",
         switches={node.name: address(folder, node.name) for node in topology.switches},
@@ -72,7 +72,7 @@ async def controlling(topology: Topology, folder: Path) -> AsyncIterator[Daemon]
 
 
 async def tables(topology: Topology, folder: Path, switch: str) -> dict[EntityKey, Entity]:
-    """Return what a switch says that it holds, when no daemon is there."""
+    """Return a switch's entries while no daemon runs."""
     target = Target(switch, address(folder, switch), topology.switch[switch].node_id)
     session = GrpcSession(target, load_schema(*fabric_program(FABRIC_AGGREGATION)))
     await session.connect()

@@ -1,4 +1,4 @@
-"""A worker is on the host that its certificate or token names, and people may only what their role may."""
+"""A worker's host is that of its certificate or token; users have only their role's permissions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import finish_within
 
 
 def asked(address: str, tls: TlsSettings, *, end: str | None = None) -> tuple[JobRow, ...]:
-    """List jobs, and end one before that, as somebody."""
+    """End a job and list jobs with these credentials."""
 
     async def ask() -> tuple[JobRow, ...]:
         async with JobClient(JobClientSettings(address=address, tls=tls)) as client:

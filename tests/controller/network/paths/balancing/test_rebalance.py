@@ -32,7 +32,7 @@ from tests.controller.network.paths.balancing.small_fabrics import (
 
 
 def by_neighbour(network: Network, change: Change) -> dict[str, int]:
-    """Return a change's weights by the neighbour that they are of."""
+    """Return a change's weights by neighbour."""
     return {network.table.links[index].dst: weight for index, weight in change.new}
 
 
@@ -54,12 +54,12 @@ def test_unevenly_hashed_flows_are_rebalanced_as_predicted() -> None:
 
 
 def test_a_slower_link_further_down_gets_its_part() -> None:
-    """spine2->leaf2 has half the rate of the others: of 9 Mbit/s it is not to carry more than 4."""
+    """spine2->leaf2 has half the rate of the others: it must carry at most 4 of 9 Mbit/s."""
     network = Network(fabric(slow=[("spine2", "leaf2")]))
     flows = make_flows(network, "leaf1", "leaf2", {"spine1": 9, "spine2": 9}, 0.5 * MBPS)
     [change] = relieved(rebalancing(network, flows, loads(network, flows), [("spine2", "leaf2")]))
     weights = by_neighbour(network, change)
-    assert change.group == group(network, "leaf1", "leaf2")  # spine2 has no other way: its leaf has
+    assert change.group == group(network, "leaf1", "leaf2")  # spine2 has no other path, but its leaf has
     assert change.after <= 0.8
     assert weights["spine1"] > weights["spine2"]
 
@@ -122,7 +122,7 @@ def test_a_group_that_is_held_down_leaves_it_to_others() -> None:
 
 
 def test_traffic_of_unknown_hash_counts_by_shares() -> None:
-    """As from switches that hash otherwise: all of it is seen where its hash would not put it."""
+    """As from switches with another hash: all traffic is seen where the hash would not put it."""
     network = Network(fabric())
     forwarding = forwarding_of(network)
     hashed = make_flows(network, "leaf1", "leaf2", {"spine2": 18}, 0.5 * MBPS)
@@ -181,7 +181,7 @@ def test_rebalance_keeps_headroom_without_loops_as_predicted(
         routes.append(WeightedRoute(switch, destination, tuple(sorted(by_neighbour(network, change).items()))))
         assert sum(weight for _, weight in change.new) <= MAX_GROUP_SIZE
     spreads_of(network.topology, next_hops(network.topology), routes)
-    # What is predicted is what the hash then does.
+    # The prediction equals the hash's result.
     after = forwarding_of(network, {change.group: change.new for change in changes})
     laid = loads(network, [], other)
     for flow in flows:

@@ -1,4 +1,4 @@
-"""Changes of weights as they are told: routes, reasons, history, a restart, and all of that over gRPC."""
+"""Reports of weight changes: routes, reasons, history, a restart, all over gRPC."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PAIRS = (("h1", "h3"), ("h2", "h4"))
 
 
 def keys(topology: Topology, counts: dict[str, int]) -> list[tuple[FlowKey, str]]:
-    """Return 5-tuples of two pairs of hosts from leaf1 to leaf2, so many of which the hash leads by each spine."""
+    """Return 5-tuples of two pairs of hosts from leaf1 to leaf2, with this many hashed to each spine."""
     keyed, left, port = [], dict(counts), 4000
     while any(left.values()):
         port += 1
@@ -50,7 +50,7 @@ def keys(topology: Topology, counts: dict[str, int]) -> list[tuple[FlowKey, str]
 
 
 def crowded(topology: Topology) -> Snapshot:
-    """Return a snapshot in which 18 of 23 flows of half a Mbit/s are on one uplink of 10 Mbit/s, which has a queue."""
+    """Return a snapshot with 18 of 23 flows of 0.5 Mbit/s on one uplink of 10 Mbit/s, which has a queue."""
     paths = {
         key: PathState(key, ("leaf1", spine, "leaf2"), MS, 0, 0, MBPS // 2, measured_bytes=10**6)
         for key, spine in keys(topology, {"spine1": 18, "spine2": 5})

@@ -31,7 +31,7 @@ SETTINGS = DecideSettings(hold_down_ns=1000 * MS, settle_ns=200 * MS, min_gain_n
 
 @pytest.fixture(scope="module")
 def network(diamond_of: MakeTopology) -> Network:
-    """Return the diamond with a-b-d 10 ms, a-c-d 14 ms long, and a cross cable of 20 ms."""
+    """Return the diamond with a-b-d of 10 ms, a-c-d of 14 ms, and a cross cable of 20 ms."""
     return Network(diamond_of((5 * MS, 7 * MS, 5 * MS, 7 * MS, 20 * MS), RATE_BPS))
 
 
@@ -67,7 +67,7 @@ def on(
 
 
 def moves(network: Network, taken: Snapshot, current: Mapping[FlowSpec, Assignment], **changes: object) -> list[str]:
-    """Return where flows are moved to."""
+    """Return the new paths of moved flows."""
     changed = msgspec.structs.replace(SETTINGS, **changes)
     return ["".join(decision.new_path) for decision in decide(taken, network, current, changed, now_ns=5000 * MS)]
 
@@ -187,7 +187,7 @@ def test_both_means_least_delay_among_paths_that_are_wide_enough(network: Networ
 
 
 def test_flows_do_not_herd_onto_the_same_path(network: Network) -> None:
-    """Four flows want to leave; the first two to move fill the other path as far as it has room."""
+    """Four flows should leave; the first two fill the other path's room."""
     taken = snapshot(link_state(network, "ab", queue_ns=40 * MS, used=1.0), link_state(network, "ac", used=0.5))
     flows = {
         FlowSpec("ha", "hd", 17, port): Assignment(("a", "b", "d"), rate_bps=RATE_BPS // 4) for port in range(1, 5)
@@ -230,7 +230,7 @@ def test_two_hosts_of_one_switch_have_nothing_to_decide(network: Network) -> Non
 
 @dataclass
 class Fluid:
-    """A network of fluid flows: loads follow paths, queues fill where the load comes near the rate."""
+    """A network of fluid flows: loads follow paths, queues grow near the link rate."""
 
     network: Network
     flows: dict[FlowSpec, Assignment]
@@ -342,7 +342,7 @@ def test_a_link_is_not_better_for_not_being_measured(network: Network) -> None:
 
 
 def scaled(delay_ns: int, rate_bps: int, diamond_of: MakeTopology) -> Network:
-    """Return the diamond with links of some delay and rate: a WAN's or a rack's."""
+    """Return the diamond with links of a WAN's or a rack's delay and rate."""
     return Network(diamond_of((delay_ns, delay_ns, delay_ns, delay_ns, 4 * delay_ns), rate_bps))
 
 

@@ -1,4 +1,4 @@
-"""The linear program against what is known of flows in networks, and shares that do what the program promised."""
+"""The linear program against known network flow results, and shares that realise its solution."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def loaded_networks(draw: st.DrawFn) -> tuple[SwitchGraph, FloatArray]:
 
 
 def engineered(graph: SwitchGraph, demand: FloatArray, enough: float = 0.0) -> Splits:
-    """Return the program's splits over shortest paths for whoever has no traffic."""
+    """Return the program's splits, with shortest paths for switches without traffic."""
     solved = solve(graph, demand, range(len(graph.switches)), enough=enough)
     return by_flows(graph, solved.flows_bps, solved.destinations, shortest(graph, graph.delay_ns))
 
@@ -121,7 +121,7 @@ def test_circles_of_flow_carry_nothing_and_are_taken_out() -> None:
 
 
 def test_a_trickle_that_splits_below_what_counts_makes_no_cycle() -> None:
-    """w's own ways of the trickle are noise each, so w keeps to its shortest way: back over v."""
+    """w's parts of the trickle are all noise, so w keeps its shortest path: back over v."""
     graph = graph_of(
         ("v", "d", 10, 1), ("v", "w", 10, 1), ("w", "v", 10, 1), ("w", "x", 10, 9), ("w", "y", 10, 9),
         ("x", "d", 10, 9), ("y", "d", 10, 9), ("d", "x", 10, 9),
@@ -149,7 +149,7 @@ def test_loads_of_all_destinations_are_those_of_each(network: tuple[SwitchGraph,
 def test_trees_have_the_loads_of_shortest_paths(network: tuple[SwitchGraph, FloatArray]) -> None:
     graph, demand = network
     rng = np.random.default_rng(1)
-    costs = rng.uniform(1, 2, len(graph.links))  # no two paths cost the same
+    costs = rng.uniform(1, 2, len(graph.links))  # all paths have different costs
     wanted = np.flatnonzero(demand.sum(axis=0))
     trees = cheapest_trees(graph, costs, wanted)
     paths = ecmp(graph, np.round(costs * 1e9))
@@ -189,17 +189,17 @@ def test_the_delay_is_propagation_and_an_mm1_queue_on_each_link() -> None:
 @settings(max_examples=40, deadline=None)
 @given(loaded_networks())
 def test_the_splits_reach_the_optimum_of_a_program_over_paths(network: tuple[SwitchGraph, FloatArray]) -> None:
-    """The reference has a variable for every simple path of every pair: another formulation, too large for real use."""
+    """The reference has a variable for every simple path of every pair: an alternative too large for real use."""
     graph, demand = network
     splits = engineered(graph, demand)
     utilisation = figures(splits, demand).max_utilisation
     assert utilisation == pytest.approx(optimum_over_paths(graph, demand), rel=1e-3)
     assert utilisation <= figures(ecmp(graph, graph.delay_ns), demand).max_utilisation * (1 + 1e-4)
-    assert (rounded(splits).loads_bps(demand) >= 0).all()  # raises if rounding lost a way or made a cycle
+    assert (rounded(splits).loads_bps(demand) >= 0).all()  # raises if rounding lost a path or made a cycle
 
 
 def optimum_over_paths(graph: SwitchGraph, demand: FloatArray) -> float:
-    """Return the least maximum utilisation by enumeration of paths."""
+    """Return the minimum of the maximum utilisation by enumerating paths."""
     digraph = nx.DiGraph((key.src, key.dst) for key in graph.links)
     columns, owners = [], []
     pairs = [(int(src), int(dst)) for src, dst in np.argwhere(demand > 0)]

@@ -155,7 +155,7 @@ def test_a_database_of_another_layout_is_refused(tmp_path: Path, open_database: 
 def test_times_of_the_machine_become_utc_and_stay_in_order(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, open_database: OpenDatabase
 ) -> None:
-    """Layout 2 had the machine's monotonic clock: here of two runs, with a restart of the machine between them."""
+    """Layout 2 used the machine's monotonic clock: here with two runs and a reboot in between."""
     path = str(tmp_path / "paths.db")
     database = open_database(path)
     Recorder(database, max_records=10).record([record(900 * S), record(10 * S), record(30 * S)])

@@ -1,4 +1,4 @@
-"""The collector's clock in the path server's."""
+"""The collector's clock mapped to the path server's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A feed that falls silent, on the path server's clock: said once, shown in all answers, and nothing is decided."""
+"""A feed that falls silent, on the path server's clock: reported once, shown in all answers, no decisions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_silence_and_its_end_are_told_once_each() -> None:
     )
     assert watch.transition(9000 * MS) is None
     assert (watch.age_ns(9000 * MS), watch.is_silent(9000 * MS)) == (8000 * MS, True)
-    watch.observe(900 * MS)  # what was on its way all the while
+    watch.observe(900 * MS)  # late arrival
     assert watch.transition(9000 * MS) is None
     watch.observe(13_000 * MS)
     assert watch.transition(13_000 * MS) == "the collector's feed recovered after 12.0 s; decisions resume"
@@ -79,7 +79,7 @@ async def _ages(bench: Bench) -> tuple[int | None, bool, int | None, bool]:
 
 
 def test_stale_snapshots_after_a_hang_decide_nothing(topology: Topology, tmp_path: Path) -> None:
-    """Its own process may be the one that hangs: snapshots that wait for it in the meantime are old when it goes on."""
+    """The path server itself may hang: snapshots that queued meanwhile are stale when it continues."""
 
     async def scene() -> None:
         async with running(topology, tmp_path) as bench:

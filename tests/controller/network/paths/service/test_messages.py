@@ -1,4 +1,4 @@
-"""The path server's messages: values there and back, and every request that cannot be, refused in one line."""
+"""The path server's messages: round trips of values, and one-line refusals of impossible requests."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def test_a_sign_of_a_queue_has_a_snapshot_asked_for_at_once(topology: Topology, 
             bench.feed.signs.put_nowait(NetworkSignals(queue_frames=1))
             bench.feed.signs.put_nowait(NetworkSignals(queue_frames=99))
             await bench.until_status(lambda status: status.counters["rounds_woken"] >= 1)
-            # Two read: the one at intervals, and the one out of turn.
+            # Two readers: the periodic one and the one out of turn.
             for _ in range(2):
                 bench.feed.waiting.put_nowait(congested(topology))
             await until(bench.feed.waiting.empty, "a snapshot is not read")
@@ -271,7 +271,7 @@ def test_records_are_kept_and_found(topology: Topology, tmp_path: Path) -> None:
 
 
 def test_records_have_times_of_the_path_server_s_clock(topology: Topology, tmp_path: Path) -> None:
-    """The collector's clock is its machine's; a record that came before any snapshot waits until that is known."""
+    """The collector has its machine's clock; records before the first snapshot wait until its offset is known."""
 
     async def scene() -> None:
         async with running(topology, tmp_path) as bench:

@@ -15,7 +15,7 @@ from tests.controller.network.base_tables import base_entities
 
 
 def written(topology: Topology, *drops: DropWatch) -> dict[str, list[P4TableEntry]]:
-    """Return switch a's entries about drops by table."""
+    """Return switch a's drop entries by table."""
     entries: dict[str, list[P4TableEntry]] = {}
     for key, entity in base_entities(topology, reporting=Reporting(drops=drops))["a"].items():
         if "drop" in key.table and isinstance(entity, P4TableEntry):

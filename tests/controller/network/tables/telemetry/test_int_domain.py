@@ -1,4 +1,4 @@
-"""Marks and ports of an INT domain: what is written, and what is refused."""
+"""Marks and ports of an INT domain: entries and refusals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_port_may_be_source_or_sink_or_neither(diamond: Topology) -> None:
     host, between = (action(entities, "port_roles", ingress_port=port) for port in (1, 3))
     assert (host.name, between.name) == ("set_host_port", "set_source_port")
     assert (host.args["addr"], host.args["mask"]) == (0x0A000101, 0xFFFFFFFF)
-    assert set(between.args.values()) == {0}  # whatever another switch sends
+    assert set(between.args.values()) == {0}  # whatever the other switch sends
     assert [action(entities, "egress_ports", egress_port=port).args["sink"] for port in (1, 3)] == [1, 1]
     assert action(entities, "egress_ports", egress_port=3).args["mtu_bytes"] == 1500
 

@@ -1,4 +1,4 @@
-"""Traces of reroutes as a receiver of OTLP gets them: from path server and controller, as both daemons run."""
+"""Traces of reroutes as received over OTLP from the path server and controller daemons."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Receiver(TraceServiceServicer):
         return ExportTraceServiceResponse()
 
     def spans(self) -> list[tuple[str, SentSpan]]:
-        """Return what has come."""
+        """Return the received spans."""
         with self._lock:
             return list(self._spans)
 
@@ -74,7 +74,7 @@ NAME = "service.name"
 
 @contextmanager
 def receiving(where: str) -> Iterator[Receiver]:
-    """Take traces at an address."""
+    """Receive traces at an address."""
     receiver, server = Receiver(), grpc.server(ThreadPoolExecutor(2))
     add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
     server.add_insecure_port(where)
@@ -168,7 +168,7 @@ def test_reroute_is_one_trace_from_path_server_to_writes(diamond: Topology, tmp_
         if attribute.key == "millrace.switch"
     }
     assert switches == {"a", "c", "d"}
-    # What happens later ends later; all of it on one clock.
+    # Later events end later, on one clock.
     assert reroute.start_time_unix_nano <= decide.start_time_unix_nano <= decide.end_time_unix_nano
     assert decide.end_time_unix_nano <= apply.start_time_unix_nano
     assert all(apply.start_time_unix_nano <= span.start_time_unix_nano for span in writes)

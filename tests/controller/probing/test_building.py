@@ -1,4 +1,4 @@
-"""Each sentence of "Building a probe task": named after it."""
+"""Each sentence of "Building a probe task", one test each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def graph_of(operators: tuple[Operator, ...], *flows: tuple[str, str]) -> Operat
 
 
 def matches_of(graph: OperatorGraph) -> tuple[Match, ...]:
-    """Return matches of all products, and of nothing else."""
+    """Return matches of all products only."""
     return tuple(
         Match(operator.name, DGEMM, 1.0, operator.shape) if operator.kind == "gemm" else Match(operator.name, None, 0.2)
         for operator in graph.operators
@@ -201,7 +201,7 @@ def graphs(draw: st.DrawFn) -> OperatorGraph:
 
 
 def ways_between(graph: OperatorGraph, src: str, dst: str, kept: set[str]) -> Iterator[list[str]]:
-    """Yield the ways from one operator to another with only others than the kept ones between (slow, plain)."""
+    """Yield the paths between two operators over dropped ones only (slow, plain)."""
     for flow in graph.out_of[src]:
         if flow.dst == dst:
             yield [src, dst]

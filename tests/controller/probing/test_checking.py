@@ -1,4 +1,4 @@
-"""A probe task takes seconds on one unit: what takes longer is refused with what would do."""
+"""A probe task takes seconds on one unit: longer ones are refused with a suggestion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of probe tasks: strict, and the same value back."""
+"""Files of probe tasks: strict, and round-tripped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Efficiency against unit count: the threshold where the truth is known, and none where it is not determined."""
+"""Efficiency by unit count: the threshold where the truth is known, and none where it is undetermined."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def limit(most: float) -> Curve:
 
 
 def universal(contention: float, coherence: float) -> Curve:
-    """Goes down again beyond its peak."""
+    """Declines again beyond its peak."""
     return lambda units: (1 + contention * (units - 1) + coherence * units * (units - 1)) / units
 
 
 def gustafson(serial: float) -> Curve:
-    """Work that grows with the units: the time for a fixed part of it keeps falling."""
+    """Work that grows with the units: the time per fixed part keeps falling."""
     return lambda units: 1 / (serial + (1 - serial) * units)
 
 
@@ -47,7 +47,7 @@ def measured(curve: Curve, counts: Sequence[int], noise: float, seed: int, numbe
 
 
 def knee(curve: Curve, most: float) -> float:
-    """Return where a per cent more units gives half a per cent more speed."""
+    """Return the count at which one per cent more units gives half a per cent more speed."""
     units = np.geomspace(1, most, 20_000)
     speed = -np.log([curve(float(count)) for count in units])
     return float(units[np.argmax(np.gradient(speed, np.log(units)) < 0.5)])

@@ -1,4 +1,4 @@
-"""Scores: points by intervals, weighted; outliers are said; a score for each number of units."""
+"""Scores: weighted points by intervals, reported outliers, one score per number of units."""
 
 from __future__ import annotations
 

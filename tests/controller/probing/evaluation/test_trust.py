@@ -1,4 +1,4 @@
-"""A centre that lies, is slow or gone lowers the basis of its estimates with the reason, never a figure."""
+"""A lying, slow or lost centre lowers the basis of its estimates, with the reason, but never a figure."""
 
 from __future__ import annotations
 

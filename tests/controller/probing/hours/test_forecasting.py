@@ -1,4 +1,4 @@
-"""Forecasters compete: each wins where it should; forecasts are strictly of what has not been seen."""
+"""Competing forecasters: each wins where it should; forecasts never use the forecast value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def samples_of(function: Callable[[int], float], number: int) -> list[Sample]:
 
 
 def ratio_to_last(samples: Sequence[Sample], after: int = 1) -> float:
-    """Return the mean error of the last value over ours, of every forecast from a place on."""
+    """Return the mean error of the last value divided by ours, over all forecasts from an index on."""
     competition, ours, last = Competition(), 0.0, 0.0
     for index, sample in enumerate(samples):
         prediction = competition.next(sample.time_s)
@@ -35,7 +35,7 @@ def ratio_to_last(samples: Sequence[Sample], after: int = 1) -> float:
 
 def test_noise_around_a_level_is_forecast_almost_optimally() -> None:
     noise = RANDOM.standard_normal(600)
-    # The last value errs by the root of 2 times what the mean does.
+    # The last value's error is sqrt(2) times the mean's.
     assert ratio_to_last(samples_of(lambda hour: 10 + noise[hour], 600)) > 0.95 * math.sqrt(2)
 
 

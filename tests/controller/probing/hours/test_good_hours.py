@@ -1,4 +1,4 @@
-"""Good hours: run times that grow show that the network got worse, and in which hours; computing is told apart."""
+"""Good hours: growing run times show the hours of a worse network, as distinct from slower computing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def day_of(
     apart: bool = True,
     noise: float = 0.02,
 ) -> list[ProbeSample]:
-    """Return runs of a probe over days, whose kernels take so long by the hour of the day (with fractions)."""
+    """Return runs of a probe over days; kernel times depend on the (fractional) hour of the day."""
     random = np.random.default_rng(3)
     samples = []
     for number in range(days * 24 * 60 // minutes):

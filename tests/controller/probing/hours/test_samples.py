@@ -1,4 +1,4 @@
-"""Samples of results and of a collector's history: what network kernels took, what was free on the way."""
+"""Samples from results and from a collector's history: times of network kernels, free bandwidth on paths."""
 
 from __future__ import annotations
 

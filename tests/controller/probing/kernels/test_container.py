@@ -1,4 +1,4 @@
-"""Kernels that are images: asked over lines of JSON, and ended whatever they do."""
+"""Kernels in images: driven by lines of JSON, and always ended."""
 
 from __future__ import annotations
 

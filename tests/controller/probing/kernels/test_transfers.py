@@ -1,4 +1,4 @@
-"""Kernels that write files and pull over networks: nothing is left behind, and nobody else is served."""
+"""Kernels that write files and pull over networks: no leftovers, and no service to others."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_sizes_beyond_the_free_space_are_refused_before_writing(tmp_path: Path) 
 
 @pytest.fixture
 def server() -> Iterator[tuple[tuple[str, int], bytes, pull.Counters]]:
-    """Serve at loopback; give where, the secret, and what is counted."""
+    """Serve on loopback; yield address, secret and counters."""
     listening, secret = socket.create_server(("127.0.0.1", 0)), secrets.token_bytes(32)
     stop, counters = threading.Event(), pull.Counters()
     limits = pull.Limits(connections=2, most_bytes=1 << 20, handshake_s=0.3, silence_s=5.0, for_s=30.0)
@@ -168,7 +168,7 @@ def test_bytes_are_pulled_between_two_hosts_namespaces() -> None:
 
 
 def _join(here: str, there: str) -> None:
-    """Lay a cable between two namespaces, 10.9.0.1 at one end and 10.9.0.2 at the other."""
+    """Connect two namespaces by a veth pair, 10.9.0.1 at one end and 10.9.0.2 at the other."""
 
     def lay() -> None:
         with namespaces.open_namespace(there) as far, IPRoute() as netlink:

@@ -1,4 +1,4 @@
-"""Every built-in kernel: its output is right, a wrong one is seen, and what feeds it changes what it computes."""
+"""Every built-in kernel: correct outputs, detection of wrong ones, and outputs that depend on the inputs."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ SMALL: dict[str, dict[str, int]] = {
     "network-pull": {"nbytes": 3_000_001, "streams": 3},
     "aggregate": {"rows": 3001, "row_bytes": 24, "groups": 7, "group_bytes": 24},
 }
-"""Sizes that run at once, none of them round."""
+"""Small, odd sizes."""
 OF_ALL_ROWS = {"aggregate", "hash-join"}
-"""Kernels whose answer covers all rows, in whatever order the seed has put them."""
+"""Kernels whose result covers all rows, independent of the seed's order."""
 CASES = [
     pytest.param(
         kernel, implementation, id=f"{kernel.identifier}-{implementation.device.value}-{implementation.library.value}"
@@ -86,7 +86,7 @@ Ready = Callable[..., Checked]
 
 @pytest.fixture
 def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ready]:
-    """Make kernels ready at their small sizes, in a folder of their own, which is empty again afterwards."""
+    """Prepare kernels at small sizes in their own folder; it must be empty afterwards."""
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""Operators match kernels by what they compute: kinds and relatives, formats, sizes, trees of hand-written code."""
+"""Matches of operators to kernels by computation: kinds and relatives, formats, sizes, trees of hand-written code."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def by_hand(source: str, **sizes: int) -> Operator:
 
 
 def renamed(source: str, seed: int) -> str:
-    """Return code with other names for its functions and all that they bind."""
+    """Return code with renamed functions and variables."""
     tree = ast.parse(source)
     bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}

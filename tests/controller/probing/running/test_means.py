@@ -22,7 +22,7 @@ NUMBERED = Implementation(DeviceKind.CPU, Library.PYTHON, "user_kernels:numbered
 
 @pytest.fixture(autouse=True, scope="module")
 def users_modules() -> Iterator[None]:
-    """Have the kernels beside this file be found, as those of users are where their program runs."""
+    """Make the kernels next to this file importable, like users' kernels."""
     sys.path.insert(0, str(Path(__file__).parent))
     yield
     sys.path.remove(str(Path(__file__).parent))
@@ -50,7 +50,7 @@ def ready_of(probe: ProbeTask) -> dict[str, Ready]:
 
 
 def means_by_numpy(probe: ProbeTask, first_run: int) -> dict[str, float]:
-    """Return each use's mean as its kernel is defined (`user_kernels.Numbered`), by numpy over all of its outputs."""
+    """Return each use's mean by numpy over all outputs, by the definition of `user_kernels.Numbered`."""
     means: dict[str, float] = {}
     for at, name in enumerate(probe.order):
         given_sum = sum(means[source] for source in probe.sources[name])

@@ -1,4 +1,4 @@
-"""The runner's own reader of probe tasks is the twin of the strict one; what comes back is read as from an attacker."""
+"""The runner's reader of probe tasks is the strict one's twin; results are read as untrusted input."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DOCUMENT: dict[str, Any] = json.loads(files.dumps(PROBE, as_json=True))
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the paths of all values in a document, from the outermost in."""
+    """Return the paths of all values in a document, outermost first."""
     own = [path] if path else []
     if isinstance(value, dict):
         return [*own, *(inner for name in value for inner in places(value[name], (*path, name)))]

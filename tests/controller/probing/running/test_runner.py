@@ -1,4 +1,4 @@
-"""The runner as a program: what it leaves, how long it starts, and how it names what goes wrong."""
+"""The runner as a program: its output files, start-up time, and error messages."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_kernel_that_hangs_is_killed_at_the_deadline_and_named(tmp_path: Path)
         done = start(tmp_path, probe, "--deadline-s", str(deadline_s))
         assert done.returncode == EXIT_CODES[Outcome.HANG]
         result = results.read(tmp_path / "result.json")
-        if result.use == "bad":  # On a busy machine it may not have come so far.
+        if result.use == "bad":  # On a busy machine it may not have started yet.
             break
     assert (result.outcome, result.problem) == (Outcome.HANG, f"use bad: not done after {deadline_s} s")
 
@@ -123,7 +123,7 @@ def test_what_a_kernel_prints_is_no_part_of_the_result(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core only")
 def test_several_units_share_the_work_of_one_probe_task(tmp_path: Path) -> None:
-    """Strong scaling: the size that a kernel splits is divided, and each process has a core of its own."""
+    """Strong scaling: the split size is divided, and each process has its own core."""
     probe = ProbeTask(
         "p", "hpc", (use("sum", "total", 2, "n", n=7), use("last", "numbered", n=0)), (Link("sum", "last"),)
     )

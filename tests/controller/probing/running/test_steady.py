@@ -12,7 +12,7 @@ PERIOD_S = 0.1
 
 
 class Clock:
-    """Adds executions, one at once after the other."""
+    """Adds executions back to back."""
 
     def __init__(self) -> None:
         self.series, self._now = Series(), Instant(0.0, 0.0)
@@ -28,16 +28,16 @@ class Clock:
 
 
 class Quota:
-    """A program under a quota of CPU time: it stands still once that is used up, until the next period.
+    """A program under a CPU time quota: it stalls when the quota is used up, until the next period.
 
-    It began `into_period_s` after the period did, and had had `had_s` by then.
+    It starts `into_period_s` into a period and has used `had_s` by then.
     """
 
     def __init__(self, share: float, into_period_s: float, had_s: float) -> None:
         self._into_s, self._had_s, self._quota_s = into_period_s, had_s, share * PERIOD_S
 
     def takes_s(self, cpu_s: float) -> float:
-        """Return how long so much CPU time takes."""
+        """Return the wall time of this much CPU time."""
         wall_s = 0.0
         while cpu_s > 0:
             left_s = PERIOD_S - self._into_s
@@ -123,7 +123,7 @@ def test_one_pause_of_the_machine_is_nothing_of_what_minutes_are(cpu_s: float) -
         clock.execute("solve", 0.0012, 0.0012)
         clock.execute("sum", (0.104 if index == 70 else 0) + 6e-6, (cpu_s if index == 70 else 0) + 6e-6)
     series = clock.series
-    # Standing still is spread over all: it may have been a quota's.
+    # Stalls are spread over all: they may come from a quota.
     assert series.steady_s()["sum"] == pytest.approx(6e-6 * (1.0 if cpu_s else 1.44), rel=0.03)
     assert series.cpu_s() == {"solve": pytest.approx(0.0012), "sum": pytest.approx(6e-6)}
 

@@ -1,4 +1,4 @@
-"""Runs that a warm process does for a runner: the same results, and nothing survives who asked."""
+"""Runs by a warm process for a runner: the same results, and no process outlives its client."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_run_ends_with_who_asked_for_it(folder: Path, warm: Path) -> None:
 
 
 def test_warm_runs_nothing_for_a_client_that_gave_up(folder: Path, warm: Path) -> None:
-    """On a busy machine the order may lie there longer than its client waits, which then runs the probe itself."""
+    """On a busy machine an order may wait longer than its client, which then runs the probe itself."""
     mark = folder / "pid"
     mark.unlink(missing_ok=True)
     words = ["hanging.json", "--at-least-s", "0"]

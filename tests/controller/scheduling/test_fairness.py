@@ -1,4 +1,4 @@
-"""Shares of projects: kept up incrementally as counted anew, and turns that lead to shares in proportion to weights."""
+"""Shares of projects: incremental counts equal fresh ones, and turns give shares in proportion to weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bandwidth that bound pods have reserved, needs that share links, and groups whose members talk to one another."""
+"""Reserved bandwidth of bound pods, demands that share links, and groups with traffic between members."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_two_ends_that_need_each_other_need_it_once(fabric: Topology) -> None:
 
 
 def measured(topology: Topology, src: str, dst: str, rate_bps: int) -> CostMap:
-    """Return a map in which telemetry has measured all links of switches, and one flow."""
+    """Return a map with telemetry of all switch links, and of one flow."""
     by_name = {host.name: host for host in topology.hosts}
     flow = FlowKey(by_name[src].ipv4, by_name[dst].ipv4, 17, 1, 2)
     path = PathState(flow, ("s1",), 0, 0, 0, rate_bps=rate_bps)
@@ -93,7 +93,7 @@ def test_traffic_already_measured_is_not_reserved_again(fabric: Topology) -> Non
 
 
 def test_needs_that_share_a_link_are_met_together_or_refused(fabric: Topology) -> None:
-    """Two peers in the other rack: the link between the racks carries both needs, or the node is refused."""
+    """Two peers in the other rack: the link between the racks must carry both demands, else the node is refused."""
     costs, names = nominal(fabric), hosts_of(fabric)
     snapshot = Snapshot.of(Cluster.of([node(name) for name in names]), costs)
     between = costs.cost(names[0], names[2]).available_bps
@@ -132,7 +132,7 @@ def test_members_that_talk_are_placed_as_they_need_it(fabric: Topology) -> None:
 
 
 def test_a_groups_own_bandwidth_is_not_given_twice(fabric: Topology) -> None:
-    """Three members that each need most of an access link to the first: only two fit, so none is placed."""
+    """Three members that each need most of an access link to the first one: only two fit, so none is placed."""
     costs, names = nominal(fabric), hosts_of(fabric)
     snapshot = Snapshot.of(Cluster.of([node(name, cores=1) for name in names]), costs)
     access = costs.cost(names[0], names[1]).available_bps
@@ -146,7 +146,7 @@ def test_a_groups_own_bandwidth_is_not_given_twice(fabric: Topology) -> None:
 
 
 def test_another_order_is_tried_where_the_first_fails() -> None:
-    """The small one takes the only node that the large one fits on, unless the large one goes first."""
+    """The small one would take the only node that fits the large one, unless the large one goes first."""
     cluster = Cluster.of([node("large", cores=4), node("small", cores=1)])
     pods = [PendingPod("a", Request(1000), group="g"), PendingPod("b", Request(4000), group="g")]
     packed = replace(DEFAULT, scores=())

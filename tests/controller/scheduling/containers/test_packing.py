@@ -1,4 +1,4 @@
-"""Fragmentation and stranding against plain twins: fractions, and every device tried."""
+"""Fragmentation and stranding against plain twins: exact fractions, exhaustive device choices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ two_sorts = st.builds(lambda first, other: first + other, one_sort, one_sort)
 
 
 def ways(cluster: Cluster, name: str, request: Request) -> list[Shares]:
-    """Return all ways in which the policies may take a request: a share of each device that serves, else one."""
+    """Return all allocations of a request that policies may choose: a share of each suitable device, else one."""
     if cluster.fits(name, request) is not None:
         return []
     held, node = cluster.held_of(name), cluster.node(name)
@@ -84,7 +84,7 @@ def test_fragments_fall_as_the_papers_sum_does(cluster: Cluster, workload: Workl
         assert points[row] == pytest.approx(1000 * best, abs=1.001)
         chosen = policy.shares(pod, snapshot, row)
         fallen = before - expected_fragments(cluster, name, held + chosen, workload)
-        # Rounded to steps, the first device of several that are equally good is taken.
+        # Rounded to steps: the first of equally good devices is taken.
         assert float(max(falls) - fallen) / WHOLE <= 0.02
 
 
@@ -145,7 +145,7 @@ def test_a_rest_is_worth_what_the_pods_to_come_leave_of_it(sizes: dict[int, int]
             sum((part * exact[rest - size] for size, part in fit.items()), Fraction(0)) / share if fit else Fraction(0)
         )
         exact.append(never * rest + (1 - never) * filled)
-        if rest % 40 == 0:  # fractions of a thousand steps grow long
+        if rest % 40 == 0:  # exact fractions over a thousand steps get slow
             exact[-1] = exact[-1].limit_denominator(10**15)
     assert values == pytest.approx([float(value) * 1000 for value in exact], abs=1.5)
 
@@ -161,7 +161,7 @@ def test_a_workload_says_what_is_needed_beside_a_device() -> None:
 
 
 def test_shared_devices_are_filled_and_cores_kept_for_free_ones() -> None:
-    """Two halves share a device; a pod that needs no device leaves the node with devices its cores."""
+    """Two halves share a device; a pod without devices leaves cores free on the node with devices."""
     half = Request(1000, 0, (DeviceRequest(DeviceKind.GPU, 1, 500),))
     cluster = Cluster.of([node("gpus", cores=2, gpus=["T4"]), node("bare", cores=2)])
     snapshot = snapshot_of(cluster.take("gpus", cluster.choose("gpus", half)), Workload.of({half: 9}))

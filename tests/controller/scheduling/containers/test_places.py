@@ -146,7 +146,7 @@ def test_plain_rules_give_points_to_all_that_fit(name: str, cluster: Cluster, re
 def test_best_fit_by_hand() -> None:
     cluster = Cluster.of([node("a", cores=8, gpus=["T4"] * 2), node("b", cores=4, gpus=["T4"])])
     why = explain(scoring("best-fit"), PendingPod("p", HALF), Snapshot.of(cluster))
-    # Left of a: 7 of 8 cores and 1.5 of 2 GPUs; of b: 3 of 8 and 0.5 of 2: the largest node is the measure.
+    # Left on a: 7 of 8 cores and 1.5 of 2 GPUs; on b: 3 of 8 and 0.5 of 2, relative to the largest node.
     assert {candidate.name: candidate.points for candidate in why.candidates} == {"a": 188, "b": 688}
 
 

@@ -24,7 +24,7 @@ GBPS = 10**9
 
 
 def cluster_of(machines: Machines, *pods: tuple[str, str, Request, int, str]) -> Cluster:
-    """Return a cluster in which pods (name, node, request, priority, group) hold what they ask for."""
+    """Return a cluster in which pods (name, node, request, priority, group) hold their requests."""
     holders = []
     numbers = {name: number for number, name in enumerate(machines.nodes)}
     for name, where, request, priority, group in pods:
@@ -106,7 +106,7 @@ def test_a_device_is_freed() -> None:
 
 
 def test_bandwidth_is_freed_by_a_pod_elsewhere() -> None:
-    """The way to the peer is full of what another node's pod has reserved: that pod goes, no share being missing."""
+    """The path to the peer is reserved by another node's pod: that pod is evicted although no share is missing."""
     topology = from_text("leaf-spine:leaves=2,spines=1,hosts=2")
     names = [host.name for host in topology.hosts if host.name != "collector"]
     costs = CostMap.of(topology, NetworkSnapshot(0, {}, {}, {}))
@@ -132,7 +132,7 @@ def test_bandwidth_is_freed_by_a_pod_elsewhere() -> None:
 )
 @settings(max_examples=150)
 def test_no_better_set_exists(held: list[tuple[int, int, int, str]], wanted: int, priority: int) -> None:
-    """No other set of whole units of lower priority that makes room on one node costs less."""
+    """No other set of whole lower-priority units that makes room on one node costs less."""
     machines = Machines.of([node(name, cores=4) for name in "abc"])
     pods = []
     for number, (where, size, of, group) in enumerate(held[:7]):
@@ -157,7 +157,7 @@ def test_no_better_set_exists(held: list[tuple[int, int, int, str]], wanted: int
     if room is not None:
         victim_priorities = [holder.priority for holder in cluster.holders if holder.pod in room.victims]
         assert max(victim_priorities, default=-1) == min(ways)[0], "the highest priority that goes is as low as can be"
-        # Sparing one after the other does not always find the fewest of equal priority; it leaves none that could stay.
+        # Sparing one by one does not always find the fewest of equal priority, but no victim could be spared.
         victims = frozenset(room.victims)
         assert decide(DEFAULT, pod, cluster.without(victims)).is_placed
         for unit in lower:

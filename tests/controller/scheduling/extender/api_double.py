@@ -1,7 +1,7 @@
-"""An HTTP server that answers as an API server of Kubernetes does, as far as the extender asks; none is packaged.
+"""An HTTP double of a Kubernetes API server, as far as the extender uses it; no real one is packaged.
 
-Lists in pages, watches with bookmarks and 410, bindings with their conflicts. That it does so is checked with the
-official client (test_kube_api.py). What it is sent is read as that client's models.
+Lists in pages, watches with bookmarks and 410, bindings with their conflicts. This behaviour is checked with the
+official client (test_kube_api.py), whose models also parse the requests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PATHS = {"/api/v1/nodes": "Node", "/api/v1/pods": "Pod"}
 
 @dataclass(frozen=True)
 class Told:
-    """A change: an object as it was and as it is, None where it was not, or is not any more."""
+    """A change of an object: before and after, None if absent."""
 
     version: int
     kind: str
@@ -33,7 +33,7 @@ class Told:
     last: dict[str, Any]
 
     def event(self, asked: dict[str, str]) -> dict[str, Any] | None:
-        """Return what a watch with a selection is told of it: what leaves the selection is gone."""
+        """Return the event for a watch with a selection: objects that leave it are deleted."""
         was = self.before is not None and _is_selected(self.kind, self.before, asked)
         is_ = self.now is not None and _is_selected(self.kind, self.now, asked)
         if not was and not is_:
@@ -43,7 +43,7 @@ class Told:
 
 @dataclass
 class KubeDouble:
-    """State of the API double, and a record of what happened to it; any thread may change it."""
+    """State of the API double, and a log of its changes; thread-safe."""
 
     token: str = ""
     objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class KubeDouble:
         return f"http://127.0.0.1:{self.port}"
 
     def put(self, model: k8s.V1Node | k8s.V1Pod) -> None:
-        """Make an object, or change it."""
+        """Create or change an object."""
         with self.changed:
             self._store(plain(model))
 
@@ -79,14 +79,14 @@ class KubeDouble:
             self.changed.notify_all()
 
     def forget_history(self) -> None:
-        """Have watches from before be told that they are too old, and end those that run."""
+        """End running watches, and answer older ones with "too old"."""
         with self.changed:
             self.version += 1
             self.oldest, self.events = self.version, []
             self.changed.notify_all()
 
     def later_than(self, version: int) -> list[Told] | None:
-        """Return what has changed since, as soon as anything has, perhaps nothing; None once that is forgotten."""
+        """Wait for changes since a version and return them, perhaps none; None if that version is forgotten."""
         with self.changed:
             if not self.ended and self.version == version:
                 self.changed.wait(1)
@@ -134,7 +134,7 @@ def _status(code: int, reason: str, message: str) -> dict[str, Any]:
 
 
 def _is_selected(kind: str, data: dict[str, Any], asked: dict[str, str]) -> bool:
-    """Return whether an object is of a field selector; those of pods that are used here."""
+    """Return whether an object matches a field selector; only those of pods used here."""
     for part in filter(None, asked.get("fieldSelector", "").split(",")):
         name, _, value = part.partition("!=")
         assert kind == "Pod"
@@ -248,7 +248,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def kube_double(token: str = "") -> Iterator[KubeDouble]:
-    """Serve one on loopback for as long as the context lasts."""
+    """Serve a double on loopback until the context ends."""
     double = KubeDouble(token)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.double = double  # type: ignore[attr-defined]

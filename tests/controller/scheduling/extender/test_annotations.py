@@ -1,4 +1,4 @@
-"""Settings that pods state by annotations."""
+"""Pod settings by annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes and pods of Kubernetes as hardware, made with the official client's models."""
+"""Kubernetes nodes and pods as hardware, from the official client's models."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_containers_are_added_up() -> None:
 
 
 def test_init_sidecars_and_overhead_count_as_in_kubernetes() -> None:
-    """The first init container runs alone; the last one beside the sidecar that started before it."""
+    """The first init container runs alone; the last one next to the sidecar started before it."""
     model = a_pod("p", cpu="1", memory="1Gi")
     model.spec.init_containers = [
         container("first", cpu="2500m"),

@@ -1,4 +1,4 @@
-"""Asking an API server: lists, watches, bindings. The server is a double, which the official client checks first."""
+"""Requests to an API server: lists, watches, bindings. The server is a double, checked by the official client first."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_binding_is_what_the_official_client_reads() -> None:
         double.put(a_pod("p"))
         async with KubernetesApi(settings(double)) as api:
             await api.bind("default", "p", "uid-p", "n1")
-            await api.bind("default", "p", "uid-p", "n1")  # again, after an answer that got lost
+            await api.bind("default", "p", "uid-p", "n1")  # again, after a lost answer
             with pytest.raises(KubernetesError, match="409: pod default/p is already assigned"):
                 await api.bind("default", "p", "uid-p", "n2")
             with pytest.raises(KubernetesError, match='404: pods "q" not found'):

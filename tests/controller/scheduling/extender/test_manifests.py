@@ -1,4 +1,4 @@
-"""deploy/kubernetes: by the official client's models, and that what they name is there."""
+"""deploy/kubernetes: valid by the official client's models, with existing references."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _model(manifest: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_manifest_is_what_the_api_server_reads(name: str) -> None:
-    """Nothing in it is unknown to the model, which would be dropped or refused."""
+    """No field is unknown to the model: it would be dropped or refused."""
     manifest = ALL[name]
     model = read_as(manifest, _model(manifest))
     assert normal(plain(model)) == normal(manifest)
@@ -53,7 +53,7 @@ def test_a_manifest_is_what_the_api_server_reads(name: str) -> None:
 
 
 def normal(data: Any) -> Any:
-    """Return data without what is empty: models leave that out."""
+    """Return data without empty values, which models omit."""
     if isinstance(data, dict):
         return {key: normal(value) for key, value in data.items() if value not in (None, {}, [])}
     return [normal(item) for item in data] if isinstance(data, list) else data
@@ -94,7 +94,7 @@ def test_the_command_is_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 def test_rights_are_those_that_are_used() -> None:
-    """The role grants what KubernetesApi asks for, and nothing else."""
+    """The role grants exactly the requests of KubernetesApi."""
     rules = {(tuple(rule.resources), tuple(rule.verbs)) for rule in of_kind("ClusterRole").rules}
     assert rules == {
         (("nodes",), ("list", "watch")),
@@ -111,7 +111,7 @@ def test_pods_run_without_rights(name: str) -> None:
         assert container.security_context.read_only_root_filesystem
         assert container.security_context.allow_privilege_escalation is False
         assert container.security_context.capabilities.drop == ["ALL"]
-    # Whoever schedules the others must not wait for itself.
+    # The scheduler of all pods must not wait for itself.
     assert pod.scheduler_name == "default-scheduler"
 
 
@@ -124,7 +124,7 @@ def test_network_policy_admits_the_scheduler_to_the_extender() -> None:
 
 
 def test_the_scheduler_is_told_of_the_extender() -> None:
-    """Its API is no part of the client: fields are those of kubescheduler.config.k8s.io/v1."""
+    """Its API is not in the client: fields are those of kubescheduler.config.k8s.io/v1."""
     assert CONFIGURATION["apiVersion"] == "kubescheduler.config.k8s.io/v1"
     (extender,) = CONFIGURATION["extenders"]
     assert {extender[f"{verb}Verb"] for verb in VERBS} == set(VERBS)

@@ -1,4 +1,4 @@
-"""The extender as it runs: over HTTP, behind TLS and tokens, with limits, following an API server."""
+"""The running extender: over HTTP, with TLS and tokens, with limits, following an API server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANYWHERE = ExtenderSettings(listen="127.0.0.1:0", topology="fat-tree:k=4", host_
 
 
 def playing(settings: ExtenderSettings, act: Callable[[str], Awaitable[None]]) -> None:
-    """Run a function on the URL of an extender that runs, and where its metrics are, if anywhere."""
+    """Run a function on the URL of a running extender, with that of its metrics, if any."""
 
     async def run() -> None:
         stop, lines = asyncio.Event(), asyncio.Queue[str]()
@@ -210,7 +210,7 @@ def test_a_certificate_that_was_renewed_is_used(tmp_path: Path, caplog: pytest.L
 
 
 def test_a_token_as_a_bearers_or_in_the_url(tmp_path: Path) -> None:
-    """Kube-schedulers have no setting for tokens; the user and password of urlPrefix they send as Basic."""
+    """Kube-schedulers have no setting for tokens; they send the user and password of urlPrefix as Basic."""
     file = tmp_path / "token"
     file.write_text("a-secret-of-some-length\n")
 

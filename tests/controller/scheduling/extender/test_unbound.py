@@ -1,4 +1,4 @@
-"""Pods on their way to a node, as far as anybody keeps them in mind."""
+"""Pods that are about to be bound, and when they are forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies of other packages, by their entry points."""
+"""Policies of other packages, by entry points."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ old-last = far_policies:Last
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a distribution with policies, as pip would: a module and its metadata on the path."""
+    """Install a distribution with policies like pip: a module and its metadata on the path."""
     (tmp_path / "far_policies.py").write_text(MODULE)
     metadata = tmp_path / "far_policies-1.0.dist-info"
     metadata.mkdir()

@@ -15,14 +15,14 @@ MODELS = ("A100", "T4")
 
 
 def node(name: str, cores: int = 8, gib: int = 32, gpus: Sequence[str] = ()) -> Node:
-    """Return a node with GPUs of these models, of 16 GiB each."""
+    """Return a node with GPUs of these models, 16 GiB each."""
     devices = tuple(Device(number, DeviceKind.GPU, model, 16 * GIB) for number, model in enumerate(gpus))
     return Node(name, cores * WHOLE, (MemoryMedium(MediumKind.DRAM, gib * GIB),), devices)
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    """Draw nodes with some of each held."""
+    """Draw nodes with some resources held."""
     cluster = Cluster.of(
         node(
             f"n{number}",
@@ -65,7 +65,7 @@ requests = st.builds(
 
 
 def many_nodes(count: int, seed: int = 1) -> Cluster:
-    """Return nodes of several sizes, some of each held."""
+    """Return nodes of several sizes with some resources held."""
     rng = random.Random(seed)
     cluster = Cluster.of(
         node(

@@ -1,4 +1,4 @@
-"""Decisions: filters, scores, ties, groups, and that each has its reason."""
+"""Decisions: filters, scores, ties, groups, each with its reason."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_nodes_without_a_network_to_the_peers_get_no_points() -> None:
 
 
 def test_of_equal_nodes_pods_with_devices_get_the_first() -> None:
-    """So several devices stay free on one node; ties that are drawn leave half of them on each."""
+    """This keeps several devices free on one node; random ties would leave half of them on each."""
     snapshot = Snapshot.of(Cluster.of(node(f"n{number}", gpus=("T4",) * 8) for number in range(50)))
     gpu = Request(devices=(DeviceRequest(DeviceKind.GPU),))
     assert {decide(DEFAULT, PendingPod(f"p{n}", gpu), snapshot).candidate for n in range(50)} == {0}
@@ -181,7 +181,7 @@ def test_spread_over_nodes() -> None:
 
 
 class Wrong:
-    """A policy that answers as it was told to."""
+    """A policy with given answers."""
 
     is_local = True
 
@@ -244,7 +244,7 @@ def test_profiles_of_one_name() -> None:
 
 
 def test_nodes_with_names_of_their_own_are_at_their_hosts() -> None:
-    """Two nodes may be on one host of the topology, as virtual machines are."""
+    """Two nodes may be on one host of the topology, such as virtual machines."""
     topology = from_text("fat-tree:k=4")
     hosts = [host.name for host in topology.hosts[:3]]
     cluster = Cluster.of((node("vm-a"), node("vm-b"), node("vm-c")))

@@ -31,19 +31,19 @@ QUICK = QueueSettings(first_wait_ns=1_000_000, longest_wait_ns=1_000_000_000)
 
 @dataclass(slots=True)
 class Cluster:
-    """The service, and what a test does with it."""
+    """The service, and actions of a test on it."""
 
     client: ApiClient
     socket: str
 
     async def add_node(self, name: str, cores: int = 4, gpus: tuple[str, ...] = ()) -> Node:
-        """Make a node that is ready."""
+        """Create a ready node."""
         made = await self.client.of(Node).create(Node(metadata=Metadata(name=name)))
         status = NodeStatus(ready=True, hardware=Hardware.of(node(name, cores=cores, gpus=gpus)))
         return await self.client.of(Node).replace_status(replace(made, status=status))
 
     async def add_pod(self, name: str, cores: int = 1, **more: object) -> Pod:
-        """Make a pod that waits."""
+        """Create a pending pod."""
         spec = PodSpec(
             containers=(Container(name="c", image="image"),),
             request=Request(cpu_milli=1000 * cores),
@@ -52,7 +52,7 @@ class Cluster:
         return await self.client.of(Pod).create(Pod(metadata=Metadata(name=name), spec=spec))
 
     async def pods_when(self, holds: Callable[[dict[str, Pod]], bool]) -> dict[str, Pod]:
-        """Return all pods as soon as something holds of them."""
+        """Return all pods once a condition holds."""
         pods: dict[str, Pod] = {}
         async for told in self.client.of(Pod).follow():
             if hasattr(told, "items"):
@@ -66,7 +66,7 @@ class Cluster:
         raise AssertionError("the watch ended")
 
     async def decision_about(self, pod: str, outcome: Outcome, words: str = "") -> Decision:
-        """Return a decision about a pod as soon as there is one of this outcome, with these words in its reason."""
+        """Return the first decision about a pod with this outcome and these words in its reason."""
         async for told in self.client.of(Decision).follow():
             decisions = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
             for decision in decisions:
@@ -76,7 +76,7 @@ class Cluster:
 
     @asynccontextmanager
     async def scheduling(self, settings: SchedulerSettings | None = None) -> AsyncIterator[Scheduler]:
-        """Run a scheduler for as long as the block does."""
+        """Run a scheduler until the block ends."""
         schedulers = asyncio.Queue[Scheduler]()
         stop = asyncio.Event()
         settings = SchedulerSettings(queue=QUICK) if settings is None else settings
@@ -117,5 +117,5 @@ def play(tmp_path: Path) -> Play:
 
 
 def placed_name(name: str) -> Callable[[dict[str, Pod]], bool]:
-    """Return whether a pod is placed, as `pods_when` asks."""
+    """Return a condition for `pods_when`: the pod is placed."""
     return lambda pods: name in pods and pods[name].status.node is not None

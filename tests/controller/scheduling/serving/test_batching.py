@@ -1,4 +1,4 @@
-"""Decisions in batches are those of a scheduler that decides about one pod after the other, and waits each time."""
+"""Batched decisions equal those of a scheduler that decides one pod at a time and waits for each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Places = dict[str, tuple[str | None, DeviceShares]]
 
 
 def one_by_one(nodes: tuple[Node, ...], pods: tuple[Pod, ...], groups: tuple[PodGroup, ...]) -> Places:
-    """Return where pods go that are decided about one after the other, each with what came of those before."""
+    """Return the nodes of pods decided one by one, each after the results of those before."""
     view, revisions = ClusterView(), count(1_000_000)
     view.take_all(Node, nodes)
     view.take_all(Pod, pods)
@@ -56,11 +56,11 @@ def one_by_one(nodes: tuple[Node, ...], pods: tuple[Pod, ...], groups: tuple[Pod
 
 
 async def fill(cluster: Cluster, rng: random.Random) -> None:
-    """Make nodes with and without GPUs, pods of several priorities and sizes, some of a group, more than fit."""
+    """Create nodes with and without GPUs and more pods than fit: several priorities and sizes, some in a group."""
     for number in range(8):
         await cluster.add_node(f"h{number}", cores=8, gpus=("T4",) * (number % 4))
     for name, priority in (("g", 1), ("h", 2)):
-        # Their own, as else their place depends on which list comes first, that of pods or that of groups.
+        # With their own priorities: otherwise their place depends on which list, pods or groups, comes first.
         group = PodGroup(metadata=Metadata(name=name), spec=PodGroupSpec(size=4, priority=priority))
         await cluster.client.of(PodGroup).create(group)
     for number in range(70):
@@ -95,7 +95,7 @@ def test_batches_decide_as_one_by_one(play: Play, monkeypatch: pytest.MonkeyPatc
 
 
 async def _is_behind(cluster: Cluster, scheduler: Scheduler) -> bool:
-    """Return whether the scheduler has not heard yet of what it has bound."""
+    """Return whether the scheduler's watch lags behind its bindings."""
     nodes = (await cluster.client.of(Node).list()).items
     return any(scheduler.view.nodes[node.metadata.name].metadata.revision < node.metadata.revision for node in nodes)
 
@@ -112,7 +112,7 @@ def test_refused_binding_is_retried_and_its_batch_stands(play: Play) -> None:
                 return len(scheduler.queue) == 0 and not await _is_behind(cluster, scheduler)
 
             await until(is_idle, "the scheduler does not catch up", poll_s=0.01)
-            # As if the watch of one node were late: its version is another than the scheduler takes it for.
+            # As if the watch of one node were late: its version is not the one the scheduler assumes.
             late = [
                 replace(node, shares_version=9, metadata=replace(node.metadata, revision=1)) if name == "h1" else node
                 for name, node in scheduler.view.nodes.items()
@@ -123,7 +123,7 @@ def test_refused_binding_is_retried_and_its_batch_stands(play: Play) -> None:
             assert {pod.status.epoch for pod in pods.values()} == {1}
             assert "h1" in {pod.status.node for pod in pods.values()}
             assert scheduler.view.nodes["h1"].shares_version < 9
-            # The watch may tell us sooner than the answer tells the scheduler.
+            # Our watch may be ahead of the answer to the scheduler.
             await until(lambda: len(scheduler.queue) == 0, "the queue does not become empty")
             nodes = (await cluster.client.of(Node).list()).items
             assert sum(len(node.shares) for node in nodes) == 21

@@ -1,4 +1,4 @@
-"""Programs of a pod are told which device each of its operators got: real service, scheduler and manager of a node."""
+"""A pod's programs get the device of each of its operators: real service, scheduler and node manager."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_container_gets_operator_devices_only_from_its_binding(tmp_path: Path) -
                     assert pod.status.operator_devices == chosen
                     assert json.loads(text) == {"product": "gpu"}
                     continue
-                # Nothing was decided: what the container says of itself is its own affair.
+                # Without a decision the container's own variable stays.
                 assert (pod.status.operator_devices, text) == ((), "forged")
                 anew = replace(pod.metadata, revision=0)  # whatever its manager has written meanwhile
                 told = replace(pod, metadata=anew, status=replace(pod.status, operator_devices=chosen))

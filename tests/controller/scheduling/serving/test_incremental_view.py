@@ -1,4 +1,4 @@
-"""Columns that follow the watch row by row equal columns that are made anew, after any events and bindings."""
+"""Columns updated by watch events equal freshly built columns, after any events and bindings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PODS = [f"pod-{number}" for number in range(14)]
 
 
 class Events:
-    """Random changes of resources, as watches would bring them to a view."""
+    """Random resource changes, as a view gets them from watches."""
 
     def __init__(self, seed: int) -> None:
         self.rng, self.view, self.revisions = random.Random(seed), ClusterView(), count(1)
@@ -45,7 +45,7 @@ class Events:
         self.rng.choice((*happen, self.send, self.send, self.answer))()
 
     def report(self) -> None:
-        """A node reports for the first time, or something else than before."""
+        """Let a node report for the first time, or change its report."""
         name, rng = self.rng.choice(HOSTS), self.rng
         gpus = rng.choice((("T4", "T4"), ("T4", "T4"), ("T4", "T4"), ("T4",), ()))
         hardware = None if rng.random() < 0.1 else Hardware.of(node(name, cores=8, gpus=gpus))
@@ -107,7 +107,7 @@ class Events:
         self.view.take_all(Pod, self.pods.values())
 
     def send(self) -> None:
-        """A pod that waits is bound: assumed now, answered later."""
+        """Bind a pending pod: assumed now, answered later."""
         waiting = [pod for pod in self.view.waiting() if pod.spec.group is None]
         nodes = {name: node for name, node in self.view.nodes.items() if node.value is not None}
         if not waiting or not nodes:
@@ -126,7 +126,7 @@ class Events:
             self.view.withdraw(sent)
             return
         revision = next(self.revisions)
-        # Its events come before the answer, after it, or never, as something newer is listed first.
+        # Its events come before the answer, after it, or never, if a newer list comes first.
         before_answer = self.rng.random() < 0.5
         if not before_answer:
             self.view.confirm(sent, revision)
@@ -135,7 +135,7 @@ class Events:
             self.view.confirm(sent, revision)
 
     def written(self, sent: Assumption, revision: int) -> None:
-        """Have the server's resources be what was assumed."""
+        """Make the server's resources match the assumptions."""
         for name, shares in sent.shares.items():
             if name in self.nodes:
                 old = self.nodes[name]
@@ -152,7 +152,7 @@ class Events:
 
 
 def rebuilt(view: ClusterView, costs: CostMap | None) -> Snapshot:
-    """Return the snapshot of a new view of the same resources: its columns are made at once."""
+    """Return the snapshot of a new view of the same resources, with freshly built columns."""
     fresh = ClusterView()
     fresh.take_all(Node, view.nodes.values())
     fresh.take_all(Pod, view.pods.values())
@@ -220,7 +220,7 @@ def test_assumed_binding_survives_a_heartbeat_until_the_event() -> None:
     made = bind(State({"p": pod}, {"h1": seen}), request, 5)
     assumption = view.assume(made)
     assert view.snapshot(None).free.cpu_milli.tolist() == [3000]
-    assert not view.take(replace(pod, metadata=replace(pod.metadata, revision=3)))  # what is written to it comes later
+    assert not view.take(replace(pod, metadata=replace(pod.metadata, revision=3)))  # later writes to it follow
     assert view.take(replace(seen, metadata=replace(seen.metadata, revision=4), spec=NodeSpec(unschedulable=True)))
     assert (view.nodes["h1"].shares_version, len(view.nodes["h1"].shares)) == (1, 1)
     assert view.snapshot(None).ready.tolist() == [False]

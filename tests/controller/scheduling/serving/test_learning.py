@@ -1,6 +1,6 @@
-"""A network that learns while pods are placed: in shadow, saved, resumed, then live; real service, scheduler, training.
+"""A network trained while pods are placed: in shadow, saved, resumed, then live; real service, scheduler, training.
 
-What nodes do is written by the test: a pod starts so long after its binding as its node takes.
+The test plays the nodes: a pod starts after its node's fixed delay.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _network(scheduler: Scheduler) -> LiveNetwork:
 
 @asynccontextmanager
 async def _scheduling(cluster: Cluster, settings: SchedulerSettings) -> AsyncIterator[tuple[LiveNetwork, str]]:
-    """Run a scheduler for as long as the block does; yield its network and where its metrics are."""
+    """Run a scheduler until the block ends; yield its network and its metrics' URL."""
     schedulers, stop = asyncio.Queue[Scheduler](), asyncio.Event()
     lines: list[str] = []
     made = replace(settings, api=cluster.socket)
@@ -93,7 +93,7 @@ async def _scheduling(cluster: Cluster, settings: SchedulerSettings) -> AsyncIte
 
 
 async def _place(cluster: Cluster, name: str) -> Pod:
-    """Make a pod, have its node start it, end it, and return it as it was bound."""
+    """Create a pod, let its node start and end it, and return it as bound."""
     await cluster.add_pod(name)
     pod = (await cluster.pods_when(placed_name(name)))[name]
     assert pod.status.node is not None
@@ -106,7 +106,7 @@ async def _place(cluster: Cluster, name: str) -> Pod:
 
 
 async def _figures(metrics: str) -> dict[str, float]:
-    """Return the scheduler's figures of learning by their names and labels' values."""
+    """Return the scheduler's learning metrics by name and label values."""
 
     def read() -> str:
         with urllib.request.urlopen(metrics, timeout=10) as answer:
@@ -120,7 +120,7 @@ async def _figures(metrics: str) -> dict[str, float]:
 
 
 async def _figures_of(decisions: int, who: str, metrics: str) -> dict[str, float]:
-    """Return the figures once they tell of so many decisions: a pod is seen bound before the scheduler knows it is."""
+    """Return the metrics once they count this many decisions: they lag behind a pod's binding."""
     figures: dict[str, float] = {}
 
     async def are_counted() -> bool:
@@ -133,7 +133,7 @@ async def _figures_of(decisions: int, who: str, metrics: str) -> dict[str, float
 
 
 async def _said(*words: str) -> str:
-    """Return what a command of the scheduler's says."""
+    """Return the output of a `scheduler` command."""
     result = await asyncio.to_thread(CliRunner().invoke, app, ["scheduler", *words])
     assert result.exit_code == 0, result.output
     return result.output

@@ -23,7 +23,7 @@ _NOTHING = Standing(
 
 @dataclass(slots=True)
 class Pupil:
-    """Learns nothing, and remembers what it was told."""
+    """Learns nothing; records its calls."""
 
     log: list[object] = field(default_factory=list)
     awaits_end: bool = False

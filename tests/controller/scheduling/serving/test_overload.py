@@ -1,4 +1,4 @@
-"""A scheduler with more work than it takes says so: its metrics, and what `millrace status` shows."""
+"""An overloaded scheduler reports it in its metrics and in `millrace status`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_scheduler_with_a_full_queue_says_so(play: Play) -> None:
 
 
 class Bench:
-    """The monitor of a scheduler whose queue and rounds a test sets."""
+    """The monitor of a scheduler with a queue and rounds set by the test."""
 
     def __init__(self) -> None:
         self.queue = PendingQueue(QueueSettings(most=4))
@@ -69,7 +69,7 @@ def bench() -> Bench:
 
 
 def causes(load: DaemonLoad) -> dict[str, str]:
-    # Between two samples a moment apart the test's own thread may use a whole core.
+    # Between two close samples the test's own thread may use a whole core.
     return {overload.name: overload.cause for overload in load.overloads if not overload.name.startswith("thread ")}
 
 

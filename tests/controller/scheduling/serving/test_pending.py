@@ -1,4 +1,4 @@
-"""The queue of who waits: order, backoff, waking, bounds."""
+"""The queue of pending subjects: order, backoff, waking, bounds."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class PlainPod:
 
 @dataclass
 class PlainQueue:
-    """The queue's plain twin: it looks at everybody each time."""
+    """The queue's plain twin, which scans all entries each time."""
 
     pods: dict[str, PlainPod] = field(default_factory=dict)
     preferred_ns: dict[str, int] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class PlainQueue:
         due = {name: pod for name, pod in self.pods.items() if pod.due_ns <= now_ns and not pod.is_out}
         for pod in due.values():
             pod.is_refused = False
-        # Within an account priority comes first, then age; between accounts priority, then shares.
+        # Within an account by priority, then age; between accounts by priority, then shares.
         firsts = dict[str, tuple[int, int, str]]()
         for name, pod in due.items():
             mine = -pod.priority, pod.order, name
@@ -239,7 +239,7 @@ def test_smallest_share_gets_room_before_the_shortest_wait() -> None:
     for at_ns, account in enumerate(("large", "middle", "small")):
         queue.put(account, 0, at_ns, account)
         queue.refused(account, at_ns)
-    # Room comes just when a newcomer of the largest share does, while the others' waits go on.
+    # Room appears just when a newcomer with the largest share arrives, while the others' waits continue.
     queue.put("newcomer", 0, 5, "large")
     queue.wake(5)
     assert queue.first_due(5) == "small"

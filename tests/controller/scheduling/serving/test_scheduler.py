@@ -1,4 +1,4 @@
-"""The scheduler on an API server that runs: placement, reasons, conflicts, groups, profiles."""
+"""The scheduler on a running API server: placement, reasons, conflicts, groups, profiles."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def placed(pods: dict[str, Pod]) -> bool:
 
 
 async def check_books(cluster: Cluster) -> None:
-    """Every pod that is bound holds its request, once, of the node that it is on; nobody else holds anything."""
+    """Check that each bound pod holds its request once on its node, and that there are no other shares."""
     nodes = (await cluster.client.of(Node).list()).items
     pods = {pod.metadata.name: pod for pod in (await cluster.client.of(Pod).list()).items}
     shares = Counter((share.pod, node.metadata.name, share.epoch) for node in nodes for share in node.shares)
@@ -125,7 +125,7 @@ def test_pods_that_wait_say_why(play: Play) -> None:
             )
             assert waiting["big"].status.reasons == ("none of 1 nodes: 1 by fits",)
             assert "is not placed whole" in waiting["g1"].status.reasons[0]
-            # What was written wakes nobody; who is looked at again with the same outcome is not written again.
+            # Own writes wake no pod, and an unchanged outcome is not written again.
             due_ns = scheduler.queue.next_due_ns()
             assert due_ns is not None
             assert due_ns > MonotonicClock().now_ns()
@@ -156,7 +156,7 @@ def test_a_node_that_takes_pods_again(play: Play) -> None:
 
 
 def test_device_idle_again_wakes_pods_refused_for_its_load(play: Play) -> None:
-    """Long before the longest wait is over."""
+    """Long before the longest wait ends."""
 
     async def act(cluster: Cluster) -> None:
         async def report(busy: float) -> None:
@@ -178,7 +178,7 @@ def test_device_idle_again_wakes_pods_refused_for_its_load(play: Play) -> None:
 
 
 def test_two_schedulers_never_place_twice(play: Play) -> None:
-    """Both see all pods and as many cores as these need: whoever comes too late decides again."""
+    """Both see all pods and just enough cores: the later one decides again."""
 
     async def act(cluster: Cluster) -> None:
         for number in range(5):
@@ -203,7 +203,7 @@ def test_a_stale_view_is_refused_and_read_again(play: Play) -> None:
         async with cluster.scheduling() as scheduler:
             await cluster.add_pod("first")
             await cluster.pods_when(placed)
-            # As if the watch were late: both nodes look as before the binding.
+            # As if the watch were late: both nodes look unbound.
             late = [
                 replace(node, shares=(), shares_version=0, metadata=replace(node.metadata, revision=1))
                 for node in scheduler.view.nodes.values()

@@ -1,4 +1,4 @@
-"""A scheduler's view of resources: load and free memory of devices, images, peers, reservations, the workload."""
+"""A scheduler's view of resources: device load and free memory, images, peers, reservations, the workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published traces, replayed; skipped where they are not."""
+"""Replays of published traces; skipped where they are missing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_openb() -> None:
     summary = summary_of(trace)
     assert summary.states["finished"] + summary.left_out == 1500
     assert summary.left_out == sum(pod.duration_ns is None for pod in pods)
-    # Each runs as long as it did: what differs is when it began.
+    # Run times are as recorded; only the starts differ.
     ran_ns = {pod.name: next(iter(pod.duration_ns.values())) for pod in pods if pod.duration_ns is not None}
     for record in trace.records():
         assert record.finished_ns is not None

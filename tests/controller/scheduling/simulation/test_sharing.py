@@ -1,4 +1,4 @@
-"""Max-min fair sharing: the property itself, that what is remembered between changes is right, and both twins alike."""
+"""Max-min fair sharing: the property itself, correct incremental state, and equal twins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ flow_hops = st.dictionaries(st.integers(0, LINKS - 1), shares, min_size=1).map(
 @twins
 @given(capacity=rates, flows=st.lists(flow_hops, min_size=1, max_size=12))
 def test_every_flow_has_a_bottleneck(make: Make, capacity: list[int], flows: list[list[Hop]]) -> None:
-    """Max-min fair (Bertsekas and Gallager, 6.5.2): on some link, full, no flow of it is faster."""
+    """Max-min fair (Bertsekas and Gallager, 6.5.2): each flow has a full link on which no flow is faster."""
     sharing = make(list(capacity))
     numbers = [sharing.add(hops, 1000, 0) for hops in flows]
     assert sharing.settle(0) == len(flows)
@@ -50,7 +50,7 @@ def test_every_flow_has_a_bottleneck(make: Make, capacity: list[int], flows: lis
         users = crossing[link]
         free = capacity[link] - sum(rate[number] * share for number, share in users)
         most = max(rate[number] for number, _ in users)
-        # Whole bit/s: a link is full if another bit/s for each of its flows that are fastest has no room.
+        # Integer bit/s: a link is full if one more bit/s for each of its fastest flows does not fit.
         last = sum(share for number, share in users if rate[number] == rate[flow])
         return rate[flow] >= most - 1 and free < max(last, sum(share for n, share in users if rate[n] >= most - 1))
 
@@ -93,7 +93,7 @@ def test_the_twins_agree_over_any_history(capacity: list[int], changes: list[tup
 
 @twins
 def test_parking_lot(make: Make) -> None:
-    """Two links, a flow over both and one over each: the narrower link's flows get half of it, the other the rest."""
+    """Two links, one flow over both, one over each: the narrower link is split in half, the third flow gets the rest."""
     sharing = make([10, 30])
     both, first, second = (sharing.add(hops, 100, 0) for hops in ([Hop(0), Hop(1)], [Hop(0)], [Hop(1)]))
     sharing.settle(0)
@@ -142,7 +142,7 @@ def test_no_capacity_no_end(make: Make) -> None:
 
 @twins
 def test_weighted_shares(make: Make) -> None:
-    """Half of a flow crosses a link: it may send twice as fast as one that crosses it whole would."""
+    """A flow with half of its traffic on a link may send twice as fast as one with all of it."""
     sharing = make([10, 100])
     split = sharing.add([Hop(0, ONE // 2), Hop(1)], 100, 0)
     sharing.settle(0)

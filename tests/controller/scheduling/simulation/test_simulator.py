@@ -1,4 +1,4 @@
-"""The simulator: times worked out by hand, what must hold of any trace, and that equal seeds give equal traces."""
+"""The simulator: times computed by hand, invariants of any trace, and equal traces for equal seeds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def task(name: str, seconds: int = 1, cores: int = 1, arrival_s: int = 0, **more
 
 
 def times(trace: Trace) -> dict[str, tuple[float | None, float | None]]:
-    """Return when each unit started and finished, in seconds."""
+    """Return the start and end of each unit in seconds."""
     seconds = [
         None if time is None else time / S
         for record in trace.records()
@@ -74,7 +74,7 @@ def test_the_quickest_kind_that_is_free() -> None:
 
 
 def test_a_graph_waits_for_inputs_over_the_network() -> None:
-    """Two tasks of a chain on hosts of two leaves: packets' bits over 10 Gbit/s, then what the last packet needs."""
+    """Two chained tasks on hosts of two leaves: the packets' bits over 10 Gbit/s, plus the last packet's delay."""
     nbytes = 100_000_000
     graph = TaskGraph("g", (task("x"), task("y", cores=8)), (Edge("x", "y", nbytes),))
     leaf = {host: TOPOLOGY.attachment[host].node for host in HOSTS}
@@ -175,7 +175,7 @@ def test_what_holds_of_every_trace(seed: int, spreading: Spreading, order: Order
         before = finish[f"{graph.name}/{edge.src}"]
         assert before is not None
         assert ready >= before
-    # Nobody ever holds more than there is.
+    # Holdings never exceed the capacity.
     changes: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for number, record in enumerate(records):
         for name in ("cpu", "gpu"):

@@ -1,4 +1,4 @@
-"""Choice of a task's option: by filters, by upper bounds, by when units are free and the network is good."""
+"""Choice of a task's option: by filters, upper bounds, free units and good network hours."""
 
 from __future__ import annotations
 
@@ -128,14 +128,14 @@ def test_patient_task_starts_in_the_forecast_good_window() -> None:
     reads = (Read("store", 10),)
     patient = PendingTask("t", "solve", reads=reads, deadline_ns=NOW_NS + 3 * H)
     assert decided(view("a", good=good), patient, a=MEASURED_10).start_s == 7200.0
-    # Without a deadline, or with one that comes before, it does not wait.
+    # Without a deadline, or with an earlier one, it does not wait.
     assert decided(view("a", good=good), PendingTask("t", "solve", reads=reads), a=MEASURED_10).start_s == 0.0
     urgent = PendingTask("t", "solve", reads=reads, deadline_ns=NOW_NS + H)
     verdict = decided(view("a", good=good), urgent, a=MEASURED_10)
     assert verdict.start_s == 0.0
     reasons = {score.policy: score.reason for score in explained(PROFILE, verdict).candidates[0].scores}
     assert reasons["good-hours"] == "begins while the network is forecast worse"
-    # What reads nothing does not mind the network.
+    # A task that reads nothing ignores the network.
     assert (
         decided(view("a", good=good), PendingTask("t", "solve", deadline_ns=NOW_NS + 3 * H), a=MEASURED_10).start_s == 0
     )

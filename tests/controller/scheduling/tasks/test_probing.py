@@ -1,4 +1,4 @@
-"""Probe triggers: first sight, a period, a finished task, a centre's request; bounded, and never twice."""
+"""Probe triggers: a new type, a period, a finished task, a centre's request; bounded, and never twice."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def test_probes_cost_at_most_their_share_of_known_work() -> None:
     known = {("of-solve", f"c{number}", "cpu"): measured(1) for number in range(3)}
     places = [place(f"c{number}") for number in range(6)]
     cheap = changed(NEED, work_unit_s=1000.0, spent_unit_s=12.0)
-    # 2 % of 1000 are 20, each probe took 4: 16 after one more, which is below, 20 after two.
+    # 2 % of 1000 is 20; a probe takes 4: 16 after one more is below, 20 after two is not.
     assert len(due(*places, needs=(cheap,), known=known)) == 1
     assert due(*places, needs=(changed(cheap, spent_unit_s=19.0),), known=known) == ()
-    # The first centres come before anything is known of the tasks.
+    # The first centres are probed before the tasks are known.
     assert len(due(*places, needs=(changed(NEED, spent_unit_s=50.0),), known={})) == SETTINGS.most_of_type
 
 

@@ -1,4 +1,4 @@
-"""The four ways in which the unit of a probe is chosen, and what cannot be."""
+"""The four ways to choose the unit of a probe, and invalid choices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACES = (
     Place(Offer("c", "unit-2", 20, frozenset({"k1", "k2", "k3", "k5"})), 3),
     Place(Offer("c", "unit-3", 5, frozenset({"k1", "k2", "k5"})), 5),
 )
-"""The example of a resource configuration that the specification gives."""
+"""The specification's example of a resource configuration."""
 
 
 def wanted(
@@ -30,7 +30,7 @@ def wanted(
 def test_unit_must_support_every_kernel_of_the_configuration() -> None:
     assert choose_unit(wanted("k1", "k4"), PLACES).unit == "unit-1"
     assert choose_unit(wanted("k2", "k3"), PLACES).unit == "unit-2"
-    # Of several that qualify the one with most units free.
+    # Among several, the one with the most free units.
     assert choose_unit(wanted("k1", "k2"), PLACES).unit == "unit-3"
     nobody = choose_unit(wanted("k4", "k5"), PLACES)
     assert nobody.step is Step.FAIL

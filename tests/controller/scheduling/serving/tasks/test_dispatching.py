@@ -1,4 +1,4 @@
-"""Tasks from submission to their end: probed first, then dispatched by what was measured, each with its reasons."""
+"""Tasks from submission to end: probed first, then dispatched by measurements, with reasons."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_task_cost_is_units_times_time_times_the_scores_price(play: Play) -> Non
 
 
 def test_profiles_decide_each_in_its_own_way(play: Play) -> None:
-    """The fixed benchmark ranks by dgemm and STREAM alone, all-units takes all that was measured."""
+    """The fixed benchmark ranks by dgemm and STREAM only; all-units uses all measurements."""
 
     async def act(site: Site) -> None:
         a, b = site.centre("a", 1.0), site.centre("b", 3.0)

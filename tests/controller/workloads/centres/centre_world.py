@@ -1,4 +1,4 @@
-"""An API server in the test's loop, a centre's agent in it or as a process, and tasks that are dispatched."""
+"""An API server in the test's loop, a centre's agent in the loop or as a process, and dispatched tasks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class CentreWorld:
             await self.lifecycle.close()
 
     def hang_up(self) -> None:
-        """Let the agent read its settings again, as SIGHUP does."""
+        """Let the agent reload its settings, as on SIGHUP."""
         assert self.lifecycle is not None
         self.lifecycle.hang_up()
 
@@ -107,7 +107,7 @@ class CentreWorld:
         await self.client.dispatch(DispatchRequest(dispatches=(item,)))
 
     async def until(self, name: str, *phases: TaskPhase) -> Task:
-        """Return a task once it is in one of these phases."""
+        """Return a task once it is in one of some phases."""
         task = await self.client.of(Task).get(name)
 
         async def is_in_phase() -> bool:
@@ -124,7 +124,7 @@ class CentreWorld:
         return await self.until(name, *TASK_ENDED)
 
     async def add_probe(self, text: str = PROBE) -> str:
-        """Create a probe task of an expert's text; return its name."""
+        """Create a probe task from an expert's text; return its name."""
         probe = loads(text, KernelLibrary())
         await self.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name=probe.name), spec=files.to_spec(probe)))
         return probe.name
@@ -144,7 +144,7 @@ def probe(name: str = "products", **more: object) -> TaskSpec:
 
 
 def open_folder(folder: Path) -> Path:
-    """Return a folder that jobs and tests both write into."""
+    """Return a folder writable by jobs and tests."""
     path = folder / "open"
     path.mkdir(exist_ok=True)
     path.chmod(0o777)
@@ -168,7 +168,7 @@ def settings_for(folder: Path, served: Served, token: Path, **more: object) -> C
 
 
 def play_centre(folder: Path, act: Callable[[CentreWorld], Awaitable[None]], **more: object) -> None:
-    """Run a function with a service that a centre can be an agent of, with a token of its own."""
+    """Run a function with an API server and a centre's token."""
 
     async def main() -> None:
         async with serving(settings_in(folder), folder) as served:
@@ -191,7 +191,7 @@ def play_centre(folder: Path, act: Callable[[CentreWorld], Awaitable[None]], **m
 
 
 class AgentProcess:
-    """`millrace centre serve`, which may be killed and started again."""
+    """`millrace centre serve` as a process that can be killed and restarted."""
 
     def __init__(self, world: CentreWorld) -> None:
         world.write(world.settings)

@@ -1,4 +1,4 @@
-"""A centre's agent with real jobs and a real service: what is dispatched runs, what was measured comes back."""
+"""A centre's agent with real jobs and a real service: dispatched tasks run, and measurements return."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def runs_these(operators: tuple[str, ...], centre: Centre) -> bool:
 
 
 def local_engine(world: CentreWorld, has: list[Found]) -> LocalEngine:
-    """Return an engine of a machine of which the test says what it has."""
+    """Return an engine of a machine with the test's resources."""
     writable = (str(world.folder / "open"),)
     local = local_settings(control_groups=ControlGroups.NEVER, look_s=0.05, writable=writable)
     return LocalEngine(local, world.settings.units, world.folder / "engine", "/millrace-test", lambda _: has[0])
@@ -147,7 +147,7 @@ def test_programs_of_each_kind_run_and_tell_how_they_ended(tmp_path: Path) -> No
                 status = (await world.run(name, spec)).status
                 assert (name, status.phase, status.exit_code, status.reasons) == (name, phase, code, reasons)
             assert (await world.centre()).shares == ()
-            # What a job has left goes once the API has its outcome.
+            # A job's leftovers are removed once the API has its outcome.
             folders = (tmp_path / "state/jobs", tmp_path / "state/engine")
             await until(lambda: not any(any(folder.iterdir()) for folder in folders), "jobs leave files")
 
@@ -196,7 +196,7 @@ def test_probe_returns_one_sub_result_per_unit_count(tmp_path: Path) -> None:
 
 
 def test_the_four_ways_of_choosing_the_unit(tmp_path: Path) -> None:
-    """By configuration and by users units are named in the dispatch; asked and left to it, the centre answers."""
+    """Units come from the dispatch by configuration or user; if left to it or asked, the centre chooses."""
 
     async def act(world: CentreWorld) -> None:
         name = await world.add_probe()
@@ -309,7 +309,7 @@ def test_lost_cores_are_reported_and_a_probe_requested(tmp_path: Path) -> None:
             await world.centre()
         engine = local_engine(world, has)
         async with world.agent(settings, engine=engine):
-            # It has gained a core since the agent was here last.
+            # The machine has gained a core since the last agent.
             reported = await world.centre(lambda centre: centre.status.ready and centre.status.asks_for_probe)
             assert reported.status.units[0].count == 2
             task = await world.run("p", probe(name))
@@ -318,7 +318,7 @@ def test_lost_cores_are_reported_and_a_probe_requested(tmp_path: Path) -> None:
             has[0] = Found((CORE,), 1000)
             reported = await world.centre(lambda centre: centre.status.asks_for_probe)
             assert reported.status.units[0].count == 1
-            # A probe that was asked for before the change does not answer it.
+            # A probe requested before the change does not count.
             assert (await world.run("q", probe(name))).status.phase is TaskPhase.SUCCEEDED
             await world.centre(lambda centre: not centre.status.asks_for_probe)
 
@@ -355,7 +355,7 @@ def test_settings_reload_and_invalid_ones_keep_the_old(tmp_path: Path, caplog: p
 
 
 def test_a_trial_runs_on_free_units_only(tmp_path: Path) -> None:
-    """Counted by what is held, not timed: while a job has the only core, nothing is tried there."""
+    """Counted by holdings, not by time: while a job has the only core, there are no trials."""
 
     async def act(world: CentreWorld) -> None:
         async with world.agent():
@@ -398,7 +398,7 @@ def test_a_kernel_that_is_added_to_the_store_is_tried(tmp_path: Path, monkeypatc
 
 
 def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
-    """Overlaps of cores are counted from what every job, probe or not, says of itself."""
+    """Overlaps on cores are counted from the reports of all jobs, probes or not."""
     (open_folder(tmp_path) / "spans.py").write_text(SPANS)
     environment = {"PYTHONPATH": str(tmp_path / "open"), "SPANS": str(tmp_path / "open")}
 

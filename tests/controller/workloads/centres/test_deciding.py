@@ -1,4 +1,4 @@
-"""Next actions of an agent, given the states in the API and in the engine."""
+"""Next actions of an agent, from the states in API and engine."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_the_queue_is_bounded_in_number_and_in_time() -> None:
     first, second, third = (task(name, dispatched_ns=NOW_NS - index) for index, name in enumerate("cba"))
     jobs = tuple(job_of(waiting, JobPhase.QUEUED) for waiting in (first, second, third))
     terms = Terms(most_waiting=2, wait_s=300.0)
-    # The one that came last is given back.
+    # The newest one is returned.
     assert steps(first, second, third, jobs=jobs, terms=terms) == [
         Cancel(jobs[0], "2 tasks wait here already", first, TaskPhase.PENDING, Cause.QUEUE_FULL)
     ]

@@ -1,4 +1,4 @@
-"""The agent as a process, killed by SIGKILL, its job, the API: jobs outlive it, and no result is lost or doubled."""
+"""The agent as a process, killed by SIGKILL, or its jobs and keepers: no result is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_a_job_outlives_its_agent_and_its_result_is_not_lost(tmp_path: Path) -> 
         await world.submit("runs", script(UNTIL_GO.format(tmp_path / "open")))
         await world.until("runs", TaskPhase.RUNNING)
         agent.kill()
-        # It ends while nobody looks.
+        # It ends while no agent runs.
         (tmp_path / "open/go").write_text("")
         await until(lambda: any((tmp_path / "state/engine").glob("*/exit.json")), "the job does not end")
         agent.start()
         ended = await world.until("runs", *TASK_ENDED)
         assert (ended.status.phase, ended.status.exit_code, ended.status.epoch) == (TaskPhase.SUCCEEDED, 0, 1)
         assert len((tmp_path / "open/ran").read_text().split()) == 1
-        # A probe whose agent is killed as soon as it runs.
+        # A probe whose agent is killed right after the start.
         await world.submit("probe", probe(name))
         starts = "millrace-probe-probe-*/start.json"
         await until(lambda: any((tmp_path / "state/engine").glob(starts)), "the probe does not start")

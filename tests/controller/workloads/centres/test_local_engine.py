@@ -1,4 +1,4 @@
-"""Jobs as processes of this machine: real ones, on cores of their own, in control groups where there are."""
+"""Jobs as real local processes, on their own cores, in control groups if available."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PYTHON = sys.executable
 
 @dataclass
 class World:
-    """An engine in a folder; `found` is what its machine has."""
+    """An engine in a folder; `found` has the resources of its machine."""
 
     folder: Path
     engine: LocalEngine
@@ -288,7 +288,7 @@ def test_control_groups_limit_memory_processes_and_time(tmp_path: Path) -> None:
         state = await world.run("memory", PYTHON, "-S", "-c", "x = bytearray(256 << 20)")
         assert (state.exit_code, state.reason) == (137, "out of memory: it had no more than its units'")
         assert (await world.run("time", PYTHON, "-S", "-c", burn)).phase is JobPhase.SUCCEEDED
-        # 0.15 s of CPU time at a fifth of a core: no quicker than the quota lets it.
+        # 0.15 s of CPU time at a fifth of a core: no faster than the quota allows.
         assert float(world.text("time")) > 0.3
         await world.run(
             "fork", PYTHON, "-S", "-c", fork.replace("os.pause()", "__import__('signal').pause()"), limit_s=5.0
@@ -363,7 +363,7 @@ def test_a_job_runs_in_the_network_namespace_that_is_named(tmp_path: Path) -> No
             world = World(tmp_path, engine, [has])
             await world.run("a", "/bin/sh", "-c", "readlink /proc/self/ns/net; cat /proc/net/dev | wc -l")
             inode = (namespaces.RUN_NETNS / name).stat().st_ino
-            # Two lines of heading, and loopback.
+            # Two header lines, and loopback.
             assert world.text("a").split() == [f"net:[{inode}]", "3"]
             await engine.close()
         finally:

@@ -1,4 +1,4 @@
-"""The metrics of a centre's agent, scraped as Prometheus does."""
+"""Metrics of a centre's agent, scraped like Prometheus does."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ S = 10**9
 
 
 def figures_in(text: str) -> Figures:
-    """Return samples by name and by the values of their labels, in the order of the labels' names."""
+    """Return samples by name and label values, ordered by label name."""
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
         for family in text_string_to_metric_families(text)
@@ -66,7 +66,7 @@ async def scraped_when(url: str, holds: Callable[[Figures], bool]) -> Figures:
 
 @asynccontextmanager
 async def agent_of(world: CentreWorld) -> AsyncIterator[str]:
-    """Run an agent that serves metrics on any port; yield where, as its ready line says."""
+    """Run an agent with metrics on any port; yield their URL from its ready line."""
     lines: list[str] = []
     stop, settings = asyncio.Event(), replace(world.settings, metrics=MetricsSettings(port=0))
     running = asyncio.create_task(serve(settings, stop, on_ready=lines.append))
@@ -108,7 +108,7 @@ def test_units_jobs_ends_refusals_and_the_reports_age_are_served(tmp_path: Path)
 def test_api_outage_counts_failures_and_ages_the_report(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         async with agent_of(world) as url:
-            # A busy machine may have been too late with an answer before.
+            # On a busy machine earlier answers may have been late.
             failures = ("millrace_centre_failures_total", "report")
             before = (await scraped(url))[failures]
             world.served.stop.set()

@@ -1,4 +1,4 @@
-"""The warm process beside an agent: there is one, and another one when it ends."""
+"""An agent's warm process, which is replaced when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An image with busybox in it, as an OCI layout, and a storage of a test's own for podman."""
+"""A busybox image as an OCI layout, and a separate podman storage for a test."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def skip_without_containers(*programs: str) -> None:
-    """Skip the test unless it runs as root, and these programs and busybox are there; say what is to be installed."""
+    """Skip the test unless it runs as root with these programs and busybox; name packages to install."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     missing = [package for program, package in _PROGRAMS.items() if program in programs and not shutil.which(program)]
@@ -137,10 +137,10 @@ def layer_of(files: Mapping[str, bytes]) -> bytes:
 
 
 def podman_environment(folder: Path) -> dict[str, str]:
-    """Write settings of podman that keep everything in `folder`; return the variables that name them."""
+    """Write podman settings that keep everything in `folder`; return the environment for them."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Podman puts sockets below these two. Where their paths are too long for the kernel, as below the folders of
-    # pytest-xdist, podman still works, but each command that is attached to a container waits five seconds at its end.
+    # Podman puts sockets below these two. If their paths are too long for the kernel, as in the folders of
+    # pytest-xdist, podman works, but each command attached to a container waits five seconds at its end.
     short = _short_folder(folder)
     short.mkdir(mode=0o700, exist_ok=True)
     containers, storage = folder / "containers.conf", folder / "storage.conf"
@@ -154,7 +154,7 @@ def podman_environment(folder: Path) -> dict[str, str]:
 
 
 def remove_podman_storage(folder: Path, environment: Mapping[str, str]) -> None:
-    """Remove all containers of a storage, and what podman mounts on it."""
+    """Remove all containers of a storage, and podman's mounts on it."""
     subprocess.run(
         ["podman", "rm", "--all", "--force", "--time", "0"],
         env={**os.environ, **environment},
@@ -174,10 +174,10 @@ def _short_folder(folder: Path) -> Path:
 
 
 def _end_processes(folder: Path) -> None:
-    """Kill what podman has left to look after ended containers and commands, of this storage alone.
+    """Kill this storage's remaining podman helpers of ended containers and commands.
 
-    conmon stays for five minutes after a command; the podman that conmon starts when a container has ended mounts the
-    storage anew.
+    conmon stays for five minutes after a command; the podman that it starts for an ended container mounts the
+    storage again.
     """
 
     def are_gone() -> bool:
@@ -210,5 +210,5 @@ def _mounts_below(folder: Path) -> list[str]:
 
 
 def _is_dynamic(program: Path) -> bool:
-    """Return whether a program needs libraries, which the image does not have: it names an interpreter (ld.so)."""
+    """Return whether a program names an interpreter (ld.so): it needs libraries, which the image lacks."""
     return b"/ld-linux" in program.read_bytes()[:4096]

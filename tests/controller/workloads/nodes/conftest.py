@@ -1,4 +1,4 @@
-"""Podman of a test's own: storage, service, and nothing of them left behind."""
+"""A test's own podman: storage and service, removed afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import HANG_S, wait_until
 
 @dataclass(frozen=True, slots=True)
 class PodmanStorage:
-    """Storage of a test's podman; `environment` names its settings; `image` is one that may be pulled.
+    """Storage of a test's podman; `environment` names its settings; `image` can be pulled.
 
     `socket` is that of a running service, or None if each runtime must start its own.
     """
@@ -41,7 +41,7 @@ class PodmanStorage:
 
 @contextmanager
 def storage_in(folder: Path) -> Iterator[PodmanStorage]:
-    """Yield a storage of podman's with nothing in it, and an image beside it; all containers are gone afterwards."""
+    """Yield an empty podman storage and an image next to it; remove all containers afterwards."""
     skip_without_containers("podman", "runc", "conmon")
     environment = podman_environment(folder / "podman")
     digest = write_layout(folder / "image")

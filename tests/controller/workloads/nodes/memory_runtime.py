@@ -1,4 +1,4 @@
-"""A container runtime whose containers are entries of a table: for what a real one does only when it is broken."""
+"""An in-memory container runtime, also for behaviour that a real one shows only when broken."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dataplane.cgroups import Usage
 
 
 class MemoryRuntime:
-    """See the module; `calls` are what was done to containers, with their pods' names."""
+    """An in-memory runtime; `calls` are operations on containers, with their pods' names."""
 
     def __init__(self) -> None:
         self.containers: dict[str, ContainerState] = {}
         self.orders: dict[str, ContainerOrder] = {}
         self.calls: list[tuple[str, str]] = []
         self.hangs: set[str] = set()
-        """Pods whose containers can be neither made nor stopped in time, and `list`."""
+        """Pods whose containers hang on creation and stop, and `list`."""
         self.deadline_s = 0.05
         self.absent: set[str] = set()
         self.cpu_ns: dict[str, int] = {}
@@ -122,14 +122,14 @@ class MemoryRuntime:
             yield await self._ends.get()
 
     def end(self, key: str, code: int) -> None:
-        """Have a container end."""
+        """End a container."""
         if self.containers[key].phase is ContainerPhase.RUNNING:
             state = replace(self.containers[key], phase=ContainerPhase.EXITED, exit_code=code, finished_ns=2)
             self.containers[key] = state
             self._ends.put_nowait(Ended(key))
 
     def running(self, pod: str) -> tuple[str, ...]:
-        """Return a pod's containers that run."""
+        """Return a pod's running containers."""
         return tuple(
             key
             for key, container in self.containers.items()

@@ -1,4 +1,4 @@
-"""An API server and managers of it, in the test's own loop."""
+"""An API server and its node managers, in the test's own loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUICK = RestartSection(first_wait_s=0.02, longest_wait_s=0.1, young_s=30)
 
 @dataclass(slots=True)
 class World:
-    """The service, and what a test does with it."""
+    """The service, and actions of a test on it."""
 
     folder: Path
     served: Served
@@ -52,7 +52,7 @@ class World:
     async def managing(
         self, runtime: Runtime | None, settings: NodeSettings | None = None, *, ready: bool = True
     ) -> AsyncIterator[asyncio.Task[None]]:
-        """Run a manager for as long as the block does; return from it as from a kill."""
+        """Run a manager until the block ends, then stop it like a kill."""
         stop = asyncio.Event()
         wanted = settings or self.settings()
         before = await self.heartbeat_ns(wanted.node)
@@ -99,7 +99,7 @@ class World:
     async def bind(
         self, name: str, node: str = "h1", *, image: str = "image", devices: tuple[int, ...] = (), **spec: object
     ) -> None:
-        """Make a pod and bind it."""
+        """Create a pod and bind it."""
         containers = spec.pop("containers", (Container(name="main", image=image),))
         made = PodSpec(containers=containers, **spec)  # type: ignore[arg-type]
         await self.client.of(Pod).create(Pod(metadata=Metadata(name=name), spec=made))

@@ -1,4 +1,4 @@
-"""Decisions about pods, as properties over whatever happens to a node, and in single cases."""
+"""Decisions about pods: properties over random events on a node, and single cases."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_long_run_resets_the_restart_backoff() -> None:
 
 @dataclass(slots=True)
 class Model:
-    """A node whose runtime does what it is told at once, and the pods that are bound to it."""
+    """A node with an instant runtime, and the pods bound to it."""
 
     wanted: dict[str, Wanted] = field(default_factory=dict)
     containers: dict[str, Actual] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Model:
         }
 
     def step(self) -> bool:
-        """Look, decide and do it; return whether anything was to be done."""
+        """Observe, decide and act; return whether there was anything to do."""
         actual = list(self.containers.values())
         self.memory = observe(self.memory, actual, self.now_ns, TERMS, fenced=frozenset())
         planned = plan(self.bound(), actual, FOR_EVER, self.now_ns, terms=TERMS)
@@ -237,7 +237,7 @@ def happen(model: Model, what: str, name: str, detail: object) -> None:
             model.wanted[name] = pod(name, restart=detail, epoch=epoch, uid=f"uid-{name}", containers=("x", "y"))
         case "unbind" if name in model.wanted:
             model.released.append((name, model.wanted[name].epoch, Phase.PENDING))
-            model.end_all(name, 137)  # a release of somebody else's comes only after the guard
+            model.end_all(name, 137)  # a foreign release comes only after the guard
         case "delete" if name in model.wanted:
             model.wanted[name] = replace(model.wanted[name], going=Phase.PENDING)
         case "break":
@@ -261,7 +261,7 @@ def happen(model: Model, what: str, name: str, detail: object) -> None:
 
 
 def settle(model: Model) -> None:
-    """Let time pass until nothing is to be done, what fails being mended."""
+    """Let time pass without new failures until there is nothing to do."""
     model.broken.clear()
     idle = 0
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""Control groups of pods: limits in trees of both versions, and with a real pod of two containers."""
+"""Control groups of pods: limits in trees of both versions, and a real pod with two containers."""
 
 from __future__ import annotations
 

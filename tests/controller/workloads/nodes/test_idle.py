@@ -1,4 +1,4 @@
-"""Criteria for idle containers, and how long they may stay idle."""
+"""Criteria for idle containers, and their maximum idle time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TERMS = IdleTerms(cpu_share=0.01, network_bps=10_000, slow_start_ns=5 * S, last_
 
 
 def after(*looks: tuple[int, int, int | None]) -> Activity:
-    """Return a pod's activity after looks at (seconds, CPU time in ms, bit/s)."""
+    """Return a pod's activity after observations of (seconds, CPU time in ms, bit/s)."""
     activity = None
     for seconds, cpu_ms, bps in looks:
         activity = observe(activity, seconds * S, cpu_ms * 10**6, bps, TERMS)
@@ -19,7 +19,7 @@ def after(*looks: tuple[int, int, int | None]) -> Activity:
 
 
 def test_idle_is_who_neither_computes_nor_communicates() -> None:
-    assert after((0, 0, None), (10, 100, None)).since_ns == 0  # a hundredth of a CPU is not more than that
+    assert after((0, 0, None), (10, 100, None)).since_ns == 0  # a hundredth of a CPU does not exceed the limit
     assert after((0, 0, None), (10, 101, None)).since_ns == 10 * S
     assert after((0, 0, 0), (10, 0, 10_000)).since_ns == 0
     assert after((0, 0, 0), (10, 0, 10_001)).since_ns == 10 * S

@@ -1,4 +1,4 @@
-"""The manager as a process, with podman's containers: killed by SIGKILL, alone or with the API server."""
+"""The manager as a process with podman's containers, killed by SIGKILL, alone or with the API server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SLEEPS = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
 
 
 class Process:
-    """`millrace node serve`, which may be killed and started again."""
+    """`millrace node serve` as a process that can be killed and restarted."""
 
     def __init__(self, folder: Path, settings: object) -> None:
         self._file, self._log = folder / "node.yaml", folder / "node.log"
@@ -47,7 +47,7 @@ class Process:
         self._has_parent = False
 
     def start(self, *before: str) -> None:
-        """Start it, perhaps by another program, which is then killed with it."""
+        """Start it, optionally through another program that is killed with it."""
         self._has_parent = bool(before)
         command = [*before, sys.executable, "-m", "controller.apps.cli", "node", "serve", "--settings", str(self._file)]
         with self._log.open("ab") as log:
@@ -104,11 +104,11 @@ def test_containers_die_with_the_lease_without_manager_and_api(tmp_path: Path, p
                 assert len(processes_in(folders)) >= 1
                 process.kill()
                 killed = time.monotonic()
-                # The last report before its death began before now: by lease_s from now nothing may run.
+                # The last report before its death is over: nothing may run lease_s from now.
                 while processes_in(folders):
                     await asyncio.sleep(0.01)
                     assert time.monotonic() < killed + lease_s
-                # A manager that comes back begins again, whatever the policy: the pod did not end by itself.
+                # A restarted manager restarts the pod, whatever the policy: the pod did not end by itself.
                 process.start()
                 await world.pod_when("a", lambda pod: bool(_ids(pod)) and _restarts(pod) >= 1)
                 assert processes_in(folders)
@@ -136,7 +136,7 @@ def test_renewed_lease_and_killed_manager_leave_containers_alone(tmp_path: Path,
                     last = await world.heartbeat_ns("h1")
                     process.start()
                     await world.bind(f"c{number}", containers=_containers(podman_storage))
-                    await asyncio.sleep(rng.uniform(0.2, 1.2))  # killed while it starts, adopts, or makes a container
+                    await asyncio.sleep(rng.uniform(0.2, 1.2))  # killed while it starts, adopts or creates a container
                     process.kill()
                     process.start()
                     await world.in_phase(f"c{number}", Phase.RUNNING)
@@ -202,7 +202,7 @@ def _restarts(pod: Pod) -> int:
 
 
 def _listed(storage: PodmanStorage) -> list[str]:
-    """Return the pods of all containers that podman has."""
+    """Return the pods of all podman containers."""
     done = subprocess.run(
         ["podman", "ps", "-a", "--format", '{{index .Labels "millrace.pod"}}'],
         env={**os.environ, **storage.environment},
@@ -222,7 +222,7 @@ def _groups(tmp_path: Path) -> tuple[str, ...]:
 
 
 def _shells(processes: set[int]) -> set[int]:
-    """Return those that are the containers' first ones: what these start comes and goes."""
+    """Return the containers' first processes: their children come and go."""
     shells = set()
     for process in processes:
         words = Path(f"/proc/{process}/cmdline")
@@ -233,7 +233,7 @@ def _shells(processes: set[int]) -> set[int]:
 
 
 def _end_services(folder: Path) -> None:
-    """End podman's services that killed managers have left: they would end by themselves, but not yet."""
+    """End podman services left by killed managers: they would end by themselves, but later."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0")

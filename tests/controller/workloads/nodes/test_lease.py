@@ -1,4 +1,4 @@
-"""The lease's file and its guard, a process of its own; nothing here needs containers."""
+"""The lease file and its guard process; without containers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_whole_lease_without_an_end_is_none() -> None:
 
 @contextmanager
 def group_with_a_process(tmp_path: Path, *parts: str) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
-    """A folder that looks as a control group does, and a process in it."""
+    """Yield a folder that looks like a control group, and a process in it."""
     folder = tmp_path.joinpath("group", *parts)
     folder.mkdir(parents=True)
     process = subprocess.Popen(["sleep", "100"])
@@ -154,7 +154,7 @@ def test_a_guard_that_is_killed_is_started_again(tmp_path: Path) -> None:
         assert second != first
         keeper.end()
         async with local_timeout(30, "a test"):
-            await watching  # the guard ends as its file is gone, and is not started again
+            await watching  # the guard ends with its file, and is not restarted
 
     asyncio.run(main())
 

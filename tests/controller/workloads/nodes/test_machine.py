@@ -64,7 +64,7 @@ def test_where_a_network_namespace_is() -> None:
 
 @pytest.fixture
 def blue() -> Iterator[str]:
-    """A network namespace with a cable, of which both ends are in it."""
+    """A network namespace with both ends of a veth pair."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     name = f"mr-{secrets.token_hex(3)}-h1"
@@ -88,7 +88,7 @@ def test_a_hosts_own_counters_are_read_in_its_namespace(blue: str) -> None:
     assert rates is not None
     link = link_of(rates, clock.now_ns() + 5)
     assert link is not None
-    # 458 bytes, with headers 500, on the wire 524; what the kernel sends by itself is beside them.
+    # 458 bytes, 500 with headers, 524 on the wire; plus the kernel's own packets.
     assert 100 * 524 * 8 <= link.sent_bps < 100 * 524 * 8 + 20_000
     assert (link.rate_bps, link.age_ns) == (10_000_000, 5)
     gone = Gauges(settings(network_namespace="nowhere"), machine, clock, "no NVML")

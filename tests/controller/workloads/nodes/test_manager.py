@@ -1,4 +1,4 @@
-"""The manager over a real API server, and a runtime that does what a test wants."""
+"""The manager over a real API server and an in-memory runtime."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_runtime_hanging_for_one_pod_does_not_block_others(tmp_path: Path) -> No
                 await world.bind(name)
             for name in ("a", "b", "c"):
                 await world.in_phase(name, Phase.RUNNING)
-            await world.client.of(Pod).delete("slow")  # what is being started is given up
+            await world.client.of(Pod).delete("slow")  # the start is abandoned
             await world.until_gone("slow")
 
     play(tmp_path, act)
@@ -232,7 +232,7 @@ def test_what_nobody_wants_goes_before_a_node_is_ready(tmp_path: Path) -> None:
         async with world.managing(runtime):
             await world.bind("a")
             await world.in_phase("a", Phase.RUNNING)
-        # While nobody looks after it the pod is given back, and bound here again.
+        # While no manager runs, the pod is returned and bound here again.
         await world.client.release(ReleaseRequest(releases=(Release(pod="a", epoch=1),)))
         labels = {**next(iter(runtime.containers.values())).labels, "millrace.pod": "b", "millrace.uid": "none"}
         stranger = await runtime.create(ContainerOrder(name="stranger", labels=labels, image="i"))
@@ -383,7 +383,7 @@ def test_an_idle_pod_is_released_and_a_busy_one_stays(tmp_path: Path) -> None:
 
 
 def test_an_idle_pod_whose_stop_takes_long_has_succeeded_too(tmp_path: Path) -> None:
-    """Its report that it is stopping is no request of others that it go and be placed again."""
+    """Its own report of stopping is not a request by others to evict and place it again."""
     runtime = MemoryRuntime()
 
     async def act(world: World) -> None:

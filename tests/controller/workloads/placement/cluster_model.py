@@ -1,6 +1,6 @@
-"""A cluster in memory: what the API server keeps, nodes with leases of their own, and what is lost between.
+"""A cluster in memory: the API server's state, nodes with their own leases, and losses in between.
 
-Bindings and releases are the server's own functions. Time is one number; each node's clock runs at a rate of its own.
+Bindings and releases are the server's own functions. Time is one number; each node's clock has its own rate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HARDWARE: Final = Hardware(cpu_milli=1_000_000)
 
 @dataclass(slots=True)
 class Server:
-    """Resources by kind and name, and everything that has happened to them."""
+    """Resources by kind and name, and their event log."""
 
     now_ns: int = 0
     revision: int = 0
@@ -89,7 +89,7 @@ class Server:
         return current
 
     def act(self, pods: list[str], nodes: set[str], make: Callable[[State], State]) -> None:
-        """Bind or release, as the registry does."""
+        """Bind or release like the registry."""
         pods_by_name = {name: self.known[Pod].get(name) for name in pods}
         there = [pod for pod in pods_by_name.values() if pod is not None]
         nodes = nodes | {pod.status.node for pod in there if pod.status.node is not None}
@@ -118,7 +118,7 @@ class Server:
 
 @dataclass(slots=True)
 class Machine:
-    """A node's manager, which keeps to the lease: what it runs it kills when the lease is over by its own clock."""
+    """A node's manager that obeys the lease: it kills its pods when the lease ends by its own clock."""
 
     name: str
     rate: float = 1.0
@@ -128,7 +128,7 @@ class Machine:
     is_cut_off: bool = False
     lease_until_ns: int = 0
     running: dict[str, int] = field(default_factory=dict)
-    """Pods by name, and of which epoch."""
+    """Epochs of pods by name."""
 
     def is_leased(self, now_ns: int) -> bool:
         return now_ns < self.lease_until_ns
@@ -138,7 +138,7 @@ class Machine:
             self.running.clear()
 
     def report(self, server: Server, *, answered: bool = True) -> None:
-        """Report; where the answer is lost the server knows, and the lease is as it was."""
+        """Report; if the answer is lost, the server has the report but the lease is not renewed."""
         if self.is_dead or self.is_cut_off:
             return
         self.tick(server.now_ns)
@@ -150,7 +150,7 @@ class Machine:
             self.look(server)
 
     def look(self, server: Server) -> None:
-        """Run what is bound here, of its epoch, and nothing else; stop what is to go."""
+        """Run exactly the pods bound here, in their epochs; stop those to be removed."""
         if self.is_dead or self.is_cut_off or not self.is_leased(server.now_ns):
             return
         mine = [pod for pod in server.known[Pod].values() if pod.status.node == self.name]
@@ -165,7 +165,7 @@ class Machine:
 
 @dataclass(slots=True)
 class Controller:
-    """A workload controller: what it knows lags behind the log, and of what it writes some is lost."""
+    """A workload controller whose state lags behind the log, and some of whose writes are lost."""
 
     server: Server
     settings: PlacementSettings
@@ -176,7 +176,7 @@ class Controller:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew, knowing nothing."""
+        """Restart without state."""
         server = self.server
         self.view = View(server.now_ns)
         for kind in KINDS:
@@ -184,7 +184,7 @@ class Controller:
         self.seen = len(server.log)
 
     def hear(self, count: int) -> None:
-        """Take what has happened next."""
+        """Take the next event."""
         for revision, kind, name, resource in self.server.log[self.seen : self.seen + count]:
             if resource is None:
                 self.view.remove(kind, name, revision)
@@ -195,7 +195,7 @@ class Controller:
         self.seen = min(self.seen + count, len(self.server.log))
 
     def round(self, fates: Iterator[str]) -> int:
-        """Decide, and write: `lost` before it is done, `unanswered` after; return how many writes there were."""
+        """Decide and write: `lost` before the write, `unanswered` after it; return the number of writes."""
         decided = reconcile(self.view, self.server.now_ns, self.settings)
         for action in decided.actions:
             fate = next(fates)

@@ -1,4 +1,4 @@
-"""Views made by hand, for tests of what is decided."""
+"""Hand-made views for tests of decisions."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def pod(name: str, where: str | None = None, spec: PodSpec = TEMPLATE, **status:
 
 
 def stating(name: str, where: str) -> Pod:
-    """Return a pod that states the node that it is on."""
+    """Return a pod that states its node."""
     return pod(name, where, replace(TEMPLATE, location=Location(node=where)))
 
 
 def deleting(pod: Pod) -> Pod:
-    """Return a pod that is to go."""
+    """Return a pod marked for deletion."""
     return replace(pod, metadata=replace(pod.metadata, deleting_ns=1))
 
 
 def member(group: PodGroup, index: int, where: str | None = None, **status: Any) -> Pod:
-    """Return a pod of a group's template."""
+    """Return a pod from a group's template."""
     made = pod_of(group, index, None)
     made_pod = pod(made.metadata.name, where, made.spec, **status)
     return replace(made_pod, metadata=replace(made_pod.metadata, labels=made.metadata.labels))
 
 
 def view_of(*resources: Resource, at_ns: int = 0) -> View:
-    """Return what is known where this is all that there is."""
+    """Return a view with exactly these resources."""
     view = View(at_ns)
     for kind in KINDS:
         view.take_all(kind, [resource for resource in resources if isinstance(resource, kind)], 1, at_ns)
@@ -61,10 +61,10 @@ def view_of(*resources: Resource, at_ns: int = 0) -> View:
 
 
 def decide(view: View, seconds: float, settings: PlacementSettings = SETTINGS) -> Decided:
-    """Return what is decided so many seconds after the beginning."""
+    """Return the decisions this many seconds after the start."""
     return reconcile(view, int(seconds * S), settings)
 
 
 def share_of(pod: Pod) -> Share:
-    """Return what a pod holds of its node."""
+    """Return a pod's share of its node."""
     return Share(pod=pod.metadata.name, uid=pod.metadata.uid, epoch=pod.status.epoch)

@@ -1,4 +1,4 @@
-"""Groups: their pods, changes of size and template, failures and how they end."""
+"""Groups: their pods, changes of size and template, failures and ends."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_group_finishes_with_its_pods_and_fails_once_all_ended() -> None:
     assert group_set(decide(view_of(group, done, lost), 1).actions).phase is GroupPhase.FAILED
     status = group_set(decide(view_of(group, member(group, 0, "h1"), lost, node("h1")), 1).actions)
     assert (status.phase, status.reasons) == (GroupPhase.BOUND, ("pod g-1 has failed",))
-    # A group that has ended is left alone, whatever becomes of its pods, but for another template.
+    # An ended group is not touched, whatever happens to its pods, unless its template changes.
     over = replace(group, status=finished)
     assert decide(view_of(over), 1).actions == ()
     assert group_set(decide(view_of(with_template(over), done), 1).actions).phase is GroupPhase.PENDING
@@ -187,7 +187,7 @@ def test_group_without_template_follows_the_users_pods() -> None:
     bound = replace(plain, status=BOUND)
     ended = [replace(pod, status=replace(pod.status, phase=Phase.SUCCEEDED)) for pod in mine]
     assert group_set(decide(view_of(bound, *ended), 1).actions).phase is GroupPhase.FINISHED
-    assert decide(view_of(*mine), 1).actions == ()  # what users have written is theirs to remove
+    assert decide(view_of(*mine), 1).actions == ()  # users remove what they wrote
 
 
 def test_a_group_of_which_nothing_is_left_is_placed_whole_again() -> None:

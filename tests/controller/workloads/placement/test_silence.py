@@ -1,4 +1,4 @@
-"""Nodes that do not report: when they are silent, which pods are placed again, how fast."""
+"""Silent nodes: detection, pods that are placed again, and their rate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def emptied(decided: Decided) -> list[str]:
 
 
 def fleet(count: int, silent: int) -> View:
-    """Return nodes with a pod each, the first of which have said nothing for 45 s, and are marked."""
+    """Return nodes with one pod each; the first ones have been silent for 45 s and are marked."""
     nodes = [node(f"h{number}", ready=number >= silent) for number in range(count)]
     view = view_of(*nodes, *(pod(f"p{number}", f"h{number}") for number in range(count)))
     for number in range(silent, count):
@@ -94,7 +94,7 @@ def test_silent_nodes_are_emptied_at_a_rate() -> None:
     assert emptied(decide(view, 45, FAST)) == ["h0", "h1"]
     for name in ("h0", "h1"):
         view.note_emptied(name, 1, 45 * S)
-    # Those that were begun go on, whatever was lost of them; two more after four seconds.
+    # Begun releases continue after losses; two more start after four seconds.
     assert emptied(decide(view, 48.9, FAST)) == ["h0", "h1"]
     held = decide(view, 46, FAST)
     assert (held.held, held.due_ns) == (
@@ -144,7 +144,7 @@ def test_pods_of_a_missing_node_are_released_after_its_lease() -> None:
     release = decide(view, 45).actions[-1]
     assert isinstance(release, ReleaseSilent)
     assert release.releases[0].reasons == ("node h1 is not there any more: the pod is placed again",)
-    # One that was seen to go, with a lease of its own.
+    # A node seen to vanish, with its own lease.
     view = view_of(node("h1", lease_s=100), node("h2"), pod("a", "h1"))
     view.remove(Node, "h1", 5)
     assert not any(isinstance(action, ReleaseSilent) for action in decide(view, 104).actions)

@@ -16,7 +16,7 @@ from tests.controller.workloads.centres.engines.forging import SUCCESS
 
 
 class SlowCluster(ClusterEngine[str]):
-    """Looks at its jobs when it is asked, and answers when `answers` is set."""
+    """Reads its jobs when asked, and answers once `answers` is set."""
 
     name = "slow"
 
@@ -110,7 +110,7 @@ def test_forgotten_job_ends_as_its_folder_says_only_if_trusted(
         engine = SlowCluster(tmp_path, trusts_folders=trusts_folders)
         engine.answers.set()
         job = engine.submit("victim")
-        # As any other job of the same user may write there.
+        # Any other job of the same user can write there.
         (tmp_path / "c1-victim" / OWN / ENDED_FILE).write_text(SUCCESS)
         engine.queue.clear()
         (state,) = await engine.jobs()

@@ -1,4 +1,4 @@
-"""Units of Slurm and Ray nodes, and parcels packed by jobs: without any cluster."""
+"""Units of Slurm and Ray nodes, and parcels packed by jobs, without a cluster."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_each_sort_of_nodes_in_a_partition_is_a_unit_type() -> None:
         ),
     }
     types = {kind.name: (kind.count, kind.free) for kind in unit_types(units, nodes)}
-    # A unit that asks for no features takes any node of the partition.
+    # A unit without features takes any node of the partition.
     assert types == {"batch": (8, 8), "batch-avx-fast-gpu": (2, 1)}
 
 
@@ -85,7 +85,7 @@ def test_names_of_others_jobs_may_be_anything() -> None:
 
 @pytest.mark.parametrize(("read", "key"), [(nodes_in, "nodes"), (jobs_in, "jobs")])
 def test_slurm_errors_are_no_empty_list(read: Callable[[bytes], object], key: str) -> None:
-    """As Slurm 22.05 answers, with exit code 0, while slurmctld is away."""
+    """As answered by Slurm 22.05, with exit code 0, while slurmctld is down."""
     error = {"error": "Unable to contact slurm controller\n(connect failure)", "errno": 1800}
     answer = {"meta": {}, "errors": [error, {"errno": -1}], key: []}
     with pytest.raises(EngineError, match=r"--json: Unable to contact slurm controller \(connect failure\); error -1$"):
@@ -113,7 +113,7 @@ def test_ray_custom_resources_are_unit_types_with_cpus() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A log that is not what boot.py writes."""
+    """A log not written by boot.py."""
 
     log: bytes
     said: str

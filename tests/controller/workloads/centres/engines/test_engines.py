@@ -46,7 +46,7 @@ _HOSTILE = "a'b\"c $HOME `id` $(id) \\ \n#SBATCH --partition=accelerated\n;rm -r
 
 @pytest.fixture(scope="module")
 def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    """A cluster for all tests of this file: it takes a second to come."""
+    """A cluster for all tests of this file: it takes a second to start."""
     skip_without_slurm()
     with SlurmCluster(tmp_path_factory.mktemp("slurm") / "cluster") as cluster:
         yield cluster
@@ -54,7 +54,7 @@ def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmClu
 
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[RayCluster]:
-    """A cluster for all tests of this file: it takes seven seconds to come."""
+    """A cluster for all tests of this file: it takes seven seconds to start."""
     with RayCluster(skip_without_ray()) as cluster:
         cluster.start_other()
         yield cluster
@@ -236,7 +236,7 @@ def test_cancelled_jobs_end_with_all_that_they_have_started(world: World) -> Non
         assert (polite.folder / OUTPUT_FILE).read_text() == "bye\n"
         assert states[jobs[1]].exit_code == 128 + signal.SIGKILL
         assert not world.has_process(process, "sleep")
-        await engine.cancel(jobs[0], 1)  # again, and of one that nobody knows: neither is an error
+        await engine.cancel(jobs[0], 1)  # repeated, and for an unknown job: neither is an error
         await engine.cancel("999999", 1)
 
     play(script)
@@ -274,7 +274,7 @@ def test_restarted_agent_finds_only_its_own_jobs(world: World) -> None:
 
 
 def test_no_job_forges_the_end_of_another_one(world: World) -> None:
-    """By records in its own folder, by another job's name and labels, by what it writes into another's folder."""
+    """Neither by records in its own folder, nor by another job's name and labels, nor by files in another's folder."""
 
     async def script() -> None:
         engine = await started(world)
@@ -294,7 +294,7 @@ def test_no_job_forges_the_end_of_another_one(world: World) -> None:
             (world.gate(asked) / "go").touch()
             state = (await ended(engine, job))[job]
             assert (state.phase, state.exit_code) == (JobPhase.FAILED, 5)
-            # What comes for the task next gets a folder of its own, whatever is there.
+            # The task's next job gets its own folder, whatever exists there.
             later = await engine.submit(order(world, "victim", "sh", "-c", "exit 6", epoch=2))
             assert (await ended(engine, later))[later].exit_code == 6
 
@@ -361,7 +361,7 @@ def test_changes_of_resources_are_told(world: World) -> None:
         async with aclosing(engine.changes()) as changes:  # type: ignore[type-var]
 
             async def told_until(is_so: Callable[[int], bool]) -> None:
-                # What tests before have left goes meanwhile, which is told as well.
+                # Leftovers of earlier tests may vanish meanwhile, which is reported, too.
                 await anext(changes)
                 while not is_so((await _unit(engine, world.unit)).count):
                     await anext(changes)

@@ -1,4 +1,4 @@
-"""The program beside each job, as a Slurm or Ray node runs it: alone, copied beside its record, without Millrace."""
+"""The keeper of each job as run on a Slurm or Ray node: standalone, copied next to its record, without Millrace."""
 
 from __future__ import annotations
 

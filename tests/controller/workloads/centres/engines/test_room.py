@@ -1,4 +1,4 @@
-"""Units that a node has room for: all pods' shares of a device count, and what pools of units hold of it."""
+"""Units that fit on a node: all pods' shares of a device count, and those of unit pools."""
 
 from __future__ import annotations
 

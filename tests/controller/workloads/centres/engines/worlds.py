@@ -1,4 +1,4 @@
-"""Backends of the engines in tests, behind one interface: the engines' suite knows nothing else about them."""
+"""Backends of the engines in tests, behind the one interface that the engines' suite uses."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 class World(Protocol):
-    """Something real that runs jobs, and the folder of the jobs' folders."""
+    """A real backend for jobs, and the folder of the jobs' folders."""
 
     unit: str
-    """A unit type of which one job can have two."""
+    """A unit type of which a job can get two."""
     root: Path
     centre: str
     """Centre used only by this test; the backend may hold other centres' jobs, too."""
 
     def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> Engine:
-        """Return a new engine, as an agent that starts makes it."""
+        """Return a new engine, as made by a starting agent."""
         ...
 
     def gate(self, order: JobOrder) -> Path:
-        """Return a folder that the test and the job both see, there as $GATE."""
+        """Return a folder shared by test and job, in the job as $GATE."""
         ...
 
     def has_process(self, number: int, name: str) -> bool:
-        """Return whether a process runs that a job has started; the number is the job's."""
+        """Return whether a process of a job is running; the number is the job's."""
         ...
 
     def close(self) -> None:
-        """Give back what it has beside what all tests share."""
+        """Release everything not shared by all tests."""
         ...
 
     def hanging(self) -> AbstractContextManager[None]:
-        """Have what runs the jobs not answer for a while."""
+        """Let the backend hang for a while."""
         ...
 
     def away(self) -> AbstractContextManager[None]:
-        """End what is asked, and start it again; jobs that run go on."""
+        """Stop and restart the queried service; running jobs continue."""
         ...
 
     def smaller(self) -> AbstractContextManager[None]:
-        """Take some of its units away."""
+        """Remove some units."""
         ...
 
 
@@ -76,7 +76,7 @@ class OnThisMachine:
         return order.folder
 
     def has_process(self, number: int, name: str) -> bool:
-        """It is one of this machine."""
+        """It is a process of this machine."""
         file = Path(f"/proc/{number}/comm")
         return file.exists() and file.read_text().strip() == name
 
@@ -91,27 +91,27 @@ class LocalWorld(OnThisMachine):
         self._cores = tuple(sorted(os.sched_getaffinity(0)))
 
     def close(self) -> None:
-        """End what a test has left, which is much if it failed."""
+        """End a test's leftovers, which are many if it failed."""
         kill_those_of(self.root)
 
     def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> LocalEngine:
-        """Return an engine for them; one that starts again finds the state of the one before."""
+        """Return an engine; a restarted one finds the state of its predecessor."""
         name = centre or self.centre
         settings = local_settings(control_groups=ControlGroups.NEVER, look_s=0.05)
         units = (UnitSettings(name=self.unit, count=2, cores=1),)
         return LocalEngine(settings, units, self.root / "local" / name, f"/millrace-test-{name}", self._look)
 
     def hanging(self) -> AbstractContextManager[None]:
-        """Nobody else is asked."""
+        """No other service is involved."""
         pytest.skip("nobody else is asked for processes")
 
     def away(self) -> AbstractContextManager[None]:
-        """Nobody else is asked."""
+        """No other service is involved."""
         pytest.skip("nobody else is asked for processes")
 
     @contextmanager
     def smaller(self) -> Iterator[None]:
-        """Take cores away."""
+        """Remove cores."""
         before = self._cores
         self._cores = before[:1]
         try:
@@ -138,7 +138,7 @@ class SlurmWorld(OnThisMachine):
         """Return an engine for the cluster."""
         if "user" not in more:
             more["unsafe_same_user"] = True  # the tests are root
-        # Its slurmctld forgets jobs two seconds after their end.
+        # This slurmctld forgets jobs two seconds after their end.
         more.setdefault("unsafe_trust_folders", True)
         settings = SlurmSettings(configuration=self.cluster.configuration, poll_s=0.05, deadline_s=deadline_s, **more)
         name = centre or self.centre
@@ -146,7 +146,7 @@ class SlurmWorld(OnThisMachine):
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Stop slurmctld in the middle of whatever it does."""
+        """Pause slurmctld at any point."""
         with self.cluster.frozen_controller():
             yield
 
@@ -169,7 +169,7 @@ class SlurmWorld(OnThisMachine):
 
 
 class RayWorld(OnThisMachine):
-    """A cluster of two nodes, asked by a door."""
+    """A cluster of two nodes behind a door."""
 
     unit = "slot"
 
@@ -178,7 +178,7 @@ class RayWorld(OnThisMachine):
         self._door = PortDoor(cluster.port)
 
     def close(self) -> None:
-        """Shut the door."""
+        """Close the door."""
         self._door.close()
 
     def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> RayEngine:
@@ -190,12 +190,12 @@ class RayWorld(OnThisMachine):
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Stop the dashboard in the middle of whatever it does."""
+        """Pause the dashboard at any point."""
         with self.cluster.frozen():
             yield
 
     def away(self) -> AbstractContextManager[None]:
-        """Shut the door."""
+        """Close the door."""
         return self._door.shut()
 
     @contextmanager
@@ -209,7 +209,7 @@ class RayWorld(OnThisMachine):
 
 
 def order(world: World, task: str, *argv: str, **more: Any) -> JobOrder:
-    """Return an order of a task; its mark's epoch, centre and so on as `more` says."""
+    """Return a task's order; `more` sets fields such as the mark's epoch and centre."""
     mark = JobMark(
         more.pop("centre", world.centre),
         task,
@@ -226,7 +226,7 @@ _STARTED: list[Engine] = []
 
 
 async def started(world: World, **more: Any) -> Engine:
-    """Return an engine that is ready; it is closed after the script."""
+    """Return a started engine; it is closed after the script."""
     engine = world.engine(**more)
     _STARTED.append(engine)
     await engine.start()
@@ -234,7 +234,7 @@ async def started(world: World, **more: Any) -> Engine:
 
 
 def play(script: Callable[[], Awaitable[None]]) -> None:
-    """Run a test's script; it has a deadline."""
+    """Run a test's script with a deadline."""
 
     async def within() -> None:
         try:

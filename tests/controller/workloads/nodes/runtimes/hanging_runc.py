@@ -1,4 +1,4 @@
-"""A runc that hangs at one of the things that it is asked."""
+"""A runc that hangs in one of its commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import finish_within
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Return the command lines of processes that name a folder."""
+    """Return command lines of processes that name a folder."""
     commands = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -31,7 +31,7 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def hang(podman_storage: PodmanStorage, word: str) -> None:
-    """Check what is left of a container where runc sleeps when asked for one thing, and does all else."""
+    """Check the leftovers of a container if runc hangs in one command only."""
     program, sleeps = (podman_storage.folder / name for name in ("runc-that-hangs", "sleeps"))
     program.write_text(
         f'#!/bin/sh\nfor word in "$@"; do [ "$word" != {word} ] || exec {sleeps}; done\nexec runc "$@"\n'

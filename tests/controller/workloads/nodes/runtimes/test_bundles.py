@@ -1,4 +1,4 @@
-"""Bundles that users bring: run as they say, and never out of their folder."""
+"""Users' bundles: run as specified, and confined to their folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_bundle(folder: Path, **parts: object) -> Path:
 
 
 def read(folder: Path, *allowed: Path) -> None:
-    """Read a bundle, and let go of it."""
+    """Read and close a bundle."""
     with ExitStack() as stack:
         asyncio.run(read_bundle(folder, HostFolders(bundles=allowed), stack, DEADLINE_S))
 
@@ -63,7 +63,7 @@ def run_bundle(storage: PodmanStorage, bundle: Path, **more: object) -> tuple[Co
 def unpack(folder: Path) -> None:
     """Write busybox and the names of its applets."""
     with tarfile.open(fileobj=io.BytesIO(layer_of({}))) as layer:
-        # Pythons of before 3.11.4 know no filter, those since 3.14 refuse links by default.
+        # Python before 3.11.4 has no filters; since 3.14 it refuses links by default.
         layer.extraction_filter = lambda member, _: member
         layer.extractall(folder)
 

@@ -1,4 +1,4 @@
-"""Images of every origin: layouts and archives; digests hold (a registry: tests/soak/containers.py)."""
+"""Images from layouts and archives, with verified digests (registries: tests/soak/containers.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Isolation of containers: capabilities, devices, the machine's folders, their network."""
+"""Isolation of containers: capabilities, devices, host folders, network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.root, pytest.mark.containers]
 
 @pytest.fixture
 def podman_storage(shared_storage: PodmanStorage) -> PodmanStorage:
-    """Return the storage that these tests share."""
+    """Return the storage shared by these tests."""
     return shared_storage
 
 
@@ -79,7 +79,7 @@ def test_devices_are_those_that_were_given(run: Run, podman_storage: PodmanStora
 
 
 def test_a_device_that_was_not_given_is_closed_even_with_a_file(run: Run, podman_storage: PodmanStorage) -> None:
-    """The control group decides, by number: here /dev/fuse, whose file the image could bring."""
+    """The control group decides by device number: here /dev/fuse, whose file could be in the image."""
 
     async def work(runtime: Runtime) -> None:
         script = "sleep 60"

@@ -1,4 +1,4 @@
-"""Layouts that are none, or were made to do harm: one line each, and nothing is waited for."""
+"""Invalid and malicious layouts: one line each, and no hanging."""
 
 from __future__ import annotations
 

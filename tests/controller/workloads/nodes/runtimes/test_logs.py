@@ -1,4 +1,4 @@
-"""Logs as conmon writes them: lines, parts of lines, the last ones, those since a time; no container is needed."""
+"""Logs as written by conmon: lines, partial lines, tails, lines since a time; without containers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_last_lines_of_a_long_log(tmp_path: Path) -> None:
 
 
 def test_the_last_lines_of_a_long_log_are_found_in_a_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that was read is split again at each look."""
+    """Plain twin: split everything read so far again on each look."""
     line, number = b"2026-11-23T03:39:42.848067440+00:00 stdout F x\n", 40_000
     (tmp_path / "log").write_bytes(line * number)
     looks, starts_of_lines = list[int](), logs._starts_of_lines

@@ -1,4 +1,4 @@
-"""Podman's service over the deaths of those who have started it."""
+"""Podman's service outlives the processes that started it."""
 
 from __future__ import annotations
 

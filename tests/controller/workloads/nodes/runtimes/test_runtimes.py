@@ -1,4 +1,4 @@
-"""Real containers of every runtime: one suite for all that the protocol promises."""
+"""Real containers of every runtime: one suite for the whole protocol."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.root, pytest.mark.containers]
 
 @pytest.fixture
 def podman_storage(shared_storage: PodmanStorage) -> PodmanStorage:
-    """Return the storage that these tests share."""
+    """Return the storage shared by these tests."""
     return shared_storage
 
 
@@ -170,7 +170,7 @@ def test_out_of_memory_is_told(
 
     async def work(runtime: Runtime) -> None:
         for script in ("exec tail /dev/zero", "tail /dev/zero; exit 137"):
-            # Not before podman has been asked for its control group: that is watched from then on.
+            # Not before podman was asked for its control group, which is watched from then on.
             waits = f"while ! test -e /tmp/go; do sleep 0.02; done; {script}"
             async with container(runtime, podman_storage, waits, memory_bytes=16 << 20):
                 Path(f"/proc/{(await only(runtime)).pid}/root/tmp/go").touch()

@@ -1,4 +1,4 @@
-"""Names of images, filters of system calls, devices: what needs no container."""
+"""Image names, system call filters and devices, without containers."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_the_twins_agree_over_any_history(capacity: list[int], changes: list[tup
 
 @twins
 def test_parking_lot(make: Make) -> None:
-    """Two links, one flow over both, one over each: the narrower link is split in half, the third flow gets the rest."""
+    """Two links, one flow over both, one over each: the narrower link is halved, the third flow gets the rest."""
     sharing = make([10, 30])
     both, first, second = (sharing.add(hops, 100, 0) for hops in ([Hop(0), Hop(1)], [Hop(0)], [Hop(1)]))
     sharing.settle(0)

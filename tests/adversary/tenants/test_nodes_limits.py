@@ -22,7 +22,7 @@ from controller.workloads.nodes.settings import LimitsSection
 from tests.controller.workloads.nodes.conftest import PodmanStorage, storage_in
 from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
 from tests.controller.workloads.nodes.node_world import World, play
-from tests.controller.workloads.nodes.runtimes.real_containers import container, run_with, said, until_ended
+from tests.controller.workloads.nodes.runtimes.real_containers import container, logged, run_with, until_ended
 
 S = 10**9
 GIB = 1 << 30
@@ -133,7 +133,7 @@ def test_disks_and_images_of_real_runtimes(kind: RuntimeKind, podman_storage: Po
         write = "dd if=/dev/zero bs=1k"
         script = f"{write} of=/tmp/a count=600; {write} of=/tmp/b count=2000; echo written; sleep 60"
         async with container(runtime, podman_storage, script, disk_bytes=1 << 20) as made:
-            while b"written" not in await said(runtime, made):
+            while b"written" not in await logged(runtime, made):
                 await asyncio.sleep(0.02)
             assert 1_500_000 < await runtime.written(made) < 2_000_000
             (image,) = await runtime.images()

@@ -236,7 +236,7 @@ def test_a_write_of_which_the_watch_knows_already_is_not_kept() -> None:
     assert writes.get("a", 2) == 2
 
 
-def test_what_is_put_past_the_registry_is_not_acknowledged_by_it(tmp_path: Path) -> None:
+def test_writes_past_the_registry_are_not_acknowledged(tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         revision = await bench.storage.transact((Put(key_of(POD, "a"), encode(pod("a"))),))
         bench.storage.is_away = True

@@ -179,7 +179,7 @@ def test_batch_beyond_a_transaction_is_executed_in_order(play: Play) -> None:
     play(act)
 
 
-def test_who_writes_a_node_all_the_time_holds_up_no_batch(play: Play) -> None:
+def test_frequent_writes_of_a_node_hold_up_no_batch(play: Play) -> None:
     async def act(served: Served) -> None:
         await _fill(served, 24, 6)
         done = asyncio.Event()

@@ -140,7 +140,7 @@ def test_results_come_only_with_completions_and_are_immutable(play: Play) -> Non
     play(act)
 
 
-def test_what_an_older_epoch_has_run_counts_no_more(play: Play) -> None:
+def test_runs_of_an_older_epoch_no_longer_count(play: Play) -> None:
     async def act(served: Served) -> None:
         async with two_centres(served) as (mine, other):
             held = await served.client.of(Task).get("p1")
@@ -210,7 +210,7 @@ def test_held_task_goes_once_its_centre_has_stopped_it(play: Play) -> None:
     play(act)
 
 
-def test_what_a_task_is_does_not_change_while_it_holds_units(play: Play) -> None:
+def test_spec_of_a_task_with_units_does_not_change(play: Play) -> None:
     async def act(served: Served) -> None:
         async with two_centres(served) as (_, _):
             task = await served.client.of(Task).get("p1")

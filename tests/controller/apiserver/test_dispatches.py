@@ -85,7 +85,7 @@ def test_units_that_others_work_takes_are_not_given() -> None:
         sent(state(task("a"), centres=(busy,)), Dispatch(task="a", centre="c1", unit="small", units=3))
 
 
-def test_what_is_left_to_a_centre_has_a_place_in_it() -> None:
+def test_dispatch_without_a_unit_has_a_place_in_the_centre() -> None:
     before = sent(
         state(*(task(name) for name in "abcd")),
         Dispatch(task="a", centre="c1", units=3),
@@ -137,7 +137,7 @@ def test_a_pick_takes_only_what_is_free_and_only_once() -> None:
         (Dispatch(task="a", centre="closed"), StaleError, "Centre closed does not accept tasks"),
     ],
 )
-def test_what_cannot_be_dispatched_is_refused(item: Dispatch, error: type[ApiError], problem: str) -> None:
+def test_impossible_dispatch_is_refused(item: Dispatch, error: type[ApiError], problem: str) -> None:
     done, going = task("done"), task("going")
     done = replace(done, status=replace(done.status, phase=TaskPhase.SUCCEEDED))
     going = replace(going, metadata=replace(going.metadata, deleting_ns=1))

@@ -72,7 +72,7 @@ def test_an_evicted_pod_stops_and_another_is_promised_the_room() -> None:
         ("a@2", "b@h9", NotFoundError, "there is no Node h9"),
     ],
 )
-def test_what_cannot_be_evicted_is_refused_in_one_line(
+def test_impossible_eviction_is_refused_in_one_line(
     evictions: str, nominations: str, error: type[ApiError], problem: str
 ) -> None:
     before = state(

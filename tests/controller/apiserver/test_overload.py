@@ -64,7 +64,7 @@ def test_connections_beyond_the_limit_are_counted(play: Play) -> None:
     play(act, connections=4)
 
 
-def test_who_asks_too_often_is_counted_and_said(play: Play) -> None:
+def test_too_frequent_requests_are_counted_and_reported(play: Play) -> None:
     async def act(served: Served) -> None:
         warning = f"; {SHED['requests over the rate']}"
         async with await served.client_of(Role.USER) as eager:

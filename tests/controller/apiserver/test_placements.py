@@ -130,7 +130,7 @@ WHOLE_NEED = Request(devices=(DeviceNeed(kind=DeviceKind.GPU, models=("B",)),))
         (Request(memory_bytes=1001), Binding(pod="a", node="h1"), StaleError, "1001 bytes of memory of 1000"),
     ],
 )
-def test_what_cannot_be_bound_is_refused_in_one_line(
+def test_impossible_binding_is_refused_in_one_line(
     wanted: Request | None, binding: Binding, error: type[ApiError], problem: str
 ) -> None:
     nodes = (node("h1"), node("full", unschedulable=True, reason="mended"), Node(metadata=Metadata(name="bare")))
@@ -212,7 +212,7 @@ def test_a_release_gives_back_what_a_binding_took() -> None:
         release(after(bound, made), ReleaseRequest(releases=(Release(pod="a"),)), now_ns=3)
 
 
-def test_what_a_pod_holds_that_is_gone_is_released_by_node() -> None:
+def test_shares_of_a_lost_pod_are_released_by_node() -> None:
     before = state(pod("a"))
     bound = after(before, bind(before, request(Binding(pod="a", node="h1")), now_ns=1))
     bound.pods["a"] = None
@@ -220,7 +220,7 @@ def test_what_a_pod_holds_that_is_gone_is_released_by_node() -> None:
     assert made.nodes["h1"].shares == ()
 
 
-def test_what_is_held_for_a_pod_elsewhere_is_released_alone() -> None:
+def test_release_on_a_wrong_node_drops_only_its_shares() -> None:
     before = state(pod("a"))
     bound = after(before, bind(before, request(Binding(pod="a", node="h1")), now_ns=1))
     bound.nodes["h2"] = replace(bound.nodes["h2"], shares=bound.nodes["h1"].shares)

@@ -191,7 +191,7 @@ def test_a_watch_says_what_happens_and_resumes(play: Play) -> None:
     play(act)
 
 
-def test_who_follows_gets_all_and_then_what_happens(play: Play) -> None:
+def test_follow_yields_a_list_and_then_changes(play: Play) -> None:
     async def act(served: Served) -> None:
         pods = served.client.of(Pod)
         made = await pods.create(pod("a"))

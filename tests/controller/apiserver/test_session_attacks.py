@@ -192,7 +192,7 @@ def test_a_node_has_its_limit(play: Play) -> None:
     play(act, sessions_of_one=100)
 
 
-def test_who_does_not_read_holds_up_the_writer_alone(play: Play) -> None:
+def test_client_that_does_not_read_blocks_only_its_writer(play: Play) -> None:
     """Frames queue in the server up to its bound and in sockets; then the writer is throttled."""
     asked = 0
 
@@ -224,7 +224,7 @@ def test_who_does_not_read_holds_up_the_writer_alone(play: Play) -> None:
     play(act)
 
 
-def test_who_goes_is_noticed_by_a_node_that_has_nothing_to_say(play: Play) -> None:
+def test_idle_node_notices_a_client_that_left(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         async with answering(served.client, "h1", greeting) as failed:
@@ -310,7 +310,7 @@ def test_a_session_in_which_nothing_is_said_ends(play: Play) -> None:
     play(act, session_idle_s=0.4, heartbeat_s=0.2)
 
 
-def test_what_a_lost_connection_was_told_is_told_again(play: Play) -> None:
+def test_requests_on_a_lost_connection_are_sent_again(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         reading = asyncio.create_task(read_all(served.client.logs("a")))

@@ -104,7 +104,7 @@ def test_another_user_at_the_socket_gets_no_answer(play: Play) -> None:
     play(act)
 
 
-def test_who_may_not_write_hears_nothing_of_revisions(play: Play) -> None:
+def test_revisions_are_hidden_without_write_permission(play: Play) -> None:
     async def act(served: Served) -> None:
         made = await served.client.of(Node).create(node("h1"))
         revision = made.metadata.revision + 7
@@ -370,7 +370,7 @@ async def said_after_an_answer(served: Served, head: bytes, part: bytes) -> byte
         writer.close()
 
 
-def test_who_never_ends_a_request_is_left(play: Play) -> None:
+def test_request_that_never_ends_is_dropped(play: Play) -> None:
     async def act(served: Served) -> None:
         made = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
         head = f"POST /v1/pods HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {made.token}\r\n".encode()

@@ -56,7 +56,7 @@ def test_reports_move_no_version_of_shares(play: Play) -> None:
     play(act)
 
 
-def test_what_holders_report_stays_where_a_status_is_written(play: Play) -> None:
+def test_status_writes_keep_reports_of_holders(play: Play) -> None:
     async def act(served: Served) -> None:
         await served.client.of(UnitPool).create(pool(claims=(Claim(holder="i"),)))
         reported = await served.client.report_units("gpus", HolderStatus(holder="i", bus=1, load=0.5))
@@ -215,7 +215,7 @@ def test_a_holder_reads_its_pools_and_reports_for_itself_alone(play: Play) -> No
     play(act)
 
 
-def test_who_balances_shares_out_and_changes_nothing_else(play: Play) -> None:
+def test_balancer_may_only_share_out_units(play: Play) -> None:
     async def act(served: Served) -> None:
         made = await served.client.of(UnitPool).create(pool(claims=(Claim(holder="i"),)))
         async with await served.client_of(Role.BALANCE) as balance:

@@ -196,7 +196,7 @@ def test_lost_trace_receiver_is_named_once_and_blocks_nothing(
 
 
 @pytest.mark.parametrize("parent", ["", "00-0-0-0", "x" * 55, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"])
-def test_what_is_no_context_is_no_parent(tmp_path: Path, parent: str) -> None:
+def test_invalid_context_is_no_parent(tmp_path: Path, parent: str) -> None:
     where = f"unix:{tmp_path}/otlp.sock"
     with receiving(where) as receiver:
         traces = traces_of(TraceSettings(address=where), "controller", None)

@@ -63,7 +63,7 @@ def test_a_count_that_is_already_small_stays(executions: int) -> None:
     assert [use.repetitions for use in built(graph_of((gemm("a", executions),))).uses] == [executions]
 
 
-def test_what_counts_as_small_is_a_setting() -> None:
+def test_size_of_small_operators_is_a_setting() -> None:
     assert [repetitions(count, BuildSettings(small=1)) for count in (1, 2, 10)] == [1, 1, 1]
 
 
@@ -220,7 +220,7 @@ def test_links_are_exactly_the_data_paths_of_the_target(graph: OperatorGraph) ->
 
 
 @given(graphs(), st.sampled_from(Unlinked))
-def test_what_is_built_is_deterministic_serialised_and_whole(graph: OperatorGraph, unlinked: Unlinked) -> None:
+def test_build_is_deterministic_serialised_and_whole(graph: OperatorGraph, unlinked: Unlinked) -> None:
     matches, settings = matches_of(graph), BuildSettings(unlinked=unlinked)
     kept = {match.operator for match in matches if match.kernel is not None}
     if not kept:

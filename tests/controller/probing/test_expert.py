@@ -58,7 +58,7 @@ def test_an_expert_names_sizes_counts_and_links() -> None:
         ("kernels:", "links: [{src: a, dst: dgemm}]\nkernels:", r"p:5: links\[0\]\.src: .*there is no use a"),
     ],
 )
-def test_what_an_expert_gets_wrong_is_told_with_line_and_key(old: str, new: str, message: str) -> None:
+def test_errors_of_an_expert_name_line_and_key(old: str, new: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         expert.loads(THREE_DGEMM.replace(old, new, 1), LIBRARY, file="p")
 

@@ -59,7 +59,7 @@ def test_the_resource_holds_the_same_value() -> None:
         ("share_matched", "share_matchet", "did you mean `share_matched`"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line_and_key(old: str, new: str, message: str, as_json: bool) -> None:
+def test_errors_name_line_and_key(old: str, new: str, message: str, as_json: bool) -> None:
     text = files.dumps(PROBE, as_json=as_json).replace(old, new)
     with pytest.raises(ConfigError) as refused:
         files.loads(text, file="p")

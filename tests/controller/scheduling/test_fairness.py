@@ -103,7 +103,7 @@ nodes = st.builds(node, st.sampled_from(["h1", "h2"]), st.just(10_000), st.just(
 
 
 @given(st.lists(pods | nodes | st.sampled_from("pqr"), max_size=30))
-def test_what_is_kept_up_is_what_there_is(changes: list[Pod | Node | str]) -> None:
+def test_incremental_shares_equal_a_fresh_count(changes: list[Pod | Node | str]) -> None:
     shares, pods_by_name, known_nodes = PodShares(Weights()), dict[str, Pod](), {"h1": node("h1", 10_000, 4)}
     shares.replace_node(None, known_nodes["h1"])
     for change in changes:

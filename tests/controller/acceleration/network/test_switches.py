@@ -163,7 +163,7 @@ def test_sums_that_do_not_fit_its_slots_are_refused() -> None:
     )
 
 
-def test_where_no_switch_can_add_up_the_reason_is_said() -> None:
+def test_reason_is_given_if_no_switch_can_add_up() -> None:
     assert switch_tree(quiet(RACKS), ["h1"], SWITCHES) == "one machine has nothing to add up"
     with pytest.raises((PathError, AccelerationError), match="h99"):
         ground_over(Hardware(machines=("h1", "h99"), switch=SWITCHES), quiet(RACKS))

@@ -227,7 +227,7 @@ def test_delays_make_small_data_stay() -> None:
     assert decide(Works.of([below]), machines, [GPU], 1.5)[0].device == "cpu"
 
 
-def test_where_all_is_in_proportion_to_data_no_size_flips() -> None:
+def test_costs_proportional_to_data_flip_at_no_size() -> None:
     explained = explain(chain([0.005]), Machines(Network(80.0), 1000), [GPU])
     assert [flip.value for flip in explained.operators[0].flips[:2]] == [None, None]
     assert explained.operators[0].flips[2].factor is not None

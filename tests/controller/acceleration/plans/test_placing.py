@@ -74,7 +74,7 @@ def test_operators_stay_together_if_moving_costs_more() -> None:
     assert place(Problem(seconds, ((0, 1), (1, 2)), moves / 100)).devices == (1, 0, 1)
 
 
-def test_where_two_devices_cost_the_same_the_cpu_is_taken() -> None:
+def test_equal_costs_take_the_cpu() -> None:
     assert place(Problem(np.ones((3, 2)), ((0, 2), (1, 2)), np.zeros((2, 2, 2)))).devices == (0, 0, 0)
     shared = Problem(np.ones((4, 2)), ((0, 1), (0, 2), (1, 3), (2, 3)), np.zeros((4, 2, 2)))
     assert place(shared).devices == place(shared, most=0).devices == (0, 0, 0, 0)

@@ -162,7 +162,7 @@ def test_a_task_that_says_nothing_of_its_operators_is_left_alone(policy: PolicyS
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
 
 
-def test_whoever_submits_nonsense_does_not_end_the_scheduler(policy: PolicySettings) -> None:
+def test_nonsense_submissions_do_not_end_the_scheduler(policy: PolicySettings) -> None:
     circle = (
         OperatorCount(name="a", operator="gemm", feeds=("b",)),
         OperatorCount(name="b", operator="gemm", feeds=("a",)),

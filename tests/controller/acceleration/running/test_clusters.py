@@ -112,7 +112,7 @@ def test_a_folder_that_lets_others_in_is_refused(tmp_path: Path) -> None:
         listen(f"unix:{tmp_path}/w", 1)
 
 
-def test_whoever_does_not_know_the_secret_gets_nothing(served: tuple[str, bytes]) -> None:
+def test_client_without_the_secret_gets_nothing(served: tuple[str, bytes]) -> None:
     address, secret = served
     with pytest.raises(RunError, match="does not take our secret"):
         connect(address, secrets.token_bytes(32), Limits())

@@ -84,7 +84,7 @@ def test_dropped_or_queued_reports_cause_no_reports() -> None:
             assert sent.inner[22:24] != (32766).to_bytes(2, "big"), "a report about a report"
 
 
-def test_what_is_reported_changes_while_traffic_flows() -> None:
+def test_reporting_changes_while_traffic_flows() -> None:
     bench = Bench(NO_REPORTING)
     # Opposite to the reports, whose path is free.
     bench.flood(1, "hc", "h1", stop_ns=300 * MS)

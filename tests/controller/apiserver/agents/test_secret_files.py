@@ -80,7 +80,7 @@ def put_folder(path: Path) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", "").removeprefix("put_"),
 )
-def test_what_is_no_secret_is_one_line(folder: Path, put: object, problem: str) -> None:
+def test_invalid_secret_is_one_line(folder: Path, put: object, problem: str) -> None:
     put(folder / "vision" / "odd")  # type: ignore[operator]
     with pytest.raises(SecretError, match=f"^secret odd of project vision: .*{problem}"):
         secrets_of(folder, "vision", {"KEY": "odd"})

@@ -25,7 +25,7 @@ def test_missing_is_created_and_unchanged_is_left() -> None:
         assert step_of(WANTED, stored_pod(phase=phase, node="h1")).action is Action.LEAVE
 
 
-def test_what_a_pod_that_runs_may_change_is_changed() -> None:
+def test_mutable_fields_of_a_running_pod_are_changed() -> None:
     assert isinstance(FOUND, Pod)
     before = replace(
         stored_pod(phase=Phase.RUNNING, node="h1"),
@@ -45,7 +45,7 @@ def test_what_a_pod_that_runs_may_change_is_changed() -> None:
         ({"phase": Phase.SUCCEEDED}, {"priority": 9}, "it has succeeded: delete it first (millrace pod delete a)"),
     ],
 )
-def test_what_cannot_change_is_refused_with_the_reason(
+def test_immutable_fields_are_refused_with_the_reason(
     status: dict[str, object], changed: dict[str, object], message: str
 ) -> None:
     assert isinstance(FOUND, Pod)

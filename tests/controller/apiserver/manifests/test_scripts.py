@@ -84,7 +84,7 @@ def test_a_script_says_what_resources_have() -> None:
     assert made.spec.allreduce is not None
 
 
-def test_what_nobody_says_is_as_the_resource_has_it() -> None:
+def test_unstated_fields_have_the_resources_defaults() -> None:
     (resource,) = read_text("pod: {name: a, image: x}")
     spec = resource.resource.spec
     assert isinstance(spec, PodSpec)

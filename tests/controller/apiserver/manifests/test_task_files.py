@@ -83,7 +83,7 @@ def test_a_file_says_all_of_a_task(tmp_path: Path) -> None:
         ("", r"it contains no task"),
     ],
 )
-def test_what_cannot_be_is_one_line_with_its_place(text: str, problem: str) -> None:
+def test_invalid_task_file_is_one_line_with_its_position(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem) as caught:
         loads_tasks(text, NOW_NS, file="t")
     assert "\n" not in str(caught.value)

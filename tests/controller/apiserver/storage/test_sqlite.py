@@ -58,7 +58,7 @@ def test_writes_survive_a_restart_and_leases_are_renewed(tmp_path: Path) -> None
     asyncio.run(after(*asyncio.run(before())))
 
 
-def test_who_is_far_behind_catches_up_from_the_file(tmp_path: Path) -> None:
+def test_lagging_watch_catches_up_from_the_file(tmp_path: Path) -> None:
     async def act() -> None:
         async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:
             for start in range(0, 12_000, 500):

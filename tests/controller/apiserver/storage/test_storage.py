@@ -148,7 +148,7 @@ def test_keys_come_in_pages_of_one_revision(run: Run[None]) -> None:
     run(act)
 
 
-def test_who_watches_sees_everything_once_and_in_order(run: Run[None]) -> None:
+def test_watch_sees_everything_once_and_in_order(run: Run[None]) -> None:
     async def act(storage: Storage) -> None:
         start = await storage.put("/pods/a", b"1")
         events = storage.watch("/pods/", after=start)
@@ -194,7 +194,7 @@ def test_a_lease_that_is_not_renewed_takes_its_keys_along(run: Run[None]) -> Non
     run(act)
 
 
-def test_what_is_compacted_is_forgotten_and_what_is_there_stays(run: Run[None]) -> None:
+def test_compaction_forgets_history_and_keeps_state(run: Run[None]) -> None:
     async def act(storage: Storage) -> None:
         old = await storage.put("/a", b"1")
         await storage.put("/gone", b"")
@@ -228,7 +228,7 @@ def test_what_is_compacted_is_forgotten_and_what_is_there_stays(run: Run[None]) 
         (tuple(Put(f"/{number}", b"") for number in range(129)), "at most 128 changes"),
     ],
 )
-def test_what_no_storage_takes_is_refused(run: Run[None], changes: tuple[Put, ...], problem: str) -> None:
+def test_invalid_keys_and_values_are_refused(run: Run[None], changes: tuple[Put, ...], problem: str) -> None:
     async def act(storage: Storage) -> None:
         with pytest.raises(StorageError, match=problem):
             await storage.transact(changes)

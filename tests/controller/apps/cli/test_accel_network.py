@@ -81,7 +81,7 @@ def test_a_rate_gives_the_specifications_figures(capsys: pytest.CaptureFixture[s
         (("-t", "racks.yaml", "-k", "1"), "--fan-in"),
     ],
 )
-def test_what_cannot_be_is_one_clear_line(
+def test_invalid_options_are_one_line(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], problem: str
 ) -> None:
     done, _, err = run(capsys, *arguments)

@@ -19,7 +19,7 @@ def test_plain_numbers_count_what_the_option_says() -> None:
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "soon", "-1", "61", "2min", "1 G"])
-def test_what_is_no_time_or_out_of_bounds_is_wrong_usage(text: str) -> None:
+def test_invalid_or_out_of_range_time_is_wrong_usage(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         in_seconds(0.1, 60)(text)
 

@@ -65,7 +65,7 @@ def test_nothing_is_overwritten_unless_that_is_said(here: Path, run: Run) -> Non
     assert (here / "ann.key").read_bytes() != before
 
 
-def test_what_is_renewed_keeps_its_names(here: Path, run: Run) -> None:
+def test_renewed_certificate_keeps_its_names(here: Path, run: Run) -> None:
     run("certs issue feed --address localhost --days 20")
     run("certs issue ann --role user --right change")
     key = (here / "feed.key").read_bytes()
@@ -116,7 +116,7 @@ def test_tokens_are_kept_as_hashes(here: Path, run: Run) -> None:
     ],
 )
 @pytest.mark.usefixtures("here")
-def test_what_cannot_be_is_said_in_a_line(line: str, problem: str, run: Run) -> None:
+def test_invalid_input_is_one_line(line: str, problem: str, run: Run) -> None:
     out, err = run(f"certs {line}")
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith(f"millrace: {problem}")

@@ -272,7 +272,7 @@ def test_probes_are_planned() -> None:
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_what_ends_the_command_is_a_line_and_a_status(
+def test_error_of_a_command_is_a_line_and_a_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, message: str
 ) -> None:
     def fail(**_: object) -> None:

@@ -91,7 +91,7 @@ def test_files_without_an_end_are_a_line(
         ("probe list --api=1:2:3", 2, None),
     ],
 )
-def test_what_is_said(
+def test_errors_of_hostile_values(
     words: str,
     status: int,
     line: str | None,

@@ -66,7 +66,7 @@ def test_an_agent_is_trained_resumed_evaluated_and_compared(settings: str, tmp_p
     ("option", "why"),
     [(["--picture", "curve.pdf"], "ends in .png or .svg"), (["-c", "/nowhere/a.ckpt"], "/nowhere is not a folder")],
 )
-def test_what_cannot_be_written_is_told_before_the_work(settings: str, option: list[str], why: str) -> None:
+def test_unwritable_output_is_reported_before_the_work(settings: str, option: list[str], why: str) -> None:
     _, errors = run("train", "bursty", "-s", settings, "-c", "a.ckpt", *option, code=2)
     assert why in " ".join(errors.replace("│", " ").split())
 

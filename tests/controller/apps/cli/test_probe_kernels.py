@@ -93,7 +93,7 @@ def test_a_users_kernel_is_added_run_changed_and_deleted(run: Run, file: Path) -
     assert run("probe kernels delete dgemm.1")[1] == "millrace: kernel dgemm.1 is built in and cannot be removed\n"
 
 
-def test_what_show_writes_is_what_add_reads(run: Run, file: Path) -> None:
+def test_output_of_show_is_input_of_add(run: Run, file: Path) -> None:
     run(f"probe kernels add {file}")
     again = file.with_name("again.yaml")
     again.write_text(run("probe kernels show counting -o yaml")[0].replace("version: 1", "version: 2"))

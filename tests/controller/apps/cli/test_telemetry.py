@@ -159,7 +159,7 @@ def test_jobs_that_switches_add_up_for(feed: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["3", "resnet"])
-def test_whom_a_job_waits_for(feed: str, name: str) -> None:
+def test_workers_that_a_job_waits_for_are_shown(feed: str, name: str) -> None:
     assert cells_of(run("jobs", name, "--feed", feed)) == [
         ["3 resnet", "s2", "h2", "75.0", "4.000", "4.000", "3.000", "3"],
         ["3 resnet", "s2", "h1", "25.0", "0.010", "0.010", "0.003", "1"],

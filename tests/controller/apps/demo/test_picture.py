@@ -80,7 +80,7 @@ def test_no_link_passes_over_a_switch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["abilene", "geant"])
-def test_what_is_far_west_or_north_stays_there(name: str) -> None:
+def test_far_west_or_north_switches_stay_there(name: str) -> None:
     """Switches five degrees apart keep their order along an axis: only crowded ones move."""
     topology, layout = topology_of(name), laid_out(name)
     for a, b in combinations(topology.switches, 2):

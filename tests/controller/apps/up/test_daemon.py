@@ -51,7 +51,7 @@ async def until(changed: asyncio.Event, is_so: Callable[[], bool]) -> None:
             await changed.wait()
 
 
-def test_one_that_is_killed_is_started_again(tmp_path: Path, daemon: Make) -> None:
+def test_killed_daemon_is_restarted(tmp_path: Path, daemon: Make) -> None:
     async def use() -> None:
         supervised, changed = daemon(
             "import sys, time; print('millrace thing: ready: ', *sys.argv[2:], flush=True); time.sleep(60)",
@@ -73,7 +73,7 @@ def test_one_that_is_killed_is_started_again(tmp_path: Path, daemon: Make) -> No
     assert "killed by SIGKILL; restart 1 in 0.0 s" in log
 
 
-def test_one_that_cannot_run_says_why_and_is_counted(tmp_path: Path, daemon: Make) -> None:
+def test_failing_daemon_says_why_and_is_counted(tmp_path: Path, daemon: Make) -> None:
     async def use() -> None:
         supervised, changed = daemon("import sys; sys.exit('millrace thing: the port is taken')")
         running = asyncio.create_task(supervised.run())
@@ -85,7 +85,7 @@ def test_one_that_cannot_run_says_why_and_is_counted(tmp_path: Path, daemon: Mak
     asyncio.run(use())
 
 
-def test_one_that_does_not_stop_is_killed(tmp_path: Path, daemon: Make) -> None:
+def test_daemon_that_does_not_stop_is_killed(tmp_path: Path, daemon: Make) -> None:
     async def use() -> None:
         supervised, changed = daemon(
             "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(': ready: here', flush=True)\n"
@@ -100,7 +100,7 @@ def test_one_that_does_not_stop_is_killed(tmp_path: Path, daemon: Make) -> None:
     assert "did not stop within 0.5 s: killed" in (tmp_path / "thing.log").read_text(encoding="utf-8")
 
 
-def test_one_that_is_stopped_while_it_starts_ends(daemon: Make) -> None:
+def test_daemon_stopped_while_starting_ends(daemon: Make) -> None:
     async def use() -> None:
         supervised, _ = daemon(f"import time; time.sleep({4 * WAIT_S})")
         running = asyncio.create_task(supervised.run())
@@ -130,9 +130,7 @@ while True:
 """
 
 
-def test_who_is_asked_stops_last_and_the_others_at_the_same_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_asked_daemon_stops_last_the_others_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both nodes wait for each other's SIGTERM: if stopped one by one, the first would be killed."""
     (tmp_path / "stand_in.py").write_text(STOPS_WITH_OTHERS, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

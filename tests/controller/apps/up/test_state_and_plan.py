@@ -224,7 +224,7 @@ def test_units_of_pools_are_balanced_where_the_settings_say(state: StateFolder) 
     assert settings.history.file == str(state.path / "balance.sqlite")
 
 
-def test_where_centres_are_named_the_scheduler_dispatches_tasks(state: StateFolder) -> None:
+def test_scheduler_dispatches_tasks_to_named_centres(state: StateFolder) -> None:
     plain = settings_of(state, "leaf-spine")
     with_centres = replace(plain, centres={"east": CentreSection()})
     mine = TaskSettings(retries=9)
@@ -254,7 +254,7 @@ def test_an_idle_fabric_and_one_switch_send_nothing(state: StateFolder, tmp_path
     assert make_plan(replace(settings, topology=str(file)), state).load is None
 
 
-def test_what_has_changed_is_named(state: StateFolder) -> None:
+def test_changes_are_named(state: StateFolder) -> None:
     settings = settings_of(state)
     old = make_plan(settings, state)
     new = make_plan(replace(settings, paths=replace(settings.paths, interval_ns=1)), state)

@@ -52,7 +52,7 @@ def test_cpus_of_several_kinds_are_capped_within_their_clocks(tmp_path: Path) ->
     assert caps(tmp_path) == {"policy0": "4000000", "policy8": "3600000"}
 
 
-def test_where_the_driver_lists_its_clocks_only_these_are_set(tmp_path: Path) -> None:
+def test_only_clocks_listed_by_the_driver_are_set(tmp_path: Path) -> None:
     lever = CpuClocks(("policy0",), may_set=True, root=Root(write_tree(tmp_path, LISTED)))
     moved = lever.move(-300)
     assert (moved.done, moved.left, moved.reason) == (0, -300, "it has no step in between")

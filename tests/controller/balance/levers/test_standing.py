@@ -49,7 +49,7 @@ def test_unmet_move_is_handed_on_with_the_reason() -> None:
     assert moved(Standing(200, 1, 100), -2, 100) == Moved(-100, 0)
 
 
-def test_one_that_may_not_be_set_says_why_and_leaves_all() -> None:
+def test_unsettable_lever_says_why_and_changes_nothing() -> None:
     standing = Standing(98, 1, 100, may_set=False, why_not="no")
     assert refused(standing, 4) == Moved(0, 4, "no")
     assert refused(standing, 0) == Moved(0, 0)

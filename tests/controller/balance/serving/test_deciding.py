@@ -228,7 +228,7 @@ def drawn_report(rng: random.Random, pool: UnitPool, holder: str) -> HolderStatu
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_is_reported_the_server_takes_what_is_decided(seed: int) -> None:
+def test_server_accepts_decisions_on_any_reports(seed: int) -> None:
     rng = random.Random(seed)
     pool, now_ns = drawn_pool(rng), SECOND_NS
     memories: dict[str, Memory] = {}

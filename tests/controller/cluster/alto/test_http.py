@@ -132,7 +132,7 @@ def test_loopback_uris_are_absolute_and_the_source_is_optional() -> None:
     run(scenario)
 
 
-def test_whoever_has_the_content_gets_it_no_second_time() -> None:
+def test_unchanged_content_is_not_sent_again() -> None:
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder) as client:
             first = await until_it_knows(client)

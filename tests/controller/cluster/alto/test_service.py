@@ -216,7 +216,7 @@ def test_between_switches_no_access_link_counts() -> None:
     assert table.cost_map[edges[0]][edges[0]] == 0
 
 
-def test_what_is_measured_and_how_old_is_said(source: Source) -> None:
+def test_answers_state_basis_and_age(source: Source) -> None:
     service = service_of(source)
     context = body_of(service.cost_map("hosts", "delay-ow-num"), CostTable).meta.cost_type.cost_context
     assert context is not None

@@ -85,7 +85,7 @@ def steps(costs: CostMap, src: str, dst: str) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("name", FABRICS)
 @settings(max_examples=6)
 @given(seed=SEEDS)
-def test_what_changes_gives_the_map_that_is_made_anew(name: str, seed: int) -> None:
+def test_incremental_changes_equal_a_fresh_map(name: str, seed: int) -> None:
     rng = random.Random(seed)
     model = MODELS[name]
     routes = route_set(model.topology, rng)
@@ -156,7 +156,7 @@ def test_load_takes_bandwidth_and_lengthens_queues_on_its_path() -> None:
     assert costs.cost(src, dst) == before
 
 
-def test_what_does_not_fit_is_lost_behind_a_full_queue() -> None:
+def test_excess_traffic_is_lost_behind_a_full_queue() -> None:
     topology = fabric("ring:switches=3,hosts=2")
     costs = CostMap.of(topology, IDLE)
     rate_bps = topology.directed_links[LinkKey("s1", "s2")].rate_bps
@@ -220,7 +220,7 @@ def test_received_load_is_measured_at_the_hosts_switch_port() -> None:
         costs.received("h9")
 
 
-def test_what_no_host_can_have_measured_is_refused() -> None:
+def test_impossible_measurements_of_a_host_are_refused() -> None:
     costs = CostMap.of(fabric("ring:switches=3,hosts=1"), IDLE)
     with pytest.raises(PathError, match="has no host 'h9'"):
         costs.with_host_links([HostLinkState("h9", 1, 0)])

@@ -67,7 +67,7 @@ def test_a_window_gives_means_by_samples(written: tuple[Path, list[Snapshot]]) -
     assert link.samples == samples
 
 
-def test_where_nothing_was_written_nothing_is_said(written: tuple[Path, list[Snapshot]]) -> None:
+def test_times_without_history_are_refused(written: tuple[Path, list[Snapshot]]) -> None:
     folder, _ = written
     with pytest.raises(HistoryError, match="nothing of any link at 2026-03-01T13"):
         snapshot_at(folder, START + timedelta(hours=1))

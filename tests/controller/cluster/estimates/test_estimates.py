@@ -39,7 +39,7 @@ def test_bounds_hold_the_time_and_all_are_finite(figures: tuple[float, float, fl
         Estimate(seconds, low, high, Basis.MODELLED)
 
 
-def test_what_is_unknown_carries_no_time_and_says_why() -> None:
+def test_unknown_estimate_has_a_reason_and_no_time() -> None:
     unknown = Estimate.unknown("no probe ran on h1")
     assert (unknown.seconds, unknown.is_known, str(unknown)) == (None, False, "unknown: no probe ran on h1")
     with pytest.raises(EstimateError, match="not known: no probe ran on h1"):
@@ -122,7 +122,7 @@ def test_comparing() -> None:
         ),
     ],
 )
-def test_what_cannot_be_compared_is_refused(estimate: Estimate, other: Estimate, problem: str) -> None:
+def test_incomparable_estimates_are_refused(estimate: Estimate, other: Estimate, problem: str) -> None:
     with pytest.raises(EstimateError, match=problem):
         compare(estimate, other)
     with pytest.raises(EstimateError):

@@ -89,7 +89,7 @@ def test_a_refusal_names_all_that_is_missing_and_how_much() -> None:
         (Request(memory_bytes=65 * GIB), Missing("memory", 65 * GIB, 64 * GIB, "bytes")),
     ],
 )
-def test_what_is_missing(request_: Request, missing: Missing) -> None:
+def test_missing_resources_are_named(request_: Request, missing: Missing) -> None:
     refusal = fits(NODE, Shares(), request_)
     assert refusal is not None
     assert refusal.missing == (missing,)
@@ -102,7 +102,7 @@ def test_the_fullest_device_that_will_do_is_chosen() -> None:
     assert choose(NODE, held, device_request(700)).devices == (DeviceShare(0, 700),)
 
 
-def test_who_has_least_choice_chooses_first() -> None:
+def test_request_with_least_choice_chooses_first() -> None:
     any_gpu, an_a100 = DeviceRequest(GPU, 1), DeviceRequest(GPU, 2, WHOLE, frozenset({"A100"}))
     assert choose(NODE, Shares(), Request(devices=(any_gpu, an_a100))).devices == (
         DeviceShare(0, WHOLE),
@@ -155,7 +155,7 @@ def test_more_than_there_is_cannot_be_taken(shares: Shares, problem: str) -> Non
         Cluster({"h1": NODE}, {"h1": shares})
 
 
-def test_what_is_not_held_cannot_be_released() -> None:
+def test_only_held_shares_can_be_released() -> None:
     cluster = Cluster.of([NODE]).take("h1", Shares(1000, 5, (DeviceShare(0, 500, 7),)))
     for shares in (
         Shares(1001),
@@ -192,7 +192,7 @@ def test_what_is_not_held_cannot_be_released() -> None:
         lambda: Cluster.of([NODE, NODE]),
     ],
 )
-def test_what_cannot_be_is_refused(make: object) -> None:
+def test_invalid_hardware_is_refused(make: object) -> None:
     with pytest.raises(HardwareError):
         make()  # type: ignore[operator]
 

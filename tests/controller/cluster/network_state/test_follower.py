@@ -139,7 +139,7 @@ def test_maps_follow_routes(folder: Path) -> None:
     run(scenario)
 
 
-def test_who_asks_once_hears_at_once_that_nobody_is_there(folder: Path) -> None:
+def test_single_query_fails_at_once_without_a_server(folder: Path) -> None:
     with pytest.raises(FeedError, match="collector at unix:"):
         run(lambda: ask(TOPOLOGY, settings_of(folder)))
     with pytest.raises(PathError, match="path server at unix:"):
@@ -195,7 +195,7 @@ def test_peer_of_another_version_is_named_and_asked_again_later() -> None:
     run(scenario)
 
 
-def test_what_is_no_error_of_ours_ends_following_and_is_raised() -> None:
+def test_foreign_error_ends_following_and_is_raised() -> None:
     async def scenario() -> None:
         feed = FakeFeed()
         follower = CostMapFollower(

@@ -159,7 +159,7 @@ def test_every_kind_names_its_source() -> None:
         (lambda: graph_of("a-a"), "g: data flows in a circle: a"),
     ],
 )
-def test_what_cannot_be_is_refused(make: object, problem: str) -> None:
+def test_invalid_graphs_are_refused(make: object, problem: str) -> None:
     with pytest.raises(OperatorError, match=problem):
         make()  # type: ignore[operator]
 

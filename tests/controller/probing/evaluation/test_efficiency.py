@@ -92,7 +92,7 @@ def test_its_interval_holds_the_truth_nine_times_of_ten() -> None:
 
 @pytest.mark.parametrize("noise", [0.0, 0.03, 0.1])
 @pytest.mark.parametrize("curve", [lambda units: 1 / units, gustafson(0.1), amdahl(0.005)])
-def test_what_still_rises_has_no_threshold(curve: Curve, noise: float) -> None:
+def test_rising_speed_has_no_threshold(curve: Curve, noise: float) -> None:
     for seed in SEEDS:
         threshold = measured(curve, DOUBLED[:6], noise, seed)
         assert threshold.units is None
@@ -101,7 +101,7 @@ def test_what_still_rises_has_no_threshold(curve: Curve, noise: float) -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05])
-def test_what_no_unit_makes_faster_gets_the_fewest(noise: float) -> None:
+def test_constant_speed_gets_the_fewest_units(noise: float) -> None:
     for seed in SEEDS:
         threshold = measured(lambda _: 1.0, DOUBLED, noise, seed)
         assert (threshold.verdict, threshold.units) == (Verdict.FLAT, 1)

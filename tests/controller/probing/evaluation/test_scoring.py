@@ -101,7 +101,7 @@ def test_outliers_are_left_out_and_said() -> None:
         ([1.0, float("nan"), 1.1], ("repetition 2 left out: nan is no measurement",)),
     ],
 )
-def test_what_cannot_be_called_an_outlier_stays(figures: list[float], says: tuple[str, ...]) -> None:
+def test_values_that_are_no_outliers_are_kept(figures: list[float], says: tuple[str, ...]) -> None:
     average = averaged(figures)
     assert average is not None
     assert average.reasons == says

@@ -66,7 +66,7 @@ def test_computing_that_is_slower_is_not_the_network() -> None:
     assert "compute kernels take 1.5" in report.hours[12].reason
 
 
-def test_what_returns_each_day_makes_the_same_hours_bad() -> None:
+def test_daily_slowdowns_make_the_same_hours_bad() -> None:
     samples = day_of(lambda hour: 1.0 if 9 <= hour % 24 < 17 else 0.4, flat(1.0), days=5)
     report = good_hours(samples, (), START_S + 5 * DAY_S)
     assert [hour.hour for hour in report.hours if hour.state is HourState.SLOW_NETWORK] == list(range(9, 17))
@@ -103,7 +103,7 @@ def test_of_nothing_nothing_is_known() -> None:
     assert (report.now, report.next_good_s(START_S), report.run_time_s) == (HourState.UNKNOWN, None, None)
 
 
-def test_what_is_older_than_the_window_or_to_come_does_not_count() -> None:
+def test_samples_outside_the_window_do_not_count() -> None:
     samples = day_of(flat(0.5), flat(1.0), days=3)
     report = good_hours(samples, (), START_S + 2 * DAY_S, window_s=DAY_S)
     assert sum(hour.samples for hour in report.hours) == 72

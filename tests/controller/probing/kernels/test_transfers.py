@@ -74,7 +74,7 @@ def server() -> Iterator[tuple[tuple[str, int], bytes, pull.Counters]]:
     thread.join()
 
 
-def test_who_does_not_know_the_secret_gets_a_nonce_and_no_more(
+def test_client_without_the_secret_gets_only_a_nonce(
     server: tuple[tuple[str, int], bytes, pull.Counters],
 ) -> None:
     address, secret, counters = server
@@ -139,7 +139,7 @@ def test_a_server_elsewhere_is_asked_with_the_secret_of_a_file(
         ({"MILLRACE_PULL_ADDRESS": "203.0.113.7"}, "no server at 203.0.113.7: Cannot assign requested address"),
     ],
 )
-def test_what_the_environment_says_wrongly_is_one_line(environment: dict[str, str], problem: str) -> None:
+def test_errors_in_the_environment_are_one_line(environment: dict[str, str], problem: str) -> None:
     with pytest.raises(ProbeKernelError, match=problem):
         network.NetworkPull({"nbytes": 1, "streams": 1}, 1, environment)
 

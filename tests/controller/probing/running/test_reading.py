@@ -94,7 +94,7 @@ def test_both_readers_accept_the_same_probe_tasks(path: tuple[Any, ...], value: 
         ("é".encode("latin-1"), "is not JSON"),
     ],
 )
-def test_what_is_no_probe_task_is_told_in_a_line(content: bytes, message: str) -> None:
+def test_invalid_probe_task_is_one_line(content: bytes, message: str) -> None:
     with pytest.raises(ProbeError, match=f"^p: .*{message}") as refused:
         reading.decode(content, file="p")
     assert "\n" not in str(refused.value)
@@ -125,7 +125,7 @@ REPORTS = st.builds(
 
 
 @given(REPORTS)
-def test_what_the_runner_writes_is_read_back(report: Report) -> None:
+def test_results_of_the_runner_are_read_back(report: Report) -> None:
     result = results.decode(encode(report))
     assert (result.outcome, result.problem, result.use) == (report.outcome, report.problem, report.use)
     assert [repetition.run_time_s for repetition in result.repetitions] == [

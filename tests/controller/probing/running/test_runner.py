@@ -113,7 +113,7 @@ def test_a_kernel_that_hangs_is_killed_at_the_deadline_and_named(tmp_path: Path)
     assert (result.outcome, result.problem) == (Outcome.HANG, f"use bad: not done after {deadline_s} s")
 
 
-def test_what_a_kernel_prints_is_no_part_of_the_result(tmp_path: Path) -> None:
+def test_output_of_a_kernel_is_not_in_the_result(tmp_path: Path) -> None:
     probe = ProbeTask("p", "hpc", (use("sum", "total", n=4),))
     (tmp_path / "probe.json").write_text(files.dumps(probe, as_json=True))
     done = launch(tmp_path, ("probe.json", "--at-least-s=0"))

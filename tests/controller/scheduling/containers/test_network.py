@@ -106,7 +106,7 @@ def test_needs_that_share_a_link_are_met_together_or_refused(fabric: Topology) -
 
 @given(rates=st.lists(st.integers(1, 4 * GBPS), min_size=1, max_size=3))
 @settings(max_examples=30, deadline=None)
-def test_what_is_said_to_fit_does_not_exceed_any_link(rates: list[int]) -> None:
+def test_fitting_demands_exceed_no_link(rates: list[int]) -> None:
     topology = from_text("leaf-spine:leaves=2,spines=2,hosts=2")
     costs, names = nominal(topology), hosts_of(topology)
     snapshot = Snapshot.of(Cluster.of([node(name) for name in names]), costs)

@@ -90,7 +90,7 @@ def test_fragments_fall_as_the_papers_sum_does(cluster: Cluster, workload: Workl
 
 @given(cluster=clusters(), workload=workloads, pods=st.lists(asked, min_size=1, max_size=6), data=st.data())
 @settings(max_examples=40)
-def test_what_a_policy_remembers_changes_no_answer(
+def test_memory_of_a_policy_changes_no_answer(
     cluster: Cluster, workload: Workload, pods: list[Request], data: st.DataObject
 ) -> None:
     old = Fragmentation(Fragmentation.Settings())
@@ -180,7 +180,7 @@ def test_without_a_workload_nothing_is_preferred() -> None:
         assert policy.reason(PendingPod("p", Request(1000)), snapshot, 0) == "nothing is known of the workload"
 
 
-def test_what_does_not_fit_gets_nothing() -> None:
+def test_request_that_does_not_fit_gets_nothing() -> None:
     snapshot = snapshot_of(Cluster.of([node("a", gpus=["T4"])]), Workload.of({Request(1): 1}))
     pod = PendingPod("p", Request(devices=(DeviceRequest(DeviceKind.GPU, 2),)))
     for policy in (Stranding(Stranding.Settings()), Fragmentation(Fragmentation.Settings())):

@@ -59,7 +59,7 @@ def test_the_lowest_and_fewest_go() -> None:
     assert make_room(DEFAULT, [PendingPod("p", cores(9))], cluster, 5) is None, "it would not fit on an empty node"
 
 
-def test_who_leaves_already_is_waited_for() -> None:
+def test_stopping_pods_are_waited_for() -> None:
     cluster = cluster_of(Machines.of([node("a", cores=4)]), ("a1", "a", cores(4), 9, ""))
     (holder,) = cluster.holders
     leaving = Cluster(cluster.snapshot, (Holder("a1", 0, holder.shares, 9, "", is_leaving=True),))

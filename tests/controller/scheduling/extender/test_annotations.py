@@ -67,7 +67,7 @@ def test_json_will_do_and_other_annotations_are_none_of_ours() -> None:
         ({"device-kind": "cgpu"}, "'cgpu' is not a valid DeviceKind"),
     ],
 )
-def test_what_cannot_be_names_pod_and_annotation(annotations: dict[str, str], problem: str) -> None:
+def test_invalid_annotation_names_pod_and_annotation(annotations: dict[str, str], problem: str) -> None:
     with pytest.raises(SchedulerError) as caught:
         wishes(**annotations)
     assert str(caught.value).startswith("pod default/p: annotation millrace.io/")

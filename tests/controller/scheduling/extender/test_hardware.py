@@ -33,7 +33,7 @@ def container(name: str, restart_policy: str | None = None, **requests: str) -> 
     return k8s.V1Container(name=name, resources=resources, restart_policy=restart_policy)
 
 
-def test_what_a_node_has_for_pods() -> None:
+def test_hardware_of_a_node() -> None:
     machine = node_of(
         node(a_node("n", cpu="7910m", memory="31Gi", nvidia_com__gpu="2", xilinx_com__fpga_u200="1")), KIND_OF
     )

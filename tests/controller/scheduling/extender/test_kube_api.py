@@ -116,7 +116,7 @@ def test_only_pods_on_nodes_are_told() -> None:
         asyncio.run(main(double))
 
 
-def test_what_was_forgotten_is_listed_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_forgotten_history_is_listed_again(caplog: pytest.LogCaptureFixture) -> None:
     async def main(double: KubeDouble) -> None:
         double.put(a_node("n0"))
         async with local_timeout(WAIT_S, "a test"), KubernetesApi(settings(double)) as api:

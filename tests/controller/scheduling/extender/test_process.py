@@ -126,7 +126,7 @@ def test_five_thousand_whole_nodes() -> None:
     playing(replace(ANYWHERE, limits=ExtenderLimits(answer_s=60, body_s=60)), act)
 
 
-def test_what_is_too_large_too_slow_or_too_late_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_slow_or_late_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(self: ExtenderService, body: bytes) -> bytes:
         await asyncio.get_running_loop().create_future()
         return body

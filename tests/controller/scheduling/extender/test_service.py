@@ -141,7 +141,7 @@ def test_fields_are_read_in_any_case() -> None:
     extending(act)
 
 
-def test_what_pods_hold_is_not_free_and_may_be_preempted() -> None:
+def test_held_resources_are_not_free_and_can_be_preempted() -> None:
     async def act(extender: Extender) -> None:
         extender.know(
             a_node("full", "h1", nvidia_com__gpu="2"), a_node("small", "h2", nvidia_com__gpu="1"), a_node("bare", "h3")
@@ -275,7 +275,7 @@ def test_bandwidth_of_bound_pods_is_reserved_and_preemptible() -> None:
     extending(act, kubernetes=AWAY)
 
 
-def test_who_is_named_by_a_pod_on_a_node_is_kept_near_it() -> None:
+def test_pod_named_by_a_bound_pod_is_kept_near_it() -> None:
     async def act(extender: Extender) -> None:
         extender.know(*(a_node(f"n{number}", f"h{number}") for number in (1, 2, 16)))
         extender.know(a_pod("worker", "n1", annotations=peers({"pod": "ps", "max_delay": "3 us"})))

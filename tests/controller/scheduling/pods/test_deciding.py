@@ -74,7 +74,7 @@ def test_a_decision_and_its_explanation_say_the_same(cluster: Cluster, request: 
 
 
 @given(cluster=clusters(), request=requests)
-def test_what_is_taken_is_no_longer_free(cluster: Cluster, request: Request) -> None:
+def test_taken_devices_are_no_longer_free(cluster: Cluster, request: Request) -> None:
     snapshot = Snapshot.of(cluster)
     choice = decide(DEFAULT, PendingPod("p", request), snapshot)
     if choice.is_placed:

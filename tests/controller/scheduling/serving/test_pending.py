@@ -62,7 +62,7 @@ def test_the_others_wait_longer_each_time() -> None:
     assert waits == [10, 20, 40, 80, 100, 100]
 
 
-def test_who_lost_a_race_is_looked_at_soon() -> None:
+def test_loser_of_a_race_is_retried_soon() -> None:
     queue = PendingQueue(SETTINGS)
     queue.put("p", 0, 0)
     queue.again("p", 50)
@@ -82,7 +82,7 @@ def test_a_change_much_later_wakes_at_once() -> None:
         st.tuples(st.sampled_from(["put", "refused", "again", "wake", "forget"]), st.integers(0, 4), st.integers(0, 50))
     )
 )
-def test_whoever_waits_is_due_some_day(steps: list[tuple[str, int, int]]) -> None:
+def test_every_waiting_pod_becomes_due(steps: list[tuple[str, int, int]]) -> None:
     queue, now_ns, wanted = PendingQueue(SETTINGS), 0, set[str]()
     for act, number, later_ns in steps:
         now_ns += later_ns
@@ -102,7 +102,7 @@ def test_whoever_waits_is_due_some_day(steps: list[tuple[str, int, int]]) -> Non
             assert queue.first_due(now_ns + SETTINGS.longest_wait_ns) in wanted
 
 
-def test_who_is_being_bound_is_not_due_and_keeps_its_place() -> None:
+def test_pod_being_bound_is_not_due_and_keeps_its_place() -> None:
     queue = PendingQueue(SETTINGS)
     for name in ("first", "second"):
         queue.put(name, 0, 0)

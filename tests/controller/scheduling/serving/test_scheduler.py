@@ -95,7 +95,7 @@ def test_projects_take_turns(play: Play) -> None:
     play(act)
 
 
-def test_who_is_refused_is_placed_once_there_is_room(play: Play) -> None:
+def test_refused_pod_is_placed_once_there_is_room(play: Play) -> None:
     async def act(cluster: Cluster) -> None:
         await cluster.add_node("h1", cores=1)
         async with cluster.scheduling():
@@ -236,7 +236,7 @@ def test_a_group_is_placed_whole_or_not_at_all(play: Play) -> None:
     play(act)
 
 
-def test_what_is_stated_of_location_and_network(play: Play) -> None:
+def test_location_and_network_demands_are_met(play: Play) -> None:
     async def act(cluster: Cluster) -> None:
         await cluster.add_node("h1")
         await cluster.add_node("h2")

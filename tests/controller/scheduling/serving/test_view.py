@@ -43,7 +43,7 @@ def view_of(*resources: Node | Pod | PodGroup) -> ClusterView:
     return view
 
 
-def test_what_nodes_report_of_devices_and_images() -> None:
+def test_reported_devices_and_images_are_in_the_view() -> None:
     loads = (
         DeviceLoad(number=0, load=Load(busy=0.75, memory_free_bytes=3 * GIB)),
         DeviceLoad(number=9, load=Load(busy=1.0)),
@@ -57,7 +57,7 @@ def test_what_nodes_report_of_devices_and_images() -> None:
     assert view_of(node_of("a")).snapshot(None).device_busy is None
 
 
-def test_what_a_pod_states_reaches_the_policies() -> None:
+def test_statements_of_a_pod_reach_the_policies() -> None:
     group = PodGroup(
         metadata=Metadata(name="g", revision=1),
         spec=PodGroupSpec(size=1, template=pod_of("t").spec, allreduce=AllReduce()),
@@ -89,7 +89,7 @@ def test_beside_its_peer_a_pod_needs_no_figures_of_the_network() -> None:
     assert is_measured(snapshot, pending, HOSTS[1]) is False
 
 
-def test_what_is_bound_is_reserved_until_it_is_released() -> None:
+def test_bound_pod_is_reserved_until_released() -> None:
     costs = CostMap.of(TOPOLOGY, NetworkSnapshot(0, {}, {}, {}))
     view = view_of(*(node_of(name) for name in HOSTS), pod_of("p", peers=(PeerNeed(host=HOSTS[2], min_bps=GBPS),)))
     free_bps = costs.cost(HOSTS[0], HOSTS[2]).available_bps

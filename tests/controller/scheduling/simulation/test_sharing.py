@@ -173,7 +173,7 @@ def test_more_flows_and_longer_ones_than_there_was_room_for(make: Make) -> None:
 
 
 @twins
-def test_what_cannot_be(make: Make) -> None:
+def test_invalid_links_and_flows_are_refused(make: Make) -> None:
     with pytest.raises(SchedulerError, match="between 0 and"):
         make([MOST_BPS + 1])
     sharing = make([5, 5])

@@ -52,7 +52,7 @@ def times(trace: Trace) -> dict[str, tuple[float | None, float | None]]:
     return dict(zip(trace.names, zip(seconds[::2], seconds[1::2], strict=True), strict=True))
 
 
-def test_what_does_not_fit_waits_and_is_overtaken() -> None:
+def test_pod_that_does_not_fit_waits_and_is_overtaken() -> None:
     cluster = Cluster.of([node("a", cores=2)])
     work = Workload((task("first", 10), task("wide", 1, cores=2, arrival_s=1), task("small", 2, arrival_s=2)))
     assert times(simulate(cluster, work, DEFAULT)) == {"first": (0, 10), "wide": (10, 11), "small": (2, 4)}
@@ -129,7 +129,7 @@ def test_impossible_task_and_its_dependants_are_refused() -> None:
     assert trace.left_out == (("unknown", "nobody knows how long it takes"),)
 
 
-def test_what_still_waits_at_the_end_says_why() -> None:
+def test_pods_pending_at_the_end_have_a_reason() -> None:
     trace = simulate(Cluster.of([node("a", cores=1)]), Workload((task("one", 9), task("two"))), DEFAULT, until_ns=S)
     one, two = trace.records()
     assert (one.state, two.state) == (State.RUNNING, State.WAITING)
@@ -157,7 +157,7 @@ def test_nothing_submitted() -> None:
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 1000), spreading=st.sampled_from(Spreading), order=st.sampled_from(Order))
-def test_what_holds_of_every_trace(seed: int, spreading: Spreading, order: Order) -> None:
+def test_invariants_of_every_trace(seed: int, spreading: Spreading, order: Order) -> None:
     graph = layered_graph(Layers(layers=3, width=4, mean_bytes=8 << 20), seed)
     work = Workload(batch(Batch(20, rate_hz=2.0, mean_s=5.0), seed), (GraphArrival(graph, S),))
     cluster = Cluster.of(node(host, cores=8, gib=32, gpus=["T4", "T4"]) for host in HOSTS)

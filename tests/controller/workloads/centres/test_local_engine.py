@@ -133,7 +133,7 @@ def test_a_job_runs_on_its_cores_and_sees_nothing_of_the_agent(tmp_path: Path, m
         (("/no/such/program",), 127, "it cannot be started: /no/such/program: No such file or directory"),
     ],
 )
-def test_how_a_job_ends_is_told(tmp_path: Path, argv: tuple[str, ...], code: int, reason: str) -> None:
+def test_end_of_a_job_is_reported(tmp_path: Path, argv: tuple[str, ...], code: int, reason: str) -> None:
     async def act(world: World) -> None:
         state = await world.run("a", *argv)
         assert (state.phase, state.exit_code, state.reason) == (JobPhase.FAILED, code, reason)
@@ -190,7 +190,7 @@ def test_jobs_wait_for_units_in_order_and_never_share_a_core(tmp_path: Path) -> 
     play(tmp_path, act, two)
 
 
-def test_what_can_never_run_is_refused_before_it_is_kept(tmp_path: Path) -> None:
+def test_impossible_order_is_refused_before_it_is_stored(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         for order, problem in (
             (world.order("a", "true", units=2), "task a: wants 2 units of type core, not 1 to 1"),

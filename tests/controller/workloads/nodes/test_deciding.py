@@ -64,7 +64,7 @@ def test_nothing_is_touched_while_nobody_knows_what_is_wanted() -> None:
     assert plan(None, [container()], FOR_EVER, 0, terms=TERMS).steps == ()
 
 
-def test_what_nobody_wants_is_stopped_and_then_removed() -> None:
+def test_unwanted_container_is_stopped_and_then_removed() -> None:
     assert actions_for(None, [container()]) == (Stop("1", TERMS.stranger_grace_ns),)
     assert actions_for(None, [exited(0)]) == (Remove("1"),)
 
@@ -274,7 +274,7 @@ def settle(model: Model) -> None:
 
 @given(HAPPENINGS)
 @settings(max_examples=300, deadline=None)
-def test_whatever_happens_what_is_wanted_comes_and_the_rest_goes(happenings: list[tuple[str, str, object]]) -> None:
+def test_random_events_converge_to_the_wanted_pods(happenings: list[tuple[str, str, object]]) -> None:
     model = Model()
     for happening in happenings:
         happen(model, *happening)

@@ -159,7 +159,7 @@ def test_a_guard_that_is_killed_is_started_again(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_is_left_of_a_lease_is_the_next_managers(tmp_path: Path) -> None:
+def test_rest_of_a_lease_passes_to_the_next_manager(tmp_path: Path) -> None:
     folder = NodeFolder(tmp_path, "h1")
     assert LeaseKeeper(folder, ()).is_over()
     first = LeaseKeeper(folder, ())

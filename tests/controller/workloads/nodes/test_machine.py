@@ -55,7 +55,7 @@ def test_topology_hardware_overrides_the_machines(topology: str) -> None:
         machine_of(settings(node="h3", topology=topology), "no NVML")
 
 
-def test_where_a_network_namespace_is() -> None:
+def test_path_of_a_network_namespace() -> None:
     assert namespace_of(None) is None
     assert namespace_of("blue") == Path("/run/netns/blue")
     assert namespace_of("/proc/1/ns/net") == Path("/proc/1/ns/net")

@@ -87,7 +87,7 @@ def test_a_node_is_made_with_what_it_has_and_reports(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_what_ends_is_made_anew_and_counted(tmp_path: Path) -> None:
+def test_ended_container_is_recreated_and_counted(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
 
     async def act(world: World) -> None:
@@ -225,7 +225,7 @@ def test_a_manager_that_is_started_again_adopts_what_runs(tmp_path: Path) -> Non
     play(tmp_path, act)
 
 
-def test_what_nobody_wants_goes_before_a_node_is_ready(tmp_path: Path) -> None:
+def test_unwanted_containers_go_before_a_node_is_ready(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
 
     async def act(world: World) -> None:

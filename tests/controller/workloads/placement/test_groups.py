@@ -101,7 +101,7 @@ def test_pods_of_a_group_of_that_name_before_go_first() -> None:
     assert (deleted(actions), created(actions)) == (["g-0", "g-1"], ["g-1"])
 
 
-def test_what_a_template_leaves_out_does_not_count() -> None:
+def test_fields_missing_from_a_template_do_not_count() -> None:
     group = group_of("g", 2)
     assert template_hash(group) == template_hash(replace(group, spec=replace(group.spec, size=3, priority=7)))
     assert template_hash(group) == template_hash(with_template(group, replace(TEMPLATE, stop_grace_s=10.0)))

@@ -104,7 +104,7 @@ def test_silent_nodes_are_emptied_at_a_rate() -> None:
     assert emptied(decide(view, 49, FAST)) == ["h0", "h1", "h2", "h3"]
 
 
-def test_where_most_nodes_are_silent_it_is_the_networks_fault() -> None:
+def test_silence_of_most_nodes_slows_releases() -> None:
     view = fleet(10, 6)
     first = decide(view, 45, FAST)
     assert emptied(first) == ["h0"]
@@ -123,7 +123,7 @@ def test_late_nodes_with_a_running_lease_count_as_silent() -> None:
     assert decide(view, 46, FAST).held == "4 of 4 nodes do not report: no pod is placed again until one does"
 
 
-def test_what_is_deleted_goes_from_a_silent_node_in_any_case() -> None:
+def test_deleted_pod_leaves_a_silent_node_in_any_case() -> None:
     view = view_of(node("h0", ready=False), pod("a", "h0"), deleting(pod("b", "h0")))
     (_, release) = decide(view, 45).actions
     assert isinstance(release, ReleaseSilent)
@@ -171,7 +171,7 @@ def test_a_node_that_flaps_takes_no_pods_until_it_was_steady() -> None:
     assert (freed.node.spec.unschedulable, freed.node.metadata.labels) == (False, {})
 
 
-def test_what_a_user_has_closed_stays_closed() -> None:
+def test_node_closed_by_a_user_stays_closed() -> None:
     settings = PlacementSettings(flapping=FlappingSettings(most=2, window_s=10))
     closed = replace(node("h1"), spec=NodeSpec(unschedulable=True, reason="broken fan"))
     view = view_of(closed)

@@ -70,7 +70,7 @@ def test_all_of_them_fit_in_one_picture(capsys: pytest.CaptureFixture[str], tmp_
     assert path.read_bytes() == first, "the same picture each time"
 
 
-def test_what_cannot_be_is_said_in_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_invalid_input_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for arguments, message in (
         (("--transfer", "magic"), "--transfer magic: expected sum or per-path"),
         (("--picture", str(tmp_path / "a.jpg")), "a.jpg: a picture's name ends in .png or .svg"),

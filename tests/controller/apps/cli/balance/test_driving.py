@@ -21,7 +21,7 @@ from tests.controller.balance.levers.test_clocks import EQUAL
 from tests.recorded import write_tree
 
 
-def test_what_a_machine_can_move_and_why_it_cannot_move_the_rest(tmp_path: Path) -> None:
+def test_levers_of_a_machine_and_reasons_for_missing_ones(tmp_path: Path) -> None:
     rows = list(_lever_rows(Host(Root(write_tree(tmp_path, EQUAL)), VirtualClock(), "NVML: not here")))
     assert [row[0] for row in rows] == ["cpu quota of /", "cpu clock of all CPUs", "clocks and instances of GPUs"]
     assert rows[0][5] == "unavailable: there is no such control group with a quota of CPU time"

@@ -139,7 +139,7 @@ def test_an_aggressive_rule_is_shown_to_be_unstable(capsys: pytest.CaptureFixtur
         (("--gain", "1", "--picture", "none/x.svg"), "none/x.svg: No such file or directory"),
     ],
 )
-def test_what_gives_no_gains_is_refused(
+def test_input_without_gains_is_refused(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
 ) -> None:
     done, _, err = balance(capsys, "tune", *arguments)

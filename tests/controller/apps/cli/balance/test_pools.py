@@ -35,7 +35,7 @@ def test_a_pool_is_made_and_changed_and_what_is_not_named_stays(served: Place, r
     assert (spec.units, spec.lease_s, spec.paused, spec.control.kp, spec.control.rule) == (8, 30, True, 0.5, "platform")
 
 
-def test_what_cannot_be_is_refused_in_one_line(served: Place, run: Run) -> None:
+def test_invalid_input_is_refused_in_one_line(served: Place, run: Run) -> None:
     assert run("balance set none --units 3") == ("", "millrace: there is no UnitPool none\n")
     assert run("balance set new --create")[1] == "millrace: --units: required for a new pool\n"
     make = "balance set new --create --units 100 --claim"

@@ -49,9 +49,7 @@ def test_a_controller_of_ones_own_is_tried_on_all_loads(capsys: pytest.CaptureFi
         (("-s", "none.yaml"), "none.yaml: No such file or directory"),
     ],
 )
-def test_what_cannot_be_tried_is_refused(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
-) -> None:
+def test_impossible_trial_is_refused(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str) -> None:
     done, _, err = try_it(capsys, *arguments)
     assert not done
     assert says in " ".join(err.replace("│", "").split())

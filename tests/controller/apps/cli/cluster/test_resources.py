@@ -73,7 +73,7 @@ def test_tokens_are_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     assert run(f"api token revoke {number}") == ("", f"millrace: there is no token {number}\n")
 
 
-def test_where_nothing_serves_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLRACE_API", "127.0.0.1:1")
     assert run("get pods") == ("", "millrace: API at 127.0.0.1:1: [Errno 111] Connection refused\n")
 

@@ -117,9 +117,7 @@ def test_a_matrix_and_its_picture(capsys: pytest.CaptureFixture[str], tmp_path: 
         (("-t", "abilene", "--base-routes", "--feed", "unix:/nonexistent/feed"), "/nonexistent/feed"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str
-) -> None:
+def test_invalid_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str) -> None:
     errors = problem(capsys, *arguments)
     assert text in " ".join(errors.replace("│", " ").split())
     assert "Traceback" not in errors

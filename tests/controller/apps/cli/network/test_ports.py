@@ -94,7 +94,7 @@ def test_watch_prints_changes(served: Served) -> None:
     assert changed == ["2", "2", "up", "DOWN"]
 
 
-def test_what_cannot_be_asked_is_said_in_one_line(served: Served, tmp_path: Path) -> None:
+def test_impossible_query_is_one_line(served: Served, tmp_path: Path) -> None:
     assert problem("show", f"unix:{tmp_path / 'none.sock'}").endswith("cannot connect: No such file or directory")
     assert "neither unix:PATH nor HOST:PORT" in problem("show", "nowhere")
     bare = f"unix:{tmp_path / 'bare.sock'}"

@@ -65,7 +65,7 @@ def test_serving_ends_with_a_signal_and_keeps_what_was_written(tmp_path: Path) -
         assert producer.read("/a") == b"kept"
 
 
-def test_what_a_switch_holds_is_shown_beside_its_controller(tmp_path: Path) -> None:
+def test_contents_of_a_switch_are_shown_with_a_controller(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/s1.sock"
     copy = Copied(Segment(digest("/a"), 2), 5, 9, 10 << 24 | 4, 3)
     entities = [name_entity(copy), name_entity(Recorded(Segment(7), 6, 8, 1, forward=False)), mark_entity(77)]

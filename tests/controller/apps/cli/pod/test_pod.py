@@ -85,7 +85,7 @@ def test_a_script_is_applied_once(served: Place, run: Run, script: Path) -> None
         assert client.of(Pod).get("a").spec.priority == 4
 
 
-def test_what_cannot_change_is_said_and_nothing_is_written(served: Place, run: Run, script: Path, bound: None) -> None:
+def test_immutable_change_is_reported_and_not_written(served: Place, run: Run, script: Path, bound: None) -> None:
     changed = SCRIPT.replace("cpu: 1, priority: 3", "cpu: 2, priority: 5").replace("name: one", "name: two")
     out, err = run("pod apply -f -", changed + "---\npod: {name: c, image: x}\n")
     assert out == ""
@@ -111,7 +111,7 @@ def test_waiting_has_an_end(run: Run, script: Path) -> None:
     assert err.splitlines()[-1] == "millrace: not running after 0.3 s: a is pending, b is pending"
 
 
-def test_where_a_pods_operators_run_is_shown(served: Place, run: Run, bound: None) -> None:
+def test_devices_of_a_pods_operators_are_shown(served: Place, run: Run, bound: None) -> None:
     assert "operators run on" not in run("pod show a")[0]
     computes = "pod: {name: c, image: x, operators: [{name: product, operator: gemm}]}\n"
     assert run("pod apply -f -", computes)[0] == "pod c is created\n"

@@ -39,7 +39,7 @@ def test_rules_are_symmetric_as_a_loop_has_no_better_side() -> None:
 
 
 @pytest.mark.parametrize("method", list(Method))
-def test_where_one_rule_fits_wholly_its_word_is_the_result(method: Method) -> None:
+def test_fully_matching_rule_gives_its_word(method: Method) -> None:
     for row, error in enumerate(WORDS):
         for column, change in enumerate(WORDS):
             wanted = tuple(PEAKS[WORDS[rules[row][column]]] for rules in TABLES)

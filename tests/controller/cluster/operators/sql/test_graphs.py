@@ -135,7 +135,7 @@ def test_column_types_follow_the_values_they_are_compared_with() -> None:
         ("select x from missing", "SQL: Catalog Error: Table with name missing does not exist!"),
     ],
 )
-def test_what_duckdb_refuses_is_one_line(sql: str, problem: str, shop: duckdb.DuckDBPyConnection) -> None:
+def test_refusal_of_duckdb_is_one_line(sql: str, problem: str, shop: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(OperatorError, match=problem) as caught:
         graph_of_sql(sql, shop)
     assert "\n" not in str(caught.value)
@@ -177,7 +177,7 @@ def test_star_reads_all_columns_except_inside_exists() -> None:
     )
 
 
-def test_what_is_read_twice_is_computed_once(shop: duckdb.DuckDBPyConnection) -> None:
+def test_subquery_read_twice_is_computed_once(shop: duckdb.DuckDBPyConnection) -> None:
     graph = graph_of_sql(
         "with sums as materialized (select customer, count(*) as n from orders group by customer)"
         " select customer from sums where n = (select max(n) from sums)",

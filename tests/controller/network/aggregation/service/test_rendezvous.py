@@ -26,7 +26,7 @@ def phase_of(crowd: Crowd) -> Phase:
 
 
 @pytest.mark.parametrize("start", range(0, RUNS, 50))
-def test_whatever_happens_everybody_works_or_knows_why_not(start: int) -> None:
+def test_all_workers_work_or_know_why_not(start: int) -> None:
     for seed in range(start, start + 50):
         crowd = Crowd(seed, workers=2 + seed % 3)
         for host in ("h1", "h2", "h3", "h4")[: 2 + seed % 3]:

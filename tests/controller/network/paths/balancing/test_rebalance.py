@@ -76,7 +76,7 @@ def test_other_load_on_a_parallel_link_is_left_room_for() -> None:
     assert round_.load[row(network, "leaf1", "spine2")] <= 8 * MBPS
 
 
-def test_where_nothing_fits_nothing_changes() -> None:
+def test_nothing_changes_if_nothing_fits() -> None:
     network = Network(fabric())
     flows = make_flows(network, "leaf1", "leaf2", {"spine1": 20, "spine2": 16}, 0.5 * MBPS)
     crowded = [("leaf1", "spine1"), ("spine1", "leaf2")]

@@ -109,7 +109,7 @@ def test_jobs_see_only_their_folder_and_ordered_environment(world: World, monkey
     play(script)
 
 
-def test_how_jobs_end_is_told_by_exit_code_or_signal(world: World) -> None:
+def test_ends_of_jobs_have_exit_code_or_signal(world: World) -> None:
     async def script() -> None:
         engine = await started(world)
         orders = (

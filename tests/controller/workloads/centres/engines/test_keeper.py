@@ -165,7 +165,7 @@ def test_at_most_one_keeper_runs_a_job_that_is_known_by_its_lock(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"exit_code": "0"}', b'{"exit_code": 0, "more": 1}', b"\xff"])
-def test_what_is_no_record_of_an_end_is_none(tmp_path: Path, text: bytes) -> None:
+def test_invalid_records_of_an_end_are_ignored(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "ended.json").write_bytes(text)
     assert read_record(tmp_path / "ended.json", Ended) is None
     assert read_record(tmp_path, Ended) is None

@@ -29,6 +29,6 @@ def test_all_shares_of_a_device_count() -> None:
     assert room(TENTH, node(share("a", 300), share("b", 100)), others_of={"a"}) == 9
 
 
-def test_what_a_pool_holds_is_no_room() -> None:
+def test_units_of_a_pool_are_not_free() -> None:
     assert room(TENTH, node(share("a", 300), pools=(POOL,)), others_of={"a"}) == 5
     assert room(TENTH, node(pools=(POOL,))) == 10

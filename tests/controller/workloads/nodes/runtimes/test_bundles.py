@@ -98,7 +98,7 @@ def test_a_bundle_is_run_and_not_written_to(podman_storage: PodmanStorage, tmp_p
         ({"process": {"args": ["sh"], "user": {"uid": float("inf")}}}, "is not what a bundle has"),
     ],
 )
-def test_what_leads_out_of_a_bundle_is_refused(tmp_path: Path, parts: dict[str, Any], problem: str) -> None:
+def test_paths_out_of_a_bundle_are_refused(tmp_path: Path, parts: dict[str, Any], problem: str) -> None:
     bundle = write_bundle(tmp_path / "b1", **parts)
     (bundle / "way-out").symlink_to("/etc")
     with pytest.raises(OrderError, match=problem) as refused:

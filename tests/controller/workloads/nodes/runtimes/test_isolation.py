@@ -105,7 +105,9 @@ def test_a_device_that_was_not_given_is_closed_even_with_a_file(run: Run, podman
         ("/etc/passwd", "no path below /dev"),
     ],
 )
-def test_what_is_no_device_is_refused(run: Run, podman_storage: PodmanStorage, device: str, problem: str) -> None:
+def test_files_that_are_no_devices_are_refused(
+    run: Run, podman_storage: PodmanStorage, device: str, problem: str
+) -> None:
     async def work(runtime: Runtime) -> None:
         image = (await runtime.pull(podman_storage.image)).digest
         with pytest.raises(OrderError, match=problem):

@@ -223,7 +223,7 @@ def test_an_image_that_does_not_exist(run: Run, podman_storage: PodmanStorage, i
     run(work)
 
 
-def test_what_no_control_group_can_hold_is_refused(run: Run, podman_storage: PodmanStorage) -> None:
+def test_impossible_limits_are_refused(run: Run, podman_storage: PodmanStorage) -> None:
     async def work(runtime: Runtime) -> None:
         image = (await runtime.pull(podman_storage.image)).digest
         with pytest.raises(OrderError, match="memory_bytes is 4096"):

@@ -179,7 +179,7 @@ def test_no_room_for_a_container(podman_storage: PodmanStorage) -> None:
     asyncio.run(finish_within(main(), DEADLINE_S))
 
 
-def test_what_a_dead_manager_left_half_made_goes(podman_storage: PodmanStorage) -> None:
+def test_half_made_containers_of_a_dead_manager_go(podman_storage: PodmanStorage) -> None:
     async def main() -> None:
         async with started(RuntimeKind.RUNC, podman_storage) as runtime:
             assert isinstance(runtime, RuncRuntime)

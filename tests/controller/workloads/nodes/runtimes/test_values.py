@@ -44,7 +44,7 @@ def test_names_of_images(text: str, parts: tuple[Transport, str, str | None, str
 @pytest.mark.parametrize(
     "text", ["", "UPPER", "a b", "a\nb", "-x", "oci:relative", "oci:/a:b c", "a@sha256:12", "../a", "a" * 2000, "--tls"]
 )
-def test_what_names_no_image(text: str) -> None:
+def test_invalid_image_names(text: str) -> None:
     with pytest.raises(ImageError):
         parse_reference(text)
 
@@ -113,7 +113,7 @@ def test_runc_does_not_start_without_a_filter_of_system_calls(tmp_path: Path) ->
         asyncio.run(RuncRuntime(tmp_path, seccomp=Path("/nowhere")).start())
 
 
-def test_what_is_no_profile_is_refused(tmp_path: Path) -> None:
+def test_invalid_profile_is_refused(tmp_path: Path) -> None:
     (tmp_path / "seccomp.json").write_text('{"syscalls": []}')
     with pytest.raises(ContainerError, match="is no seccomp profile"):
         read_profile(tmp_path / "seccomp.json")

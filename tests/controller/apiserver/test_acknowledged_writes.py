@@ -152,7 +152,7 @@ def test_later_writes_of_others_count_once_watched(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_watches_are_told_in_order_whatever_was_acknowledged(tmp_path: Path) -> None:
+def test_watches_stay_in_order_whatever_was_acknowledged(tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         service = bench.service
         web = Selection.parse(POD, "tier=web", "")
@@ -172,7 +172,7 @@ def test_watches_are_told_in_order_whatever_was_acknowledged(tmp_path: Path) -> 
     play(tmp_path, act)
 
 
-def test_a_server_whose_watch_hangs_takes_no_more_writes(tmp_path: Path) -> None:
+def test_server_with_a_hanging_watch_takes_no_more_writes(tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         bench.service.registry.acknowledged._capacity = 2
         for name in "ab":

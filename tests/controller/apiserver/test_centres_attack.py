@@ -159,7 +159,7 @@ def test_runs_of_an_older_epoch_no_longer_count(play: Play) -> None:
     play(act)
 
 
-def test_shares_and_what_users_want_are_not_a_centres_to_write(play: Play) -> None:
+def test_centres_cannot_write_shares_and_specs(play: Play) -> None:
     async def act(served: Served) -> None:
         async with two_centres(served) as (mine, _):
             centre = await mine.of(Centre).get("c1")

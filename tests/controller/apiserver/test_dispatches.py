@@ -102,7 +102,7 @@ def test_dispatch_without_a_unit_has_a_place_in_the_centre() -> None:
     assert {share.task: share.unit for share in picked.centres["c1"].shares} == {"a": "small", "b": None}
 
 
-def test_a_pick_takes_only_what_is_free_and_only_once() -> None:
+def test_pick_takes_only_free_units_and_only_once() -> None:
     before = sent(
         state(task("a"), task("b")),
         Dispatch(task="a", centre="c1", unit="large", units=2),
@@ -252,7 +252,7 @@ def test_a_completion_gives_back_the_units_and_keeps_the_result() -> None:
     assert result.status.unit == "small"
 
 
-def test_a_task_that_ended_before_it_was_said_to_run_has_a_start() -> None:
+def test_task_ended_before_it_was_reported_running_has_a_start() -> None:
     before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
     made = completed(before, Completion(task="a", epoch=1, phase=TaskPhase.SUCCEEDED, run_time_s=2.0))
     status = task_of(made, "a").status

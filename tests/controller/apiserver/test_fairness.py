@@ -22,7 +22,7 @@ from controller.common.http_connections import ConnectionBook, ConnectionLimits,
 from dataplane.local.deadline import local_timeout
 
 
-def test_users_share_seats_whoever_asks_more() -> None:
+def test_users_share_seats_equally() -> None:
     """One user sends twenty requests at a time, another one: each gets half of the throughput."""
     now_s, served = 0.0, Counter[str]()
 

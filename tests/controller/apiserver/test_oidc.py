@@ -94,7 +94,7 @@ def test_groups_are_roles_projects_and_rights_here(issuer: str, tmp_path: Path) 
     asyncio.run(main())
 
 
-def test_a_principal_is_what_the_settings_say(issuer: str) -> None:
+def test_principal_follows_the_settings(issuer: str) -> None:
     principal = asyncio.run(judged(settings(issuer), signed_in(issuer, "ada")))
     assert principal == Principal("oidc:ada", Role.USER, None, (Right.EXEC,), ("vision",))
     everybody = asyncio.run(judged(settings(issuer, everyone=Role.USER), signed_in(issuer, "eve")))
@@ -195,7 +195,7 @@ def _with_hmac(head: str, body: str, secret: bytes) -> str:
     return f"{head}.{body}.{base64.urlsafe_b64encode(tag).decode().rstrip('=')}"
 
 
-def test_keys_are_read_again_for_a_new_one_and_not_for_everybody(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_reloaded_only_for_new_ones(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         now_s = [1000.0]
         monkeypatch.setattr("controller.apiserver.oidc.time.monotonic", lambda: now_s[0])

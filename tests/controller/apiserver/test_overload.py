@@ -20,7 +20,7 @@ async def body_of(served: Served, path: str) -> str:
         return (await http.get(path)).text
 
 
-def test_server_without_room_for_watches_says_so(play: Play) -> None:
+def test_server_without_room_for_watches_reports_it(play: Play) -> None:
     async def act(served: Served) -> None:
         reader, writer = await asyncio.open_unix_connection(served.socket.removeprefix("unix:"))
         writer.write(b"GET /v1/nodes?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")

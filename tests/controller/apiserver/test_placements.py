@@ -196,7 +196,7 @@ def test_a_node_that_has_reported_since_keeps_its_pods() -> None:
         assert release(State(bound.pods, nodes), silent, now_ns=2).pods["a"] is not None
 
 
-def test_a_release_gives_back_what_a_binding_took() -> None:
+def test_release_returns_a_bindings_shares() -> None:
     before = state(pod("a"))
     bound = after(before, bind(before, request(Binding(pod="a", node="h1")), now_ns=1))
     with pytest.raises(StaleError, match="Pod a is in epoch 1, no longer in 2"):

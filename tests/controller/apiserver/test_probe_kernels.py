@@ -50,7 +50,7 @@ def test_a_version_stays_as_it_was_and_bears_its_name(play: Play) -> None:
     play(run)
 
 
-def test_a_name_that_says_another_version_is_refused() -> None:
+def test_name_with_another_version_is_refused() -> None:
     wrong = b'{"metadata": {"name": "mine.3"}, "spec": ' + msgspec.json.encode(kernel().spec) + b"}"
     with pytest.raises(msgspec.ValidationError, match=r"version 1 of kernel mine must be named mine\.1"):
         msgspec.json.decode(wrong, type=ProbeKernel)

@@ -66,7 +66,7 @@ def test_a_resource_is_written_read_changed_and_removed(play: Play) -> None:
 
 
 @pytest.mark.parametrize("name", ["a?x=1", "a#x", "a/status", "../pods/a", "a%3Fx", "a\x1b[2J", "ä"])
-def test_a_name_that_means_something_in_urls_is_nobody_elses(play: Play, name: str) -> None:
+def test_names_special_in_urls_are_distinct(play: Play, name: str) -> None:
     async def act(served: Served) -> None:
         pods = served.client.of(Pod)
         made = await pods.create(pod("a"))
@@ -163,7 +163,7 @@ def test_lists_come_in_pages_of_one_revision_and_by_labels(play: Play) -> None:
     play(act)
 
 
-def test_a_watch_says_what_happens_and_resumes(play: Play) -> None:
+def test_watch_reports_events_and_resumes(play: Play) -> None:
     async def act(served: Served) -> None:
         pods = served.client.of(Pod)
         start = (await pods.create(pod("a", tier="web"))).metadata.revision
@@ -209,7 +209,7 @@ def test_follow_yields_a_list_and_then_changes(play: Play) -> None:
     play(act)
 
 
-def test_a_watch_from_before_what_is_kept_is_gone(play: Play) -> None:
+def test_watch_from_a_dropped_revision_is_gone(play: Play) -> None:
     async def act(served: Served) -> None:
         pods = served.client.of(Pod)
         await pods.create(pod("a"))
@@ -263,7 +263,7 @@ def test_a_pod_that_holds_a_share_goes_when_it_is_released(play: Play) -> None:
     play(act)
 
 
-def test_many_who_bind_at_a_time_never_share_out_too_much(play: Play) -> None:
+def test_concurrent_bindings_never_overcommit(play: Play) -> None:
     async def act(served: Served) -> None:
         client = served.client
         await client.of(Node).create(node("h1"))  # 1000 thousandths of cores: ten pods

@@ -82,7 +82,7 @@ def test_watch_resumed_before_the_restart_gets_heartbeats(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_a_watch_says_something_though_only_others_have_news(tmp_path: Path) -> None:
+def test_watch_sends_bookmarks_without_own_events(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(settings_in(tmp_path, heartbeat_s=0.1), tmp_path) as served:
             node = await served.client.of(Node).create(Node(metadata=Metadata(name="h1")))

@@ -251,7 +251,7 @@ def test_idle_node_notices_a_client_that_left(play: Play) -> None:
         (b"", "node h1 ended the session prematurely", "node h1 ended the session prematurely"),
     ],
 )
-def test_a_node_that_says_what_is_no_frame_is_refused(play: Play, sent: bytes, to_node: str, to_user: str) -> None:
+def test_invalid_frames_of_a_node_are_refused(play: Play, sent: bytes, to_node: str, to_user: str) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         reading = asyncio.create_task(read_all(served.client.logs("a")))
@@ -264,7 +264,7 @@ def test_a_node_that_says_what_is_no_frame_is_refused(play: Play, sent: bytes, t
     play(act)
 
 
-def test_a_user_that_says_what_is_no_input_is_refused(play: Play) -> None:
+def test_invalid_input_frames_of_a_user_are_refused(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         number = await served.client.exec("a", ExecRequest(command=("sh",), stdin=True))
@@ -300,7 +300,7 @@ def test_an_end_that_goes_silent_is_left(play: Play) -> None:
     play(act, silence_s=0.3)
 
 
-def test_a_session_in_which_nothing_is_said_ends(play: Play) -> None:
+def test_idle_session_ends(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         async with answering(served.client, "h1", nothing):
@@ -336,7 +336,7 @@ def test_a_plain_log_that_breaks_off_is_not_taken_for_the_whole(play: Play) -> N
     play(act)
 
 
-def test_a_server_that_stops_says_so(play: Play) -> None:
+def test_stopping_server_ends_sessions_with_a_reason(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         async with answering(served.client, "h1", greeting):

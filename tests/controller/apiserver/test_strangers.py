@@ -433,7 +433,7 @@ async def write_much(served: Served) -> None:
         await nodes.replace_status(Node(metadata=Metadata(name="h1"), spec=made.spec, status=NodeStatus(images=images)))
 
 
-def test_a_watcher_that_is_too_slow_hears_where_it_ends(play: Play) -> None:
+def test_slow_watcher_gets_its_last_revision(play: Play) -> None:
     async def act(served: Served) -> None:
         reader, writer = await watching(served)
         await write_much(served)

@@ -15,7 +15,7 @@ def task(name: str) -> Task:
     return Task(metadata=Metadata(name=name), spec=spec, status=TaskStatus(user="somebody else"))
 
 
-def test_a_task_bears_its_submitter_whatever_is_written_of_him(play: Play) -> None:
+def test_task_keeps_its_submitter_whatever_is_written(play: Play) -> None:
     async def act(served: Served) -> None:
         async with await served.client_of(Role.USER, name="ada") as ada:
             assert (await ada.of(Task).create(task("a"))).status.user == "ada"

@@ -66,7 +66,7 @@ def test_an_expired_certificate_is_refused_at_start(tmp_path: Path) -> None:
         asyncio.run(serve(tls_settings(tmp_path, tmp_path / "nothing.pem", key), asyncio.Event()))
 
 
-def test_tls_serves_and_its_client_knows_whom(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_tls_serves_and_its_client_verifies_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.sign("server", 3 * DAY)
 

@@ -120,7 +120,7 @@ def transactions(draw: st.DrawFn) -> list[Event[Pod]]:
 
 @settings(max_examples=examples(30))
 @given(transactions(), st.data())
-def test_progress_tells_each_event_once_whatever_is_cut(events: list[Event[Pod]], data: st.DataObject) -> None:
+def test_each_event_arrives_once_across_cuts(events: list[Event[Pod]], data: st.DataObject) -> None:
     progress, told = WatchProgress(9), list[Event[Pod]]()
     while told != events:
         assert progress.after is not None

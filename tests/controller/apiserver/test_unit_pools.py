@@ -122,7 +122,7 @@ def test_a_promise_is_never_of_more_than_a_holder_has(play: Play) -> None:
     play(act)
 
 
-def test_claims_say_who_may_have_how_many(play: Play) -> None:
+def test_claims_limit_the_units_of_holders(play: Play) -> None:
     async def act(served: Served) -> None:
         await served.client.of(UnitPool).create(pool(claims=(Claim(holder="i", most=60),)))
         with pytest.raises(StaleError, match="ii has no claim"):

@@ -23,7 +23,7 @@ from tests.controller.apiserver.test_placements import node, pod
 from tests.waiting import until
 
 
-def test_pace_lets_a_few_looks_through_and_spaces_the_rest() -> None:
+def test_pace_allows_a_few_looks_and_spaces_the_rest() -> None:
     pace, now_s, waits = Pace(0.0), 0.0, []
     for _ in range(40):
         wait_s = pace.wait_s(now_s)

@@ -79,7 +79,7 @@ def test_rules_of_watches_leave_room_for_those_that_spare_sums(diamond: Topology
     features.coordinator.connected("a", {})
 
 
-def test_routes_to_switches_are_kept_beside_those_to_hosts(diamond: Topology) -> None:
+def test_routes_to_switches_are_kept_with_those_to_hosts(diamond: Topology) -> None:
     """Route steps remove neither them nor members used only by them."""
     features = Features(diamond, aggregation=AggregationSettings())
     coordinator = features.coordinator

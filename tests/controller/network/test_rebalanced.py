@@ -114,7 +114,7 @@ def circle(topology: Topology, *, enabled: bool = True) -> Circle:
     return made
 
 
-def test_small_flows_stay_where_hashed_without_weights() -> None:
+def test_small_flows_stay_as_hashed_without_weights() -> None:
     left = circle(LEAVES, enabled=False)
     left.run(4 * S)
     assert left.paths.routes.weighted == ()
@@ -123,7 +123,7 @@ def test_small_flows_stay_where_hashed_without_weights() -> None:
 
 
 @pytest.mark.parametrize("topology", [LEAVES, TREE], ids=lambda topology: topology.name)
-def test_small_flows_that_the_hash_laid_unevenly_are_laid_anew(topology: Topology) -> None:
+def test_unevenly_hashed_small_flows_are_rebalanced(topology: Topology) -> None:
     mended = circle(topology)
     mended.run(4 * S)
     assert mended.paths.rebalances

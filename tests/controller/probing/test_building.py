@@ -117,7 +117,7 @@ def test_no_match_is_an_answer() -> None:
         build(graph, matches_of(graph))
 
 
-def test_an_empty_library_is_said_to_be_empty() -> None:
+def test_empty_library_is_reported() -> None:
     with pytest.raises(ProbeError, match="the library of kernels is empty"):
         of_target(graph_of((gemm("a"),)), ())
 
@@ -179,7 +179,7 @@ def test_the_library_that_the_target_uses_is_taken() -> None:
         assert probe.uses[0].implementation.library is library
 
 
-def test_the_share_of_what_matched_is_that_of_the_measured_time() -> None:
+def test_matched_share_is_of_the_measured_time() -> None:
     graph = graph_of((gemm("a"), plot("b")))
     (probe,) = build(graph, matches_of(graph), seconds={"a": 9.0, "b": 1.0})
     assert probe.share_matched == pytest.approx(0.9)

@@ -47,13 +47,13 @@ def test_a_refusal_names_the_kernel_and_the_ratio_that_would_do() -> None:
     assert checking.least_ratio(probe, execution_s, SETTINGS) == 3600
 
 
-def test_refusal_names_reduced_small_counts_where_they_help() -> None:
+def test_refusal_names_reduced_counts_if_they_help() -> None:
     probe = probe_of(10)
     with pytest.raises(ProbeError, match=r"small counts reduced, too \(small: 1\), with a ratio of 1000:1, would do"):
         checking.check(probe, times(probe, 1.0), SETTINGS)
 
 
-def test_a_refusal_says_that_one_execution_alone_is_too_long() -> None:
+def test_refusal_names_a_single_execution_that_is_too_long() -> None:
     probe = probe_of(1)
     with pytest.raises(ProbeError, match=r"once each takes 20 s, .* sizes with 25\.0% of the work would do"):
         checking.check(probe, times(probe, 20.0), SETTINGS)

@@ -63,6 +63,6 @@ def test_errors_of_an_expert_name_line_and_key(old: str, new: str, message: str)
         expert.loads(THREE_DGEMM.replace(old, new, 1), LIBRARY, file="p")
 
 
-def test_an_empty_library_is_said_to_be_empty() -> None:
+def test_empty_library_is_reported() -> None:
     with pytest.raises(ConfigError, match="the library is empty"):
         expert.loads(THREE_DGEMM, KernelLibrary(built_in=()))

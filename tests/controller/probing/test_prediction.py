@@ -36,7 +36,7 @@ def test_prediction_scales_execution_times_and_adds_one_start() -> None:
     assert "1:1000" in prediction.reasons[0]
 
 
-def test_seconds_of_a_long_run_count_where_the_runner_knows_them() -> None:
+def test_seconds_of_a_long_run_count_if_known() -> None:
     run = ProbeRun(
         units=1,
         run_times_s=(0.1,),
@@ -60,13 +60,13 @@ def test_unmatched_share_adds_time_and_lowers_the_basis() -> None:
     assert any("80.0%" in reason and "parse" in reason for reason in prediction.reasons)
 
 
-def test_a_share_that_nobody_knows_is_said() -> None:
+def test_unknown_share_is_reported() -> None:
     prediction = predicted(replace(PROBE, share_matched=None), [_run()])
     assert prediction.basis is Basis.MODELLED
     assert any("nobody knows" in reason for reason in prediction.reasons)
 
 
-def test_with_less_than_half_matched_nothing_is_said() -> None:
+def test_less_than_half_matched_gives_no_prediction() -> None:
     prediction = predicted(replace(PROBE, share_matched=0.3), [_run()])
     assert not prediction.is_known
     assert "30%" in prediction.reasons[0]
@@ -80,7 +80,7 @@ def test_bounds_are_as_wide_as_the_repetitions_scatter() -> None:
     assert wild.times[0] >= 0
 
 
-def test_a_reference_cancels_what_kernels_err_by_everywhere() -> None:
+def test_reference_cancels_a_common_error_of_kernels() -> None:
     reference = Reference(65.0, (_run(),), "here")
     prediction = predicted(PROBE, [_run((0.02,), (0.004,))], reference=reference)
     assert prediction.seconds == pytest.approx(65.0 * (64.5 / 32.5))

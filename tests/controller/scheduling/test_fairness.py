@@ -139,7 +139,7 @@ def test_turns_are_those_of_the_smallest_share(tasks: list[tuple[str, int]], hel
     assert left == []
 
 
-def test_of_equal_priority_it_is_the_turn_of_who_has_least() -> None:
+def test_equal_priority_gives_the_turn_to_the_least_share() -> None:
     held = {"a": 0.5, "b": 0.25}
     queue = PendingQueue(QueueSettings(), lambda account: held[account])
     queue.put("pod/1", 0, 0, "a")

@@ -42,7 +42,7 @@ def runs(noise: float = 0.0, seed: int = 1) -> list[Run]:
     return samples
 
 
-def test_least_squares_find_what_runs_were_made_of() -> None:
+def test_least_squares_recover_the_coefficients() -> None:
     assert fit("filter", runs()).coefficients == pytest.approx((1e-3, 2e-9, 1e-9))
 
 
@@ -132,14 +132,14 @@ def test_unmeasured_operator_is_timed_by_the_roofline() -> None:
     assert not calibration.time_of(gemm, DeviceKind.GPU).is_known
 
 
-def test_zero_rows_cost_what_it_takes_to_begin_and_have_no_t() -> None:
+def test_zero_rows_cost_the_start_and_have_no_t() -> None:
     calibration = Calibration("m", 1, fits=(fit("filter", runs()),))
     none = filter_of(0, 16, 0)
     assert calibration.time_of(none).seconds == pytest.approx(1e-3)
     assert "reads nothing" in calibration.t_of(none).reasons[0]
 
 
-def test_sizes_beyond_what_was_measured_are_said() -> None:
+def test_sizes_beyond_the_measured_ones_are_reported() -> None:
     calibration = Calibration("m", 1, fits=(fit("filter", runs()),))
     assert any(
         "beyond what was measured" in reason for reason in calibration.time_of(filter_of(10**7, 16, 10**6)).reasons

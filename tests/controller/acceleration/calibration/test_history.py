@@ -51,7 +51,7 @@ def test_task_unmeasured_on_the_gpu_is_taken_to_be_like_others() -> None:
     assert decide(cpu, gpu)["d"] is GPU
 
 
-def test_one_run_each_needs_a_noise_that_is_told() -> None:
+def test_one_run_each_needs_a_stated_noise() -> None:
     runs = {"a": [1.0], "b": [2.0]}
     with pytest.raises(CalibrationError, match="no task ran twice"):
         decide(runs, runs)

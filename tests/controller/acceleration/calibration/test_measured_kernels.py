@@ -18,7 +18,7 @@ HERE = "controller.acceleration.calibration.measuring"
 
 
 @pytest.mark.parametrize("kind", ["filter", "project", "join", "aggregate", "sort"])
-def test_operators_by_torch_compute_what_those_by_duckdb_do(kind: str) -> None:
+def test_torch_operators_equal_duckdb_ones(kind: str) -> None:
     pytest.importorskip("torch")
     by_torch = subjects(frozenset({DeviceKind.CPU}), frozenset({Library.TORCH}), is_quick=True)
     (subject,) = [candidate for candidate in by_torch if candidate.kind == kind]

@@ -108,7 +108,7 @@ def test_one_memory_for_both_has_no_bus() -> None:
     assert time_of(Work("any", Growth.LINEAR, 0.5, 1.0), TREE, npu).bus_s == 0
 
 
-def test_compression_is_paid_once_and_shrinks_what_travels() -> None:
+def test_compression_costs_once_and_shrinks_transfers() -> None:
     packing = replace(GPU, compression=Compression(0.3, 0.1))
     work = Work("any", Growth.LINEAR, 0.5, 1.0)
     assert time_of(work, TREE, packing).compression_s == pytest.approx(11)

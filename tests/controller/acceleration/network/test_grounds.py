@@ -63,7 +63,7 @@ def quiet(text: str) -> CostMap:
     return CostMap.of(loads(text), Snapshot(0, {}, {}, {}))
 
 
-def test_a_hardware_file_says_what_there_is(tmp_path: Path) -> None:
+def test_hardware_file_states_machines_and_devices(tmp_path: Path) -> None:
     hardware = load_hardware(write(tmp_path, FILE))
     assert (hardware.machines, hardware.fan_in, hardware.aggregators) == (("h1", "h2"), 4, Aggregators.MEMBER)
     assert (hardware.transfer, hardware.has_finite_sum, hardware.preset) == (TransferModel.SUM, True, 1.5)

@@ -97,7 +97,7 @@ def test_sums_counts_and_means_are_sums(aggregates: list[str], columns: int) -> 
         ([], "it adds up nothing"),
     ],
 )
-def test_other_aggregates_are_none_and_say_why(aggregates: list[str], why: str) -> None:
+def test_other_aggregates_are_excluded_with_a_reason(aggregates: list[str], why: str) -> None:
     assert sums_of(aggregates, groups=7) == why
 
 
@@ -105,7 +105,7 @@ AGGREGATE = Work("sum", Growth.GROUPED, cpu_s_per_100mb=1, input_gb=1, output_gb
 GPU = Accelerator(DeviceKind.GPU, parallelism=64)
 
 
-def test_switch_is_chosen_where_reduction_rounds_dominate() -> None:
+def test_switch_is_chosen_if_reduction_rounds_dominate() -> None:
     hardware = Hardware(fan_in=2, accelerators=(GPU,), switch=SWITCHES)
     ground = ground_over(hardware, quiet(ONE_SWITCH))
     works = Works.of([AGGREGATE, Work("filter", Growth.LINEAR, cpu_s_per_100mb=1, input_gb=1)])
@@ -121,7 +121,7 @@ def test_switch_is_chosen_where_reduction_rounds_dominate() -> None:
     assert (both.device, by_gpu.device) == ("gpu+switch", "gpu")
 
 
-def test_accelerators_may_compute_what_switches_aggregate() -> None:
+def test_accelerators_may_compute_for_switches() -> None:
     packed = replace(GPU, compression=Compression(0.3, 0.1), bus_gb_per_s=11.0)
     ground = ground_over(Hardware(fan_in=2, accelerators=(packed,), switch=SWITCHES), quiet(ONE_SWITCH))
     small = Work("small", Growth.GROUPED, cpu_s_per_100mb=1e-6, input_gb=1, output_gb=0.1)
@@ -139,7 +139,7 @@ def test_accelerators_may_compute_what_switches_aggregate() -> None:
     assert alone.label == SWITCH
 
 
-def test_accelerator_computes_for_switches_only_what_it_runs() -> None:
+def test_accelerator_computes_only_its_kinds_for_switches() -> None:
     sorter = replace(GPU, runs=frozenset({"sort"}))
     tree, machines = tree_of(ONE_SWITCH, 4), Machines(Network(0.05), 4)
     choice = switch_choice(Works.of([AGGREGATE]), machines, [Sums(10)], tree, sorter)

@@ -86,7 +86,7 @@ def test_flows_of_a_round_share_their_common_links() -> None:
     assert timed(costs, tree).rate_gbit_per_s == pytest.approx(1)
 
 
-def test_a_flow_gets_what_others_leave_when_they_have_ended() -> None:
+def test_flow_gets_the_rate_of_ended_flows() -> None:
     # Flows 0 and 1 share link 0 (1 bit/s); flow 1 also crosses link 1, where it gets only a quarter.
     crossings = Crossings(2, np.array([0, 1, 1]), np.array([0, 0, 1]), np.ones(3))
     free = np.array([1.0, 0.25])
@@ -199,7 +199,7 @@ def test_efficiency_is_the_share_of_a_rate_that_data_gets() -> None:
             timed(costs, tree, efficiency=wrong)
 
 
-def test_a_round_is_no_quicker_than_what_processors_can_receive() -> None:
+def test_rounds_are_bounded_by_the_processors_receive_rate() -> None:
     costs, machines = quiet(from_text(ONE_RACK)), ["h1", "h2", "h3"]
     tree = tree_over(costs, machines, 3, Aggregators.MEMBER)
     # Two send 8 Gbit each to the third over a link of 1 Gbit/s.

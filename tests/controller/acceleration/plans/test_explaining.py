@@ -274,7 +274,7 @@ def test_zero_rows_take_no_time_and_stay_on_the_cpu() -> None:
     assert [operator.decision.ratio for operator in explained.operators] == [None, None]
 
 
-def test_an_empty_graph_and_sizes_that_lack_are_told() -> None:
+def test_empty_graph_and_missing_sizes_are_errors() -> None:
     with pytest.raises(AccelerationError, match="nothing: there is nothing to place"):
         plan_of(OperatorGraph("nothing", ()), 4, CALIBRATION)
     graph = OperatorGraph("graph", (Operator.of("f", "filter", {"rows": 5}),))
@@ -306,7 +306,7 @@ def test_a_query_flows_into_a_training_step() -> None:
         mixed("twice", [query, query])
 
 
-def test_a_plan_is_told_as_rows_lines_a_document_and_a_picture(tmp_path: Path) -> None:
+def test_plan_as_rows_lines_document_and_picture(tmp_path: Path) -> None:
     plan = plan_of(graph_of_sql(QUERY, None, TABLES), 8, CALIBRATION)
     explained = explain(plan, Machines(Network(1.0), 8), [PACKING], preset=1.2)
     rows = list(rows_of(explained))

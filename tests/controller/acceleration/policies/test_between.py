@@ -56,7 +56,7 @@ def question(costs: CostMap | None, *hosts: str, units: int = 2) -> Asked:
     return base._replace(timed=dataclasses.replace(base.timed, view=view))
 
 
-def test_gpu_is_told_on_a_quiet_network_and_cpu_on_a_loaded_one(tmp_path: Path) -> None:
+def test_quiet_network_gives_the_gpu_a_loaded_one_the_cpu(tmp_path: Path) -> None:
     policy = policy_in(tmp_path)
     for costs, device, rate in ((QUIET, DeviceKind.GPU, "0.1 Gbit/s"), (LOADED, DeviceKind.CPU, "0.005 Gbit/s")):
         of = question(costs, "h1", "h3")

@@ -67,7 +67,7 @@ def chosen_devices(policy: PodDevices, asked: PendingPod, number: int) -> dict[s
     return {choice.operator: choice.device.value for choice in policy.operator_devices(asked, STATE, number)}
 
 
-def test_pod_goes_where_its_operators_take_the_least_time(policy: PodDevices) -> None:
+def test_pod_goes_to_the_node_with_the_fastest_operators(policy: PodDevices) -> None:
     plain, a100, t4, slow_bus = policy.points(pod("product"), STATE, NODES).tolist()
     assert a100 == MOST_POINTS
     assert a100 > t4 > plain
@@ -77,7 +77,7 @@ def test_pod_goes_where_its_operators_take_the_least_time(policy: PodDevices) ->
     assert "product on the T4: 0.1" in policy.reason(pod("product"), STATE, 2)
 
 
-def test_pod_programs_are_told_device_kinds_by_any_name(policy: PodDevices) -> None:
+def test_pod_programs_get_device_kinds_by_any_name(policy: PodDevices) -> None:
     asked = pod("product", "sum", "mystery")
     for number in (1, 2):
         assert chosen_devices(policy, asked, number) == {"product": "gpu", "sum": "cpu", "mystery": "cpu"}
@@ -122,7 +122,7 @@ def test_a_policy_that_names_no_device_of_the_pods_is_one_line(policy: PodDevice
         profile.operator_devices(pod("product"), STATE, 1)
 
 
-def test_policies_of_tasks_are_none_of_pods() -> None:
+def test_task_policies_are_not_pod_policies() -> None:
     settings = PodProfileSettings(scores=(PolicySettings(policy="thrift"),))
     with pytest.raises(SchedulerError, match="policy thrift is of tasks; those of pods are best-fit"):
         PodProfile.of(settings)

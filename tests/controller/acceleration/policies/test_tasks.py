@@ -92,7 +92,7 @@ def points(policy: OperatorDevices, question: Asked) -> list[int]:
     return [int(point) for point in policy.points(*question, np.arange(len(question.timed.options)))]
 
 
-def test_task_whose_operators_gain_goes_to_units_with_the_device(policy: PolicySettings) -> None:
+def test_task_that_gains_goes_to_units_with_the_device(policy: PolicySettings) -> None:
     question = asked(PendingTask("t", "train", operators=counts(GEMM)), PLAIN, WITH_GPU)
     on_plain, on_gpu = points(made(policy), question)
     assert on_gpu == MOST_POINTS
@@ -143,7 +143,7 @@ def test_operator_on_one_machine_takes_its_calibrated_time(operator: Operator) -
     assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(DEFAULT.time_of(operator).seconds)
 
 
-def test_a_calibration_says_what_a_trace_does_not(policy: PolicySettings, tmp_path: Path) -> None:
+def test_calibration_fills_gaps_of_a_trace(policy: PolicySettings, tmp_path: Path) -> None:
     rates = {NumberFormat.FP32: Figure.exactly(1e10, Basis.MEASURED)}
     cpu = Rates(DeviceKind.CPU, memory_bytes_per_s=Figure.exactly(1e10, Basis.MEASURED), operations_per_s=rates)
     save(Calibration("made up", 1, (cpu,)), tmp_path / "calibration.yaml")
@@ -156,7 +156,7 @@ def test_a_calibration_says_what_a_trace_does_not(policy: PolicySettings, tmp_pa
     assert "product on the gpu" in made(calibrated).reason(*question, 0)
 
 
-def test_a_task_that_says_nothing_of_its_operators_is_left_alone(policy: PolicySettings) -> None:
+def test_task_without_operators_is_unaffected(policy: PolicySettings) -> None:
     question = asked(PendingTask("t", "plain"), WITH_GPU, PLAIN)
     assert made(policy).reason(*question, 0) == "nothing is known of what it computes"
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
@@ -205,7 +205,7 @@ def test_profile_with_the_policy_dispatches_and_keeps_the_reason(policy: PolicyS
     assert any(score.policy == "operator-devices" and "product on the gpu" in score.reason for score in scores)
 
 
-def test_programs_are_told_devices_only_where_known(
+def test_programs_get_only_known_devices(
     policy: PolicySettings,
 ) -> None:
     profile = TaskProfile.of(TaskProfileSettings(name="accelerated", scores=(*MEASURED.scores, policy)))

@@ -106,7 +106,7 @@ def test_default_addresses_are_those_that_only_the_owner_reaches(workers: LocalW
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_folder_that_lets_others_in_is_refused(tmp_path: Path) -> None:
+def test_folder_open_to_others_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with pytest.raises(RunError, match="lets others in"):
         listen(f"unix:{tmp_path}/w", 1)

@@ -82,14 +82,14 @@ def test_text_and_absent_columns_and_tables_are_refused_by_name() -> None:
 @pytest.mark.parametrize(
     "operator", OPERATORS, ids=lambda operator: f"{operator.kind}-{operator.column or 'all'}-{operator.limit}"
 )
-def test_a_gpu_has_exactly_what_one_duckdb_over_all_the_data_has(operator: Operator) -> None:
+def test_gpu_equals_one_duckdb_over_all_the_data(operator: Operator) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
     test_every_engine_equals_one_duckdb(operator, Engine.CUDA)
 
 
-def test_a_gpu_that_is_not_there_is_said() -> None:
+def test_missing_gpu_is_reported() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is one")

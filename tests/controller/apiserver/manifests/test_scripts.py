@@ -55,7 +55,7 @@ group:
 """
 
 
-def test_a_script_says_what_resources_have() -> None:
+def test_manifest_states_resources() -> None:
     web, group = read_text(SCRIPT, "s.yaml")
     assert (web.name, web.file, web.line) == ("pod web", "s.yaml", 1)
     assert (group.name, group.line) == ("podgroup g", 25)
@@ -108,7 +108,7 @@ pod:
 """
 
 
-def test_a_pod_says_what_it_computes() -> None:
+def test_pod_states_its_operators() -> None:
     (made,) = read_text(COMPUTES)
     assert isinstance(made.resource, Pod)
     product, total = made.resource.spec.operators

@@ -33,7 +33,7 @@ limit: 10 min
 """
 
 
-def test_a_file_says_all_of_a_task(tmp_path: Path) -> None:
+def test_file_states_all_of_a_task(tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text("def main(n): ...\n")
     (tmp_path / "tasks.yaml").write_text(WHOLE)
     ((task, is_traced),) = read_tasks(tmp_path / "tasks.yaml", NOW_NS)

@@ -72,7 +72,7 @@ def test_a_key_is_written_read_changed_and_removed(run: Run[None]) -> None:
     run(act)
 
 
-def test_removing_what_is_not_there_changes_nothing(run: Run[None]) -> None:
+def test_removing_a_missing_key_changes_nothing(run: Run[None]) -> None:
     async def act(storage: Storage) -> None:
         before = await storage.put("/a", b"")
         assert await storage.delete("/b") == before
@@ -81,7 +81,7 @@ def test_removing_what_is_not_there_changes_nothing(run: Run[None]) -> None:
     run(act)
 
 
-def test_a_key_is_swapped_only_where_it_is_as_expected(run: Run[None]) -> None:
+def test_key_is_swapped_only_if_as_expected(run: Run[None]) -> None:
     async def act(storage: Storage) -> None:
         made = await storage.put("/a", b"one", expected=0)
         with pytest.raises(ConflictError, match="/a: exists already"):
@@ -110,7 +110,7 @@ def test_a_transaction_is_done_whole_or_not_at_all(run: Run[None]) -> None:
     run(act)
 
 
-def test_of_many_who_count_up_every_one_counts(run: Run[None]) -> None:
+def test_concurrent_increments_all_count(run: Run[None]) -> None:
     async def act(storage: Storage) -> None:
         await storage.put("/count", b"0")
 

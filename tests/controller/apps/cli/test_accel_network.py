@@ -51,7 +51,7 @@ def test_rounds_are_shown_with_their_links_and_the_switch(capsys: pytest.Capture
 
 
 @pytest.mark.usefixtures("folder")
-def test_programs_read_who_sends_to_whom(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lists_senders_and_receivers(capsys: pytest.CaptureFixture[str]) -> None:
     done, out, err = run(capsys, "-t", "racks.yaml", "--hardware", "hardware.yaml", "-k", "2", "-f", "json")
     assert done
     first, second = json.loads(out)

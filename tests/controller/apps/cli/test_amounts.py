@@ -12,7 +12,7 @@ from controller.apps.cli.app import app
 runner = CliRunner()
 
 
-def test_plain_numbers_count_what_the_option_says() -> None:
+def test_plain_numbers_have_the_options_unit() -> None:
     assert (in_seconds()("1.5"), in_seconds()("500ms"), in_seconds()(2.0)) == (1.5, 0.5, 2.0)
     assert (in_days()("12h"), in_milliseconds()("2s"), in_milliseconds()(7)) == (0.5, 2000, 7)
     assert (in_bytes()("1G"), in_bytes()("1GiB"), in_bytes()("17")) == (10**9, 1 << 30, 17)
@@ -37,7 +37,7 @@ def test_a_time_beyond_all_is_wrong_usage(words: list[str]) -> None:
     assert "is more than" in " ".join(done.output.split())
 
 
-def test_the_command_line_says_what_it_takes() -> None:
+def test_error_of_an_amount_gives_an_example() -> None:
     done = runner.invoke(app, ["store", "get", "/a", "--server", "127.0.0.1", "--deadline", "5 mz"])
     assert done.exit_code == 2
     assert "is not a time such as 500ms" in " ".join(done.output.replace("│", " ").split())

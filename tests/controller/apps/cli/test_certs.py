@@ -32,7 +32,7 @@ def rows(run: Run, line: str = "") -> dict[str, dict[str, object]]:
     return {Path(row["file"]).stem: row for row in table}
 
 
-def test_certificates_say_whose_they_are(here: Path, run: Run) -> None:
+def test_certificates_name_their_subjects(here: Path, run: Run) -> None:
     run("certs issue feed --address collector.example --address 192.0.2.5")
     run("certs issue w1 --host h1 --days 1")
     run("certs issue eve --role user --right operate --right change")
@@ -53,7 +53,7 @@ def usages_of(file: Path) -> set[str]:
     return {str(usage._name) for usage in certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value}
 
 
-def test_nothing_is_overwritten_unless_that_is_said(here: Path, run: Run) -> None:
+def test_nothing_is_overwritten_unless_asked(here: Path, run: Run) -> None:
     run("certs issue ann --role user")
     before = (here / "ann.key").read_bytes()
     for line in ("authority", "issue ann --role admin"):

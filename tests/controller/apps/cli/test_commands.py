@@ -54,7 +54,7 @@ def run(*arguments: str) -> str:
     return done.output
 
 
-def test_commands_start_without_what_only_some_need() -> None:
+def test_commands_do_not_import_optional_modules() -> None:
     """These modules are slow to load."""
     heavy = {"numpy", "duckdb", "networkx", "scapy", "torch", "grpc", "uvicorn"}
     text = f"import sys, controller.apps.cli.app, controller.apiserver.client; print({heavy} & set(sys.modules))"
@@ -80,7 +80,7 @@ def test_help_has_every_option() -> None:
     assert options <= set(words)
 
 
-def test_help_says_what_each_command_is() -> None:
+def test_help_describes_each_command() -> None:
     rows = [row for rows in COMMANDS.values() for row in rows]
     assert len({row.name for row in rows}) == len(rows)
     for row in rows:
@@ -214,7 +214,7 @@ def test_questions_without_an_answer(server: str, arguments: tuple[str, ...], pr
 
 @pytest.mark.parametrize("question", [("routes",), ("explain", "a", "b"), ("records",)])
 @pytest.mark.parametrize("address", ["unix:/none/here", "nowhere", ""])
-def test_a_path_server_that_is_not_there_is_said_at_once(question: tuple[str, ...], address: str) -> None:
+def test_unreachable_path_server_is_reported_at_once(question: tuple[str, ...], address: str) -> None:
     with pytest.raises(MillraceError, match="path server at"):
         run("paths", *question, "--server", address)
 

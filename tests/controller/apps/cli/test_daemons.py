@@ -159,7 +159,7 @@ def test_a_port_in_use(folder: Path, refused: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize("command", SETTINGS)
-def test_sigterm_ends_it_although_nobody_it_needs_is_there(folder: Path, command: str) -> None:
+def test_sigterm_ends_it_without_its_servers(folder: Path, command: str) -> None:
     """SIGHUP does not end it; the collector's settings are TOML."""
     file = "s.toml" if command == "collector serve" else "s.yaml"
     text = COLLECTOR_IN_TOML if command == "collector serve" else SETTINGS[command]

@@ -80,7 +80,7 @@ def test_a_port_is_in_range(fails: Fails) -> None:
     assert code == 2
 
 
-def test_content_of_a_switch_that_runs_another_program_says_so(fails: Fails, tmp_path: Path) -> None:
+def test_content_of_a_switch_with_another_program_is_one_line(fails: Fails, tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/s1.sock"
 
     async def fill() -> None:
@@ -102,7 +102,7 @@ def test_a_folder_without_a_history_is_no_empty_table(fails: Fails, tmp_path: Pa
     assert (code, line) == (1, f"millrace: {tmp_path}: no collector has written a history here")
 
 
-def test_a_demo_in_the_kernel_says_first_that_it_needs_root(
+def test_kernel_demo_reports_first_that_it_needs_root(
     fails: Fails, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -112,7 +112,7 @@ def test_a_demo_in_the_kernel_says_first_that_it_needs_root(
     assert not (tmp_path / "out").exists()
 
 
-def test_long_work_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "_PROGRESS_S", 0.01)
     lines: list[str] = []
     monkeypatch.setattr("typer.echo", lambda line, err: lines.append(line))
@@ -122,7 +122,7 @@ def test_long_work_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None
     assert not any(thread.name == "progress" for thread in threading.enumerate())
 
 
-def test_columns_are_as_wide_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_set_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     assert plain_or_terminal().width >= 140
     monkeypatch.setenv("COLUMNS", "60")

@@ -89,7 +89,7 @@ def test_another_device_id_is_answered_with_the_right_one(switch: str) -> None:
         run("table", "list", switch, "--device-id", "7")
 
 
-def test_second_controller_reads_and_is_told_how_to_write(switch: str) -> None:
+def test_second_controller_reads_and_learns_how_to_write(switch: str) -> None:
     with connect(switch, 1):
         assert rows("counter", "read", switch, "drop_bad_ipv4_checksum") == []
         message = r"become primary: another controller is primary, with election id 1: --election-id 2 takes over"
@@ -110,7 +110,7 @@ def test_show_has_all_of_a_switch_at_a_glance(switch: str) -> None:
     assert (port["port"], port["admin"], port["in-pkts"], port["out-discards"]) == (1, "up", 0, 0)
 
 
-def test_show_says_whether_segments_are_joined_and_why_not(tmp_path: Path) -> None:
+def test_show_has_the_state_of_segments_with_reasons(tmp_path: Path) -> None:
     address, (p4info, program) = f"unix:{tmp_path}/s4.sock", fabric_program()
     made = Switch(1, [PortSettings(number) for number in (1, 2, 3)], VirtualClock())
     made.set_not_joined(1, "")
@@ -122,7 +122,7 @@ def test_show_says_whether_segments_are_joined_and_why_not(tmp_path: Path) -> No
     assert [port["segments"] for port in shown["ports"]] == ["joined", "somebody reads", None]
 
 
-def test_show_has_the_controller_and_says_so_without_gnmi(tmp_path: Path) -> None:
+def test_show_has_the_controller_and_notes_missing_gnmi(tmp_path: Path) -> None:
     address, (p4info, program) = f"unix:{tmp_path}/s3.sock", fabric_program()
     with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):
         with connect(address, 1) as client:

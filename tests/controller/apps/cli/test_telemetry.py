@@ -168,7 +168,7 @@ def test_workers_that_a_job_waits_for_are_shown(feed: str, name: str) -> None:
     assert (first["name"], first["child"], first["wait_caused_ns"]) == ("resnet", "h2", "3000000")
 
 
-def test_a_job_that_nobody_has_heard_of_is_one_line(feed: str) -> None:
+def test_unknown_job_is_one_line(feed: str) -> None:
     with pytest.raises(ControllerError, match=r"job vgg: no switch has .* recently; known jobs: 3 resnet"):
         run("jobs", "vgg", "--feed", feed)
 
@@ -286,7 +286,7 @@ def test_a_capture_of_items_replayed(tmp_path: Path) -> None:
     assert re.search(r"\njobs\n(.|\n)*│ 3 +│ s3 +│ 40 +│ 20 +│ 3 +│ 4 +│ h2 +│", output)
 
 
-def test_a_replay_leaves_a_history_where_one_is_wanted(capture: Path, tmp_path: Path) -> None:
+def test_replay_writes_a_history_if_asked(capture: Path, tmp_path: Path) -> None:
     (tmp_path / "triangle.yaml").write_text(TRIANGLE)
     folder = str(tmp_path / "history")
     run("replay", str(capture), "--topology", str(tmp_path / "triangle.yaml"), "--history", folder)
@@ -301,7 +301,7 @@ def test_a_replay_needs_to_know_the_topology(capture: Path) -> None:
     assert "either --settings or --topology" in done.stderr
 
 
-def test_nobody_there_is_an_error_at_once(tmp_path: Path) -> None:
+def test_unreachable_collector_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(FeedError, match=r"collector at unix:.*none: cannot connect: No such file or directory$"):
         run("links", "--feed", f"unix:{tmp_path}/none")
 
@@ -331,7 +331,7 @@ def test_a_table_too_wide_has_a_line_for_each_column(history: str) -> None:
     assert "…" not in output
 
 
-def test_a_long_table_is_cut_and_says_so(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_table_is_cut_with_a_note(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "TABLE_ROWS", 3)
     done = runner.invoke(app, ["telemetry", "query", "--history", history, "from range(5)"])
     assert done.stdout.count("│") == 3 * 2

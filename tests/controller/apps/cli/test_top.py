@@ -27,7 +27,7 @@ class Screen(io.StringIO):
         return super().write(text)
 
 
-def test_silence_is_said_and_what_comes_after_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_reported_and_later_data_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> str:
         screen = Screen()
         monkeypatch.setattr(telemetry_links, "plain_or_terminal", lambda: Console(file=screen, width=200))

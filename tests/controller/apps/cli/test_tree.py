@@ -87,5 +87,5 @@ def test_numbers_with_a_unit_are_read_with_it(name: str) -> None:
             assert not any(unit.search(text) for text in says), parameter.opts
 
 
-def test_every_command_says_in_a_sentence_what_it_does() -> None:
+def test_every_command_has_a_sentence_of_help() -> None:
     assert [name for name, command in TREE.items() if not str(command.help or "").rstrip().endswith(".")] == []

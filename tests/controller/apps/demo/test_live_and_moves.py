@@ -87,7 +87,7 @@ def test_packet_with_more_switches_came_by_the_longer_path(scenario: Scenario) -
     assert first_arrival_ns(scenario, (), of) is None
 
 
-def test_nothing_moved_is_told_without_figures(scenario: Scenario) -> None:
+def test_no_moves_are_reported_without_figures(scenario: Scenario) -> None:
     nothing = outcome(scenario)
     assert nothing.reaction_ns is None
     figures = figures_of(nothing)

@@ -53,7 +53,7 @@ def test_a_load_as_planned_is_one_quiet_line(scenario: Scenario, exact: bool) ->
     assert (figures["as_planned"], figures["sent"], figures["worst_late_ms"]) == (True, count, 0)
 
 
-def test_a_late_host_is_named_with_how_late_it_was(scenario: Scenario) -> None:
+def test_late_host_is_named_with_its_delay(scenario: Scenario) -> None:
     load = SentLoad(planned=100, sent=70, late=20, skipped=30, worst_late_ns=812 * MS)
     starved = changed(run_of(scenario), scenario.flows[0].flow.src_host, load)
     assert not as_planned(starved)

@@ -102,7 +102,7 @@ POINTS = st.tuples(st.floats(0.5, 6), st.floats(0.5, 4))
 
 
 @given(tail=POINTS, head=POINTS, boxes=st.lists(POINTS, max_size=3))
-def test_a_figure_keeps_off_boxes_where_there_is_room(
+def test_figure_avoids_boxes_if_there_is_room(
     tail: tuple[float, float], head: tuple[float, float], boxes: list[tuple[float, float]]
 ) -> None:
     taken = [rectangle_at(box, (0.4, 0.2)) for box in boxes]
@@ -114,7 +114,7 @@ def test_a_figure_keeps_off_boxes_where_there_is_room(
         assert any(overlap(rectangle_at(middle, (0.5, 0.25)), box) for box in taken)
 
 
-def test_a_figure_stands_on_its_own_link_and_gives_way_to_others() -> None:
+def test_figure_is_on_its_link_and_avoids_others() -> None:
     own = Line((0.0, 1.0), (4.0, 1.0))
     assert place_label(own, (0.4, 0.15), [], [own], (4, 2)) == (2.0, 1.0)
     across = Line((2.0, 0.0), (2.0, 2.0))
@@ -146,7 +146,7 @@ def test_maps_and_key_lie_in_the_picture_without_overlap(name: str, count: int) 
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4])
-def test_any_number_of_maps_has_room_beside_the_key(count: int, tmp_path: Path) -> None:
+def test_any_number_of_maps_fits_with_the_key(count: int, tmp_path: Path) -> None:
     topology = topology_of("city")
     panel = Panel("map", snapshot_of(topology), LinkKey("a", "b"))
     for path in draw(topology, [panel] * count, tmp_path / "network"):

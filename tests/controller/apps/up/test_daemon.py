@@ -73,7 +73,7 @@ def test_killed_daemon_is_restarted(tmp_path: Path, daemon: Make) -> None:
     assert "killed by SIGKILL; restart 1 in 0.0 s" in log
 
 
-def test_failing_daemon_says_why_and_is_counted(tmp_path: Path, daemon: Make) -> None:
+def test_failing_daemon_has_a_reason_and_is_counted(tmp_path: Path, daemon: Make) -> None:
     async def use() -> None:
         supervised, changed = daemon("import sys; sys.exit('millrace thing: the port is taken')")
         running = asyncio.create_task(supervised.run())
@@ -180,7 +180,7 @@ def test_waits_grow_for_those_that_die_young() -> None:
     assert wait_after(11.0, 1.6, settings) == 0.1
 
 
-def test_a_service_manager_hears_of_the_supervisor_alone() -> None:
+def test_service_manager_is_notified_by_the_supervisor_only() -> None:
     assert environment({"NOTIFY_SOCKET": "/run/x", "A": "b"}) == {
         "A": "b",
         "PYTHONUNBUFFERED": "1",

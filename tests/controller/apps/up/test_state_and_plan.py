@@ -62,7 +62,7 @@ def test_first_settings_are_private_and_readable(state: StateFolder) -> None:
     assert settings.collector.address == f"unix:{default_run(state.path)}/collector.sock"
 
 
-def test_nobody_else_enters_a_state_folder(tmp_path: Path) -> None:
+def test_state_folder_is_private(tmp_path: Path) -> None:
     for path in (tmp_path / "fresh", tmp_path / "used"):
         path.mkdir()
         if path.name == "used":
@@ -201,7 +201,7 @@ def test_compute_centres_have_agents_with_tokens_of_their_own(state: StateFolder
         (CentreSection(metrics=None), None),
     ],
 )
-def test_agents_of_centres_serve_metrics_where_the_settings_say(
+def test_agents_of_centres_serve_metrics_as_configured(
     state: StateFolder, section: CentreSection, metrics: MetricsSettings | None
 ) -> None:
     agent = make_plan(replace(settings_of(state, "leaf-spine"), centres={"east": section}), state).daemons[-1]
@@ -209,7 +209,7 @@ def test_agents_of_centres_serve_metrics_where_the_settings_say(
     assert agent.settings.metrics == metrics
 
 
-def test_units_of_pools_are_balanced_where_the_settings_say(state: StateFolder) -> None:
+def test_units_of_pools_are_balanced_as_configured(state: StateFolder) -> None:
     plain = settings_of(state, "leaf-spine")
     assert "balance" not in {daemon.name for daemon in make_plan(plain, state).daemons}
     section = BalanceSection(interval_s=0.5, moving=MovingSettings(margin=0.2))

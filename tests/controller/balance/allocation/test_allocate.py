@@ -33,7 +33,7 @@ def total_worth(claimants: list[Claimant], units: dict[str, int]) -> list[float]
     return [float(part) for each in sorted(worths, reverse=True) for part in each]
 
 
-def test_the_worked_example_moves_what_one_frees_to_who_asks() -> None:
+def test_worked_example_moves_freed_units_to_the_claimant() -> None:
     """I frees 50 of 100, II asks for 100 more and gets those 50."""
     allocation = allocate(200, [claimant("i", 100, 50), claimant("ii", 100, 200)], Limits())
     assert dict(allocation.units) == {"i": 50, "ii": 150}
@@ -109,7 +109,7 @@ def test_hysteresis_leaves_units_of_similar_worth() -> None:
     assert allocate(100, again, Limits(margin=0.1)).moves == ()
 
 
-def test_rate_limits_bound_what_moves_at_once() -> None:
+def test_rate_limits_bound_moves() -> None:
     allocation = allocate(100, [claimant("a", 100, 0), claimant("b", 0, 100)], Limits(moves=7))
     assert sum(move.units for move in allocation.moves) == 7
     assert allocation.units["a"] == 93
@@ -126,7 +126,7 @@ def test_recently_moved_and_silent_holders_keep_their_units() -> None:
     assert dict(more.units) == {"moved": 60, "silent": 50}
 
 
-def test_shrinking_takes_units_back_where_they_are_worth_least() -> None:
+def test_shrinking_takes_the_least_valuable_units() -> None:
     allocation = allocate(60, [claimant("a", 50, 50), claimant("b", 50, 50, least=40)], Limits())
     assert dict(allocation.units) == {"a": 20, "b": 40}
 

@@ -97,7 +97,7 @@ def test_a_long_time_at_the_limit_is_not_paid_back(anti_windup: AntiWindup) -> N
 
 
 @pytest.mark.parametrize("anti_windup", [AntiWindup.CLAMP, AntiWindup.BACK_CALCULATION])
-def test_the_integral_does_not_grow_where_no_lever_can_follow(anti_windup: AntiWindup) -> None:
+def test_integral_does_not_grow_if_no_lever_can_follow(anti_windup: AntiWindup) -> None:
     settings = PidSettings(form=Form.PI, kp=0.1, ki=0.01, anti_windup=anti_windup)
     samples = [(float(k), 0.5) for k in range(100)]
     assert run(settings, samples, blocked=Blocked.UP)[0].integral == 0.0

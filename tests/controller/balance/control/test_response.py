@@ -45,7 +45,7 @@ def test_steady_error_and_swing_are_those_of_the_last_tenth() -> None:
     assert figures.swing == pytest.approx(0.1)
 
 
-def test_a_target_is_what_errors_are_told_from() -> None:
+def test_errors_are_relative_to_the_target() -> None:
     figures = figures_of([0.0, 1.0, 2.0], [1.0, 0.5, 0.3], target=0.3)
     assert (figures.settle_s, figures.steady_error, figures.overshoot) == (2.0, 0.0, 0.0)
 

@@ -66,7 +66,7 @@ def is_stable_by_jury(polynomial: Coefficients) -> bool:
 
 
 @given(GAINS, PLANTS)
-def test_jury_says_what_the_roots_say(gains: Gains, plant: LinearPlant) -> None:
+def test_jurys_table_agrees_with_the_roots(gains: Gains, plant: LinearPlant) -> None:
     polynomial = closed_loop(gains, plant)
     radius = radius_of(polynomial)
     if abs(radius - 1.0) > 1e-3:  # on the circle itself rounding decides

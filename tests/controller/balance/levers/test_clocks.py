@@ -67,21 +67,21 @@ def test_it_is_read_only_unless_settings_say_otherwise(tmp_path: Path) -> None:
     assert caps(tmp_path) == {"policy0": "3200000", "policy4": "3200000"}
 
 
-def test_a_machine_without_cpufreq_says_so(tmp_path: Path) -> None:
+def test_machine_without_cpufreq_reports_it(tmp_path: Path) -> None:
     with pytest.raises(LeverError, match="lever cpu clock of all CPUs: the machine has no cpufreq"):
         CpuClocks(root=Root(tmp_path))
     with pytest.raises(LeverError, match="lever cpu clock of policy7: policy7 is not there"):
         CpuClocks(("policy7",), root=Root(write_tree(tmp_path, EQUAL)))
 
 
-def test_a_file_that_says_nonsense_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_nonsense_in_a_file_is_an_error_naming_it(tmp_path: Path) -> None:
     lever = CpuClocks(root=Root(write_tree(tmp_path, EQUAL)))
     write_tree(tmp_path, {f"{CPUFREQ}/policy4/scaling_max_freq": "<unknown>\n"})
     with pytest.raises(LeverError, match="policy4/scaling_max_freq does not say a clock"):
         lever.read()
 
 
-def test_unwritable_cap_is_not_moved_and_says_why(tmp_path: Path) -> None:
+def test_unwritable_cap_is_not_moved_with_a_reason(tmp_path: Path) -> None:
     root = Root(write_tree(tmp_path, EQUAL))
     file = tmp_path / CPUFREQ / "policy0/scaling_max_freq"
     file.unlink()

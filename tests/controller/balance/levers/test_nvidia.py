@@ -83,7 +83,7 @@ def test_gpu_clock_moves_among_supported_ones_and_is_reset(library: dict[str, st
     assert lock.read_text().splitlines() == ["lock 345 1200", "lock 345 1500", "reset 0 0"]
 
 
-def test_gpu_clock_that_needs_root_says_so_and_cannot_move(library: dict[str, str]) -> None:
+def test_gpu_clock_that_needs_root_cannot_move(library: dict[str, str]) -> None:
     code = """
     lever = GpuClocks(nvml, "0000:c1:00.0", may_set=True)
     say(lever.move(-300))
@@ -121,5 +121,5 @@ def test_instances_are_made_and_removed_but_not_those_in_use(library: dict[str, 
         ('GpuClocks(nvml, "0000:ff:00.0")', "lever clock of 0000:ff:00.0: NVML: GPU is lost"),
     ],
 )
-def test_a_device_without_the_lever_says_so_in_a_line(library: dict[str, str], code: str, problem: str) -> None:
+def test_device_without_the_lever_reports_it_in_a_line(library: dict[str, str], code: str, problem: str) -> None:
     assert run_with(library, code) == [problem]

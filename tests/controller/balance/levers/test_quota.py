@@ -68,7 +68,7 @@ def test_it_goes_no_further_than_the_levels_above(tmp_path: Path, tree: dict[str
 
 
 @TREES
-def test_released_it_stands_as_it_was_found(tmp_path: Path, tree: dict[str, str]) -> None:
+def test_release_restores_the_initial_quota(tmp_path: Path, tree: dict[str, str]) -> None:
     root = Root(write_tree(tmp_path, tree))
     for group, quota_milli in (("/unit", 500), ("/unit/part", None)):
         lever = CpuQuota(group, 10, may_set=True, period_us=10_000, root=root)
@@ -116,7 +116,7 @@ def group() -> Iterator[str]:
 
 
 @pytest.mark.root
-def test_the_kernel_takes_what_the_lever_writes(group: str) -> None:
+def test_kernel_accepts_the_levers_writes(group: str) -> None:
     lever = CpuQuota(group, 10, may_set=True, period_us=10_000)
     assert lever.read().value == 50
     assert lever.move(-20).done == -20

@@ -96,7 +96,7 @@ def test_table_frees_two_units_a_step_and_rests_at_55() -> None:
 
 
 @pytest.mark.parametrize("stage", stages(), ids=lambda stage: stage.name.replace(" ", "-"))
-def test_the_plant_comes_to_rest_where_the_example_says(stage: Stage) -> None:
+def test_plant_comes_to_rest_as_in_the_example(stage: Stage) -> None:
     for cluster in stage.clusters:
         plant = Plant(
             application=Application(ops_per_byte=cluster.ops_per_byte), bus_gb_per_s=25, power=UNITS_BY_FREQUENCY

@@ -74,7 +74,7 @@ def test_a_lever_that_never_moved_is_unknown_with_the_reason() -> None:
     assert table.most.sub_units > TABLE.most.sub_units
 
 
-def test_a_lever_whose_moves_show_no_effect_is_unknown() -> None:
+def test_lever_without_an_effect_is_unknown() -> None:
     """The history has moves of the clock that the device did not make."""
     rng = np.random.default_rng(0)
     lied = [
@@ -113,7 +113,7 @@ def test_no_learned_step_is_worth_more_than_four_times_the_speed() -> None:
     assert table.change_at(0.8) == Change(6, -750.0, -75)
 
 
-def test_it_learns_from_what_a_loop_did() -> None:
+def test_it_learns_from_the_record_of_a_loop() -> None:
     """The table's own steps from too many sub-units are enough moves."""
     rng = np.random.default_rng(8)
     plant = Plant(application=Application(ops_per_byte=200_000), noise=0.005)
@@ -133,12 +133,12 @@ def test_it_learns_from_what_a_loop_did() -> None:
         ([*tried(0)[:50], tried(0)[3]], "is not later than the one before it"),
     ],
 )
-def test_a_history_that_says_nothing_is_an_error(records: list[Record], problem: str) -> None:
+def test_uninformative_history_is_an_error(records: list[Record], problem: str) -> None:
     with pytest.raises(RuleError, match=problem):
         learn(records)
 
 
-def test_levers_that_always_move_together_cannot_be_told_apart() -> None:
+def test_levers_that_always_move_together_are_inseparable() -> None:
     both = [
         Record(record.sample, UnitState(Precision.INT8, 10.0 * record.state.sub_units, record.state.sub_units))
         for record in tried(0, kinds=(LeverKind.SUB_UNITS,))
@@ -182,7 +182,7 @@ def test_a_history_is_read_from_csv(tmp_path: Path) -> None:
         ([("noon", *ROW[1:])], "", "history.csv:2: Invalid isoformat string: 'noon'"),
     ],
 )
-def test_a_history_that_is_none_is_refused_with_file_and_line(
+def test_invalid_history_is_refused_with_file_and_line(
     rows: Sequence[Sequence[object]], unit: str, problem: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RuleError, match=problem):
@@ -250,7 +250,7 @@ def test_the_command_writes_settings_of_the_rule_that_it_shows(tmp_path: Path) -
         (["--write", "/nowhere/at/all.yaml"], "No such file or directory"),
     ],
 )
-def test_the_command_says_in_one_line_what_is_wrong(arguments: list[str], problem: str, tmp_path: Path) -> None:
+def test_errors_of_the_command_are_one_line(arguments: list[str], problem: str, tmp_path: Path) -> None:
     path = write_history(tmp_path / "history.csv", tried(0, steps=200, kinds=(LeverKind.SUB_UNITS,)))
     result = CliRunner().invoke(app, ["balance", "learn", str(path), *arguments])
     assert result.exit_code

@@ -42,7 +42,7 @@ def rests_inside(trajectory: Trajectory) -> bool:
     st.floats(0, 1),
     st.booleans(),
 )
-def test_no_limit_cycle_from_the_table_whatever_the_plant(
+def test_table_has_no_limit_cycle_on_any_plant(
     ratio: float,
     load: float,
     sub_units: int,

@@ -33,7 +33,7 @@ def after(plant: Plant, unit: UnitState, tops: float, steps: int = 400, dt_s: fl
 @given(
     st.floats(1, 1e6), st.floats(1, 1000), st.integers(1, 400), st.floats(200, 3000), st.sampled_from(list(Precision))
 )
-def test_it_comes_to_rest_where_the_slowest_says(
+def test_slowest_part_sets_the_resting_point(
     ops_per_byte: float, tops: float, sub_units: int, mhz: float, precision: Precision
 ) -> None:
     plant = Plant(application=Application(ops_per_byte=ops_per_byte), queue_gb=1e-6)

@@ -34,7 +34,7 @@ units:
 """.replace("POWER", "{dynamic_w: 1, static_w: 0, idle_activity: 1, low_v: 1, high_v: 1}")
 
 
-def test_a_load_is_held_or_goes_in_lines_and_begins_anew() -> None:
+def test_load_is_held_or_interpolated_and_repeats() -> None:
     rng = np.random.default_rng(0)
     points = ((0.0, 10.0), (2.0, 30.0))
     assert Load(points=points).offered(4, 1.0, rng).tolist() == [10, 10, 30, 30]
@@ -130,7 +130,7 @@ def test_whatif_command_prints_draws_and_writes_a_history(tmp_path: Path) -> Non
         (["--write", "/"], "/: is a folder"),
     ],
 )
-def test_the_command_says_before_the_run_what_cannot_be_written(
+def test_unwritable_output_is_reported_before_the_run(
     arguments: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")

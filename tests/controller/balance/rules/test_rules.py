@@ -52,7 +52,7 @@ def test_levers_alone_or_combined() -> None:
     ("text", "problem"),
     [("levers: []", "at least one"), ("levers: [frequency, frequency]", "twice"), ("levers: [volts]", "not one of")],
 )
-def test_levers_that_are_none_are_refused(text: str, problem: str) -> None:
+def test_unknown_levers_are_refused(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         loads(text, IntervalRule)
 
@@ -150,7 +150,7 @@ def test_handed_on_change_is_bounded_by_the_largest_step() -> None:
     assert hand_on(Change(sub_units=100), unit(), limits, most=most).change.frequency_mhz == 300
 
 
-def test_the_order_says_who_is_next_and_levers_outside_it_keep() -> None:
+def test_order_of_levers_and_levers_outside_it() -> None:
     limits = Limits(sub_units_high=100)
     alone = hand_on(Change(sub_units=100), unit(), limits, order=(LeverKind.SUB_UNITS,))
     assert (alone.change, alone.left) == (Change(), 2.0)
@@ -203,7 +203,7 @@ def test_limits_that_cannot_be_are_refused(text: str, problem: str) -> None:
         (0, (Precision.FP16,), Precision.INT8),
     ],
 )
-def test_precision_steps_within_what_the_application_allows(
+def test_precision_steps_within_the_applications_limits(
     steps: int, allowed: tuple[Precision, ...], to: Precision
 ) -> None:
     assert stepped(Precision.INT8, steps, allowed) is to

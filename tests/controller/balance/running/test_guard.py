@@ -73,7 +73,7 @@ def test_pool_driven_lever_goes_to_its_low_end(machine: Machine) -> None:
         wait_until(lambda: machine.quota() == "5000")
 
 
-def test_guard_lowers_a_pool_driven_lever_at_the_told_time(machine: Machine) -> None:
+def test_guard_lowers_a_pool_driven_lever_at_the_given_time(machine: Machine) -> None:
     levers = LeverSettings(cpu_quota=QUOTA, pool=PoolLever(pool="p", holder="u"))
     with guard(machine, levers, 600) as watcher:
         until_ns = time.monotonic_ns() + 300_000_000

@@ -108,7 +108,7 @@ def test_live_loop_regains_its_units_when_the_service_returns(
     assert life.unit.machine.quota() == LEAST
 
 
-def test_guard_hears_of_an_answer_before_levers_move(tmp_path: Path) -> None:
+def test_guard_gets_an_answer_before_levers_move(tmp_path: Path) -> None:
     unit = Unit(tmp_path)
     unit.machine.units(low=1).move(-30)
     quotas: list[str] = []
@@ -118,7 +118,7 @@ def test_guard_hears_of_an_answer_before_levers_move(tmp_path: Path) -> None:
     assert unit.machine.quota() == OWN
 
 
-def test_without_a_guard_that_hears_of_it_units_are_not_used(tmp_path: Path) -> None:
+def test_units_are_not_used_without_a_notified_guard(tmp_path: Path) -> None:
     unit = Unit(tmp_path)
     unit.machine.units(low=1).move(-30)
 

@@ -57,7 +57,7 @@ def test_the_platforms_rule_frees_all_that_is_idle_at_once(machine: Machine) -> 
     assert [tick.state.sub_units for tick in history] == [25, 25]
 
 
-def test_silent_unit_is_held_then_released_then_starts_anew(machine: Machine) -> None:
+def test_silent_unit_is_held_then_released_then_restarts(machine: Machine) -> None:
     history = ticks(machine, [HALF, None, None, None, None, None, None, HALF], [machine.units()])
     watched = [tick.watch for tick in history]
     assert watched == [Watch.FRESH] * 3 + [Watch.HELD] * 3 + [Watch.RELEASED, Watch.FRESH]
@@ -145,7 +145,7 @@ def test_two_levers_of_a_kind_are_refused(machine: Machine) -> None:
         Board([machine.units(), machine.units()], machine.clock)
 
 
-def test_at_its_ends_the_controller_is_told_that_nothing_moves(machine: Machine) -> None:
+def test_controller_is_notified_at_the_ends_of_levers(machine: Machine) -> None:
     settings = PidSettings(form=Form.PI, kp=1.0, ki=0.2)
     board = Board([machine.units(low=50)], machine.clock)
     silence = SilenceSettings(stale_s=100, release_s=1000)

@@ -55,7 +55,7 @@ def units(decided: Round) -> dict[str, tuple[int, int]] | None:
     return None if decided.shares is None else {share.holder: (share.units, share.leaving) for share in decided.shares}
 
 
-def test_a_paused_pool_stays_as_it_is_and_says_so() -> None:
+def test_paused_pool_stays_and_reports_it() -> None:
     decided = after(pool_of({"a": 50, "b": 50}, wants={"a": -10, "b": 10}, paused=True))
     assert (decided.shares, decided.status.reason) == (None, "paused: nothing moves")
 
@@ -122,7 +122,7 @@ def test_frees_to_load_must_be_below_asks_from_load() -> None:
             PoolControl(asks_from_load=asks, frees_to_load=0.8)
 
 
-def test_a_report_that_means_nothing_is_said_and_moves_nothing() -> None:
+def test_meaningless_report_is_reported_and_moves_nothing() -> None:
     report = HolderStatus(holder="a", bus=1.0, load=0.5, precision="int9", reported_ns=10 * SECOND_NS)
     pool = pool_of({"a": 50})
     decided = after(replace(pool, status=UnitPoolStatus(holders=(report,))))

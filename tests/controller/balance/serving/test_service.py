@@ -179,7 +179,7 @@ def test_silent_holder_keeps_its_units_until_its_lease_ends(play: Play) -> None:
     play(act)
 
 
-def test_after_a_restart_controllers_go_on_where_they_were(play: Play) -> None:
+def test_controllers_resume_after_a_restart(play: Play) -> None:
     async def act(cloud: Cloud) -> None:
         control = PoolControl(rule=ControlRule.PLATFORM, ki=0.25, kp=0.5, form="PI")  # type: ignore[arg-type]
         await cloud.add("vgpus", {"i": 10, "ii": 10}, control=control, paused=True)
@@ -257,7 +257,7 @@ def test_failing_write_is_logged_once_per_reason_and_on_recovery(
     play(act)
 
 
-def test_shares_that_were_refused_take_nothing_of_what_may_move(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_shares_do_not_use_up_the_moving_rate(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     writes, write = list[int](), ApiClient.share_units
 
     async def overtaken(client: ApiClient, pool: str, shares: tuple[UnitHolding, ...], **given: Any) -> UnitPool:
@@ -293,7 +293,7 @@ def test_ended_watch_of_nodes_does_not_block_decisions(play: Play) -> None:
     play(act)
 
 
-def test_memories_that_cannot_be_read_are_none(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_memories_are_dropped(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     async def act(cloud: Cloud) -> None:
         await cloud.add("vgpus", {"i": 100, "ii": 100}, control=PLATFORM)
         async with cloud.served():

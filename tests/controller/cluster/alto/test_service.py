@@ -370,7 +370,7 @@ COST, ENDPOINT, NETWORK, PROPERTY = "filtered_cost_map", "endpoint_costs", "filt
         (PROPERTY, b'{"nobody-knows": ' + b"[" * 100_000, "E_SYNTAX", None, None),
     ],
 )
-def test_requests_that_cannot_be_answered_say_where_and_why(
+def test_invalid_requests_name_place_and_reason(
     source: Source, service_name: str, body: bytes, code: str, field: str | None, value: str | None
 ) -> None:
     service = service_of(source)
@@ -393,7 +393,7 @@ def test_more_pairs_than_one_may_ask_for_are_refused(source: Source) -> None:
         service.filtered_cost_map("hosts", asked(cost_type=cost_type("delay-ow"), pids={"srcs": ["h1"]}))
 
 
-def test_pairs_that_nothing_leads_between_have_loss_alone() -> None:
+def test_unconnected_pairs_have_only_loss() -> None:
     ring = CostModel(fabric("ring:switches=3,hosts=1"))
     dead = {key: LinkStatus(LinkCondition.DOWN, 0) for key in ring.table.links if "s1" in {key.src, key.dst}}
     costs = CostMap.of(ring, Snapshot(0, {}, {}, {}, statuses=dead))

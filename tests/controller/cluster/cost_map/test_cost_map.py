@@ -111,7 +111,7 @@ def test_columns_of_links_give_the_map_that_single_states_give(name: str, seed: 
     assert_same(CostMap.of(model, replace(state, links=read_links(message))), CostMap.of(model, state))
 
 
-def test_a_dead_link_stays_dead_whatever_is_measured_of_it() -> None:
+def test_dead_link_stays_dead_whatever_is_measured() -> None:
     topology = fabric("ring:switches=4,hosts=1")
     route = RouteSet(1, (Route(FlowSpec("h1", "h2"), ("s1", "s2")),))
     key = LinkKey("s1", "s2")
@@ -130,7 +130,7 @@ def assert_same(left: CostMap, right: CostMap) -> None:
 @pytest.mark.parametrize("name", FABRICS)
 @settings(max_examples=6)
 @given(seed=SEEDS)
-def test_arrays_say_what_pairs_say(name: str, seed: int) -> None:
+def test_arrays_equal_the_pairs(name: str, seed: int) -> None:
     rng = random.Random(seed)
     costs = CostMap.of(MODELS[name], snapshot(MODELS[name].topology, rng), route_set(MODELS[name].topology, rng))
     for _ in range(20):
@@ -168,7 +168,7 @@ def test_excess_traffic_is_lost_behind_a_full_queue() -> None:
     assert costs.with_load("h1", "h3", rate_bps).is_predicted
 
 
-def test_a_pair_with_a_path_of_its_own_says_so() -> None:
+def test_pair_with_an_explicit_path_is_marked() -> None:
     topology = fabric("ring:switches=5,hosts=1")
     routes = RouteSet(3, (Route(FlowSpec("h1", "h2"), ("s1", "s5", "s4", "s3", "s2")),))
     costs = CostMap.of(topology, IDLE, routes)
@@ -180,7 +180,7 @@ def test_a_pair_with_a_path_of_its_own_says_so() -> None:
     assert loaded.cost("h4", "h3").available_bps == pair.available_bps - 1_000_000
 
 
-def test_a_host_that_measures_its_own_link_limits_what_it_sends() -> None:
+def test_host_with_a_measured_link_limits_its_sending() -> None:
     topology = fabric("ring:switches=3,hosts=1")
     states = {key: replace(link_state(topology, key, random.Random(1)), age_ns=2) for key in topology.directed_links}
     told = {key: state for key, state in states.items() if key.src in topology.switch}

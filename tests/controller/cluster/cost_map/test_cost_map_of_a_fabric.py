@@ -117,7 +117,7 @@ def test_a_dead_link_is_gone_around(run: Run) -> None:
     assert {path.switches for path in cost.paths} == taken.keys() == {("a", "b", "d")}
 
 
-def test_load_is_where_its_packets_are(run: Run) -> None:
+def test_load_is_on_the_links_of_its_packets(run: Run) -> None:
     """The free rate of the path is what a running flow leaves, within the precision of telemetry."""
     run.settle(RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)))
     flow = flow_between(run.fabric.topology, 1, "ha", "hd", 40_000_000)

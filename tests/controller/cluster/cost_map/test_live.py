@@ -20,7 +20,7 @@ RING = CostModel(fabric("ring:switches=5,hosts=2"))
 IDLE = Snapshot(0, {}, {}, {})
 
 
-def test_there_is_none_before_all_that_it_is_made_of_has_come() -> None:
+def test_no_map_before_all_inputs_have_arrived() -> None:
     keeper = CostMapKeeper(RING, wants_routes=True)
     with pytest.raises(CostMapError, match="the collector has sent nothing yet"):
         keeper.current(0)

@@ -131,7 +131,7 @@ def test_incomparable_estimates_are_refused(estimate: Estimate, other: Estimate,
         _ = estimate < other  # type: ignore[operator]
 
 
-def test_ranking_leaves_out_what_cannot_be_ranked_and_says_why() -> None:
+def test_ranking_omits_unrankable_estimates_with_reasons() -> None:
     choices = {
         "h1": between(4, 5, 6),
         "h2": between(1, 2, 3, Basis.MODELLED),

@@ -64,7 +64,7 @@ def test_hosts_with_hardware_are_nodes_without_device_cpus() -> None:
     assert [device.model for device in node.processors] == ["M"]
 
 
-def test_a_refusal_names_all_that_is_missing_and_how_much() -> None:
+def test_refusal_names_all_missing_amounts() -> None:
     held = Shares(5000, 60 * GIB, (DeviceShare(0, 500, 0), DeviceShare(1, 1000, 0)))
     refusal = fits(NODE, held, Request(4000, 5 * GIB, (DeviceRequest(GPU, 1, 600, frozenset({"A100"})),)))
     assert refusal is not None
@@ -117,7 +117,7 @@ def test_halves_of_one_request_share_a_device() -> None:
     assert fits(NODE, Shares(), Request(devices=(half, half, half))) is not None
 
 
-def test_fragments_are_what_a_request_cannot_use() -> None:
+def test_fragments_are_unusable_for_a_request() -> None:
     held = Shares(7500, 0, (DeviceShare(0, 300), DeviceShare(2, 600), DeviceShare(3, 900)))
     assert fragments(NODE, held, device_request(500)) == 400 + 100
     assert fragments(NODE, held, device_request(500, "A100")) == 400 + 100

@@ -53,7 +53,7 @@ def graph_of(edges: str, name: str = "g") -> OperatorGraph:
     return OperatorGraph(name, operators, tuple(Flow(src, dst) for src, dst in pairs))
 
 
-def test_an_operators_signature_is_what_it_computes() -> None:
+def test_signature_is_of_an_operators_computation() -> None:
     assert GEMM.signature == "gemm fp64 k=30 m=10 n=20"
     assert Operator("x", "own").signature == "own"
 
@@ -204,7 +204,7 @@ def test_other_flows_make_another_signature(flows: str, other: str) -> None:
     assert not is_same(graph_of(flows), graph_of(other))
 
 
-def test_graphs_that_colours_do_not_tell_apart_are_told_apart() -> None:
+def test_graphs_with_equal_colours_are_distinguished() -> None:
     # A ring of eight against two rings of four: all operators have equal neighbourhoods.
     ring = graph_of("a1-b1 a1-b2 a2-b2 a2-b3 a3-b3 a3-b4 a4-b4 a4-b1")
     two = graph_of("a1-b1 a1-b2 a2-b2 a2-b1 a3-b3 a3-b4 a4-b4 a4-b3")
@@ -231,7 +231,7 @@ def test_counts_shapes_and_bytes_make_a_difference() -> None:
     assert len(signatures) == 4
 
 
-def test_a_file_reads_as_it_stands_and_is_written_back(tmp_path: Path) -> None:
+def test_file_round_trips(tmp_path: Path) -> None:
     (tmp_path / "solve.yaml").write_text(TEXT)
     graph = load(tmp_path / "solve.yaml")
     assert graph.order == ("factor", "waves", "own")

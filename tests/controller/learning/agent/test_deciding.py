@@ -56,7 +56,7 @@ def test_the_best_value_of_those_possible_is_chosen(observe: Observe) -> None:
 
 
 @pytest.mark.parametrize(("told", "action"), [([1, 3.4, 9, 3], 3), ([1, 3.6, 9, 3], 1), ([1, 2, 9, 3], 3)])
-def test_fallback_choice_stands_within_the_margin(observe: Observe, told: list[float], action: int) -> None:
+def test_fallback_choice_is_kept_within_the_margin(observe: Observe, told: list[float], action: int) -> None:
     observation = _with(observe(np.random.default_rng(1)), 0, 1, 3)
     decider = Decider(DecisionSettings(exploration=0, margin=0.5), Last(), np.random.default_rng(1), lambda: 0)
     decision = decider.decide(Known(told), observation, None)
@@ -127,13 +127,13 @@ def test_an_only_candidate_is_chosen(observe: Observe) -> None:
         (Known([1, 2, 3]), "does not fit"),
     ],
 )
-def test_the_fallback_decides_where_the_network_has_no_answer(observe: Observe, inference: Known, reason: str) -> None:
+def test_fallback_decides_if_the_network_has_no_answer(observe: Observe, inference: Known, reason: str) -> None:
     decision = _decider().decide(inference, observe(np.random.default_rng(1)), None)
     assert (decision.action, decision.source, decision.reason) == (3, "fallback", reason)
 
 
 @pytest.mark.parametrize("times_ns", [[0, 50, 100], [0, 50, 99, 100]], ids=["between parts", "at the end"])
-def test_the_fallback_decides_where_the_network_is_late(observe: Observe, times_ns: list[int]) -> None:
+def test_fallback_decides_if_the_network_is_late(observe: Observe, times_ns: list[int]) -> None:
     decider = _decider(clock=iter(times_ns))
     decision = decider.decide(Known([1, 2, 3, 0]), observe(np.random.default_rng(1)), None)
     assert (decision.action, decision.reason) == (3, "late")

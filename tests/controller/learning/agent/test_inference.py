@@ -158,7 +158,7 @@ def test_attention_of_tokens_sums_to_one(observe: Observe) -> None:
 
 
 @pytest.mark.parametrize(("form", "make", "tolerance"), CASES)
-def test_an_answer_that_is_late_is_none(observe: Observe, form: Form, make: Make, tolerance: float) -> None:
+def test_late_answer_is_dropped(observe: Observe, form: Form, make: Make, tolerance: float) -> None:
     observation = observe(np.random.default_rng(5))
     assert make(_weights(form, observation)).values(observation, lambda: True) is None
 

@@ -65,7 +65,7 @@ def test_criticality_weighs_large_errors_less_without_reversal() -> None:
     assert through.grad[0] > 0 > through.grad[1]
 
 
-def test_quantiles_settle_at_the_quantiles_of_what_is_measured() -> None:
+def test_quantiles_converge_to_those_of_the_data() -> None:
     measured = torch.linspace(0, 100, 101)[None]
     predicted = torch.full((1, 4), 30.0, requires_grad=True)
     optimiser = Optimiser(TrainingSettings(optimiser="adam", learning_rate=1.0), [predicted])
@@ -322,7 +322,7 @@ def test_weights_that_are_not_finite_are_never_published(live: Live, observe: Ob
     assert learner.weights(1).is_finite
 
 
-def test_an_agent_learns_in_line_and_decides_by_what_it_learned(observe: Observe, live: Live) -> None:
+def test_agent_learns_inline_and_decides_by_it(observe: Observe, live: Live) -> None:
     class First:
         def choose(self, observation: Observation, view: None) -> int:
             return 0

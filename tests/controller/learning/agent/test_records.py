@@ -86,7 +86,7 @@ def test_experience_that_is_cut_is_refused(live: Live) -> None:
             experience_from_bytes(data[:length])
 
 
-def test_a_generator_goes_on_where_it_was() -> None:
+def test_random_generator_resumes() -> None:
     generator = np.random.default_rng(3)
     generator.integers(3, dtype=np.uint32)
     again = generator_from_bytes(generator_to_bytes(generator))
@@ -136,7 +136,7 @@ def checkpoint(observe: Observe) -> Checkpoint:
     return new_checkpoint(SETTINGS, observe(np.random.default_rng(5)), "nodes")
 
 
-def test_a_checkpoint_decides_where_nothing_trains(observe: Observe, checkpoint: Checkpoint) -> None:
+def test_checkpoint_decides_without_training(observe: Observe, checkpoint: Checkpoint) -> None:
     agent = agent_of(msgspec.structs.replace(checkpoint, version=7), First(), "none")
     assert agent.decide(observe(np.random.default_rng(5)), None).version == 7
 

@@ -83,7 +83,7 @@ def test_thread_that_lags_drops_the_newest_and_counts_it(start: Callable[[Where]
     assert agent.status.decisions + agent.status.dropped == 100
 
 
-def test_a_question_at_once_is_answered_before_what_waits(start: Callable[[Where], Agent[None]], live: Live) -> None:
+def test_urgent_question_is_answered_before_the_backlog(start: Callable[[Where], Agent[None]], live: Live) -> None:
     agent = start("thread")
     assert isinstance(agent.training, ThreadTraining)
     seen: list[int] = []

@@ -38,7 +38,7 @@ def test_a_series_of_snapshots_holds_from_its_times_on() -> None:
         _pool(of_costs(HOSTS, {7: COSTS}))
 
 
-def test_a_transfer_gets_its_fair_share_beside_demands() -> None:
+def test_transfer_gets_its_fair_share_with_demands() -> None:
     src, near, far, other = HOSTS
     access_bps = COSTS.cost(src, near).available_bps
     rates = [[0] * 4 for _ in range(4)]
@@ -62,7 +62,7 @@ def test_a_node_that_the_fabric_does_not_have_is_named() -> None:
         under_demands(HOSTS, COSTS, {0: DemandMatrix(("x", HOSTS[0]), ((0, 1), (0, 0)))})
 
 
-def test_remote_access_takes_what_the_fabric_says() -> None:
+def test_remote_access_takes_the_fabrics_time() -> None:
     network = of_costs(HOSTS, {0: COSTS})
     pool = _pool(network)
     pool.start(0)

@@ -248,7 +248,7 @@ def test_delay_and_bandwidth_are_those_of_the_data(make: Maker) -> None:
     assert (off.flat() == seen.without_network().flat()).all()
 
 
-def test_load_is_what_the_books_and_the_ports_say(make: Maker) -> None:
+def test_load_matches_slots_and_ports(make: Maker) -> None:
     base = two_and_pool()
     pool = make(base, reads(0, 0), PoolSettings(placing=Placing.STRIPED, load_features=True))
     first = pool.start(0)

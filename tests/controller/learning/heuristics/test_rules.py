@@ -85,7 +85,7 @@ def test_data_local_takes_the_node_that_has_most_of_the_data() -> None:
     assert taken(pool, DataLocal()) == [0, 1, 0, 0]
 
 
-def test_fast_only_takes_a_node_where_nothing_has_to_be_evicted() -> None:
+def test_fast_only_takes_a_node_without_evictions() -> None:
     pool = PlainPool(system(fast_bytes=250), same_time((0, 1), (2, 3), (0, 1), (2,)))
     # The two full ones cannot take 200 bytes more.
     assert taken(pool, FastOnly())[:3] == [0, 1, 2]
@@ -144,7 +144,7 @@ def test_foretold_local_takes_most_data_among_cheap_nodes(changed: dict[str, lis
     assert [rule.choose(_foretold(**(shown | changed)), None) for _ in range(3)] == chosen
 
 
-def test_foretold_local_is_a_rule_where_costs_are_shown() -> None:
+def test_foretold_local_needs_shown_costs() -> None:
     made = bursty_input(0, BurstySettings(tasks=80, system=PoolSystem(nodes=5)))
     assert "foretold-local" not in pool_rules(made, 0)
     shown = replace(made, settings=PoolSettings(load_features=True, foretold=True, port_hz=10_000))
@@ -193,13 +193,13 @@ def settings(edge_bytes: int, nodes: int = 2) -> GraphSettings:
     )
 
 
-def test_heft_gives_the_quick_engine_to_what_the_end_depends_on() -> None:
+def test_heft_gives_the_fast_engine_to_the_critical_path() -> None:
     # A chain of three and an independent task: only node 0 has a GPU.
     chain = graph((8, 2), (8, 2), (8, 2), (5, 5), edges=((0, 1), (1, 2)))
     assert planned(input_of(chain, settings(edge_bytes=1)))[:3] == [0, 0, 0]
 
 
-def test_heft_sees_what_edges_carry() -> None:
+def test_heft_counts_the_data_of_edges() -> None:
     # Three tasks after one: in parallel if they read little, on the same node if transfers take longer than they do.
     fork = graph((4, 4), (4, 4), (4, 4), (4, 4), edges=((0, 1), (0, 2), (0, 3)))
     # CPU and GPU of node 0, equally fast here, and the CPU of node 1 run them concurrently.
@@ -242,7 +242,7 @@ def log() -> Jobs:
         ("rollout", 4),
     ],
 )
-def test_each_rule_of_jobs_takes_what_its_formula_puts_first(name: str, chosen_job: int) -> None:
+def test_each_job_rule_takes_the_first_by_its_formula(name: str, chosen_job: int) -> None:
     # In second 100 three of four processors are free: the job of 5 s on four does not fit.
     rows = [(0, 100, 3), (0, 200, 1), (1, 30, 2), (3, 21, 1), (4, 8, 3), (90, 5, 4)]
     submitted, run, processors = (np.array(column, np.int64) for column in zip(*rows, strict=True))

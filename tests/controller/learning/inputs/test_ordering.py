@@ -161,7 +161,7 @@ def three_to_choose_from() -> Ordering:
     return made
 
 
-def test_by_how_much_each_choice_makes_all_waits_longer() -> None:
+def test_added_wait_of_each_choice() -> None:
     made = three_to_choose_from()
     # The shortest first: waits of 0, 2 and 10 s. The other first: 0, 3 and 10 s. With a reservation for the job on
     # both processors, the others still run before it, the one of 2 s first.
@@ -270,7 +270,7 @@ def test_the_other_reward_sums_up_to_all_response_time() -> None:
     assert -total * 3600 == pytest.approx(responses_ns / S)
 
 
-def test_foretold_gain_is_zero_where_the_forecast_comes_true() -> None:
+def test_foretold_gain_is_zero_if_the_forecast_is_right() -> None:
     at_once = jobs_of((0, 10, 3), (0, 7, 4), (0, 5, 1), (0, 20, 2), (0, 3, 2))
     settings = OrderingSettings(early=False, gain=Gain.FORETOLD, gain_hours=1 / 3600)
     made, rule = Ordering(at_once, settings), job_rules(settings, 0)["shortest-fitting-first"]

@@ -56,7 +56,7 @@ def test_with_objects_of_one_size_nothing_has_fewer_misses(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_its_lru_evicts_what_the_environment_evicts(seed: int) -> None:
+def test_its_lru_evicts_like_the_environment(seed: int) -> None:
     rng = random.Random(seed)
     uses = [tuple(rng.sample(range(8), 2)) for _ in range(60)]
     made, made_for = workload(*uses, sizes=tuple(rng.randrange(1, 5) for _ in range(8))), system(9, nodes=3)

@@ -65,7 +65,7 @@ def first_of(made: Ordering, order: tuple[int, ...], _: Observation) -> int:
 
 @pytest.mark.parametrize("objective", list(Objective))
 @pytest.mark.parametrize("seed", range(3))
-def test_the_exact_search_finds_what_trying_everything_finds(seed: int, objective: Objective) -> None:
+def test_exact_search_equals_exhaustive_search(seed: int, objective: Objective) -> None:
     pool = pool_of(window(seed))
     optimum = exact(pool, pool.start(0), pool_floors_ns(pool.model), objective)
     everything = [cost(pool, actions, objective) for actions in product(range(3), repeat=5)]
@@ -152,7 +152,7 @@ def test_a_search_is_given_up_after_so_many_steps() -> None:
         exact(pool, pool.start(0), dict.fromkeys(range(65), 0))
 
 
-def test_there_is_no_oracle_where_a_task_can_run_nowhere() -> None:
+def test_no_oracle_if_a_task_can_run_nowhere() -> None:
     # The first two kinds of nodes have no FPGA or XPU.
     tasks = [Task(0, int_operations=10), Task(1, int_operations=10, kinds=EngineKind.XPU.bit)]
     pool = Pool(PoolSystem(nodes=2).made(), Workload.of(tasks, [1]), PoolSettings())
@@ -162,7 +162,7 @@ def test_there_is_no_oracle_where_a_task_can_run_nowhere() -> None:
         beam(pool, pool.start(0), 2, width=4)
 
 
-def test_a_window_of_tasks_has_what_it_uses_and_begins_at_time_0() -> None:
+def test_window_of_tasks_has_its_objects_and_starts_at_0() -> None:
     whole, part = bursty_input(0, SMALL).workload, window(0).workload
     assert (part.submitted_ns == whole.submitted_ns[100:105] - whole.submitted_ns[100]).all()
     assert (part.int_operations == whole.int_operations[100:105]).all()
@@ -172,7 +172,7 @@ def test_a_window_of_tasks_has_what_it_uses_and_begins_at_time_0() -> None:
         bursty_input(0, SMALL).window(400, 5)
 
 
-def test_a_window_of_a_graph_comes_after_what_is_in_it() -> None:
+def test_window_of_a_graph_follows_its_inputs() -> None:
     chain = [Task(0, (), (0,)), Task(0, (0,), (1,), after=(0,)), Task(0, (1,), (2,), after=(1,))]
     made = PoolInput("chain", PoolSystem(nodes=2).made(), Workload.of(chain, [10, 20, 30], [0, 1, 2]))
     part = made.window(1, 2).workload

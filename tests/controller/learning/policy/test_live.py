@@ -89,7 +89,7 @@ def test_link_from_a_safe_into_an_unsafe_folder_is_followed(tmp_path: Path) -> N
         network_of(safe / "link.ckpt")
 
 
-def test_a_new_one_begins_where_there_is_none_if_it_is_to_learn(tmp_path: Path) -> None:
+def test_missing_checkpoint_starts_a_new_one_if_learning(tmp_path: Path) -> None:
     file = tmp_path / "new.ckpt"
     with pytest.raises(LearningError, match=r"new\.ckpt: cannot be read: No such file"):
         network_of(file)
@@ -213,7 +213,7 @@ def test_a_network_that_is_late_is_asked_less_and_less(tmp_path: Path) -> None:
     assert asked == [0, 1, 3, 7, 15, 31]
 
 
-def test_values_that_are_not_finite_are_none(tmp_path: Path) -> None:
+def test_non_finite_values_are_no_answer(tmp_path: Path) -> None:
     def huge(checkpoint: Checkpoint) -> Checkpoint:
         arrays = {name: np.array(array) for name, array in checkpoint.weights().arrays.items()}
         arrays["output.weight"][:] = 3e38

@@ -76,7 +76,7 @@ def test_six_figures_of_a_nodes_load(snapshot: Snapshot) -> None:
     assert fetching == pytest.approx([*want, 1], rel=1e-5)
 
 
-def test_images_and_stated_operators_are_what_a_pod_is_seen_by(snapshot: Snapshot) -> None:
+def test_pod_features_have_images_and_stated_operators(snapshot: Snapshot) -> None:
     shown = replace(snapshot, images={"web": {1: 1 << 20}})
     multiply = OperatorCount(
         name="m", operator="gemm", count=3, sizes={"m": 2, "k": 2, "n": 2}, number_format=NumberFormat.FP32
@@ -214,7 +214,7 @@ def test_other_scores_decide_if_the_network_gives_no_answer(snapshot: Snapshot, 
         assert why in learned.reason(POD, shown, 0)
 
 
-def test_checkpoint_that_is_none_is_one_line(tmp_path: Path) -> None:
+def test_invalid_checkpoint_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("no")
     with pytest.raises(SchedulerError, match=r"policy learned: it cannot be made: LearningError: .*is no checkpoint"):
         make_policy(PODS, "learned", {"checkpoint": str(tmp_path / "a")}, ("points", "reason"))
@@ -226,7 +226,7 @@ def test_pod_without_peers_has_the_size_of_its_memory(snapshot: Snapshot) -> Non
     assert (seen.delay.tolist(), seen.bandwidth.tolist()) == ([0, 0, 0], [1, 1, 1])
 
 
-def test_network_features_are_what_the_cost_map_says() -> None:
+def test_network_features_come_from_the_cost_map() -> None:
     costs = CostMap.of(from_text("fat-tree:k=4"), NetworkSnapshot(0, {}, {}, {}))
     near, far = costs.cost("h1", "h2"), costs.cost("h1", "h16")
     assert near.delay_ns < far.delay_ns

@@ -112,7 +112,7 @@ def test_interrupted_training_continues_exactly(
 
 
 @pytest.mark.parametrize(("tasks", "objects"), [(150, 99), (20, 256)])
-def test_an_episode_of_another_input_begins_anew(given: Given[Any], tasks: int, objects: int) -> None:
+def test_episode_of_another_input_starts_over(given: Given[Any], tasks: int, objects: int) -> None:
     pytest.importorskip("torch")
     fresh = new_checkpoint(AGENT, given.environment.start(1), "nodes")
     part, _ = _run(given, fresh)
@@ -232,7 +232,7 @@ def test_decisions_are_timed_by_the_clock_that_is_given(given: Given[Any]) -> No
     assert timed.percentile_ns(99) == 5
 
 
-def test_attention_is_a_mean_whose_rows_sum_to_one(given: Given[Any]) -> None:
+def test_rows_of_mean_attention_sum_to_one(given: Given[Any]) -> None:
     fresh = new_checkpoint(AGENT, given.environment.start(1), "nodes")
     attention = attention_of(given, fresh, given.rules(1)["round-robin"], 1, 10)
     assert attention.shape == (1, 2, 4, 4)

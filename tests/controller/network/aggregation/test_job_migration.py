@@ -45,7 +45,7 @@ def jobs() -> Jobs:
     return Jobs(TOPOLOGY, HOPS)
 
 
-def test_a_tree_is_better_off_where_links_are_free(jobs: Jobs) -> None:
+def test_tree_moves_to_free_links(jobs: Jobs) -> None:
     job = made(jobs, 1, 2, 3, 4, 5, 6)
     assert job.placed.tree.root == "spine1"
     assert better(jobs, job, QUIET) is None
@@ -64,7 +64,7 @@ def test_former_member_does_not_count_for_migration(jobs: Jobs) -> None:
     assert better(jobs, jobs.job(job.number), nominal(TOPOLOGY, leaf3=0.99)) is None
 
 
-def test_there_must_be_room_beside_what_the_job_has(jobs: Jobs) -> None:
+def test_migration_needs_room_in_addition(jobs: Jobs) -> None:
     job = made(jobs, 1, 2, 3, 4, 5, 6)
     busy, full = nominal(TOPOLOGY, spine1=0.9), [Block(0, 8192)]
     assert better_tree(TOPOLOGY, HOPS, busy, job, taken={**jobs.taken(), "spine2": full}) is not None

@@ -226,7 +226,7 @@ def test_leftover_job_is_removed_and_its_number_not_reused() -> None:
     play(later, lab)
 
 
-def test_jobs_follow_what_the_daemon_hears_of_the_network(caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_follow_network_events_of_the_daemon(caplog: pytest.LogCaptureFixture) -> None:
     topology, heard = leaf_spine(2, 2, 3), asyncio.Event()
     link = LinkKey("spine1", "leaf2")
     busy = nominal(topology, spine1=0.9)

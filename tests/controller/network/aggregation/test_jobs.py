@@ -75,7 +75,7 @@ def test_rejoining_worker_keeps_its_place_and_gets_its_new_port(jobs: Jobs) -> N
     assert job.members.epoch == 3
 
 
-def test_somebody_new_has_a_place_at_his_switch_or_at_the_root(jobs: Jobs) -> None:
+def test_new_worker_has_a_place_at_its_switch_or_the_root(jobs: Jobs) -> None:
     number = jobs.create(workers(1, 2, 5, 6), STATE, window=1, capacity=8).number
     for index in (3, 9, 10):
         jobs.join(number, Worker(f"h{index}", 1))

@@ -101,7 +101,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", [14, 18, 41, 85])
-def test_switches_hold_the_jobs_that_run_whatever_has_happened(seed: int) -> None:
+def test_switches_hold_exactly_the_running_jobs(seed: int) -> None:
     async def scene() -> None:
         lab = Lab(TOPOLOGY)
         async with running(lab) as run:

@@ -135,7 +135,7 @@ def test_a_name_that_is_no_longer_asked_for_goes() -> None:
     assert list(held_in(switch.entities).placed) == [Segment(2)]
 
 
-def test_a_flood_of_names_is_told_less_and_less() -> None:
+def test_flood_of_names_is_reported_ever_less_often() -> None:
     store = new()
     store.connected({}, {}, 0)
     thresholds = []
@@ -207,7 +207,7 @@ def test_store_without_producers_removes_all_but_the_mark() -> None:
     assert empty.is_idle
 
 
-def test_generations_that_are_used_up_are_told() -> None:
+def test_exhausted_generations_are_reported() -> None:
     generations = Generations()
     generations.begin_at(2**32 - 2000)
     store = new(generations)

@@ -100,7 +100,7 @@ def address(tmp_path: Path) -> str:
     return f"unix:{tmp_path / 's1.sock'}"
 
 
-def test_ports_are_told_at_first_and_at_each_change(address: str) -> None:
+def test_ports_are_reported_initially_and_on_change(address: str) -> None:
     switch = Switch(1, [PortSettings(1), PortSettings(2)], MonotonicClock())
 
     async def work(notes: Notes) -> None:
@@ -143,7 +143,7 @@ def test_a_switch_that_goes_is_silent_at_once_and_watched_again(address: str) ->
     run(lambda notes: watcher(address, notes, port1=QUICK), work)
 
 
-def test_a_switch_without_gnmi_is_told_of_once(address: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_switch_without_gnmi_is_reported_once(address: str, caplog: pytest.LogCaptureFixture) -> None:
     async def work(notes: Notes) -> None:
         for _ in range(20):
             await notes.until("s1 is silent")
@@ -160,7 +160,7 @@ def test_a_switch_without_gnmi_is_told_of_once(address: str, caplog: pytest.LogC
     ]
 
 
-def test_a_switch_that_accepts_and_says_nothing_is_given_up(tmp_path: Path) -> None:
+def test_silent_switch_is_given_up(tmp_path: Path) -> None:
     async def work(notes: Notes) -> None:
         await notes.until("s1 is silent")
 
@@ -179,7 +179,7 @@ def test_ports_that_are_missing_are_named(address: str, caplog: pytest.LogCaptur
     assert "switch s1: skipping hellos on ports that do not exist: 7, 8" in caplog.text
 
 
-def test_in_one_process_changes_are_told_as_they_happen() -> None:
+def test_in_process_changes_are_reported_at_once() -> None:
     board, notes = Board(), Notes()
     ports = InProcessPorts("s1", GnmiCore(board), notes)
     ports.start({1: QUICK, 2: None})
@@ -190,7 +190,7 @@ def test_in_one_process_changes_are_told_as_they_happen() -> None:
     assert notes.lines[4:] == ["s1 2 DOWN", "s1 is silent"]
 
 
-def test_hellos_are_said_between_switches_only(diamond: Topology) -> None:
+def test_hellos_are_sent_between_switches_only(diamond: Topology) -> None:
     wanted = wanted_hellos(diamond, Hellos(multiplier=7))
     assert wanted.keys() == {node.name for node in diamond.switches}
     for switch, ports in wanted.items():

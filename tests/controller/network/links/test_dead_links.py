@@ -147,7 +147,7 @@ def test_engineered_routes_leave_a_dead_link_at_once(unequal: Topology) -> None:
     assert circle.paths.routes.weighted == ()
 
 
-def test_a_backup_that_is_dead_too_gives_way_to_what_is_alive(unequal: Topology) -> None:
+def test_dead_backup_is_replaced_by_a_live_path(unequal: Topology) -> None:
     backups = Backups(PathServerCore(unequal, DecideSettings()).network.table)
     assert backups.backup(("a", "b", "d")) == ("a", "c", "d")
     dead = {LinkKey("a", "b"), LinkKey("c", "d")}
@@ -262,7 +262,7 @@ AROUND_B = tuple(ends for far in "acd" for ends in (("b", far), (far, "b")))
 
 
 @pytest.mark.parametrize("lost", [(("a", "b"),), (("b", "a"),), AROUND_B], ids=["out", "back", "switch"])
-def test_hellos_find_what_no_port_shows(unequal: Topology, lost: tuple[tuple[str, str], ...]) -> None:
+def test_hellos_detect_failures_hidden_from_ports(unequal: Topology, lost: tuple[tuple[str, str], ...]) -> None:
     """Frames lost in one direction, along the flow or against it, and a dead switch."""
     circle = watching(unequal, Hellos())
     circle.run(400 * MS)

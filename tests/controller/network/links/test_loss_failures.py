@@ -52,7 +52,7 @@ def lossy(lost: int, samples: int = 12) -> LinkState:
         ([lossy(280), lossy(-7), lossy(160)], [None, None, 0.95]),  # another collector starts counting at zero
     ],
 )
-def test_a_link_dies_by_what_is_lost_in_a_second_round(rounds: list[LinkState], expected: list[float | None]) -> None:
+def test_link_dies_by_losses_in_a_second_round(rounds: list[LinkState], expected: list[float | None]) -> None:
     detector = LossFailureDetector(0.9)
     assert [confirmed_loss(state, 100 * number, detector) for number, state in enumerate(rounds)] == expected
     detector, losses = LossFailureDetector(0.9), []
@@ -120,7 +120,7 @@ def test_forged_drop_datagrams_in_two_rounds_move_no_flow(core: Core) -> None:
 
 
 @every_core
-def test_forged_drops_beside_few_measured_packets_move_no_flow(core: Core) -> None:
+def test_forged_drops_with_few_measured_packets_move_no_flow(core: Core) -> None:
     """A link with nine measured packets per window."""
     world = World(core)
     world.rounds(5)
@@ -139,7 +139,7 @@ def test_repeated_loss_moves_all_flows_to_their_backups(core: Core) -> None:
     assert "link s1->s3 of s1-s3 is dead" in world.paths.decisions[0].reason
 
 
-def test_native_and_plain_cap_alike_whatever_a_datagram_holds() -> None:
+def test_native_and_plain_cap_any_datagram_alike() -> None:
     """Drops between stacks, and groups of drops in a row: each report packet counts separately."""
     worlds = [World(core) for core in (Core.REFERENCE, Core.NATIVE)]
     for world in worlds:

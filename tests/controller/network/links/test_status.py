@@ -155,7 +155,7 @@ def test_a_link_that_comes_and_goes_stays_down(watched: Watched) -> None:
     assert watched.watch.due_ns() == (37 + 2) * S + HOLD_NS
 
 
-def test_a_switch_that_does_not_answer_says_nothing(watched: Watched) -> None:
+def test_unreachable_switch_does_not_change_links(watched: Watched) -> None:
     watched.says("a", 0)
     watched.says("b", 0)
     assert not watched.watch.unreachable("b", 1)
@@ -164,7 +164,7 @@ def test_a_switch_that_does_not_answer_says_nothing(watched: Watched) -> None:
     assert watched.cause() == "a no longer hears b, and b does not answer the controller"
 
 
-def test_nobody_to_ask_leaves_a_link_as_it_was(watched: Watched) -> None:
+def test_link_without_reporters_stays_as_it_was(watched: Watched) -> None:
     watched.says("a", 0, oper=OperStatus.DOWN)
     assert not watched.watch.unreachable("a", 1)
     assert not watched.watch.unreachable("b", 1)
@@ -180,6 +180,6 @@ def test_reachable_switch_is_believed_by_its_new_status(watched: Watched) -> Non
     assert watched.watch.due_ns() == 3 + HOLD_NS
 
 
-def test_ports_to_hosts_are_nobodys_link(watched: Watched) -> None:
+def test_ports_to_hosts_are_not_links(watched: Watched) -> None:
     state = PortState(99, "veth", oper=OperStatus.DOWN)
     assert not watched.watch.port_changed("a", state, 0)

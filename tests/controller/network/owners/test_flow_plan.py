@@ -68,7 +68,7 @@ def test_a_path_given_up_is_broken_from_its_source(diamond: Topology) -> None:
     ]
 
 
-def test_nothing_is_planned_for_what_is_right(diamond: Topology) -> None:
+def test_nothing_is_planned_for_reconciled_entries(diamond: Topology) -> None:
     assert shape(diamond, route_set("abd"), route_set("abd")) == []
 
 
@@ -87,7 +87,7 @@ def test_a_refused_entry_is_left_alone(diamond: Topology) -> None:
     assert (planned.steps, planned.pending) == ((), keys)
 
 
-def test_a_returning_switch_gets_back_only_what_leads_onward(diamond: Topology) -> None:
+def test_returning_switch_first_gets_only_onward_entries(diamond: Topology) -> None:
     desired = flow_path_entities(diamond, route_set("abd"))
     assert restorable(diamond, "b", desired, {"a": {}, "d": {}}) == {}
     assert restorable(diamond, "b", desired, {"a": {}, "d": desired["d"]}) == desired["b"]
@@ -132,7 +132,7 @@ def check_loop_free(topology: Topology, hops: NextHops, held: Mapping[str, Entit
 
 @settings(max_examples=200, deadline=None)
 @given(network=networks(), data=st.data())
-def test_every_intermediate_state_leads_every_packet_home(
+def test_every_intermediate_state_delivers_every_packet(
     network: tuple[Topology, list[tuple[str, ...]]], data: st.DataObject
 ) -> None:
     """Move the flow through several route sets; abandon some plans halfway; apply a step's updates in any order."""

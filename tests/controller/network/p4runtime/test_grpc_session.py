@@ -120,7 +120,7 @@ def test_switch_behind_a_black_hole_is_lost() -> None:
         asyncio.run(finish_within(run(way), BOUND_S))
 
 
-def test_nobody_at_the_address_is_an_error_that_names_the_switch(tmp_path: Path) -> None:
+def test_unreachable_address_is_an_error_naming_the_switch(tmp_path: Path) -> None:
     async def run() -> None:
         client = session(f"unix:{tmp_path}/nobody.sock")
         with pytest.raises(SessionError, match="switch a: connect: UNAVAILABLE: "):

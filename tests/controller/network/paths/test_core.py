@@ -89,7 +89,7 @@ def test_flows_are_discovered_from_telemetry_and_forgotten(topology: Topology) -
     assert (gone.routes.version, gone.routes.routes, core.flows) == (2, (), 0)
 
 
-def test_telemetry_tells_which_equal_base_path_is_taken(diamond_of: MakeTopology) -> None:
+def test_telemetry_shows_the_used_equal_base_path(diamond_of: MakeTopology) -> None:
     topology = diamond_of((5 * MS, 5 * MS, 5 * MS, 5 * MS, 20 * MS))
     core = PathServerCore(topology, SETTINGS)
     core.step(snapshot(topology, paths=("acd",)), 0)
@@ -176,7 +176,7 @@ def test_saved_route_that_the_topology_lost_is_dropped(
     assert again.counters["saved_routes_dropped"] == 1
 
 
-def test_saved_explicit_paths_go_where_traffic_is_engineered(
+def test_saved_explicit_paths_go_under_traffic_engineering(
     topology: Topology, tmp_path: Path, open_database: OpenDatabase
 ) -> None:
     """They would be unmanaged: not even a dead link would move them."""
@@ -227,7 +227,7 @@ def test_traffic_is_moved_even_when_the_file_takes_nothing_more(
     assert "closed database" in core.last_problem
 
 
-def test_why_tells_the_present_state_and_the_last_moves(topology: Topology) -> None:
+def test_why_shows_the_present_state_and_the_last_moves(topology: Topology) -> None:
     core = PathServerCore(topology, SETTINGS, flows=MANAGED)
     with pytest.raises(PathError, match="before the first snapshot"):
         core.why(AD, 0)
@@ -315,7 +315,7 @@ def test_a_saved_route_of_a_flow_no_longer_listed_is_dropped(
     assert again.counters["saved_routes_dropped"] == 1
 
 
-def test_largest_flow_between_two_hosts_tells_the_path(diamond_of: MakeTopology) -> None:
+def test_largest_flow_between_two_hosts_sets_the_path(diamond_of: MakeTopology) -> None:
     topology = diamond_of((5 * MS, 5 * MS, 5 * MS, 5 * MS, 20 * MS))
     core = PathServerCore(topology, SETTINGS)
     taken = snapshot(topology, paths=("abd", "acd"))

@@ -243,7 +243,7 @@ def test_engineering_keeps_pinned_flows_and_counts_their_load(topology: Topology
     assert held.release(held.routes.pins[0].flow, 300 * MS).routes.routes == ()
 
 
-def test_a_pinned_flow_is_explained_where_traffic_is_engineered(topology: Topology) -> None:
+def test_pinned_flow_is_explained_under_traffic_engineering(topology: Topology) -> None:
     core = PathServerCore(topology, SETTINGS, flows=MANAGED, engineering=EngineeringSettings())
     core.pin(AD, ACD, 0)
     core.step(snapshot(topology), MS)

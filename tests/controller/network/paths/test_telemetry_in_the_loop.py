@@ -92,7 +92,7 @@ def run(topology: Topology, watch: TelemetryLoad | None) -> Run:
     return Run(moves, receiver.measure(1, 2_000 * MS, 4_000 * MS))
 
 
-def test_large_flow_is_not_moved_where_telemetry_fills_links(topology: Topology) -> None:
+def test_large_flow_does_not_move_if_telemetry_fills_links(topology: Topology) -> None:
     """Four hops add 16 % to the packets' own bytes, for which the links have no room."""
     seen = run(topology, TelemetryLoad())
     assert FlowSpec("h1", "h3") not in [flow for flow, _ in seen.moves]

@@ -47,7 +47,7 @@ def crowd(network: Network, key: LinkKey, queue_ns: int) -> Snapshot:
     return Snapshot(0, states, {}, {})
 
 
-def test_it_knows_what_a_watch_rule_says_by_the_same_names() -> None:
+def test_watch_rules_are_understood_by_the_same_names() -> None:
     rule, load = Watch(), TelemetryLoad()
     assert {name: getattr(rule, name) for name in TelemetryLoad.__struct_fields__} == msgspec.structs.asdict(load)
     assert load.instructions == DEFAULT_INSTRUCTIONS

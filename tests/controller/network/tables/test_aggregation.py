@@ -93,7 +93,7 @@ def test_a_root_adds_up_for_leaves_workers_and_the_main_server(topology: Topolog
     assert {number: len(replicas) for number, replicas in replicas_by_group.items()} == {1: 3, 2: 4}
 
 
-def test_a_leaf_adds_up_for_those_who_are_plugged_in_there(topology: Topology, hops: NextHops) -> None:
+def test_leaf_adds_up_for_its_own_hosts(topology: Topology, hops: NextHops) -> None:
     leaf = job_entities(topology, hops, PLACED, ALL)["leaf1"]
     job = {"nonce": NONCE, "epoch": 3, "children": 0b11, "first_cell": 8, "last_cell": 15, "group": 9, "parent": SPINE}
     assert actions(leaf, "aggregation_jobs") == {(7,): ("add_up_for", job)}
@@ -127,7 +127,7 @@ def test_a_member_counts_once_its_other_entries_are_there(topology: Topology, ho
     assert len(updates) == 4
 
 
-def test_a_leaf_whose_members_have_all_gone_holds_nothing(topology: Topology, hops: NextHops) -> None:
+def test_leaf_without_members_holds_nothing(topology: Topology, hops: NextHops) -> None:
     entities = job_entities(topology, hops, PLACED, Members(4, frozenset(("h3", "h5"))))
     assert entities["leaf1"] == {}
     assert actions(entities["spine1"], "aggregation_jobs")[7,][1]["children"] == 0b110

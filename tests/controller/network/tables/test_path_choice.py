@@ -16,7 +16,7 @@ MS = 1_000_000
 WEIGHTS = (("spine1", 3), ("spine2", 5), ("spine3", 1))
 
 
-def test_each_flow_leaves_by_the_port_that_its_hash_tells() -> None:
+def test_each_flow_leaves_by_the_port_of_its_hash() -> None:
     topology = leaf_spine(3, 2, 1)
     fabric = VirtualFabric(topology, record_hops=True)
     controller = VirtualController.over(fabric, watches=(), hellos=NO_HELLOS)

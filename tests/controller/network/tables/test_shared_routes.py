@@ -43,7 +43,7 @@ def test_routes_that_say_the_same_are_one_object() -> None:
     )
 
 
-def test_shared_routes_forget_what_nobody_wants_any_more(monkeypatch: pytest.MonkeyPatch, diamond: Topology) -> None:
+def test_shared_routes_forget_unused_entities(monkeypatch: pytest.MonkeyPatch, diamond: Topology) -> None:
     monkeypatch.setattr("controller.network.tables.shared_routes._BLOCKS_PER_DESTINATION", 1)
     shared, hops = SharedRoutes(diamond), next_hops(diamond)
     for texts in WEIGHTS * 3:

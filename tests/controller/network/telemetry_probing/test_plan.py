@@ -42,7 +42,7 @@ def test_probe_pairs_cross_every_link_on_a_base_path(name: str) -> None:
     assert len(plan.pairs) < len(links) / 2
 
 
-def test_links_beside_the_base_paths_are_told() -> None:
+def test_links_off_the_base_paths_are_reported() -> None:
     plan = plan_probes(loads(BYPASS))
     assert set(plan.pairs) == {("h1", "h2"), ("h2", "h1")}
     assert {str(link) for link in plan.uncovered} == {"s1->s3", "s3->s1", "s2->s3", "s3->s2"}

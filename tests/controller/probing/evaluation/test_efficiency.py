@@ -66,7 +66,7 @@ def knee(curve: Curve, most: float) -> float:
         (universal(0.03, 0.003), DOUBLED, 0.03, 1.25),
     ],
 )
-def test_the_threshold_is_where_the_truth_is(curve: Curve, counts: Sequence[int], noise: float, within: float) -> None:
+def test_threshold_equals_the_truth(curve: Curve, counts: Sequence[int], noise: float, within: float) -> None:
     truth = knee(curve, 64)
     thresholds = [measured(curve, counts, noise, seed) for seed in SEEDS]
     assert all(threshold.verdict is Verdict.FOUND for threshold in thresholds)
@@ -108,7 +108,7 @@ def test_constant_speed_gets_the_fewest_units(noise: float) -> None:
         assert units_for(threshold, 48) == 1
 
 
-def test_few_counts_and_noise_are_said_and_nothing_is_determined() -> None:
+def test_few_counts_and_noise_give_no_threshold() -> None:
     few = measured(limit(2), (1, 2, 4, 8), 0.01, 0)
     assert few.verdict is Verdict.FEW
     assert few.reason == "4 counts of units were measured: at least 5 are needed"

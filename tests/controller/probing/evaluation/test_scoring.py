@@ -68,9 +68,7 @@ def test_each_unit_count_has_its_own_score() -> None:
         (("weight: 0.75", "wieght: 0.75"), ":4: run_time_s.wieght: unknown key; did you mean `weight`?"),
     ],
 )
-def test_tables_that_are_none_are_refused_with_file_line_and_key(
-    tmp_path: Path, change: tuple[str, str], says: str
-) -> None:
+def test_invalid_tables_are_refused_with_file_line_and_key(tmp_path: Path, change: tuple[str, str], says: str) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY.replace(*change), encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
@@ -84,7 +82,7 @@ def test_the_default_policy_gives_a_score() -> None:
     assert scored.score == pytest.approx(100)
 
 
-def test_outliers_are_left_out_and_said() -> None:
+def test_outliers_are_left_out_and_reported() -> None:
     average = averaged([1.0, 1.02, 0.99, 5.0, 1.01, 1.0])
     assert average is not None
     assert average.left_out == (3,)

@@ -143,7 +143,7 @@ def test_the_work_of_a_probe_is_known_by_its_kernels() -> None:
     assert work == {"a": UseWork(3, NumberFormat.FP64, 2000.0), "b": UseWork(3)}
 
 
-def test_a_unit_that_does_not_say_what_it_has_is_bounded_too() -> None:
+def test_unit_without_stated_hardware_is_bounded_too() -> None:
     dgemm = {"p": {"gemm": UseWork(repetitions=1, number_format=NumberFormat.FP64, flop=2.0 * 1000**3)}}
     silent = {"small": limits_of(UnitType(name="small", count=1))}
     for seconds, basis in ((1e-3, Basis.MEASURED), (1e-12, Basis.NOMINAL)):

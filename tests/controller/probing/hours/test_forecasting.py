@@ -45,7 +45,7 @@ def test_daily_pattern_is_forecast_from_the_second_day_on() -> None:
     assert ratio_to_last(daily, after=72) > 5
 
 
-def test_a_period_that_nobody_named_is_found() -> None:
+def test_unnamed_period_is_detected() -> None:
     waves = samples_of(lambda hour: 5 + (hour % 37 < 9) * 3.0 + 0.1 * math.sin(hour * hour), 400)
     period = period_of([sample.time_s for sample in waves], [sample.value for sample in waves])
     assert period == pytest.approx(37 * HOUR_S, rel=0.01)
@@ -71,7 +71,7 @@ def test_a_new_level_is_followed() -> None:
     assert prediction.value == pytest.approx(5, abs=0.3)
 
 
-def test_bounds_hold_nine_tenths_of_what_comes() -> None:
+def test_bounds_contain_nine_tenths_of_values() -> None:
     values = 10 + RANDOM.standard_normal(1000)
     competition, held = Competition(), 0
     for hour, value in enumerate(values):
@@ -82,7 +82,7 @@ def test_bounds_hold_nine_tenths_of_what_comes() -> None:
 
 
 @pytest.mark.parametrize("index", range(len(every_forecaster())))
-def test_a_forecast_does_not_change_with_what_comes_after_it(index: int) -> None:
+def test_forecast_does_not_depend_on_later_values(index: int) -> None:
     values = RANDOM.random(120).tolist()
     predictions = []
     for after in (0.0, 1e6):

@@ -74,7 +74,7 @@ def test_daily_slowdowns_make_the_same_hours_bad() -> None:
     assert report.next_good_s(START_S + 5 * DAY_S + 10 * HOUR_S) == START_S + 5 * DAY_S + 17 * HOUR_S
 
 
-def test_without_network_kernels_telemetry_tells() -> None:
+def test_telemetry_decides_without_network_kernels() -> None:
     samples = day_of(lambda hour: 0.5 if hour < 12 else 1.5, flat(1.0), apart=False)
     alone = good_hours(samples, (), START_S + DAY_S)
     assert alone.hours[15].state is HourState.SLOW
@@ -117,7 +117,7 @@ def test_noise_alone_hardly_ever_changes_and_a_spike_never() -> None:
 
 
 @pytest.mark.parametrize("index", [5, 30, 54])
-def test_a_change_is_found_where_it_is(index: int) -> None:
+def test_change_is_located(index: int) -> None:
     values = np.exp(0.03 * np.random.default_rng(index).standard_normal(60))
     values[index:] *= 1.4
     (change,) = changes_in(values.tolist())

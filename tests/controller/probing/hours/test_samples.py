@@ -44,7 +44,7 @@ def result(time_s: int, *runs: ProbeRun) -> ProbeResult:
     )
 
 
-def test_network_kernels_are_told_apart_from_compute_kernels() -> None:
+def test_network_kernels_are_distinguished_from_compute_kernels() -> None:
     run = ProbeRun(
         units=1, run_times_s=(1.0, 1.2), kernels_s={"pull": (0.2, 0.3), "gemm": (0.1, 0.2)}, started_ns=50 * S
     )

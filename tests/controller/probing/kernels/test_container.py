@@ -79,14 +79,14 @@ def test_an_image_that_fails_is_one_line(image: str) -> None:
 
 
 @pytest.mark.containers
-def test_an_image_that_says_nothing_is_ended(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_image_is_ended(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "_START_S", 1.0)
     monkeypatch.setattr(container, "_END_S", 0.1)
     with pytest.raises(ProbeKernelError, match="make: no answer in 1 s"):
         ready(image, 16)
 
 
-def test_an_image_whose_name_is_an_option_is_refused() -> None:
+def test_image_named_like_an_option_is_refused() -> None:
     with pytest.raises(ProbeKernelError, match="is no name of an image"):
         ready("--privileged", 1)
 

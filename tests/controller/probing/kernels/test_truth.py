@@ -143,7 +143,7 @@ def test_inputs_change_the_output_and_keep_it_correct(
 
 @pytest.mark.gpu
 @each_on_a_gpu
-def test_on_a_gpu_the_output_is_right_whatever_feeds_it(
+def test_output_on_a_gpu_is_right_for_any_input(
     kernel: ProbeKernel, implementation: Implementation, ready: Ready
 ) -> None:
     prepared = ready(kernel, implementation)

@@ -174,7 +174,7 @@ def test_results_out_of_their_bounds_are_refused(path: tuple[Any, ...], value: A
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_results_with_numbers_that_are_none_are_refused(number: str) -> None:
+def test_results_with_invalid_numbers_are_refused(number: str) -> None:
     text = json.dumps(GOOD).replace('"run_time_s": 1.0', f'"run_time_s": {number}')
     with pytest.raises(ProbeError, match="is no result of a probe task"):
         results.decode(text.encode())

@@ -90,9 +90,7 @@ def test_nothing_slow_is_imported_that_no_kernel_needs(tmp_path: Path) -> None:
         ("nowhere", Outcome.REFUSED, "kernel bad.1: module user_kernels has no nowhere"),
     ],
 )
-def test_a_kernel_that_fails_is_named_with_what_it_did(
-    tmp_path: Path, entry: str, outcome: Outcome, problem: str
-) -> None:
+def test_failing_kernel_is_named_with_its_error(tmp_path: Path, entry: str, outcome: Outcome, problem: str) -> None:
     probe = ProbeTask("p", "hpc", (use("good", "numbered"), use("bad", entry)), (Link("good", "bad"),))
     done = start(tmp_path, probe)
     assert done.returncode == EXIT_CODES[outcome]
@@ -141,7 +139,7 @@ def test_several_units_share_the_work_of_one_probe_task(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core only")
 @pytest.mark.parametrize("entry", ["bad_raise", "bad_kill"])
-def test_a_process_that_shares_the_work_and_fails_is_told(tmp_path: Path, entry: str) -> None:
+def test_failing_helper_process_is_reported(tmp_path: Path, entry: str) -> None:
     probe = ProbeTask("p", "hpc", (use("bad", entry, 1, "n", n=8),))
     done = start(tmp_path, probe, "--units", "2")
     assert done.returncode in {EXIT_CODES[Outcome.CRASH], EXIT_CODES[Outcome.OUT_OF_MEMORY]}
@@ -166,7 +164,7 @@ def test_more_cores_than_there_are_is_refused(tmp_path: Path) -> None:
         (("a", "--unit", "1"), "--unit is no option"),
     ],
 )
-def test_command_lines_that_are_wrong_are_told_in_a_line(
+def test_wrong_command_lines_are_one_line(
     tmp_path: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from controller.probing.running.command import main  # noqa: PLC0415 - only here in this process

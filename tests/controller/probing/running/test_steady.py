@@ -117,7 +117,7 @@ def test_a_run_is_not_enough_before_its_time_nor_between_gaps() -> None:
 
 
 @pytest.mark.parametrize("cpu_s", [0.104, 0.0])
-def test_one_pause_of_the_machine_is_nothing_of_what_minutes_are(cpu_s: float) -> None:
+def test_single_pause_hardly_counts_in_steady_times(cpu_s: float) -> None:
     clock = Clock()
     for index in range(200):
         clock.execute("solve", 0.0012, 0.0012)
@@ -128,6 +128,6 @@ def test_one_pause_of_the_machine_is_nothing_of_what_minutes_are(cpu_s: float) -
     assert series.cpu_s() == {"solve": pytest.approx(0.0012), "sum": pytest.approx(6e-6)}
 
 
-def test_nothing_is_known_of_what_did_not_run() -> None:
+def test_uses_without_runs_have_no_estimate() -> None:
     assert Series().steady_s() == {}
     assert not Series().is_enough(0)

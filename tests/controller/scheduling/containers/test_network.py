@@ -145,7 +145,7 @@ def test_a_groups_own_bandwidth_is_not_given_twice(fabric: Topology) -> None:
     assert place_group(DEFAULT, [hub, *spokes[:2]], snapshot).is_placed
 
 
-def test_another_order_is_tried_where_the_first_fails() -> None:
+def test_another_order_is_tried_if_the_first_fails() -> None:
     """The small one would take the only node that fits the large one, unless the large one goes first."""
     cluster = Cluster.of([node("large", cores=4), node("small", cores=1)])
     pods = [PendingPod("a", Request(1000), group="g"), PendingPod("b", Request(4000), group="g")]

@@ -150,7 +150,7 @@ def test_a_rest_is_worth_what_the_pods_to_come_leave_of_it(sizes: dict[int, int]
     assert values == pytest.approx([float(value) * 1000 for value in exact], abs=1.5)
 
 
-def test_a_workload_says_what_is_needed_beside_a_device() -> None:
+def test_workload_states_needs_other_than_devices() -> None:
     half = Request(1000, 2 * GIB, (DeviceRequest(DeviceKind.GPU, 1, 500),))
     whole = Request(5000, 0, (DeviceRequest(DeviceKind.GPU, 1),))
     demand = demands_of(Workload.of({half: 2, whole: 1, Request(9000): 4}), 10)[DeviceKind.GPU]

@@ -167,7 +167,7 @@ def test_no_better_set_exists(held: list[tuple[int, int, int, str]], wanted: int
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_a_group_that_fits_needs_nobody_to_go(size: int) -> None:
+def test_fitting_group_needs_no_victims(size: int) -> None:
     cluster = cluster_of(Machines.of([node("a", cores=4)]), ("low", "a", cores(1), 0, ""))
     pods = [PendingPod(f"w{number}", cores(1), group="w") for number in range(size)]
     assert place_group(DEFAULT, pods, cluster.snapshot).is_placed

@@ -17,7 +17,7 @@ def wishes(**annotations: str) -> Wishes:
     return wishes_of(msgspec.json.decode(written(a_pod("p", annotations=named)), type=objects.Pod))
 
 
-def test_everything_that_can_be_said() -> None:
+def test_all_annotations_together() -> None:
     wished = wishes(
         profile="packed",
         group="trainer",
@@ -44,7 +44,7 @@ def test_everything_that_can_be_said() -> None:
     )
 
 
-def test_json_will_do_and_other_annotations_are_none_of_ours() -> None:
+def test_json_is_accepted_and_other_annotations_ignored() -> None:
     assert wishes(peers='[{"host": "h1"}]').peers[0].host == "h1"
     pod = a_pod("p", annotations={"example.com/peers": "[", "kubernetes.io/x": ""})
     assert wishes_of(msgspec.json.decode(written(pod), type=objects.Pod)) is NOTHING

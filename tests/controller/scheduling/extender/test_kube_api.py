@@ -95,7 +95,7 @@ def test_all_pages_then_each_change() -> None:
         asyncio.run(main(double))
 
 
-def test_only_pods_on_nodes_are_told() -> None:
+def test_only_pods_on_nodes_are_followed() -> None:
     async def main(double: KubeDouble) -> None:
         double.put(a_pod("waits"))
         double.put(a_pod("runs", "n1", phase="Running"))
@@ -154,7 +154,7 @@ def test_an_api_server_that_fails_is_asked_again_and_named_once(caplog: pytest.L
         ]
 
 
-def test_a_binding_is_what_the_official_client_reads() -> None:
+def test_official_client_reads_the_binding() -> None:
     async def main(double: KubeDouble) -> None:
         double.put(a_pod("p"))
         async with KubernetesApi(settings(double)) as api:
@@ -197,7 +197,7 @@ def test_an_answer_that_gets_lost_is_looked_for() -> None:
         assert double.pod("p")["spec"]["nodeName"] == "n1"
 
 
-def test_a_name_leads_nowhere_else() -> None:
+def test_names_with_path_parts_are_refused() -> None:
     async def main(double: KubeDouble) -> None:
         async with KubernetesApi(settings(double)) as api:
             for name in ("../../secrets", "a/b", "..", "", "p?x"):

@@ -44,7 +44,7 @@ def _model(manifest: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_manifest_is_what_the_api_server_reads(name: str) -> None:
+def test_manifests_match_the_api_servers_models(name: str) -> None:
     """No field is unknown to the model: it would be dropped or refused."""
     manifest = ALL[name]
     model = read_as(manifest, _model(manifest))
@@ -123,7 +123,7 @@ def test_network_policy_admits_the_scheduler_to_the_extender() -> None:
     assert allowed.items() <= of_kind("Deployment", "millrace-scheduler").spec.template.metadata.labels.items()
 
 
-def test_the_scheduler_is_told_of_the_extender() -> None:
+def test_scheduler_configuration_names_the_extender() -> None:
     """Its API is not in the client: fields are those of kubescheduler.config.k8s.io/v1."""
     assert CONFIGURATION["apiVersion"] == "kubescheduler.config.k8s.io/v1"
     (extender,) = CONFIGURATION["extenders"]

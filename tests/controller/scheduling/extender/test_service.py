@@ -89,7 +89,7 @@ def test_a_kube_schedulers_names_are_looked_up() -> None:
 
 
 @pytest.mark.parametrize("form", ["names", "nodes"])
-def test_a_kube_scheduler_asks_whether_preemption_helps(form: str) -> None:
+def test_preemption_query_of_a_kube_scheduler(form: str) -> None:
     body = recorded(f"preempt-{form}")
 
     async def act(extender: Extender) -> None:
@@ -234,7 +234,7 @@ def test_taints_that_are_not_tolerated() -> None:
     extending(act)
 
 
-def test_peers_that_are_pods_count_where_they_are() -> None:
+def test_peer_pods_count_on_their_nodes() -> None:
     async def act(extender: Extender) -> None:
         nodes = {f"n{number}": a_node(f"n{number}", f"h{number}") for number in (1, 2, 3, 9)}
         extender.know(*nodes.values())
@@ -378,7 +378,7 @@ def test_decisions_that_are_kept_make_room() -> None:
     extending(act, ExtenderSettings(kept_decisions=2))
 
 
-def test_too_many_nodes_and_policies_that_fail_are_said() -> None:
+def test_too_many_nodes_and_failing_policies_are_errors() -> None:
     async def act(extender: Extender) -> None:
         answer = await extender.ask("filter", arguments(a_pod("p"), ["a", "b", "c"]))
         assert answer["Error"] == "3 nodes; at most 2 are taken"

@@ -47,7 +47,7 @@ def profile(
 
 
 @given(cluster=clusters(), request=requests)
-def test_fits_is_what_hardware_says_node_by_node(cluster: Cluster, request: Request) -> None:
+def test_fits_equals_the_hardwares_answer_per_node(cluster: Cluster, request: Request) -> None:
     snapshot, pod = Snapshot.of(cluster), PendingPod("p", request)
     mask = FitsResources(NoSettings()).passes(pod, snapshot)
     assert mask is not None
@@ -111,7 +111,7 @@ def test_least_and_most_used() -> None:
     assert most.candidates[0].scores[0].reason == "62.5 % of it would be used"
 
 
-def test_network_cost_prefers_the_near_and_says_why() -> None:
+def test_network_cost_prefers_near_nodes_with_reasons() -> None:
     topology = from_text("leaf-spine:leaves=2,spines=1,hosts=2")
     hosts = [host.name for host in topology.hosts if host.name != "collector"]
     costs = CostMap.of(topology, NetworkSnapshot(0, {}, {}, {}))

@@ -98,7 +98,7 @@ def test_members_that_need_each_other_are_placed_near(order: tuple[str, str]) ->
     assert set(where.values()) == {"h1", "h2"}
 
 
-def test_group_contending_for_a_link_is_placed_where_possible() -> None:
+def test_group_contending_for_a_link_is_placed_if_possible() -> None:
     """The first pod may run anywhere; on the node of the default order, the second gets no bandwidth."""
     modest = pod("a", Peer("h1", min_bps=GBPS), cores=8)
     greedy = pod("b", Peer("h1", min_bps=9 * GBPS), cores=8)

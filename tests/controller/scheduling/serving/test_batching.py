@@ -100,7 +100,7 @@ async def _is_behind(cluster: Cluster, scheduler: Scheduler) -> bool:
     return any(scheduler.view.nodes[node.metadata.name].metadata.revision < node.metadata.revision for node in nodes)
 
 
-def test_refused_binding_is_retried_and_its_batch_stands(play: Play) -> None:
+def test_refused_binding_is_retried_and_the_batch_kept(play: Play) -> None:
     async def act(cluster: Cluster) -> None:
         for number in range(4):
             await cluster.add_node(f"h{number}", cores=16)

@@ -235,7 +235,7 @@ def test_assumed_binding_survives_a_heartbeat_until_the_event() -> None:
     assert view.nodes["h1"] is written
 
 
-def test_a_late_answer_tells_of_a_release_already_seen() -> None:
+def test_late_answer_after_a_seen_release() -> None:
     view = ClusterView()
     hardware = Hardware.of(node("h1", cores=1))
     seen = Node(metadata=Metadata(name="h1", revision=1), status=NodeStatus(ready=True, hardware=hardware))

@@ -78,7 +78,7 @@ def test_start_is_reported_once_and_a_new_decision_ends_the_last() -> None:
     assert lessons.subjects() == ()
 
 
-def test_an_end_is_awaited_by_who_wants_it() -> None:
+def test_learners_that_ask_for_it_await_the_end() -> None:
     pupil = Pupil(awaits_end=True)
     lessons = _lessons(VirtualClock(), default=pupil)
     _stands(lessons, pupil, "a")

@@ -21,7 +21,7 @@ from tests.waiting import until
 S = 1_000_000_000
 
 
-def test_scheduler_with_a_full_queue_says_so(play: Play) -> None:
+def test_full_queue_is_reported_as_overload(play: Play) -> None:
     async def act(cluster: Cluster) -> None:
         for name in ("a", "b", "c"):
             await cluster.add_pod(name)

@@ -24,7 +24,7 @@ def test_priority_then_age() -> None:
     assert order == ["urgent", "old", "young"]
 
 
-def test_a_full_queue_counts_who_it_turns_away() -> None:
+def test_full_queue_counts_rejected_pods() -> None:
     queue = PendingQueue(SETTINGS)
     assert [queue.put(f"p{n}", 0, 0) for n in range(5)] == [True, True, True, False, False]
     assert (len(queue), queue.refused_full, queue.has_room) == (3, 2, False)

@@ -106,7 +106,7 @@ def test_a_group_goes_whole_and_waits_whole(play: Play) -> None:
     play(act)
 
 
-def test_nobody_goes_for_a_pod_of_the_same_priority_or_in_vain(play: Play) -> None:
+def test_no_victims_for_equal_priority_or_in_vain(play: Play) -> None:
     async def act(cluster: Cluster) -> None:
         await cluster.add_node("h1", cores=1)
         async with cluster.scheduling():

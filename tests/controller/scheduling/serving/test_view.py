@@ -80,7 +80,7 @@ def test_peer_needs_hold_in_both_directions() -> None:
     assert pending.mates == (Mate("mate"),)
 
 
-def test_beside_its_peer_a_pod_needs_no_figures_of_the_network() -> None:
+def test_pod_on_its_peers_node_needs_no_network_figures() -> None:
     costs = CostMap.of(TOPOLOGY, NetworkSnapshot(0, {}, {}, {}))
     view = view_of(*(node_of(name) for name in HOSTS))
     pending = view.pending(pod_of("p", peers=(PeerNeed(host=HOSTS[0], min_bps=GBPS),)))

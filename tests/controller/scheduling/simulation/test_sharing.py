@@ -116,7 +116,7 @@ def test_a_flow_that_comes_in_the_middle(make: Make) -> None:
 
 
 @twins
-def test_only_what_shares_links_is_worked_out_again(make: Make) -> None:
+def test_only_flows_with_shared_links_are_recomputed(make: Make) -> None:
     sharing = make([3, 3])
     flow = sharing.add([Hop(0)], 10, 0)
     sharing.add([Hop(1)], 10, 0)

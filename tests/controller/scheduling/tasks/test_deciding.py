@@ -68,7 +68,7 @@ def test_a_weak_figure_never_competes_with_a_firm_one(weak: Basis) -> None:
     assert (refused.name, refused.policy) == ("a", "firm-estimate")
 
 
-def test_models_compete_only_where_no_estimate_is_firm() -> None:
+def test_models_compete_only_without_firm_estimates() -> None:
     model, nominal = Estimate.exactly(5.0, Basis.MODELLED), Estimate.exactly(0.1, Basis.NOMINAL)
     assert centre_of(decided(view("a", "b"), TASK, a=model, b=nominal)) == "a"
     assert centre_of(decided(view("a"), TASK, a=nominal)) is None
@@ -101,7 +101,7 @@ def test_units_held_indefinitely_are_not_waited_for() -> None:
     assert explained(PROFILE, verdict).refused[0].policy == NO_UNITS
 
 
-def test_tasks_planned_one_after_the_other_share_what_is_there() -> None:
+def test_tasks_planned_in_turn_share_the_units() -> None:
     seen = view("a", "b")
     plan, choices = Plan(seen), options(seen, a=MEASURED_10, b=Estimate.exactly(15.0, Basis.MEASURED))
     tasks = order_of(PendingTask(f"t{number}", "solve", priority=number == 9, since_ns=number) for number in range(10))

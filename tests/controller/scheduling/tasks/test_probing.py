@@ -80,7 +80,7 @@ def test_probes_cost_at_most_their_share_of_known_work() -> None:
     assert len(due(*places, needs=(changed(NEED, spent_unit_s=50.0),), known={})) == SETTINGS.most_of_type
 
 
-def test_on_a_period_results_of_types_in_use_are_measured_anew() -> None:
+def test_types_in_use_are_measured_again_periodically() -> None:
     idle = changed(NEED, waiting=0, work_unit_s=1e6)
     old = {("of-solve", "a", "cpu"): measured(30_000, 1, 2, 4)}
     (order,) = due(place("a"), needs=(idle,), known=old)
@@ -91,7 +91,7 @@ def test_on_a_period_results_of_types_in_use_are_measured_anew() -> None:
     assert due(place("a"), needs=(idle,), known=old, settings=replace(SETTINGS, period_s=None)) == ()
 
 
-def test_after_a_finished_task_the_place_where_it_ran_is_probed() -> None:
+def test_place_of_a_finished_task_is_probed() -> None:
     done = changed(NEED, waiting=0, finished_at=frozenset({("b", "cpu")}))
     (order,) = due(place("a"), place("b"), needs=(done,))
     assert (order.centre, order.reason) == ("b", Reason.FINISHED)

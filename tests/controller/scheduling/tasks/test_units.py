@@ -46,7 +46,7 @@ def test_by_asking_the_centre_answers_and_the_scheduler_picks() -> None:
     assert (none.step, none.reason) == (Step.FAIL, "centre c answers that none of its units could run it")
 
 
-def test_by_the_user_his_unit_is_taken_whatever_it_supports() -> None:
+def test_users_unit_is_taken_whatever_it_supports() -> None:
     assert choose_unit(wanted("k9", choice=UnitChoice.USER, unit="unit-1"), PLACES).unit == "unit-1"
     assert choose_unit(wanted("k1", choice=UnitChoice.USER, unit="unit-9"), PLACES).reason == (
         "centre c has no unit unit-9: unit-1, unit-2, unit-3"

@@ -109,7 +109,7 @@ def test_centre_reports_its_units_with_the_kernels_that_ran(tmp_path: Path) -> N
     play_centre(tmp_path, act, trial=TRIAL)
 
 
-def test_programs_of_each_kind_run_and_tell_how_they_ended(tmp_path: Path) -> None:
+def test_programs_of_each_kind_run_and_report_their_end(tmp_path: Path) -> None:
     double = Program(kind=ProgramKind.PYTHON, entry="mine:double", text="def double(a): return a * 2", arguments=("x",))
     query = Program(kind=ProgramKind.SQL, text="select 6 * 7")
     image = Program(kind=ProgramKind.CONTAINER, entry="busybox")
@@ -216,7 +216,7 @@ def test_the_four_ways_of_choosing_the_unit(tmp_path: Path) -> None:
     play_centre(tmp_path, act, trial=TRIAL)
 
 
-def test_a_probe_that_cannot_be_run_is_said_in_a_line(tmp_path: Path) -> None:
+def test_probe_that_cannot_run_is_one_line(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         await world.add_probe("millrace: 1\nname: big\nkernels: [{kernel: dgemm}]\n")
         async with world.agent():
@@ -325,7 +325,7 @@ def test_lost_cores_are_reported_and_a_probe_requested(tmp_path: Path) -> None:
     play_centre(tmp_path, act, trial=TRIAL)
 
 
-def test_a_centre_without_units_is_not_ready_and_says_why(tmp_path: Path) -> None:
+def test_centre_without_units_is_not_ready_with_a_reason(tmp_path: Path) -> None:
     local = local_settings(cores=str(CORE), cpu_milli=500, control_groups=ControlGroups.NEVER)
 
     async def act(world: CentreWorld) -> None:

@@ -112,7 +112,7 @@ def test_a_lost_job_gives_its_task_back() -> None:
     ]
 
 
-def test_jobs_of_older_epochs_and_of_nobody_end() -> None:
+def test_jobs_of_older_epochs_and_without_tasks_end() -> None:
     old, new = task(epoch=1), task(epoch=2)
     job = job_of(old, JobPhase.RUNNING)
     begun, ended = steps(new, jobs=(job,))

@@ -265,7 +265,7 @@ def test_killed_keeper_ends_its_job_which_is_lost(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_without_control_groups_it_says_so_and_data_is_limited(tmp_path: Path) -> None:
+def test_missing_control_groups_are_noted_and_data_limited(tmp_path: Path) -> None:
     unit = UnitSettings(name="core", memory_bytes=64 << 20)
 
     async def act(world: World) -> None:

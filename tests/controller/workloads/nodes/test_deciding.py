@@ -60,7 +60,7 @@ def test_a_bound_pod_is_started_and_one_that_runs_is_left_alone() -> None:
     assert actions_for(pod(), [container()]) == ()
 
 
-def test_nothing_is_touched_while_nobody_knows_what_is_wanted() -> None:
+def test_nothing_is_touched_before_the_wanted_state_is_known() -> None:
     assert plan(None, [container()], FOR_EVER, 0, terms=TERMS).steps == ()
 
 

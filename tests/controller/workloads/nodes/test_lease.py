@@ -40,7 +40,7 @@ def test_a_lease_is_read_as_it_was_written(end_ns: int, folders: list[str]) -> N
     assert decode(encode(end_ns, "boot", tuple(folders))) == (end_ns, "boot", tuple(folders))
 
 
-def test_a_part_of_a_lease_is_none() -> None:
+def test_partial_lease_is_invalid() -> None:
     whole = encode(17, "boot", ("/a", "/b"))
     torn = encode(18, "boot", ("/a", "/b"))
     for broken in (b"", whole[:-1], whole[:10] + torn[10:], whole.replace(b"/a", b"/c"), b"\0" * len(whole)):
@@ -50,7 +50,7 @@ def test_a_part_of_a_lease_is_none() -> None:
         encode(17, "boot", ("/long" * 1000,) * 2)
 
 
-def test_a_whole_lease_without_an_end_is_none() -> None:
+def test_lease_without_an_end_is_invalid() -> None:
     body = b"millrace lease 1\nsoon\nboot\n"
     with pytest.raises(LeaseFileError, match=r"^this lease has no end$"):
         decode((f"{zlib.crc32(body):08x}\n".encode() + body).ljust(lease_file.SIZE, b"\n"))
@@ -102,7 +102,7 @@ def test_the_guard_kills_when_the_lease_is_over_and_not_before(tmp_path: Path) -
             assert boot_time_ns() >= end_ns
 
 
-def test_the_guard_leaves_what_is_renewed(tmp_path: Path) -> None:
+def test_guard_spares_a_renewed_lease(tmp_path: Path) -> None:
     with group_with_a_process(tmp_path, "pod") as (folder, process), guard_of(tmp_path, folder, 0.3):
         for _ in range(4):
             time.sleep(0.15)
@@ -111,7 +111,7 @@ def test_the_guard_leaves_what_is_renewed(tmp_path: Path) -> None:
         write(tmp_path, folder, 100)
 
 
-def test_monitors_live_on_to_tell_how_containers_ended(tmp_path: Path) -> None:
+def test_monitors_survive_to_report_the_end(tmp_path: Path) -> None:
     with (
         group_with_a_process(tmp_path, "pod", "conmon") as (folder, monitor),
         group_with_a_process(tmp_path, "pod", "container", "conmon") as (_, hidden),

@@ -72,7 +72,7 @@ def test_secrets_come_from_the_node_alone(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_a_node_is_made_with_what_it_has_and_reports(tmp_path: Path) -> None:
+def test_node_is_created_with_its_hardware_and_reports(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         async with world.managing(MemoryRuntime()):
             await world.until(lambda: _has_images(world))
@@ -124,7 +124,7 @@ def test_a_pod_that_has_done_its_work_is_released(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_an_image_that_is_not_there_is_said_and_tried_again(tmp_path: Path) -> None:
+def test_missing_image_is_reported_and_retried(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
     runtime.absent.add("none")
 
@@ -143,7 +143,7 @@ def test_an_image_that_is_not_there_is_said_and_tried_again(tmp_path: Path) -> N
     play(tmp_path, act)
 
 
-def test_a_device_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_missing_device_is_reported(tmp_path: Path) -> None:
     topology = tmp_path / "one.yaml"
     topology.write_text(
         "millrace: 1\nname: one\nswitches: [{name: s1}]\nhosts:\n"
@@ -207,7 +207,7 @@ def test_silent_runtime_makes_the_node_not_ready(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_a_manager_that_is_started_again_adopts_what_runs(tmp_path: Path) -> None:
+def test_restarted_manager_adopts_running_containers(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
 
     async def act(world: World) -> None:
@@ -382,7 +382,7 @@ def test_an_idle_pod_is_released_and_a_busy_one_stays(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_an_idle_pod_whose_stop_takes_long_has_succeeded_too(tmp_path: Path) -> None:
+def test_idle_pod_with_a_slow_stop_has_succeeded_too(tmp_path: Path) -> None:
     """Its own report of stopping is not a request by others to evict and place it again."""
     runtime = MemoryRuntime()
 
@@ -429,7 +429,7 @@ def test_the_lease_ends_everything_and_after_it_all_begins_again(tmp_path: Path)
     asyncio.run(main())
 
 
-def test_stopping_manager_says_so_and_keeps_or_stops_containers(tmp_path: Path) -> None:
+def test_stopping_manager_reports_and_keeps_or_stops_pods(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
 
     async def stopped(world: World, how: OnStop) -> None:

@@ -45,7 +45,7 @@ def test_missing_pods_are_made_and_surplus_ones_go_last_first() -> None:
     assert deleted(actions) == ["g-4", "g-3"]
 
 
-def test_a_pod_bears_the_groups_labels_and_is_told_of_it() -> None:
+def test_pod_gets_the_groups_labels_and_environment() -> None:
     group = replace(
         with_status(group_of("g", 2)), metadata=Metadata(name="g", uid="u", labels={"app": "x", "millrace/z": "y"})
     )
@@ -60,7 +60,7 @@ def test_a_pod_bears_the_groups_labels_and_is_told_of_it() -> None:
     assert made.spec.group == "g"
 
 
-def test_workers_are_told_of_their_job() -> None:
+def test_workers_get_their_job() -> None:
     group = with_status(group_of("g", 2, allreduce=AllReduce(job="sums")))
     told = environment_of(group, 1, "10.9.0.1:9560")
     assert {key: told[key] for key in sorted(told)} == {
@@ -81,13 +81,13 @@ def with_service(group: PodGroup) -> PodGroup:
     return replace(group, spec=replace(group.spec, allreduce=AllReduce(service="unix:jobs")))
 
 
-def test_a_job_without_a_service_is_said() -> None:
+def test_job_without_a_service_is_reported() -> None:
     group = with_status(group_of("g", 2, allreduce=AllReduce()))
     actions = decide(view_of(group), 1).actions
     assert (created(actions), "where the job service is" in group_set(actions).reasons[0]) == ([], True)
 
 
-def test_a_name_that_somebody_else_has_is_said_once() -> None:
+def test_taken_name_is_reported_once() -> None:
     group = with_status(group_of("g", 2))
     status = group_set(decide(view_of(group, pod("g-1")), 1).actions)
     assert status.reasons == ("pod g-1 is there already, and is none of this group: delete one of them",)

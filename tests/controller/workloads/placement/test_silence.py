@@ -56,7 +56,7 @@ def test_marked_nodes_pods_are_released_with_epoch_and_report() -> None:
     ]
 
 
-def test_an_evicted_pod_is_afterwards_what_its_eviction_says() -> None:
+def test_evicted_pod_gets_the_evictions_outcome() -> None:
     view = view_of(node("h1", ready=False), node("h2"), pod("a", "h1", phase=Phase.STOPPING, then=Phase.FAILED))
     view.take(node("h2", heartbeat=2), 44 * S)
     release = decide(view, 45).actions[-1]
@@ -74,7 +74,7 @@ def test_shortened_lease_takes_effect_with_the_next_report() -> None:
     assert decide(view, 111).silent == ("h2", "h1")
 
 
-def test_counting_anew_after_the_service_access_point_was_away() -> None:
+def test_silence_counts_from_zero_after_an_outage_of_the_api() -> None:
     view = view_of(node("h1"), node("h2"), pod("a", "h1"))
     view.count_anew(100 * S)
     assert decide(view, 144).silent == ()
@@ -196,7 +196,7 @@ def test_shares_newer_than_the_pod_watch_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.STOPPING, Phase.RUNNING])
-def test_a_pod_that_does_not_stop_is_told_of(phase: Phase) -> None:
+def test_pod_that_does_not_stop_is_reported(phase: Phase) -> None:
     stuck = pod("a", "h1", phase=phase)
     view = view_of(node("h1"), stuck if phase is Phase.STOPPING else deleting(stuck))
     assert decide(view, 39).stuck == ()

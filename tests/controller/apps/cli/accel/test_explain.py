@@ -73,7 +73,7 @@ def test_operators_show_class_times_ratio_decision_and_flips(capsys: pytest.Capt
         assert [flip["quantity"] for flip in operator["flips"]] == ["rate", "data", "cpu-time"]
 
 
-def test_people_get_a_table_and_what_it_amounts_to(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
+def test_text_output_has_a_table_and_a_summary(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
     done, out, _ = explain(capsys, QUERY, *TABLES, "--hardware", hardware, "--rate", "1 Gbit/s")
     assert done
     assert all(name in out for name in ("filter-1", "join-1", "aggregate-1", "sort-1", "what would flip it"))
@@ -89,7 +89,7 @@ def test_a_plan_is_drawn(capsys: pytest.CaptureFixture[str], hardware: str, tmp_
     assert drawn.read_text().count("<path") > 10
 
 
-def test_the_break_even_rate_is_where_the_device_changes(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
+def test_device_changes_at_the_break_even_rate(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
     query = "select l.price, l.tax from lines l where l.day > 100"
     options = (query, "--table", "lines=6000000000:600000000000", "--hardware", hardware)
     operator = document(capsys, *options, "--rate", "1 Gbit/s")["operators"][0]
@@ -147,7 +147,7 @@ def test_an_infinite_rate_is_the_limit_of_great_ones(capsys: pytest.CaptureFixtu
             assert times["total_s"] == pytest.approx(finite["total_s"] - finite["transfer_s"])
 
 
-def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_explain_gives_the_worked_case_2d(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     query = "select a.id_int from data_100m a join b on a.id_int = b.id"
     tables = ("--table", "data_100m=1000000:100000000", "--table", "b=1000000:100000000")
     hardware = tmp_path / "gpu.yaml"

@@ -29,7 +29,7 @@ def test_all_eight_cases_are_shown_as_fractions_and_as_decisions(capsys: pytest.
     assert [case["runs on"] for case in cases] == ["cpu", "gpu", "cpu", "gpu", "cpu", "gpu", "gpu", "gpu"]
 
 
-def test_the_contradiction_of_2e_is_said_where_a_user_meets_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradiction_of_2e_is_shown_to_users(capsys: pytest.CaptureFixture[str]) -> None:
     remark = "the text says 3.2, which would send the filter to the GPU; its own formula gives 0.7705"
     assert f"\n2e: {remark}" in figures(capsys)[1]
     _, out, err = figures(capsys, "--format", "json")

@@ -29,7 +29,7 @@ def test_levers_of_a_machine_and_reasons_for_missing_ones(tmp_path: Path) -> Non
     assert rows[2][5] == "unavailable: NVML: not here"
 
 
-def test_this_machine_says_something_of_each() -> None:
+def test_this_machine_has_a_note_for_each_lever() -> None:
     done = CliRunner().invoke(app, ["balance", "levers", "--format", "json"])
     assert done.exit_code == 0, done.output
     table: list[dict[str, Any]] = json.loads(done.output)

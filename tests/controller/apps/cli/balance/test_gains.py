@@ -50,7 +50,7 @@ def test_the_margin_of_stability_is_reported_for_a_plant(capsys: pytest.CaptureF
     }  # fmt: skip
 
 
-def test_unstable_gains_are_refused_with_what_would_be_stable(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unstable_gains_are_refused_with_stable_ones(capsys: pytest.CaptureFixture[str]) -> None:
     done, out, err = balance(capsys, "gains", "--gain", "0.6", "--lag", "5", "--delay", "2")
     assert (done, out) == (False, "")
     assert err == (

@@ -23,7 +23,7 @@ from controller.balance.serving.history import History
 from tests.controller.apps.cli.conftest import Run
 
 
-def test_a_pool_is_made_and_changed_and_what_is_not_named_stays(served: Place, run: Run) -> None:
+def test_pool_is_created_and_changed_in_named_fields_only(served: Place, run: Run) -> None:
     out, err = run("balance set gpus --create --units 8 --claim i:least=2,weight=1.5 --claim ii --lease-s 30 --kp 0.5")
     assert out.startswith("UnitPool gpus: 8 units; i, ii; P, kp 0.5, ki 0, kd 0 (fixed), rule table")
     assert err.startswith("stable: gains may be ")

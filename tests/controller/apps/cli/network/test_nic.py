@@ -34,7 +34,7 @@ def inside() -> Iterator[Callable[..., str]]:
 
 
 @pytest.mark.root
-def test_show_tells_what_the_device_is(inside: Callable[..., str]) -> None:
+def test_show_describes_the_device(inside: Callable[..., str]) -> None:
     told = inside("nic", "show", "here")
     assert re.search(r"device +here \(number \d+\), driver veth", told)
     assert re.search(r"MTU +1500 bytes", told)

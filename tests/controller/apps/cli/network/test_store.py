@@ -49,7 +49,7 @@ def test_values_are_written_and_read(tmp_path: Path) -> None:
         assert (tmp_path / "out").read_bytes() == value
 
 
-def test_serving_ends_with_a_signal_and_keeps_what_was_written(tmp_path: Path) -> None:
+def test_serving_ends_with_a_signal_and_keeps_values(tmp_path: Path) -> None:
     arguments = [*COMMAND, str(tmp_path / "store.db"), "--address", "127.0.0.1", "--port", "0"]
     (tmp_path / "value").write_bytes(b"kept")
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as serving:

@@ -94,7 +94,7 @@ def test_packets_come_from_a_capture_or_from_lines(tmp_path: Path) -> None:
     ]
 
 
-def test_a_filter_leaves_out_packets_and_not_what_they_do() -> None:
+def test_filter_omits_packets_but_not_their_effects() -> None:
     lines = "".join(f"{HEAD}0a00020{last}\n" for last in (1, 2, 3))
     packets = objects(trace("-", "--format", "json", "--filter", "ipv4.dst_addr==10.0.2.3", given=lines))
     assert [packet["packet"] for packet in packets] == [3]

@@ -137,7 +137,7 @@ def test_pods_are_listed_shown_and_deleted(run: Run, bound: None) -> None:
     assert json.loads(run("pod list -f json")[0])[0]["phase"] == "deleting"
 
 
-def test_why_says_every_decision_node_by_node(run: Run, bound: None) -> None:
+def test_why_lists_every_decision_node_by_node(run: Run, bound: None) -> None:
     output = run("pod explain a")[0]
     assert output.startswith("a is bound on h1\n")
     assert "bound by s1, profile default, in 2.0 ms\nh1: 1500 points, 1 of 12 nodes could run it\n" in output
@@ -150,7 +150,7 @@ def test_why_says_every_decision_node_by_node(run: Run, bound: None) -> None:
     assert run("pod explain x") == ("", "millrace: there is no Pod x\n")
 
 
-def test_the_reason_of_a_refusal_is_listed_and_said_once(served: Place, run: Run) -> None:
+def test_reason_of_a_refusal_is_shown_once(served: Place, run: Run) -> None:
     run("pod apply -f -", "pod: {name: c, image: x}")
     reason = "none of 1 nodes: 1 by fits"
     with SyncApiClient(served) as client:
@@ -198,7 +198,7 @@ def test_a_command_hands_on_its_input_and_its_exit_status(served: Place, bound: 
     )  # fmt: skip
 
 
-def test_a_terminal_is_raw_and_its_size_is_told(served: Place, bound: None) -> None:
+def test_terminal_is_raw_and_its_size_is_sent(served: Place, bound: None) -> None:
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     command = [

@@ -140,7 +140,7 @@ def test_probe_beyond_the_time_limit_is_refused_with_a_remedy(folder: Path) -> N
         (("run", "e.yaml"), "e.yaml:4: kernels: unknown key"),
     ],
 )
-def test_wrong_input_is_told_in_a_line(arguments: tuple[str, ...], message: str) -> None:
+def test_wrong_input_is_one_line(arguments: tuple[str, ...], message: str) -> None:
     assert message in refused(*arguments)
 
 
@@ -154,7 +154,7 @@ def test_wrong_input_is_told_in_a_line(arguments: tuple[str, ...], message: str)
         ("build", "e.yaml", "--ratio", "0"),
     ],
 )
-def test_options_that_are_wrong_are_told_with_their_names(arguments: tuple[str, ...]) -> None:
+def test_wrong_options_are_named(arguments: tuple[str, ...]) -> None:
     if arguments[0] == "run":
         command("build", "e.yaml", "--no-check", "-o", "e.json")
         arguments = ("run", "e.json", *arguments[2:])

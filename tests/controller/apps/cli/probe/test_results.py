@@ -62,7 +62,7 @@ def test_results_are_shown_scored_and_as_estimates(client: SyncApiClient, run: R
     )
 
 
-def test_efficiency_says_up_to_how_many_units_more_help(client: SyncApiClient, run: Run, tmp_path: Path) -> None:
+def test_efficiency_gives_the_useful_number_of_units(client: SyncApiClient, run: Run, tmp_path: Path) -> None:
     counts = (1, 2, 4, 8, 16, 32)
     write(client, "r1", "p", tuple(ProbeRun(units=n, run_times_s=noisy(1 / min(n, 8))) for n in counts))
     write(client, "lie", "p", (ProbeRun(units=1, run_times_s=(0.1, 0.1, 0.1)),))

@@ -38,7 +38,7 @@ def test_switch_answers_popular_names_sooner_and_follows_readers(
     assert max(read.took_ns for read in hits) < min(read.took_ns for read in misses)
 
 
-def test_nobody_reads_what_an_acknowledged_write_replaced(outcome: StoreOutcome) -> None:
+def test_replaced_content_is_never_read_after_the_write(outcome: StoreOutcome) -> None:
     write = outcome.phases[3]
     assert {read.version for read in write.reads[1:]} == {2}
     assert not any(read.is_old for phase in outcome.phases for read in phase.reads)

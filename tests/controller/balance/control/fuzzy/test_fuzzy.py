@@ -46,7 +46,7 @@ def test_fully_matching_rule_gives_its_word(method: Method) -> None:
             assert infer(method, TABLES, error.peak, change.peak) == pytest.approx(wanted, abs=1e-6)
 
 
-def test_mamdani_is_what_scikit_fuzzy_gives() -> None:
+def test_mamdani_equals_scikit_fuzzy() -> None:
     with RECORDED.open(encoding="utf-8") as file:
         rows = [{name: float(text) for name, text in row.items()} for row in csv.DictReader(file)]
     assert len(rows) == 40

@@ -35,7 +35,7 @@ def kinds(graph: OperatorGraph) -> list[str]:
     return [operator.kind for operator in graph.operators]
 
 
-def test_a_join_with_filters_is_what_one_writes_by_hand(shop: duckdb.DuckDBPyConnection) -> None:
+def test_join_with_filters_equals_the_hand_written_graph(shop: duckdb.DuckDBPyConnection) -> None:
     graph = graph_of_sql(JOIN, shop)
     assert kinds(graph) == ["filter", "filter", "join", "aggregate", "sort"]
     assert graph.category == "sql"
@@ -142,7 +142,7 @@ def test_refusal_of_duckdb_is_one_line(sql: str, problem: str, shop: duckdb.Duck
     assert shop.execute("select count(*) from orders").fetchone() == (10_000,)
 
 
-def test_files_that_are_no_database_are_told(tmp_path: Path) -> None:
+def test_files_that_are_no_database_are_reported(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="there is no such database"):
         graph_of_sql("select 1", tmp_path / "missing")
     (tmp_path / "text").write_text("no database" * 1000)

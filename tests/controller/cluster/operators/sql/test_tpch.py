@@ -68,7 +68,7 @@ def test_declared_tables_have_the_rows_of_generated_ones(tmp_path: Path) -> None
             assert {column: kind for column, kind, *_ in columns} == table.columns, name
 
 
-def test_words_say_what_the_parser_says(declared: SqlPlanner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_word_scan_agrees_with_the_parser(declared: SqlPlanner, monkeypatch: pytest.MonkeyPatch) -> None:
     by_words = [declared.graph(sql) for sql in STATEMENTS.values()]
     assert sum(references_of_words(sql) is not None for sql in STATEMENTS.values()) == 20
     monkeypatch.setattr(planner, "references_of_words", lambda _: None)
@@ -83,7 +83,7 @@ def test_words_say_what_the_parser_says(declared: SqlPlanner, monkeypatch: pytes
         *("select a from (from t)", "select a from (select*from t)", "select (a), * from t"),
     ],
 )
-def test_a_parser_is_asked_where_words_do_not_tell(sql: str) -> None:
+def test_parser_is_used_if_the_word_scan_is_unclear(sql: str) -> None:
     assert references_of_words(sql) is None
 
 

@@ -22,7 +22,7 @@ def dense_solve(n: int) -> NDArray[np.floating[Any]]:
     return x
 
 
-def test_the_graph_of_a_dense_solve_is_what_one_writes_by_hand() -> None:
+def test_graph_of_a_dense_solve_equals_the_hand_written_one() -> None:
     traced = trace_callable(dense_solve, (50,))
     assert traced.problems == ()
     assert [(operator.signature, operator.executions) for operator in traced.graph.operators] == [

@@ -54,7 +54,7 @@ ONCE = [
 
 
 @pytest.mark.parametrize("python", [sys.executable, "python3.12", "python3.13", "python3.14"])
-def test_calls_and_returns_are_told_as_they_come(python: str, tmp_path: Path) -> None:
+def test_calls_and_returns_are_reported_in_order(python: str, tmp_path: Path) -> None:
     interpreter = shutil.which(python)
     if interpreter is None or subprocess.run([interpreter, "-c", ""], capture_output=True, check=False).returncode:
         pytest.skip(f"{python} is not here")

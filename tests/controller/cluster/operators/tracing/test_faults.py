@@ -71,9 +71,7 @@ def operators_of(traced: Traced) -> list[tuple[str, int]]:
         ("fork", ("it started other processes: what they do is not in the graph",)),
     ],
 )
-def test_a_script_is_traced_up_to_its_end_whatever_that_is(
-    script: Path, ending: str, problems: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_script_is_traced_up_to_any_end(script: Path, ending: str, problems: tuple[str, ...], tmp_path: Path) -> None:
     with (tmp_path / "out").open("w+") as output:
         traced = trace_script(script, ["50", ending], output=output, category="hpc")
         output.seek(0)
@@ -84,7 +82,7 @@ def test_a_script_is_traced_up_to_its_end_whatever_that_is(
     assert traced.places["gemm-1"] == "program.py:10"
 
 
-def test_a_script_runs_on_one_core_and_its_cpu_time_is_told(tmp_path: Path) -> None:
+def test_script_runs_on_one_core_and_reports_its_cpu_time(tmp_path: Path) -> None:
     path, written = tmp_path / "cores.py", tmp_path / "written"
     path.write_text(
         "import os\nimport numpy as np\nout = np.ones((300, 300)) @ np.ones((300, 300))\n"
@@ -121,7 +119,7 @@ def test_functions_are_named_by_file_or_module(script: Path) -> None:
         trace_script("nowhere.py")
 
 
-def test_a_callable_that_raises_or_never_ends_gives_what_it_did() -> None:
+def test_callable_that_raises_or_hangs_gives_a_partial_graph() -> None:
     def fails(*, for_ever: bool) -> None:
         array = np.ones((5, 5))
         array @ array
@@ -138,7 +136,7 @@ def test_a_callable_that_raises_or_never_ends_gives_what_it_did() -> None:
 
 
 @pytest.mark.parametrize("deadline_s", [0.02, 0.05])
-def test_a_program_that_lets_nothing_out_is_stopped_all_the_same(deadline_s: float) -> None:
+def test_program_that_swallows_interrupts_is_stopped(deadline_s: float) -> None:
     caught: list[BaseException] = []
 
     def holds_on() -> None:
@@ -168,7 +166,7 @@ def test_memory_that_was_freed_is_no_longer_its_writers() -> None:
     assert not trace_callable(reuses).graph.flows
 
 
-def test_a_program_that_computes_nothing_is_told() -> None:
+def test_program_without_computation_is_reported() -> None:
     traced = trace_callable(lambda: None)
     assert traced.graph.operators == ()
     assert traced.problems == ("no operator was seen: it computes with nothing that is traced",)
@@ -243,7 +241,7 @@ def glue(n: int) -> Any:
 
 
 @pytest.mark.parametrize("program", [glue])
-def test_functions_that_only_call_libraries_are_none(program: Callable[..., Any]) -> None:
+def test_functions_that_only_call_libraries_are_no_operators(program: Callable[..., Any]) -> None:
     assert {operator.kind for operator in trace_callable(program, (10,)).graph.operators} == {"elementwise"}
 
 

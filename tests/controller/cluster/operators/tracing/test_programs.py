@@ -244,7 +244,7 @@ def test_traced_array_programs_give_the_same_values_and_types() -> None:
         assert np.array_equal(result, other) if isinstance(result, np.ndarray) else repr(result) == repr(other)
 
 
-def test_arguments_are_changed_in_place_as_ever() -> None:
+def test_arguments_are_changed_in_place() -> None:
     values = np.arange(10.0)
 
     def double(array: Any) -> Any:

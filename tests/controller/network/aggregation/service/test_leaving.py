@@ -55,7 +55,7 @@ def test_leaving_worker_counts_as_long_when_disconnected() -> None:
     assert behind.sums[ahead.finished] == {"h1", "h2"}
 
 
-def test_nobody_waits_to_leave_for_who_is_dead_or_leaves_as_well() -> None:
+def test_leaving_does_not_wait_for_dead_or_leaving_workers() -> None:
     crowd, ahead, behind = one_ahead()
     behind.is_dead = True
     crowd.disconnect(behind)
@@ -70,7 +70,7 @@ def test_nobody_waits_to_leave_for_who_is_dead_or_leaves_as_well() -> None:
     assert crowd.machine.ended[-1].reason == "all workers have left"
 
 
-def test_somebody_comes_while_another_waits_to_leave() -> None:
+def test_worker_joins_while_another_waits_to_leave() -> None:
     crowd, ahead, behind = one_ahead()
     joiner = crowd.come("h3", capacity=2)
     assert joiner.over is None

@@ -111,7 +111,7 @@ def test_all_hear_the_same_reason_when_there_is_no_place() -> None:
     assert crowd.machine.jobs == ()
 
 
-def test_worker_of_a_short_job_is_told_who_came() -> None:
+def test_worker_of_a_short_job_gets_the_list_of_joined() -> None:
     crowd = Crowd(0, 3, troubles=False)
     players = [crowd.come("h1"), crowd.come("h2")]
     crowd.calm_down(70)
@@ -132,7 +132,7 @@ def test_dead_worker_is_removed_after_the_reconnect_time() -> None:
     assert crowd.players[0].following.members == ("h1", "h3", "h4")
 
 
-def test_a_silent_worker_is_removed_and_told_when_it_wakes() -> None:
+def test_silent_worker_is_removed_and_notified_later() -> None:
     crowd, (paused, *_) = began("h1", "h2", "h3")
     paused.is_paused = True
     for _ in range(9):
@@ -146,7 +146,7 @@ def test_a_silent_worker_is_removed_and_told_when_it_wakes() -> None:
     assert paused.over.reason == "h1 was removed from job job: it has been silent for 4.0 s"
 
 
-def test_removed_worker_is_told_why_after_reconnecting() -> None:
+def test_removed_worker_gets_the_reason_after_reconnecting() -> None:
     crowd, (paused, *_) = began("h1", "h2", "h3")
     paused.is_paused = True
     for _ in range(9):
@@ -171,7 +171,7 @@ def test_a_connection_that_breaks_and_comes_back_changes_nothing() -> None:
     assert cut.over is None
 
 
-def test_a_job_ends_with_fewer_than_half_and_all_are_told() -> None:
+def test_job_below_half_ends_and_all_are_notified() -> None:
     crowd, players = began("h1", "h2", "h3", "h4")
     for player in players[1:]:
         player.is_dead = True
@@ -193,7 +193,7 @@ def test_half_of_the_workers_go_on() -> None:
     assert members_of(crowd) == {"h1", "h2"}
 
 
-def test_half_is_counted_of_those_who_have_come_since() -> None:
+def test_half_counts_later_members() -> None:
     crowd, players = began("h1", "h2", capacity=4)
     players += [crowd.come(host, capacity=4) for host in ("h3", "h4")]
     crowd.calm_down(1)
@@ -205,7 +205,7 @@ def test_half_is_counted_of_those_who_have_come_since() -> None:
     assert crowd.machine.ended[-1].reason == "1 of 4 workers are left"
 
 
-def test_a_worker_comes_back_where_the_others_go_on() -> None:
+def test_returning_worker_continues_with_the_others() -> None:
     crowd, (_, dead, *_) = began("h1", "h2", "h3")
     dead.is_dead = True
     crowd.disconnect(dead)
@@ -239,7 +239,7 @@ def test_a_host_has_one_worker() -> None:
     assert second.over.reason == "job job: h1 already has a worker in it"
 
 
-def test_a_hold_that_somebody_does_not_come_to_is_given_up() -> None:
+def test_hold_is_abandoned_if_a_worker_does_not_reach_it() -> None:
     crowd, (stuck, other) = began("h1", "h2", capacity=3)
     joiner = crowd.come("h3", capacity=3)
     stuck.inbox.clear()
@@ -386,7 +386,7 @@ def test_newcomers_start_with_all_others_after_reconnecting() -> None:
     assert all(player.is_working for player in (*players, first, second))
 
 
-def test_a_worker_of_an_earlier_controller_is_told() -> None:
+def test_worker_of_an_earlier_controller_is_refused() -> None:
     crowd, (first, _) = began("h1", "h2")
     crowd.machine = Crowd(0, 2).machine
     crowd.reconnect(first)
@@ -412,7 +412,7 @@ def test_a_worker_of_an_earlier_controller_is_told() -> None:
         ({}, "it already has all 2 workers"),
     ],
 )
-def test_misfitting_worker_is_told_why(change: dict[str, object], reason: str) -> None:
+def test_misfitting_worker_gets_the_reason(change: dict[str, object], reason: str) -> None:
     crowd, _ = began("h1", "h2")
     misfit = crowd.come("h3", **change)
     crowd.settle()

@@ -110,7 +110,7 @@ def test_leaving_worker_sends_results_that_a_switch_forgot(folder: Path) -> None
         assert sums(members[1:]) == [1.0]
 
 
-def test_a_joiner_waits_for_all_reduces_that_somebody_has_begun(folder: Path) -> None:
+def test_joiner_waits_for_begun_all_reduces(folder: Path) -> None:
     with run_service(folder) as here:
         first, second = here.together("h1", "h2", capacity=3)
         begun = first.reducer.all_reduce(np.ones(5, np.float32))
@@ -124,7 +124,7 @@ def test_a_joiner_waits_for_all_reduces_that_somebody_has_begun(folder: Path) ->
         assert sums([first, second, third]) == [3.0] * 3
 
 
-def test_newcomers_come_in_where_a_round_ends_and_get_the_state(folder: Path) -> None:
+def test_newcomers_join_between_rounds_and_get_the_state(folder: Path) -> None:
     state = np.linspace(-3, 3, 1001)
     with run_service(folder) as here:
         members = here.together("h1", "h2", capacity=3, boundaries=True)
@@ -154,7 +154,7 @@ def test_a_connection_that_breaks_is_made_again(folder: Path) -> None:
         assert sums(members[:2]) == [2.0] * 2
 
 
-def test_worker_waiting_at_a_boundary_hears_that_the_job_ended(folder: Path) -> None:
+def test_worker_at_a_boundary_learns_that_the_job_ended(folder: Path) -> None:
     with run_service(folder) as here:
         members = here.together("h1", "h2", capacity=3, boundaries=True)
         here.join("h3", 2, capacity=3, boundaries=True)
@@ -196,7 +196,7 @@ def test_all_get_the_reason_when_there_is_no_place(folder: Path) -> None:
                 future.result(BOUND_S)
 
 
-def test_worker_of_a_short_job_is_told_who_came(folder: Path) -> None:
+def test_worker_of_a_short_job_gets_the_list_of_joined(folder: Path) -> None:
     with (
         run_service(folder) as here,
         pytest.raises(JobRefusedError, match=r"only 1 of 3 workers \(h1\) joined in time"),
@@ -236,7 +236,7 @@ def test_a_job_that_switches_give_up_fails_with_their_reason(folder: Path) -> No
             waiting.result(BOUND_S)
 
 
-def test_workers_of_a_service_that_starts_anew_are_told(folder: Path) -> None:
+def test_workers_are_notified_of_a_restarted_service(folder: Path) -> None:
     with run_service(folder) as here:
         members = here.together("h1", "h2")
         here.stop()

@@ -92,7 +92,7 @@ def test_rebalance_needs_a_confirmed_crowded_link() -> None:
     assert "at leaf1 by spine1" in weights_on(("leaf1", "spine1", "leaf2"), {("leaf1", "leaf2"): route.next_hops})
 
 
-def test_with_nothing_crowded_nobody_asks_for_streams() -> None:
+def test_streams_are_not_computed_without_crowded_links() -> None:
     rounds = Rounds()
     rounds.small_flows({"spine1": 8, "spine2": 8})
     assert rounds.until(5 * S) == []
@@ -205,7 +205,7 @@ def test_weights_off_the_base_routes_are_dropped() -> None:
     assert "no longer lead" in change.reason
 
 
-def test_saved_weights_are_restored_where_the_topology_has_them() -> None:
+def test_saved_weights_are_restored_if_in_the_topology() -> None:
     saved = (
         WeightedRoute("leaf1", "leaf2", (("spine1", 1), ("spine2", 3))),
         WeightedRoute("leaf1", "leaf9", (("spine1", 1),)),
@@ -217,7 +217,7 @@ def test_saved_weights_are_restored_where_the_topology_has_them() -> None:
     assert home.old_weights == saved[0].next_hops
 
 
-def test_settings_say_how_many_rounds_confirm_a_change() -> None:
+def test_confirming_rounds_are_a_setting() -> None:
     rounds = Rounds(replace(SETTINGS, balance=BalanceSettings(confirm_rounds=7)))
     rounds.small_flows({"spine1": 18, "spine2": 4})
     [change] = rounds.until(2 * S)

@@ -197,7 +197,7 @@ def test_flows_do_not_herd_onto_the_same_path(network: Network) -> None:
     assert decided[0].flow == FlowSpec("ha", "hd", 17, 1)
 
 
-def test_a_queue_that_a_move_drains_keeps_nobody_else_away(network: Network) -> None:
+def test_queue_drained_by_a_move_deters_no_other_flow(network: Network) -> None:
     taken = snapshot(link_state(network, "ab", queue_ns=40 * MS, used=0.95))
     flows = {FlowSpec("ha", "hd", 17, port): Assignment(("a", "b", "d"), rate_bps=2_400_000) for port in range(1, 5)}
     assert len(decide(taken, network, flows, DecideSettings(moves_per_round=4, min_gain_ns=MS), now_ns=0)) == 1

@@ -63,7 +63,7 @@ def test_evacuated_flow_returns_after_the_hold_time(flow: Flow) -> None:
     assert not flow.evacuation.is_waiting
 
 
-def test_the_hold_time_begins_anew_with_each_death(flow: Flow) -> None:
+def test_hold_time_restarts_with_each_death(flow: Flow) -> None:
     flow.round({BD}, 1 * S)
     for second in (2, 4, 6):
         assert flow.round(set(), second * S) == []
@@ -81,7 +81,7 @@ def test_flow_returns_at_once_if_the_controller_held_the_link(flow: Flow) -> Non
     assert len(flow.round(set(), 2 * S)) == 1
 
 
-def test_flow_whose_backup_dies_returns_to_its_first_path(flow: Flow) -> None:
+def test_flow_with_a_dead_backup_returns_to_its_first_path(flow: Flow) -> None:
     flow.round({LinkKey("a", "b")}, 1 * S)
     [again] = flow.round({LinkKey("a", "b"), CD}, 2 * S)
     assert again.new_path == ACBD
@@ -120,6 +120,6 @@ def test_saved_decisions_restore_the_flows_that_wait_to_return(flow: Flow, diamo
     assert not anew.evacuation.is_waiting
 
 
-def test_links_that_nobody_knows_are_not_told_of(flow: Flow) -> None:
+def test_unknown_links_are_not_reported(flow: Flow) -> None:
     assert not flow.told.watch({LinkKey("x", "y"): DOWN}, {BD, CD})
     assert flow.told.down == set()

@@ -120,7 +120,7 @@ def test_circles_of_flow_carry_nothing_and_are_taken_out() -> None:
     assert shares_at(splits, "d", "b") == {"a": 0.0, "c": 1.0}
 
 
-def test_a_trickle_that_splits_below_what_counts_makes_no_cycle() -> None:
+def test_trickle_below_the_threshold_makes_no_cycle() -> None:
     """w's parts of the trickle are all noise, so w keeps its shortest path: back over v."""
     graph = graph_of(
         ("v", "d", 10, 1), ("v", "w", 10, 1), ("w", "v", 10, 1), ("w", "x", 10, 9), ("w", "y", 10, 9),

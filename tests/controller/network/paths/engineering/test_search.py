@@ -67,7 +67,7 @@ def test_search_can_end_at_any_step() -> None:
         assert problem.max_utilisation(search.result()) <= before * 1.001
 
 
-def test_search_goes_on_where_another_one_stopped() -> None:
+def test_search_resumes_from_a_draft() -> None:
     problem, _ = problem_of(network("2"))
     present = ecmp(problem.graph, problem.graph.delay_ns)
     rounds, search = 0, Search(problem, present)

@@ -22,7 +22,7 @@ from tests.controller.network.paths.service.test_server import AD, MS, Bench, co
 __all__ = ["topology"]
 
 
-def test_silence_and_its_end_are_told_once_each() -> None:
+def test_silence_and_its_end_are_reported_once_each() -> None:
     watch = FeedWatch(1000 * MS, now_ns=0)
     assert watch.transition(1000 * MS) is None
     assert watch.age_ns(1000 * MS) is None

@@ -363,7 +363,7 @@ def test_permanent_feed_failure_ends_the_server_with_its_reason(topology: Topolo
     play(scene())
 
 
-def test_a_question_to_nobody_is_an_error(tmp_path: Path) -> None:
+def test_query_without_a_server_is_an_error(tmp_path: Path) -> None:
     async def scene() -> None:
         async with RouteClient(RouteClientSettings(address=f"unix:{tmp_path}/no.sock")) as client:
             with pytest.raises(

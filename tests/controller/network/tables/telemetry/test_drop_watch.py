@@ -45,7 +45,7 @@ def test_each_entry_has_a_quota_of_its_own(diamond: Topology) -> None:
     assert {action.args["quota"] for action in actions} == {100}
 
 
-def test_a_rule_about_a_flow_says_nothing_of_what_is_not_ip(diamond: Topology) -> None:
+def test_flow_rule_does_not_apply_to_other_than_ip(diamond: Topology) -> None:
     tables = written(diamond, DropWatch(src="ha", dst_port=80, reasons=("no_route",)))
     assert "other_drop_watch" not in tables
     (entry,) = tables["ipv4_drop_watch"]

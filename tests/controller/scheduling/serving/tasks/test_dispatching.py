@@ -67,7 +67,7 @@ def test_every_centre_is_probed_before_it_gets_work(play: Play) -> None:
     play(act)
 
 
-def test_without_operators_a_type_never_seen_waits_and_says_why(play: Play) -> None:
+def test_new_type_without_operators_waits_with_a_reason(play: Play) -> None:
     async def act(site: Site) -> None:
         async with site.running(site.centre("a")), site.scheduling():
             await site.submit("blind", operators=(), task_type="unknown")
@@ -175,7 +175,7 @@ def test_only_free_units_are_probed_one_probe_per_centre(play: Play) -> None:
     play(act)
 
 
-def test_units_are_chosen_only_where_all_kernels_are_supported(play: Play) -> None:
+def test_only_units_that_support_all_kernels_are_chosen(play: Play) -> None:
     async def act(site: Site) -> None:
         centre = site.centre("a", 1.0, units("plain", 4, "fft"), units("dense", 2, "dgemm", "fft"))
         async with site.running(centre), site.scheduling():

@@ -103,7 +103,7 @@ def test_a_job_that_the_cluster_does_not_know_any_more_is_lost(tmp_path: Path) -
         (True, JobPhase.SUCCEEDED, ""),
     ],
 )
-def test_forgotten_job_ends_as_its_folder_says_only_if_trusted(
+def test_forgotten_job_ends_by_a_trusted_folder_only(
     tmp_path: Path, trusts_folders: bool, phase: JobPhase, reason: str
 ) -> None:
     async def main() -> None:

@@ -141,6 +141,6 @@ def test_files_that_a_job_has_packed_stay_in_its_folder() -> None:
         Wrong(parcel(zlib.compress(b" " * 10_000_000)), "more than 1000 bytes"),
     ],
 )
-def test_parcels_that_are_none_are_errors_of_one_line(wrong: Wrong) -> None:
+def test_invalid_parcels_are_one_line_errors(wrong: Wrong) -> None:
     with pytest.raises(EngineError, match=wrong.said):
         files_in(wrong.log, 1000)

@@ -301,7 +301,7 @@ def test_no_job_forges_the_end_of_another_one(world: World) -> None:
     play(script)
 
 
-def test_jobs_that_nobody_knows_are_lost(world: World) -> None:
+def test_unknown_jobs_are_lost(world: World) -> None:
     async def script() -> None:
         engine = await started(world)
         states = await engine.states(("424242",))
@@ -354,7 +354,7 @@ def test_jobs_outlive_an_engine_that_is_away_for_a_while(world: World) -> None:
     play(script)
 
 
-def test_changes_of_resources_are_told(world: World) -> None:
+def test_changes_of_resources_are_reported(world: World) -> None:
     async def script() -> None:
         engine = await started(world)
         before = (await _unit(engine, world.unit)).count
@@ -416,7 +416,7 @@ def test_units_of_slurm_may_be_tasks_on_several_nodes(slurm_cluster: SlurmCluste
     play(act)
 
 
-def test_jobs_of_slurm_are_roots_only_where_that_is_said(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+def test_slurm_jobs_run_as_root_only_if_configured(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
     world = SlurmWorld(slurm_cluster, tmp_path)
     for folder in (tmp_path, *tmp_path.parents[:3], slurm_cluster.folder, slurm_cluster.folder.parent):
         folder.chmod(folder.stat().st_mode | 0o011)

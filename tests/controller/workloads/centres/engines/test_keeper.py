@@ -86,7 +86,7 @@ def test_a_folder_moves_with_its_record(tmp_path: Path) -> None:
     assert (moved / "stdout").read_text() == f"{moved}\n"
 
 
-def test_non_executable_is_told_apart_from_a_missing_program(tmp_path: Path) -> None:
+def test_non_executable_differs_from_a_missing_program(tmp_path: Path) -> None:
     folder = prepared(tmp_path, "./script", files={"script": b"no program\n"})
     with kept(folder) as keeper:
         assert keeper.wait(HANG_S) == 126

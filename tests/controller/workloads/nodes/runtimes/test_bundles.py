@@ -113,7 +113,7 @@ def test_a_bundle_of_too_many_brackets_is_refused(tmp_path: Path) -> None:
         read(bundle, tmp_path)
 
 
-def test_bundles_lie_where_the_node_allows_them(tmp_path: Path) -> None:
+def test_bundles_are_only_in_allowed_folders(tmp_path: Path) -> None:
     bundle = write_bundle(tmp_path / "other" / "b1")
     (tmp_path / "bundles").mkdir()
     (tmp_path / "bundles" / "link").symlink_to(bundle)

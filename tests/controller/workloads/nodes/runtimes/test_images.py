@@ -44,7 +44,7 @@ def test_archives(run: Run, podman_storage: PodmanStorage, tmp_path: Path, trans
     run(work)
 
 
-def test_an_image_says_what_it_runs(run: Run, podman_storage: PodmanStorage, tmp_path: Path) -> None:
+def test_image_states_its_command(run: Run, podman_storage: PodmanStorage, tmp_path: Path) -> None:
     write_layout(tmp_path / "other", command=("/bin/sh", "-c", "echo $COLOUR $SIZE"), environment={"COLOUR": "red"})
 
     async def work(runtime: Runtime) -> None:

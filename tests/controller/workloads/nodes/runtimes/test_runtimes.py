@@ -163,7 +163,7 @@ def test_a_command_that_is_not_there(run: Run, podman_storage: PodmanStorage) ->
     run(work)
 
 
-def test_out_of_memory_is_told(
+def test_out_of_memory_is_reported(
     run: Run, podman_storage: PodmanStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -101,7 +101,7 @@ def test_a_podman_that_never_answers(tmp_path: Path) -> None:
     asyncio.run(finish_within(main(), DEADLINE_S))
 
 
-def test_nobody_behind_a_socket(tmp_path: Path) -> None:
+def test_socket_without_a_listener(tmp_path: Path) -> None:
     async def main() -> None:
         runtime = PodmanRuntime(tmp_path, socket=tmp_path / "nothing", deadline_s=1)
         with pytest.raises(RuntimeAwayError, match=r"^podman: version: its service is away: [^\n]*$"):

@@ -119,7 +119,7 @@ def test_invalid_profile_is_refused(tmp_path: Path) -> None:
         read_profile(tmp_path / "seccomp.json")
 
 
-def test_an_image_that_podman_is_still_storing_is_none_yet() -> None:
+def test_image_still_being_stored_does_not_count() -> None:
     stored = {"Id": "1", "Digest": "sha256:1", "Names": ["localhost/a:latest"], "Size": 5, "RepoDigests": []}
 
     async def answer(*_: object) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from tests.controller.network.paths.balancing.small_fabrics import MBPS, fabric
 from tests.controller.network.paths.service.test_server import FakeFeed, play
+from tests.waiting import until
 
 OpenDatabase = Callable[[str], Database]
 
@@ -114,6 +116,10 @@ def test_link_down_removes_weights_over_it_at_once(told: str) -> None:
     assert core.rebalances[-1].link == dead
 
 
+async def has_stepped(client: RouteClient, before_ns: int | None) -> bool:
+    return (await client.status()).last_step_ns != before_ns
+
+
 def test_changes_reach_a_client(tmp_path: Path) -> None:
     topology = fabric()
 
@@ -134,8 +140,7 @@ def test_changes_reach_a_client(tmp_path: Path) -> None:
                     before = (await client.status()).last_step_ns
                     clock.advance_to(number * 100 * MS)
                     feed.waiting.put_nowait(crowded(topology))
-                    while (await client.status()).last_step_ns == before:
-                        await asyncio.sleep(0)
+                    await until(partial(has_stepped, client, before), "the snapshot is not taken")
                 change = await anext(changes)
             [route] = (await client.current_routes()).weighted
             assert route == WeightedRoute(change.switch, change.destination, change.new_weights)

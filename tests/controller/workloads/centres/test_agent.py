@@ -454,7 +454,7 @@ def test_hosts_are_those_of_the_topology(tmp_path: Path) -> None:
     play_centre(tmp_path, act)
 
 
-def test_a_second_agent_of_the_same_folder_or_name_is_refused(tmp_path: Path) -> None:
+def test_a_second_agent_of_the_same_folder_or_name_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def act(world: CentreWorld) -> None:
         async with world.agent():
             await world.centre()
@@ -462,7 +462,7 @@ def test_a_second_agent_of_the_same_folder_or_name_is_refused(tmp_path: Path) ->
                 await serve(world.settings, asyncio.Event())
             other = replace(world.settings, state=str(tmp_path / "other"))
             async with ApiClient(Place(world.served.socket), tries=1) as client, world.agent(other):
-                await asyncio.sleep(0.5)
+                await until(lambda: "whose lease has not expired" in caplog.text, "the second agent is not refused")
                 assert (await client.of(Centre).get("c1")).status.ready
 
     play_centre(tmp_path, act)

@@ -91,7 +91,7 @@ class Bench:
     def check(self) -> None:
         """Let traffic end; check that no host got INT and that all desired telemetry has been in place for a while."""
         self.fabric.run_until(END_NS + 100 * MS)
-        assert len(self.got) == 1, "INT came to a host"
+        assert len(self.got) == 1, "a host got INT"
         telemetry = self.controller.features.telemetry
         assert telemetry.is_settled
         for name, session in self.sessions.items():

@@ -72,7 +72,7 @@ def test_pods_that_ask_for_nothing_come_and_go() -> None:
 def test_a_release_counts_once_its_pod_or_node_shows_it() -> None:
     shares, running = PodShares(Weights()), pod("p", "a", 1_000)
     shares.replace_pod(None, running)
-    assert shares.of("project a") == 0, "no node shows it"
+    assert shares.of("project a") == 0, "on no known node"
     with_share, without = node("h1", 10_000, 0), node("h1", 10_000, 0, pods="qr")
     shares.replace_node(None, with_share)
     assert shares.of("project a") == pytest.approx(0.1)

@@ -51,7 +51,7 @@ def test_an_output_that_is_wrong_is_an_error() -> None:
 def test_without_a_gpu_nothing_is_measured_on_one() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
-        pytest.skip("there is a GPU here")
+        pytest.skip("has a GPU")
     code = Implementation(DeviceKind.GPU, Library.TORCH, f"{HERE}.torch_tables:sort_cuda")
     with pytest.raises(Exception, match="there is no GPU that torch can use here"):
         prepare("sort", code, {"rows": 10, "row_bytes": 8}, seed=0)

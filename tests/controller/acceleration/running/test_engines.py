@@ -92,7 +92,7 @@ def test_gpu_equals_one_duckdb_over_all_the_data(operator: Operator) -> None:
 def test_missing_gpu_is_reported() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
-        pytest.skip("there is one")
+        pytest.skip("has a GPU")
     plan = plan_of_operator(FILTER, numbers(small_tables(10)), Engine.CUDA)
     with pytest.raises(RunError, match="no GPU"):
         backend_of(plan, MEMORY, 1)

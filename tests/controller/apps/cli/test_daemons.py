@@ -171,7 +171,7 @@ def test_sigterm_ends_it_without_its_servers(folder: Path, command: str) -> None
             assert line, "it ended before it was ready"
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
-        assert wait_for_exit(process, STOP_S, command), "it waits for something"
+        assert wait_for_exit(process, STOP_S, command), "it does not stop"
         _, rest = process.communicate(timeout=LIMIT_S)
     finally:
         process.kill()

@@ -268,7 +268,7 @@ def test_a_second_one_is_refused_while_the_first_lives(state: StateFolder) -> No
         pytest.raises(UpError, match=rf"is already running for .* \(process {os.getpid()}\)"),
         state.locked(),
     ):
-        pytest.fail("two hold one folder")
+        pytest.fail("two processes hold one folder")
     with state.locked():
         pass
 

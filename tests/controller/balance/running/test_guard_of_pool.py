@@ -50,7 +50,7 @@ class Life:
         self.look()
         wait_s = None if self._next_s is None else self._next_s - self.now_s
         if wait_s is None or (left_s is not None and left_s < wait_s):
-            assert left_s is not None, "nobody would ever wake the guard"
+            assert left_s is not None, "nothing would wake the guard"
             self.unit.machine.pass_s(left_s)
             return Heard(is_closed=self._next_s is None)
         self.unit.machine.pass_s(wait_s)

@@ -41,7 +41,7 @@ def given(name: str) -> Path:
     """Return a real trace if it is on this machine."""
     path = DATA / name
     if not path.exists():
-        pytest.skip(f"{path} is not here")
+        pytest.skip(f"{path} is missing")
     return path
 
 

@@ -276,7 +276,7 @@ def test_job_rules_are_named_by_backfilling_and_features() -> None:
 
 def test_heft_ends_hetero_spotri_before_the_greedy_rules() -> None:
     if not (path := DATA / "hetero_spotri_spotri-320-10.txt").exists():
-        pytest.skip(f"{path.name} is not there")
+        pytest.skip(f"{path.name} is missing")
     made = graph_input(path, GraphSettings(edge_bytes=1000))
     ends = {}
     for name in ("heft", "round-robin", "least-loaded", "data-local"):

@@ -38,7 +38,7 @@ LOG = """; a log
 
 def given(name: str) -> Path:
     if not (DATA / name).exists():
-        pytest.skip(f"{name} is not there")
+        pytest.skip(f"{name} is missing")
     return DATA / name
 
 

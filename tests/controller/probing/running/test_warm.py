@@ -139,7 +139,7 @@ def test_run_ends_with_its_client(folder: Path, warm: Path) -> None:
     watched = os.pidfd_open(int(mark.read_text()))
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=HANG_S)
-    assert select.select([watched], [], [], 60)[0], "the fork has survived who asked for it"
+    assert select.select([watched], [], [], 60)[0], "the fork has outlived its client"
     os.close(watched)
 
 

@@ -92,7 +92,7 @@ def test_device_load_is_the_measured_or_else_the_held_share() -> None:
     full = explain(DEFAULT, pod, replace(Snapshot.of(held), device_busy=np.array([0.99, np.nan, 0.97])))
     assert full.choice == "a"
     stated = replace(pod, device=0)
-    assert decide(DEFAULT, stated, snapshot).is_placed, "who states a device gets it however busy it is"
+    assert decide(DEFAULT, stated, snapshot).is_placed, "a stated device is used however busy it is"
 
 
 @given(cluster=clusters(), request_=requests, data=st.data())

@@ -55,7 +55,7 @@ def test_the_lowest_and_fewest_go() -> None:
     small = make_room(DEFAULT, [PendingPod("p", cores(2))], cluster, 5)
     assert small is not None
     assert len(small.victims) == 1
-    assert make_room(DEFAULT, [pod], cluster, 1) is None, "nobody goes for one of the same priority"
+    assert make_room(DEFAULT, [pod], cluster, 1) is None, "no victims of equal priority"
     assert make_room(DEFAULT, [PendingPod("p", cores(9))], cluster, 5) is None, "it would not fit on an empty node"
 
 
@@ -156,7 +156,7 @@ def test_no_better_set_exists(held: list[tuple[int, int, int, str]], wanted: int
     assert (room is None) == (not ways)
     if room is not None:
         victim_priorities = [holder.priority for holder in cluster.holders if holder.pod in room.victims]
-        assert max(victim_priorities, default=-1) == min(ways)[0], "the highest priority that goes is as low as can be"
+        assert max(victim_priorities, default=-1) == min(ways)[0], "the highest victim priority is minimal"
         # Sparing one by one does not always find the fewest of equal priority, but no victim could be spared.
         victims = frozenset(room.victims)
         assert decide(DEFAULT, pod, cluster.without(victims)).is_placed

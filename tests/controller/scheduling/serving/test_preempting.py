@@ -49,7 +49,7 @@ def test_a_pod_of_a_higher_priority_gets_the_room_of_a_lower_one(play: Play) -> 
             assert pods["high"].status.nominated is None
             await cluster.decision_about("low", Outcome.REFUSED)
             decisions = (await cluster.client.of(Decision).list(fields="outcome=preempting")).items
-            assert len(decisions) == 1, "who has asked once waits"
+            assert len(decisions) == 1, "one request at a time"
 
     play(act)
 

@@ -21,7 +21,7 @@ DEFAULT = PodProfile.of(PodProfileSettings())
 
 def given(name: str) -> Path:
     if not (DATA / name).exists():
-        pytest.skip(f"{name} is not there")
+        pytest.skip(f"{name} is missing")
     return DATA / name
 
 

@@ -182,7 +182,7 @@ def play_centre(folder: Path, act: Callable[[CentreWorld], Awaitable[None]], **m
             except TimeoutError:
                 tasks = (await served.client.of(Task).list()).items
                 lines = [f"{task.metadata.name}: {task.status}" for task in tasks]
-                raise AssertionError("\n".join(["it has not come so far", *lines])) from None
+                raise AssertionError("\n".join(["timed out", *lines])) from None
 
     try:
         asyncio.run(main())

@@ -139,7 +139,7 @@ def test_end_of_a_redispatched_task_is_a_named_drop(tmp_path: Path) -> None:
         with MetricsServer(metrics.registry, "127.0.0.1", 0) as server:
             figures = await scraped(f"http://127.0.0.1:{server.port}/metrics")
         assert figures["millrace_centre_drops_total", "completion"] == 1
-        assert ("millrace_centre_report_age_seconds",) not in figures, "none was made"
+        assert ("millrace_centre_report_age_seconds",) not in figures, "there was no report"
 
     play_centre(tmp_path, act)
 

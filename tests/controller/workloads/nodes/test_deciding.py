@@ -269,7 +269,7 @@ def settle(model: Model) -> None:
         idle = 0 if model.step() or model.now_ns != before else idle + 1
         if idle > 1:
             return
-    raise AssertionError("it does not come to rest")
+    raise AssertionError("does not settle")
 
 
 @given(HAPPENINGS)

@@ -143,7 +143,7 @@ class ClusterMachine(RuleBasedStateMachine):
             self.time_passes(10, Random(1), faults=False)
             if not self.problem():
                 return
-        raise AssertionError(f"it never comes to rest: {self.problem()}")
+        raise AssertionError(f"does not settle: {self.problem()}")
 
     def problem(self) -> str:
         """Return the deviations from the desired state."""

@@ -67,7 +67,7 @@ def test_all_of_them_fit_in_one_picture(capsys: pytest.CaptureFixture[str], tmp_
     text = " ".join(ET.fromstring(first).itertext())
     assert all(f"2{letter}: " in text for letter in "abcdef")
     figures(capsys, "--picture", str(path))
-    assert path.read_bytes() == first, "the same picture each time"
+    assert path.read_bytes() == first, "the picture is not deterministic"
 
 
 def test_invalid_input_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

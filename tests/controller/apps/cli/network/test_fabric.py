@@ -91,7 +91,7 @@ def test_it_is_listed_entered_and_taken_down(fabric: str, topology: Path) -> Non
     assert done.returncode == 7
 
     assert refused("up", str(topology), "--name", fabric).startswith(f"a fabric {fabric} is there already: ")
-    assert (RUN_NETNS / f"mr-{fabric}-h1").exists(), "what was refused has touched nothing"
+    assert (RUN_NETNS / f"mr-{fabric}-h1").exists(), "the refused command changed something"
     assert "has no node 'h3'; known: h1, h2, s1" in refused("exec", "--fabric", fabric, "h3", "true")
     assert "there is no fabric 'other'" in refused("down", "other")
 

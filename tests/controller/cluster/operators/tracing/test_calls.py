@@ -57,7 +57,7 @@ ONCE = [
 def test_calls_and_returns_are_reported_in_order(python: str, tmp_path: Path) -> None:
     interpreter = shutil.which(python)
     if interpreter is None or subprocess.run([interpreter, "-c", ""], capture_output=True, check=False).returncode:
-        pytest.skip(f"{python} is not here")
+        pytest.skip(f"{python} is missing")
     (tmp_path / "program.py").write_text(PROGRAM)
     words = [interpreter, str(tmp_path / "program.py"), calls.__file__]
     output = subprocess.run(words, capture_output=True, text=True, check=True).stdout

@@ -270,7 +270,7 @@ class Crowd:
         match change:
             case Remove():
                 assert change.host in job.members
-                assert len(job.members) > 1, "the last one cannot be taken out"
+                assert len(job.members) > 1, "the last member cannot be removed"
                 job.members.remove(change.host)
             case Join():
                 assert change.worker.host not in job.members

@@ -31,7 +31,7 @@ def test_leaving_worker_counts_until_others_have_its_results() -> None:
     while behind.inbox:
         crowd.deliver(behind)
     crowd.work(behind)
-    assert behind.finished < ahead.finished, "a sum without who has left"
+    assert behind.finished < ahead.finished, "a sum without the leaver"
     crowd.pass_time(10 * S)
     assert not crowd.pending
     crowd.help(ahead)

@@ -39,7 +39,7 @@ def test_job_changes_are_in_the_switches_when_acknowledged() -> None:
             assert (left.epoch, set(left.aggregators)) == (2, {"h1", "h5"})
             joined = await made(run, service, Join(1, job.number, Worker("h3", 20_001), "token"))
             assert (joined.epoch, set(joined.aggregators)) == (3, {"h1", "h3", "h5"})
-            assert await made(run, service, Move(1, job.number)) == joined, "it is best where it is"
+            assert await made(run, service, Move(1, job.number)) == joined, "its place is the best"
             assert run.about(job.number)
             await run.of(service._carry_out(End(1, job.number)))
             assert not run.about(job.number)

@@ -267,7 +267,7 @@ def test_restarted_agent_finds_only_its_own_jobs(world: World) -> None:
         await second.forget(job)
         await second.forget(done)
         third = await started(world)
-        assert await third.jobs() == (), "what is forgotten is not told of again"
+        assert await third.jobs() == (), "forgotten jobs are not listed again"
         await other.forget(foreign)
 
     play(script)

@@ -120,7 +120,7 @@ def test_a_job_ends_with_its_keeper(tmp_path: Path) -> None:
         assert process.exists()
         keeper.kill()
         wait_until(lambda: not process.exists() or "State:\tZ" in (process / "status").read_text(), "it runs on")
-    assert folder.told is None, "nobody knows how it ended"
+    assert folder.told is None, "the end is unknown"
 
 
 def test_orphans_are_let_go_of_while_the_job_runs(tmp_path: Path) -> None:

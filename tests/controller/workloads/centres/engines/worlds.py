@@ -103,11 +103,11 @@ class LocalWorld(OnThisMachine):
 
     def hanging(self) -> AbstractContextManager[None]:
         """No other service is involved."""
-        pytest.skip("nobody else is asked for processes")
+        pytest.skip("processes need no other service")
 
     def away(self) -> AbstractContextManager[None]:
         """No other service is involved."""
-        pytest.skip("nobody else is asked for processes")
+        pytest.skip("processes need no other service")
 
     @contextmanager
     def smaller(self) -> Iterator[None]:

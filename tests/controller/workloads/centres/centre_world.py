@@ -84,17 +84,15 @@ class CentreWorld:
 
     async def centre(self, holds: Callable[[Centre], bool] = lambda centre: centre.status.ready) -> Centre:
         """Return the centre once a condition holds."""
-        centre: Centre | None = None
+        seen: list[Centre] = []
 
         async def is_there() -> bool:
-            nonlocal centre
             with suppress(NotFoundError):
-                centre = await self.client.of(Centre).get("c1")
-            return centre is not None and holds(centre)
+                seen.append(await self.client.of(Centre).get("c1"))
+            return seen != [] and holds(seen[-1])
 
-        await until(is_there, lambda: centre and centre.status, limit_s=WAIT_S, poll_s=0.02)
-        assert centre is not None
-        return centre
+        await until(is_there, lambda: [centre.status for centre in seen[-1:]], limit_s=WAIT_S, poll_s=0.02)
+        return seen[-1]
 
     async def submit(self, name: str, spec: TaskSpec, unit: str | None = "core", units: int = 1) -> Task:
         """Create a task and dispatch it."""

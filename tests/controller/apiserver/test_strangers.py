@@ -340,7 +340,7 @@ def test_too_large_a_body_is_not_read(play: Play) -> None:
     play(act, request_bytes=4000)
 
 
-async def said_to(served: Served, *parts: bytes) -> bytes:
+async def answer_to(served: Served, *parts: bytes) -> bytes:
     """Return the server's answer to a client that sends this and then waits."""
     host, _, port = served.url.removeprefix("http://").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -375,7 +375,7 @@ def test_request_that_never_ends_is_dropped(play: Play) -> None:
         made = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
         head = f"POST /v1/pods HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {made.token}\r\n".encode()
         nothing, half, body = await asyncio.gather(
-            said_to(served), said_to(served, head), said_to(served, head, b"Content-Length: 10\r\n\r\n{")
+            answer_to(served), answer_to(served, head), answer_to(served, head, b"Content-Length: 10\r\n\r\n{")
         )
         assert (nothing, half) == (b"", b"")
         assert b"400 Bad Request" in body
@@ -388,7 +388,7 @@ def test_request_that_never_ends_is_dropped(play: Play) -> None:
 
 def test_a_head_is_bounded(play: Play) -> None:
     async def act(served: Served) -> None:
-        answer = await said_to(served, b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 40_000)
+        answer = await answer_to(served, b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 40_000)
         assert b"200 OK" not in answer
 
     play(act)

@@ -23,7 +23,7 @@ _PATHS = {"/api/v1/nodes": "Node", "/api/v1/pods": "Pod"}
 
 
 @dataclass(frozen=True)
-class Told:
+class WatchEvent:
     """A change of an object: before and after, None if absent."""
 
     version: int
@@ -47,7 +47,7 @@ class KubeDouble:
 
     token: str = ""
     objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    events: list[Told] = field(default_factory=list)
+    events: list[WatchEvent] = field(default_factory=list)
     version: int = 1
     oldest: int = 0
     page: int = 500
@@ -75,7 +75,7 @@ class KubeDouble:
             before = self.objects.pop((kind, name))
             self.version += 1
             last = {**before, "metadata": {**before["metadata"], "resourceVersion": str(self.version)}}
-            self.events.append(Told(self.version, kind, before, None, last))
+            self.events.append(WatchEvent(self.version, kind, before, None, last))
             self.changed.notify_all()
 
     def forget_history(self) -> None:
@@ -85,7 +85,7 @@ class KubeDouble:
             self.oldest, self.events = self.version, []
             self.changed.notify_all()
 
-    def later_than(self, version: int) -> list[Told] | None:
+    def later_than(self, version: int) -> list[WatchEvent] | None:
         """Wait for changes since a version and return them, perhaps none; None if that version is forgotten."""
         with self.changed:
             if not self.ended and self.version == version:
@@ -103,7 +103,7 @@ class KubeDouble:
         self.version += 1
         data["metadata"]["resourceVersion"] = str(self.version)
         before, self.objects[kind, key] = self.objects.get((kind, key)), data
-        self.events.append(Told(self.version, kind, before, data, data))
+        self.events.append(WatchEvent(self.version, kind, before, data, data))
         self.changed.notify_all()
 
     def bind(self, name: str, binding: k8s.V1Binding) -> tuple[int, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Above the preset: the accelerator, else the CPU; unknown operators stay on the CPU, and the reason is said."""
+"""The accelerator above the preset, else the CPU; unknown operators stay on the CPU, with the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_operators_are_placed_one_by_one_by_their_ratio() -> None:
     assert set(sent.times) == {"cpu", "gpu"}
 
 
-def test_a_greater_preset_keeps_what_gains_less() -> None:
+def test_higher_preset_keeps_small_gains_on_the_cpu() -> None:
     (decision,) = decide(Works.of([JOIN]), FAST, [GPU], preset=3.0)
     assert decision.device == "cpu"
     assert decision.ratio == pytest.approx(2.3162, abs=1e-4)
@@ -39,7 +39,7 @@ def test_slower_network_moves_an_operator_back_to_the_cpu() -> None:
     assert (fast.device, slow.device) == ("gpu", "cpu")
 
 
-def test_unknown_operator_stays_on_the_cpu_and_says_why() -> None:
+def test_unknown_operator_stays_on_the_cpu_with_a_reason() -> None:
     unknown = Work("udf", Growth.LINEAR, 0.0, 1.0, basis=Basis.NONE, unknown="nobody has measured python_udf")
     (decision,) = decide(Works.of([unknown]), FAST, [GPU])
     assert (decision.device, decision.ratio, decision.times, decision.basis) == ("cpu", None, {}, Basis.NONE)

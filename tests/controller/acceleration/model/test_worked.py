@@ -1,4 +1,4 @@
-"""The worked cases: as fractions, as the text's figures, and where the text contradicts its own formula."""
+"""The worked cases: in fractions, against the text's figures, and where the text contradicts its own formula."""
 
 from __future__ import annotations
 

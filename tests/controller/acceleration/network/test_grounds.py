@@ -1,4 +1,4 @@
-"""Topology, hardware file, feed or rate to what decisions are made on; what is wrong with them in one line."""
+"""Inputs of decisions from topology, hardware file, feed or rate; one line for each error in them."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def quiet(text: str) -> CostMap:
     return CostMap.of(loads(text), Snapshot(0, {}, {}, {}))
 
 
-def test_a_hardware_file_says_what_there_is(tmp_path: Path) -> None:
-    found = load_hardware(write(tmp_path, FILE))
-    assert (found.machines, found.fan_in, found.aggregators) == (("h1", "h2"), 4, Aggregators.MEMBER)
-    assert (found.transfer, found.has_finite_sum, found.preset) == (TransferModel.SUM, True, 1.5)
-    fast, slow = found.accelerators
+def test_hardware_file_states_machines_and_devices(tmp_path: Path) -> None:
+    hardware = load_hardware(write(tmp_path, FILE))
+    assert (hardware.machines, hardware.fan_in, hardware.aggregators) == (("h1", "h2"), 4, Aggregators.MEMBER)
+    assert (hardware.transfer, hardware.has_finite_sum, hardware.preset) == (TransferModel.SUM, True, 1.5)
+    fast, slow = hardware.accelerators
     assert fast == Accelerator(DeviceKind.GPU, 64, compression=Compression(0.3, 0.1))
     assert (slow.label, slow.faster_by("sort"), slow.bus_gb_per_s, slow.memory_gb) == ("slow", 3, 1, (1 << 30) / 1e9)
     assert slow.runs == frozenset({"sort"})
@@ -101,9 +101,9 @@ def test_machines_default_to_hosts_without_the_collector() -> None:
     assert ground_over(Hardware(machines=2), quiet(LAB)).hosts == ("h1", "h2")
     topology = from_text("ring:switches=3,hosts=1")
     assert topology.collector is not None
-    found = ground_over(Hardware(), CostMap.of(topology, Snapshot(0, {}, {}, {})))
-    assert found.hosts == tuple(host.name for host in topology.hosts if host.name != topology.collector.host)
-    assert found.notes == ("free bandwidth between machines is nominal",)
+    ground = ground_over(Hardware(), CostMap.of(topology, Snapshot(0, {}, {}, {})))
+    assert ground.hosts == tuple(host.name for host in topology.hosts if host.name != topology.collector.host)
+    assert ground.notes == ("free bandwidth between machines is nominal",)
 
 
 def test_a_rate_is_the_specifications_sum_and_paths_are_the_tree() -> None:
@@ -204,10 +204,10 @@ def test_options_that_do_not_go_together_are_named(options: dict[str, str | int]
 
 def test_options_stand_before_the_files_figures(tmp_path: Path) -> None:
     path = write(tmp_path, FILE)
-    found = ground_of(None, path, rate="2 Gbit/s", machines=7, fan_in=3)
-    assert (found.machines.count, found.machines.fan_in) == (7, 3)
-    assert found.machines.network.rate_gbit_per_s == pytest.approx(1.8)
-    assert (found.hosts, found.tree) == ((), None)
+    ground = ground_of(None, path, rate="2 Gbit/s", machines=7, fan_in=3)
+    assert (ground.machines.count, ground.machines.fan_in) == (7, 3)
+    assert ground.machines.network.rate_gbit_per_s == pytest.approx(1.8)
+    assert (ground.hosts, ground.tree) == ((), None)
 
 
 def test_device_with_shared_memory_may_have_an_infinite_bus(tmp_path: Path) -> None:
@@ -218,8 +218,8 @@ def test_device_with_shared_memory_may_have_an_infinite_bus(tmp_path: Path) -> N
 def test_an_infinite_rate_moves_everything_in_no_time() -> None:
     machines = ground_of(None, None, rate="inf", machines=1000).machines
     for model in TransferModel:
-        (found,) = times(Works.of([Work("filter", Growth.LINEAR, 1.0, 1.0)]), replace(machines, transfer=model))
-        assert found.transfer_s == 0
+        (timed,) = times(Works.of([Work("filter", Growth.LINEAR, 1.0, 1.0)]), replace(machines, transfer=model))
+        assert timed.transfer_s == 0
 
 
 def test_host_rate_limits_the_network_rate(tmp_path: Path) -> None:

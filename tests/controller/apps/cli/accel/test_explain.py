@@ -46,34 +46,34 @@ def explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, 
         patch.setenv("COLUMNS", "220")
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    return not end.value.code, said.out, said.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     done, out, err = explain(capsys, *arguments, "--json")
     assert done, err
-    found: dict[str, Any] = json.loads(out)
-    return found
+    answer: dict[str, Any] = json.loads(out)
+    return answer
 
 
 def test_operators_show_class_times_ratio_decision_and_flips(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
-    found = document(capsys, QUERY, *TABLES, "--hardware", hardware, "--rate", "1 Gbit/s")
-    assert [one["class"] for one in found["operators"]] == ["linear", "hash-join", "grouped", "sort"]
-    assert found["choices"] == ["cpu", "gpu", "npu"]
-    for one in found["operators"]:
-        assert one["times"].keys() == {"cpu", "gpu", "npu"}
-        for times in one["times"].values():
+    explained = document(capsys, QUERY, *TABLES, "--hardware", hardware, "--rate", "1 Gbit/s")
+    assert [operator["class"] for operator in explained["operators"]] == ["linear", "hash-join", "grouped", "sort"]
+    assert explained["choices"] == ["cpu", "gpu", "npu"]
+    for operator in explained["operators"]:
+        assert operator["times"].keys() == {"cpu", "gpu", "npu"}
+        for times in operator["times"].values():
             assert times.keys() == {
                 *("compute_s", "aggregation_s", "transfer_s", "bus_s", "compression_s", "total_s"),
             }
-        assert one["device"] in found["choices"]
-        best = min(one["times"][label]["total_s"] for label in ("gpu", "npu"))
-        assert one["ratio"] == pytest.approx(one["times"]["cpu"]["total_s"] / best)
-        assert [flip["quantity"] for flip in one["flips"]] == ["rate", "data", "cpu-time"]
+        assert operator["device"] in explained["choices"]
+        best = min(operator["times"][label]["total_s"] for label in ("gpu", "npu"))
+        assert operator["ratio"] == pytest.approx(operator["times"]["cpu"]["total_s"] / best)
+        assert [flip["quantity"] for flip in operator["flips"]] == ["rate", "data", "cpu-time"]
 
 
-def test_people_get_a_table_and_what_it_amounts_to(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
+def test_text_output_has_a_table_and_a_summary(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
     done, out, _ = explain(capsys, QUERY, *TABLES, "--hardware", hardware, "--rate", "1 Gbit/s")
     assert done
     assert all(name in out for name in ("filter-1", "join-1", "aggregate-1", "sort-1", "what would flip it"))
@@ -89,11 +89,11 @@ def test_a_plan_is_drawn(capsys: pytest.CaptureFixture[str], hardware: str, tmp_
     assert drawn.read_text().count("<path") > 10
 
 
-def test_the_break_even_rate_is_where_the_device_changes(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
+def test_device_changes_at_the_break_even_rate(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
     query = "select l.price, l.tax from lines l where l.day > 100"
     options = (query, "--table", "lines=6000000000:600000000000", "--hardware", hardware)
-    one = document(capsys, *options, "--rate", "1 Gbit/s")["operators"][0]
-    flip = one["flips"][0]
+    operator = document(capsys, *options, "--rate", "1 Gbit/s")["operators"][0]
+    flip = operator["flips"][0]
     rates = [f"{round(flip['value'] * nudge * 1e9)} bit/s" for nudge in (0.99, 1.01)]
     there = [document(capsys, *options, "--rate", rate)["operators"][0]["device"] for rate in rates]
     assert len(set(there)) == 2
@@ -105,13 +105,13 @@ def test_query_and_step_form_one_pipeline_unknown_on_the_cpu(
     (tmp_path / "rows.sql").write_text("select l.price, l.tax from lines l where l.day > 100")
     (tmp_path / "step.yaml").write_text(GRAPH)
     paths = (str(tmp_path / "rows.sql"), str(tmp_path / "step.yaml"))
-    found = document(capsys, *paths, *TABLES[2:], "--hardware", hardware, "--rate", "10 Gbit/s")
-    by_name = {one["name"]: one for one in found["operators"]}
+    explained = document(capsys, *paths, *TABLES[2:], "--hardware", hardware, "--rate", "10 Gbit/s")
+    by_name = {operator["name"]: operator for operator in explained["operators"]}
     assert by_name["step/product"]["reads"] == ["rows/filter-1"]
     strange = by_name["step/strange"]
     assert (strange["device"], strange["ratio"], strange["times"]) == ("cpu", None, {})
     assert "some-new-operator" in strange["reasons"][0]
-    assert "step/strange" in found["notes"][-1]
+    assert "step/strange" in explained["notes"][-1]
 
 
 def test_declared_tables_are_read_from_a_file(
@@ -120,12 +120,12 @@ def test_declared_tables_are_read_from_a_file(
     tables = tmp_path / "tables.yaml"
     tables.write_text("millrace: 1\ntables:\n  lines: {rows: 1000000, bytes: 0, columns: {price: DOUBLE, day: DATE}}\n")
     options = ("--tables", str(tables), "--hardware", hardware, "--rate", "1 Gbit/s")
-    found = document(capsys, "select sum(price) from lines where day > date '2026-01-01'", *options)
-    assert found["operators"][0]["input_gb"] == pytest.approx(1_000_000 * 12 / 8 / 1e9)
+    explained = document(capsys, "select sum(price) from lines where day > date '2026-01-01'", *options)
+    assert explained["operators"][0]["input_gb"] == pytest.approx(1_000_000 * 12 / 8 / 1e9)
     for written in ("2.4 GB", "2400000000"):
         tables.write_text(f"millrace: 1\ntables:\n  lines: {{rows: 1000000, bytes: {written}}}\n")
-        found = document(capsys, "select * from lines where lines.day > 9", *options)
-        assert found["operators"][0]["input_gb"] == pytest.approx(2.4 / 8)
+        explained = document(capsys, "select * from lines where lines.day > 9", *options)
+        assert explained["operators"][0]["input_gb"] == pytest.approx(2.4 / 8)
     tables.write_text("millrace: 1\ntables:\n  lines: {rows: 0, bytes: 0}\n")
     done, _, err = explain(capsys, "select 1", *options)
     assert not done
@@ -139,24 +139,24 @@ def test_declared_tables_are_read_from_a_file(
 def test_an_infinite_rate_is_the_limit_of_great_ones(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
     options = (QUERY, "--table", "orders=1500000:150MB", "--table", "lines=6000000:0.6 GB", "--hardware", hardware)
     great, infinite = (document(capsys, *options, "--rate", rate) for rate in ("100 Tbit/s", "inf"))
-    for one, limit in zip(great["operators"], infinite["operators"], strict=True):
-        assert one["device"] == limit["device"]
+    for operator, limit in zip(great["operators"], infinite["operators"], strict=True):
+        assert operator["device"] == limit["device"]
         for device, times in limit["times"].items():
             assert times["transfer_s"] == 0
-            finite = one["times"][device]
+            finite = operator["times"][device]
             assert times["total_s"] == pytest.approx(finite["total_s"] - finite["transfer_s"])
 
 
-def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_explain_gives_the_worked_case_2d(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     query = "select a.id_int from data_100m a join b on a.id_int = b.id"
     tables = ("--table", "data_100m=1000000:100000000", "--table", "b=1000000:100000000")
     hardware = tmp_path / "gpu.yaml"
     hardware.write_text("{millrace: 1, machines: 1000, accelerators: [{kind: gpu, parallelism: 64}]}")
     options = ("--hardware", str(hardware), "--rate", "80 Gbit/s", "--join", "square", "--tenths", "--t", "join=0.2")
-    (one,) = document(capsys, query, *tables, *options)["operators"]
-    assert one["class"] == "square"
-    assert one["ratio"] == pytest.approx((0.04 + 1 / 36) / (0.04 / 64 + 3299 / 115200))
-    assert one["device"] == "gpu"
+    (operator,) = document(capsys, query, *tables, *options)["operators"]
+    assert operator["class"] == "square"
+    assert operator["ratio"] == pytest.approx((0.04 + 1 / 36) / (0.04 / 64 + 3299 / 115200))
+    assert operator["device"] == "gpu"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_wrong_input_is_one_clear_line(
     done, out, err = explain(capsys, "--hardware", hardware, "--rate", "1 Gbit/s", *arguments)
     assert not done
     assert not out
-    assert any(one in err for one in problem.split("|"))
+    assert any(part in err for part in problem.split("|"))
     assert "Traceback" not in err
 
 
@@ -193,11 +193,11 @@ def test_compressing_accelerator_is_a_choice_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = ("select * from lines where lines.day > 9", "--table", "lines=100000000:10 GB", "-n", "1000")
-    found = {}
+    devices = {}
     for rate in ("10 Mbit/s", "10 Gbit/s"):
-        (one,) = document(capsys, *options, "--rate", rate)["operators"]
-        assert one["times"]["gpu"]["compression_s"] == 0 < one["times"]["gpu-packed"]["compression_s"]
-        assert one["device"] == min(one["times"], key=lambda name: one["times"][name]["total_s"])
-        found[rate] = one["device"]
-    assert found["10 Mbit/s"] == "gpu-packed"
-    assert found["10 Gbit/s"] != "gpu-packed"
+        (operator,) = document(capsys, *options, "--rate", rate)["operators"]
+        assert operator["times"]["gpu"]["compression_s"] == 0 < operator["times"]["gpu-packed"]["compression_s"]
+        assert operator["device"] == min(operator["times"], key=lambda name: operator["times"][name]["total_s"])
+        devices[rate] = operator["device"]
+    assert devices["10 Mbit/s"] == "gpu-packed"
+    assert devices["10 Gbit/s"] != "gpu-packed"

@@ -1,4 +1,4 @@
-"""`millrace accel figures`: the worked cases as a user meets them, the contradiction said, six plots drawn."""
+"""`millrace accel figures`: the worked cases, the contradiction in the text, six plots."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, 
         patch.setattr("sys.argv", ["millrace", "accel", "figures", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    return not end.value.code, said.out, said.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 def test_all_eight_cases_are_shown_as_fractions_and_as_decisions(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,11 +29,11 @@ def test_all_eight_cases_are_shown_as_fractions_and_as_decisions(capsys: pytest.
     assert [case["runs on"] for case in cases] == ["cpu", "gpu", "cpu", "gpu", "cpu", "gpu", "gpu", "gpu"]
 
 
-def test_the_contradiction_of_2e_is_said_where_a_user_meets_it(capsys: pytest.CaptureFixture[str]) -> None:
-    said = "the text says 3.2, which would send the filter to the GPU; its own formula gives 0.7705"
-    assert f"\n2e: {said}" in figures(capsys)[1]
+def test_contradiction_of_2e_is_shown_to_users(capsys: pytest.CaptureFixture[str]) -> None:
+    remark = "the text says 3.2, which would send the filter to the GPU; its own formula gives 0.7705"
+    assert f"\n2e: {remark}" in figures(capsys)[1]
     _, out, err = figures(capsys, "--format", "json")
-    assert [case["figure"] for case in json.loads(out) if case["remark"].startswith(said)] == ["2e"]
+    assert [case["figure"] for case in json.loads(out) if case["remark"].startswith(remark)] == ["2e"]
     assert not err
 
 
@@ -67,11 +67,11 @@ def test_all_of_them_fit_in_one_picture(capsys: pytest.CaptureFixture[str], tmp_
     text = " ".join(ET.fromstring(first).itertext())
     assert all(f"2{letter}: " in text for letter in "abcdef")
     figures(capsys, "--picture", str(path))
-    assert path.read_bytes() == first, "the same picture each time"
+    assert path.read_bytes() == first, "the picture is not deterministic"
 
 
-def test_what_cannot_be_is_said_in_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for arguments, said in (
+def test_invalid_input_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for arguments, message in (
         (("--transfer", "magic"), "--transfer magic: expected sum or per-path"),
         (("--picture", str(tmp_path / "a.jpg")), "a.jpg: a picture's name ends in .png or .svg"),
         (("--picture", str(tmp_path / "none/a.svg")), "none/a.svg: No such file or directory"),
@@ -79,5 +79,5 @@ def test_what_cannot_be_is_said_in_a_line(capsys: pytest.CaptureFixture[str], tm
     ):
         done, _, err = figures(capsys, *arguments)
         assert not done
-        assert said in err
+        assert message in err
         assert "Traceback" not in err

@@ -38,7 +38,7 @@ _ACTIONS: Final = ("bindings", "releases", "evictions", "dispatches", "picks", "
 
 
 class Answer(NamedTuple):
-    """How long an answer took, and when in the siege it was asked for."""
+    """Duration of an answer, and the time of the siege at which it was asked for."""
 
     took_s: float
     at_s: float

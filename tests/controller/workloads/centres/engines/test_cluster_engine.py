@@ -40,7 +40,7 @@ class SlowCluster(ClusterEngine[str]):
     async def resources(self) -> tuple[UnitType, ...]:
         return ()
 
-    async def _told(self) -> Mapping[str, str]:
+    async def _reports(self) -> Mapping[str, str]:
         queued = dict(self.queue)
         self.asked.set()
         await self.answers.wait()

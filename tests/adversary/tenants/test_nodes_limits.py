@@ -70,7 +70,7 @@ def test_a_pod_that_fills_the_disk_has_failed(tmp_path: Path) -> None:
                 await world.in_phase(name, Phase.RUNNING)
             runtime.written_bytes |= {"small": 1000, "large": 1001}
             found = await world.in_phase("large", Phase.FAILED)
-            assert found.status.reasons == ("has written 1001 bytes to its disk, 1000 are the most on this node",)
+            assert found.status.reasons == ("has written 1001 bytes to its disk, this node allows at most 1000",)
             assert (await world.pod("small")).status.phase is Phase.RUNNING
 
     play(tmp_path, act)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from controller.apps.cli.app import app
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 PROGRAMS = ROOT / "tests" / "dataplane" / "programs"
 CASES = ROOT / "tests" / "dataplane" / "stf" / "cases"
 

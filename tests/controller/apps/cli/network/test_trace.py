@@ -13,7 +13,7 @@ from controller.apps.cli import app as cli_app
 from dataplane.errors import ConfigError, MillraceError, PortError
 from dataplane.nic.capture.pcap import PcapWriter
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 FORWARDER = ROOT / "docs" / "examples" / "own_program" / "forwarder.json"
 PROGRAMS = ROOT / "tests" / "dataplane" / "programs"
 HEAD = "020000000002020000000001080045000014000100004011630a0a000101"

@@ -108,7 +108,7 @@ def test_default_addresses_are_those_that_only_the_owner_reaches(workers: LocalW
 
 def test_folder_open_to_others_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    with pytest.raises(RunError, match="is accessible to others"):
+    with pytest.raises(RunError, match="is open to others"):
         listen(f"unix:{tmp_path}/w", 1)
 
 

@@ -216,7 +216,7 @@ def test_other_scores_decide_if_the_network_gives_no_answer(snapshot: Snapshot, 
 
 def test_invalid_checkpoint_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("no")
-    with pytest.raises(SchedulerError, match=r"policy learned: cannot be built: LearningError: .*is no checkpoint"):
+    with pytest.raises(SchedulerError, match=r"policy learned: cannot be built: LearningError: .*not a checkpoint"):
         make_policy(PODS, "learned", {"checkpoint": str(tmp_path / "a")}, ("points", "reason"))
 
 

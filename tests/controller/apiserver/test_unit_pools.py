@@ -173,7 +173,7 @@ def test_pods_and_pools_are_in_one_book(play: Play) -> None:
         node = await client.of(Node).get("h1")
         assert [(device.number, device.thousandths) for device in node.pools[0].devices] == [(0, 1000), (1, 200)]
         assert node.pools[0].devices[1].memory_bytes == 16 * GIB
-        with pytest.raises(StaleError, match="b does not fit: device 0: 1300 thousandths"):
+        with pytest.raises(StaleError, match="b does not fit: device 0: invalid share of 1300 thousandths"):
             await bind(client, "b", 0, 300)
         await bind(client, "a", 1, 700)
         with pytest.raises(StaleError, match="Node h1 has room for 13 units of pool gpus, not 14"):

@@ -149,7 +149,7 @@ def test_failing_helper_process_is_reported(tmp_path: Path, entry: str) -> None:
 def test_more_cores_than_there_are_is_refused(tmp_path: Path) -> None:
     done = start(tmp_path, ProbeTask("p", "hpc", (use("k", "numbered"),)), "--units", "4000", "--cores", "4001")
     assert done.returncode == EXIT_CODES[Outcome.REFUSED]
-    assert "4000 units are 4001 cores, but this process may use" in results.read(tmp_path / "result.json").problem
+    assert "4000 units need 4001 cores, but this process may use" in results.read(tmp_path / "result.json").problem
 
 
 @pytest.mark.parametrize(

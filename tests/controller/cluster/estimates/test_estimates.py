@@ -42,7 +42,7 @@ def test_bounds_hold_the_time_and_all_are_finite(figures: tuple[float, float, fl
 def test_unknown_estimate_has_a_reason_and_no_time() -> None:
     unknown = Estimate.unknown("no probe ran on h1")
     assert (unknown.seconds, unknown.is_known, str(unknown)) == (None, False, "unknown: no probe ran on h1")
-    with pytest.raises(EstimateError, match="not known: no probe ran on h1"):
+    with pytest.raises(EstimateError, match="unknown: no probe ran on h1"):
         _ = unknown.times
     for wrong in ((), ("",), ("two\nlines",)):
         with pytest.raises(EstimateError):
@@ -113,7 +113,7 @@ def test_comparing() -> None:
 @pytest.mark.parametrize(
     ("estimate", "other", "problem"),
     [
-        (between(1, 1, 1), Estimate.unknown("no driver"), "not known: no driver"),
+        (between(1, 1, 1), Estimate.unknown("no driver"), "unknown: no driver"),
         (between(1, 1, 1), between(1, 1, 1, Basis.NOMINAL), "a nominal time cannot be compared with a measured one"),
         (
             Estimate.exactly(1, Basis.MODELLED, baseline=CORE),

@@ -145,10 +145,10 @@ def test_every_kind_names_its_source() -> None:
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: Operator("", "gemm"), "no name"),
-        (lambda: Operator("x", "GEMM"), "no kind"),
+        (lambda: Operator("", "gemm"), "not a valid operator name"),
+        (lambda: Operator("x", "GEMM"), "not a valid operator kind"),
         (lambda: Operator("x", "gemm", (("n", 1), ("m", 1))), "in order of their names"),
-        (lambda: Operator("x", "gemm", (("n", 1), ("n", 1))), "once each"),
+        (lambda: Operator("x", "gemm", (("n", 1), ("n", 1))), "must be unique"),
         (lambda: Operator("x", "gemm", (("n", -1),)), "n is -1"),
         (lambda: Operator("x", "gemm", executions=0), "executions is 0"),
         (lambda: Operator("x", "gemm", input_bytes=-1), "input_bytes is -1"),

@@ -195,7 +195,7 @@ def test_impossible_order_is_refused_before_it_is_stored(tmp_path: Path) -> None
         for order, problem in (
             (world.order("a", "true", units=2), "task a: wants 2 units of type core, not 1 to 1"),
             (world.order("a"), "task a: has no command"),
-            (world.order("a", "true", image="busybox"), "task a: this engine cannot run containers (busybox)"),
+            (world.order("a", "true", image="busybox"), "task a: this engine cannot run containers \\(busybox\\)"),
             (world.order("a", "true", files={"../x": b""}), "task a: '../x' is not a file name"),
         ):
             with pytest.raises(OrderError, match=f"engine local: {problem}"):

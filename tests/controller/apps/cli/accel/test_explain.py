@@ -23,6 +23,7 @@ accelerators:
 - {kind: gpu, parallelism: 64, memory: 40 GiB}
 - {kind: npu, parallelism: 16}
 """
+FILTER = ("select * from lines where lines.day > 9", "--table", "lines=100000000:10 GB")
 GRAPH = """
 millrace: 1
 name: step
@@ -192,7 +193,7 @@ def test_wrong_input_is_one_clear_line(
 def test_compressing_accelerator_is_a_choice_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    options = ("select * from lines where lines.day > 9", "--table", "lines=100000000:10 GB", "-n", "1000")
+    options = (*FILTER, "-n", "1000", "--assume", "gpu")
     found = {}
     for rate in ("10 Mbit/s", "10 Gbit/s"):
         (one,) = document(capsys, *options, "--rate", rate)["operators"]

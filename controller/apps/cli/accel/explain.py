@@ -61,7 +61,8 @@ def explain(  # noqa: PLR0917 - a command line's options
         Path | None, typer.Option(metavar="FILE", help="Measured CPU times (accel measure); default: built-in.")
     ] = None,
     table: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=ROWS:BYTES", help="Size of a missing table; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME=ROWS:BYTES|FILE", help="Size of a table, or its Parquet or CSV file."),
     ] = None,
     tables: Annotated[Path | None, typer.Option(metavar="FILE", help="Sizes of missing tables, YAML.")] = None,
     database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB file of the query.")] = None,

@@ -73,14 +73,18 @@ def _table(text: str) -> tuple[str, SqlTable]:
 
 
 def _one(name: str, planner: SqlPlanner, deadline_s: float) -> Target:
-    from controller.cluster.operators import load  # noqa: PLC0415
+    from controller.cluster.operators import OperatorError, load  # noqa: PLC0415
     from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
 
     suffix = Path(name).suffix if "\n" not in name else ""
     if suffix in _GRAPHS and Path(name).is_file():
         return Target(load(Path(name)), {})
     if suffix == ".sql" and len(name.split()) == 1:
-        return _planned(_text(Path(name)), planner, Path(name).stem)
+        text = _text(Path(name))
+        try:
+            return _planned(text, planner, Path(name).stem)
+        except OperatorError as error:
+            raise OperatorError(f"{name}: {error}") from None
     if len(name.split()) != 1:
         return _planned(name, planner, "query")
     traced = trace_target(name, (), deadline_s=deadline_s, output=_STDERR)
@@ -97,7 +101,7 @@ def _planned(sql: str, planner: SqlPlanner, name: str) -> Target:
     except OperatorError as error:
         if missing := _MISSING.search(str(error)):
             hint = f"give its size or file (--table {missing['table']}=ROWS:BYTES|FILE, --tables FILE) or a --database"
-            raise OperatorError(f"{name}: no statistics of table {missing['table']}: {hint}") from None
+            raise OperatorError(f"no statistics of table {missing['table']}: {hint}") from None
         raise
     return Target(planned.graph, planned.aggregates)
 

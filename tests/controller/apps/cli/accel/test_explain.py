@@ -141,10 +141,10 @@ def test_declared_tables_are_read_from_a_file(
 def test_tables_in_files_give_rows_columns_and_widths(
     capsys: pytest.CaptureFixture[str], hardware: str, tmp_path: Path
 ) -> None:
-    parts = "SELECT range AS id, range % 7 AS kind, rpad(range::VARCHAR, 100, 'x') AS note, {'a': range} AS part FROM range(20_000)"
+    columns = "range AS id, range % 7 AS kind, rpad(range::VARCHAR, 100, 'x') AS note, {'a': range} AS part"
     files = [tmp_path / "lines.parquet", tmp_path / "lines.csv"]
     for file in files:
-        duckdb.sql(f"COPY ({parts}) TO '{file}'")
+        duckdb.sql(f"COPY (SELECT {columns} FROM range(20_000)) TO '{file}'")
     options = ("--hardware", hardware, "--rate", "1 Gbit/s")
     plans = {}
     for file in files:
@@ -170,6 +170,20 @@ def test_of_parquet_only_metadata_is_read(capsys: pytest.CaptureFixture[str], ha
         duckdb.execute(f"SELECT sum(price) FROM '{file}'").fetchall()
     options = ("--table", f"lines={file}", "--hardware", hardware, "--rate", "1 Gbit/s")
     assert document(capsys, "select sum(price) from lines", *options)["operators"][0]["input_gb"] == pytest.approx(1e-4)
+
+
+def test_problem_of_a_query_file_names_the_file(
+    capsys: pytest.CaptureFixture[str], hardware: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "settings.sql"
+    for text, problem in (
+        ("set threads = 1;", "SQL: SET is no query; one SELECT is expected"),
+        ("select a from nowhere", "no statistics of table nowhere: give its size or file"),
+    ):
+        path.write_text(text)
+        done, out, err = explain(capsys, str(path), "--hardware", hardware, "--rate", "1 Gbit/s")
+        assert (done, out) == (False, "")
+        assert err.startswith(f"millrace: {path}: {problem}")
 
 
 def test_files_that_are_no_tables_are_one_line(
@@ -220,6 +234,8 @@ def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[
         (("select x from nowhere",), "no statistics of table nowhere: give its size"),
         ((" ",), "0 SQL statements; a graph needs exactly one"),
         (("select 1 from t; select 2 from t", "--table", "t=1:1"), "2 SQL statements; a graph needs exactly one"),
+        (("set threads = 1",), "SQL: SET is no query; one SELECT is expected"),
+        (("prepare a as select 1",), "SQL: PREPARE is no query; one SELECT is expected"),
         (("missing.sql",), "missing.sql: No such file or directory"),
         (("missing.py",), "missing.py: no such script"),
         (("select t.a from t", "--table", "t=0:0"), "table t: 0 rows"),

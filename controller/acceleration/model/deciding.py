@@ -45,7 +45,7 @@ def decide(
 def decided(works: Works, on_cpu: TimeColumns, choices: Sequence[Choice], preset: float) -> tuple[Decision, ...]:
     """Return the result of `decide` for existing CPU times and choices; raise as it does."""
     if not 1 <= preset < math.inf:
-        raise AccelerationError(f"a preset of {preset} is not at least 1: the slower device would win", at="preset")
+        raise AccelerationError(f"a preset of {preset} is not finite and at least 1", at="preset")
     labels = [choice.label for choice in choices]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise AccelerationError(f"two choices have the label {twice}", at="accelerators")

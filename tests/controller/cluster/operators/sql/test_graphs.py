@@ -126,6 +126,63 @@ def test_column_types_follow_the_values_they_are_compared_with() -> None:
     assert kinds(graph) == ["filter", "aggregate"]
 
 
+@pytest.mark.parametrize("tables", [None, {"p": SqlTable(9, 0, {"k": "BIGINT"})}, {"p": SqlTable(9, 72)}])
+@pytest.mark.parametrize(
+    ("sql", "word"),
+    [
+        ("set threads = 1", "SET"),
+        ("use memory", "USE"),
+        ("/* größte */ prepare p1 as select k from p", "PREPARE"),
+        ("explain select k from p", "EXPLAIN"),
+        ("explain analyze select k from p", "EXPLAIN"),
+        ("create table t as select k from p", "CREATE"),
+        ("copy (select k from p) to 'p.csv'", "COPY"),
+        ("pragma version", "PRAGMA"),
+        ("call pragma_version()", "CALL"),
+        ("checkpoint", "CHECKPOINT"),
+        ("begin", "BEGIN"),
+        ("attach 'p.db'", "ATTACH"),
+        ("show tables", "SHOW"),
+        ("desc p", "DESC"),
+        ("-- größte\ndescribe p", "DESCRIBE"),
+        ("select * from (describe p)", "DESCRIBE"),
+    ],
+)
+def test_statements_that_are_no_queries_are_refused(
+    sql: str, word: str, tables: dict[str, SqlTable] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OperatorError) as caught:
+        graph_of_sql(sql, None, tables)
+    assert str(caught.value) == f"SQL: {word} is no query; one SELECT is expected"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "from p",
+        ";select p.k from p;;",
+        "(select p.k from p) -- show p",
+        "table p",
+        "summarize p",
+        "with q as (select p.k from p) select * from q",
+        "pivot p on k in (1, 2) using sum(k)",
+        "select '(describe p)' as note, p.k from p order by p.k desc",
+    ],
+)
+def test_queries_of_every_form_are_planned(sql: str) -> None:
+    graph = graph_of_sql(sql, None, {"p": SqlTable(1000, 0, {"k": "BIGINT"})})
+    assert any(dict(operator.shape)["rows"] == 1000 for operator in graph.operators)
+
+
+def test_pivot_without_values_needs_data(shop: duckdb.DuckDBPyConnection) -> None:
+    sql = "pivot orders on customer using count(*)"
+    assert "aggregate" in kinds(graph_of_sql(sql, shop))
+    with pytest.raises(OperatorError, match="over declared tables; PIVOT needs its values"):
+        graph_of_sql(sql, None, {"orders": SqlTable(9, 0, {"customer": "BIGINT"})})
+
+
 @pytest.mark.parametrize(
     ("sql", "problem"),
     [

@@ -105,7 +105,7 @@ def _operator(operator: ExplainedOperator) -> dict[str, Any]:
         "moved_s": operator.moved_s,
         "why": operator.why,
         "reasons": list(operator.decision.reasons),
-        "flips": [_flip(flip) for flip in operator.flips],
+        "flips": [document_of_flip(flip) for flip in operator.flips],
     }
 
 
@@ -113,7 +113,8 @@ def _times(times: Times) -> dict[str, float]:
     return dataclasses.asdict(times) | {"total_s": times.total_s}
 
 
-def _flip(flip: Flip) -> dict[str, Any]:
+def document_of_flip(flip: Flip) -> dict[str, Any]:
+    """Return a break-even for programs: JSON values only."""
     document = {"quantity": flip.quantity.value, "to": flip.to, "value": flip.value, "unit": _UNITS[flip.quantity]}
     return document | {"factor": flip.factor}
 

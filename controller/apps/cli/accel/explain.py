@@ -26,21 +26,23 @@ from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from controller.acceleration.calibration import Calibration
     from controller.acceleration.network.switches import Sums
     from controller.acceleration.plans import Explained, Plan
+    from controller.apps.cli.accel.targets import Target
+    from controller.cluster.operators.sql import SqlTable
 
 
 def explain(  # noqa: PLR0917 - a command line's options
     target: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="TARGET...",
             help='"select ...", x.sql, x.py, x.py:function, or a graph in YAML or JSON; several are a pipeline.',
         ),
-    ],
+    ] = None,
     topology: TopologyOption = None,
     hardware: HardwareOption = None,
     assume: AssumeOption = None,
@@ -71,18 +73,34 @@ def explain(  # noqa: PLR0917 - a command line's options
     tenths: Annotated[bool, typer.Option("--tenths", help="Assume outputs of a tenth of the inputs.")] = False,
     deadline: Annotated[float, typer.Option(parser=in_seconds(0.1), help="Time limit of a program.")] = 120.0,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan (.png or .svg).")] = None,
+    spark_log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE|FOLDER", help="Event logs of Apache Spark, or a text of its EXPLAIN FORMATTED."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show each operator's class, times by part, their ratio, where to run it, and what would change that.
 
-    A query is planned by DuckDB, not run; a program is run once, traced. Seconds are totals over all machines.
+    A query is planned by DuckDB, not run; a program is run once, traced. Seconds are totals over all machines. Event
+    logs of Spark (--spark-log) have measured seconds, rows and bytes, and the machines that they were measured on.
     """
     from controller.acceleration.plans import Stated, plan_of  # noqa: PLC0415
     from controller.acceleration.plans import explain as explained_of  # noqa: PLC0415
     from controller.acceleration.plans.works import reading_of  # noqa: PLC0415
-    from controller.apps.cli.accel.targets import tables_of, target_of  # noqa: PLC0415
+    from controller.apps.cli.accel.spark import explain_logs, settings_of  # noqa: PLC0415
+    from controller.apps.cli.accel.targets import tables_of  # noqa: PLC0415
 
+    if bool(target) is (spark_log is not None):
+        raise typer.BadParameter("give TARGET or --spark-log, one of them")
+    if spark_log is not None and _is_log(spark_log):
+        network = {"--topology": topology, "--feed": feed, "--server": server, "--rate": rate, "--machines": machines}
+        inputs = {"--fan-in": fan_in, "--table": table, "--tables": tables, "--database": database}
+        options = {"--picture": picture, "--tenths": tenths or None, "--skew": None if skew == 1 else skew}
+        _refuse(network | inputs | options | {"--join": None if join == "hash-join" else join})
+        settings = settings_of(hardware, preset, dict(map(_stated, t or ())), _calibration(calibration))
+        explain_logs(spark_log, settings, Format.JSON if as_json else form)
+        return
     reading = reading_of(join, skew, has_tenths=tenths)
     ground = ground_of(topology, hardware, feed=feed, server=server, rate=rate, machines=machines, fan_in=fan_in)
     if preset is not None:
@@ -90,8 +108,8 @@ def explain(  # noqa: PLR0917 - a command line's options
     measured = _calibration(calibration)
     stated = Stated(dict(map(_stated, t or ())), measured)
     ground = with_devices(ground, measured, hardware=hardware, assume=assume or (), root=root)
-    parsed = target_of(target, database, tables_of(table or (), tables), deadline)
-    plan = plan_of(parsed.graph, ground.machines.count, stated, reading)
+    parsed = _target(target or (), spark_log, database, tables_of(table or (), tables), deadline)
+    plan = _without(plan_of(parsed.graph, ground.machines.count, stated, reading), parsed.unknown)
     others = partial(ground.others, sums=_sums(plan, parsed.aggregates))
     explained = explained_of(plan, ground.machines, ground.accelerators, preset=ground.preset, others=others)
     explained = replace(explained, notes=(*parsed.notes, *ground.notes, *explained.notes))
@@ -101,6 +119,47 @@ def explain(  # noqa: PLR0917 - a command line's options
 
         draw(explained, picture)
         typer.echo(f"wrote {picture}", err=True)
+
+
+def _is_log(path: Path) -> bool:
+    """Return whether a file or folder is to be read as event logs; a text with a plan is none."""
+    from controller.acceleration.spark.formatted import is_plan  # noqa: PLC0415
+
+    return not is_plan(path)
+
+
+def _refuse(options: Mapping[str, object]) -> None:
+    """Refuse options that state what a log states itself."""
+    if wrong := next((name for name, value in options.items() if value is not None), None):
+        raise typer.BadParameter(f"{wrong} does not go with an event log: it states its machines, rows and bytes")
+
+
+def _target(
+    names: Sequence[str], spark_log: Path | None, database: Path | None, tables: Mapping[str, SqlTable], deadline: float
+) -> Target:
+    from controller.apps.cli.accel.spark import plan_target  # noqa: PLC0415
+    from controller.apps.cli.accel.targets import target_of  # noqa: PLC0415
+
+    if spark_log is None:
+        return target_of(names, database, tables, deadline)
+    if database is not None:
+        raise typer.BadParameter("--database does not go with a plan of Spark: give --table or --tables")
+    return plan_target(spark_log, tables)
+
+
+def _without(plan: Plan, unknown: Mapping[str, str]) -> Plan:
+    """Return a plan in which the times of some operators are unknown, with the reason."""
+    from controller.cluster.estimates import Basis  # noqa: PLC0415
+
+    if not unknown:
+        return plan
+    works = tuple(
+        replace(work, basis=Basis.NONE, unknown=unknown[work.name], cpu_s_per_100mb=0.0, other_s_per_100mb=None)
+        if work.name in unknown
+        else work
+        for work in plan.works
+    )
+    return replace(plan, works=works)
 
 
 def _sums(plan: Plan, aggregates: Mapping[str, tuple[str, ...]]) -> list[Sums | str]:

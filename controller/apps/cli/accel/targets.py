@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,11 +25,15 @@ _MISSING: Final = re.compile(r"Catalog Error: Table with name (?P<table>\S+) doe
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A graph, the functions of its aggregates by operator, and notes for the reader, one line each."""
+    """A graph, the functions of its aggregates by operator, and notes for the reader, one line each.
+
+    `unknown` are operators whose times cannot be known, with the reason.
+    """
 
     graph: OperatorGraph
     aggregates: Mapping[str, tuple[str, ...]]
     notes: tuple[str, ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
 
 def target_of(

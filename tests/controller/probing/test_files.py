@@ -67,7 +67,7 @@ def test_errors_name_line_and_key(old: str, new: str, message: str, as_json: boo
     assert refused.value.line is not None
 
 
-@pytest.mark.parametrize(("src", "dst", "said"), [("k3", "k1", "cycle"), ("k1", "k9", "no use k9")])
+@pytest.mark.parametrize(("src", "dst", "message"), [("k3", "k1", "cycle"), ("k1", "k9", "no use k9")])
 def test_links_that_cannot_be_are_refused(src: str, dst: str, message: str) -> None:
     with pytest.raises(ProbeError, match=message):
         ProbeTask("p", "hpc", PROBE.uses, (*PROBE.links, Link(src, dst)))

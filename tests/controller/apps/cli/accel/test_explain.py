@@ -227,6 +227,28 @@ def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[
     assert one["device"] == "gpu"
 
 
+def test_worked_case_2b_is_a_tie_unless_the_band_is_zero(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    query = "select a.id_int from data_100m a join b on a.id_int = b.id"
+    tables = ("--table", "data_100m=1000000:100000000", "--table", "b=1000000:100000000")
+    hardware = tmp_path / "gpu.yaml"
+    text = "millrace: 1\nmachines: 1000\naccelerators: [{kind: gpu, parallelism: 64}]\n"
+    hardware.write_text(text)
+    as_text = ("--join", "square", "--tenths", "--t", "join=0.2")
+    options = (query, *tables, "--hardware", str(hardware), "--rate", "1 Gbit/s", *as_text)
+    (join,) = document(capsys, *options)["operators"]
+    assert join["ratio"] == pytest.approx(1.0173, abs=1e-4)
+    assert (join["device"], join["without_tie_band"]) == ("cpu", "gpu")
+    done, out, _ = explain(capsys, *options)
+    assert done
+    assert "preset 1, tie band 0.02\n" in out
+    assert "join-1: on the cpu by the tie band of 0.02, without it on the gpu\n" in out
+    (join,) = document(capsys, *options, "--tie-band", "0")["operators"]
+    assert (join["device"], join["without_tie_band"]) == ("gpu", "gpu")
+    hardware.write_text(f"{text}tie_band: 0.01\n")
+    assert document(capsys, *options)["operators"][0]["device"] == "gpu"
+    assert document(capsys, *options, "--tie-band", "0.5")["operators"][0]["device"] == "cpu"
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -246,6 +268,10 @@ def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[
         (("select t.a from t", "--table", "t=1:2.4 G"), "'2.4 G' is not an"),
         (("select t.a from t", "--table", "t="), "'t=' is not a table: expected NAME=ROWS:BYTES or NAME=FILE"),
         (("select t.a from t", "--table", "t=1:1", "--preset", "0.5"), "a preset of 0.5 is not finite and at least 1"),
+        (
+            ("select t.a from t", "--table", "t=1:1", "--tie-band", "-1"),
+            "a tie band of -1.0 is not finite and at least 0",
+        ),
         (("select t.a from t", "--table", "t=1:1", "--skew", "0"), "a skew of 0.0 is not at least 1"),
         (("select t.a from t", "--table", "t=1:1", "--join", "sort"), "joins are hash-join, square, linear"),
         (("select t.a from t", "--table", "t=1:1", "--t", "filter=fast"), "--t filter=fast: KIND=SECONDS"),

@@ -53,7 +53,7 @@ def summary_lines(explained: Explained) -> list[str]:
     count = f"{machines.count} machine{'s' if machines.count > 1 else ''}"
     lines = [
         f"{explained.name}: {explained.placed_s:.4g} s as placed, {by_itself}, {explained.cpu_s:.4g} s all on the CPU",
-        f"{count}, fan-in {machines.fan_in}, {network}; preset {explained.preset:g}{_band(explained)}",
+        f"{count}, fan-in {machines.fan_in}, {network}; {limits_of(explained)}",
         f"placed by {explained.method}",
     ]
     for operator in explained.operators:
@@ -69,8 +69,9 @@ def summary_lines(explained: Explained) -> list[str]:
     return [*lines, *explained.notes]
 
 
-def _band(explained: Explained) -> str:
-    return f", tie band {explained.tie_band:g}" if explained.tie_band else ""
+def limits_of(explained: Explained) -> str:
+    """Return the preset, and the tie band if it goes further."""
+    return f"preset {explained.preset:g}" + (f", tie band {explained.tie_band:g}" if explained.tie_band else "")
 
 
 def _tie(operator: ExplainedOperator, tie_band: float) -> str:

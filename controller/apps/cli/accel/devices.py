@@ -39,8 +39,8 @@ def with_devices(
     calibration has figures. `assume` replaces them. Raise typer.BadParameter for incompatible options, ConfigError for
     a folder without a machine, and AccelerationError for assumed kinds that the calibration does not have.
     """
-    from controller.acceleration.network.devices import assumed, found, known_kinds  # noqa: PLC0415
     from controller.acceleration.network.grounds import NO_PARALLELISM  # noqa: PLC0415
+    from controller.acceleration.plans.devices import assumed, found, known_kinds  # noqa: PLC0415
 
     given = {"--hardware": hardware is not None, "--assume": bool(assume), "--root": root is not None}
     if sum(given.values()) > 1:

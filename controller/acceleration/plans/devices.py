@@ -31,7 +31,7 @@ def assumed(calibration: Calibration, kinds: Iterable[DeviceKind]) -> tuple[tupl
     return tuple(accelerators), (f"{_labels(accelerators)}: assumed, {_source(calibration)}",)
 
 
-def found(
+def detected(
     calibration: Calibration, devices: Mapping[str, Sequence[Device]], where: str
 ) -> tuple[tuple[Accelerator, ...], tuple[str, ...]]:
     """Return the accelerators that all machines have, by a calibration's figures, and notes on these and all others.

@@ -93,7 +93,9 @@ class Placed:
         explained = self.explained
         named = [f"{operator.decision.work.name} on the {operator.device}" for operator in explained.operators]
         unknown = sum(not operator.decision.times for operator in explained.operators)
-        tied = [f"{one.decision.work.name} on the {one.tied}" for one in explained.operators if one.tied]
+        tied = [
+            f"{operator.decision.work.name} on the {operator.tied}" for operator in explained.operators if operator.tied
+        ]
         return (
             f"{_listed(named)}: {explained.placed_s:.4g} s by the model,"
             f" {explained.cpu_s:.4g} s on CPUs alone"

@@ -13,7 +13,7 @@ from controller.common.errors import ControllerError
 _DPI: Final = 110
 _MOST_SIDE: Final = 65_000
 _MOST_PIXELS: Final = 200_000_000
-"""Of a .png, in each direction and together: matplotlib draws no larger side, and 200 million pixels take 0.8 GB."""
+"""Limits of a .png: matplotlib draws no longer side, and 200 million pixels take 0.8 GB."""
 
 
 def check_ending(path: Path, error: type[ControllerError]) -> None:

@@ -42,6 +42,7 @@ class Ground:
     switch: SwitchTree | str
     notes: tuple[str, ...]
     devices: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
+    tie_band: float = 0.0
 
     def others(self, works: Works, sums: Sequence[Sums | str]) -> tuple[Choice, ...]:
         """Return the choices that belong to no single machine: the switch, if a hardware file has it.
@@ -76,7 +77,8 @@ def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | Non
     network = Network(hardware.rate_gbit_per_s(rate_bps))
     machines = _machines(hardware, network, count, TransferModel.SUM)
     switch = NO_SWITCH if hardware.switch is None else "sums in switches need a topology and its paths"
-    return Ground(machines, accelerators, hardware.preset, hosts, None, switch, notes, _described(topology, hosts))
+    devices = _described(topology, hosts)
+    return Ground(machines, accelerators, hardware.preset, hosts, None, switch, notes, devices, hardware.tie_band)
 
 
 def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
@@ -94,7 +96,9 @@ def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
     switch = NO_SWITCH if hardware.switch is None else switch_tree(costs, hosts, hardware.switch)
     notes += notes_of(timed_tree)
     devices = _described(topology, hosts)
-    return Ground(machines, accelerators, hardware.preset, tree.hosts, timed_tree, switch, notes, devices)
+    return Ground(
+        machines, accelerators, hardware.preset, tree.hosts, timed_tree, switch, notes, devices, hardware.tie_band
+    )
 
 
 def machines_of(hardware: Hardware, topology: Topology) -> tuple[str, ...]:

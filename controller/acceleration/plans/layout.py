@@ -40,12 +40,12 @@ def lanes_of(layout: Layout, edges: Sequence[Edge], pitch: float, apart: float) 
             continue
         places = zip(layout.rows, layout.columns, strict=True)
         lane = max(column for row, column in places if top < row < bottom) * pitch + pitch / 2
-        beside = [
+        neighbours = [
             other
             for index, other in lanes.items()
             if layout.rows[edges[index].dst] <= bottom and top <= layout.rows[edges[index].src]
         ]
-        for other in sorted(beside):
+        for other in sorted(neighbours):
             if other - apart < lane < other + apart:
                 lane = other + apart
         lanes[at] = lane

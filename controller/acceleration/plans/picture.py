@@ -18,7 +18,7 @@ from matplotlib.textpath import text_to_path
 
 from controller.acceleration.errors import AccelerationError
 from controller.acceleration.plans.layout import Layout, lanes_of, layout_of
-from controller.acceleration.plans.text import plain
+from controller.acceleration.plans.text import limits_of, plain
 from controller.acceleration.plans.values import Explained, ExplainedOperator
 from controller.acceleration.values import CPU
 from controller.common.figures import check_ending, save
@@ -135,6 +135,8 @@ def _lines(operator: ExplainedOperator) -> Lines:
 
 
 def _last(operator: ExplainedOperator) -> str:
+    if operator.tied:
+        return f"{operator.decision.work.growth}; {operator.tied} without the tie band"
     if operator.device != operator.decision.device:
         return f"{operator.decision.work.growth}; by itself on {operator.decision.device}"
     ratio = operator.decision.ratio
@@ -169,7 +171,7 @@ def _heading(explained: Explained, width_in: float) -> Iterator[tuple[str, Style
     for text, style in (
         (explained.name, _TITLE),
         (f"{placed}, {plain(explained.cpu_s)} s all on the CPU", _SMALL),
-        (f"{machines.count} machines, {rate}, preset {explained.preset:g}", _SMALL),
+        (f"{machines.count} machines, {rate}, {limits_of(explained)}", _SMALL),
     ):
         yield from ((line, style) for line in wrapped(text, style, width_in))
 

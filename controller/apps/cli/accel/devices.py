@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -23,6 +23,7 @@ RootOption = Annotated[
     Path | None,
     typer.Option("--root", metavar="FOLDER", help="Machines are like that of this folder's proc/ and sys/ (recorded)."),
 ]
+_HERE: Final = Path("/")
 
 
 def with_devices(
@@ -39,8 +40,8 @@ def with_devices(
     calibration has figures. `assume` replaces them. Raise typer.BadParameter for incompatible options, ConfigError for
     a folder without a machine, and AccelerationError for assumed kinds that the calibration does not have.
     """
-    from controller.acceleration.network.devices import assumed, found, known_kinds  # noqa: PLC0415
     from controller.acceleration.network.grounds import NO_PARALLELISM  # noqa: PLC0415
+    from controller.acceleration.plans.devices import assumed, detected, known_kinds  # noqa: PLC0415
 
     given = {"--hardware": hardware is not None, "--assume": bool(assume), "--root": root is not None}
     if sum(given.values()) > 1:
@@ -54,17 +55,19 @@ def with_devices(
     if assume:
         accelerators, notes = assumed(calibration, map(_kind, assume))
         return replace(ground, accelerators=accelerators, notes=(*ground.notes, *notes))
+    hint = " or ".join(f"--assume {kind}" for kind in known_kinds(calibration))
     if ground.devices and root is None:
-        accelerators, notes = found(calibration, ground.devices, "in the topology")
+        accelerators, notes = detected(calibration, ground.devices, "in the topology")
         lacks = "the machines of the topology have none in common"
+    elif root is None and not (_HERE / "proc").is_dir():
+        return _noted(ground, "this machine's devices are unknown, as it has no /proc", hint)
     else:
         where = "this machine" if root is None else f"the machine in {root}"
-        accelerators, notes = found(calibration, {where: _devices(root or Path("/"))}, f"on {where}")
+        accelerators, notes = detected(calibration, {where: _devices(root or _HERE)}, f"on {where}")
         lacks = f"{where} has none"
     ground = replace(ground, accelerators=accelerators, notes=(*ground.notes, *notes))
     if accelerators:
         return ground
-    hint = " or ".join(f"--assume {kind}" for kind in known_kinds(calibration))
     return _noted(ground, f"{lacks} that the calibration knows" if notes else lacks, hint)
 
 

@@ -55,6 +55,12 @@ def explain(  # noqa: PLR0917 - a command line's options
     preset: Annotated[
         float | None, typer.Option(help="Minimum ratio of CPU to GPU time, at least 1; default: the file's.")
     ] = None,
+    tie_band: Annotated[
+        float | None,
+        typer.Option(
+            "--tie-band", help="The CPU keeps operators of a ratio up to this above 1; default: the file's, or 0.02."
+        ),
+    ] = None,
     t: Annotated[
         list[str] | None,
         typer.Option("--t", metavar="KIND=SECONDS", help="CPU seconds per 100 MB of an operator kind."),
@@ -105,13 +111,17 @@ def explain(  # noqa: PLR0917 - a command line's options
     ground = ground_of(topology, hardware, feed=feed, server=server, rate=rate, machines=machines, fan_in=fan_in)
     if preset is not None:
         ground = replace(ground, preset=preset)
+    if tie_band is not None:
+        ground = replace(ground, tie_band=tie_band)
     measured = _calibration(calibration)
     stated = Stated(dict(map(_stated, t or ())), measured)
     ground = with_devices(ground, measured, hardware=hardware, assume=assume or (), root=root)
     parsed = _target(target or (), spark_log, database, tables_of(table or (), tables), deadline)
     plan = _without(plan_of(parsed.graph, ground.machines.count, stated, reading), parsed.unknown)
     others = partial(ground.others, sums=_sums(plan, parsed.aggregates))
-    explained = explained_of(plan, ground.machines, ground.accelerators, preset=ground.preset, others=others)
+    explained = explained_of(
+        plan, ground.machines, ground.accelerators, preset=ground.preset, others=others, tie_band=ground.tie_band
+    )
     explained = replace(explained, notes=(*parsed.notes, *ground.notes, *explained.notes))
     _show(explained, Format.JSON if as_json else form)
     if picture is not None:

@@ -1,4 +1,4 @@
-"""Inputs of decisions from topology, hardware file, feed or rate; one line for each error in them."""
+"""Topology, hardware file, feed or rate to what decisions are made on; what is wrong with them in one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controller.acceleration.network.hardware import Hardware, load_hardware
 from controller.acceleration.network.loading import load_ground
 from controller.acceleration.network.switches import SwitchTree
 from controller.acceleration.network.trees import Aggregators
-from controller.acceleration.values import Accelerator, Compression, Growth, TransferModel, Work
+from controller.acceleration.values import TIE_BAND, Accelerator, Compression, Growth, TransferModel, Work
 from controller.apps.cli.accel.ground import ground_of
 from controller.cluster.cost_map import CostMap
 from dataplane.errors import ConfigError
@@ -63,11 +63,12 @@ def quiet(text: str) -> CostMap:
     return CostMap.of(loads(text), Snapshot(0, {}, {}, {}))
 
 
-def test_hardware_file_states_machines_and_devices(tmp_path: Path) -> None:
-    hardware = load_hardware(write(tmp_path, FILE))
-    assert (hardware.machines, hardware.fan_in, hardware.aggregators) == (("h1", "h2"), 4, Aggregators.MEMBER)
-    assert (hardware.transfer, hardware.has_finite_sum, hardware.preset) == (TransferModel.SUM, True, 1.5)
-    fast, slow = hardware.accelerators
+def test_a_hardware_file_says_what_there_is(tmp_path: Path) -> None:
+    found = load_hardware(write(tmp_path, FILE))
+    assert (found.machines, found.fan_in, found.aggregators) == (("h1", "h2"), 4, Aggregators.MEMBER)
+    assert (found.transfer, found.has_finite_sum, found.preset) == (TransferModel.SUM, True, 1.5)
+    assert (found.tie_band, load_hardware(write(tmp_path, f"{FILE}tie_band: 0.1\n")).tie_band) == (TIE_BAND, 0.1)
+    fast, slow = found.accelerators
     assert fast == Accelerator(DeviceKind.GPU, 64, compression=Compression(0.3, 0.1))
     assert (slow.label, slow.faster_by("sort"), slow.bus_gb_per_s, slow.memory_gb) == ("slow", 3, 1, (1 << 30) / 1e9)
     assert slow.runs == frozenset({"sort"})
@@ -75,6 +76,7 @@ def test_hardware_file_states_machines_and_devices(tmp_path: Path) -> None:
 
 def test_missing_buses_and_memory_default_to_the_topology_least(tmp_path: Path) -> None:
     ground = ground_over(load_hardware(write(tmp_path, FILE)), quiet(LAB))
+    assert ground.tie_band == ground_by_rate(Hardware(machines=2), 1e9).tie_band == TIE_BAND
     fast, slow = ground.accelerators
     assert (fast.bus_gb_per_s, fast.memory_gb) == (12, (16 << 30) / 1e9)
     assert (slow.bus_gb_per_s, slow.memory_gb) == (1, (1 << 30) / 1e9)
@@ -101,9 +103,9 @@ def test_machines_default_to_hosts_without_the_collector() -> None:
     assert ground_over(Hardware(machines=2), quiet(LAB)).hosts == ("h1", "h2")
     topology = from_text("ring:switches=3,hosts=1")
     assert topology.collector is not None
-    ground = ground_over(Hardware(), CostMap.of(topology, Snapshot(0, {}, {}, {})))
-    assert ground.hosts == tuple(host.name for host in topology.hosts if host.name != topology.collector.host)
-    assert ground.notes == ("free bandwidth between machines is nominal",)
+    found = ground_over(Hardware(), CostMap.of(topology, Snapshot(0, {}, {}, {})))
+    assert found.hosts == tuple(host.name for host in topology.hosts if host.name != topology.collector.host)
+    assert found.notes == ("free bandwidth between machines is nominal",)
 
 
 def test_a_rate_is_the_specifications_sum_and_paths_are_the_tree() -> None:
@@ -142,6 +144,8 @@ def test_infinite_rate_moves_in_no_time_and_others_are_refused() -> None:
         ("machines: [h1, h2]", "machines: []", 2, "no machines"),
         ("machines: [h1, h2]", "machines: [h1, h1]", 2, "machine h1 is named twice"),
         ("preset: 1.5", "preset: 0.5", 8, "a preset of 0.5 is not finite and at least 1"),
+        ("preset: 1.5", "tie_band: -0.1", 8, "a tie band of -0.1 is not finite and at least 0"),
+        ("preset: 1.5", "tie_band: .nan", 8, "a tie band of nan is not finite and at least 0"),
         ("preset: 1.5", "preset: .inf", 8, "a preset of inf is not finite and at least 1"),
         ("network_efficiency: 0.9", "network_efficiency: -1", 7, "-1.0 is not above 0 and at most 1"),
         ("efficiency: 0.5", "efficiency: 0", 9, "0.0 is not above 0 and at most 1"),
@@ -204,10 +208,10 @@ def test_options_that_do_not_go_together_are_named(options: dict[str, str | int]
 
 def test_options_stand_before_the_files_figures(tmp_path: Path) -> None:
     path = write(tmp_path, FILE)
-    ground = ground_of(None, path, rate="2 Gbit/s", machines=7, fan_in=3)
-    assert (ground.machines.count, ground.machines.fan_in) == (7, 3)
-    assert ground.machines.network.rate_gbit_per_s == pytest.approx(1.8)
-    assert (ground.hosts, ground.tree) == ((), None)
+    found = ground_of(None, path, rate="2 Gbit/s", machines=7, fan_in=3)
+    assert (found.machines.count, found.machines.fan_in) == (7, 3)
+    assert found.machines.network.rate_gbit_per_s == pytest.approx(1.8)
+    assert (found.hosts, found.tree) == ((), None)
 
 
 def test_device_with_shared_memory_may_have_an_infinite_bus(tmp_path: Path) -> None:
@@ -218,8 +222,8 @@ def test_device_with_shared_memory_may_have_an_infinite_bus(tmp_path: Path) -> N
 def test_an_infinite_rate_moves_everything_in_no_time() -> None:
     machines = ground_of(None, None, rate="inf", machines=1000).machines
     for model in TransferModel:
-        (timed,) = times(Works.of([Work("filter", Growth.LINEAR, 1.0, 1.0)]), replace(machines, transfer=model))
-        assert timed.transfer_s == 0
+        (found,) = times(Works.of([Work("filter", Growth.LINEAR, 1.0, 1.0)]), replace(machines, transfer=model))
+        assert found.transfer_s == 0
 
 
 def test_host_rate_limits_the_network_rate(tmp_path: Path) -> None:

@@ -62,11 +62,16 @@ def many_operators() -> Explained:
     return planned(OperatorGraph(f"{LONG} then {LONG} then {LONG}", operators, flows, "ai"), *DEVICES[:2])
 
 
+def tied_operators() -> Explained:
+    plan = plan_of(graph_of_sql(QUERY, None, TABLES, name=LONG), 8, T)
+    return explain(plan, Machines(Network(10.0), 8), DEVICES, tie_band=100.0)
+
+
 def single_operator() -> Explained:
     return planned(graph_of_sql("select l.price from lines l where l.day > 9", None, TABLES))
 
 
-@pytest.mark.parametrize("plan", [long_query, many_operators, single_operator])
+@pytest.mark.parametrize("plan", [long_query, many_operators, tied_operators, single_operator])
 def test_no_text_of_a_picture_is_cut_or_covered(plan: Callable[[], Explained]) -> None:
     explained = plan()
     canvas = FigureCanvasAgg(figure_of(explained))
@@ -91,6 +96,7 @@ def _assert_complete(explained: Explained, texts: list[Text]) -> None:
     assert "".join(explained.name.split()) in shown
     for operator in explained.operators:
         assert f"{operator.decision.work.name}on{operator.device}" in shown
+        assert not operator.tied or f"{operator.tied}withoutthetieband" in shown
         assert all(f"{label}" in shown for label in operator.decision.times)
 
 

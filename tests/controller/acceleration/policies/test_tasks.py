@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from controller.acceleration.calibration import DEFAULT, Calibration, Figure, Rates, save
 from controller.acceleration.model import Works, times
-from controller.acceleration.plans import plan_of
+from controller.acceleration.network.hardware import load_hardware
+from controller.acceleration.plans import explain, plan_of
 from controller.acceleration.policies.choosing import MeasuredTimes
 from controller.acceleration.policies.tasks import OperatorDevices
 from controller.acceleration.values import Machines, Network
@@ -114,6 +115,26 @@ def test_operators_of_one_task_choose_each_their_own_device(policy: PolicySettin
     assert "sum on the cpu" in reason
     assert "product on the gpu" in reason
     assert "s on CPUs alone" in reason
+
+
+def test_tie_of_an_operator_stays_on_the_cpu_and_says_so(policy: PolicySettings, tmp_path: Path) -> None:
+    def bus_s_of(seconds: float) -> float:
+        known = MeasuredTimes(operators_of(OperatorGraph("job", (GEMM,)), {"product": seconds}))
+        hardware = load_hardware(tmp_path / "hardware.yaml")
+        plan = plan_of(known.graph, 1, known)
+        return explain(plan, Machines(Network(1.0), 1), hardware.accelerators).operators[0].decision.times["gpu"].bus_s
+
+    # A thousand times as fast as the CPU, after the bus: so that the CPU takes 1.01 times as long.
+    seconds = 1.01 * bus_s_of(1.0) / (1 - 0.00101)
+    task = PendingTask("t", "near", operators=operators_of(OperatorGraph("job", (GEMM,)), {"product": seconds}))
+    question = asked(task, WITH_GPU)
+    reason = made(policy).reason(*question, 0)
+    assert "product on the cpu: " in reason
+    assert "; without the tie band of 0.02: product on the gpu" in reason
+    (tmp_path / "hardware.yaml").write_text(f"{HARDWARE}tie_band: 0\n")
+    reason = made(policy).reason(*question, 0)
+    assert "product on the gpu: " in reason
+    assert "tie band" not in reason
 
 
 def test_unknown_operator_stays_on_the_cpu_with_a_reason(policy: PolicySettings) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controller.apps.cli import main
+from controller.apps.cli.accel import devices
 from tests.collectors.devices.machines import SERVER, SERVER_LINKS
 
 QUERY = ("select l.price from lines l where l.day > 9", "--table", "lines=100000000:10 GB", "--t", "filter=0.5")
@@ -81,6 +82,16 @@ def test_this_machine_is_the_default(capsys: pytest.CaptureFixture[str]) -> None
     with open_nvml() as nvml:
         has_gpu = any(found.device.kind is DeviceKind.GPU for found in discover(Root(), nvml).devices)
     assert ("gpu" in document(capsys, *BY_RATE)["choices"]) is has_gpu
+
+
+def test_machine_without_proc_is_planned_for_its_cpu(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on systems other than Linux."""
+    monkeypatch.setattr(devices, "_HERE", tmp_path)
+    plan = document(capsys, *BY_RATE)
+    assert plan["choices"] == ["cpu"]
+    assert plan["notes"][-1].startswith("no accelerator: this machine's devices are unknown, as it has no /proc, so")
 
 
 def test_assumed_accelerator_needs_no_machine(capsys: pytest.CaptureFixture[str]) -> None:

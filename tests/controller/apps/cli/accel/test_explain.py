@@ -48,34 +48,34 @@ def explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, 
         patch.setenv("COLUMNS", "220")
         with pytest.raises(SystemExit) as end:
             main()
-    captured = capsys.readouterr()
-    return not end.value.code, captured.out, captured.err
+    said = capsys.readouterr()
+    return not end.value.code, said.out, said.err
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     done, out, err = explain(capsys, *arguments, "--json")
     assert done, err
-    answer: dict[str, Any] = json.loads(out)
-    return answer
+    found: dict[str, Any] = json.loads(out)
+    return found
 
 
 def test_operators_show_class_times_ratio_decision_and_flips(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
-    explained = document(capsys, QUERY, *TABLES, "--hardware", hardware, "--rate", "1 Gbit/s")
-    assert [operator["class"] for operator in explained["operators"]] == ["linear", "hash-join", "grouped", "sort"]
-    assert explained["choices"] == ["cpu", "gpu", "npu"]
-    for operator in explained["operators"]:
-        assert operator["times"].keys() == {"cpu", "gpu", "npu"}
-        for times in operator["times"].values():
+    found = document(capsys, QUERY, *TABLES, "--hardware", hardware, "--rate", "1 Gbit/s")
+    assert [one["class"] for one in found["operators"]] == ["linear", "hash-join", "grouped", "sort"]
+    assert found["choices"] == ["cpu", "gpu", "npu"]
+    for one in found["operators"]:
+        assert one["times"].keys() == {"cpu", "gpu", "npu"}
+        for times in one["times"].values():
             assert times.keys() == {
                 *("compute_s", "aggregation_s", "transfer_s", "bus_s", "compression_s", "total_s"),
             }
-        assert operator["device"] in explained["choices"]
-        best = min(operator["times"][label]["total_s"] for label in ("gpu", "npu"))
-        assert operator["ratio"] == pytest.approx(operator["times"]["cpu"]["total_s"] / best)
-        assert [flip["quantity"] for flip in operator["flips"]] == ["rate", "data", "cpu-time"]
+        assert one["device"] in found["choices"]
+        best = min(one["times"][label]["total_s"] for label in ("gpu", "npu"))
+        assert one["ratio"] == pytest.approx(one["times"]["cpu"]["total_s"] / best)
+        assert [flip["quantity"] for flip in one["flips"]] == ["rate", "data", "cpu-time"]
 
 
-def test_text_output_has_a_table_and_a_summary(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
+def test_people_get_a_table_and_what_it_amounts_to(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
     done, out, _ = explain(capsys, QUERY, *TABLES, "--hardware", hardware, "--rate", "1 Gbit/s")
     assert done
     assert all(name in out for name in ("filter-1", "join-1", "aggregate-1", "sort-1", "what would flip it"))
@@ -91,11 +91,11 @@ def test_a_plan_is_drawn(capsys: pytest.CaptureFixture[str], hardware: str, tmp_
     assert drawn.read_text().count("<path") > 10
 
 
-def test_device_changes_at_the_break_even_rate(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
+def test_the_break_even_rate_is_where_the_device_changes(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
     query = "select l.price, l.tax from lines l where l.day > 100"
     options = (query, "--table", "lines=6000000000:600000000000", "--hardware", hardware)
-    operator = document(capsys, *options, "--rate", "1 Gbit/s")["operators"][0]
-    flip = operator["flips"][0]
+    one = document(capsys, *options, "--rate", "1 Gbit/s")["operators"][0]
+    flip = one["flips"][0]
     rates = [f"{round(flip['value'] * nudge * 1e9)} bit/s" for nudge in (0.99, 1.01)]
     there = [document(capsys, *options, "--rate", rate)["operators"][0]["device"] for rate in rates]
     assert len(set(there)) == 2
@@ -107,13 +107,13 @@ def test_query_and_step_form_one_pipeline_unknown_on_the_cpu(
     (tmp_path / "rows.sql").write_text("select l.price, l.tax from lines l where l.day > 100")
     (tmp_path / "step.yaml").write_text(GRAPH)
     paths = (str(tmp_path / "rows.sql"), str(tmp_path / "step.yaml"))
-    explained = document(capsys, *paths, *TABLES[2:], "--hardware", hardware, "--rate", "10 Gbit/s")
-    by_name = {operator["name"]: operator for operator in explained["operators"]}
+    found = document(capsys, *paths, *TABLES[2:], "--hardware", hardware, "--rate", "10 Gbit/s")
+    by_name = {one["name"]: one for one in found["operators"]}
     assert by_name["step/product"]["reads"] == ["rows/filter-1"]
     strange = by_name["step/strange"]
     assert (strange["device"], strange["ratio"], strange["times"]) == ("cpu", None, {})
     assert "some-new-operator" in strange["reasons"][0]
-    assert "step/strange" in explained["notes"][-1]
+    assert "step/strange" in found["notes"][-1]
 
 
 def test_declared_tables_are_read_from_a_file(
@@ -122,12 +122,12 @@ def test_declared_tables_are_read_from_a_file(
     tables = tmp_path / "tables.yaml"
     tables.write_text("millrace: 1\ntables:\n  lines: {rows: 1000000, bytes: 0, columns: {price: DOUBLE, day: DATE}}\n")
     options = ("--tables", str(tables), "--hardware", hardware, "--rate", "1 Gbit/s")
-    explained = document(capsys, "select sum(price) from lines where day > date '2026-01-01'", *options)
-    assert explained["operators"][0]["input_gb"] == pytest.approx(1_000_000 * 12 / 8 / 1e9)
+    found = document(capsys, "select sum(price) from lines where day > date '2026-01-01'", *options)
+    assert found["operators"][0]["input_gb"] == pytest.approx(1_000_000 * 12 / 8 / 1e9)
     for written in ("2.4 GB", "2400000000"):
         tables.write_text(f"millrace: 1\ntables:\n  lines: {{rows: 1000000, bytes: {written}}}\n")
-        explained = document(capsys, "select * from lines where lines.day > 9", *options)
-        assert explained["operators"][0]["input_gb"] == pytest.approx(2.4 / 8)
+        found = document(capsys, "select * from lines where lines.day > 9", *options)
+        assert found["operators"][0]["input_gb"] == pytest.approx(2.4 / 8)
     tables.write_text("millrace: 1\ntables:\n  lines: {rows: 0, bytes: 0}\n")
     done, _, err = explain(capsys, "select 1", *options)
     assert not done
@@ -207,24 +207,46 @@ def test_files_that_are_no_tables_are_one_line(
 def test_an_infinite_rate_is_the_limit_of_great_ones(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
     options = (QUERY, "--table", "orders=1500000:150MB", "--table", "lines=6000000:0.6 GB", "--hardware", hardware)
     great, infinite = (document(capsys, *options, "--rate", rate) for rate in ("100 Tbit/s", "inf"))
-    for operator, limit in zip(great["operators"], infinite["operators"], strict=True):
-        assert operator["device"] == limit["device"]
+    for one, limit in zip(great["operators"], infinite["operators"], strict=True):
+        assert one["device"] == limit["device"]
         for device, times in limit["times"].items():
             assert times["transfer_s"] == 0
-            finite = operator["times"][device]
+            finite = one["times"][device]
             assert times["total_s"] == pytest.approx(finite["total_s"] - finite["transfer_s"])
 
 
-def test_explain_gives_the_worked_case_2d(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     query = "select a.id_int from data_100m a join b on a.id_int = b.id"
     tables = ("--table", "data_100m=1000000:100000000", "--table", "b=1000000:100000000")
     hardware = tmp_path / "gpu.yaml"
     hardware.write_text("{millrace: 1, machines: 1000, accelerators: [{kind: gpu, parallelism: 64}]}")
     options = ("--hardware", str(hardware), "--rate", "80 Gbit/s", "--join", "square", "--tenths", "--t", "join=0.2")
-    (operator,) = document(capsys, query, *tables, *options)["operators"]
-    assert operator["class"] == "square"
-    assert operator["ratio"] == pytest.approx((0.04 + 1 / 36) / (0.04 / 64 + 3299 / 115200))
-    assert operator["device"] == "gpu"
+    (one,) = document(capsys, query, *tables, *options)["operators"]
+    assert one["class"] == "square"
+    assert one["ratio"] == pytest.approx((0.04 + 1 / 36) / (0.04 / 64 + 3299 / 115200))
+    assert one["device"] == "gpu"
+
+
+def test_worked_case_2b_is_a_tie_unless_the_band_is_zero(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    query = "select a.id_int from data_100m a join b on a.id_int = b.id"
+    tables = ("--table", "data_100m=1000000:100000000", "--table", "b=1000000:100000000")
+    hardware = tmp_path / "gpu.yaml"
+    text = "millrace: 1\nmachines: 1000\naccelerators: [{kind: gpu, parallelism: 64}]\n"
+    hardware.write_text(text)
+    as_text = ("--join", "square", "--tenths", "--t", "join=0.2")
+    options = (query, *tables, "--hardware", str(hardware), "--rate", "1 Gbit/s", *as_text)
+    (join,) = document(capsys, *options)["operators"]
+    assert join["ratio"] == pytest.approx(1.0173, abs=1e-4)
+    assert (join["device"], join["without_tie_band"]) == ("cpu", "gpu")
+    done, out, _ = explain(capsys, *options)
+    assert done
+    assert "preset 1, tie band 0.02\n" in out
+    assert "join-1: on the cpu by the tie band of 0.02, without it on the gpu\n" in out
+    (join,) = document(capsys, *options, "--tie-band", "0")["operators"]
+    assert (join["device"], join["without_tie_band"]) == ("gpu", "gpu")
+    hardware.write_text(f"{text}tie_band: 0.01\n")
+    assert document(capsys, *options)["operators"][0]["device"] == "gpu"
+    assert document(capsys, *options, "--tie-band", "0.5")["operators"][0]["device"] == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +267,11 @@ def test_explain_gives_the_worked_case_2d(capsys: pytest.CaptureFixture[str], tm
         ),
         (("select t.a from t", "--table", "t=1:2.4 G"), "'2.4 G' is not an"),
         (("select t.a from t", "--table", "t="), "'t=' is not a table: expected NAME=ROWS:BYTES or NAME=FILE"),
-        (("select t.a from t", "--table", "t=1:1", "--preset", "0.5"), "a preset of 0.5 is not at least 1"),
+        (("select t.a from t", "--table", "t=1:1", "--preset", "0.5"), "a preset of 0.5 is not finite and at least 1"),
+        (
+            ("select t.a from t", "--table", "t=1:1", "--tie-band", "-1"),
+            "a tie band of -1.0 is not finite and at least 0",
+        ),
         (("select t.a from t", "--table", "t=1:1", "--skew", "0"), "a skew of 0.0 is not at least 1"),
         (("select t.a from t", "--table", "t=1:1", "--join", "sort"), "joins are hash-join, square, linear"),
         (("select t.a from t", "--table", "t=1:1", "--t", "filter=fast"), "--t filter=fast: KIND=SECONDS"),
@@ -259,7 +285,7 @@ def test_wrong_input_is_one_clear_line(
     done, out, err = explain(capsys, "--hardware", hardware, "--rate", "1 Gbit/s", *arguments)
     assert not done
     assert not out
-    assert any(part in err for part in problem.split("|"))
+    assert any(one in err for one in problem.split("|"))
     assert "Traceback" not in err
 
 
@@ -267,11 +293,11 @@ def test_compressing_accelerator_is_a_choice_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = (*FILTER, "-n", "1000", "--assume", "gpu")
-    devices = {}
+    found = {}
     for rate in ("10 Mbit/s", "10 Gbit/s"):
-        (operator,) = document(capsys, *options, "--rate", rate)["operators"]
-        assert operator["times"]["gpu"]["compression_s"] == 0 < operator["times"]["gpu-packed"]["compression_s"]
-        assert operator["device"] == min(operator["times"], key=lambda name: operator["times"][name]["total_s"])
-        devices[rate] = operator["device"]
-    assert devices["10 Mbit/s"] == "gpu-packed"
-    assert devices["10 Gbit/s"] != "gpu-packed"
+        (one,) = document(capsys, *options, "--rate", rate)["operators"]
+        assert one["times"]["gpu"]["compression_s"] == 0 < one["times"]["gpu-packed"]["compression_s"]
+        assert one["device"] == min(one["times"], key=lambda name: one["times"][name]["total_s"])
+        found[rate] = one["device"]
+    assert found["10 Mbit/s"] == "gpu-packed"
+    assert found["10 Gbit/s"] != "gpu-packed"

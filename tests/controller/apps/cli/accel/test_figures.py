@@ -37,6 +37,20 @@ def test_contradiction_of_2e_is_shown_to_users(capsys: pytest.CaptureFixture[str
     assert not err
 
 
+def test_tie_of_2b_is_said_and_a_band_gives_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    remark = "the text says 1, which keeps the join on the CPU; its own formula gives 1.0173, which sends it to the GPU"
+    assert f"\n2b: {remark}" in figures(capsys)[1]
+    runs_on = {
+        band: [case["runs on"] for case in json.loads(figures(capsys, "-f", "json", *option)[1])]
+        for band, option in ((0.0, ()), (0.02, ("--tie-band", "0.02")))
+    }
+    assert runs_on[0.0][1] == "gpu"
+    assert runs_on[0.02] == ["cpu", "cpu", *runs_on[0.0][2:]]
+    done, _, err = figures(capsys, "--tie-band", "-1")
+    assert not done
+    assert "--tie-band" in err
+
+
 def test_the_finite_sum_and_the_tree_are_offered(capsys: pytest.CaptureFixture[str]) -> None:
     assert "2.3175" in figures(capsys, "--finite-sum", "-f", "csv")[1]
     _, out, _ = figures(capsys, "--transfer", "per-path", "-f", "csv")
@@ -57,7 +71,8 @@ def test_six_figures_are_drawn_with_the_contradiction_captioned(
     assert "filter, t = 0.005 s: 0.7705, CPU" in texts["2e"]
     assert "which would send the filter to the GPU; its own formula" in texts["2e"]
     assert "join, t = 0.2 s: 2.316, GPU" in texts["2d"]
-    assert {stem for stem, text in texts.items() if "the text says" in text} == {"2c", "2e"}
+    assert {stem for stem, text in texts.items() if "the text says" in text} == {"2b", "2c", "2e"}
+    assert "join, t = 0.2 s: 1.017, GPU" in texts["2b"]
 
 
 def test_all_of_them_fit_in_one_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

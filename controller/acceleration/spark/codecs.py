@@ -47,8 +47,8 @@ def _gzip(file: BufferedReader, _: str) -> Iterator[bytes]:
     try:
         while part := file.read(_PART):
             while part:
-                yield plain.decompress(part)
-                part = plain.unused_data
+                yield plain.decompress(part, _PART)
+                part = plain.unconsumed_tail or plain.unused_data
                 if plain.eof and part:
                     plain = zlib.decompressobj(wbits=31)
     except zlib.error as error:

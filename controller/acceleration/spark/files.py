@@ -14,6 +14,7 @@ from dataplane.given import open_given
 
 LINE_BYTES: Final = 16 << 20
 """Longest line: plans of queries and lists of stages may take megabytes."""
+_ENDLESS: Final = 4 * LINE_BYTES
 MOST_LOGS: Final = 10_000
 _ROLLED: Final = re.compile(r"events_(?P<index>\d+)_.+")
 _COMPACT: Final = ".compact"
@@ -85,13 +86,17 @@ class Lines:
             yield from self._lines(file)
 
     def _lines(self, file: Path) -> Iterator[bytes]:
-        rest, is_skipping = bytearray(), False
+        rest, is_skipping, skipped = bytearray(), False, 0
         for part in self._parts(file):
             rest += part
             if b"\n" not in part:
                 if len(rest) > LINE_BYTES:
-                    is_skipping = True
+                    is_skipping, skipped = True, skipped + len(rest)
                     rest.clear()
+                if skipped > _ENDLESS:
+                    # A device, or a file that is no log: it need not have an end.
+                    self.faults.append(f"has a line of more than {_ENDLESS >> 20} MiB, after which nothing is read")
+                    return
                 continue
             *lines, last = bytes(rest).split(b"\n")
             rest = bytearray(last)
@@ -99,7 +104,7 @@ class Lines:
                 self.count += 1
                 if is_skipping or len(line) > LINE_BYTES:
                     self.too_long += 1
-                    is_skipping = False
+                    is_skipping, skipped = False, 0
                 elif line.strip():
                     yield line
         if rest.strip() and not is_skipping:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from controller.acceleration.model import Works, times
-from controller.acceleration.plans import Explained, Stated, explain, plan_of
+from controller.acceleration.plans import Explained, Flip, Stated, explain, plan_of
 from controller.acceleration.plans.works import CpuTimes
 from controller.acceleration.spark.kinds import COMPUTED, Role
 from controller.acceleration.spark.operators import Ran, ran
@@ -22,8 +22,9 @@ ONE: Final = Machines(_NETWORK, 1)
 """The part of one machine: rounds and shuffles of a query that ran are operators of their own."""
 COMPUTES: Final = frozenset(COMPUTED.values())
 _SHOWN: Final = 4
-_LEAST: Final = 1.01
-"""Smallest gain that is called one."""
+_FARTHEST: Final = 1e6
+RECOMMENDED: Final = 1.3
+"""Smallest gain for which devices are recommended: that of the RAPIDS qualification tool."""
 
 
 class MeasuredSeconds:
@@ -103,8 +104,8 @@ class Qualified:
 
     @property
     def is_gaining(self) -> bool:
-        """Whether devices save at least a hundredth."""
-        return self.gain is not None and self.gain >= _LEAST
+        """Whether devices are recommended."""
+        return self.gain is not None and self.gain >= RECOMMENDED
 
 
 def qualify(application: Application, settings: Settings) -> Qualified:
@@ -162,7 +163,15 @@ def _explained(of_query: Ran, slots: float, settings: Settings) -> Explained:
     measured: CpuTimes = MeasuredSeconds(of_query.graph, seconds, unknown)
     if settings.t:
         measured = Stated(settings.t, measured)
-    return explain(plan_of(of_query.graph, 1, measured), ONE, settings.accelerators, preset=settings.preset)
+    explained = explain(plan_of(of_query.graph, 1, measured), ONE, settings.accelerators, preset=settings.preset)
+    operators = tuple(replace(one, flips=tuple(_meaningful(flip) for flip in one.flips)) for one in explained.operators)
+    return replace(explained, operators=operators)
+
+
+def _meaningful(flip: Flip) -> Flip:
+    """Return a break-even; beyond any figure that is met, roundings decide about it, so that there is none."""
+    is_met = flip.factor is not None and 1 / _FARTHEST < flip.factor < _FARTHEST
+    return flip if is_met else replace(flip, value=None, factor=None)
 
 
 def _wall_s(application: Application) -> float | None:

@@ -19,6 +19,8 @@ from controller.acceleration.spark.values import Application, Counter, Node, Que
 MOST_NODES: Final = 200_000
 """Nodes of plans kept of a log; queries beyond have no operators."""
 MOST_STAGES: Final = 200_000
+_MOST_BEFORE: Final = 10_000
+"""Lines before the first event after which a file is taken for something else."""
 _TESTED: Final = ("3", "4")
 """Major versions of Spark whose logs have been read in tests."""
 _UNITS: Final = {unit.value: unit for unit in Unit}
@@ -78,7 +80,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.events = 0
-        self._bad: list[int] = []
+        self._first_bad = 0
         self._bad_lines = 0
         self._head = events.ApplicationStart("", 0)
         self._start_ms: int | None = None
@@ -101,8 +103,9 @@ class _Reader:
             # Deeply nested arrays exceed the decoder's depth.
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 self._bad_lines += 1
-                if len(self._bad) < 1:
-                    self._bad.append(lines.count)
+                self._first_bad = self._first_bad or lines.count
+                if not self.events and self._bad_lines >= _MOST_BEFORE:
+                    return
                 continue
             self.events += 1
             if event is not None:
@@ -229,7 +232,8 @@ class _Reader:
         if self._end_ms is None:
             yield "ends before the application does"
         if self._bad_lines:
-            yield f"{self._bad_lines} of {lines.count} lines are not events (first: line {self._bad[0]})"
+            are = "is no event" if self._bad_lines == 1 else "are not events"
+            yield f"{self._bad_lines} of {lines.count} lines {are} (first: line {self._first_bad})"
         if lines.too_long:
             yield f"{lines.too_long} lines are longer than is read"
         for kind, count in self._unkept.items():

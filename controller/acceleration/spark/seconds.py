@@ -11,8 +11,9 @@ others they waited, which is no operator's.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from controller.acceleration.spark.kinds import LOGICAL, SHUFFLES, SUBQUERIES, Role, base_of, role_of
@@ -166,12 +167,17 @@ def _counted_rows(node: Node, sums: Mapping[int, int]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _InStage:
-    """Nodes that run in a stage, parents first, with seconds of their own timers and of those that include inputs."""
+    """Nodes that run in a stage, parents first, with seconds of their own timers and of those that include inputs.
+
+    A timer that includes inputs shows at least what is timed below it: Python workers start before the aggregate's.
+    `timed_s` are the seconds that timers show, without those within others.
+    """
 
     plan: Plan
     members: tuple[int, ...]
     own: Mapping[int, float]
-    including: Mapping[int, float]
+    including: dict[int, float]
+    timed_s: float = 0.0
 
     def bound(self, at: int) -> int:
         """Return the nearest node, from `at` up in the stage, whose timer includes what it reads; -1 for the stage."""
@@ -184,13 +190,6 @@ class _InStage:
     def outer(self, at: int) -> int:
         """Return the bound that a node's own bound is within."""
         return self.bound(self.plan.parent.get(at, -1))
-
-    @property
-    def timed_s(self) -> float:
-        """Seconds that timers show, without those within others."""
-        return sum(seconds for at, seconds in self.including.items() if self.outer(at) < 0) + sum(
-            seconds for at, seconds in self.own.items() if self.bound(at) < 0
-        )
 
 
 def _of_stage(
@@ -215,13 +214,21 @@ def _in_stage(stage: Stage, plan: Plan, owner: Mapping[int, tuple[int, Counter]]
         at, counter = owner[accumulator]
         is_read = counter.name in _READS and plan.role(at) is Role.MOVES
         segments.add(plan.segment[plan.parent[at]] if is_read and at in plan.parent else plan.segment[at])
-        if (per_s := _PER_S.get(counter.unit)) is not None:
+        if (per_s := _PER_S.get(counter.unit)) is not None and plan.role(at) is not Role.FRAMES:
             if counter.name in _OWN:
                 own[at] = own.get(at, 0.0) + amount / per_s
             elif counter.name in _INCLUDING:
                 including[at] = including.get(at, 0.0) + amount / per_s
     members = tuple(at for at in plan.order if plan.segment[at] in segments and plan.role(at) is not Role.FRAMES)
-    return _InStage(plan, members, own, including)
+    within = _InStage(plan, members, own, including)
+    below: dict[int, float] = defaultdict(float)
+    for at, seconds in own.items():
+        below[within.bound(at)] += seconds
+    for at in reversed(members):
+        if at in including:
+            including[at] = max(including[at], below[at])
+            below[within.outer(at)] += including[at]
+    return replace(within, timed_s=below[-1])
 
 
 def _shares(budget_s: float, within: _InStage, rows: Mapping[int, int]) -> dict[int, float]:

@@ -19,7 +19,7 @@ COLUMNS: Final = (
     *("query", "stage", "operator", "kind", "task s", "rows in", "rows out", "bytes", "ratio", "runs on"),
     "what would flip it",
 )
-SUMMARY: Final = ("application", "seconds", "with devices", "gain", "gains", "why not more")
+SUMMARY: Final = ("application", "seconds", "with devices", "gain", "recommended", "why not more")
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,12 +33,15 @@ def explain_logs(path: Path, settings: Settings, form: Format) -> None:
         documents.sort(key=lambda document: -(document["gain"] or 0.0))
         typer.echo(json.dumps({"applications": documents}, indent=1, ensure_ascii=False))
         return
+    applications = _qualified(path, settings)
+    # Before the heading of a table: an unreadable log has none.
+    first = next(applications)
     summaries: list[tuple[Cell, ...]] = []
     notes: list[str] = [*settings.notes]
 
     def rows() -> Iterator[tuple[Cell, ...]]:
         # Of each log only its summary is kept: a folder may hold thousands.
-        for one in _qualified(path, settings):
+        for one in chain([first], applications):
             summaries.append(summary_of(one))
             notes.extend(notes_of(one))
             yield from _rows(one, is_only=not path.is_dir())
@@ -76,7 +80,8 @@ def _rows(one: Qualified, *, is_only: bool) -> Iterator[tuple[Cell, ...]]:
 
 def _line(summary: Sequence[Cell]) -> str:
     name, seconds, with_devices, gain, gains, reasons = summary
-    return f"{name}: {seconds} s, {with_devices} s with devices, gain {gain} ({gains}); {reasons}"
+    times = "time unknown" if seconds is None else f"{seconds} s, {with_devices} s with devices, gain {gain}"
+    return f"{name}: {times}, recommended: {gains}; {reasons}"
 
 
 def _qualified(path: Path, settings: Settings) -> Iterator[Qualified]:

@@ -109,14 +109,14 @@ class TaskInfo(Struct):
 
 
 class InputMetrics(Struct):
-    """What a task read from storage."""
+    """Input of a task from storage."""
 
     nbytes: int = field(name="Bytes Read", default=0)
     rows: int = field(name="Records Read", default=0)
 
 
 class ReadMetrics(Struct):
-    """What a task read from shuffles."""
+    """Input of a task from shuffles."""
 
     remote: int = field(name="Remote Bytes Read", default=0)
     local: int = field(name="Local Bytes Read", default=0)
@@ -124,7 +124,7 @@ class ReadMetrics(Struct):
 
 
 class WriteMetrics(Struct):
-    """What a task wrote for shuffles; the time is in ns."""
+    """Output of a task for shuffles; the time is in ns."""
 
     nbytes: int = field(name="Shuffle Bytes Written", default=0)
     rows: int = field(name="Shuffle Records Written", default=0)

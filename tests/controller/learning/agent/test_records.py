@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import pickle
 from collections.abc import Callable
@@ -148,6 +149,20 @@ def test_a_damaged_checkpoint_names_its_file(checkpoint: Checkpoint, tmp_path: P
         path.write_bytes(damaged)
         with pytest.raises(LearningError, match=f"^{path}: damaged"):
             load_checkpoint(path)
+
+
+def test_checkpoint_with_units_in_its_keys_is_read(checkpoint: Checkpoint) -> None:
+    head = len(checkpoint_to_bytes(checkpoint)) - len(msgspec.msgpack.encode(checkpoint))
+    plain = msgspec.to_builtins(checkpoint)
+    training, decisions = plain["settings"]["training"], plain["settings"]["decisions"]
+    training["discount_time_ns"] = training.pop("discount_time") + 5
+    decisions["deadline_ns"] = decisions.pop("deadline")
+    plain["published"] = checkpoint.published
+    content = msgspec.msgpack.encode(plain)
+    first_line = checkpoint_to_bytes(checkpoint)[: head - hashlib.sha256().digest_size]
+    read = checkpoint_from_bytes(first_line + hashlib.sha256(content).digest() + content, "file")
+    assert read.settings.training.discount_time_ns == checkpoint.settings.training.discount_time_ns + 5
+    assert read.settings.decisions == checkpoint.settings.decisions
 
 
 def test_foreign_checkpoint_is_refused_and_no_pickle_runs(tmp_path: Path) -> None:

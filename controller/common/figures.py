@@ -11,6 +11,9 @@ from matplotlib.figure import Figure
 from controller.common.errors import ControllerError
 
 _DPI: Final = 110
+_MOST_SIDE: Final = 65_000
+_MOST_PIXELS: Final = 200_000_000
+"""Limits of a .png: matplotlib draws no longer side, and 200 million pixels take 0.8 GB."""
 
 
 def check_ending(path: Path, error: type[ControllerError]) -> None:
@@ -25,9 +28,15 @@ def save(figure: Figure, path: Path, error: type[ControllerError]) -> None:
     try:
         # A fixed salt keeps an SVG's identifiers the same each time.
         with mpl.rc_context({"svg.hashsalt": "millrace"}):
-            figure.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
+            figure.savefig(path, dpi=_dpi(figure), metadata={"Date": None} if path.suffix == ".svg" else None)
     except OSError as problem:
         raise error(f"{path}: {problem.strerror or problem}") from problem
+
+
+def _dpi(figure: Figure) -> float:
+    """Return the usual resolution, less for a figure that would be too large."""
+    width_in, height_in = figure.get_size_inches()
+    return float(min(_DPI, _MOST_SIDE / max(width_in, height_in), (_MOST_PIXELS / (width_in * height_in)) ** 0.5))
 
 
 def save_both(figure: Figure, stem: Path) -> tuple[Path, Path]:

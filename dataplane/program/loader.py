@@ -43,6 +43,8 @@ REQUIRED_FIELDS = ("ingress_port", "packet_length", "instance_type", "egress_spe
 """Fields that simple_switch requires in standard_metadata."""
 
 _AT = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
+_DECODER = msgspec.json.Decoder(RawProgram)
+"""Made here: msgspec crashes if several threads ask for a type the first time."""
 
 Item = TypeVar("Item")
 
@@ -93,7 +95,7 @@ def _entries(source: bytes | Path, *, has_p4info: bool) -> _EntriesFile:
 
 def _decode(data: bytes, file: str) -> RawProgram:
     try:
-        raw = msgspec.json.decode(data, type=RawProgram)
+        raw = _DECODER.decode(data)
     except msgspec.ValidationError as error:
         match = _AT.search(str(error))
         problem = str(error)[: match.start()] if match else str(error)

@@ -44,5 +44,5 @@ def diamond() -> Topology:
 
 @pytest.fixture(scope="session")
 def diamond_of() -> MakeTopology:
-    """Return the function that makes a diamond of any delays."""
+    """Return a factory for diamonds with any delays."""
     return make_diamond

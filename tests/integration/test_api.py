@@ -27,7 +27,7 @@ from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.families import leaf_spine
-from tests.controller.network.aggregation.service.serving_jobs import place
+from tests.controller.network.aggregation.service.serving_jobs import run_service
 from tests.waiting import finish_within
 
 BOUND_S = 60.0
@@ -148,7 +148,7 @@ def test_a_stranger_sees_jobs(tmp_path: Path) -> None:
         ]
         stranger.ask("millrace.jobs.v1.Jobs", "EndJob", job="resnet", reason="a stranger asks for it")
 
-    with place(tmp_path) as here:
+    with run_service(tmp_path) as here:
         here.together("h1", "h2", job="resnet")
         query_all(here.address, "millrace.jobs.v1.Jobs", scene)
 

@@ -25,8 +25,8 @@ from tests.controller.workloads.nodes.runtimes.hanging_runc import hang
 from tests.controller.workloads.nodes.runtimes.real_containers import (
     DEADLINE_S,
     container,
+    logged,
     run_with,
-    said,
     started,
     until_ended,
 )
@@ -95,7 +95,7 @@ def test_a_registry(kind: RuntimeKind, podman_storage: PodmanStorage, registry: 
             await runtime.pull(f"{registry}/busy/box@sha256:{'0' * 64}")
         async with container(runtime, podman_storage, "echo ran", image=f"{registry}/busy/box:1") as made:
             await until_ended(runtime)
-            assert await said(runtime, made) == b"ran\n"
+            assert await logged(runtime, made) == b"ran\n"
 
     run_with(kind, podman_storage, work)
 
@@ -144,9 +144,9 @@ def test_a_log_is_bounded_and_followed_over_its_bound(kind: RuntimeKind, podman_
                 async with aclosing(runtime.logs(made, follow=True)) as outputs:
                     followed = sum([output.data.count(b"\n") async for output in outputs])
                 assert followed == 180_001
-                kept = await said(runtime, made)
+                kept = await logged(runtime, made)
                 assert kept.endswith(b"\nend\n")
                 assert len(kept) < 10 << 20
-                assert await said(runtime, made, tail=1) == b"end\n"
+                assert await logged(runtime, made, tail=1) == b"end\n"
 
     asyncio.run(asyncio.wait_for(main(), DEADLINE_S))

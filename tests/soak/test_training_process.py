@@ -26,7 +26,8 @@ from tests.controller.apps.cli.test_learning_interrupted import interrupted, tra
 from tests.controller.learning.agent.conftest import Live, Observe, _one_thread, live, observe
 from tests.controller.learning.agent.test_known_values import VALUES, chain_values
 from tests.controller.learning.agent.test_learner import bandit_errors
-from tests.controller.learning.agent.test_training import SETTINGS, WITHIN_S, start, until
+from tests.controller.learning.agent.test_training import SETTINGS, WITHIN_S, start
+from tests.waiting import wait_until
 
 __all__ = ["_one_thread", "live", "observe", "start", "train"]
 pytestmark = pytest.mark.slow
@@ -77,16 +78,16 @@ def test_killed_process_restarts_with_the_published_weights(observe: Observe, li
         for _ in range(32):
             training.give(live(generator))
         training.record(WITHIN_S)
-        until(lambda: training.published.weights.version == 1)
+        wait_until(lambda: training.published.weights.version == 1)
         first = training.published.weights.to_bytes()
         os.kill(training.process_id, signal.SIGKILL)
-        until(lambda: training.status.restarts == 1)
+        wait_until(lambda: training.status.restarts == 1)
         assert training.published.weights.to_bytes() == first
         assert training.status.problem == "the training process ended with status -9"
         for _ in range(32):
             training.give(live(generator))
         training.record(WITHIN_S)
-        until(lambda: training.published.weights.version == 2)
+        wait_until(lambda: training.published.weights.version == 2)
     finally:
         training.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.acceleration.model.columns import TimeColumns, Works
-from controller.acceleration.model.deciding import Choice, choice_of, decide, decided, ratio_of
+from controller.acceleration.model.deciding import Choice, choice_of, decide, decided, ratio_of, threshold_of
 from controller.acceleration.model.exact import ExactTimes, exact_ratio, exact_times
 from controller.acceleration.model.times import rounds_of, senders_of, times
 
@@ -20,5 +20,6 @@ __all__ = [
     "ratio_of",
     "rounds_of",
     "senders_of",
+    "threshold_of",
     "times",
 ]

@@ -5,14 +5,14 @@ Pure: files, topologies and cost maps are passed in as values.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Final
 
 from controller.acceleration.errors import AccelerationError
 from controller.acceleration.model import Choice, Works
+from controller.acceleration.network.devices import completed, of_kind
 from controller.acceleration.network.hardware import OPTIONAL, Hardware
 from controller.acceleration.network.switches import Sums, SwitchTree, switch_choice, switch_tree
 from controller.acceleration.network.timing import TimedTree, timed, tree_over
@@ -20,6 +20,7 @@ from controller.acceleration.values import Accelerator, Machines, Network, Round
 from controller.cluster.cost_map import Basis, CostMap
 from dataplane.topology.values import Device, DeviceKind, Topology
 
+NO_PARALLELISM: Final = "in the topology, but no hardware file gives their parallelism"
 NO_SWITCH: Final = "no hardware file has switches that add up"
 _GB: Final = 1e9
 
@@ -29,7 +30,8 @@ class Ground:
     """The environment for decisions about operators; `notes` state its assumptions, one line each.
 
     `tree` is None if the network is only a rate. `hosts` are the machines by name, () if unnamed. `switch` is where
-    sums are added up in the network, or why they are not.
+    sums are added up in the network, or why they are not. `devices` are those of each machine that a topology describes
+    by cores, memory or devices; empty if it describes none.
     """
 
     machines: Machines
@@ -39,6 +41,8 @@ class Ground:
     tree: TimedTree | None
     switch: SwitchTree | str
     notes: tuple[str, ...]
+    devices: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
+    tie_band: float = 0.0
 
     def others(self, works: Works, sums: Sequence[Sums | str]) -> tuple[Choice, ...]:
         """Return the choices that belong to no single machine: the switch, if a hardware file has it.
@@ -73,7 +77,8 @@ def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | Non
     network = Network(hardware.rate_gbit_per_s(rate_bps))
     machines = _machines(hardware, network, count, TransferModel.SUM)
     switch = NO_SWITCH if hardware.switch is None else "sums in switches need a topology and its paths"
-    return Ground(machines, accelerators, hardware.preset, hosts, None, switch, notes)
+    devices = _described(topology, hosts)
+    return Ground(machines, accelerators, hardware.preset, hosts, None, switch, notes, devices, hardware.tie_band)
 
 
 def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
@@ -90,7 +95,10 @@ def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
     machines = _machines(hardware, network, len(hosts), TransferModel.PER_PATH)
     switch = NO_SWITCH if hardware.switch is None else switch_tree(costs, hosts, hardware.switch)
     notes += notes_of(timed_tree)
-    return Ground(machines, accelerators, hardware.preset, tree.hosts, timed_tree, switch, notes)
+    devices = _described(topology, hosts)
+    return Ground(
+        machines, accelerators, hardware.preset, tree.hosts, timed_tree, switch, notes, devices, hardware.tie_band
+    )
 
 
 def machines_of(hardware: Hardware, topology: Topology) -> tuple[str, ...]:
@@ -117,6 +125,13 @@ def machines_of(hardware: Hardware, topology: Topology) -> tuple[str, ...]:
     return hosts
 
 
+def _described(topology: Topology | None, names: Sequence[str]) -> dict[str, tuple[Device, ...]]:
+    hosts = [] if topology is None else [topology.host[name] for name in names]
+    if not any(host.cores or host.memory or host.devices for host in hosts):
+        return {}
+    return {host.name: host.devices for host in hosts}
+
+
 def _machines(hardware: Hardware, network: Network, count: int, transfer: TransferModel) -> Machines:
     return Machines(network, count, hardware.fan_in, hardware.transfer or transfer, hardware.has_finite_sum)
 
@@ -132,35 +147,17 @@ def _accelerators(
     accelerators: list[Accelerator] = []
     is_described = any(device.kind is not DeviceKind.CPU for group in devices.values() for device in group)
     for accelerator, given in zip(hardware.accelerators, chain(hardware.given, repeat(OPTIONAL)), strict=False):
-        lacking = next((name for name in hosts if not _of_kind(devices[name], accelerator.kind)), None)
+        lacking = next((name for name in hosts if not of_kind(devices[name], accelerator.kind)), None)
         if is_described and lacking is not None:
             notes.append(f"{accelerator.label}: not a choice, machine {lacking} has none")
         else:
-            accelerators.append(_completed(accelerator, given, devices) if is_described else accelerator)
+            accelerators.append(completed(accelerator, given, devices) if is_described else accelerator)
     kinds = {device.kind for group in devices.values() for device in group} - {DeviceKind.CPU}
     notes += [
-        f"{kind}: in the topology, but no hardware file gives their parallelism"
+        f"{kind}: {NO_PARALLELISM}"
         for kind in sorted(kinds - {accelerator.kind for accelerator in hardware.accelerators})
     ]
     return tuple(accelerators), tuple(notes)
-
-
-def _completed(accelerator: Accelerator, given: frozenset[str], devices: Mapping[str, Sequence[Device]]) -> Accelerator:
-    """Return an accelerator with the slowest bus and the least memory of all machines in the topology."""
-    buses, memories = [], []
-    for group in devices.values():
-        mine = _of_kind(group, accelerator.kind)
-        buses.append(max((device.bus.bytes_per_s or 0 if device.bus else 0 for device in mine), default=0))
-        memories.append(max((device.memory_bytes or 0 for device in mine), default=0))
-    if "bus" not in given and min(buses):
-        accelerator = replace(accelerator, bus_gb_per_s=min(buses) / _GB)
-    if "memory" not in given and math.isinf(accelerator.memory_gb) and min(memories):
-        accelerator = replace(accelerator, memory_gb=min(memories) / _GB)
-    return accelerator
-
-
-def _of_kind(devices: Iterable[Device], kind: DeviceKind) -> list[Device]:
-    return [device for device in devices if device.kind is kind]
 
 
 def rounds_of(tree: TimedTree) -> tuple[Round, ...]:

@@ -13,7 +13,7 @@ import msgspec
 
 from controller.acceleration.errors import AccelerationError
 from controller.acceleration.network.trees import Aggregators
-from controller.acceleration.values import Accelerator, Compression, TransferModel
+from controller.acceleration.values import TIE_BAND, Accelerator, Compression, TransferModel
 from controller.network.tables.aggregation import CELLS
 from dataplane.config import Document, Strict, load_document
 from dataplane.topology.units import parse_bytes_per_s, parse_rate_bps, parse_size_bytes
@@ -75,6 +75,7 @@ class HardwareSpec(Strict, frozen=True):
     network_efficiency: float = 1.0
     host_rate: str | None = None
     preset: float = 1.0
+    tie_band: float = TIE_BAND
     accelerators: tuple[AcceleratorSpec, ...] = ()
     switch: SwitchSpec | None = None
 
@@ -97,6 +98,7 @@ class Hardware:
     network_efficiency: float = 1.0
     host_rate_bps: float = math.inf
     preset: float = 1.0
+    tie_band: float = TIE_BAND
     accelerators: tuple[Accelerator, ...] = ()
     given: tuple[frozenset[str], ...] = ()
     switch: SwitchSpec | None = None
@@ -121,6 +123,7 @@ def load_hardware(path: Path) -> Hardware:
         network_efficiency=spec.network_efficiency,
         host_rate_bps=_host_rate_bps(document),
         preset=spec.preset,
+        tie_band=spec.tie_band,
         accelerators=tuple(
             _accelerator(document, accelerator, f"accelerators[{index}]") for index, accelerator in specs
         ),
@@ -138,6 +141,8 @@ def _check(document: Document[HardwareSpec]) -> None:
         raise document.error(f"a fan-in of {spec.fan_in} is below 2", "fan_in")
     if not 1 <= spec.preset < math.inf:
         raise document.error(f"a preset of {spec.preset} is not finite and at least 1", "preset")
+    if not 0 <= spec.tie_band < math.inf:
+        raise document.error(f"a tie band of {spec.tie_band} is not finite and at least 0", "tie_band")
     shares = {"network_efficiency": spec.network_efficiency}
     if spec.switch is not None:
         shares["switch.efficiency"] = spec.switch.efficiency

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.acceleration.model import Choice, TimeColumns, Works, choice_of, decided, times
+from controller.acceleration.model import Choice, TimeColumns, Works, choice_of, decided, threshold_of, times
 from controller.acceleration.plans.flips import Ground, Rivals, flips_of
 from controller.acceleration.plans.placing import place
 from controller.acceleration.plans.values import (
@@ -89,13 +89,15 @@ Others = Callable[[Works], Sequence[Choice]]
 
 @dataclass(frozen=True, eq=False)
 class _Placed:
-    """A plan with its problem, with and without the preset's weight, and the decision."""
+    """A plan with its problem, with and without the preset's weight, and the decision, with and without a tie band."""
 
     plan: Plan
     labels: tuple[str, ...]
     decisions: tuple[Decision, ...]
     plain: Problem
     placement: Placement
+    without_band: Placement
+    tie_band: float
     into: tuple[tuple[int, ...], ...]
     out_of: tuple[tuple[int, ...], ...]
 
@@ -107,11 +109,12 @@ def explain(
     *,
     preset: float = 1.0,
     others: Others | None = None,
+    tie_band: float = 0.0,
 ) -> Explained:
     """Return a plan with a device for each operator that minimises the time of all operators and moves.
 
-    As for one operator, a device other than the CPU must be `preset` times as fast. Raise AccelerationError as `decide`
-    does.
+    As for one operator, a device other than the CPU must be `preset` times as fast, and faster by more than `tie_band`.
+    Raise AccelerationError as `decide` does.
     """
     works = Works.of(plan.works)
     on_cpu = times(works, machines)
@@ -119,20 +122,24 @@ def explain(
         *(choice_of(works, machines, accelerator) for accelerator in accelerators),
         *(others(works) if others else ()),
     ]
-    decisions = decided(works, on_cpu, choices, preset)
+    decisions = decided(works, on_cpu, choices, preset, tie_band=tie_band)
+    threshold = threshold_of(preset, tie_band)
     crossings = crossings_of(plan, works, accelerators, len(choices) + 1)
-    placement = place(problem_of(plan, on_cpu, choices, crossings, preset))
+    placement = place(problem_of(plan, on_cpu, choices, crossings, threshold))
+    has_band = threshold > preset
     placed = _Placed(
         plan,
         (CPU, *(choice.label for choice in choices)),
         decisions,
         problem_of(plan, on_cpu, choices, crossings),
         placement,
+        place(problem_of(plan, on_cpu, choices, crossings, preset)) if has_band else placement,
+        tie_band if has_band else 0.0,
         *_neighbours(plan),
     )
     device_of: list[Accelerator | None] = [*accelerators, *([None] * (len(choices) - len(accelerators)))]
     pairs = {choice.label: (choice, device) for choice, device in zip(choices, device_of, strict=True)}
-    flips = _flips(Ground(works, machines, on_cpu, pairs, preset), placed)
+    flips = _flips(Ground(works, machines, on_cpu, pairs, threshold), placed)
     operators = tuple(_explained(placed, row, flips.get(row, ())) for row in range(len(plan.works)))
     return _summed(placed, operators, on_cpu, machines, preset)
 
@@ -172,7 +179,7 @@ def _rivals(ground: Ground, placed: _Placed, row: int) -> Rivals | None:
     own_s = float(ground.on_cpu.total_s[row])
     other_s = float(ground.choices[label][0].times.total_s[row])
     # The cost of bringing data out of a neighbour's device for the CPU is weighted like its other times.
-    moves_cpu_s = ground.preset * (_seconds_on(placed, row, 0) - own_s)
+    moves_cpu_s = ground.threshold * (_seconds_on(placed, row, 0) - own_s)
     return Rivals(row, label, moves_cpu_s, _seconds_on(placed, row, other) - other_s, device == 0)
 
 
@@ -184,7 +191,12 @@ def _explained(placed: _Placed, row: int, flips: tuple[Flip, ...]) -> ExplainedO
     )
     reads = tuple(flow.src for flow in placed.plan.graph.into[operator.name])
     device = placed.labels[devices[row]]
-    return ExplainedOperator(decision, device, operator.signature, reads, moved_s, _why(placed, row, device), flips)
+    without = placed.labels[placed.without_band.devices[row]]
+    tied = "" if without == device else without
+    why = _why(placed, row, device)
+    if tied:
+        why += f"; without the tie band of {placed.tie_band:g} on the {tied}"
+    return ExplainedOperator(decision, device, operator.signature, reads, moved_s, why, flips, tied)
 
 
 def _why(placed: _Placed, row: int, device: str) -> str:
@@ -227,4 +239,5 @@ def _summed(
         sum(decision.times[decision.device].total_s for decision in alone),
         sum(float(on_cpu.total_s[row]) for row in rows),
         reasons,
+        placed.tie_band,
     )

@@ -1,8 +1,9 @@
 """Break-evens: the rate, data size or CPU time at which an operator of a plan changes its device, all else equal.
 
-Each is where the CPU's seconds are `preset` times those of the other choice, including moves to and from the devices of
-the operator's neighbours. Rates and CPU times have a closed form, because parts of the seconds are proportional to
-them; data sizes only matter if a part is not proportional to data (sorts, groups, delays): these are searched.
+Each is where the CPU's seconds are `threshold` times those of the other choice, including moves to and from the devices
+of the operator's neighbours: the preset, or 1 plus the tie band if that is more. Rates and CPU times have a closed
+form, because parts of the seconds are proportional to them; data sizes only matter if a part is not proportional to
+data (sorts, groups, delays): these are searched.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Ground:
     machines: Machines
     on_cpu: TimeColumns
     choices: dict[str, tuple[Choice, Accelerator | None]]
-    preset: float
+    threshold: float
 
 
 def flips_of(ground: Ground, rivals: Sequence[Rivals]) -> list[tuple[Flip, ...]]:
@@ -73,7 +74,7 @@ def _rate_flip(ground: Ground, rivals: Rivals) -> Flip:
     other_s = float(choice.transfer_s[rivals.row]) - packed * delay_s
     rest_s = float(ground.on_cpu.total_s[rivals.row]) - own_s + rivals.moves_cpu_s
     rest_other_s = float(choice.total_s[rivals.row]) - other_s + rivals.moves_other_s
-    slower = _root(rest_s - ground.preset * rest_other_s, own_s - ground.preset * other_s)
+    slower = _root(rest_s - ground.threshold * rest_other_s, own_s - ground.threshold * other_s)
     if slower is None:
         return Flip(Quantity.RATE, _to(rivals))
     rate = ground.machines.network.rate_gbit_per_s / slower
@@ -86,7 +87,7 @@ def _cpu_flip(ground: Ground, rivals: Rivals) -> Flip:
     other_s = float(choice.compute_s[rivals.row] + choice.aggregation_s[rivals.row])
     rest_s = float(ground.on_cpu.total_s[rivals.row]) - own_s + rivals.moves_cpu_s
     rest_other_s = float(choice.total_s[rivals.row]) - other_s + rivals.moves_other_s
-    longer = _root(rest_s - ground.preset * rest_other_s, own_s - ground.preset * other_s)
+    longer = _root(rest_s - ground.threshold * rest_other_s, own_s - ground.threshold * other_s)
     if longer is None:
         return Flip(Quantity.CPU_TIME, _to(rivals))
     factor = math.sqrt(longer) if work.growth is Growth.SQUARE else longer
@@ -140,12 +141,12 @@ def _searched(ground: Ground, device: Accelerator, mine: Sequence[Rivals]) -> Fl
 
 
 def _gains(ground: Ground, device: Accelerator, mine: Sequence[Rivals], factors: Floats) -> Floats:
-    """Return the CPU's seconds minus `preset` times the device's, with the data scaled: [operator, factor]."""
+    """Return the CPU's seconds minus `threshold` times the device's, with the data scaled: [operator, factor]."""
     scaled = _scaled(ground.works, [rival.row for rival in mine], factors)
     own_s = times(scaled, ground.machines).total_s.reshape(factors.shape)
     other_s = times(scaled, ground.machines, device).total_s.reshape(factors.shape)
     moves = np.array([(rival.moves_cpu_s, rival.moves_other_s) for rival in mine])
-    gains: Floats = own_s + moves[:, :1] * factors - ground.preset * (other_s + moves[:, 1:] * factors)
+    gains: Floats = own_s + moves[:, :1] * factors - ground.threshold * (other_s + moves[:, 1:] * factors)
     return gains
 
 

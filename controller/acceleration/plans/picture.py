@@ -2,34 +2,84 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.path import Path as Line
+from matplotlib.textpath import text_to_path
 
 from controller.acceleration.errors import AccelerationError
-from controller.acceleration.plans.text import plain
+from controller.acceleration.plans.layout import Layout, lanes_of, layout_of
+from controller.acceleration.plans.text import limits_of, plain
 from controller.acceleration.plans.values import Explained, ExplainedOperator
 from controller.acceleration.values import CPU
 from controller.common.figures import check_ending, save
 
-_BOX_IN: Final = (2.3, 0.8)
-_PITCH_IN: Final = (2.75, 1.45)
+_BOX_WIDTHS_IN: Final = (2.3, 4.0)
+"""A box is as wide as the longest line of all; longer ones are wrapped."""
+_GAPS_IN: Final = (0.45, 0.65)
+"""Space between boxes, across and down: the latter holds the label of an edge."""
+_PADDING_IN: Final = 0.12
 _MARGIN_IN: Final = 0.35
-_TITLE_IN: Final = 0.95
 _LEAST_IN: Final = 7.0
+_LANE_IN: Final = 0.2
+_LEADING: Final = 1.45
+"""Height of a line relative to its size of type."""
 _FILLS: Final = ("#dbe9f6", "#d8efd3", "#fdeed8", "#efe3f3", "#fbe0e0", "#d9f0ee")
 _UNKNOWN: Final = "#e6e6e6"
-_LETTERS: Final = 34
-_BOW_IN: Final = 0.45
-"""Bend to the right of an arrow that passes other rows."""
+_GREY: Final = "#555555"
+_POINTS_PER_IN: Final = 72
 
 Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Size of type in points, and weight."""
+
+    size: float
+    weight: str = "normal"
+
+    @property
+    def height_in(self) -> float:
+        """Height of a line."""
+        return self.size * _LEADING / _POINTS_PER_IN
+
+    def width_in(self, text: str) -> float:
+        """Return the width of a text."""
+        properties = FontProperties(size=self.size, weight=self.weight)
+        width, _, _ = text_to_path.get_text_width_height_descent(text, properties, ismath=False)
+        return float(width) / _POINTS_PER_IN
+
+
+_TITLE: Final = Style(12, "bold")
+_SMALL: Final = Style(8)
+_NAME: Final = Style(9.5, "bold")
+_DETAIL: Final = Style(7.5)
+_LABEL: Final = Style(7)
+
+Lines = list[tuple[str, Style]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Inches: of boxes, of the distance from one to the next, of the first one's centre; and lanes by edge."""
+
+    box: Point
+    pitch: Point
+    first: Point
+    lanes: Mapping[int, float]
+
+    def centre(self, column: float, row: int) -> Point:
+        return self.first[0] + column * self.pitch[0], self.first[1] + row * self.pitch[1]
 
 
 def draw(explained: Explained, path: Path) -> None:
@@ -37,138 +87,180 @@ def draw(explained: Explained, path: Path) -> None:
     check_ending(path, AccelerationError)
     # Names are not formulas.
     with mpl.rc_context({"text.parse_math": False}):
-        canvas = _drawn(explained)
-        save(canvas, path, AccelerationError)
+        save(figure_of(explained), path, AccelerationError)
 
 
-def _drawn(explained: Explained) -> Figure:
-    places, width_in, height_in = _places(explained)
+def figure_of(explained: Explained) -> Figure:
+    """Return a plan's picture, as large as its texts and operators need."""
+    layout = layout_of(len(explained.operators), explained.edges)
+    boxes = [_lines(operator) for operator in explained.operators]
+    tallest_in = max(sum(style.height_in for _, style in _wrapped(lines)) for lines in boxes)
+    box = (_box_width_in(boxes), tallest_in + 2 * _PADDING_IN)
+    pitch = (box[0] + _GAPS_IN[0], box[1] + _GAPS_IN[1])
+    labels = [_LABEL.width_in(_label(explained, at)) for at in range(len(explained.edges))]
+    lanes = lanes_of(layout, explained.edges, pitch[0], max(labels, default=0.0) + _LANE_IN)
+    right_in = max(
+        max(layout.columns) * pitch[0] + box[0] / 2, *(x + labels[at] + _LANE_IN for at, x in lanes.items()), 0.0
+    )
+    across_in = 2 * _MARGIN_IN + box[0] / 2 + right_in
+    width_in = max(across_in, _LEAST_IN)
+    heading = list(_heading(explained, width_in - 2 * _MARGIN_IN))
+    legend = _legend(explained.labels, width_in - 2 * _MARGIN_IN)
+    top_in = _MARGIN_IN + sum(style.height_in for _, style in heading) + len(legend) * _SMALL.height_in + _PADDING_IN
+    left_in = (width_in - across_in) / 2 + _MARGIN_IN
+    sizes = _Sizes(box, pitch, (left_in + box[0] / 2, top_in + box[1] / 2), lanes)
+    height_in = top_in + max(layout.rows) * pitch[1] + box[1] + _MARGIN_IN
     canvas = Figure(figsize=(width_in, height_in))
     axes = canvas.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, width_in), ylim=(height_in, 0))
     axes.axis("off")
-    axes.text(_MARGIN_IN, 0.26, explained.name, fontsize=12, fontweight="bold", va="center")
-    for at, line in enumerate(_heading(explained)):
-        axes.text(_MARGIN_IN, 0.48 + 0.18 * at, line, fontsize=8, va="center", color="#444444")
     fills = {label: _FILLS[at % len(_FILLS)] for at, label in enumerate(explained.labels)}
-    devices = [operator.device for operator in explained.operators]
-    for edge in explained.edges:
-        is_moved = devices[edge.src] != devices[edge.dst]
-        _draw_edge(axes, places[edge.src], places[edge.dst], edge.gb, is_moved=is_moved)
-    for at, operator in enumerate(explained.operators):
-        _draw_operator(axes, operator, places[at], fills)
-    patches = [Patch(facecolor=fills[label], edgecolor="#555555", label=label) for label in explained.labels]
-    axes.legend(handles=patches, loc="upper right", fontsize=8, ncols=len(patches), frameon=False)
+    _draw_head(axes, heading, legend, fills)
+    _draw_edges(axes, explained, layout, sizes)
+    for at, (operator, lines) in enumerate(zip(explained.operators, boxes, strict=True)):
+        fill = fills[operator.device] if operator.decision.times else _UNKNOWN
+        _draw_box(axes, _wrapped(lines), sizes.centre(layout.columns[at], layout.rows[at]), box, fill)
     return canvas
 
 
-def _heading(explained: Explained) -> tuple[str, str]:
-    machines = explained.machines
-    placed = f"{plain(explained.placed_s)} s as placed, {plain(explained.one_by_one_s)} s each by itself"
-    rate = f"{plain(machines.network.rate_gbit_per_s)} Gbit/s ({machines.transfer})"
-    return (
-        f"{placed}, {plain(explained.cpu_s)} s all on the CPU",
-        f"{machines.count} machines, {rate}, preset {explained.preset:g}",
-    )
-
-
-def _places(explained: Explained) -> tuple[list[Point], float, float]:
-    """Return the centre of each box in inches: the result on top, each operator a row below all of its readers.
-
-    Within a row each operator is below its reader: leaves take columns from the left, others the middle of theirs.
-    """
-    count = len(explained.operators)
-    readers: list[list[int]] = [[] for _ in range(count)]
-    sources: list[list[int]] = [[] for _ in range(count)]
-    for edge in explained.edges:
-        readers[edge.src].append(edge.dst)
-        sources[edge.dst].append(edge.src)
-    rows, columns = [0] * count, [0.0] * count
-    for at in reversed(range(count)):
-        rows[at] = max((rows[reader] + 1 for reader in readers[at]), default=0)
-    free = 0
-    # The first reader of a shared result gets it in its own columns.
-    placed: set[int] = set()
-
-    def settle(at: int) -> None:
-        nonlocal free
-        placed.add(at)
-        below = [source for source in sources[at] if source not in placed and rows[source] == rows[at] + 1]
-        for source in below:
-            if source not in placed:
-                settle(source)
-        if below:
-            columns[at] = sum(columns[source] for source in below) / len(below)
-        else:
-            columns[at] = free
-            free += 1
-
-    for at in sorted(range(count), key=lambda index: (rows[index], -index)):
-        if at not in placed:
-            settle(at)
-    width_in = 2 * _MARGIN_IN + _BOX_IN[0] + max(columns) * _PITCH_IN[0] + 2 * _BOW_IN
-    left_in = (max(width_in, _LEAST_IN) - width_in) / 2 + _MARGIN_IN + _BOX_IN[0] / 2 + _BOW_IN
-    top_in = _TITLE_IN + _BOX_IN[1] / 2
-    points = [
-        (left_in + column * _PITCH_IN[0], top_in + row * _PITCH_IN[1])
-        for column, row in zip(columns, rows, strict=True)
-    ]
-    height_in = _TITLE_IN + max(rows) * _PITCH_IN[1] + _BOX_IN[1] + _MARGIN_IN
-    return points, max(width_in, _LEAST_IN), height_in
-
-
-def _draw_operator(axes: Axes, operator: ExplainedOperator, centre: Point, fills: Mapping[str, str]) -> None:
-    x, y = centre
-    corner = (x - _BOX_IN[0] / 2, y - _BOX_IN[1] / 2)
-    fill = fills[operator.device] if operator.decision.times else _UNKNOWN
-    style = "round,pad=0,rounding_size=0.08"
-    axes.add_patch(FancyBboxPatch(corner, *_BOX_IN, boxstyle=style, facecolor=fill, edgecolor="#555555", zorder=3))
-    # There is room for two choices: the CPU and the chosen one.
+def _lines(operator: ExplainedOperator) -> Lines:
+    """Return the lines of a box: name and device, the time of each choice, and the class."""
     shown = sorted(operator.decision.times.items(), key=lambda some: (some[0] != CPU, some[0] != operator.device))
-    times = "  ".join(f"{device} {plain(times.total_s)} s" for device, times in shown)
-    lines = (
-        (-0.22, f"{operator.decision.work.name} on {operator.device}", 9.5, "bold"),
-        (0.03, _cut(times or "time unknown"), 7.5, "normal"),
-        (0.24, _cut(_third(operator)), 7.5, "normal"),
-    )
-    for down_in, text, size, weight in lines:
-        axes.text(x, y + down_in, text, fontsize=size, fontweight=weight, ha="center", va="center", zorder=4)
+    times = [(f"{device} {plain(times.total_s)} s", _DETAIL) for device, times in shown]
+    return [
+        (f"{operator.decision.work.name} on {operator.device}", _NAME),
+        *(times or [("time unknown", _DETAIL)]),
+        (_last(operator), _DETAIL),
+    ]
 
 
-def _third(operator: ExplainedOperator) -> str:
+def _last(operator: ExplainedOperator) -> str:
+    if operator.tied:
+        return f"{operator.decision.work.growth}; {operator.tied} without the tie band"
     if operator.device != operator.decision.device:
         return f"{operator.decision.work.growth}; by itself on {operator.decision.device}"
     ratio = operator.decision.ratio
     return f"{operator.decision.work.growth}" + ("" if ratio is None else f"; ratio {plain(ratio)}")
 
 
-def _draw_edge(axes: Axes, src: Point, dst: Point, gb: float, *, is_moved: bool) -> None:
-    """Draw data from a box up to the next row; past other rows, route it around their boxes."""
-    rows = round((src[1] - dst[1]) / _PITCH_IN[1])
-    if rows == 1:
-        start, end, bow = (src[0], src[1] - _BOX_IN[1] / 2), (dst[0], dst[1] + _BOX_IN[1] / 2), 0.0
-    else:
-        half_in = _BOX_IN[0] / 2
-        start, end, bow = (src[0] + half_in, src[1]), (dst[0] + half_in, dst[1]), _BOW_IN
-    colour, width = ("#b5402b", 2.0) if is_moved else ("#555555", 1.1)
-    length = math.dist(start, end)
-    style = f"arc3,rad={2 * bow / length:.4f}"
-    axes.add_patch(
-        FancyArrowPatch(
-            start,
-            end,
-            connectionstyle=style,
-            arrowstyle="-|>",
-            mutation_scale=11,
-            color=colour,
-            linewidth=width,
-            zorder=2,
+def _box_width_in(boxes: Sequence[Lines]) -> float:
+    least_in, most_in = _BOX_WIDTHS_IN
+    longest_in = max(style.width_in(text) for lines in boxes for text, style in lines)
+    return min(max(longest_in + 2 * _PADDING_IN, least_in), most_in)
+
+
+def _wrapped(lines: Lines) -> Lines:
+    width_in = _BOX_WIDTHS_IN[1] - 2 * _PADDING_IN
+    return [(part, style) for text, style in lines for part in wrapped(text, style, width_in)]
+
+
+def wrapped(text: str, style: Style, width_in: float) -> Iterator[str]:
+    """Yield a text in lines of at most this width: broken after spaces, else after -, _, / and ., else anywhere."""
+    while style.width_in(text) > width_in:
+        fits = max(bisect_right(range(1, len(text)), width_in, key=lambda count: style.width_in(text[:count])), 1)
+        at = text.rfind(" ", 1, fits + 1) + 1 or max(text.rfind(mark, 1, fits) for mark in "-_/.") + 1 or fits
+        yield text[:at].rstrip()
+        text = text[at:].lstrip()
+    yield text
+
+
+def _heading(explained: Explained, width_in: float) -> Iterator[tuple[str, Style]]:
+    machines = explained.machines
+    placed = f"{plain(explained.placed_s)} s as placed, {plain(explained.one_by_one_s)} s each by itself"
+    rate = f"{plain(machines.network.rate_gbit_per_s)} Gbit/s ({machines.transfer})"
+    for text, style in (
+        (explained.name, _TITLE),
+        (f"{placed}, {plain(explained.cpu_s)} s all on the CPU", _SMALL),
+        (f"{machines.count} machines, {rate}, {limits_of(explained)}", _SMALL),
+    ):
+        yield from ((line, style) for line in wrapped(text, style, width_in))
+
+
+def _legend(labels: Sequence[str], width_in: float) -> list[list[tuple[float, str]]]:
+    """Return the labels of devices in rows, each with its distance from the left."""
+    rows: list[list[tuple[float, str]]] = [[]]
+    left_in = 0.0
+    for label in labels:
+        needed_in = 0.3 + _SMALL.width_in(label)
+        if rows[-1] and left_in + needed_in > width_in:
+            rows.append([])
+            left_in = 0.0
+        rows[-1].append((left_in, label))
+        left_in += needed_in + 0.25
+    return rows
+
+
+def _draw_head(
+    axes: Axes, heading: Lines, legend: Sequence[Sequence[tuple[float, str]]], fills: Mapping[str, str]
+) -> None:
+    y = _MARGIN_IN
+    for text, style in heading:
+        y += style.height_in
+        colour = "black" if style is _TITLE else "#444444"
+        _write(axes, (_MARGIN_IN, y - style.height_in / 2), text, style, ha="left", color=colour)
+    for row in legend:
+        y += _SMALL.height_in
+        for left_in, label in row:
+            x = _MARGIN_IN + left_in
+            corner = (x, y - _SMALL.height_in / 2 - 0.045)
+            axes.add_patch(Rectangle(corner, 0.2, 0.09, facecolor=fills[label], edgecolor=_GREY))
+            _write(axes, (x + 0.27, y - _SMALL.height_in / 2), label, _SMALL, ha="left")
+
+
+def _draw_box(axes: Axes, lines: Lines, centre: Point, box: Point, fill: str) -> None:
+    corner = (centre[0] - box[0] / 2, centre[1] - box[1] / 2)
+    style = "round,pad=0,rounding_size=0.08"
+    axes.add_patch(FancyBboxPatch(corner, *box, boxstyle=style, facecolor=fill, edgecolor=_GREY, zorder=3))
+    y = centre[1] - sum(style.height_in for _, style in lines) / 2
+    for text, type_style in lines:
+        y += type_style.height_in
+        _write(axes, (centre[0], y - type_style.height_in / 2), text, type_style, zorder=4)
+
+
+def _draw_edges(axes: Axes, explained: Explained, layout: Layout, sizes: _Sizes) -> None:
+    devices = [operator.device for operator in explained.operators]
+    for at, edge in enumerate(explained.edges):
+        src, dst = (sizes.centre(layout.columns[end], layout.rows[end]) for end in (edge.src, edge.dst))
+        start, end = (src[0], src[1] - sizes.box[1] / 2), (dst[0], dst[1] + sizes.box[1] / 2)
+        points = [start, end]
+        middle, side = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2), "center"
+        if (lane := sizes.lanes.get(at)) is not None:
+            points, middle = _around(start, end, sizes, lane)
+            side = "left"
+        is_moved = devices[edge.src] != devices[edge.dst]
+        colour, width = ("#b5402b", 2.0) if is_moved else (_GREY, 1.1)
+        axes.add_patch(
+            FancyArrowPatch(path=Line(points), arrowstyle="-|>", mutation_scale=11, color=colour, linewidth=width)
         )
-    )
-    text = _size(gb) + (" over the bus" if is_moved else "")
-    behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.9}
-    middle = ((start[0] + end[0]) / 2 + bow, (start[1] + end[1]) / 2)
-    axes.text(*middle, text, fontsize=7, color=colour, ha="center", va="center", zorder=5, bbox=behind)
+        behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.9}
+        _write(axes, middle, _label(explained, at), _LABEL, ha=side, color=colour, zorder=5, bbox=behind)
+
+
+def _around(start: Point, end: Point, sizes: _Sizes, lane: float) -> tuple[list[Point], Point]:
+    """Return the way of an edge past other rows, beside all of their boxes, and where its label begins."""
+    x = sizes.first[0] + lane
+    # Beside the arrows and labels in the middle of boxes, and in the outer quarters of the gaps between rows.
+    aside_in, near_in = sizes.box[0] * 0.3, _GAPS_IN[1] * 0.2
+    bottom, top = start[1] - near_in, end[1] + near_in
+    points = [
+        (start[0] + aside_in, start[1]),
+        (start[0] + aside_in, bottom),
+        (x, bottom),
+        (x, top),
+        (end[0] + aside_in, top),
+        (end[0] + aside_in, end[1]),
+    ]
+    return points, (x + 0.05, (bottom + top) / 2)
+
+
+def _write(axes: Axes, at: Point, text: str, style: Style, *, ha: str = "center", **more: Any) -> None:  # noqa: ANN401
+    axes.text(*at, text, fontsize=style.size, fontweight=style.weight, ha=ha, va="center", **more)
+
+
+def _label(explained: Explained, at: int) -> str:
+    edge = explained.edges[at]
+    is_moved = explained.operators[edge.src].device != explained.operators[edge.dst].device
+    return _size(edge.gb) + (" over the bus" if is_moved else "")
 
 
 def _size(gb: float) -> str:
@@ -176,7 +268,3 @@ def _size(gb: float) -> str:
         if gb >= size:
             return f"{plain(gb / size)} {unit}"
     return f"{plain(gb * 1e9)} bytes"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."

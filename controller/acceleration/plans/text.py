@@ -53,10 +53,12 @@ def summary_lines(explained: Explained) -> list[str]:
     count = f"{machines.count} machine{'s' if machines.count > 1 else ''}"
     lines = [
         f"{explained.name}: {explained.placed_s:.4g} s as placed, {by_itself}, {explained.cpu_s:.4g} s all on the CPU",
-        f"{count}, fan-in {machines.fan_in}, {network}; preset {explained.preset:g}",
+        f"{count}, fan-in {machines.fan_in}, {network}; {limits_of(explained)}",
         f"placed by {explained.method}",
     ]
     for operator in explained.operators:
+        if tie := _tie(operator, explained.tie_band):
+            lines.append(f"{operator.decision.work.name}: {tie}")
         if operator.device != operator.decision.device:
             lines.append(f"{operator.decision.work.name}: {operator.why}")
         lines += [
@@ -65,6 +67,20 @@ def summary_lines(explained: Explained) -> list[str]:
             if operator.decision.times and not any(words in reason for words in _PLAIN)
         ]
     return [*lines, *explained.notes]
+
+
+def limits_of(explained: Explained) -> str:
+    """Return the preset, and the tie band if it goes further."""
+    return f"preset {explained.preset:g}" + (f", tie band {explained.tie_band:g}" if explained.tie_band else "")
+
+
+def _tie(operator: ExplainedOperator, tie_band: float) -> str:
+    """Return how the tie band changed an operator's device, in the plan or alone; '' if it did not."""
+    if operator.tied:
+        return f"on the {operator.device} by the tie band of {tie_band:g}, without it on the {operator.tied}"
+    if operator.decision.tied:
+        return f"alone on the cpu by the tie band of {tie_band:g}, without it on the {operator.decision.tied}"
+    return ""
 
 
 def document_of(explained: Explained) -> dict[str, Any]:
@@ -77,6 +93,7 @@ def document_of(explained: Explained) -> dict[str, Any]:
         "rate_gbit_per_s": _finite(machines.network.rate_gbit_per_s),
         "transfer": machines.transfer.value,
         "preset": explained.preset,
+        "tie_band": explained.tie_band,
         "choices": list(explained.labels),
         "method": explained.method.value,
         "placed_s": explained.placed_s,
@@ -100,6 +117,8 @@ def _operator(operator: ExplainedOperator) -> dict[str, Any]:
         "output_gb": work.output_gb,
         "device": operator.device,
         "by_itself": operator.decision.device,
+        "without_tie_band": operator.tied or operator.device,
+        "by_itself_without_tie_band": operator.decision.tied or operator.decision.device,
         "ratio": None if operator.decision.ratio is None else _finite(operator.decision.ratio),
         "times": {device: _times(times) for device, times in operator.decision.times.items()},
         "moved_s": operator.moved_s,

@@ -95,7 +95,8 @@ class Flip:
 class ExplainedOperator:
     """An operator of a plan: alone (`decision`), in the plan (`device`, with `why`), and what would flip that.
 
-    `moved_s` is the part of its seconds for moving its inputs from other operators, as placed.
+    `moved_s` is the part of its seconds for moving its inputs from other operators, as placed. `tied` is its device in
+    a plan without a tie band, '' if that is the same.
     """
 
     decision: Decision
@@ -105,6 +106,7 @@ class ExplainedOperator:
     moved_s: float
     why: str
     flips: tuple[Flip, ...]
+    tied: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +128,4 @@ class Explained:
     one_by_one_s: float
     cpu_s: float
     notes: tuple[str, ...] = ()
+    tie_band: float = 0.0

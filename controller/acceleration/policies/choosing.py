@@ -91,13 +91,16 @@ class Placed:
         if self.explained is None:
             return self.problem
         explained = self.explained
-        named = [f"{operator.decision.work.name} on the {operator.device}" for operator in explained.operators[:_SHOWN]]
-        more = len(explained.operators) - len(named)
+        named = [f"{operator.decision.work.name} on the {operator.device}" for operator in explained.operators]
         unknown = sum(not operator.decision.times for operator in explained.operators)
+        tied = [
+            f"{operator.decision.work.name} on the {operator.tied}" for operator in explained.operators if operator.tied
+        ]
         return (
-            f"{', '.join(named)}{f' and {more} more' if more > 0 else ''}: {explained.placed_s:.4g} s by the model,"
+            f"{_listed(named)}: {explained.placed_s:.4g} s by the model,"
             f" {explained.cpu_s:.4g} s on CPUs alone"
             f"{f'; {unknown} of unknown time stay on the cpu' if unknown else ''}"
+            f"{f'; without the tie band of {explained.tie_band:g}: {_listed(tied)}' if tied else ''}"
         )
 
     def devices(self, kinds: Mapping[str, DeviceKind]) -> tuple[OperatorDevice, ...]:
@@ -157,9 +160,14 @@ class Chooser:
             measured = MeasuredTimes(counts, self._calibration)
             plan = plan_of(measured.graph, count, measured)
             machines = Machines(network, count, hardware.fan_in, transfer, hardware.has_finite_sum)
-            return Placed(explain(plan, machines, accelerators, preset=hardware.preset))
+            return Placed(explain(plan, machines, accelerators, preset=hardware.preset, tie_band=hardware.tie_band))
         except (AccelerationError, OperatorError, ArithmeticError, ValueError, LookupError) as error:
             return Placed(None, f"cannot model its operators: {' '.join(str(error).split())}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def key_of(operators: tuple[OperatorCount, ...]) -> bytes:

@@ -112,14 +112,14 @@ class TaskInfo(Struct):
 
 
 class InputMetrics(Struct):
-    """What a task read from storage."""
+    """Input of a task from storage."""
 
     nbytes: Amount = field(name="Bytes Read", default=0)
     rows: Amount = field(name="Records Read", default=0)
 
 
 class ReadMetrics(Struct):
-    """What a task read from shuffles."""
+    """Input of a task from shuffles."""
 
     remote: Amount = field(name="Remote Bytes Read", default=0)
     local: Amount = field(name="Local Bytes Read", default=0)
@@ -127,7 +127,7 @@ class ReadMetrics(Struct):
 
 
 class WriteMetrics(Struct):
-    """What a task wrote for shuffles; the time is in ns."""
+    """Output of a task for shuffles; the time is in ns."""
 
     nbytes: Amount = field(name="Shuffle Bytes Written", default=0)
     rows: Amount = field(name="Shuffle Records Written", default=0)

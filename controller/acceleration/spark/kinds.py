@@ -60,7 +60,7 @@ SUBQUERIES: Final = frozenset(
 SHUFFLES: Final = frozenset({"Exchange", "BroadcastExchange"})
 """Ends of stages."""
 LOGICAL: Final = frozenset({"EmptyRelation", "LogicalRelation"})
-"""What a plan found to be empty leaves behind: nodes that were not run, above stages that were."""
+"""Nodes that a plan leaves behind where it found no rows: not run, above stages that were."""
 _FRAMES: Final = SUBQUERIES | {
     *("AdaptiveSparkPlan", "InputAdapter", "ResultQueryStage", "ShuffleQueryStage", "BroadcastQueryStage"),
     *("TableCacheQueryStage", "LogicalQueryStage", "WholeStageCodegen", "AQEShuffleRead", "CustomShuffleReader"),

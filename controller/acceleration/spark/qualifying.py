@@ -104,7 +104,7 @@ class Qualified:
 
     @property
     def is_gaining(self) -> bool:
-        """Whether devices are recommended."""
+        """True if devices are recommended."""
         return self.gain is not None and self.gain >= RECOMMENDED
 
 

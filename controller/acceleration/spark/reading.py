@@ -76,7 +76,7 @@ def read_log(log: Log) -> Application:
 
 
 class _Reader:
-    """What a log's events add up to."""
+    """Sums over a log's events."""
 
     def __init__(self) -> None:
         self.events = 0

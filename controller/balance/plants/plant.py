@@ -19,7 +19,7 @@ from controller.balance.plants.formulas import Rest, bus_tops, compute_tops, res
 from controller.balance.plants.power import Power
 from controller.balance.rules.capacity import BITS, SPEEDS
 from controller.balance.values import Precision, Sample, UnitState
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 MOST_LATE: Final = 1000
 """Maximum delay of reports in steps; all reports in transit are kept."""
@@ -70,7 +70,7 @@ class PlantState:
     reports: tuple[Sample, ...] = ()
 
 
-class Plant(Strict, frozen=True):
+class Plant(Settings, frozen=True):
     """A compute unit and the bus that feeds it; the levers' positions are in `UnitState`.
 
     Reports arrive `delay_s` late, each with noise of `noise` (standard deviation, of bus and load alike).

@@ -19,7 +19,7 @@ from controller.balance.plants.loop import Keep, Member, Pace, Trajectory, run
 from controller.balance.plants.plant import Plant
 from controller.balance.rules import IntervalRule, Limits, PlatformRule, Rule
 from controller.balance.values import Precision, UnitState
-from dataplane.config import Strict, load_document
+from dataplane.config import Settings, Strict, load_document
 
 MOST_STEPS: Final = 1_000_000
 """Maximum steps of all units together: about 20 s."""
@@ -32,7 +32,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Load(Strict, frozen=True):
+class Load(Settings, frozen=True):
     """Offered work over time."""
 
     points: tuple[tuple[NotNegative, NotNegative], ...]
@@ -142,7 +142,7 @@ class UnitSettings(Strict, frozen=True):
         )
 
 
-class Scenario(Strict, frozen=True):
+class Scenario(Settings, frozen=True):
     """Units that share a pool, for a number of steps of virtual time."""
 
     units: tuple[UnitSettings, ...]

@@ -163,12 +163,29 @@ def checkpoint_from_bytes(data: bytes | memoryview, name: str) -> Checkpoint:
     if hashlib.sha256(content).digest() != digest:
         raise LearningError(f"{name}: damaged: its digest does not match")
     try:
-        checkpoint = _CHECKPOINT.decode(content)
+        checkpoint = _decoded(content)
         checkpoint.settings.check()
         checkpoint.weights()
     except (*MALFORMED, LearningError) as error:
         raise LearningError(f"{name}: {error}") from error
     return checkpoint
+
+
+def _decoded(content: bytes) -> Checkpoint:
+    """Return a checkpoint; those of before times lost the units in their keys are read for this version."""
+    try:
+        return _CHECKPOINT.decode(content)
+    except msgspec.ValidationError:
+        plain = msgspec.msgpack.decode(content)
+        renamed = False
+        for section, former, key in _FORMER:
+            settings = plain.get("settings", {}).get(section, {}) if isinstance(plain, dict) else {}
+            if former in settings:
+                settings[key] = settings.pop(former)
+                renamed = True
+        if not renamed:
+            raise
+        return msgspec.convert(plain, Checkpoint)
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -251,4 +268,5 @@ def _observation(seen: _Seen) -> Observation:
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _LIVED: Final = msgspec.msgpack.Decoder(_Lived)
+_FORMER: Final = (("training", "discount_time_ns", "discount_time"), ("decisions", "deadline_ns", "deadline"))
 _CHECKPOINT: Final = msgspec.msgpack.Decoder(Checkpoint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args, get_type_hints
 
 from controller.learning.errors import LearningError
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 Form = Literal["flat", "tokens", "dense"]
 Loss = Literal["criticality", "criticality-through", "huber", "squared"]
@@ -30,7 +30,7 @@ class NetworkSettings(Strict, frozen=True):
     """Hidden layers of `dense`; their width gives it as many weights as `flat` has with these settings."""
 
 
-class TrainingSettings(Strict, frozen=True):
+class TrainingSettings(Settings, frozen=True):
     """Training of a network."""
 
     discount: float = 0.9
@@ -78,7 +78,7 @@ class TrainingSettings(Strict, frozen=True):
     """Maximum number of experiences waiting for training; beyond it, new ones are dropped and counted."""
 
 
-class DecisionSettings(Strict, frozen=True):
+class DecisionSettings(Settings, frozen=True):
     """Settings of decisions."""
 
     exploration: float = 0.05
@@ -111,7 +111,7 @@ class AgentSettings(Strict, frozen=True):
         _within("decisions.exploration", decisions.exploration, 0, 1)
         _at_least("decisions.margin", decisions.margin, 0)
         _at_least("decisions.tolerance", decisions.tolerance, 0)
-        _at_least("decisions.deadline_ns", decisions.deadline_ns, 1)
+        _at_least("decisions.deadline", decisions.deadline_ns, 1)
         _at_least("seed", self.seed, 0)
 
 
@@ -148,7 +148,7 @@ def _check_training(training: TrainingSettings) -> None:
     _within("training.threads", training.threads, 1, 1024)
     _within("training.nice", training.nice, 0, 19)
     _at_least("training.clip", training.clip, 0)
-    _at_least("training.discount_time_ns", training.discount_time_ns, 0)
+    _at_least("training.discount_time", training.discount_time_ns, 0)
 
 
 def _within(key: str, figure: float, low: float, high: float) -> None:

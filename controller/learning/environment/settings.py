@@ -8,7 +8,8 @@ import msgspec
 
 from controller.learning.errors import LearningError
 from controller.learning.values import one_of
-from dataplane.config import Strict
+from dataplane.config import Settings
+from dataplane.config.quantities import key_of
 
 
 class Placing(StrEnum):
@@ -33,7 +34,7 @@ class Gain(StrEnum):
     """A departure: minus log2(1 + response time), which keeps short ones distinguishable next to long ones."""
 
 
-class PoolSettings(Strict, frozen=True):
+class PoolSettings(Settings, frozen=True):
     """Use, observation and reward of the pool; the reward is `rewarding.reward`.
 
     `utilisation_weight` is the specification's lambda, `eviction_bound` its beta, from -1 to 0. Latencies of the reward
@@ -77,4 +78,5 @@ class PoolSettings(Strict, frozen=True):
             raise LearningError("foretold needs load_features and network_features", at="foretold")
         for name in ("latency_unit_ns", "page_bytes"):
             if getattr(self, name) < 1:
-                raise LearningError(f"{name} is {getattr(self, name)}, less than 1", at=name)
+                key = key_of(name) or name
+                raise LearningError(f"{key} is {getattr(self, name)}, less than 1", at=key)

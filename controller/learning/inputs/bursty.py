@@ -11,10 +11,11 @@ from controller.learning.errors import LearningError
 from controller.learning.inputs.systems import PoolSystem
 from controller.learning.inputs.values import PoolInput
 from dataplane.clock import NS_PER_S
-from dataplane.config import Strict
+from dataplane.config import Settings
+from dataplane.config.quantities import key_of
 
 
-class BurstySettings(Strict, frozen=True):
+class BurstySettings(Settings, frozen=True):
     """A Poisson process whose rate is `quiet_hz` or, in bursts, `burst_hz`, for exponential times.
 
     Each task uses 1 to `most_objects` of `objects`, each drawn by a Zipf law of exponent `zipf`; after every `drift`
@@ -44,7 +45,8 @@ class BurstySettings(Strict, frozen=True):
                 raise LearningError(f"{name} is {getattr(self, name)}, less than 1", at=name)
         for name in ("quiet_hz", "burst_hz", "quiet_s", "burst_s", "mean_operations"):
             if not 0 < getattr(self, name) < math.inf:
-                raise LearningError(f"{name} is {getattr(self, name)}, not above 0", at=name)
+                key = key_of(name) or name
+                raise LearningError(f"{key} is {getattr(self, name)}, not above 0", at=key)
         for name in ("write_share", "cpu_only"):
             if not 0 <= getattr(self, name) <= 1:
                 raise LearningError(f"{name} is {getattr(self, name)}, not between 0 and 1", at=name)

@@ -24,14 +24,15 @@ from controller.learning.environment.values import (
 from controller.learning.errors import LearningError
 from controller.learning.inputs.systems import GIB, MIB, Racks
 from controller.learning.inputs.values import PoolInput
-from dataplane.config import Strict
+from dataplane.config import Settings
+from dataplane.config.quantities import key_of
 from dataplane.topology.values import DeviceKind
 
 _CPU_OPS_PER_S: Final = 20_000_000_000
 _MOST_NS: Final = 50_000_000_000_000
 
 
-class GraphSettings(Strict, frozen=True):
+class GraphSettings(Settings, frozen=True):
     """Conversion of a graph into a system and a workload.
 
     The graph's times are divided by `time_compression`. A task hands on one object of `edge_bytes`, which all its
@@ -57,7 +58,8 @@ class GraphSettings(Strict, frozen=True):
     def __post_init__(self) -> None:
         for name in ("time_compression", "edge_bytes", "copies", "interval_ns", "nodes", "cores", "gpu_every"):
             if getattr(self, name) < 1:
-                raise LearningError(f"{name} is {getattr(self, name)}, less than 1", at=name)
+                key = key_of(name) or name
+                raise LearningError(f"{key} is {getattr(self, name)}, less than 1", at=key)
         if not 0 <= self.edge_spread <= 4:
             raise LearningError(f"edge_spread is {self.edge_spread}, not between 0 and 4", at="edge_spread")
 

@@ -16,7 +16,7 @@ from controller.learning.environment.values import (
     Node,
     System,
 )
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -37,7 +37,7 @@ COMBINED: Final = (
 """Engines alone and combined: the kinds of nodes, in turn."""
 
 
-class Racks(Strict, frozen=True):
+class Racks(Settings, frozen=True):
     """Delay and rate between nodes: those of a rack are nearer to one another than to the rest."""
 
     nodes_a_rack: int = 4

@@ -49,7 +49,7 @@ class Daemons:
         token = await self.token(name, Role.CENTRE)
         own = {"centre": name, "state": f"{self.folder}/{name}/state", "api": self.url, "token_file": str(token)}
         number = await self.start(name, "centre", {**own, "trial": {"kernels": []}, **settings})
-        await until(lambda: self._is_centre_ready(name))
+        await until_answered(lambda: self._is_centre_ready(name))
         return number
 
     async def node(self, name: str, settings: Mapping[str, Any]) -> int:
@@ -57,7 +57,7 @@ class Daemons:
         token = await self.token(name, Role.NODE)
         own = {"node": name, "state": f"{self.folder}/{name}/state", "api": self.url, "token_file": str(token)}
         number = await self.start(name, "node", {**own, "on_stop": "stop", **settings})
-        await until(lambda: self._is_node_ready(name))
+        await until_answered(lambda: self._is_node_ready(name))
         return number
 
     async def service(self, kind: str, role: Role, settings: Mapping[str, Any]) -> None:

@@ -119,8 +119,8 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "sparse": (sparse, "takes more than 33554432 bytes"),
     "many-files": (lambda: gzip.compress(many_files()), "has more than 1000 files"),
     "claimed": (claimed, "takes more than 33554432 bytes"),
-    "damaged": (lambda: gzip.compress(zeros(1000))[:-20], "damaged layer|no tar"),
-    "noise": (lambda: gzip.compress(os.urandom(5000)), "no tar"),
+    "damaged": (lambda: gzip.compress(zeros(1000))[:-20], "damaged layer|not a tar"),
+    "noise": (lambda: gzip.compress(os.urandom(5000)), "not a tar"),
     "zstandard": (lambda: b"\x28\xb5\x2f\xfd" + bytes(100), "Zstandard"),
 }
 

@@ -22,7 +22,7 @@ from controller.workloads.nodes.settings import LimitsSection
 from tests.controller.workloads.nodes.conftest import PodmanStorage, storage_in
 from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
 from tests.controller.workloads.nodes.node_world import World, play
-from tests.controller.workloads.nodes.runtimes.real_containers import container, run_with, said, until_ended
+from tests.controller.workloads.nodes.runtimes.real_containers import container, logged, run_with, until_ended
 from tests.waiting import until
 
 S = 10**9
@@ -70,7 +70,7 @@ def test_a_pod_that_fills_the_disk_has_failed(tmp_path: Path) -> None:
                 await world.in_phase(name, Phase.RUNNING)
             runtime.written_bytes |= {"small": 1000, "large": 1001}
             found = await world.in_phase("large", Phase.FAILED)
-            assert found.status.reasons == ("has written 1001 bytes to its disk, 1000 are the most on this node",)
+            assert found.status.reasons == ("has written 1001 bytes to its disk, this node allows at most 1000",)
             assert (await world.pod("small")).status.phase is Phase.RUNNING
 
     play(tmp_path, act)
@@ -138,7 +138,7 @@ def test_disks_and_images_of_real_runtimes(kind: RuntimeKind, podman_storage: Po
         async with container(runtime, podman_storage, script, disk_bytes=1 << 20) as made:
 
             async def has_written() -> bool:
-                return b"written" in await said(runtime, made)
+                return b"written" in await logged(runtime, made)
 
             await until(has_written)
             assert 1_500_000 < await runtime.written(made) < 2_000_000

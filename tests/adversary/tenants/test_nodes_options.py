@@ -19,7 +19,7 @@ from controller.workloads.nodes.runtimes.processes import child_environment
 from controller.workloads.nodes.runtimes.settings import RuntimeKind
 from dataplane.topology.values import DeviceKind
 from tests.controller.workloads.nodes.conftest import PodmanStorage, storage_in
-from tests.controller.workloads.nodes.runtimes.real_containers import container, run_with, said, until_ended
+from tests.controller.workloads.nodes.runtimes.real_containers import container, logged, run_with, until_ended
 
 ALL = {"NVIDIA_VISIBLE_DEVICES": "all", "ASCEND_VISIBLE_DEVICES": "0-7", "CUDA_VISIBLE_DEVICES": "0,1,2", "MINE": "1"}
 
@@ -85,7 +85,7 @@ def test_annotations_of_images_reach_no_runtime(
     async def work(runtime: Runtime) -> None:
         async with container(runtime, podman_storage, "echo ran") as made:
             await until_ended(runtime)
-            assert await said(runtime, made) == b"ran\n"
+            assert await logged(runtime, made) == b"ran\n"
             configs = [path for path in podman_storage.folder.rglob("config.json") if made in str(path)]
             assert configs
             for config in configs:

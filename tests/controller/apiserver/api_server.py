@@ -1,4 +1,4 @@
-"""A server as it runs, in the test's own loop, and clients of it."""
+"""A running server in the test's event loop, and clients of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A server that runs: a UNIX socket, and an address of the network."""
+    """A running server: its UNIX socket and its network address."""
 
     folder: Path
     socket: str

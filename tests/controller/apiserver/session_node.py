@@ -1,4 +1,4 @@
-"""The node's end of sessions, as a container manager has it, but that the test says what is answered."""
+"""The node's end of sessions, like a container manager's, with answers from the test."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Answer = Callable[[SessionRequest], AsyncIterator[Frame]]
 
 
 async def bound_pod(admin: ApiClient, pod: str = "a", node: str = "h1", *containers: str) -> None:
-    """Make a node, unless it is there, and a pod that is bound to it."""
-    if node not in {one.metadata.name for one in (await admin.of(Node).list()).items}:
+    """Create a node unless it exists, and a pod bound to it."""
+    if node not in {each.metadata.name for each in (await admin.of(Node).list()).items}:
         spec = NodeSpec(hardware=Hardware(cpu_milli=8000))
         await admin.of(Node).create(Node(metadata=Metadata(name=node), spec=spec))
     parts = tuple(Container(name=name, image="busybox") for name in containers or ("main",))
@@ -32,10 +32,10 @@ async def bound_pod(admin: ApiClient, pod: str = "a", node: str = "h1", *contain
 
 @asynccontextmanager
 async def answering(client: ApiClient, node: str, answer: Answer) -> AsyncIterator[list[BaseException]]:
-    """Answer what a node is asked for while the context lasts; yields what answers have failed with."""
+    """Answer a node's session requests until the context ends; yield the errors of failed answers."""
     failed: list[BaseException] = []
 
-    async def one(request: SessionRequest) -> None:
+    async def answer_one(request: SessionRequest) -> None:
         try:
             await client.answer_session(node, request.number, answer(request))
         except Exception as error:  # noqa: BLE001 - the test looks at it
@@ -44,7 +44,7 @@ async def answering(client: ApiClient, node: str, answer: Answer) -> AsyncIterat
     async def listen() -> None:
         async with asyncio.TaskGroup() as group:
             async for request in client.node_sessions(node):
-                group.create_task(one(request))
+                group.create_task(answer_one(request))
 
     task = asyncio.create_task(listen())
     try:

@@ -37,7 +37,7 @@ from tests.controller.apiserver.test_resources_over_http import node, pod
 
 
 class HeldStorage(SqliteStorage):
-    """A storage whose watches bring so many revisions as they are let, and that may be away."""
+    """A storage whose watches deliver only released revisions, and that can become unavailable."""
 
     def hold(self) -> None:
         self.let, self.is_away = asyncio.Semaphore(0), False
@@ -66,13 +66,13 @@ class HeldStorage(SqliteStorage):
 
 
 class Bench:
-    """A service whose cache stands where its watch is let."""
+    """A service whose cache follows only as far as its watch is released."""
 
     def __init__(self, storage: HeldStorage, service: Service, tokens: Tokens) -> None:
         self.storage, self.service, self.tokens = storage, service, tokens
 
     async def bring(self, revision: int) -> None:
-        """Let the watch come to a revision."""
+        """Release the watch up to a revision."""
         while self.service.cache.ring.revision < revision:
             before = self.service.cache.ring.revision
             self.storage.let.release()
@@ -81,12 +81,12 @@ class Bench:
 
     async def pods(self) -> tuple[Pod, ...]:
         """Return the listed pods after checking each against the result of a get."""
-        found, age_ns = await self.service.list(LOCAL, POD, ALL, revision=None, after="", limit=100)
+        listing, age_ns = await self.service.list(LOCAL, POD, ALL, revision=None, after="", limit=100)
         assert (age_ns is not None) is self.storage.is_away
-        assert not self.storage.is_away or found.revision == self.service.cache.ring.revision
-        for one in found.items:
-            assert (await self.service.get(LOCAL, POD, one.metadata.name))[0] == one
-        return found.items
+        assert not self.storage.is_away or listing.revision == self.service.cache.ring.revision
+        for resource in listing.items:
+            assert (await self.service.get(LOCAL, POD, resource.metadata.name))[0] == resource
+        return listing.items
 
 
 def play(tmp_path: Path, act: Callable[[Bench], Awaitable[None]]) -> None:
@@ -123,7 +123,7 @@ def test_each_kind_of_write_is_read_while_the_storage_is_away(tmp_path: Path) ->
         wanted = BindingRequest(bindings=(Binding(pod="a", node="h1"),), decision=NewDecision(name="d", spec=spec))
         answer = await service.bind(LOCAL, wanted)
         there = await bench.pods()
-        assert [(one.metadata.name, one.status.node, one.spec.priority) for one in there] == [("a", "h1", 3)]
+        assert [(pod.metadata.name, pod.status.node, pod.spec.priority) for pod in there] == [("a", "h1", 3)]
         held = (await service.get(LOCAL, NODE, "h1"))[0]
 
         bench.storage.is_away = True
@@ -133,7 +133,7 @@ def test_each_kind_of_write_is_read_while_the_storage_is_away(tmp_path: Path) ->
             assert (await service.get(LOCAL, DECISION, "d"))[0].metadata.revision == answer.revision
             with pytest.raises(NotFoundError, match="there is no Pod b"):
                 await service.get(LOCAL, POD, "b")
-            await bench.bring(service.cache.ring.revision + 1)  # one by one, each older than what was acknowledged
+            await bench.bring(service.cache.ring.revision + 1)  # one by one, each older than the acknowledged one
         assert await bench.pods() == there
         assert changed.metadata.revision < there[0].metadata.revision == answer.revision
 
@@ -147,12 +147,12 @@ def test_later_writes_of_others_count_once_watched(tmp_path: Path) -> None:
         bench.storage.is_away = True
         assert await bench.pods() == (made,)
         await bench.bring(theirs)
-        assert [(one.metadata.revision, one.spec.priority) for one in await bench.pods()] == [(theirs, 9)]
+        assert [(pod.metadata.revision, pod.spec.priority) for pod in await bench.pods()] == [(theirs, 9)]
 
     play(tmp_path, act)
 
 
-def test_watches_are_told_in_order_whatever_was_acknowledged(tmp_path: Path) -> None:
+def test_watches_stay_in_order_whatever_was_acknowledged(tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         service = bench.service
         web = Selection.parse(POD, "tier=web", "")
@@ -164,7 +164,7 @@ def test_watches_are_told_in_order_whatever_was_acknowledged(tmp_path: Path) -> 
         assert await bench.pods() == ()
         await bench.bring(gone.metadata.revision)
         told = [msgspec.json.decode(line) for _ in range(2) for line in (await anext(lines)).splitlines()]
-        # It is theirs no more when its label changes; its end is nothing of theirs.
+        # After its label changes the watch no longer selects it, so its deletion is not reported.
         assert [line["type"] for line in told] == ["BOOKMARK", "PUT", "DELETE"]
         assert told[2]["object"]["metadata"]["labels"] == {"tier": "web"}
         await lines.aclose()  # type: ignore[attr-defined]
@@ -172,14 +172,14 @@ def test_watches_are_told_in_order_whatever_was_acknowledged(tmp_path: Path) -> 
     play(tmp_path, act)
 
 
-def test_a_server_whose_watch_hangs_takes_no_more_writes(tmp_path: Path) -> None:
+def test_server_with_a_hanging_watch_takes_no_more_writes(tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         bench.service.registry.acknowledged._capacity = 2
         for name in "ab":
             made = await bench.service.create(LOCAL, POD, pod(name))
         with pytest.raises(UnavailableError, match="the storage's watch is 2 writes behind; writes are refused"):
             await bench.service.create(LOCAL, POD, pod("c"))
-        assert [one.metadata.name for one in await bench.pods()] == ["a", "b"]
+        assert [pod.metadata.name for pod in await bench.pods()] == ["a", "b"]
         await bench.bring(made.metadata.revision)
         await bench.service.create(LOCAL, POD, pod("c"))
 
@@ -195,7 +195,7 @@ def test_revoked_token_stays_revoked_when_its_creation_arrives(tmp_path: Path) -
             with pytest.raises(AccessError, match="unknown, or was revoked"):
                 bench.tokens.principal_of(made.token)
             bench.storage.let.release()
-            while made.shown.id not in bench.tokens._records:  # its creation was told, its end is yet to be
+            while made.shown.id not in bench.tokens._records:  # its creation was delivered, its deletion was not yet
                 await asyncio.sleep(0)
 
     play(tmp_path, act)
@@ -203,10 +203,10 @@ def test_revoked_token_stays_revoked_when_its_creation_arrives(tmp_path: Path) -
 
 @pytest.mark.parametrize("seed", range(20))
 def test_acknowledgements_and_events_agree_in_any_order(seed: int) -> None:
-    """Acknowledgements come in any order, the watch in order: each key is the newest of what came of either."""
+    """Acknowledgements arrive in any order, watch events in order: each key has the newest of both."""
     rng = random.Random(seed)
     history = [(revision, rng.choice("abcd"), rng.choice((None, revision))) for revision in range(1, 60)]
-    pending, brought, told, known = list(history), dict[str, int](), 0, dict[str, tuple[int, int | None]]()
+    pending, brought, told, newest = list(history), dict[str, int](), 0, dict[str, tuple[int, int | None]]()
     writes = AcknowledgedWrites[int]()
     while pending or told < len(history):
         if pending and rng.random() < 0.6:
@@ -221,8 +221,8 @@ def test_acknowledgements_and_events_agree_in_any_order(seed: int) -> None:
             writes.reach(revision)
         else:
             continue
-        known[key] = max(known.get(key, (0, None)), (revision, value), key=lambda one: one[0])
-        now = {key: value for key, (_, value) in known.items() if value is not None}
+        newest[key] = max(newest.get(key, (0, None)), (revision, value), key=lambda pair: pair[0])
+        now = {key: value for key, (_, value) in newest.items() if value is not None}
         assert dict(writes.over(brought)) == now
         assert {key: writes.get(key, brought.get(key)) for key in now} == now
     assert writes.over(brought) is brought
@@ -236,12 +236,12 @@ def test_a_write_of_which_the_watch_knows_already_is_not_kept() -> None:
     assert writes.get("a", 2) == 2
 
 
-def test_what_is_put_past_the_registry_is_not_acknowledged_by_it(tmp_path: Path) -> None:
+def test_writes_past_the_registry_are_not_acknowledged(tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         revision = await bench.storage.transact((Put(key_of(POD, "a"), encode(pod("a"))),))
         bench.storage.is_away = True
         assert await bench.pods() == ()
         await bench.bring(revision)
-        assert [one.metadata.name for one in await bench.pods()] == ["a"]
+        assert [pod.metadata.name for pod in await bench.pods()] == ["a"]
 
     play(tmp_path, act)

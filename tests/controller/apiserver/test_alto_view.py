@@ -1,4 +1,4 @@
-"""The cost map below /alto of the API server: with a token, from a collector that runs, beside resources."""
+"""The cost map below /alto of the API server: with a token, from a running collector, next to resources."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ async def look(served: Served, feed: FeedServer) -> None:
         away = await client.get(uri)
         assert (away.status_code, "sent nothing yet" in away.text) == (503, True)
         await feed.start()
-        while (found := await client.get(uri)).status_code == 503:
+        while (answer := await client.get(uri)).status_code == 503:
             pass
-        assert found.headers["content-type"] == "application/alto-costmap+json"
-        assert set(found.json()["cost-map"]) == {host.name for host in from_text(FABRIC).hosts}
+        assert answer.headers["content-type"] == "application/alto-costmap+json"
+        assert set(answer.json()["cost-map"]) == {host.name for host in from_text(FABRIC).hosts}
         bad = await client.post("/alto/costmap/hosts/filtered", content=b"{}", headers=FILTER)
         assert (bad.status_code, bad.headers["content-type"]) == (400, "application/alto-error+json")
         assert (await client.get("/v1/nodes")).status_code == 200

@@ -1,4 +1,4 @@
-"""Batches of bindings and dispatches: each request by itself, as if sent alone, and no twice for a lost answer."""
+"""Batches of bindings and dispatches: each request as if sent alone, and none done twice after a lost answer."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_bind_each_equals_binding_one_after_the_other(seed: int) -> None:
     requests = [asks(onto(f"p{rng.randrange(10)}", f"h{rng.randrange(4)}"), name=f"d{number}") for number in range(12)]
     requests.insert(rng.randrange(12), asks(onto("g0", "h0"), onto("g1", "h1"), name="whole"))
     requests.insert(rng.randrange(12), asks(onto("g0", "h0"), name="part"))
-    found = bind_each(before, requests, {"d3"}, 5, Counter())
+    outcomes = bind_each(before, requests, {"d3"}, 5, Counter())
     alone = before
-    for request, made in zip(requests, found, strict=True):
+    for request, made in zip(requests, outcomes, strict=True):
         try:
             if request.decision is not None and request.decision.name == "d3":
                 raise StaleError("Decision d3 already exists")
@@ -64,9 +64,9 @@ def test_bind_each_equals_binding_one_after_the_other(seed: int) -> None:
             continue
         assert made == expected
         alone = after(alone, expected)
-    assert any(isinstance(made, State) for made in found)
-    assert any(isinstance(made, StaleError) for made in found)
-    assert any(isinstance(made, NotFoundError) for made in found)
+    assert any(isinstance(made, State) for made in outcomes)
+    assert any(isinstance(made, StaleError) for made in outcomes)
+    assert any(isinstance(made, NotFoundError) for made in outcomes)
 
 
 def test_versions_are_those_before_the_batch() -> None:
@@ -79,10 +79,10 @@ def test_versions_are_those_before_the_batch() -> None:
         asks(onto("d", "h1", node_revision=7)),
     ]
     moved = Counter[str]()
-    found = bind_each(state(*pods), requests, set(), 5, moved)
-    assert [isinstance(made, State) for made in found] == [True, False, True, False, False]
-    assert str(found[3]) == "shares of Node h1 are at version 0, not 1"
-    assert str(found[4]) == "an earlier request of the batch writes Node h1"
+    outcomes = bind_each(state(*pods), requests, set(), 5, moved)
+    assert [isinstance(made, State) for made in outcomes] == [True, False, True, False, False]
+    assert str(outcomes[3]) == "shares of Node h1 are at version 0, not 1"
+    assert str(outcomes[4]) == "an earlier request of the batch writes Node h1"
     assert moved == {"h1": 2}
 
 
@@ -96,7 +96,7 @@ def test_a_request_that_was_carried_out_is_answered_again() -> None:
     then.pods["a"] = replace(bound, metadata=replace(bound.metadata, revision=9))
     assert bind_each(then, [request], {"d"}, 6, Counter()) == [PlacementAnswer(revision=9, pods=("a",), nodes=("h1",))]
     others = [asks(onto("a", "h1", pod_revision=3), name="e"), asks(onto("a", "h2"), name="d"), asks(onto("a", "h1"))]
-    assert all(isinstance(one, StaleError) for one in bind_each(then, others, {"d"}, 6, Counter()))
+    assert all(isinstance(outcome, StaleError) for outcome in bind_each(then, others, {"d"}, 6, Counter()))
 
 
 def test_dispatch_each_equals_dispatching_one_after_the_other() -> None:
@@ -107,8 +107,8 @@ def test_dispatch_each_equals_dispatching_one_after_the_other() -> None:
     requests = [
         DispatchRequest(dispatches=(item,), decision=decision(f"d{number}")) for number, item in enumerate(items)
     ]
-    found, alone = dispatch_each(before, requests, set(), NOW_NS, Counter()), before
-    for request, made in zip(requests, found, strict=True):
+    outcomes, alone = dispatch_each(before, requests, set(), NOW_NS, Counter()), before
+    for request, made in zip(requests, outcomes, strict=True):
         try:
             expected: TaskState | ApiError = dispatch(alone, request, NOW_NS)
         except ApiError as error:
@@ -118,13 +118,13 @@ def test_dispatch_each_equals_dispatching_one_after_the_other() -> None:
             continue
         assert made == expected
         alone = TaskState(alone.tasks | expected.tasks, alone.centres | expected.centres)
-    assert [isinstance(made, TaskState) for made in found] == [True, True, False, True, True, False, False]
+    assert [isinstance(made, TaskState) for made in outcomes] == [True, True, False, True, True, False, False]
     again = dispatch_each(alone, requests[:1], {"d0"}, NOW_NS, Counter())
     assert again == [DispatchAnswer(revision=3, tasks=("t0",), centres=("c1",))]
 
 
 async def _fill(served: Served, pods: int, nodes: int) -> None:
-    """Create pods and nodes that are ready."""
+    """Create pods and ready nodes."""
     for number in range(nodes):
         made = node(f"h{number}")
         await served.client.of(Node).create(replace(made, metadata=Metadata(name=f"h{number}")))
@@ -144,18 +144,18 @@ def test_a_refusal_fails_no_other_and_a_batch_may_be_sent_again(play: Play) -> N
             asks(onto("p2", "h1"), onto("p2", "h1"), name="d3"),
             asks(onto("p3", "h1"), name="d4"),
         ]
-        found = await client.bind_each(requests)
-        kinds = [type(one) for one in found]
+        answers = await client.bind_each(requests)
+        kinds = [type(answer) for answer in answers]
         assert kinds == [PlacementAnswer, StaleError, NotFoundError, InvalidError, PlacementAnswer]
-        assert isinstance(found[0], PlacementAnswer)
-        assert isinstance(found[4], PlacementAnswer)
-        assert found[0].revision == found[4].revision, "it is one transaction"
-        assert {one.metadata.name for one in (await client.of(Decision).list()).items} == {"d0", "d4"}
+        assert isinstance(answers[0], PlacementAnswer)
+        assert isinstance(answers[4], PlacementAnswer)
+        assert answers[0].revision == answers[4].revision, "it is one transaction"
+        assert {decision.metadata.name for decision in (await client.of(Decision).list()).items} == {"d0", "d4"}
         before = (await client.of(Node).list()).items
-        assert await client.bind_each(requests[:1]) == [found[0]]
+        assert await client.bind_each(requests[:1]) == [answers[0]]
         assert (await client.of(Node).list()).items == before
         lines = [json.loads(line) for line in (served.folder / "audit").read_text().splitlines()]
-        written = [(one["what"], one["status"]) for one in lines if one["path"] == "/v1/batches/bindings"]
+        written = [(line["what"], line["status"]) for line in lines if line["path"] == "/v1/batches/bindings"]
         assert written[:3] == [("p0 -> h0", 200), ("p1 -> h0", 409), ("nobody -> h0", 404)]
 
     play(act)
@@ -167,9 +167,11 @@ def test_batch_beyond_a_transaction_is_executed_in_order(play: Play) -> None:
         requests = [
             asks(onto(f"p{number}", "h0", shares_version=0), name=f"d{number}") for number in range(MOST_REQUESTS)
         ]
-        found = await served.client.bind_each(requests)
+        answers = await served.client.bind_each(requests)
         # The node has room for 40 of them.
-        assert [isinstance(one, PlacementAnswer) for one in found] == [number < 40 for number in range(MOST_REQUESTS)]
+        assert [isinstance(answer, PlacementAnswer) for answer in answers] == [
+            number < 40 for number in range(MOST_REQUESTS)
+        ]
         assert (await served.client.of(Node).get("h0")).shares_version == 40
         with pytest.raises(InvalidError, match="requests: "):
             await served.client.bind_each([*requests, asks(onto("p0", "h1"))])
@@ -177,7 +179,7 @@ def test_batch_beyond_a_transaction_is_executed_in_order(play: Play) -> None:
     play(act)
 
 
-def test_who_writes_a_node_all_the_time_holds_up_no_batch(play: Play) -> None:
+def test_frequent_writes_of_a_node_hold_up_no_batch(play: Play) -> None:
     async def act(served: Served) -> None:
         await _fill(served, 24, 6)
         done = asyncio.Event()
@@ -186,24 +188,26 @@ def test_who_writes_a_node_all_the_time_holds_up_no_batch(play: Play) -> None:
             ready = True
             while not done.is_set():
                 ready = not ready
-                found = await served.client.of(Node).get("h0")
-                made = replace(found, metadata=replace(found.metadata, revision=0), status=NodeStatus(ready=ready))
+                node = await served.client.of(Node).get("h0")
+                made = replace(node, metadata=replace(node.metadata, revision=0), status=NodeStatus(ready=ready))
                 await served.client.of(Node).replace_status(made)
 
         reporting = [asyncio.create_task(report()) for _ in range(3)]
         try:
             for begin in range(0, 24, 8):
-                requests = [asks(onto(f"p{begin + one}", f"h{one % 6}"), name=f"d{begin + one}") for one in range(8)]
+                requests = [
+                    asks(onto(f"p{begin + number}", f"h{number % 6}"), name=f"d{begin + number}") for number in range(8)
+                ]
                 for _ in range(20):
-                    found = await served.client.bind_each(requests)
-                    # The node that others write may be refused: the rest is bound at the first try.
-                    assert all(isinstance(one, PlacementAnswer) for place, one in enumerate(found) if place % 6)
-                    if all(isinstance(one, PlacementAnswer) for one in found):
+                    answers = await served.client.bind_each(requests)
+                    # Bindings to the node that others write may be refused; the rest succeed at the first try.
+                    assert all(isinstance(answer, PlacementAnswer) for index, answer in enumerate(answers) if index % 6)
+                    if all(isinstance(answer, PlacementAnswer) for answer in answers):
                         break
         finally:
             done.set()
             await asyncio.gather(*reporting)
-        assert all(one.status.epoch == 1 for one in (await served.client.of(Pod).list()).items)
+        assert all(pod.status.epoch == 1 for pod in (await served.client.of(Pod).list()).items)
 
     play(act)
 
@@ -223,13 +227,13 @@ def test_a_lost_answer_is_asked_for_again(play: Play, monkeypatch: pytest.Monkey
         await _fill(served, 2, 1)
         monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", losing)
         async with ApiClient(Place(served.socket), rng=random.Random(1)) as client:
-            found = await client.bind_each([asks(onto(f"p{one}", "h0"), name=f"d{one}") for one in range(2)])
-            assert all(isinstance(one, PlacementAnswer) for one in found)
+            answers = await client.bind_each([asks(onto(f"p{number}", "h0"), name=f"d{number}") for number in range(2)])
+            assert all(isinstance(answer, PlacementAnswer) for answer in answers)
             assert sent.count("/v1/batches/bindings") == 2
             assert len((await client.of(Node).get("h0")).shares) == 2
             sent.clear()
             with pytest.raises(UnavailableError, match="the connection was lost"):
-                await client.bind_each([asks(onto("p0", "h0"))])  # without a decision nobody knows what was done
+                await client.bind_each([asks(onto("p0", "h0"))])  # without a decision nothing is recorded
 
     play(act)
 
@@ -244,7 +248,7 @@ def test_batches_are_for_schedulers(play: Play) -> None:
                 with pytest.raises(ForbiddenError):
                     await client.dispatch_each([DispatchRequest(dispatches=(Dispatch(task="t", centre="c"),))])
         async with await served.client_of(Role.SERVICE) as client:
-            (found,) = await client.bind_each([asks(onto("p0", "h0"))])
-            assert isinstance(found, PlacementAnswer)
+            (answers,) = await client.bind_each([asks(onto("p0", "h0"))])
+            assert isinstance(answers, PlacementAnswer)
 
     play(act)

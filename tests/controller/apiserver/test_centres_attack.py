@@ -1,4 +1,4 @@
-"""Centres that are not what they should be: each touches what is its own, once, and forges nothing."""
+"""Misbehaving centres: each can write only its own resources, once, and can forge nothing."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ RESULT = NewResult(status=ProbeResultStatus(runs=(ProbeRun(units=1, run_times_s=
 
 
 async def refused(error: type[ApiError], problem: str, *asked: Awaitable[object]) -> None:
-    for one in asked:
+    for request in asked:
         with pytest.raises(error, match=problem):
-            await one
+            await request
 
 
 def done(task: str, epoch: int = 1, **more: object) -> CompletionRequest:
@@ -42,15 +42,15 @@ def done(task: str, epoch: int = 1, **more: object) -> CompletionRequest:
 
 
 async def report(client: ApiClient, name: str, **status: object) -> Centre:
-    found = await client.of(Centre).get(name)
+    centre = await client.of(Centre).get(name)
     units = (UnitType(name="small", count=2),)
-    wanted = {"ready": True, "units": units, "heartbeat_ns": (found.status.heartbeat_ns or 0) + 1} | status
-    return await client.of(Centre).replace_status(replace(found, status=replace(found.status, **wanted)))
+    wanted = {"ready": True, "units": units, "heartbeat_ns": (centre.status.heartbeat_ns or 0) + 1} | status
+    return await client.of(Centre).replace_status(replace(centre, status=replace(centre.status, **wanted)))
 
 
 @asynccontextmanager
 async def two_centres(served: Served) -> AsyncIterator[tuple[ApiClient, ApiClient]]:
-    """Each with a probe, `p1` and `p2`, dispatched to it."""
+    """Create both centres, with probes `p1` and `p2` dispatched to them."""
     async with await served.client_of(Role.CENTRE, "c1") as first, await served.client_of(Role.CENTRE, "c2") as second:
         for client, name in ((first, "c1"), (second, "c2")):
             await client.of(Centre).create(Centre(metadata=Metadata(name=name)))
@@ -123,24 +123,24 @@ def test_results_come_only_with_completions_and_are_immutable(play: Play) -> Non
     async def act(served: Served) -> None:
         async with two_centres(served) as (mine, _):
             (name,) = (await mine.complete(done("p1", result=RESULT))).results
-            found = await mine.of(ProbeResult).get(name)
-            better = replace(found.status, score=100.0)
+            result = await mine.of(ProbeResult).get(name)
+            better = replace(result.status, score=100.0)
             made_up = ProbeResult(metadata=Metadata(name="r"), spec=ProbeResultSpec(probe="solve", centre="c1"))
             await refused(
                 ForbiddenError,
                 "may not",
                 mine.of(ProbeResult).create(made_up),
-                mine.of(ProbeResult).replace_status(replace(found, status=better)),
+                mine.of(ProbeResult).replace_status(replace(result, status=better)),
                 mine.of(ProbeResult).delete(name),
             )
-            # Once more, and for an epoch that is yet to come.
+            # A second time, and for a future epoch.
             await refused(StaleError, "holds nothing", mine.complete(done("p1", result=RESULT)))
             await refused(StaleError, "epoch 1, no longer in 2", mine.complete(done("p1", 2, result=RESULT)))
 
     play(act)
 
 
-def test_what_an_older_epoch_has_run_counts_no_more(play: Play) -> None:
+def test_runs_of_an_older_epoch_no_longer_count(play: Play) -> None:
     async def act(served: Served) -> None:
         async with two_centres(served) as (mine, other):
             held = await served.client.of(Task).get("p1")
@@ -159,14 +159,14 @@ def test_what_an_older_epoch_has_run_counts_no_more(play: Play) -> None:
     play(act)
 
 
-def test_shares_and_what_users_want_are_not_a_centres_to_write(play: Play) -> None:
+def test_centres_cannot_write_shares_and_specs(play: Play) -> None:
     async def act(served: Served) -> None:
         async with two_centres(served) as (mine, _):
-            found = await mine.of(Centre).get("c1")
+            centre = await mine.of(Centre).get("c1")
             share = UnitShare(task="x", uid="u", epoch=1, unit="small", units=2)
-            await mine.of(Centre).replace_status(replace(found, shares=(share,), shares_version=9))
+            await mine.of(Centre).replace_status(replace(centre, shares=(share,), shares_version=9))
             after = await mine.of(Centre).get("c1")
-            assert (after.shares, after.shares_version) == (found.shares, found.shares_version)
+            assert (after.shares, after.shares_version) == (centre.shares, centre.shares_version)
             forever = replace(after, spec=CentreSpec(lease_s=1e9))
             await refused(ForbiddenError, "may not", mine.of(Centre).replace(forever), mine.of(Centre).delete("c1"))
             held = "Centre c1 has shares held by p1"
@@ -210,14 +210,14 @@ def test_held_task_goes_once_its_centre_has_stopped_it(play: Play) -> None:
     play(act)
 
 
-def test_what_a_task_is_does_not_change_while_it_holds_units(play: Play) -> None:
+def test_spec_of_a_task_with_units_does_not_change(play: Play) -> None:
     async def act(served: Served) -> None:
         async with two_centres(served) as (_, _):
-            found = await served.client.of(Task).get("p1")
-            other = replace(found.spec, program=Program(kind=ProgramKind.SCRIPT, text="rm"), limit_s=5.0)
+            task = await served.client.of(Task).get("p1")
+            other = replace(task.spec, program=Program(kind=ProgramKind.SCRIPT, text="rm"), limit_s=5.0)
             problem = "Task p1 is dispatched: its program and limit_s cannot change"
-            await refused(StaleError, problem, served.client.of(Task).replace(replace(found, spec=other)))
-            await served.client.of(Task).replace(replace(found, spec=replace(found.spec, priority=5)))
+            await refused(StaleError, problem, served.client.of(Task).replace(replace(task, spec=other)))
+            await served.client.of(Task).replace(replace(task, spec=replace(task.spec, priority=5)))
 
     play(act)
 

@@ -1,4 +1,4 @@
-"""Dispatches, picks and completions, decided from what the storage has."""
+"""Dispatches, picks and completions, decided from stored state."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def task(name: str, **spec: object) -> Task:
 
 
 def state(*tasks: Task, centres: tuple[Centre, ...] = (centre(), centre("c2"))) -> TaskState:
-    return TaskState({one.metadata.name: one for one in tasks}, {one.metadata.name: one for one in centres})
+    return TaskState(
+        {centre.metadata.name: centre for centre in tasks}, {centre.metadata.name: centre for centre in centres}
+    )
 
 
 def sent(before: TaskState, *items: Dispatch) -> TaskState:
@@ -53,15 +55,15 @@ def completed(before: TaskState, *items: Completion) -> TaskState:
     return complete(before, CompletionRequest(completions=items), NOW_NS + 1)
 
 
-def found(made: TaskState, name: str) -> Task:
-    one = made.tasks[name]
-    assert one is not None
-    return one
+def task_of(made: TaskState, name: str) -> Task:
+    task = made.tasks[name]
+    assert task is not None
+    return task
 
 
 def test_a_dispatch_writes_task_and_share() -> None:
     made = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small", units=3))
-    status = found(made, "a").status
+    status = task_of(made, "a").status
     assert (status.phase, status.centre, status.unit, status.units) == (TaskPhase.DISPATCHED, "c1", "small", 3)
     assert (status.epoch, status.dispatched_ns) == (1, NOW_NS)
     (share,) = made.centres["c1"].shares
@@ -83,7 +85,7 @@ def test_units_that_others_work_takes_are_not_given() -> None:
         sent(state(task("a"), centres=(busy,)), Dispatch(task="a", centre="c1", unit="small", units=3))
 
 
-def test_what_is_left_to_a_centre_has_a_place_in_it() -> None:
+def test_dispatch_without_a_unit_has_a_place_in_the_centre() -> None:
     before = sent(
         state(*(task(name) for name in "abcd")),
         Dispatch(task="a", centre="c1", units=3),
@@ -91,16 +93,16 @@ def test_what_is_left_to_a_centre_has_a_place_in_it() -> None:
     )
     with pytest.raises(StaleError, match="Centre c1: c wants 2 units, but no type has that many free"):
         sent(before, Dispatch(task="c", centre="c1", units=2))
-    # One that names its type must leave room for those that do not.
+    # A task that names its type must leave room for those that do not.
     with pytest.raises(StaleError, match="Centre c1: d wants 2 units, but no type"):
         sent(before, Dispatch(task="d", centre="c1", unit="small", units=2))
     picked = pick(before, Pick(task="a", epoch=1, unit="small", could_run=("large", "small")))
-    status = found(picked, "a").status
+    status = task_of(picked, "a").status
     assert (status.unit, status.could_run) == ("small", ("large", "small"))
     assert {share.task: share.unit for share in picked.centres["c1"].shares} == {"a": "small", "b": None}
 
 
-def test_a_pick_takes_only_what_is_free_and_only_once() -> None:
+def test_pick_takes_only_free_units_and_only_once() -> None:
     before = sent(
         state(task("a"), task("b")),
         Dispatch(task="a", centre="c1", unit="large", units=2),
@@ -135,7 +137,7 @@ def test_a_pick_takes_only_what_is_free_and_only_once() -> None:
         (Dispatch(task="a", centre="closed"), StaleError, "Centre closed does not accept tasks"),
     ],
 )
-def test_what_cannot_be_dispatched_is_refused(item: Dispatch, error: type[ApiError], problem: str) -> None:
+def test_impossible_dispatch_is_refused(item: Dispatch, error: type[ApiError], problem: str) -> None:
     done, going = task("done"), task("going")
     done = replace(done, status=replace(done.status, phase=TaskPhase.SUCCEEDED))
     going = replace(going, metadata=replace(going.metadata, deleting_ns=1))
@@ -165,11 +167,11 @@ ON_GPU = (OperatorDevice(operator="product", device=DeviceKind.GPU),)
 def test_dispatch_keeps_operator_devices_until_the_task_returns() -> None:
     before = state(task("a", operators=PRODUCTS), centres=(centre("c1", WITH_GPU),))
     made = sent(before, Dispatch(task="a", centre="c1", unit="gpu", operator_devices=ON_GPU))
-    assert found(made, "a").status.operator_devices == ON_GPU
+    assert task_of(made, "a").status.operator_devices == ON_GPU
     ended = completed(made, Completion(task="a", epoch=1, phase=TaskPhase.FAILED))
-    assert found(ended, "a").status.operator_devices == ON_GPU
+    assert task_of(ended, "a").status.operator_devices == ON_GPU
     back = completed(made, Completion(task="a", epoch=1, phase=TaskPhase.PENDING))
-    assert found(back, "a").status.operator_devices == ()
+    assert task_of(back, "a").status.operator_devices == ()
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ def test_operators_are_put_on_no_device_that_their_units_lack(
 
 def test_operator_names_too_long_for_an_environment_are_refused() -> None:
     many = tuple(OperatorCount(name=f"{number}{'é' * 1000}", operator="gemm") for number in range(4))
-    devices = tuple(OperatorDevice(operator=one.name, device=DeviceKind.CPU) for one in many)
+    devices = tuple(OperatorDevice(operator=operator.name, device=DeviceKind.CPU) for operator in many)
     before = state(task("a", operators=many))
     with pytest.raises(InvalidError, match=r"names of operators take \d+ characters, more than 16384"):
         sent(before, Dispatch(task="a", centre="c1", unit="small", operator_devices=devices))
@@ -217,9 +219,9 @@ def test_operator_names_too_long_for_an_environment_are_refused() -> None:
 def test_a_question_holds_no_units() -> None:
     full = sent(state(task("a"), task("asks", asks=True)), Dispatch(task="a", centre="c1", unit="small", units=4))
     asked = sent(full, Dispatch(task="asks", centre="c1", units=0))
-    assert found(asked, "asks").status.phase is TaskPhase.DISPATCHED
+    assert task_of(asked, "asks").status.phase is TaskPhase.DISPATCHED
     made = completed(asked, Completion(task="asks", epoch=1, phase=TaskPhase.SUCCEEDED, could_run=("large",)))
-    assert found(made, "asks").status.could_run == ("large",)
+    assert task_of(made, "asks").status.could_run == ("large",)
 
 
 def test_a_completion_gives_back_the_units_and_keeps_the_result() -> None:
@@ -238,22 +240,22 @@ def test_a_completion_gives_back_the_units_and_keeps_the_result() -> None:
     )
     made = completed(before, item)
     (result,) = made.results.values()
-    status = found(made, "a").status
+    status = task_of(made, "a").status
     assert (status.phase, status.exit_code, status.finished_ns) == (TaskPhase.SUCCEEDED, 0, NOW_NS + 1)
     assert (status.centre, status.unit, status.result) == ("c1", "small", "a.uid-of-a.1")
     assert (made.centres["c1"].shares, made.centres["c1"].shares_version) == ((), 2)
     spec = result.spec
     assert (spec.probe, spec.centre, spec.task_type, spec.unit, spec.task) == ("solve", "c1", "dense", "small", "a")
     assert spec.kernels == {"dgemm": 3}
-    # A centre says what was measured, never what that is worth, nor of which units but its own.
+    # A centre reports measurements, never their value, and only for its own units.
     assert (result.status.runs, result.status.score, result.status.policy) == ((run,), None, "")
     assert result.status.unit == "small"
 
 
-def test_a_task_that_ended_before_it_was_said_to_run_has_a_start() -> None:
+def test_task_ended_before_it_was_reported_running_has_a_start() -> None:
     before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
     made = completed(before, Completion(task="a", epoch=1, phase=TaskPhase.SUCCEEDED, run_time_s=2.0))
-    status = found(made, "a").status
+    status = task_of(made, "a").status
     assert (status.started_ns, status.run_time_s) == (NOW_NS + 1 - 2_000_000_000, 2.0)
 
 
@@ -267,11 +269,11 @@ def test_a_result_is_of_a_probe() -> None:
 def test_returned_task_is_dispatched_again_in_a_new_epoch() -> None:
     before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
     made = completed(before, Completion(task="a", epoch=1, phase=TaskPhase.PENDING, reasons=("its units went",)))
-    status = found(made, "a").status
+    status = task_of(made, "a").status
     assert (status.phase, status.centre, status.unit, status.units) == (TaskPhase.PENDING, None, None, None)
     assert status.reasons == ("its units went",)
     again = sent(TaskState(before.tasks | made.tasks, before.centres | made.centres), Dispatch(task="a", centre="c2"))
-    assert found(again, "a").status.epoch == 2
+    assert task_of(again, "a").status.epoch == 2
     with pytest.raises(StaleError, match="Task a is in epoch 2, no longer in 1"):
         completed(again, Completion(task="a", epoch=1, phase=TaskPhase.SUCCEEDED))
 
@@ -287,7 +289,7 @@ def test_a_completed_task_is_completed_once() -> None:
 
 def test_a_task_that_is_being_deleted_goes_with_its_completion() -> None:
     before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
-    held = found(before, "a")
+    held = task_of(before, "a")
     before.tasks["a"] = replace(held, metadata=replace(held.metadata, deleting_ns=1))
     made = completed(before, Completion(task="a", epoch=1, phase=TaskPhase.FAILED))
     assert made.tasks == {"a": None}
@@ -308,7 +310,7 @@ def test_a_completion_ends_a_task_or_gives_it_back() -> None:
 
 
 def test_reports_move_no_units_and_begin_and_end_nothing() -> None:
-    dispatched = found(sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small")), "a")
+    dispatched = task_of(sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small")), "a")
     wanted = replace(
         dispatched.status,
         phase=TaskPhase.RUNNING,

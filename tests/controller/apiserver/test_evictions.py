@@ -1,4 +1,4 @@
-"""Evictions: pods that are bound are asked to go, stay what they are until released, and are then what was said."""
+"""Evictions: bound pods are asked to stop, keep their state until released, and then get the stated outcome."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def node(name: str) -> Node:
 
 
 def state(*pods: Pod) -> State:
-    return State({one.metadata.name: one for one in pods}, {"h1": node("h1")})
+    return State({pod.metadata.name: pod for pod in pods}, {"h1": node("h1")})
 
 
 def test_an_evicted_pod_stops_and_another_is_promised_the_room() -> None:
@@ -72,7 +72,7 @@ def test_an_evicted_pod_stops_and_another_is_promised_the_room() -> None:
         ("a@2", "b@h9", NotFoundError, "there is no Node h9"),
     ],
 )
-def test_what_cannot_be_evicted_is_refused_in_one_line(
+def test_impossible_eviction_is_refused_in_one_line(
     evictions: str, nominations: str, error: type[ApiError], problem: str
 ) -> None:
     before = state(
@@ -82,8 +82,8 @@ def test_what_cannot_be_evicted_is_refused_in_one_line(
         pod("d", RUNNING, deleting_ns=1),
     )
     asked = EvictionRequest(
-        evictions=tuple(Eviction(pod=one[0], epoch=int(one[2:])) for one in evictions.split(",")),
-        nominations=tuple(Nomination(pod=one[0], node=one[2:]) for one in nominations.split(",") if one),
+        evictions=tuple(Eviction(pod=item[0], epoch=int(item[2:])) for item in evictions.split(",")),
+        nominations=tuple(Nomination(pod=item[0], node=item[2:]) for item in nominations.split(",") if item),
     )
     with pytest.raises(error, match=problem):
         evict(before, asked)
@@ -111,8 +111,8 @@ def test_over_http_a_late_report_does_not_undo_an_eviction(play: Play) -> None:
         )
         assert (await client.of(Decision).get("why")).spec.preempted == ("a",)
         late = replace(created, metadata=Metadata(name="a"), status=PodStatus(phase=Phase.RUNNING, epoch=1))
-        said = (await client.of(Pod).replace_status(late)).status
-        assert (said.phase, said.then, said.node, said.reasons) == (
+        status = (await client.of(Pod).replace_status(late)).status
+        assert (status.phase, status.then, status.node, status.reasons) == (
             Phase.STOPPING,
             Phase.PENDING,
             "h1",

@@ -1,4 +1,4 @@
-"""Turns of users, and lists from memory: nobody waits for one user's flood, and no list holds up the loop."""
+"""Fair queueing and lists from memory: one user's flood delays nobody else, and no list blocks the loop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from controller.common.http_connections import ConnectionBook, ConnectionLimits,
 from dataplane.local.deadline import local_timeout
 
 
-def test_users_share_seats_whoever_asks_more() -> None:
-    """One asks with twenty requests at a time, one with one: each has half of the work that is done."""
+def test_users_share_seats_equally() -> None:
+    """One user sends twenty requests at a time, another one: each gets half of the throughput."""
     now_s, served = 0.0, Counter[str]()
 
     async def run() -> None:
@@ -62,9 +62,9 @@ def test_queue_is_bounded_in_length_and_time() -> None:
     async def run() -> None:
         queue = FairQueue(1, 2, 0.05, lambda: 0.0)
         seat = await queue.take("ann")
-        found = await asyncio.gather(*(queue.take("ann") for _ in range(3)), return_exceptions=True)
-        said = [str(one) for one in found if isinstance(one, TooManyError)]
-        assert said == [
+        outcomes = await asyncio.gather(*(queue.take("ann") for _ in range(3)), return_exceptions=True)
+        messages = [str(outcome) for outcome in outcomes if isinstance(outcome, TooManyError)]
+        assert messages == [
             "no request slot was free for ann within 0.05 s",
             "no request slot was free for ann within 0.05 s",
             "ann has reached the limit of 2 waiting requests",
@@ -76,7 +76,7 @@ def test_queue_is_bounded_in_length_and_time() -> None:
         second = await queue.take("bob")
         gone = asyncio.create_task(queue.take("ann"))
         await asyncio.sleep(0)
-        second.release()  # its turn has come, and nobody takes it
+        second.release()  # its turn has come, but it was cancelled
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
         (await queue.take("ann")).release()
@@ -91,7 +91,7 @@ def test_strangers_make_room_for_one_another() -> None:
     assert gone == ["a0"]
     for number in range(2):
         book.open("b", lambda number=number: gone.append(f"b{number}"))  # type: ignore[misc]
-    assert gone == ["a0", "a1"]  # of the address that has most
+    assert gone == ["a0", "a1"]  # of the address with the most
     assert book.admit(opened[3], "ann", is_user=True) is None
     assert book.admit(opened[3], "ann", is_user=True) is None
     others = [book.open("c", lambda: None) for _ in range(3)]
@@ -102,9 +102,9 @@ def test_strangers_make_room_for_one_another() -> None:
     assert book.admit(others[2], "h1", is_user=False) is None
     last = book.open("d", lambda: None)
     assert book.admit(last, "h2", is_user=False) == "the limit of 4 connections is reached"
-    for one in (opened[3], *others, last):
-        book.forget(one)
-        book.forget(one)
+    for connection in (opened[3], *others, last):
+        book.forget(connection)
+        book.forget(connection)
     assert (book.known, book.refused, book.displaced) == (0, 3, 4)
 
 
@@ -121,8 +121,8 @@ def pod(name: str, **labels: str) -> Pod:
     return Pod(metadata=Metadata(name=name, labels=labels), spec=spec)
 
 
-def names(found: Listing[Pod]) -> list[str]:
-    return [one.metadata.name for one in found.items]
+def names(listing: Listing[Pod]) -> list[str]:
+    return [pod.metadata.name for pod in listing.items]
 
 
 def test_lists_from_memory_are_those_of_the_storage(tmp_path: Path) -> None:

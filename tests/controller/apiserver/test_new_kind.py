@@ -1,4 +1,4 @@
-"""A kind added by one row of the table: everything that others have comes with it."""
+"""A kind added by one row of the table gets everything that other kinds have."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def widget(name: str, colour: str = "red", size: int = 1, **spec: bool) -> Widge
 
 def test_new_kind_is_written_selected_and_watched(play: Play) -> None:
     async def run(served: Served) -> None:
-        found = served.client.of(Widget)
-        events = found.watch()
+        widgets = served.client.of(Widget)
+        events = widgets.watch()
         assert (await anext(events)).type is EventType.BOOKMARK
-        made = await found.create(widget("a"))
+        made = await widgets.create(widget("a"))
         assert (made.status.maker, made.serial) == ("local", 0)
-        await found.create(widget("b", "blue", 2))
-        assert [one.metadata.name for one in (await found.list(fields="colour=blue")).items] == ["b"]
+        await widgets.create(widget("b", "blue", 2))
+        assert [each.metadata.name for each in (await widgets.list(fields="colour=blue")).items] == ["b"]
         with pytest.raises(
             InvalidError, match=r"widgets cannot be selected by size; known: name, owner, project, colo"
         ):
-            await found.list(fields="size=2")
-        changed = await found.replace(Widget(metadata=made.metadata, spec=WidgetSpec(size=3)))
-        reported = await found.replace_status(
+            await widgets.list(fields="size=2")
+        changed = await widgets.replace(Widget(metadata=made.metadata, spec=WidgetSpec(size=3)))
+        reported = await widgets.replace_status(
             Widget(metadata=changed.metadata, status=WidgetStatus(maker="x", holds=1))
         )
         assert (reported.status, reported.spec.size) == (WidgetStatus(maker="local", holds=1), 3)
         seen = [await anext(events) for _ in range(4)]
-        assert [one.name for one in seen] == ["a", "b", "a", "a"]
+        assert [event.name for event in seen] == ["a", "b", "a", "a"]
         assert seen[-1].resource == reported
         await events.aclose()
         strategy = WIDGET.strategy
@@ -59,25 +59,25 @@ def test_new_kind_is_written_selected_and_watched(play: Play) -> None:
 
 def test_new_kind_is_validated_and_guarded(play: Play) -> None:
     async def run(served: Served) -> None:
-        found = served.client.of(Widget)
+        widgets = served.client.of(Widget)
         with pytest.raises(InvalidError, match=r"spec\.size: Widget a has 10, at most 9"):
-            await found.create(widget("a", size=10))
-        made = await found.create(widget("a", is_locked=True))
+            await widgets.create(widget("a", size=10))
+        made = await widgets.create(widget("a", is_locked=True))
         with pytest.raises(StaleError, match="Widget a stays red"):
-            await found.replace(Widget(metadata=made.metadata, spec=WidgetSpec(colour="blue")))
+            await widgets.replace(Widget(metadata=made.metadata, spec=WidgetSpec(colour="blue")))
         with pytest.raises(StaleError, match="Widget a is locked"):
-            await found.delete("a")
-        await found.replace(Widget(metadata=made.metadata))
-        await found.create(widget("b", "a"))
+            await widgets.delete("a")
+        await widgets.replace(Widget(metadata=made.metadata))
+        await widgets.create(widget("b", "a"))
         with pytest.raises(StaleError, match="Widget a is used by b"):
-            await found.delete("a")
-        await found.replace_status(Widget(metadata=Metadata(name="b"), status=WidgetStatus(holds=1)))
-        assert (await found.delete("b")).metadata.deleting_ns is not None
-        await found.replace_status(Widget(metadata=Metadata(name="b")))
-        await found.delete("b")
-        await found.delete("a")
+            await widgets.delete("a")
+        await widgets.replace_status(Widget(metadata=Metadata(name="b"), status=WidgetStatus(holds=1)))
+        assert (await widgets.delete("b")).metadata.deleting_ns is not None
+        await widgets.replace_status(Widget(metadata=Metadata(name="b")))
+        await widgets.delete("b")
+        await widgets.delete("a")
         with pytest.raises(NotFoundError, match="there is no Widget a"):
-            await found.get("a")
+            await widgets.get("a")
 
     play(run)
 
@@ -109,9 +109,9 @@ def test_new_kind_has_rights_owners_and_quotas(play: Play) -> None:
             await served.client.of(Widget).replace_status(
                 Widget(metadata=made.metadata, status=WidgetStatus(node="h1"))
             )
-            assert [one.metadata.name for one in (await node.of(Widget).list(fields="node=h1")).items] == ["a"]
+            assert [each.metadata.name for each in (await node.of(Widget).list(fields="node=h1")).items] == ["a"]
             await node.of(Widget).replace_status(Widget(metadata=Metadata(name="a"), status=WidgetStatus(node="h1")))
-            assert [one.metadata.name for one in (await placement.of(Widget).list()).items] == ["a"]
+            assert [each.metadata.name for each in (await placement.of(Widget).list()).items] == ["a"]
             with pytest.raises(ForbiddenError, match="may not delete a Widget"):
                 await placement.of(Widget).delete("a")
             with pytest.raises(ForbiddenError, match="may not read widgets"):
@@ -121,7 +121,7 @@ def test_new_kind_has_rights_owners_and_quotas(play: Play) -> None:
 
 
 def test_server_knows_no_kind_by_its_type() -> None:
-    """Outside a kind's own file, strategies decide; manifests have two kinds by their format."""
+    """Other code must use strategies, not kinds; manifests name two kinds for their format."""
     folder = Path(controller.apiserver.__path__[0])
     types = {kind.type.__name__ for kind in KINDS}
     names = {"isinstance", "issubclass"}

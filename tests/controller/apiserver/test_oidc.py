@@ -1,4 +1,4 @@
-"""Tokens of an OpenID Connect issuer that runs: who they are of, and everything that is refused of others'."""
+"""Tokens of a running OpenID Connect issuer: their principals, and every refusal of forged ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dataplane.errors import AccessError
 from dataplane.rpc.access import Principal, Right, Role
 from tests.controller.apiserver.api_server import serving, settings_in
 
-# The issuer uses what is deprecated, in its own packages.
+# The issuer's own packages use deprecated functions.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 provider = pytest.importorskip("oidc_provider_mock", reason="needs oidc-provider-mock")
 
@@ -60,7 +60,7 @@ def settings(issuer: str, **more: Any) -> OidcIssuer:
 
 
 def signed_in(issuer: str, name: str, audience: str = AUDIENCE) -> str:
-    """Return the token that the issuer gives a user who signs in, by the code flow as a browser goes through it."""
+    """Return the token that the issuer gives a user after the code flow, as in a browser."""
     back = "http://localhost/back"
     asked = {"client_id": audience, "redirect_uri": back, "response_type": "code", "scope": "openid"}
     with httpx.Client(trust_env=False) as browser:
@@ -94,21 +94,21 @@ def test_groups_are_roles_projects_and_rights_here(issuer: str, tmp_path: Path) 
     asyncio.run(main())
 
 
-def test_a_principal_is_what_the_settings_say(issuer: str) -> None:
-    found = asyncio.run(judged(settings(issuer), signed_in(issuer, "ada")))
-    assert found == Principal("oidc:ada", Role.USER, None, (Right.EXEC,), ("vision",))
+def test_principal_follows_the_settings(issuer: str) -> None:
+    principal = asyncio.run(judged(settings(issuer), signed_in(issuer, "ada")))
+    assert principal == Principal("oidc:ada", Role.USER, None, (Right.EXEC,), ("vision",))
     everybody = asyncio.run(judged(settings(issuer, everyone=Role.USER), signed_in(issuer, "eve")))
     assert everybody == Principal("oidc:eve", Role.USER)
 
 
-async def judged(one: OidcIssuer, token: str) -> Principal:
-    identities = OidcIdentities([one])
+async def judged(issuer: OidcIssuer, token: str) -> Principal:
+    identities = OidcIdentities([issuer])
     await identities.prepare(token)
     return identities.principal_of(token)
 
 
 class Keys:
-    """An issuer whose keys and documents are the test's to change."""
+    """An issuer whose keys and documents the test can change."""
 
     def __init__(self) -> None:
         self.key = _KEY
@@ -132,21 +132,21 @@ class Keys:
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def published(self) -> dict[str, object]:
-        one = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
-        return {"keys": [{"kty": "oct", "k": "aaaa"}, {**one, "kid": self.kid, "use": "sig"}]}
+        key = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
+        return {"keys": [{"kty": "oct", "k": "aaaa"}, {**key, "kid": self.kid, "use": "sig"}]}
 
     def token(self, **claims: object) -> str:
         told = {"iss": self.url, "aud": AUDIENCE, "sub": "ada", "groups": "vision-team", "exp": time.time() + 600}
-        said = {name: value for name, value in {**told, **claims}.items() if value is not None}
-        return jwt.encode(said, self.key, algorithm="RS256", headers={"kid": self.kid})
+        payload = {name: value for name, value in {**told, **claims}.items() if value is not None}
+        return jwt.encode(payload, self.key, algorithm="RS256", headers={"kid": self.kid})
 
 
 @pytest.fixture
 def keys() -> Iterator[Keys]:
-    found = Keys()
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
+    published = Keys()
+    yield published
+    published.server.shutdown()
+    published.server.server_close()
 
 
 @pytest.mark.parametrize(
@@ -188,14 +188,14 @@ def test_signatures_that_do_not_count(keys: Keys) -> None:
 
 
 def _with_hmac(head: str, body: str, secret: bytes) -> str:
-    """Return a token whose signature is an HMAC by the public key, which everybody knows."""
+    """Return a token signed by HMAC with the public key, which everybody knows."""
     named = json.loads(base64.urlsafe_b64decode(head + "=="))
     head = base64.urlsafe_b64encode(json.dumps({**named, "alg": "HS256"}).encode()).decode().rstrip("=")
     tag = hmac.new(secret, f"{head}.{body}".encode(), hashlib.sha256).digest()
     return f"{head}.{body}.{base64.urlsafe_b64encode(tag).decode().rstrip('=')}"
 
 
-def test_keys_are_read_again_for_a_new_one_and_not_for_everybody(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_reloaded_only_for_new_ones(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         now_s = [1000.0]
         monkeypatch.setattr("controller.apiserver.oidc.time.monotonic", lambda: now_s[0])

@@ -1,4 +1,4 @@
-"""An API server that is asked for more than its limits says so: health, metrics, and what `millrace status` shows."""
+"""An overloaded API server reports it in health, metrics and `millrace status`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from controller.apiserver.resources import Pod
 from controller.apps.up.health import check_api
 from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Play, Served
+from tests.waiting import until
 
 
 async def body_of(served: Served, path: str) -> str:
@@ -19,20 +20,23 @@ async def body_of(served: Served, path: str) -> str:
         return (await http.get(path)).text
 
 
-def test_server_without_room_for_watches_says_so(play: Play) -> None:
+def test_server_without_room_for_watches_reports_it(play: Play) -> None:
     async def act(served: Served) -> None:
         reader, writer = await asyncio.open_unix_connection(served.socket.removeprefix("unix:"))
         writer.write(b"GET /v1/nodes?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
         await reader.readuntil(b"BOOKMARK")
-        said = f"watches: 1 of at most 1; {SHED['watches refused']}"
-        while not any(said in line for line in (await served.client.health()).overloads):
-            await asyncio.sleep(0.05)
+        warning = f"watches: 1 of at most 1; {SHED['watches refused']}"
+
+        async def is_overloaded() -> bool:
+            return any(warning in line for line in (await served.client.health()).overloads)
+
+        await until(is_overloaded, "no overload is reported", poll_s=0.05)
         metrics = await body_of(served, "/metrics")
         assert "millrace_api_overloaded 1.0" in metrics
         assert f'millrace_api_overload_seconds{{advice="{SHED["watches refused"]}",cause="watches"}}' in metrics
         health = await check_api(served.socket)
         assert health.ok
-        assert said in health.text
+        assert warning in health.text
         writer.close()
 
     play(act, watches=1)
@@ -41,29 +45,34 @@ def test_server_without_room_for_watches_says_so(play: Play) -> None:
 def test_connections_beyond_the_limit_are_counted(play: Play) -> None:
     async def act(served: Served) -> None:
         await served.client.health()
-        place = served.socket.removeprefix("unix:")
-        opened = [await asyncio.open_unix_connection(place) for _ in range(4)]
+        path = served.socket.removeprefix("unix:")
+        opened = [await asyncio.open_unix_connection(path) for _ in range(4)]
         for _, writer in opened:
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         answers = [await reader.readline() for reader, _ in opened]
         assert b"HTTP/1.1 503 Service Unavailable\r\n" in answers
         for _, writer in opened:
             writer.close()
-        while "millrace_api_connections_refused_total 0" in (metrics := await body_of(served, "/metrics")):
-            await asyncio.sleep(0.05)
-        assert "millrace_api_connections_refused_total" in metrics
+
+        async def are_counted() -> bool:
+            metrics = await body_of(served, "/metrics")
+            assert "millrace_api_connections_refused_total" in metrics
+            return "millrace_api_connections_refused_total 0" not in metrics
+
+        await until(are_counted, "the refused connections are not counted", poll_s=0.05)
 
     play(act, connections=4)
 
 
-def test_who_asks_too_often_is_counted_and_said(play: Play) -> None:
+def test_too_frequent_requests_are_counted_and_reported(play: Play) -> None:
     async def act(served: Served) -> None:
-        said = f"; {SHED['requests over the rate']}"
+        warning = f"; {SHED['requests over the rate']}"
         async with await served.client_of(Role.USER) as eager:
-            overloads: tuple[str, ...] = ()
-            while not any(said in line for line in overloads):
+
+            async def is_overloaded() -> bool:
                 await asyncio.gather(*(eager.of(Pod).list() for _ in range(60)), return_exceptions=True)
-                await asyncio.sleep(0.1)
-                overloads = (await served.client.health()).overloads
+                return any(warning in line for line in (await served.client.health()).overloads)
+
+            await until(is_overloaded, "no overload is reported", poll_s=0.1)
 
     play(act, user_requests_per_s=20)

@@ -1,4 +1,4 @@
-"""Bindings and releases, decided from what the storage has."""
+"""Bindings and releases, decided from stored state."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def pod(name: str, request: Request | None = None, group: str | None = None) -> 
 
 def state(*pods: Pod, nodes: tuple[Node, ...] = (node("h1"), node("h2")), groups: tuple[PodGroup, ...] = ()) -> State:
     return State(
-        {one.metadata.name: one for one in pods},
-        {one.metadata.name: one for one in nodes},
-        {one.metadata.name: one for one in groups},
+        {pod.metadata.name: pod for pod in pods},
+        {node.metadata.name: node for node in nodes},
+        {group.metadata.name: group for group in groups},
     )
 
 
@@ -71,9 +71,9 @@ def test_a_binding_writes_pod_and_share() -> None:
     assert (bound.status.phase, bound.status.node, bound.status.devices) == (Phase.BOUND, "h2", (share,))
     assert (bound.status.epoch, bound.status.bound_ns) == (1, 5)
     assert made.nodes["h2"].shares_version == 1
-    assert [(one.pod, one.uid, one.epoch, one.cpu_milli, one.memory_bytes, one.devices) for one in held] == [
-        ("a", "uid-a", 1, 1500, 100, (share,))
-    ]
+    assert [
+        (share.pod, share.uid, share.epoch, share.cpu_milli, share.memory_bytes, share.devices) for share in held
+    ] == [("a", "uid-a", 1, 1500, 100, (share,))]
     assert set(made.nodes) == {"h2"}
 
 
@@ -85,9 +85,9 @@ def test_binding_places_operators_on_the_pods_devices() -> None:
     def bound(operator: str, device: DeviceKind) -> Pod:
         chosen = (OperatorDevice(operator=operator, device=device),)
         binding = Binding(pod="a", node="h2", devices=(share,), operator_devices=chosen)
-        found = bind(state(made), request(binding), now_ns=5).pods["a"]
-        assert found is not None
-        return found
+        pod = bind(state(made), request(binding), now_ns=5).pods["a"]
+        assert pod is not None
+        return pod
 
     told = bound("product", DeviceKind.GPU)
     assert told.status.operator_devices == (OperatorDevice(operator="product", device=DeviceKind.GPU),)
@@ -135,7 +135,7 @@ WHOLE_NEED = Request(devices=(DeviceNeed(kind=DeviceKind.GPU, models=("B",)),))
         ),
     ],
 )
-def test_what_cannot_be_bound_is_refused_in_one_line(
+def test_impossible_binding_is_refused_in_one_line(
     wanted: Request | None, binding: Binding, error: type[ApiError], problem: str
 ) -> None:
     nodes = (node("h1"), node("full", unschedulable=True, reason="mended"), Node(metadata=Metadata(name="bare")))
@@ -197,11 +197,11 @@ def test_a_node_that_has_reported_since_keeps_its_pods() -> None:
     silent = ReleaseRequest(releases=(Release(pod="a", epoch=1, heartbeat_ns=0),))
     with pytest.raises(StaleError, match="Node h1 has reported since: Pod a is kept"):
         release(State(bound.pods, {"h1": reported}), silent, now_ns=2)
-    for nodes in (bound.nodes, {}):  # never a report; the node is gone
+    for nodes in (bound.nodes, {}):  # no report; the node is gone
         assert release(State(bound.pods, nodes), silent, now_ns=2).pods["a"] is not None
 
 
-def test_a_release_gives_back_what_a_binding_took() -> None:
+def test_release_returns_a_bindings_shares() -> None:
     before = state(pod("a"))
     bound = after(before, bind(before, request(Binding(pod="a", node="h1")), now_ns=1))
     with pytest.raises(StaleError, match="Pod a is in epoch 1, no longer in 2"):
@@ -217,7 +217,7 @@ def test_a_release_gives_back_what_a_binding_took() -> None:
         release(after(bound, made), ReleaseRequest(releases=(Release(pod="a"),)), now_ns=3)
 
 
-def test_what_a_pod_holds_that_is_gone_is_released_by_node() -> None:
+def test_shares_of_a_lost_pod_are_released_by_node() -> None:
     before = state(pod("a"))
     bound = after(before, bind(before, request(Binding(pod="a", node="h1")), now_ns=1))
     bound.pods["a"] = None
@@ -225,7 +225,7 @@ def test_what_a_pod_holds_that_is_gone_is_released_by_node() -> None:
     assert made.nodes["h1"].shares == ()
 
 
-def test_what_is_held_for_a_pod_elsewhere_is_released_alone() -> None:
+def test_release_on_a_wrong_node_drops_only_its_shares() -> None:
     before = state(pod("a"))
     bound = after(before, bind(before, request(Binding(pod="a", node="h1")), now_ns=1))
     bound.nodes["h2"] = replace(bound.nodes["h2"], shares=bound.nodes["h1"].shares)

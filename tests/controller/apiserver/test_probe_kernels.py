@@ -1,4 +1,4 @@
-"""Probe kernels in the store: who writes them, and that a version stays as it was."""
+"""Probe kernels in the store: permissions to write, and immutable versions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_all_read_kernels_and_writing_them_takes_a_right(play: Play) -> None:
         await served.client.of(ProbeKernel).create(kernel())
         for role, subject in ((Role.USER, None), (Role.CENTRE, "c1"), (Role.NODE, "h1"), (Role.PLACEMENT, None)):
             async with await served.client_of(role, subject) as client:
-                found = await client.of(ProbeKernel).list()
-                assert [one.metadata.name for one in found.items] == ["mine.1"]
+                listing = await client.of(ProbeKernel).list()
+                assert [kernel.metadata.name for kernel in listing.items] == ["mine.1"]
                 with pytest.raises(ForbiddenError, match="may not create"):
                     await client.of(ProbeKernel).create(kernel(2))
                 with pytest.raises(ForbiddenError, match="may not delete"):
@@ -50,7 +50,7 @@ def test_a_version_stays_as_it_was_and_bears_its_name(play: Play) -> None:
     play(run)
 
 
-def test_a_name_that_says_another_version_is_refused() -> None:
+def test_name_with_another_version_is_refused() -> None:
     wrong = b'{"metadata": {"name": "mine.3"}, "spec": ' + msgspec.json.encode(kernel().spec) + b"}"
     with pytest.raises(msgspec.ValidationError, match=r"version 1 of kernel mine must be named mine\.1"):
         msgspec.json.decode(wrong, type=ProbeKernel)

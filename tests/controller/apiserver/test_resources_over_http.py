@@ -35,12 +35,12 @@ def node(name: str) -> Node:
 
 
 async def happenings(events: AsyncIterator[Event[Pod]], count: int) -> list[Event[Pod]]:
-    found: list[Event[Pod]] = []
-    while len(found) < count:
+    seen: list[Event[Pod]] = []
+    while len(seen) < count:
         event = await anext(events)
         if event.type is not EventType.BOOKMARK:
-            found.append(event)
-    return found
+            seen.append(event)
+    return seen
 
 
 def test_a_resource_is_written_read_changed_and_removed(play: Play) -> None:
@@ -66,7 +66,7 @@ def test_a_resource_is_written_read_changed_and_removed(play: Play) -> None:
 
 
 @pytest.mark.parametrize("name", ["a?x=1", "a#x", "a/status", "../pods/a", "a%3Fx", "a\x1b[2J", "ä"])
-def test_a_name_that_means_something_in_urls_is_nobody_elses(play: Play, name: str) -> None:
+def test_names_special_in_urls_are_distinct(play: Play, name: str) -> None:
     async def act(served: Served) -> None:
         pods = served.client.of(Pod)
         made = await pods.create(pod("a"))
@@ -87,26 +87,26 @@ def test_node_has_one_manager_until_lease_end_or_sign_off(play: Play) -> None:
         nodes = served.client.of(Node)
 
         async def report(**status: object) -> Node:
-            found = NodeStatus(**status)  # type: ignore[arg-type]
-            return await nodes.replace_status(Node(metadata=Metadata(name="h1"), status=found))
+            reported_status = NodeStatus(**status)  # type: ignore[arg-type]
+            return await nodes.replace_status(Node(metadata=Metadata(name="h1"), status=reported_status))
 
         made = await nodes.create(node("h1"))
-        known = await report(manager="a", ready=True)
+        latest = await report(manager="a", ready=True)
         for other in ("b", ""):
             with pytest.raises(
                 StaleError, match="Node h1 has a manager, of state folder a, whose lease has not expired"
             ):
                 await report(manager=other, signed_off=True)
-        await nodes.replace_status(replace(known, status=replace(known.status, ready=False)))  # silent, somebody says
+        await nodes.replace_status(replace(latest, status=replace(latest.status, ready=False)))  # reported as silent
         await report(manager="a", signed_off=True)
         assert (await report(manager="b")).status.manager == "b"
         await nodes.replace(replace(made, metadata=Metadata(name="h1"), spec=NodeSpec(lease_s=0.5)))
-        known = await report(manager="b")
-        while known.status.manager == "b":
+        latest = await report(manager="b")
+        while latest.status.manager == "b":
             with contextlib.suppress(StaleError):
                 taken = await report(manager="c")
-                assert (taken.status.heartbeat_ns or 0) >= (known.status.heartbeat_ns or 0) + 500_000_000
-                known = taken
+                assert (taken.status.heartbeat_ns or 0) >= (latest.status.heartbeat_ns or 0) + 500_000_000
+                latest = taken
 
     play(act)
 
@@ -140,7 +140,9 @@ def test_lists_come_in_pages_of_one_revision_and_by_labels(play: Play) -> None:
             await pods.delete("p5")
             second = (await http.get("/v1/pods", params={"limit": 9, "continue": first["continue"]})).json()
             wrong = await http.get("/v1/pods", params={"continue": "!"})
-        assert [one["metadata"]["name"] for one in (*first["items"], *second["items"])] == [f"p{n}" for n in range(7)]
+        assert [document["metadata"]["name"] for document in (*first["items"], *second["items"])] == [
+            f"p{n}" for n in range(7)
+        ]
         assert (second["revision"], second["continue"]) == (first["revision"], None)
         assert (wrong.status_code, wrong.json()["detail"]) == (
             400,
@@ -148,7 +150,7 @@ def test_lists_come_in_pages_of_one_revision_and_by_labels(play: Play) -> None:
         )
 
         async def names(labels: str = "", fields: str = "") -> list[str]:
-            return [one.metadata.name for one in (await pods.list(labels=labels, fields=fields)).items]
+            return [pod.metadata.name for pod in (await pods.list(labels=labels, fields=fields)).items]
 
         assert await names("tier=web") == ["p1", "p3"]
         assert await names("tier!=web,number") == ["p0", "p2", "p4", "p6"]
@@ -161,7 +163,7 @@ def test_lists_come_in_pages_of_one_revision_and_by_labels(play: Play) -> None:
     play(act)
 
 
-def test_a_watch_says_what_happens_and_resumes(play: Play) -> None:
+def test_watch_reports_events_and_resumes(play: Play) -> None:
     async def act(served: Served) -> None:
         pods = served.client.of(Pod)
         start = (await pods.create(pod("a", tier="web"))).metadata.revision
@@ -170,7 +172,7 @@ def test_a_watch_says_what_happens_and_resumes(play: Play) -> None:
         await pods.replace(replace(changed, metadata=replace(changed.metadata, labels={})))
         await pods.delete("a")
         everything = await happenings(pods.watch(start), 4)
-        assert [(one.type.value, one.name) for one in everything] == [
+        assert [(happening.type.value, happening.name) for happening in everything] == [
             ("PUT", "b"),
             ("PUT", "b"),
             ("PUT", "b"),
@@ -180,19 +182,23 @@ def test_a_watch_says_what_happens_and_resumes(play: Play) -> None:
         rest = await happenings(pods.watch(everything[1].revision), 2)
         assert rest == everything[2:]
         selected = await happenings(pods.watch(start, labels="tier=web"), 3)
-        assert [(one.type.value, one.name) for one in selected] == [("PUT", "b"), ("DELETE", "b"), ("DELETE", "a")]
+        assert [(happening.type.value, happening.name) for happening in selected] == [
+            ("PUT", "b"),
+            ("DELETE", "b"),
+            ("DELETE", "a"),
+        ]
 
     play(act)
 
 
-def test_who_follows_gets_all_and_then_what_happens(play: Play) -> None:
+def test_follow_yields_a_list_and_then_changes(play: Play) -> None:
     async def act(served: Served) -> None:
         pods = served.client.of(Pod)
         made = await pods.create(pod("a"))
         follow = pods.follow()
-        found = await anext(follow)
-        assert isinstance(found, Listing)
-        assert found.items == (made,)
+        listing = await anext(follow)
+        assert isinstance(listing, Listing)
+        assert listing.items == (made,)
         await served.client.of(Node).create(node("h1"))
         await pods.delete("a")
         while not isinstance(event := await anext(follow), Event) or event.type is EventType.BOOKMARK:
@@ -203,7 +209,7 @@ def test_who_follows_gets_all_and_then_what_happens(play: Play) -> None:
     play(act)
 
 
-def test_a_watch_from_before_what_is_kept_is_gone(play: Play) -> None:
+def test_watch_from_a_dropped_revision_is_gone(play: Play) -> None:
     async def act(served: Served) -> None:
         pods = served.client.of(Pod)
         await pods.create(pod("a"))
@@ -229,8 +235,8 @@ def test_a_group_of_fifty_is_bound_in_one_transaction(play: Play) -> None:
         answer = await client.bind(BindingRequest(bindings=bindings, decision=decision))
         assert set(answer.pods) == set(names)
         placed = (await client.of(Pod).list(fields="phase=bound")).items
-        assert {one.status.node for one in placed} == {f"n-{name}" for name in names}
-        assert {one.metadata.revision for one in placed} == {answer.revision}
+        assert {placed_pod.status.node for placed_pod in placed} == {f"n-{name}" for name in names}
+        assert {placed_pod.metadata.revision for placed_pod in placed} == {answer.revision}
         assert (await client.of(Decision).get("d")).metadata.revision == answer.revision
         with pytest.raises(StaleError, match="shares of Node n-w0 are at version 1, not 0"):
             await client.bind(BindingRequest(bindings=bindings[:1]))
@@ -257,7 +263,7 @@ def test_a_pod_that_holds_a_share_goes_when_it_is_released(play: Play) -> None:
     play(act)
 
 
-def test_many_who_bind_at_a_time_never_share_out_too_much(play: Play) -> None:
+def test_concurrent_bindings_never_overcommit(play: Play) -> None:
     async def act(served: Served) -> None:
         client = served.client
         await client.of(Node).create(node("h1"))  # 1000 thousandths of cores: ten pods
@@ -277,9 +283,9 @@ def test_many_who_bind_at_a_time_never_share_out_too_much(play: Play) -> None:
             raise AssertionError(name)
 
         bound = await asyncio.gather(*(bind(name) for name in names))
-        found = await client.of(Node).get("h1")
-        assert sum(bound) == len(found.shares) == 10
-        assert found.shares_version == 10
+        current = await client.of(Node).get("h1")
+        assert sum(bound) == len(current.shares) == 10
+        assert current.shares_version == 10
 
     play(act)
 
@@ -290,7 +296,7 @@ def test_units_are_shared_out_by_compare_and_swap(play: Play) -> None:
         made = await pools.create(UnitPool(metadata=Metadata(name="gpus"), spec=UnitPoolSpec(units=100)))
         shares = (UnitHolding(holder="i", units=50), UnitHolding(holder="ii", units=50))
         first = await served.client.share_units("gpus", shares, expected=made.metadata.revision)
-        assert [(one.holder, one.units) for one in first.shares] == [("i", 50), ("ii", 50)]
+        assert [(share.holder, share.units) for share in first.shares] == [("i", 50), ("ii", 50)]
         with pytest.raises(StaleError, match="no longer at"):
             await served.client.share_units("gpus", shares, expected=made.metadata.revision)
         more = (*shares, UnitHolding(holder="iii", units=1))
@@ -310,7 +316,7 @@ def test_the_synchronous_client_does_the_same(play: Play) -> None:
                 made = pods.create(pod("a"))
                 assert pods.list().items == (made,)
                 changed = pods.replace(replace(made, spec=replace(made.spec, priority=1)))
-                events = (one for one in pods.watch(made.metadata.revision) if one.type is EventType.PUT)
+                events = (event for event in pods.watch(made.metadata.revision) if event.type is EventType.PUT)
                 assert next(events).resource == changed
                 events.close()
                 with pytest.raises(NotFoundError):
@@ -328,17 +334,17 @@ def test_openapi_names_every_kind_and_referenced_schema(play: Play) -> None:
         transport = httpx.AsyncHTTPTransport(uds=served.socket.removeprefix("unix:"))
         async with httpx.AsyncClient(transport=transport, base_url="http://api") as http:
             answer = await http.get("/openapi.json")
-        found = answer.json()
+        document = answer.json()
         assert answer.status_code == 200
-        assert found["openapi"].startswith("3.1")
-        assert {kind.name for kind in KINDS} <= found["components"]["schemas"].keys()
+        assert document["openapi"].startswith("3.1")
+        assert {kind.name for kind in KINDS} <= document["components"]["schemas"].keys()
         for kind in KINDS:
-            assert {"get", "post"} <= found["paths"][f"/v1/{kind.plural}"].keys()
-            assert {"get", "put", "delete"} <= found["paths"][f"/v1/{kind.plural}/{{name}}"].keys()
-        text = json.dumps(found)
+            assert {"get", "post"} <= document["paths"][f"/v1/{kind.plural}"].keys()
+            assert {"get", "put", "delete"} <= document["paths"][f"/v1/{kind.plural}/{{name}}"].keys()
+        text = json.dumps(document)
         referred = {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}
-        assert referred <= found["components"]["schemas"].keys()
-        operations = [part["operationId"] for path in found["paths"].values() for part in path.values()]
+        assert referred <= document["components"]["schemas"].keys()
+        operations = [part["operationId"] for path in document["paths"].values() for part in path.values()]
         assert len(set(operations)) == len(operations)
 
     play(act)

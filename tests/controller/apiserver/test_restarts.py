@@ -1,4 +1,4 @@
-"""State that survives a server, state that is dropped, and changes made by SIGHUP."""
+"""State that survives a restart, state that is dropped, and changes by SIGHUP."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ from tests.certificates import DAY, Authority
 from tests.controller.apiserver.api_server import WAIT_S, Served, serving, settings_in
 from tests.controller.apiserver.test_resources_over_http import happenings, pod
 from tests.controller.apiserver.test_tls import tls_settings
+from tests.waiting import until
 
 
 def test_watch_resumes_after_a_restart_but_not_after_compaction(tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_watch_resumes_after_a_restart_but_not_after_compaction(tmp_path: Path) 
                 assert (await user.of(Pod).list()).items == (first, second)
             third = await pods.create(pod("c"))
             missed = await happenings(pods.watch(first.metadata.revision), 2)
-            assert [one.resource for one in missed] == [second, third]
+            assert [happening.resource for happening in missed] == [second, third]
         async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:
             await storage.compact(third.metadata.revision)
         async with serving(settings, tmp_path) as served:
@@ -75,13 +76,13 @@ def test_watch_resumed_before_the_restart_gets_heartbeats(tmp_path: Path) -> Non
             watch = served.client.of(Pod).watch(first)
             assert [(await anext(watch)).type for _ in range(3)] == [EventType.BOOKMARK] * 3
             made = await served.client.of(Pod).create(pod("b"))
-            assert [one.resource for one in await happenings(watch, 1)] == [made]
+            assert [happening.resource for happening in await happenings(watch, 1)] == [made]
             await watch.aclose()
 
     asyncio.run(main())
 
 
-def test_a_watch_says_something_though_only_others_have_news(tmp_path: Path) -> None:
+def test_watch_sends_bookmarks_without_own_events(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(settings_in(tmp_path, heartbeat_s=0.1), tmp_path) as served:
             node = await served.client.of(Node).create(Node(metadata=Metadata(name="h1")))
@@ -107,18 +108,17 @@ def test_many_events_come_in_pieces_each_once(tmp_path: Path) -> None:
             running = asyncio.create_task(service.run())
             await service.cache.loaded.wait()
             names = [f"p{number:04}" for number in range(900)]
-            for start in range(0, 900, 100):  # a hundred of one revision, so that pieces end within
+            for start in range(0, 900, 100):  # a hundred per revision, so that pieces end within one
                 puts = (Put(key_of(POD, name), encode(pod(name))) for name in names[start : start + 100])
                 newest = await storage.transact(tuple(puts))
-            while service.cache.ring.revision < newest:
-                await asyncio.sleep(0)
-            found = b""
+            await until(lambda: service.cache.ring.revision >= newest, "the cache does not follow")
+            stream = b""
             lines = await service.watch(LOCAL, POD, ALL, 0)
-            while found.count(b'"PUT"') < 900:
+            while stream.count(b'"PUT"') < 900:
                 part = await anext(lines)
                 assert part.count(b"\n") <= 256
-                found += part
-            told = [json.loads(line)["name"] for line in found.splitlines() if b'"PUT"' in line]
+                stream += part
+            told = [json.loads(line)["name"] for line in stream.splitlines() if b'"PUT"' in line]
             assert told == names
             service.stop()
             running.cancel()
@@ -139,7 +139,7 @@ def test_of_decisions_the_newest_are_kept(tmp_path: Path) -> None:
             await cache.loaded.wait()
             assert await forget_records(Retention(decisions=10), registry, cache) == 140
             left = await registry.list(DECISION, limit=100)
-            assert {one.metadata.name for one in left.items} == {f"d{number}" for number in range(140, 150)}
+            assert {decision.metadata.name for decision in left.items} == {f"d{number}" for number in range(140, 150)}
             following.cancel()
 
     asyncio.run(main())
@@ -175,8 +175,8 @@ def test_ended_pods_and_groups_are_kept_until_retention_ends(tmp_path: Path) -> 
             now[0] += 1
             assert await forget_records(Retention(), registry, cache) == 2
             pods, groups = await registry.list(POD, limit=9), await registry.list(POD_GROUP, limit=9)
-            assert [one.metadata.name for one in pods.items] == ["new", "of-group", "running"]
-            assert [one.metadata.name for one in groups.items] == ["alive"]
+            assert [pod.metadata.name for pod in pods.items] == ["new", "of-group", "running"]
+            assert [group.metadata.name for group in groups.items] == ["alive"]
             following.cancel()
 
     asyncio.run(main())
@@ -198,11 +198,9 @@ def test_certificates_are_read_again_when_asked(tmp_path: Path, caplog: pytest.L
     fresh = Authority(folder)
     certificate, key = old.sign("server", 30 * DAY)
 
-    async def hang_up(served: Served, said: str) -> None:
+    async def hang_up(served: Served, line: str) -> None:
         served.again.set()
-        async with asyncio.timeout(10):
-            while said not in caplog.text:
-                await asyncio.sleep(0.01)
+        await until(lambda: line in caplog.text, lambda: caplog.text)
 
     async def main() -> None:
         async with serving(tls_settings(tmp_path, certificate, key), tmp_path) as served:

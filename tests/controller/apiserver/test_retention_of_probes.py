@@ -1,4 +1,4 @@
-"""Results of probes and ended tasks are bounded; the newest result of each probe in each place stays."""
+"""Bounded retention of probe results and ended tasks; the newest result of each probe on each unit type stays."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from controller.apiserver.resources.task import TASK, Program, ProgramKind, Task
 from controller.apiserver.retention import forget_records
 from controller.apiserver.settings import Retention
 from controller.apiserver.storage.sqlite import SqliteStorage
+from tests.waiting import until
 
 
 def test_newest_results_and_the_last_of_each_place_are_kept(tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_newest_results_and_the_last_of_each_place_are_kept(tmp_path: Path) -> N
             await cache.loaded.wait()
             await forget_records(Retention(probe_results=5), registry, cache)
             left = await registry.list(PROBE_RESULT, limit=100)
-            assert [one.metadata.name for one in left.items] == ["r01", "r24", "r25", "r26", "r27", "r28", "r29"]
+            assert [result.metadata.name for result in left.items] == ["r01", "r24", "r25", "r26", "r27", "r28", "r29"]
             following.cancel()
 
     asyncio.run(main())
@@ -60,14 +61,14 @@ def test_results_and_ended_tasks_are_kept_for_a_time(tmp_path: Path) -> None:
             for at_s, gone in ((49, 0), (51, 1), (99, 0), (101, 1)):
                 now[0] = at_s * 10**9
                 assert await forget_records(retention, registry, cache) == gone
-                await asyncio.wait_for(_until_followed(cache, registry), 5)
-            assert [one.metadata.name for one in (await registry.list(TASK, limit=9)).items] == ["runs"]
+                await until(lambda: is_followed(cache, registry), "the cache does not follow")
+            assert [task.metadata.name for task in (await registry.list(TASK, limit=9)).items] == ["runs"]
             following.cancel()
 
-    async def _until_followed(cache: ResourceCache, registry: Registry) -> None:
-        while {one.metadata.name for one in cache.all_of(TASK)} != {
-            one.metadata.name for one in (await registry.list(TASK, limit=9)).items
-        } or len(cache.all_of(PROBE_RESULT)) != len((await registry.list(PROBE_RESULT, limit=9)).items):
-            await asyncio.sleep(0)
+    async def is_followed(cache: ResourceCache, registry: Registry) -> bool:
+        tasks = (await registry.list(TASK, limit=9)).items
+        results = (await registry.list(PROBE_RESULT, limit=9)).items
+        names = {task.metadata.name for task in cache.all_of(TASK)}
+        return names == {task.metadata.name for task in tasks} and len(cache.all_of(PROBE_RESULT)) == len(results)
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Sessions and those who mean harm, or do nothing: whoever it is not for gets nothing, and nobody else waits."""
+"""Sessions under attack or with idle peers: outsiders get nothing, and nobody else waits."""
 
 from __future__ import annotations
 
@@ -29,30 +29,31 @@ from controller.common.errors import (
 from dataplane.rpc.access import Right, Role
 from tests.controller.apiserver.api_server import Play, Served
 from tests.controller.apiserver.session_node import answering, bound_pod
+from tests.waiting import until
 
 RUN = ExecRequest(command=("sh",))
 
 
 @pytest.fixture(autouse=True)
 def _talkative(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have clients say soon that they are there."""
+    """Have clients send keep-alives often."""
     monkeypatch.setattr(sessions, "KEEP_ALIVE_S", 0.1)
 
 
 CHUNK = Frame(Stream.STDOUT, bytes(MOST_BYTES))
 
 
-async def said(found: AsyncIterator[Frame]) -> list[Frame]:
-    return [frame async for frame in found]
+async def read_all(stream: AsyncIterator[Frame]) -> list[Frame]:
+    return [frame async for frame in stream]
 
 
-async def one(request: SessionRequest) -> AsyncIterator[Frame]:
+async def one_chunk(request: SessionRequest) -> AsyncIterator[Frame]:
     yield Frame(Stream.STDOUT, request.pod.encode())
     yield frames.exit_frame(0)
 
 
 async def nothing(_: SessionRequest) -> AsyncIterator[Frame]:
-    """Begin to answer, and never say anything."""
+    """Begin to answer but send nothing."""
     await asyncio.Event().wait()
     yield frames.exit_frame(0)
 
@@ -62,8 +63,8 @@ async def greeting(_: SessionRequest) -> AsyncIterator[Frame]:
     await asyncio.Event().wait()
 
 
-async def told(client: ApiClient, node: str) -> SessionRequest:
-    """Return the first thing that a node is asked."""
+async def next_request(client: ApiClient, node: str) -> SessionRequest:
+    """Return the first session request to a node."""
     async with aclosing(client.node_sessions(node)) as requests:
         return await anext(requests)
 
@@ -74,21 +75,21 @@ def test_only_the_node_of_the_pod_answers(play: Play) -> None:
         await served.client.of(Node).create(Node(metadata=Metadata(name="h2")))
         h1, h2 = await served.client_of(Role.NODE, "h1"), await served.client_of(Role.NODE, "h2")
         async with h1, h2:
-            reading = asyncio.create_task(said(served.client.logs("a")))
-            request = await told(h1, "h1")
+            reading = asyncio.create_task(read_all(served.client.logs("a")))
+            request = await next_request(h1, "h1")
             for node, error in (("h1", ForbiddenError), ("h2", NotFoundError)):
                 with pytest.raises(error):
-                    await h2.answer_session(node, request.number, one(request))
+                    await h2.answer_session(node, request.number, one_chunk(request))
                 with pytest.raises(error):
-                    await said(h2.session_input(node, request.number))
+                    await read_all(h2.session_input(node, request.number))
             with pytest.raises(ForbiddenError):
-                await told(h2, "h1")
+                await next_request(h2, "h1")
             with pytest.raises(NotFoundError):
-                await h1.answer_session("h1", "0" * 32, one(request))
-            await h1.answer_session("h1", request.number, one(request))
+                await h1.answer_session("h1", "0" * 32, one_chunk(request))
+            await h1.answer_session("h1", request.number, one_chunk(request))
             assert await reading == [Frame(Stream.STDOUT, b"a"), frames.exit_frame(0)]
             with pytest.raises(NotFoundError):
-                await h1.answer_session("h1", request.number, one(request))
+                await h1.answer_session("h1", request.number, one_chunk(request))
 
     play(act)
 
@@ -96,12 +97,12 @@ def test_only_the_node_of_the_pod_answers(play: Play) -> None:
 def test_a_pod_that_has_moved_is_not_answered_for(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
-        reading = asyncio.create_task(said(served.client.logs("a")))
-        request = await told(served.client, "h1")
+        reading = asyncio.create_task(read_all(served.client.logs("a")))
+        request = await next_request(served.client, "h1")
         await served.client.release(ReleaseRequest(releases=(Release(pod="a"),)))
         await served.client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
         with pytest.raises(StaleError, match="Pod a is no longer on node h1"):
-            await served.client.answer_session("h1", request.number, one(request))
+            await served.client.answer_session("h1", request.number, one_chunk(request))
         with pytest.raises(StaleError, match="Pod a is no longer on node h1"):
             await reading
 
@@ -121,17 +122,17 @@ def test_rights(play: Play) -> None:
                 ):
                     await client.exec("a", RUN)
             with pytest.raises(ForbiddenError, match="may not read logs of pods"):
-                await said(node.logs("a"))
+                await read_all(node.logs("a"))
             with pytest.raises(ForbiddenError, match="may not answer for node h1"):
-                await told(user, "h1")
-            async with answering(node, "h1", one):
+                await next_request(user, "h1")
+            async with answering(node, "h1", one_chunk):
                 number = await other.exec("a", RUN)
                 for client in (third, user, service):
                     with pytest.raises(NotFoundError, match="there is no such session"):
-                        await said(client.exec_output(number))
+                        await read_all(client.exec_output(number))
                     with pytest.raises(NotFoundError, match="there is no such session"):
-                        await client.write_input(number, one(_any(number)))
-                assert (await said(other.exec_output(number)))[-1] == frames.exit_frame(0)
+                        await client.write_input(number, one_chunk(_any(number)))
+                assert (await read_all(other.exec_output(number)))[-1] == frames.exit_frame(0)
         assert "may not" not in (served.folder / "audit").read_text()
 
     play(act)
@@ -141,17 +142,17 @@ def test_missing_or_silent_node_is_reported_in_time(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         with pytest.raises(UnavailableError, match="node h1 is not connected: its manager is not running"):
-            await said(served.client.logs("a"))
+            await read_all(served.client.logs("a"))
         async with aclosing(served.client.node_sessions("h1")) as requests:
             listening = asyncio.ensure_future(anext(requests))
             with pytest.raises(UnavailableError, match=r"node h1 has not answered within 0.3 s"):
-                await said(served.client.logs("a", follow=True))
+                await read_all(served.client.logs("a", follow=True))
             assert (await listening).follow
         number = await served.client.exec("a", RUN)
         async with aclosing(served.client.node_sessions("h1")) as requests:
             listening = asyncio.ensure_future(anext(requests))
             with pytest.raises(UnavailableError, match="has not answered"):
-                await said(served.client.exec_output(number))
+                await read_all(served.client.exec_output(number))
         assert (await listening).number == number
 
     play(act, session_answer_s=0.3)
@@ -167,12 +168,12 @@ def test_a_flood_of_sessions_is_refused_and_others_are_served(play: Play) -> Non
                 await flooding.exec("a", RUN)
             with pytest.raises(TooManyError, match="flood has reached the limit of 4 open sessions"):
                 await flooding.exec("a", RUN)
-            async with answering(node, "h1", one):
-                assert (await said(user.logs("a")))[0].payload == b"a"
+            async with answering(node, "h1", one_chunk):
+                assert (await read_all(user.logs("a")))[0].payload == b"a"
             for _ in range(2):
                 await served.client.exec("a", RUN)
             with pytest.raises(UnavailableError, match="the limit of 6 open sessions is reached"):
-                await said(user.logs("a"))
+                await read_all(user.logs("a"))
         metrics = (await _get(served, "/metrics")).text
         assert "millrace_api_sessions 6.0" in metrics
         assert "millrace_api_sessions_refused_total 2.0" in metrics
@@ -191,14 +192,14 @@ def test_a_node_has_its_limit(play: Play) -> None:
     play(act, sessions_of_one=100)
 
 
-def test_who_does_not_read_holds_up_the_writer_alone(play: Play) -> None:
-    """Frames wait in the server up to its bound, and in sockets; the writer is asked for no more of them."""
+def test_client_that_does_not_read_blocks_only_its_writer(play: Play) -> None:
+    """Frames queue in the server up to its bound and in sockets; then the writer is throttled."""
     asked = 0
 
     async def flood(request: SessionRequest) -> AsyncIterator[Frame]:
         nonlocal asked
         if not request.follow:
-            async for frame in one(request):
+            async for frame in one_chunk(request):
                 yield frame
             return
         while True:
@@ -215,28 +216,26 @@ def test_who_does_not_read_holds_up_the_writer_alone(play: Play) -> None:
                     before = asked
                     await asyncio.sleep(0.1)
                 assert asked * MOST_BYTES < PIPE_BYTES + (32 << 20)
-                assert (await said(served.client.logs("a")))[0].payload == b"a"
+                assert (await read_all(served.client.logs("a")))[0].payload == b"a"
                 assert asked == before
-            while not failed:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(failed) > 0, "the flood is not cut off")
         assert isinstance(failed[0], GoneError | UnavailableError)  # its connection is closed while it writes
 
     play(act)
 
 
-def test_who_goes_is_noticed_by_a_node_that_has_nothing_to_say(play: Play) -> None:
+def test_idle_node_notices_a_client_that_left(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         async with answering(served.client, "h1", greeting) as failed:
             number = await served.client.exec("a", ExecRequest(command=("sh",), stdin=True))
-            waiting = asyncio.create_task(said(served.client.session_input("h1", number)))
+            waiting = asyncio.create_task(read_all(served.client.session_input("h1", number)))
             log, output = served.client.logs("a", follow=True), served.client.exec_output(number)
             assert (await anext(log), await anext(output)) == (CHUNK, CHUNK)
             await log.aclose()
             await output.aclose()
             assert (await waiting)[-1].stream is Stream.ERROR
-            while len(failed) < 2:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(failed) >= 2, "the node does not notice")
         assert all(isinstance(error, GoneError | UnavailableError) for error in failed)
 
     play(act)
@@ -252,11 +251,11 @@ def test_who_goes_is_noticed_by_a_node_that_has_nothing_to_say(play: Play) -> No
         (b"", "node h1 ended the session prematurely", "node h1 ended the session prematurely"),
     ],
 )
-def test_a_node_that_says_what_is_no_frame_is_refused(play: Play, sent: bytes, to_node: str, to_user: str) -> None:
+def test_invalid_frames_of_a_node_are_refused(play: Play, sent: bytes, to_node: str, to_user: str) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
-        reading = asyncio.create_task(said(served.client.logs("a")))
-        request = await told(served.client, "h1")
+        reading = asyncio.create_task(read_all(served.client.logs("a")))
+        request = await next_request(served.client, "h1")
         answer = await _post(served, f"/v1/nodes/h1/sessions/{request.number}/output", sent)
         assert answer.json()["detail"].startswith(to_node)
         with pytest.raises(ApiError, match=to_user):
@@ -265,7 +264,7 @@ def test_a_node_that_says_what_is_no_frame_is_refused(play: Play, sent: bytes, t
     play(act)
 
 
-def test_a_user_that_says_what_is_no_input_is_refused(play: Play) -> None:
+def test_invalid_input_frames_of_a_user_are_refused(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         number = await served.client.exec("a", ExecRequest(command=("sh",), stdin=True))
@@ -274,7 +273,7 @@ def test_a_user_that_says_what_is_no_input_is_refused(play: Play) -> None:
         assert (await _post(served, path, Frame(Stream.STDIN, b"a").encode())).status_code == 204
         without = await served.client.exec("a", RUN)
         with pytest.raises(StaleError, match="it does not accept input"):
-            await served.client.write_input(without, one(_any(without)))
+            await served.client.write_input(without, one_chunk(_any(without)))
 
     play(act)
 
@@ -289,8 +288,8 @@ def test_an_end_that_goes_silent_is_left(play: Play) -> None:
             yield CHUNK.encode()
             await left.wait()
 
-        reading = asyncio.create_task(said(served.client.logs("a", follow=True)))
-        request = await told(served.client, "h1")
+        reading = asyncio.create_task(read_all(served.client.logs("a", follow=True)))
+        request = await next_request(served.client, "h1")
         transport = httpx.AsyncHTTPTransport(uds=served.client.place.socket)
         async with httpx.AsyncClient(transport=transport, base_url="http://api") as http:
             answer = asyncio.create_task(http.post(f"/v1/nodes/h1/sessions/{request.number}/output", content=silent()))
@@ -301,22 +300,22 @@ def test_an_end_that_goes_silent_is_left(play: Play) -> None:
     play(act, silence_s=0.3)
 
 
-def test_a_session_in_which_nothing_is_said_ends(play: Play) -> None:
+def test_idle_session_ends(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         async with answering(served.client, "h1", nothing):
-            found = await said(served.client.logs("a", follow=True))
-        assert found == [frames.error_frame("this session was idle for 0.4 s")]
+            received = await read_all(served.client.logs("a", follow=True))
+        assert received == [frames.error_frame("this session was idle for 0.4 s")]
 
     play(act, session_idle_s=0.4, heartbeat_s=0.2)
 
 
-def test_what_a_lost_connection_was_told_is_told_again(play: Play) -> None:
+def test_requests_on_a_lost_connection_are_sent_again(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
-        reading = asyncio.create_task(said(served.client.logs("a")))
-        first = await told(served.client, "h1")
-        async with answering(served.client, "h1", one):
+        reading = asyncio.create_task(read_all(served.client.logs("a")))
+        first = await next_request(served.client, "h1")
+        async with answering(served.client, "h1", one_chunk):
             assert (await reading)[0].payload == b"a"
         assert first.pod == "a"
 
@@ -337,14 +336,14 @@ def test_a_plain_log_that_breaks_off_is_not_taken_for_the_whole(play: Play) -> N
     play(act)
 
 
-def test_a_server_that_stops_says_so(play: Play) -> None:
+def test_stopping_server_ends_sessions_with_a_reason(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         async with answering(served.client, "h1", greeting):
             log = served.client.logs("a", follow=True)
             assert await anext(log) == CHUNK
             served.stop.set()
-            assert await said(log) == [frames.error_frame("the server is stopping")]
+            assert await read_all(log) == [frames.error_frame("the server is stopping")]
 
     play(act)
 

@@ -1,4 +1,4 @@
-"""Logs and commands over a real server: what comes through, who may, and what attackers get."""
+"""Logs and commands over a real server: transfers, permissions, and attacks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.controller.apiserver.api_server import Play, Served
 from tests.controller.apiserver.session_node import answering, bound_pod
 
 
-async def said(found: AsyncIterator[Frame]) -> list[Frame]:
-    return [frame async for frame in found]
+async def read_all(stream: AsyncIterator[Frame]) -> list[Frame]:
+    return [frame async for frame in stream]
 
 
 def out(text: bytes) -> Frame:
@@ -37,8 +37,8 @@ def test_a_log_comes_from_the_node_of_its_pod(play: Play) -> None:
         await bound_pod(served.client)
         user, node = await served.client_of(Role.USER), await served.client_of(Role.NODE, "h1")
         async with user, node, answering(node, "h1", log):
-            found = await said(user.logs("a", follow=True, tail=5))
-            assert found == [out(b"one\n"), Frame(Stream.STDERR, b"two\n"), frames.exit_frame(0)]
+            received = await read_all(user.logs("a", follow=True, tail=5))
+            assert received == [out(b"one\n"), Frame(Stream.STDERR, b"two\n"), frames.exit_frame(0)]
             plain = await served.client.answer(_plain("/v1/pods/a/logs"))
             assert plain.content == b"one\ntwo\n"
         (first, second) = asked
@@ -78,11 +78,11 @@ def test_a_command_has_input_output_sizes_and_an_exit_status(play: Play) -> None
             wanted = ExecRequest(command=("cat", "-"), terminal=TerminalSize(rows=24, columns=80), stdin=True)
             number = await user.exec("a", wanted)
             writing = asyncio.create_task(user.write_input(number, typed()))
-            found = await said(user.exec_output(number))
+            received = await read_all(user.exec_output(number))
             await writing
         size = TerminalSize(rows=50, columns=132)
-        assert found == [Frame(Stream.STDERR, b"hello"), out(str(size).encode()), frames.exit_frame(-3)]
-        assert frames.exit_code_of(found[-1]) == -3
+        assert received == [Frame(Stream.STDERR, b"hello"), out(str(size).encode()), frames.exit_frame(-3)]
+        assert frames.exit_code_of(received[-1]) == -3
         log = map(json.loads, (served.folder / "audit").read_text().splitlines())
         (line,) = [line for line in log if line["path"].endswith("/exec")]
         assert (line["who"], line["what"], line["status"]) == ("user", "exec in Pod a: cat -", 201)

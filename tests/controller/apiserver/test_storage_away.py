@@ -1,10 +1,9 @@
-"""etcd goes away and comes back: reads go on and say how old they are, writes fail at once, nothing is half done."""
+"""etcd fails and recovers: reads continue with their age, writes fail at once, and nothing is half done."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -24,27 +23,30 @@ from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Served, serving, settings_in
 from tests.controller.apiserver.storage.etcd_process import Etcd
 from tests.controller.apiserver.test_resources_over_http import node, pod
+from tests.waiting import until
 
 WAIT_S = 90.0
 
 
-async def until(condition: Callable[[str], bool], client: ApiClient) -> None:
-    """Wait until the server's health is so."""
-    async with local_timeout(30, "a test"):
-        while not condition((await client.health()).status):
-            await asyncio.sleep(0.05)
+async def until_status(status: str, client: ApiClient) -> None:
+    """Wait until the server reports a status."""
+
+    async def is_reported() -> bool:
+        return (await client.health()).status == status
+
+    await until(is_reported, f"the server does not become {status}", poll_s=0.05)
 
 
 async def read_and_be_refused(client: ApiClient, user: ApiClient, made: Pod) -> int:
-    """Read what there is, with its age, and try each kind of write; return how many were refused."""
+    """Read with age, and try each kind of write; return the number of refusals."""
     pods = client.of(Pod)
-    found = await pods.list()
-    assert found.items == (made,)
-    assert found.age_s is not None
+    listing = await pods.list()
+    assert listing.items == (made,)
+    assert listing.age_s is not None
     assert await pods.get("a") == made
     with pytest.raises(NotFoundError, match="there is no Pod x"):
         await pods.get("x")
-    assert (await user.of(Node).list()).age_s is not None  # tokens count as before
+    assert (await user.of(Node).list()).age_s is not None  # tokens remain valid
     writes = (
         pods.create(pod("b")),
         pods.replace(replace(made, spec=replace(made.spec, priority=1))),
@@ -60,7 +62,7 @@ async def read_and_be_refused(client: ApiClient, user: ApiClient, made: Pod) -> 
 
 
 async def act(served: Served, etcd: Etcd, away_s: float = 0.0) -> int:
-    """Stop etcd for at least so long; return how many writes were refused meanwhile."""
+    """Stop etcd for at least `away_s`; return the number of writes refused meanwhile."""
     client = served.client
     pods, nodes = client.of(Pod), client.of(Node)
     made = await pods.create(pod("a"))
@@ -71,7 +73,7 @@ async def act(served: Served, etcd: Etcd, away_s: float = 0.0) -> int:
     ):
         assert (await anext(events)).type is EventType.BOOKMARK
         await asyncio.to_thread(etcd.__exit__)
-        await until(lambda status: status == "degraded", client)
+        await until_status("degraded", client)
         with pytest.raises(ApiError, match="503"):
             await client.answer(Call("GET", "/readyz"))
         stopped, refused = time.monotonic(), 0
@@ -79,7 +81,7 @@ async def act(served: Served, etcd: Etcd, away_s: float = 0.0) -> int:
             refused += await read_and_be_refused(client, user, made)
 
         await asyncio.to_thread(etcd.__enter__)
-        await until(lambda status: status == "ok", client)
+        await until_status("ok", client)
         now = await pods.list()
         assert (now.items, now.age_s) == ((made,), None)  # nothing was half done
         await client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
@@ -97,8 +99,8 @@ def test_etcd_goes_away_and_comes_back(tmp_path: Path) -> None:
 
     async def main() -> None:
         with etcd as address:
-            place = StoragePlace(etcd=EtcdPlace(addresses=(address,), timeout_s=2.0))
-            async with local_timeout(WAIT_S, "a test"), serving(settings_in(tmp_path, place), tmp_path) as served:
+            storage = StoragePlace(etcd=EtcdPlace(addresses=(address,), timeout_s=2.0))
+            async with local_timeout(WAIT_S, "a test"), serving(settings_in(tmp_path, storage), tmp_path) as served:
                 await act(served, etcd)
 
     (tmp_path / "etcd").mkdir()

@@ -1,4 +1,4 @@
-"""Those who may not, ask too much, or never finish: each gets one line, and nobody else notices."""
+"""Clients without rights, with too many requests, or that never finish: one line each, and no effect on others."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from controller.common.errors import (
 from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Play, Served
 from tests.controller.apiserver.test_resources_over_http import node, pod
+from tests.waiting import until
 
 
 async def answer_of(served: Served, **options: object) -> httpx.Response:
@@ -72,7 +73,7 @@ def test_a_token_expires(play: Play) -> None:
         async with await served.client_of(Role.USER, lasts_s=1e-6) as client:
             with pytest.raises(UnauthorizedError, match="of user has expired"):
                 await client.of(Pod).list()
-        assert [one.name for one in await served.client.tokens()] == ["user"]
+        assert [token.name for token in await served.client.tokens()] == ["user"]
 
     play(act)
 
@@ -103,7 +104,7 @@ def test_another_user_at_the_socket_gets_no_answer(play: Play) -> None:
     play(act)
 
 
-def test_who_may_not_write_hears_nothing_of_revisions(play: Play) -> None:
+def test_revisions_are_hidden_without_write_permission(play: Play) -> None:
     async def act(served: Served) -> None:
         made = await served.client.of(Node).create(node("h1"))
         revision = made.metadata.revision + 7
@@ -156,7 +157,7 @@ def test_the_storage_and_the_log_hold_no_token(play: Play, tmp_path: Path) -> No
     audit = tmp_path / "audit"
     assert stat.S_IMODE(audit.stat().st_mode) == 0o600
     records = [json.loads(line) for line in audit.read_text().splitlines()]
-    assert [(one["who"], one["method"], one["path"], one["status"]) for one in records] == [
+    assert [(record["who"], record["method"], record["path"], record["status"]) for record in records] == [
         ("local", "POST", "/v1/tokens", 201),
         ("h1", "GET", "/v1/pods", 403),
         ("unknown", "GET", "/v1/pods", 401),
@@ -164,9 +165,9 @@ def test_the_storage_and_the_log_hold_no_token(play: Play, tmp_path: Path) -> No
 
 
 async def refused(*asked: Awaitable[object]) -> None:
-    for one in asked:
+    for request in asked:
         with pytest.raises(ForbiddenError, match="may not"):
-            await one
+            await request
 
 
 def test_a_node_touches_its_own_node_and_the_pods_on_it(play: Play) -> None:
@@ -181,7 +182,7 @@ def test_a_node_touches_its_own_node_and_the_pods_on_it(play: Play) -> None:
             own = await nodes.get("h1")
             await nodes.replace_status(replace(own, status=NodeStatus(ready=True)))
             placed = (await pods.list(fields="node=h1")).items
-            assert [one.metadata.name for one in placed] == ["on-h1"]
+            assert [pod.metadata.name for pod in placed] == ["on-h1"]
             running = replace(placed[0], status=replace(placed[0].status, phase=Phase.RUNNING, node="h2"))
             assert (await pods.replace_status(running)).status.node == "h1"
             other = await admin.of(Node).get("h2")
@@ -208,7 +209,7 @@ def test_a_node_touches_its_own_node_and_the_pods_on_it(play: Play) -> None:
                 mine.create_token(TokenRequest(name="x", role=Role.ADMIN)),
             )
             await mine.release(ReleaseRequest(releases=(Release(pod="on-h1", phase=Phase.SUCCEEDED),)))
-            await refused(pods.get("on-h1"))  # not on it any more
+            await refused(pods.get("on-h1"))  # no longer on it
 
     play(act)
 
@@ -222,9 +223,9 @@ def test_workload_controller_changes_pods_nodes_and_group_status(play: Play) -> 
         group = await admin.of(PodGroup).create(PodGroup(metadata=Metadata(name="g"), spec=PodGroupSpec(size=1)))
         async with await served.client_of(Role.PLACEMENT) as mine:
             assert len((await mine.of(Pod).list()).items) == 1
-            found = await mine.of(Node).get("h1")
-            found = await mine.of(Node).replace(replace(found, spec=replace(found.spec, unschedulable=True)))
-            await mine.of(Node).replace_status(replace(found, status=NodeStatus(reason="silent")))
+            current = await mine.of(Node).get("h1")
+            current = await mine.of(Node).replace(replace(current, spec=replace(current.spec, unschedulable=True)))
+            await mine.of(Node).replace_status(replace(current, status=NodeStatus(reason="silent")))
             await mine.of(PodGroup).replace_status(replace(group, status=replace(group.status, reasons=("why",))))
             await mine.release(ReleaseRequest(releases=(Release(pod="a", epoch=1),)))
             await mine.of(Pod).delete("a")
@@ -339,8 +340,8 @@ def test_too_large_a_body_is_not_read(play: Play) -> None:
     play(act, request_bytes=4000)
 
 
-async def said_to(served: Served, *parts: bytes) -> bytes:
-    """Return what a server says to somebody who sends this and then waits."""
+async def answer_to(served: Served, *parts: bytes) -> bytes:
+    """Return the server's answer to a client that sends this and then waits."""
     host, _, port = served.url.removeprefix("http://").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -355,7 +356,7 @@ async def said_to(served: Served, *parts: bytes) -> bytes:
 
 
 async def said_after_an_answer(served: Served, head: bytes, part: bytes) -> bytes:
-    """Return what a server says to half a request that follows a whole one over the same connection."""
+    """Return the server's answer to half a request after a complete one on the same connection."""
     host, _, port = served.url.removeprefix("http://").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(head + b"\r\n")
@@ -369,12 +370,12 @@ async def said_after_an_answer(served: Served, head: bytes, part: bytes) -> byte
         writer.close()
 
 
-def test_who_never_ends_a_request_is_left(play: Play) -> None:
+def test_request_that_never_ends_is_dropped(play: Play) -> None:
     async def act(served: Served) -> None:
         made = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
         head = f"POST /v1/pods HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {made.token}\r\n".encode()
         nothing, half, body = await asyncio.gather(
-            said_to(served), said_to(served, head), said_to(served, head, b"Content-Length: 10\r\n\r\n{")
+            answer_to(served), answer_to(served, head), answer_to(served, head, b"Content-Length: 10\r\n\r\n{")
         )
         assert (nothing, half) == (b"", b"")
         assert b"400 Bad Request" in body
@@ -387,8 +388,8 @@ def test_who_never_ends_a_request_is_left(play: Play) -> None:
 
 def test_a_head_is_bounded(play: Play) -> None:
     async def act(served: Served) -> None:
-        said = await said_to(served, b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 40_000)
-        assert b"200 OK" not in said
+        answer = await answer_to(served, b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 40_000)
+        assert b"200 OK" not in answer
 
     play(act)
 
@@ -402,12 +403,12 @@ async def metrics_of(served: Served) -> bytes:
 def test_a_principal_has_its_rate_and_wrong_tokens_have_less(play: Play) -> None:
     async def act(served: Served) -> None:
         async with await served.client_of(Role.USER) as mine:
-            found = await asyncio.gather(*(mine.of(Pod).list() for _ in range(60)), return_exceptions=True)
-            refusals = [one for one in found if isinstance(one, TooManyError)]
+            outcomes = await asyncio.gather(*(mine.of(Pod).list() for _ in range(60)), return_exceptions=True)
+            refusals = [answer for answer in outcomes if isinstance(answer, TooManyError)]
             assert len(refusals) >= 20
             assert str(refusals[0]) == "user exceeds 20 requests per second"
             assert refusals[0].wait_s >= 1
-        assert (await served.client.of(Pod).list()).items == ()  # others have theirs
+        assert (await served.client.of(Pod).list()).items == ()  # other users have their own rates
         answers = await asyncio.gather(*(answer_of(served) for _ in range(20)))
         assert {answer.status_code for answer in answers} == {401, 429}
 
@@ -415,7 +416,7 @@ def test_a_principal_has_its_rate_and_wrong_tokens_have_less(play: Play) -> None
 
 
 async def watching(served: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a connection with a watch of nodes, of which only the first line was read."""
+    """Return a connection that watches nodes, with only the first line read."""
     path = served.socket.removeprefix("unix:")
     reader, writer = await asyncio.open_unix_connection(path, limit=1024)
     writer.write(b"GET /v1/nodes?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -424,7 +425,7 @@ async def watching(served: Served) -> tuple[asyncio.StreamReader, asyncio.Stream
 
 
 async def write_much(served: Served) -> None:
-    """Write more than a connection's buffers take."""
+    """Write more than a connection's buffers hold."""
     nodes = served.client.of(Node)
     made = await nodes.create(node("h1"))
     for number in range(60):
@@ -432,7 +433,7 @@ async def write_much(served: Served) -> None:
         await nodes.replace_status(Node(metadata=Metadata(name="h1"), spec=made.spec, status=NodeStatus(images=images)))
 
 
-def test_a_watcher_that_is_too_slow_hears_where_it_ends(play: Play) -> None:
+def test_slow_watcher_gets_its_last_revision(play: Play) -> None:
     async def act(served: Served) -> None:
         reader, writer = await watching(served)
         await write_much(served)
@@ -452,8 +453,11 @@ def test_a_watcher_that_takes_nothing_is_left(play: Play) -> None:
     async def act(served: Served) -> None:
         _, writer = await watching(served)
         await write_much(served)
-        while b"millrace_api_slow_readers_total 1" not in await metrics_of(served):
-            await asyncio.sleep(0.01)
+
+        async def is_counted() -> bool:
+            return b"millrace_api_slow_readers_total 1" in await metrics_of(served)
+
+        await until(is_counted, "no slow reader is counted", poll_s=0.01)
         assert b"millrace_api_watches 0" in await metrics_of(served)
         writer.close()
 

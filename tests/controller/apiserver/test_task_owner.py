@@ -1,4 +1,4 @@
-"""A task's owner is the caller known to the server, not what anybody writes."""
+"""A task's owner is the authenticated caller, whatever the request says."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def task(name: str) -> Task:
     return Task(metadata=Metadata(name=name), spec=spec, status=TaskStatus(user="somebody else"))
 
 
-def test_a_task_bears_its_submitter_whatever_is_written_of_him(play: Play) -> None:
+def test_task_keeps_its_submitter_whatever_is_written(play: Play) -> None:
     async def act(served: Served) -> None:
         async with await served.client_of(Role.USER, name="ada") as ada:
             assert (await ada.of(Task).create(task("a"))).status.user == "ada"
         made = await served.client.of(Task).create(task("b"))
         assert made.status.user == "local"
-        found = await served.client.of(Task).get("a")
-        await served.client.of(Task).replace_status(replace(found, status=replace(found.status, user="eve")))
+        current = await served.client.of(Task).get("a")
+        await served.client.of(Task).replace_status(replace(current, status=replace(current.status, user="eve")))
         assert (await served.client.of(Task).get("a")).status.user == "ada"
 
     play(act)

@@ -1,4 +1,4 @@
-"""Addresses, certificates and files of tokens: whom the API server reaches, and what it takes from disk."""
+"""Addresses, certificates and token files: who can reach the API server, and what it accepts from disk."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_an_expired_certificate_is_refused_at_start(tmp_path: Path) -> None:
         asyncio.run(serve(tls_settings(tmp_path, tmp_path / "nothing.pem", key), asyncio.Event()))
 
 
-def test_tls_serves_and_its_client_knows_whom(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_tls_serves_and_its_client_verifies_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.sign("server", 3 * DAY)
 
@@ -101,8 +101,8 @@ def test_a_certificate_with_a_role_is_as_good_as_a_token(tmp_path: Path) -> None
         async with serving(replace(settings_in(tmp_path), tls=tls), tmp_path) as served:
 
             def client(name: str | None, token: str | None = None) -> ApiClient:
-                place = Place(served.url, token, authority.file, *(() if name is None else pairs[name]))
-                return ApiClient(place, tries=1)
+                address = Place(served.url, token, authority.file, *(() if name is None else pairs[name]))
+                return ApiClient(address, tries=1)
 
             async with client("ann") as ann, client("h1") as h1, client("unmarked") as unmarked:
                 assert (await ann.of(Pod).list()).items == ()
@@ -132,8 +132,8 @@ def test_a_client_refuses_an_expired_certificate(tmp_path: Path) -> None:
     async def main() -> None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
         async with server:
-            place = Place(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", "token", authority.file)
-            async with ApiClient(place, tries=3) as client:
+            address = Place(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", "token", authority.file)
+            async with ApiClient(address, tries=3) as client:
                 with pytest.raises(UnavailableError, match="certificate rejected: certificate has expired"):
                     await client.of(Pod).list()
 

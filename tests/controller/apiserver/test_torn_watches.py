@@ -1,4 +1,4 @@
-"""Watches whose connections end between events of one transaction: they share a revision, and none of them is lost."""
+"""Watches whose connections end between events of one transaction: the events share a revision, and none is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PODS = tuple(f"p{number}" for number in range(4))
 
 
 class FirstBound:
-    """Cuts the first connection on which a pod is bound, after that pod's line."""
+    """Proxy that cuts the first connection that binds a pod, after that pod's line."""
 
     def __init__(self) -> None:
         self.cuts = 0
@@ -109,7 +109,7 @@ def watched(url: str, revision: int) -> list[Event[Pod]]:
 
 @st.composite
 def transactions(draw: st.DrawFn) -> list[Event[Pod]]:
-    """Draw events in order of revisions, several of some."""
+    """Draw events in revision order, some sharing a revision."""
     sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
     return [
         Event(EventType.PUT, f"p{number}", 10 + revision, POD)
@@ -120,7 +120,7 @@ def transactions(draw: st.DrawFn) -> list[Event[Pod]]:
 
 @settings(max_examples=examples(30))
 @given(transactions(), st.data())
-def test_progress_tells_each_event_once_whatever_is_cut(events: list[Event[Pod]], data: st.DataObject) -> None:
+def test_each_event_arrives_once_across_cuts(events: list[Event[Pod]], data: st.DataObject) -> None:
     progress, told = WatchProgress(9), list[Event[Pod]]()
     while told != events:
         assert progress.after is not None

@@ -1,4 +1,4 @@
-"""Units of pools: never in two places, in one book with what pods hold, and each holder reports for itself alone."""
+"""Units of pools: never held twice, accounted together with pods' devices; holders report only for themselves."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def holding(holder: str, units: int, leaving: int = 0) -> UnitHolding:
     return UnitHolding(holder=holder, units=units, leaving=leaving)
 
 
-def units(found: UnitPool) -> dict[str, int]:
-    return {one.holder: one.units for one in found.shares}
+def units(pool: UnitPool) -> dict[str, int]:
+    return {share.holder: share.units for share in pool.shares}
 
 
 async def share(client: ApiClient, *shares: UnitHolding, name: str = "gpus") -> UnitPool:
@@ -49,21 +49,21 @@ def test_reports_move_no_version_of_shares(play: Play) -> None:
         await served.client.share_units("gpus", shares, shares_version=1)
         with pytest.raises(StaleError, match="shares of UnitPool gpus are at version 2, not 1"):
             await served.client.share_units("gpus", shares, shares_version=1)
-        (known,) = (await served.client.of(UnitPool).get("gpus")).status.holders
-        assert known.reported_ns
-        assert (known.bus, known.load) == (0.5, 0.25)
+        (holder,) = (await served.client.of(UnitPool).get("gpus")).status.holders
+        assert holder.reported_ns
+        assert (holder.bus, holder.load) == (0.5, 0.25)
 
     play(act)
 
 
-def test_what_holders_report_stays_where_a_status_is_written(play: Play) -> None:
+def test_status_writes_keep_reports_of_holders(play: Play) -> None:
     async def act(served: Served) -> None:
         await served.client.of(UnitPool).create(pool(claims=(Claim(holder="i"),)))
-        found = await served.client.report_units("gpus", HolderStatus(holder="i", bus=1, load=0.5))
-        status = replace(found.status, holders=(), shadow_price=0.25)
-        after = await served.client.of(UnitPool).replace_status(replace(found, status=status))
+        reported = await served.client.report_units("gpus", HolderStatus(holder="i", bus=1, load=0.5))
+        status = replace(reported.status, holders=(), shadow_price=0.25)
+        after = await served.client.of(UnitPool).replace_status(replace(reported, status=status))
         assert after.status.shadow_price == 0.25
-        assert [one.holder for one in after.status.holders] == ["i"]
+        assert [holder.holder for holder in after.status.holders] == ["i"]
 
     play(act)
 
@@ -98,10 +98,10 @@ def test_a_silent_holder_has_stopped_after_the_lease(play: Play) -> None:
                 freed = await share(served.client, holding("ii", 100))
             except StaleError:
                 continue
-        now_ns, (known,) = freed.shares[0].since_ns, freed.status.holders
-        assert known.reported_ns is not None
-        assert now_ns - known.reported_ns >= 0.3e9
-        assert known.holds == 0
+        now_ns, (holder,) = freed.shares[0].since_ns, freed.status.holders
+        assert holder.reported_ns is not None
+        assert now_ns - holder.reported_ns >= 0.3e9
+        assert holder.holds == 0
         with pytest.raises(NotFoundError, match="i has neither a claim nor units"):
             await served.client.report_units("gpus", HolderStatus(holder="i", holds=50))
 
@@ -109,20 +109,20 @@ def test_a_silent_holder_has_stopped_after_the_lease(play: Play) -> None:
 
 
 def test_a_promise_is_never_of_more_than_a_holder_has(play: Play) -> None:
-    """Without a lease shares fall at once, and promises with them: the next report need not say one."""
+    """Without a lease, shares and promises expire at once: the next report need not carry a promise."""
 
     async def act(served: Served) -> None:
         await served.client.of(UnitPool).create(pool(claims=(Claim(holder="i"),)))
         await share(served.client, holding("i", 50))
         await served.client.report_units("gpus", HolderStatus(holder="i", holds=50))
         await share(served.client, holding("i", 10))
-        found = await served.client.report_units("gpus", HolderStatus(holder="i", bus=0.5, load=0.5))
-        assert found.status.holders[0].holds == 10
+        reported = await served.client.report_units("gpus", HolderStatus(holder="i", bus=0.5, load=0.5))
+        assert reported.status.holders[0].holds == 10
 
     play(act)
 
 
-def test_claims_say_who_may_have_how_many(play: Play) -> None:
+def test_claims_limit_the_units_of_holders(play: Play) -> None:
     async def act(served: Served) -> None:
         await served.client.of(UnitPool).create(pool(claims=(Claim(holder="i", most=60),)))
         with pytest.raises(StaleError, match="ii has no claim"):
@@ -166,14 +166,14 @@ def test_pods_and_pools_are_in_one_book(play: Play) -> None:
         for name, thousandths in (("a", 700), ("b", 300)):
             await client.of(Pod).create(gpu_pod(name, thousandths))
         made = await share(client, holding("i", 4), holding("ii", 8))
-        assert [[(one.number, one.thousandths) for one in some.devices] for some in made.shares] == [
+        assert [[(device.number, device.thousandths) for device in some.devices] for some in made.shares] == [
             [(0, 400)],
             [(0, 600), (1, 200)],
         ]
         node = await client.of(Node).get("h1")
-        assert [(one.number, one.thousandths) for one in node.pools[0].devices] == [(0, 1000), (1, 200)]
+        assert [(device.number, device.thousandths) for device in node.pools[0].devices] == [(0, 1000), (1, 200)]
         assert node.pools[0].devices[1].memory_bytes == 16 * GIB
-        with pytest.raises(StaleError, match="b does not fit: device 0: 1300 thousandths"):
+        with pytest.raises(StaleError, match="b does not fit: device 0: invalid share of 1300 thousandths"):
             await bind(client, "b", 0, 300)
         await bind(client, "a", 1, 700)
         with pytest.raises(StaleError, match="Node h1 has room for 13 units of pool gpus, not 14"):
@@ -215,7 +215,7 @@ def test_a_holder_reads_its_pools_and_reports_for_itself_alone(play: Play) -> No
     play(act)
 
 
-def test_who_balances_shares_out_and_changes_nothing_else(play: Play) -> None:
+def test_balancer_may_only_share_out_units(play: Play) -> None:
     async def act(served: Served) -> None:
         made = await served.client.of(UnitPool).create(pool(claims=(Claim(holder="i"),)))
         async with await served.client_of(Role.BALANCE) as balance:
@@ -241,24 +241,24 @@ def test_who_balances_shares_out_and_changes_nothing_else(play: Play) -> None:
 
 
 def test_many_holders_report_at_once(play: Play) -> None:
-    """None is too late for another, each refusal is its holder's own, and all are in one pool."""
+    """Concurrent reports do not conflict, each refusal goes to its own holder, and all are in one pool."""
 
     async def act(served: Served) -> None:
         names = [f"h{number}" for number in range(60)]
         await served.client.of(UnitPool).create(pool(claims=tuple(Claim(holder=name) for name in names)))
 
-        async def told(name: str) -> str:
+        async def report(name: str) -> str:
             try:
                 after = await served.client.report_units("gpus", HolderStatus(holder=name, wants=int(name[1:])))
             except NotFoundError as error:
                 return str(error)
-            return str(next(one.wants for one in after.status.holders if one.holder == name))
+            return str(next(holder.wants for holder in after.status.holders if holder.holder == name))
 
-        found = await asyncio.gather(*(told(name) for name in (*names, "h99")))
-        assert found[:-1] == [str(number) for number in range(60)]
-        assert found[-1] == "UnitPool gpus: h99 has neither a claim nor units"
+        answers = await asyncio.gather(*(report(name) for name in (*names, "h99")))
+        assert answers[:-1] == [str(number) for number in range(60)]
+        assert answers[-1] == "UnitPool gpus: h99 has neither a claim nor units"
         after = await served.client.of(UnitPool).get("gpus")
-        assert sorted(one.holder for one in after.status.holders) == sorted(names)
+        assert sorted(holder.holder for holder in after.status.holders) == sorted(names)
         with pytest.raises(NotFoundError, match="there is no UnitPool none"):
             await served.client.report_units("none", HolderStatus(holder="h1"))
 

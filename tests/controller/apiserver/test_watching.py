@@ -1,4 +1,4 @@
-"""Watches under load, and what they show of resources that were written here."""
+"""Watches under load, and of resources written by the same server."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from controller.apiserver.storage.sqlite import SqliteStorage
 from controller.apiserver.watching import Pace
 from dataplane.rpc.access.values import LOCAL
 from tests.controller.apiserver.test_placements import node, pod
+from tests.waiting import until
 
 
-def test_pace_lets_a_few_looks_through_and_spaces_the_rest() -> None:
+def test_pace_allows_a_few_looks_and_spaces_the_rest() -> None:
     pace, now_s, waits = Pace(0.0), 0.0, []
     for _ in range(40):
         wait_s = pace.wait_s(now_s)
@@ -47,22 +48,22 @@ def test_resources_are_shown_as_they_are_read(tmp_path: Path) -> None:
             made = pod("a", Request(cpu_milli=100))
             created = await service.create(LOCAL, POD, replace(made, metadata=Metadata(name="a", labels={"x": "y"})))
             await service.bind(LOCAL, BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
-            # Somebody else's write, of the same key: it has to be decoded.
+            # Another writer changed the same key: it has to be decoded.
             key = key_of(POD, "a")
             stored = await storage.get(key)
             assert stored is not None
             revision = await storage.put(key, stored.value.replace(b'"x":"y"', b'"x":"z"'))
-            async with asyncio.timeout(30):
-                while cache.ring.revision < revision:
-                    await asyncio.sleep(0.001)
+            await until(lambda: cache.ring.revision >= revision, "the cache does not follow")
             assert cache.get(NODE, "h1") == await registry.get(NODE, "h1")
             assert cache.get(POD, "a") == await registry.get(POD, "a")
             assert cache.get(POD, "a").metadata.labels == {"x": "z"}
             happenings = cache.ring.since(cache.ring.position_after(0) or 0, 100)
             assert happenings is not None
-            shown = [one.now for one in happenings if isinstance(one.now, Pod | Node)]
+            shown = [happening.now for happening in happenings if isinstance(happening.now, Pod | Node)]
             assert shown[1] == created
-            assert [one.metadata.revision for one in shown] == sorted(one.metadata.revision for one in shown)
+            assert [resource.metadata.revision for resource in shown] == sorted(
+                resource.metadata.revision for resource in shown
+            )
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 

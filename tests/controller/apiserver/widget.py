@@ -1,4 +1,4 @@
-"""Widget: a kind of resources as one adds it, one file with schema, strategy and `Kind`."""
+"""Widget: an added kind in one file, with schema, strategy and `Kind`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataplane.rpc.access import Principal, Role
 
 
 class WidgetSpec(Strict, frozen=True):
-    """Colour, size, and whether it may go."""
+    """Colour, size, and a deletion lock."""
 
     colour: Name = "red"
     size: Count = 1
@@ -42,7 +42,7 @@ class Widget(Resource, frozen=True):
 
 
 class WidgetStrategy(Strategy[Widget]):
-    """Widgets: each hook does something that a test can see."""
+    """Strategy of widgets; each hook has an effect that a test can observe."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, int]] = []
@@ -64,7 +64,7 @@ class WidgetStrategy(Strategy[Widget]):
         self.written.append((written.metadata.name, written.metadata.revision))
 
     async def check_unused(self, found: Widget, server: Server) -> None:
-        users = [one.metadata.name for one in await server.selected(WIDGET, "colour", found.metadata.name)]
+        users = [user.metadata.name for user in await server.selected(WIDGET, "colour", found.metadata.name)]
         if users:
             raise StaleError(f"Widget {found.metadata.name} is used by {users[0]}")
 
@@ -101,7 +101,7 @@ WIDGET = Kind(
 
 @contextmanager
 def widgets() -> Iterator[None]:
-    """Have widgets in the table of kinds, as a row there would."""
+    """Register widgets as a row in the table of kinds would."""
     KINDS.add(WIDGET)
     try:
         yield

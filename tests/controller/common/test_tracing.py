@@ -1,4 +1,4 @@
-"""Traces of reroutes as a receiver of OTLP gets them: from path server and controller, as both daemons run."""
+"""Traces of reroutes as received over OTLP from the path server and controller daemons."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from dataplane.clock import MonotonicClock, UtcClock
 from dataplane.topology.values import Topology
 from tests.controller.network.paths.service.test_server import FakeFeed
 from tests.controller.network.switch_servers import BuiltIn, address
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 MS = 1_000_000
 BOUND_S = 30.0
@@ -57,12 +57,14 @@ class Receiver(TraceServiceServicer):
         del context
         with self._lock:
             for group in request.resource_spans:
-                [service] = [found.value.string_value for found in group.resource.attributes if found.key == NAME]
+                [service] = [
+                    attribute.value.string_value for attribute in group.resource.attributes if attribute.key == NAME
+                ]
                 self._spans += [(service, span) for scope in group.scope_spans for span in scope.spans]
         return ExportTraceServiceResponse()
 
     def spans(self) -> list[tuple[str, SentSpan]]:
-        """Return what has come."""
+        """Return the received spans."""
         with self._lock:
             return list(self._spans)
 
@@ -72,7 +74,7 @@ NAME = "service.name"
 
 @contextmanager
 def receiving(where: str) -> Iterator[Receiver]:
-    """Take traces at an address."""
+    """Receive traces at an address."""
     receiver, server = Receiver(), grpc.server(ThreadPoolExecutor(2))
     add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
     server.add_insecure_port(where)
@@ -81,6 +83,12 @@ def receiving(where: str) -> Iterator[Receiver]:
         yield receiver
     finally:
         server.stop(None).wait()
+
+
+def _settled_version(daemon: Daemon) -> int | None:
+    """Return the version of the routes that the switches have; None while they are being written."""
+    status = daemon.status()
+    return status.wanted_version if status.settled else None
 
 
 @asynccontextmanager
@@ -103,8 +111,9 @@ async def both(topology: Topology, folder: Path, traces: TraceSettings) -> Async
         control = serve_controller(wanted, topology, MonotonicClock(), stop, on_daemon=daemons.append)
         tasks.append(asyncio.create_task(control))
         async with RouteClient(RouteClientSettings(address=routes)) as client:
-            while not (daemons and daemons[0].status().settled and daemons[0].status().wanted_version is not None):
-                await asyncio.sleep(0.01)
+            await until(
+                lambda: daemons != [] and _settled_version(daemons[0]) is not None, "the daemon does not settle"
+            )
             yield client, daemons[0]
     finally:
         stop.set()
@@ -119,14 +128,15 @@ def test_reroute_is_one_trace_from_path_server_to_writes(diamond: Topology, tmp_
     async def scene() -> None:
         async with both(diamond, tmp_path, TraceSettings(address=where)) as (client, daemon):
             await client.pin(FlowSpec("ha", "hd"), ("a", "c", "d"))
-            while daemon.status().wanted_version != 1 or not daemon.status().settled:
-                await asyncio.sleep(0.01)
+            await until(lambda: _settled_version(daemon) == 1, daemon.status)
 
     with receiving(where) as receiver:
         asyncio.run(finish_within(scene(), BOUND_S))
     [(service, reroute)] = [(service, span) for service, span in receiver.spans() if span.name == "reroute"]
     assert service == "millrace-paths"
-    assert {one.key: one.value.string_value or one.value.int_value for one in reroute.attributes} == {
+    assert {
+        attribute.key: attribute.value.string_value or attribute.value.int_value for attribute in reroute.attributes
+    } == {
         "millrace.cause": "pin",
         "millrace.moves": 1,
         "millrace.rebalances": 0,
@@ -138,8 +148,9 @@ def test_reroute_is_one_trace_from_path_server_to_writes(diamond: Topology, tmp_
     [decide] = [span for _, span in of_it if span.name == "decide"]
     [move] = decide.events
     told = {
-        one.key: one.value.string_value or [name.string_value for name in one.value.array_value.values]
-        for one in move.attributes
+        attribute.key: attribute.value.string_value
+        or [name.string_value for name in attribute.value.array_value.values]
+        for attribute in move.attributes
     }
     assert told == {
         "millrace.flow": "ha->hd",
@@ -150,9 +161,14 @@ def test_reroute_is_one_trace_from_path_server_to_writes(diamond: Topology, tmp_
     [apply] = [span for _, span in of_it if span.name == "apply routes"]
     writes = [span for _, span in of_it if span.name == "write"]
     assert {span.parent_span_id for span in writes} == {apply.span_id}
-    switches = {one.value.string_value for span in writes for one in span.attributes if one.key == "millrace.switch"}
+    switches = {
+        attribute.value.string_value
+        for span in writes
+        for attribute in span.attributes
+        if attribute.key == "millrace.switch"
+    }
     assert switches == {"a", "c", "d"}
-    # What happens later ends later; all of it on one clock.
+    # Later events end later, on one clock.
     assert reroute.start_time_unix_nano <= decide.start_time_unix_nano <= decide.end_time_unix_nano
     assert decide.end_time_unix_nano <= apply.start_time_unix_nano
     assert all(apply.start_time_unix_nano <= span.start_time_unix_nano for span in writes)
@@ -180,7 +196,7 @@ def test_lost_trace_receiver_is_named_once_and_blocks_nothing(
 
 
 @pytest.mark.parametrize("parent", ["", "00-0-0-0", "x" * 55, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"])
-def test_what_is_no_context_is_no_parent(tmp_path: Path, parent: str) -> None:
+def test_invalid_context_is_no_parent(tmp_path: Path, parent: str) -> None:
     where = f"unix:{tmp_path}/otlp.sock"
     with receiving(where) as receiver:
         traces = traces_of(TraceSettings(address=where), "controller", None)

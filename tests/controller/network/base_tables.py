@@ -1,4 +1,4 @@
-"""Tables of a fabric on which nobody wants anything but that it works: ports, base routes, telemetry."""
+"""Tables of a fabric without any requests: ports, base routes, telemetry."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def base_entities(
     domain: IntDomain = DEFAULT_DOMAIN,
     down: Set[LinkKey] = frozenset(),
 ) -> dict[str, Entities]:
-    """Return each switch's ports, base routes and telemetry, by switch name: all that a topology alone implies.
+    """Return the entries that a topology implies for each switch: ports, base routes and telemetry.
 
-    Neither routes nor reports take links that are `down`. Raise ControllerError for settings that do not fit the
+    Routes and reports avoid links that are `down`. Raise ControllerError for settings that do not fit the
     topology or each other.
     """
     hops = next_hops(topology, down)
-    found = telemetry_entities(topology, watches, reporting, domain, down)
-    for switch, entities in found.items():
+    entities_by_switch = telemetry_entities(topology, watches, reporting, domain, down)
+    for switch, entities in entities_by_switch.items():
         routes = hash_entity(topology, switch), *route_entities(topology, hops, switch)
-        found[switch] = {**entities, **index((*routes, *source_entities(topology, switch, ())))}
-    return found
+        entities_by_switch[switch] = {**entities, **index((*routes, *source_entities(topology, switch, ())))}
+    return entities_by_switch

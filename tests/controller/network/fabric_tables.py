@@ -1,4 +1,4 @@
-"""A fabric's real tables under a coordinator, and where a packet goes by them."""
+"""A fabric's real tables under a coordinator, and the paths of packets by them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ WEIGHTS: tuple[tuple[str, ...], ...] = (
     ("d b c1b1", "c b b1", "a b c1b2"),
     ("a c b1", "b c d1c31"),
 )
-"""Weighted routes: at, towards, next hops with weights."""
+"""Weighted routes: switch, destination, next hops with weights."""
 
 
 def weighted(texts: tuple[str, ...]) -> tuple[WeightedRoute, ...]:
-    """Return the weighted routes that texts stand for."""
+    """Return weighted routes from their texts."""
     return tuple(
         WeightedRoute(at, to, tuple((peer, int(weight)) for peer, weight in re.findall(r"([a-z])(\d+)", hops)))
         for at, to, hops in (text.split() for text in texts)
@@ -47,7 +47,7 @@ def weighted(texts: tuple[str, ...]) -> tuple[WeightedRoute, ...]:
 
 
 def route_sets() -> st.SearchStrategy[RouteSet]:
-    """Return sets of routes, each flow on one of its paths or not routed, and destinations by weights or not."""
+    """Return sets of routes: each flow on one of its paths or unrouted, each destination weighted or not."""
     choices = [st.sampled_from([None, *(Route(flow, tuple(path)) for path in paths)]) for flow, paths in PATHS.items()]
     routes = st.tuples(*choices).map(lambda routes: tuple(route for route in routes if route is not None))
     return st.builds(RouteSet, st.just(1), routes, st.sampled_from(WEIGHTS).map(weighted))
@@ -60,7 +60,7 @@ PACKETS = tuple((src, dst, protocol) for src in ("ha", "hd") for dst in ("hb", "
 
 
 class World:
-    """The real tables, which only acknowledged writes and restarts change."""
+    """The real tables, changed only by writes and restarts."""
 
     def __init__(self, topology: Topology, packets: tuple[Packet, ...] = PACKETS) -> None:
         self.topology, self.packets = topology, packets
@@ -92,7 +92,7 @@ class World:
         self.coordinator.reconciled(name)
 
     def step(self, cut: str | None = None) -> bool:
-        """Send one step; a switch that is cut off takes the writes, but nobody learns of it."""
+        """Send one step; a disconnected switch applies the writes without acknowledgement."""
         step = self.coordinator.next_step()
         for name, updates in step.updates.items() if step else ():
             assert name in self.coordinator.live
@@ -112,12 +112,12 @@ class World:
 
     @property
     def whole(self) -> bool:
-        """Return whether every switch routes to every host; a restarted one lacks some until its neighbours agree."""
+        """Return whether every switch routes to every host; a restarted one lacks some until its neighbours follow."""
         routes = (sum(key.table == IPV4.routes for key in tables) for tables in self.tables.values())
         return all(count == len(self.topology.hosts) for count in routes)
 
     def execute(self, name: str, updates: tuple[Update, ...]) -> None:
-        """Let updates take effect one by one, and see after each where packets go."""
+        """Apply updates one by one, and check the paths of packets after each."""
         for update in updates:
             self.tables[name] = apply(self.tables[name], (update,))
             if update.key.table in (IPV4.flow_paths, IPV4.routes):
@@ -125,7 +125,7 @@ class World:
 
 
 def fixed(base: Entities) -> Entities:
-    """Return what no set of routes changes."""
+    """Return the entries that are independent of routes."""
     return {key: entity for key, entity in base.items() if not is_route_layer(key)}
 
 
@@ -137,12 +137,12 @@ def routes_of(topology: Topology, routes: RouteSet) -> dict[str, Entities]:
 
 
 def equal(left: Entities, right: Entities) -> bool:
-    """Return whether two tables say the same."""
+    """Return whether two tables are equivalent."""
     return left.keys() == right.keys() and all(same(left[key], right[key]) for key in right)
 
 
 def ways_on(topology: Topology, tables: Entities, switch: str, packet: Packet) -> set[str]:
-    """Return where a switch with these tables may send an IPv4 packet, nowhere if it has no entry for it."""
+    """Return the next hops of an IPv4 packet by a switch's tables, none without an entry."""
     ports = set(_ports(topology, tables, packet))
     return {topology.neighbours[switch][port].node for port in ports}
 
@@ -150,14 +150,14 @@ def ways_on(topology: Topology, tables: Entities, switch: str, packet: Packet) -
 def check_packets(
     topology: Topology, tables: Mapping[str, Entities], packets: tuple[Packet, ...], *, whole: bool
 ) -> None:
-    """Fail if a packet can turn in a circle or, where the tables are `whole`, not reach its host."""
+    """Fail if a packet can loop or, with `whole` tables, miss its host."""
     for packet in packets:
         ways = {name: ways_on(topology, entities, name, packet) for name, entities in tables.items()}
         _follow(ways, packet, (topology.attachment[packet[0]].node,), whole=whole)
 
 
 def _follow(ways: Mapping[str, set[str]], packet: Packet, passed: tuple[str, ...], *, whole: bool) -> None:
-    """Take every way on from where a packet is; packets in flight are wherever one from the source can come."""
+    """Follow every path from a packet's position; packets in flight may be anywhere reachable from the source."""
     onward = ways[passed[-1]]
     assert onward or not whole, f"{packet} ends at {passed}"
     for name in onward:
@@ -184,7 +184,7 @@ def _ports(topology: Topology, tables: Entities, packet: Packet) -> Iterator[int
 
 
 def _takes(key: EntityKey, src: int, dst: int, protocol: int) -> bool:
-    """Return whether a flow entry matches a packet, of whatever ports."""
+    """Return whether a flow entry matches a packet with any ports."""
     values = {"src_addr": src, "dst_addr": dst, "protocol": protocol}
     return all(values[name] & value[1] == value[0] for name, value in key.match if isinstance(value, tuple))
 

@@ -1,4 +1,4 @@
-"""Switches with P4Runtime over gRPC that tests switch on and off."""
+"""Switches with P4Runtime over gRPC that tests can start and stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataplane.switch.switch import PortSettings, Switch
 
 
 class Machine(Protocol):
-    """A switch that can be switched on and off; off, it forgets everything."""
+    """A switch that can be started and stopped; it loses its state when stopped."""
 
     def start(self) -> None: ...
 
@@ -60,5 +60,5 @@ class Bmv2:
 
 
 def address(folder: Path, name: str) -> str:
-    """Return where a switch is to be found."""
+    """Return a switch's address."""
     return f"unix:{folder}/{name}.sock"

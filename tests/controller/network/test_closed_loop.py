@@ -1,4 +1,4 @@
-"""The whole circle in virtual time: packets, reports, state, decision, writes, packets on another path."""
+"""The whole loop in virtual time: packets, reports, state, decision, writes, packets on another path."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Circle:
 
 @pytest.fixture
 def circle(diamond_of: MakeTopology) -> Circle:
-    """Return a slow diamond: 1 Mbit/s, a-b-d 10 ms and a-c-d 14 ms long."""
+    """Return a slow diamond: 1 Mbit/s, a-b-d of 10 ms and a-c-d of 14 ms."""
     topology = diamond_of((5 * MS, 7 * MS, 5 * MS, 7 * MS, 20 * MS), 1_000_000)
     return Circle(topology, DecideSettings(min_gain_ns=MS, hold_down_ns=S, settle_ns=200 * MS, confirm_rounds=3))
 

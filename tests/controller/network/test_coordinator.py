@@ -1,4 +1,4 @@
-"""Whatever switches die, return or restart and whatever routes come meanwhile, the tables end up as they should be."""
+"""Whichever switches die, return or restart and whatever routes arrive, the tables converge to the desired state."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def test_rules_of_watches_leave_room_for_those_that_spare_sums(diamond: Topology
     features.coordinator.connected("a", {})
 
 
-def test_routes_to_switches_are_kept_beside_those_to_hosts(diamond: Topology) -> None:
-    """Steps of routes neither remove them nor the members that they alone use."""
+def test_routes_to_switches_are_kept_with_those_to_hosts(diamond: Topology) -> None:
+    """Route steps remove neither them nor members used only by them."""
     features = Features(diamond, aggregation=AggregationSettings())
     coordinator = features.coordinator
     tables: dict[str, Entities] = {}

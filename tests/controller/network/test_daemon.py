@@ -1,4 +1,4 @@
-"""The daemon over real switches' P4Runtime service, its sessions in process so that no test has to wait."""
+"""The daemon over real switches' P4Runtime service, with in-process sessions for speed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def schema() -> P4Schema:
 
 @dataclass
 class FakeLink:
-    """An asynchronous session over an in-process one, with a plug to pull."""
+    """An asynchronous session over an in-process one that can be cut."""
 
     inner: InProcessSession
     lab: Lab
@@ -101,7 +101,7 @@ class FakeLink:
 
 @dataclass
 class Lab:
-    """Four switches that can be restarted, unplugged and refused."""
+    """Four switches that can be restarted and disconnected, and can refuse writes."""
 
     topology: Topology
     schema: P4Schema
@@ -163,7 +163,7 @@ class Running:
     source: asyncio.Queue[RouteSet]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let the daemon work until something is so."""
+        """Let the daemon work until a condition holds."""
         for _ in range(TURNS):
             if condition():
                 return
@@ -178,7 +178,7 @@ class Running:
             assert all(same(held[key], believed[key]) for key in held)
 
     def flow_switches(self) -> str:
-        """Return the switches that hold explicit paths."""
+        """Return the switches with explicit paths."""
         return "".join(
             name
             for name in self.daemon.status().live
@@ -192,7 +192,7 @@ def routes(version: int, *paths: str) -> RouteSet:
 
 
 async def drain(source: asyncio.Queue[RouteSet]) -> AsyncIterator[RouteSet]:
-    """Yield what is put into a queue."""
+    """Yield the items of a queue."""
     while True:
         yield await source.get()
 
@@ -343,7 +343,7 @@ def test_a_dead_switch_holds_up_only_the_flows_that_need_it(lab: Lab) -> None:
         lab.down.add("b")
         async with running(lab) as run:
             run.source.put_nowait(RouteSet(1, (*routes(1, "abd").routes, Route(FlowSpec("ha", "hc"), ("a", "c")))))
-            # d is the flow's last switch, so that its entry is safe whatever the others do.
+            # d is the flow's last switch, so its entry is safe whatever the others do.
             await run.until(lambda: run.flow_switches() == "acd")
             status = run.daemon.status()
             assert status.live == ("a", "c", "d")

@@ -1,4 +1,4 @@
-"""The mark of INT packets changes while traffic flows, with packets under way at every step: no host ever gets INT."""
+"""The mark of INT packets changes under traffic, with packets in flight at every step: no host ever gets INT."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ END_NS = 160 * MS
 
 @pytest.fixture(scope="module")
 def topology(diamond_of: MakeTopology) -> Topology:
-    """Return links of 5 ms, so that each has several packets on it."""
+    """Return links of 5 ms, so that each has several packets in flight."""
     return diamond_of((5 * MS, 5 * MS, 5 * MS, 5 * MS, 5 * MS), rate_bps=1_000_000_000)
 
 
 class Bench:
-    """Flows from edge to edge, both ways, and what their hosts get: ports, and the number of bytes."""
+    """Flows between edges in both directions, and their hosts' received packets: ports and bytes."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Bench:
             self.fabric.start_flow(src, flow)
 
     def control(self, watches: Sequence[Watch], domain: IntDomain) -> VirtualController:
-        """Begin to control the switches as they are."""
+        """Take control of the switches in their current state."""
         controller = VirtualController(
             self.topology,
             self.sessions,
@@ -89,9 +89,9 @@ class Bench:
         self.got.add((udp.dst_port, len(udp.payload)))
 
     def check(self) -> None:
-        """Let traffic end; no host got INT, all of the wanted telemetry is there, and has been for a while."""
+        """Let traffic end; check that no host got INT and that all desired telemetry has been in place for a while."""
         self.fabric.run_until(END_NS + 100 * MS)
-        assert len(self.got) == 1, "INT came to a host"
+        assert len(self.got) == 1, "a host got INT"
         telemetry = self.controller.features.telemetry
         assert telemetry.is_settled
         for name, session in self.sessions.items():
@@ -101,7 +101,7 @@ class Bench:
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_hosts_never_get_int_while_the_mark_changes(topology: Topology, before: str, after: str) -> None:
-    # From the first switch to the last it takes longer than a packet does.
+    # Longer than a packet's way from the first switch to the last.
     bench = Bench(topology, domain=MARKS[before], write_delay_ns=4 * MS)
     bench.fabric.run_until(CHANGED_NS)
     bench.controller.configure(watches=[Watch(sample_every=2)], domain=MARKS[after])
@@ -142,7 +142,7 @@ def test_settings_that_change_again_meanwhile(topology: Topology, after_ms: int)
 def test_refusal_of_a_mark_change_rolls_all_back(
     topology: Topology, monkeypatch: pytest.MonkeyPatch, table: str, switch: str
 ) -> None:
-    """The last switch refuses the new mark when others have it; or the watches, when others mark by them already."""
+    """The last switch refuses the new mark after others have it, or the watches after others mark by them."""
     bench = Bench(topology)
     write, refusals = bench.sessions[switch].write, list[Batch]()
 

@@ -1,4 +1,4 @@
-"""The daemon over gRPC against both kinds of switch: what dies and returns is right again, and nothing is doubled."""
+"""The daemon over gRPC against both kinds of switch: restarted ones are reconciled, without redundant writes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from controller.network.process import serve
 from controller.network.reconcile import diff
 from controller.network.tables.flow_paths import flow_path_entities
 from dataplane.clock import MonotonicClock
-from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import Topology
 from tests.controller.network.base_tables import base_entities
 from tests.controller.network.switch_servers import Bmv2, BuiltIn, Machine, address
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 MS = 1_000_000
 BOUND_S = 60.0
@@ -36,7 +35,7 @@ MachineMaker = Callable[[int, str], Machine]
 
 @pytest.fixture(params=[BuiltIn, pytest.param(Bmv2, marks=pytest.mark.bmv2)])
 def machines(request: pytest.FixtureRequest, diamond: Topology, tmp_path: Path) -> Iterator[dict[str, Machine]]:
-    """Return the diamond's switches, switched on."""
+    """Return the diamond's running switches."""
     if request.param is Bmv2 and shutil.which("simple_switch_grpc") is None:
         pytest.skip("simple_switch_grpc is not on the PATH")
     made = {node.name: request.param(node.node_id, address(tmp_path, node.name)) for node in diamond.switches}
@@ -78,10 +77,13 @@ class Control:
         daemon._routes = _Nothing()
 
     async def until(self, condition: Callable[[Daemon], bool]) -> Daemon:
-        """Wait for real processes until something is so."""
-        async with local_timeout(BOUND_S, "a test"):
-            while self.daemon is None or not condition(self.daemon):
-                await asyncio.sleep(0.01)
+        """Return the daemon once a condition holds."""
+        await until(
+            lambda: self.daemon is not None and condition(self.daemon),
+            lambda: self.daemon and self.daemon.status(),
+            limit_s=BOUND_S,
+        )
+        assert self.daemon is not None
         return self.daemon
 
 
@@ -96,7 +98,7 @@ class _Nothing:
 
 
 async def differences(topology: Topology, folder: Path, name: str) -> list[object]:
-    """Return what a switch holds too much or too little, read after the daemon has gone."""
+    """Return a switch's surplus and missing entries, read after the daemon has ended."""
     session = GrpcSession(
         Target(name, address(folder, name), topology.switch[name].node_id), load_schema(*fabric_program())
     )

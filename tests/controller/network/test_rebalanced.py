@@ -1,4 +1,4 @@
-"""Groups rebalanced, the whole circle in virtual time: many small flows that the hash has laid unevenly."""
+"""Rebalanced groups, the whole loop in virtual time: many small flows, unevenly hashed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Circle:
         self.fabric.host(self.topology.collector.host).on_frame(self._report)
 
     def send(self, pairs: list[tuple[str, str]], at: str, sides: dict[str, int], rate_bps: int, start_ns: int) -> None:
-        """Let pairs of hosts send, in turn, so many flows whose hash leads by each neighbour of their first switch."""
+        """Let pairs of hosts send in turn, with this many flows hashed to each neighbour of their first switch."""
         left, number = dict(sides), 0
         while any(left.values()):
             number += 1
@@ -76,13 +76,13 @@ class Circle:
                 self.controller.submit(result.routes)
 
     def lost(self, start_ns: int, end_ns: int) -> int:
-        """Return how many packets of all flows were lost in a span of time."""
+        """Return the number of lost packets of all flows in a time span."""
         return sum(self.receivers[dst].measure(n, start_ns, end_ns).lost for n, dst in self.flows.items())
 
     def slowest_ms(self, start_ns: int, end_ns: int) -> float:
-        """Return the greatest mean delay of any flow in a span of time."""
-        found = [self.receivers[dst].measure(n, start_ns, end_ns).delay_mean_ns for n, dst in self.flows.items()]
-        return max(delay for delay in found if delay is not None) / MS
+        """Return the maximum mean delay of any flow in a time span."""
+        delays_ns = [self.receivers[dst].measure(n, start_ns, end_ns).delay_mean_ns for n, dst in self.flows.items()]
+        return max(delay for delay in delays_ns if delay is not None) / MS
 
     def _report(self, frame: bytes, _now_ns: int) -> None:
         datagram = decode_udp_frame(frame)
@@ -104,7 +104,7 @@ RATE_BPS = 220_000
 
 
 def circle(topology: Topology, *, enabled: bool = True) -> Circle:
-    """Return a circle in which 24 flows start at once, 18 of them on the first uplink of their switch."""
+    """Return a loop in which 24 flows start at once, 18 of them on the first uplink of their switch."""
     decide = DecideSettings(watch=TelemetryLoad(), balance=BalanceSettings(enabled=enabled))
     made = Circle(topology, decide)
     if topology is LEAVES:
@@ -114,16 +114,16 @@ def circle(topology: Topology, *, enabled: bool = True) -> Circle:
     return made
 
 
-def test_small_flows_stay_where_hashed_without_weights() -> None:
+def test_small_flows_stay_as_hashed_without_weights() -> None:
     left = circle(LEAVES, enabled=False)
     left.run(4 * S)
     assert left.paths.routes.weighted == ()
-    assert not left.paths.decisions  # each pair of hosts is on two paths, and fits on neither
+    assert not left.paths.decisions  # each pair of hosts is on two paths and does not fit on one
     assert left.slowest_ms(3 * S, 4 * S) > 200
 
 
 @pytest.mark.parametrize("topology", [LEAVES, TREE], ids=lambda topology: topology.name)
-def test_small_flows_that_the_hash_laid_unevenly_are_laid_anew(topology: Topology) -> None:
+def test_unevenly_hashed_small_flows_are_rebalanced(topology: Topology) -> None:
     mended = circle(topology)
     mended.run(4 * S)
     assert mended.paths.rebalances

@@ -1,4 +1,4 @@
-"""Batches from actual to desired, run against a model of a switch's tables that executes them in any order."""
+"""Batches from actual to desired, run in any order against a model of a switch's tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SELECTORS = {"ipv4_routes": "ipv4_ecmp", "ipv6_routes": "ipv6_ecmp", "ipv4_ecmp"
 
 
 class FakeTables:
-    """A switch's tables with P4Runtime's rules: each verb's precondition, and no dangling reference ever."""
+    """A switch's tables with P4Runtime's rules: preconditions of each verb, and no dangling references."""
 
     def __init__(self, held: Entities) -> None:
         self.held: dict[EntityKey, Entity] = dict(held)
@@ -64,7 +64,7 @@ def state(topology: Topology, flows: list[int]) -> Entities:
 
 
 def consistent(entities: Entities, keep: list[bool]) -> Entities:
-    """Drop entities at random, and then all that would refer to what is gone."""
+    """Drop random entities, and all that would refer to them."""
     held = {key: entity for (key, entity), kept in zip(entities.items(), keep, strict=False) if kept}
     for kind in (Kind.GROUP, Kind.ENTRY):
         for key, entity in list(held.items()):

@@ -1,4 +1,4 @@
-"""A controller that dies without a word, with its connections open: who comes after it is primary at once."""
+"""A controller that dies silently with open connections: its successor is primary at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_new_controller_takes_over_from_a_dead_one_at_once() -> None:
         )
 
     async def run(way: BlackHole, address: str) -> None:
-        # The switch never misses anybody: only the id decides.
+        # The switch does not notice the death: only the election id counts.
         async with connector(settings(way.address), topology)(name) as dying:
             assert await dying.install_pipeline()
             way.swallow()

@@ -1,4 +1,4 @@
-"""Weighted routes, from intent to packets: shares as asked for, and nothing lost or in circles while they change."""
+"""Weighted routes, from intent to packets: shares as requested, and no loss or loops during changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_routes_that_cannot_be_are_refused(diamond: Topology, texts: tuple[str, 
 def test_weight_change_misleads_no_packet_at_any_step(
     diamond: Topology, old: tuple[str, ...], new: tuple[str, ...]
 ) -> None:
-    """`World` looks after every single write where packets from every host may go."""
+    """`World` checks the possible paths from every host after every single write."""
     world = World(diamond)
     for name in "abcd":
         world.connect(name)
@@ -65,17 +65,17 @@ def test_weight_change_misleads_no_packet_at_any_step(
 
 @st.composite
 def random_weights(draw: st.DrawFn, topology: Topology) -> tuple[WeightedRoute, ...]:
-    """Return weighted routes to f at every other switch, without a circle: each sends to some that f reaches before."""
+    """Return loop-free weighted routes to f at every other switch: each sends only to switches closer to f."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     neighbours = {name: {end.node for end in ends.values()} for name, ends in topology.neighbours.items()}
-    found, reached = [], ["f"]
+    routes, reached = [], ["f"]
     while len(reached) < len(topology.switches):
         name = rng.choice([node.name for node in topology.switches if _is_next(node.name, reached, neighbours)])
         ahead = sorted(neighbours[name] & set(reached))
         chosen = sorted(rng.sample(ahead, rng.randint(1, len(ahead))))
-        found.append(WeightedRoute(name, "f", tuple((peer, rng.randint(1, 4)) for peer in chosen)))
+        routes.append(WeightedRoute(name, "f", tuple((peer, rng.randint(1, 4)) for peer in chosen)))
         reached.append(name)
-    return tuple(found)
+    return tuple(routes)
 
 
 def _is_next(name: str, reached: list[str], neighbours: Mapping[str, set[str]]) -> bool:
@@ -87,7 +87,7 @@ def _is_next(name: str, reached: list[str], neighbours: Mapping[str, set[str]]) 
 def test_random_weight_changes_mislead_no_packet(
     network: tuple[Topology, list[tuple[str, ...]]], data: st.DataObject
 ) -> None:
-    """Some changes are given up half way for the next ones."""
+    """Some changes are abandoned halfway for the next ones."""
     topology, _ = network
     world = World(topology, packets=(("hs", "hd", 17),))
     for node in topology.switches:
@@ -102,7 +102,7 @@ def test_random_weight_changes_mislead_no_packet(
 
 
 class Run:
-    """A diamond under a virtual controller, with a host that receives."""
+    """A diamond under a virtual controller, with a receiving host."""
 
     def __init__(self, topology: Topology, delays: WriteDelays) -> None:
         self.fabric = VirtualFabric(topology, record_hops=True)
@@ -132,7 +132,7 @@ def test_flows_are_spread_in_proportion_to_weights(diamond: Topology) -> None:
     taken = Counter(hop.switch for hop in run.fabric.hops.hops)
     assert taken["a"] == taken["d"] == 200
     assert taken["c"] == pytest.approx(150, abs=25)
-    assert taken["b"] - 50 == pytest.approx(75, abs=30)  # half of what c has goes on by b: its hash is another one
+    assert taken["b"] - 50 == pytest.approx(75, abs=30)  # half of c's traffic continues via b: c has another hash
 
 
 def test_packets_in_flight_at_every_step_arrive_without_a_circle(diamond: Topology) -> None:

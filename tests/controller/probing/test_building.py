@@ -1,4 +1,4 @@
-"""Each sentence of "Building a probe task": named after it."""
+"""Each sentence of "Building a probe task", one test each."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def graph_of(operators: tuple[Operator, ...], *flows: tuple[str, str]) -> Operat
 
 
 def matches_of(graph: OperatorGraph) -> tuple[Match, ...]:
-    """Return matches of all products, and of nothing else."""
+    """Return matches of all products only."""
     return tuple(
-        Match(one.name, DGEMM, 1.0, one.shape) if one.kind == "gemm" else Match(one.name, None, 0.2)
-        for one in graph.operators
+        Match(operator.name, DGEMM, 1.0, operator.shape) if operator.kind == "gemm" else Match(operator.name, None, 0.2)
+        for operator in graph.operators
     )
 
 
@@ -63,7 +63,7 @@ def test_a_count_that_is_already_small_stays(executions: int) -> None:
     assert [use.repetitions for use in built(graph_of((gemm("a", executions),))).uses] == [executions]
 
 
-def test_what_counts_as_small_is_a_setting() -> None:
+def test_size_of_small_operators_is_a_setting() -> None:
     assert [repetitions(count, BuildSettings(small=1)) for count in (1, 2, 10)] == [1, 1, 1]
 
 
@@ -74,8 +74,8 @@ def test_repetitions_are_between_one_and_the_executions(executions: int, ratio: 
 
 @given(st.integers(11, 10**12), st.integers(2, 10**6))
 def test_repetitions_are_the_nearest_whole_number(executions: int, ratio: int) -> None:
-    found = repetitions(executions, BuildSettings(ratio=ratio))
-    assert found == 1 or abs(found * ratio - executions) * 2 <= ratio
+    count = repetitions(executions, BuildSettings(ratio=ratio))
+    assert count == 1 or abs(count * ratio - executions) * 2 <= ratio
 
 
 def test_kernels_are_wired_by_the_operators_data_flow() -> None:
@@ -117,7 +117,7 @@ def test_no_match_is_an_answer() -> None:
         build(graph, matches_of(graph))
 
 
-def test_an_empty_library_is_said_to_be_empty() -> None:
+def test_empty_library_is_reported() -> None:
     with pytest.raises(ProbeError, match="the library of kernels is empty"):
         of_target(graph_of((gemm("a"),)), ())
 
@@ -179,7 +179,7 @@ def test_the_library_that_the_target_uses_is_taken() -> None:
         assert probe.uses[0].implementation.library is library
 
 
-def test_the_share_of_what_matched_is_that_of_the_measured_time() -> None:
+def test_matched_share_is_of_the_measured_time() -> None:
     graph = graph_of((gemm("a"), plot("b")))
     (probe,) = build(graph, matches_of(graph), seconds={"a": 9.0, "b": 1.0})
     assert probe.share_matched == pytest.approx(0.9)
@@ -201,7 +201,7 @@ def graphs(draw: st.DrawFn) -> OperatorGraph:
 
 
 def ways_between(graph: OperatorGraph, src: str, dst: str, kept: set[str]) -> Iterator[list[str]]:
-    """Yield the ways from one operator to another with only others than the kept ones between (slow, plain)."""
+    """Yield the paths between two operators over dropped ones only (slow, plain)."""
     for flow in graph.out_of[src]:
         if flow.dst == dst:
             yield [src, dst]
@@ -212,15 +212,15 @@ def ways_between(graph: OperatorGraph, src: str, dst: str, kept: set[str]) -> It
 
 @given(graphs())
 def test_links_are_exactly_the_data_paths_of_the_target(graph: OperatorGraph) -> None:
-    kept = {one.name for one in graph.operators if one.kind == "gemm"}
+    kept = {operator.name for operator in graph.operators if operator.kind == "gemm"}
     expected = {(src, dst) for src in kept for dst in kept if any(ways_between(graph, src, dst, kept))}
-    found = links_between(graph, kept)
-    assert set(found) == expected
-    assert len(set(found)) == len(found)
+    links = links_between(graph, kept)
+    assert set(links) == expected
+    assert len(set(links)) == len(links)
 
 
 @given(graphs(), st.sampled_from(Unlinked))
-def test_what_is_built_is_deterministic_serialised_and_whole(graph: OperatorGraph, unlinked: Unlinked) -> None:
+def test_build_is_deterministic_serialised_and_whole(graph: OperatorGraph, unlinked: Unlinked) -> None:
     matches, settings = matches_of(graph), BuildSettings(unlinked=unlinked)
     kept = {match.operator for match in matches if match.kernel is not None}
     if not kept:

@@ -1,4 +1,4 @@
-"""A probe task takes seconds on one unit: what takes longer is refused with what would do."""
+"""A probe task takes seconds on one unit: longer ones are refused with a suggestion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def probe_of(*executions: int, settings: BuildSettings = SETTINGS) -> ProbeTask:
         Operator.of(f"o{at}", "gemm", {"m": 64, "n": 64, "k": 64 + at}, NumberFormat.FP64, count)
         for at, count in enumerate(executions)
     )
-    matches = tuple(Match(one.name, DGEMM, 1.0, one.shape) for one in operators)
+    matches = tuple(Match(operator.name, DGEMM, 1.0, operator.shape) for operator in operators)
     (probe,) = build(OperatorGraph("target", operators, (), "hpc"), matches, settings)
     return probe
 
@@ -47,13 +47,13 @@ def test_a_refusal_names_the_kernel_and_the_ratio_that_would_do() -> None:
     assert checking.least_ratio(probe, execution_s, SETTINGS) == 3600
 
 
-def test_refusal_names_reduced_small_counts_where_they_help() -> None:
+def test_refusal_names_reduced_counts_if_they_help() -> None:
     probe = probe_of(10)
     with pytest.raises(ProbeError, match=r"use a ratio of 1000:1 and reduce small counts, too \(small: 1\)"):
         checking.check(probe, times(probe, 1.0), SETTINGS)
 
 
-def test_a_refusal_says_that_one_execution_alone_is_too_long() -> None:
+def test_refusal_names_a_single_execution_that_is_too_long() -> None:
     probe = probe_of(1)
     with pytest.raises(ProbeError, match=r"once each takes 20 s, .* sizes with 25\.0% of the work"):
         checking.check(probe, times(probe, 20.0), SETTINGS)
@@ -70,17 +70,17 @@ def test_the_ratio_that_is_offered_does(executions: list[int], data: st.DataObje
     try:
         checking.check(probe, execution_s, SETTINGS)
     except ProbeError as refused:
-        found = re.search(r"ratio of (\d+):1", str(refused))
-        if found is None:
+        match = re.search(r"ratio of (\d+):1", str(refused))
+        if match is None:
             assert sum(seconds) > SETTINGS.limit_s
             return
-        settings = BuildSettings(limit_s=5.0, ratio=int(found[1]))
+        settings = BuildSettings(limit_s=5.0, ratio=int(match[1]))
         assert checking.check(probe_of(*executions, settings=settings), execution_s, settings) <= 5.0
 
 
 def test_each_work_is_tried_once() -> None:
     same = tuple(Operator.of(f"o{at}", "gemm", {"m": 64, "n": 64, "k": 64}, NumberFormat.FP64, 3000) for at in range(3))
-    matches = tuple(Match(one.name, DGEMM, 1.0, one.shape) for one in same)
+    matches = tuple(Match(operator.name, DGEMM, 1.0, operator.shape) for operator in same)
     (probe,) = build(OperatorGraph("target", same, (), "hpc"), matches)
     (use,) = checking.trial(probe).uses
     assert use.repetitions == 1

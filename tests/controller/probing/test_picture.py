@@ -61,17 +61,17 @@ def test_each_use_appears_once_and_links_join_adjacent_columns(probe: ProbeTask)
 
 @pytest.mark.parametrize(("ending", "start"), [(".svg", b"<?xml"), (".png", b"\x89PNG")])
 def test_the_graph_is_drawn_the_same_each_time(tmp_path: Path, ending: str, start: bytes) -> None:
-    one, other = tmp_path / f"one{ending}", tmp_path / f"other{ending}"
-    for path in (one, other):
+    first, other = tmp_path / f"one{ending}", tmp_path / f"other{ending}"
+    for path in (first, other):
         draw(SOLVE, path)
-    assert one.read_bytes() == other.read_bytes()
-    assert one.read_bytes().startswith(start)
+    assert first.read_bytes() == other.read_bytes()
+    assert first.read_bytes().startswith(start)
 
 
-def test_a_picture_says_kernels_repetitions_and_means(tmp_path: Path) -> None:
+def test_picture_shows_kernels_repetitions_and_means(tmp_path: Path) -> None:
     draw(SOLVE, tmp_path / "p.svg")
     drawn = (tmp_path / "p.svg").read_text()
-    assert all(f"<!-- {said} -->" in drawn for said in ("dgemm x 3", "dgemm x 2", "mean of 3", "mean of 2"))
+    assert all(f"<!-- {comment} -->" in drawn for comment in ("dgemm x 3", "dgemm x 2", "mean of 3", "mean of 2"))
     assert "mean of 1 " not in drawn
 
 
@@ -82,7 +82,7 @@ def test_a_picture_of_another_ending_or_nowhere_is_refused(tmp_path: Path) -> No
         draw(SOLVE, tmp_path / "none" / "p.svg")
 
 
-def test_the_text_says_where_means_go() -> None:
+def test_text_shows_the_links_of_means() -> None:
     lines = list(text.lines_of(SOLVE))
     assert lines[0] == (
         "solve: hpc, for tasks of type dense-solve, built from solver at 1000:1, stands for 97.0% of it,"

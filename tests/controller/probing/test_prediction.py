@@ -30,13 +30,13 @@ def _run(solve: tuple[float, ...] = (0.01,), total: tuple[float, ...] = (0.002,)
 
 
 def test_prediction_scales_execution_times_and_adds_one_start() -> None:
-    found = predicted(PROBE, [_run()])
-    assert found.seconds == pytest.approx(3000 * 0.01 + 1000 * 0.002 + 0.5)
-    assert found.basis is Basis.MEASURED
-    assert "1:1000" in found.reasons[0]
+    prediction = predicted(PROBE, [_run()])
+    assert prediction.seconds == pytest.approx(3000 * 0.01 + 1000 * 0.002 + 0.5)
+    assert prediction.basis is Basis.MEASURED
+    assert "1:1000" in prediction.reasons[0]
 
 
-def test_seconds_of_a_long_run_count_where_the_runner_knows_them() -> None:
+def test_seconds_of_a_long_run_count_if_known() -> None:
     run = ProbeRun(
         units=1,
         run_times_s=(0.1,),
@@ -54,22 +54,22 @@ def test_an_execution_that_was_cut_to_fit_counts_by_its_work() -> None:
 
 
 def test_unmatched_share_adds_time_and_lowers_the_basis() -> None:
-    found = predicted(replace(PROBE, share_matched=0.8, unmatched=("parse",)), [_run()])
-    assert found.seconds == pytest.approx(32 / 0.8 + 0.5)
-    assert found.basis is Basis.MODELLED
-    assert any("80.0%" in reason and "parse" in reason for reason in found.reasons)
+    prediction = predicted(replace(PROBE, share_matched=0.8, unmatched=("parse",)), [_run()])
+    assert prediction.seconds == pytest.approx(32 / 0.8 + 0.5)
+    assert prediction.basis is Basis.MODELLED
+    assert any("80.0%" in reason and "parse" in reason for reason in prediction.reasons)
 
 
-def test_a_share_that_nobody_knows_is_said() -> None:
-    found = predicted(replace(PROBE, share_matched=None), [_run()])
-    assert found.basis is Basis.MODELLED
-    assert any("is unknown" in reason for reason in found.reasons)
+def test_unknown_share_is_reported() -> None:
+    prediction = predicted(replace(PROBE, share_matched=None), [_run()])
+    assert prediction.basis is Basis.MODELLED
+    assert any("is unknown" in reason for reason in prediction.reasons)
 
 
-def test_with_less_than_half_matched_nothing_is_said() -> None:
-    found = predicted(replace(PROBE, share_matched=0.3), [_run()])
-    assert not found.is_known
-    assert "30%" in found.reasons[0]
+def test_less_than_half_matched_gives_no_prediction() -> None:
+    prediction = predicted(replace(PROBE, share_matched=0.3), [_run()])
+    assert not prediction.is_known
+    assert "30%" in prediction.reasons[0]
 
 
 def test_bounds_are_as_wide_as_the_repetitions_scatter() -> None:
@@ -80,19 +80,19 @@ def test_bounds_are_as_wide_as_the_repetitions_scatter() -> None:
     assert wild.times[0] >= 0
 
 
-def test_a_reference_cancels_what_kernels_err_by_everywhere() -> None:
+def test_reference_cancels_a_common_error_of_kernels() -> None:
     reference = Reference(65.0, (_run(),), "here")
-    found = predicted(PROBE, [_run((0.02,), (0.004,))], reference=reference)
-    assert found.seconds == pytest.approx(65.0 * (64.5 / 32.5))
-    assert "here" in found.reasons[0]
+    prediction = predicted(PROBE, [_run((0.02,), (0.004,))], reference=reference)
+    assert prediction.seconds == pytest.approx(65.0 * (64.5 / 32.5))
+    assert "here" in prediction.reasons[0]
 
 
 def test_reference_run_scales_kernel_times_measured_elsewhere() -> None:
     built = replace(PROBE, reference=TargetRun(48.0, (("solve", 0.01), ("sum", 0.002))))
-    found = predicted(built, [_run((0.02,), (0.004,))])
-    assert found.seconds == pytest.approx(2 * 48.0 + 0.5)
-    assert found.basis is Basis.MEASURED
-    assert "1.50 of its kernels' time" in found.reasons[1]
+    prediction = predicted(built, [_run((0.02,), (0.004,))])
+    assert prediction.seconds == pytest.approx(2 * 48.0 + 0.5)
+    assert prediction.basis is Basis.MEASURED
+    assert "1.50 of its kernels' time" in prediction.reasons[1]
     explicit = predicted(built, [_run((0.02,), (0.004,))], reference=Reference(65.0, (_run(),), "here"))
     assert explicit.seconds == pytest.approx(65.0 * (64.5 / 32.5))
 
@@ -100,9 +100,9 @@ def test_reference_run_scales_kernel_times_measured_elsewhere() -> None:
 @pytest.mark.parametrize("run_time_s", [32.0 / 3.1, 32.0 * 3.1])
 def test_a_target_that_its_kernels_hardly_resemble_is_modelled(run_time_s: float) -> None:
     built = replace(PROBE, reference=TargetRun(run_time_s, (("solve", 0.01), ("sum", 0.002))))
-    found = predicted(built, [_run()])
-    assert found.basis is Basis.MODELLED
-    assert any("only in part" in reason for reason in found.reasons)
+    prediction = predicted(built, [_run()])
+    assert prediction.basis is Basis.MODELLED
+    assert any("only in part" in reason for reason in prediction.reasons)
 
 
 @pytest.mark.parametrize(

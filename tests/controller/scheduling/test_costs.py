@@ -1,4 +1,4 @@
-"""Nodes' reports on their hosts' links are part of the costs that schedulers decide by."""
+"""Nodes' reports of their hosts' links are part of the schedulers' costs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataplane.topology.file import load_topology
 
 
 class NoFeed:
-    """Nobody measures switches' links."""
+    """Switches' links are not measured."""
 
     async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         yield Snapshot(0, {}, {}, {})

@@ -1,4 +1,4 @@
-"""Shares of projects: kept up incrementally as counted anew, and turns that lead to shares in proportion to weights."""
+"""Shares of projects: incremental counts equal fresh ones, and turns give shares in proportion to weights."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ def test_pods_that_ask_for_nothing_come_and_go() -> None:
 
 
 def test_a_release_counts_once_its_pod_or_node_shows_it() -> None:
-    shares, one = PodShares(Weights()), pod("p", "a", 1_000)
-    shares.replace_pod(None, one)
-    assert shares.of("project a") == 0, "no node shows it"
+    shares, running = PodShares(Weights()), pod("p", "a", 1_000)
+    shares.replace_pod(None, running)
+    assert shares.of("project a") == 0, "on no known node"
     with_share, without = node("h1", 10_000, 0), node("h1", 10_000, 0, pods="qr")
     shares.replace_node(None, with_share)
     assert shares.of("project a") == pytest.approx(0.1)
     shares.replace_node(with_share, without)
     assert shares.of("project a") == 0, "the node was first"
-    shares.replace_pod(one, None)
+    shares.replace_pod(running, None)
     assert shares.of("project a") == 0
-    shares.replace_pod(None, one)
+    shares.replace_pod(None, running)
     shares.replace_node(without, with_share)
     assert shares.of("project a") == pytest.approx(0.1)
-    shares.replace_pod(one, pod("p", "a", 1_000, node=None))
+    shares.replace_pod(running, pod("p", "a", 1_000, node=None))
     assert shares.of("project a") == 0, "the pod was first"
     shares.replace_node(with_share, None)
     assert shares.of("project a") == 0
@@ -103,21 +103,21 @@ nodes = st.builds(node, st.sampled_from(["h1", "h2"]), st.just(10_000), st.just(
 
 
 @given(st.lists(pods | nodes | st.sampled_from("pqr"), max_size=30))
-def test_what_is_kept_up_is_what_there_is(changes: list[Pod | Node | str]) -> None:
-    shares, known, known_nodes = PodShares(Weights()), dict[str, Pod](), {"h1": node("h1", 10_000, 4)}
+def test_incremental_shares_equal_a_fresh_count(changes: list[Pod | Node | str]) -> None:
+    shares, pods_by_name, known_nodes = PodShares(Weights()), dict[str, Pod](), {"h1": node("h1", 10_000, 4)}
     shares.replace_node(None, known_nodes["h1"])
     for change in changes:
         if isinstance(change, Node):
             shares.replace_node(known_nodes.get(change.metadata.name), change)
             known_nodes[change.metadata.name] = change
         elif isinstance(change, str):
-            shares.replace_pod(known.pop(change, None), None)
+            shares.replace_pod(pods_by_name.pop(change, None), None)
         else:
-            shares.replace_pod(known.get(change.metadata.name), change)
-            known[change.metadata.name] = change
+            shares.replace_pod(pods_by_name.get(change.metadata.name), change)
+            pods_by_name[change.metadata.name] = change
     anew = PodShares(Weights())
-    for one in known.values():
-        anew.replace_pod(None, one)
+    for pod in pods_by_name.values():
+        anew.replace_pod(None, pod)
     for there in known_nodes.values():
         anew.replace_node(None, there)
     assert [shares.of(f"project {name}") for name in "ab"] == [anew.of(f"project {name}") for name in "ab"]
@@ -130,8 +130,8 @@ tasks = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 4)), max_size=
 def test_turns_are_those_of_the_smallest_share(tasks: list[tuple[str, int]], held: dict[str, float]) -> None:
     shares = {name: held.get(name, 0.0) for name in "abc"}
     left = list(enumerate(tasks))
-    for number, (account, size) in in_turn(list(left), lambda one: one[1][0], lambda one: one[1][1], held):
-        firsts = {other: next(place for place, one in left if one[0] == other) for _, (other, _) in left}
+    for number, (account, size) in in_turn(list(left), lambda entry: entry[1][0], lambda entry: entry[1][1], held):
+        firsts = {other: next(index for index, entry in left if entry[0] == other) for _, (other, _) in left}
         assert firsts[account] == number
         assert shares[account] == min(shares[other] for other in firsts)
         shares[account] += size
@@ -139,7 +139,7 @@ def test_turns_are_those_of_the_smallest_share(tasks: list[tuple[str, int]], hel
     assert left == []
 
 
-def test_of_equal_priority_it_is_the_turn_of_who_has_least() -> None:
+def test_equal_priority_gives_the_turn_to_the_least_share() -> None:
     held = {"a": 0.5, "b": 0.25}
     queue = PendingQueue(QueueSettings(), lambda account: held[account])
     queue.put("pod/1", 0, 0, "a")

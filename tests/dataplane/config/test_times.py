@@ -170,7 +170,7 @@ def test_schemas_and_lists_of_settings_show_texts() -> None:
         "pattern": "",
         "examples": ["500ms"],
         "default": "1ms",
-        "description": "Time between two.",
+        "description": "Interval.",
     }
     assert properties["hold"]["anyOf"][1] == {"type": "null"}
     assert properties["waits"]["items"]["type"] == "string"

@@ -167,7 +167,7 @@ def test_a_driver_binds_to_what_the_device_answered(cable: Cable) -> None:
 
 def test_a_device_that_is_down_says_so(cable: Cable) -> None:
     cable.change("there", state="down")
-    with pytest.raises(PortError, match="interface there: is down"):
+    with pytest.raises(PortError, match="interface there is down"):
         open_there(cable, NicSettings())
 
 

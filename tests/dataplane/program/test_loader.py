@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -260,3 +262,32 @@ def test_a_translated_type_is_as_wide_as_in_the_data_plane() -> None:
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=r"gone\.json: No such file"):
         load_program(tmp_path / "gone.json", None)
+
+
+FABRIC = (str(BUILD / "fabric.json"), str(BUILD / "fabric.p4info.txtpb"))
+RACE = """
+import sys, threading
+from pathlib import Path
+from dataplane.program.loader import load_program
+
+program, p4info = Path(sys.argv[1]), Path(sys.argv[2])
+sys.setswitchinterval(1e-6)
+barrier = threading.Barrier(4)
+
+def load() -> None:
+    barrier.wait()
+    load_program(program, p4info)
+
+threads = [threading.Thread(target=load) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+@pytest.mark.parametrize("attempt", range(4))
+def test_first_programs_may_load_in_several_threads(attempt: int) -> None:
+    """A third of such processes crashed while msgspec looked at the program's type for the first time."""
+    done = subprocess.run([sys.executable, "-c", RACE, *FABRIC], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), attempt

@@ -69,7 +69,7 @@ def test_a_path_is_as_long_as_a_socket_allows() -> None:
 
 
 def test_what_is_taken_is_not_available(folder: Path) -> None:
-    assert unavailable(f"unix:{folder}/none/s") == f"there is not a folder {folder}/none"
+    assert unavailable(f"unix:{folder}/none/s") == f"there is no folder {folder}/none"
     (folder / "file").write_text("", encoding="utf-8")
     assert unavailable(f"unix:{folder}/file") == "something other than a socket is there"
     with closing(socket.socket(socket.AF_UNIX)) as server:

@@ -212,6 +212,6 @@ def test_a_client_does_not_wait_for_ever() -> None:
         port = silent.getsockname()[1]
     with (
         StoreClient(HOST, port=port, deadline_s=0.15) as client,
-        pytest.raises(NoAnswerError, match=r"/a: the acknowledgement .* did not come .*: no server listens"),
+        pytest.raises(NoAnswerError, match=r"/a: the acknowledgement .* did not arrive .*: no server listens"),
     ):
         client.put("/a", b"")

@@ -173,7 +173,7 @@ def test_shares_are_exact(given: str | float, share_ppb: int) -> None:
     ],
 )
 def test_what_is_not_a_share_is_refused(given: str | float) -> None:
-    with pytest.raises(ValueError, match=r"share|all|whole"):
+    with pytest.raises(ValueError, match=r"share|100%|whole"):
         parse_share_ppb(given)
 
 

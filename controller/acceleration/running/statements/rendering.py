@@ -461,6 +461,10 @@ def constant(value: Node) -> str:
         return f"({_decimal(literal, kind['type_info']['scale'])}::{type_text(kind)})"
     if kind["id"] == "VARCHAR" and isinstance(literal, str):
         return _text(literal)
+    if kind["id"] == "DATE" and isinstance(literal, int):
+        return f"(DATE '1970-01-01' + {literal})"
+    if kind["id"] == "TIMESTAMP" and isinstance(literal, int):
+        return f"make_timestamp({literal})"
     if kind["id"] == "INTERVAL" and isinstance(literal, dict):
         months, days, micros = (literal.get(key, 0) for key in ("months", "days", "micros"))
         return f"(to_months({months}) + to_days({days}) + to_microseconds({micros}))"

@@ -9,6 +9,7 @@ from its kind. Everything above runs at the root, over merged rows and whole tab
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -60,7 +61,7 @@ _NOT_CARRIED: Final = re.compile(r"\b(BIT|UHUGEINT|TIME WITH TIME ZONE|UNION|VAR
 
 
 def split_statement(sql: str, tables: Mapping[str, pa.Table], sharded: str | None = None) -> Split:
-    """Return a statement in three parts; `sharded` is the table split over workers, by default the largest.
+    """Return a statement in three parts; `sharded` is the table split over workers, by default the largest read once.
 
     `tables` are those that it reads; only names, types and sizes matter. Raise StatementError if it cannot be split.
     """
@@ -107,13 +108,13 @@ class Schema:
         return split
 
     def _sharded(self, plan: Node, wanted: str | None) -> str:
-        """Return the name of the sharded table: the wanted one, or the largest that the plan reads."""
-        names = [name for operator in operators(plan) if (name := table_of(operator)) is not None]
+        """Return the name of the sharded table: the wanted one, or the largest of those that the plan reads once."""
+        names = Counter(name for operator in operators(plan) if (name := table_of(operator)) is not None)
         if not names:
             raise StatementError("SQL: the statement reads no table")
         if wanted is None:
-            return max(names, key=lambda name: self._sizes[name])
-        # Names of SQL differ by more than case.
+            return max(names, key=lambda name: (names[name] == 1, self._sizes[name]))
+        # Names are case-insensitive, as in DuckDB.
         return next((name for name in self._sizes if name.lower() == wanted.lower()), wanted)
 
 

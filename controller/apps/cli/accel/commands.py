@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 _COLUMNS = ("figure", "network", "compressed", "class", "ratio", "operator", "t", "gives", "text", "runs on")
 
 
-def figures(
+def figures(  # noqa: PLR0917 - a command line's options
     transfer: Annotated[str, typer.Option(metavar="sum|per-path", help="Model of transfers.")] = "sum",
     finite: Annotated[bool, typer.Option("--finite-sum", help="Sum over the actual rounds, not the limit.")] = False,
+    tie_band: Annotated[
+        float, typer.Option("--tie-band", min=0, help="The CPU keeps operators of a ratio up to this above 1.")
+    ] = 0.0,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the six figures side by side (.png or .svg).")
     ] = None,
@@ -42,7 +45,7 @@ def figures(
     model = TransferModel(transfer)
     is_stated = model is TransferModel.SUM and not finite
     remarks = [case.remark if is_stated else "" for case in CASES]
-    rows = [_cells(case, model, finite=finite) for case in CASES]
+    rows = [_cells(case, model, finite=finite, tie_band=tie_band) for case in CASES]
     if form is Format.TABLE:
         show(_COLUMNS, rows, form)
         for case, remark in zip(CASES, remarks, strict=True):
@@ -66,7 +69,7 @@ def _draw(picture: Path | None, folder: Path | None, transfer: TransferModel, *,
             typer.echo(f"wrote {path}", err=True)
 
 
-def _cells(case: Case, transfer: TransferModel, *, finite: bool) -> Cells:
+def _cells(case: Case, transfer: TransferModel, *, finite: bool, tie_band: float) -> Cells:
     ratio = case.ratio(transfer, finite=finite)
     return (
         case.figure or "-",
@@ -78,7 +81,7 @@ def _cells(case: Case, transfer: TransferModel, *, finite: bool) -> Cells:
         float(case.t),
         round(float(ratio), 4),
         case.stated,
-        "gpu" if ratio > 1 else "cpu",
+        "gpu" if ratio > 1 + tie_band else "cpu",
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.apps.cli.accel.devices import AssumeOption, RootOption, with_devices
 from controller.apps.cli.accel.ground import (
     FanInOption,
     FeedOption,
@@ -28,10 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from controller.acceleration.calibration import Calibration
-    from controller.acceleration.network.grounds import Ground
     from controller.acceleration.network.switches import Sums
     from controller.acceleration.plans import Explained, Plan
-    from controller.acceleration.values import Accelerator
     from controller.apps.cli.accel.targets import Target
     from controller.cluster.operators.sql import SqlTable
 
@@ -46,6 +45,8 @@ def explain(  # noqa: PLR0917 - a command line's options
     ] = None,
     topology: TopologyOption = None,
     hardware: HardwareOption = None,
+    assume: AssumeOption = None,
+    root: RootOption = None,
     feed: FeedOption = None,
     server: ServerOption = None,
     rate: RateOption = None,
@@ -53,6 +54,12 @@ def explain(  # noqa: PLR0917 - a command line's options
     fan_in: FanInOption = None,
     preset: Annotated[
         float | None, typer.Option(help="Minimum ratio of CPU to GPU time, at least 1; default: the file's.")
+    ] = None,
+    tie_band: Annotated[
+        float | None,
+        typer.Option(
+            "--tie-band", help="The CPU keeps operators of a ratio up to this above 1; default: the file's, or 0.02."
+        ),
     ] = None,
     t: Annotated[
         list[str] | None,
@@ -62,7 +69,8 @@ def explain(  # noqa: PLR0917 - a command line's options
         Path | None, typer.Option(metavar="FILE", help="Measured CPU times (accel measure); default: built-in.")
     ] = None,
     table: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=ROWS:BYTES", help="Size of a missing table; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME=ROWS:BYTES|FILE", help="Size of a table, or its Parquet or CSV file."),
     ] = None,
     tables: Annotated[Path | None, typer.Option(metavar="FILE", help="Sizes of missing tables, YAML.")] = None,
     database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB file of the query.")] = None,
@@ -103,14 +111,17 @@ def explain(  # noqa: PLR0917 - a command line's options
     ground = ground_of(topology, hardware, feed=feed, server=server, rate=rate, machines=machines, fan_in=fan_in)
     if preset is not None:
         ground = replace(ground, preset=preset)
+    if tie_band is not None:
+        ground = replace(ground, tie_band=tie_band)
     measured = _calibration(calibration)
     stated = Stated(dict(map(_stated, t or ())), measured)
-    if hardware is None:
-        ground = _with_measured(ground, measured)
+    ground = with_devices(ground, measured, hardware=hardware, assume=assume or (), root=root)
     parsed = _target(target or (), spark_log, database, tables_of(table or (), tables), deadline)
     plan = _without(plan_of(parsed.graph, ground.machines.count, stated, reading), parsed.unknown)
     others = partial(ground.others, sums=_sums(plan, parsed.aggregates))
-    explained = explained_of(plan, ground.machines, ground.accelerators, preset=ground.preset, others=others)
+    explained = explained_of(
+        plan, ground.machines, ground.accelerators, preset=ground.preset, others=others, tie_band=ground.tie_band
+    )
     explained = replace(explained, notes=(*parsed.notes, *ground.notes, *explained.notes))
     _show(explained, Format.JSON if as_json else form)
     if picture is not None:
@@ -177,26 +188,6 @@ def _calibration(path: Path | None) -> Calibration:
     from controller.acceleration.calibration import DEFAULT, load  # noqa: PLC0415
 
     return DEFAULT if path is None else load(path)
-
-
-def _with_measured(ground: Ground, calibration: Calibration) -> Ground:
-    """Return machines with the calibration's accelerators where no hardware file lists any."""
-    from dataplane.topology.values import DeviceKind  # noqa: PLC0415
-
-    accelerators = [accelerator for kind in DeviceKind if (accelerator := calibration.accelerator_of(kind)) is not None]
-    choices = [way for accelerator in accelerators for way in _ways(accelerator)]
-    if not choices:
-        return ground
-    labels = ", ".join(choice.label for choice in choices)
-    note = f"{labels}: from the calibration ({calibration.machine}); no hardware file overrides it"
-    return replace(ground, accelerators=tuple(choices), notes=(*ground.notes, note))
-
-
-def _ways(accelerator: Accelerator) -> list[Accelerator]:
-    """Return an accelerator without compression and, where it supports it, one with, as a separate choice."""
-    if accelerator.compression is None:
-        return [accelerator]
-    return [replace(accelerator, compression=None), replace(accelerator, name=f"{accelerator.label}-packed")]
 
 
 def _stated(text: str) -> tuple[str, float]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _GRAPHS: Final = frozenset({".yaml", ".yml", ".json"})
 _STDERR: Final = 2
+_SIZE: Final = re.compile(r"\d+:")
 _MISSING: Final = re.compile(r"Catalog Error: Table with name (?P<table>\S+) does not exist")
 
 
@@ -53,21 +54,41 @@ def target_of(
 
 def tables_of(declared: Sequence[str], file: Path | None) -> dict[str, SqlTable]:
     """Return the tables declared in a file and on the command line, which takes precedence."""
-    from controller.apps.cli.probe.trace import declared as table_of  # noqa: PLC0415
     from controller.cluster.operators.sql import load_tables  # noqa: PLC0415
 
-    return ({} if file is None else load_tables(file)) | dict(map(table_of, declared))
+    return ({} if file is None else load_tables(file)) | dict(map(_table, declared))
+
+
+def _table(text: str) -> tuple[str, SqlTable]:
+    """Parse NAME=ROWS:BYTES, or NAME=FILE of a Parquet or CSV file."""
+    from controller.apps.cli.probe.trace import declared  # noqa: PLC0415
+    from controller.cluster.operators import OperatorError  # noqa: PLC0415
+    from controller.cluster.operators.sql import table_of_file  # noqa: PLC0415
+
+    name, _, value = text.partition("=")
+    if _SIZE.match(value) and not Path(value).is_file():
+        return declared(text)
+    if not name or not value:
+        raise typer.BadParameter(f"{text!r} is not a table: expected NAME=ROWS:BYTES or NAME=FILE")
+    try:
+        return name, table_of_file(Path(value))
+    except OperatorError as error:
+        raise OperatorError(f"table {name}: {error} (expected NAME=ROWS:BYTES or NAME=FILE)") from None
 
 
 def _one(name: str, planner: SqlPlanner, deadline_s: float) -> Target:
-    from controller.cluster.operators import load  # noqa: PLC0415
+    from controller.cluster.operators import OperatorError, load  # noqa: PLC0415
     from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
 
     suffix = Path(name).suffix if "\n" not in name else ""
     if suffix in _GRAPHS and Path(name).is_file():
         return Target(load(Path(name)), {})
     if suffix == ".sql" and len(name.split()) == 1:
-        return _planned(_text(Path(name)), planner, Path(name).stem)
+        text = _text(Path(name))
+        try:
+            return _planned(text, planner, Path(name).stem)
+        except OperatorError as error:
+            raise OperatorError(f"{name}: {error}") from None
     if len(name.split()) != 1:
         return _planned(name, planner, "query")
     traced = trace_target(name, (), deadline_s=deadline_s, output=_STDERR)
@@ -83,8 +104,8 @@ def _planned(sql: str, planner: SqlPlanner, name: str) -> Target:
         planned = planner.plan(sql, name=name)
     except OperatorError as error:
         if missing := _MISSING.search(str(error)):
-            hint = f"give its size (--table {missing['table']}=ROWS:BYTES, --tables FILE) or a --database"
-            raise OperatorError(f"{name}: no statistics of table {missing['table']}: {hint}") from None
+            hint = f"give its size or file (--table {missing['table']}=ROWS:BYTES|FILE, --tables FILE) or a --database"
+            raise OperatorError(f"no statistics of table {missing['table']}: {hint}") from None
         raise
     return Target(planned.graph, planned.aggregates)
 

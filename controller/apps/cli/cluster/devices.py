@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager
 from enum import StrEnum
 from itertools import count, islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from controller.apps.cli.output import Cells, Format, show
 from dataplane.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collectors.devices.nvml import Nvml
     from collectors.devices.sampling import Sampler
     from collectors.devices.values import DeviceSample, HostSample, InterfaceRates, Machine
 
@@ -50,20 +51,33 @@ def devices(
 ) -> None:
     """Show this machine's processors, memory and devices, and the control-group limits of this process."""
     from collectors.devices.discovery import discover  # noqa: PLC0415
-    from collectors.devices.nvml import open_nvml  # noqa: PLC0415
     from collectors.devices.root import Root  # noqa: PLC0415
     from collectors.devices.sampling import Sampler  # noqa: PLC0415
     from dataplane.clock import UtcClock  # noqa: PLC0415
 
-    if not (root / "proc").is_dir():
-        raise ConfigError("is not a machine's root: it has no folder proc", file=str(root))
-    recorded = nullcontext("NVML: not queried for a recorded machine")
-    with open_nvml() if root == Path("/") else recorded as nvml:
+    with nvml_of(root) as nvml:
         if watch:
             sampler = Sampler(Root(root), UtcClock(), None if isinstance(nvml, str) else nvml)
             _watch(sampler, output, interval_s, samples)
         else:
             _describe(discover(Root(root), nvml), output)
+
+
+@contextmanager
+def nvml_of(root: Path) -> Iterator[Nvml | str]:
+    """Yield NVIDIA's library for the machine below a root folder, or why it is not asked.
+
+    Raise ConfigError for a folder that is no machine's root.
+    """
+    from collectors.devices.nvml import open_nvml  # noqa: PLC0415
+
+    if not (root / "proc").is_dir():
+        raise ConfigError("is not a machine's root: it has no folder proc", file=str(root))
+    if root != Path("/"):
+        yield "NVML: not queried for a recorded machine"
+        return
+    with open_nvml() as nvml:
+        yield nvml
 
 
 def _describe(machine: Machine, output: Output) -> None:

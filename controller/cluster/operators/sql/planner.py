@@ -16,6 +16,7 @@ import duckdb
 from controller.cluster.operators.errors import OperatorError
 from controller.cluster.operators.sql.graphs import Tables, operators_of_plan
 from controller.cluster.operators.sql.references import References, references_of, references_of_words
+from controller.cluster.operators.sql.statements import planned_text
 from controller.cluster.operators.sql.tables import Declared, SqlTable, one_line, width_of
 from controller.cluster.operators.values import OperatorGraph
 
@@ -92,29 +93,27 @@ class SqlPlanner:
     def plan(self, sql: str, *, name: str = "query") -> Planned:
         """Return the operators of a statement and its planning time; raise OperatorError like `graph`."""
         with _errors_in_one_line():
-            count, references = self._read(sql)
-            if count != 1:
-                raise OperatorError(f"{count} SQL statements; a graph needs exactly one")
+            query = planned_text(self._connection, sql, has_data=not self._declared.tables)
+            references = self._read(query)
             assumed = self._declared.declare_open(self._connection, references)
             began_s = time.perf_counter()
-            rows = self._connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall()
+            rows = self._connection.execute(f"EXPLAIN (FORMAT json) {query}").fetchall()
             duckdb_s = time.perf_counter() - began_s
         plans: list[dict[str, Any]] = json.loads(rows[0][1])
         tables = Tables(self._rows, self._widths, self._declared.rows(references), self._columns | assumed)
         graph, aggregates = operators_of_plan(plans, tables, name)
         return Planned(graph, duckdb_s, aggregates)
 
-    def _read(self, sql: str) -> tuple[int, References]:
-        """Return the number of statements and their references: none if no table is declared.
+    def _read(self, query: str) -> References:
+        """Return a query's references: none if no table is declared.
 
         If all columns are declared, and no star selects them, the words in the text suffice.
         """
         if not self._declared.tables:
-            is_one = sql.strip() and ";" not in sql.rstrip().removesuffix(";")
-            return 1 if is_one else len(duckdb.extract_statements(sql)), References()
-        if not self._declared.has_open and (references := references_of_words(sql)) is not None:
-            return 1, references
-        answer = self._connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+            return References()
+        if not self._declared.has_open and (references := references_of_words(query)) is not None:
+            return references
+        answer = self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
         return references_of(answer[0] if answer else "{}")
 
 

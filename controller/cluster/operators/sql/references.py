@@ -12,7 +12,6 @@ from controller.cluster.operators.errors import OperatorError
 
 _LITERALS: Final = {"INTEGER": "BIGINT", "STRING": "VARCHAR", "DECIMAL": "DOUBLE", "FLOAT": "DOUBLE"}
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
-_NO_QUERY: Final = "Only SELECT statements"
 _COUNT: Final = re.compile(r"\bcount\s*\(\s*\*\s*\)|\bexists\s*\(\s*select\s+\*", re.IGNORECASE)
 """Stars that only count rows or test for existence."""
 _STAR: Final = re.compile(r"(?:\b(?:select|distinct|all)|[^\w\s)\"'])\s*\*", re.IGNORECASE)
@@ -38,17 +37,14 @@ class References:
     has_star: bool = False
 
 
-def references_of(serialized: str) -> tuple[int, References]:
-    """Return the number of statements and their references, from DuckDB's json_serialize_sql.
+def references_of(serialized: str) -> References:
+    """Return a query's references, from DuckDB's json_serialize_sql.
 
-    OperatorError for an error: invalid SQL, or statements that are not queries.
+    OperatorError for invalid SQL.
     """
     tree = json.loads(serialized)
     if tree.get("error"):
-        message = str(tree.get("error_message", "cannot be read"))
-        raise OperatorError(
-            "SQL: only a SELECT can be planned over declared tables" if _NO_QUERY in message else f"SQL: {message}"
-        )
+        raise OperatorError(f"SQL: {tree.get('error_message', 'cannot be read')}")
     columns: set[tuple[str, str]] = set()
     aliases: dict[str, str] = {}
     types: dict[str, str] = {}
@@ -63,7 +59,7 @@ def references_of(serialized: str) -> tuple[int, References]:
         elif kind == "STAR":
             has_star = True
         types.update(_typed_columns(node))
-    return len(tree.get("statements", ())), References(frozenset(columns), aliases, types, has_star)
+    return References(frozenset(columns), aliases, types, has_star)
 
 
 def references_of_words(sql: str) -> References | None:

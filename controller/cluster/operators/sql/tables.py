@@ -31,12 +31,13 @@ class SqlTable:
     """A declared table without data: its rows and bytes; its column types where they matter.
 
     `columns` are DuckDB types by name. If omitted, the columns that the query names are assumed, with the types of the
-    literals that they are compared with.
+    literals that they are compared with. `widths` are bytes of a column's mean value where its type does not tell.
     """
 
     rows: int
     nbytes: int
     columns: Mapping[str, str] = field(default_factory=dict)
+    widths: Mapping[str, int] = field(default_factory=dict)
 
 
 def width_of(column_type: str) -> int:
@@ -62,7 +63,7 @@ class Declared:
     def __init__(self, tables: Mapping[str, SqlTable]) -> None:
         self.tables = dict(tables)
         self._rows: dict[str, int] = {}
-        self._columns = {name: _widths(table.columns) for name, table in tables.items()}
+        self._columns = {name: _widths(table.columns, table.widths) for name, table in tables.items()}
         taken: set[int] = set()
         for name, table in tables.items():
             if not 1 <= table.rows <= MOST_ROWS or not 0 <= table.nbytes <= MOST_ROWS:
@@ -96,7 +97,7 @@ class Declared:
             if table in columns:
                 columns[table][column] = references.types.get(column.lower(), "DOUBLE")
         for name in self._open:
-            self._columns[name] = _widths(columns[name])
+            self._columns[name] = _widths(columns[name], {})
             self._view(connection, name, columns[name])
         return frozenset(column for named in columns.values() for column in named)
 
@@ -117,14 +118,17 @@ class Declared:
         return by_count
 
     def _view(self, connection: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, str]) -> None:
-        values, names = ", ".join(map(_value, columns.values())), ", ".join(map(_quoted, columns))
+        values, names = (
+            ", ".join(_value(connection, kind) for kind in columns.values()),
+            ", ".join(map(quoted, columns)),
+        )
         rows = f"repeat_row({values or 0}, num_rows={self._rows[name]})"
-        _run(connection, f"CREATE OR REPLACE TEMP VIEW {_quoted(name)} AS FROM {rows} AS row({names or 'range'})")
+        _run(connection, f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS FROM {rows} AS row({names or 'range'})")
 
 
-def _widths(columns: Mapping[str, str]) -> tuple[tuple[str, str, int], ...]:
-    """Return columns with their lower-case names and the bytes of their types."""
-    return tuple((column, column.lower(), width_of(kind)) for column, kind in columns.items())
+def _widths(columns: Mapping[str, str], widths: Mapping[str, int]) -> tuple[tuple[str, str, int], ...]:
+    """Return columns with their lower-case names and the given bytes, else those of their types."""
+    return tuple((column, column.lower(), widths.get(column) or width_of(kind)) for column, kind in columns.items())
 
 
 def _run(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
@@ -139,15 +143,24 @@ def one_line(error: duckdb.Error) -> str:
     return " ".join(str(error).partition("\n")[0].split())
 
 
-def _value(kind: str) -> str:
+def _value(connection: duckdb.DuckDBPyConnection, kind: str) -> str:
     """Return some value of a type; a literal of that type binds faster than a cast."""
     if not _TYPE.fullmatch(kind):
-        raise OperatorError(f"{kind!r} is not a column type")
+        kind = _nested(connection, kind)
     # DuckDB's decimals have 38 digits at most.
     if (decimal := _DECIMAL.fullmatch(kind)) and 1 <= (scale := int(decimal[2])) < (width := int(decimal[1])) <= 38:
         return f"{'1' * (width - scale)}.{'1' * scale}"
     return _LITERALS.get(kind.upper(), f"CAST(NULL AS {kind})")
 
 
-def _quoted(name: str) -> str:
+def _nested(connection: duckdb.DuckDBPyConnection, kind: str) -> str:
+    """Return a type of several words, parts or labels as DuckDB writes it; raise OperatorError if it is none."""
+    try:
+        return str(connection.type(kind))
+    except duckdb.Error:
+        raise OperatorError(f"{kind!r} is not a column type") from None
+
+
+def quoted(name: str) -> str:
+    """Return a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""Figures that a calibration gives for operators, including those that nobody has measured."""
+"""Estimates of a calibration for operators, measured and unmeasured."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ def filter_of(rows: int, row_bytes: int, kept_rows: int) -> Operator:
 
 
 def runs(noise: float = 0.0, seed: int = 1) -> list[Run]:
-    """Runs of a filter that takes 1 ms, 2 ns a row and 1 ns a byte of output, with a relative error."""
+    """Return runs of a filter that takes 1 ms, 2 ns a row and 1 ns an output byte, with a relative error."""
     generator = np.random.default_rng(seed)
-    found = []
+    samples = []
     for size in SIZES:
         features = features_of(filter_of(*size))
         seconds = 1e-3 + 2e-9 * features["rows"] + 1e-9 * features["output_bytes"]
-        found.append(Run(features, seconds * (1 + noise * generator.standard_normal())))
-    return found
+        samples.append(Run(features, seconds * (1 + noise * generator.standard_normal())))
+    return samples
 
 
-def test_least_squares_find_what_runs_were_made_of() -> None:
+def test_least_squares_recover_the_coefficients() -> None:
     assert fit("filter", runs()).coefficients == pytest.approx((1e-3, 2e-9, 1e-9))
 
 
 def test_confidence_intervals_cover_the_truth_as_stated() -> None:
     truth, held, of_runs = (1e-3, 2e-9, 1e-9), 0, 0
     for seed in range(200):
-        found = fit("filter", runs(0.05, seed))
-        held += sum(low <= true <= high for true, (low, _, high) in zip(truth, intervals(found), strict=True))
+        fitted = fit("filter", runs(0.05, seed))
+        held += sum(low <= true <= high for true, (low, _, high) in zip(truth, intervals(fitted), strict=True))
         new = filter_of(500_000, 32, 100_000)
-        low, _, high = Calibration("m", 1, fits=(found,)).time_of(new).times
+        low, _, high = Calibration("m", 1, fits=(fitted,)).time_of(new).times
         seconds = (1e-3 + 1e-3 + 3.2e-3) * (1 + 0.05 * np.random.default_rng(seed + 1000).standard_normal())
         of_runs += low <= seconds <= high
     assert 0.93 <= held / 600 <= 0.97
@@ -62,11 +62,11 @@ def test_confidence_intervals_cover_the_truth_as_stated() -> None:
 def test_runs_that_scatter_widely_do_not_pull_the_fit_down() -> None:
     errors = np.random.default_rng(1).lognormal(0, 0.6, 20_000)
     rows = np.random.default_rng(2).integers(10**5, 10**7, errors.size)
-    found = fit(
+    fitted = fit(
         "table-scan",
         [Run({"constant": 1.0, "input_bytes": float(n)}, 1e-9 * n * e) for n, e in zip(rows, errors, strict=True)],
     )
-    assert found.coefficients[1] == pytest.approx(1e-9 * math.exp(0.18), rel=0.03)  # the mean of what there was
+    assert fitted.coefficients[1] == pytest.approx(1e-9 * math.exp(0.18), rel=0.03)  # the mean of the runs
 
 
 def test_t_gives_the_time_back_by_the_growth_of_the_class() -> None:
@@ -80,7 +80,7 @@ def test_t_gives_the_time_back_by_the_growth_of_the_class() -> None:
     assert 100 * square**2 * d == pytest.approx(seconds)
     sort = Operator.of("s", "sort", {"rows": 12_500_000, "row_bytes": 8})
     linear, deep = (DEFAULT.t_of(sort, growth=growth).seconds for growth in (Growth.LINEAR, Growth.SORT))
-    assert deep == pytest.approx(linear)  # 100 MB: where n log n is as linear
+    assert deep == pytest.approx(linear)  # 100 MB: here n log n equals the linear time
     half = Operator.of("s", "sort", {"rows": 6_250_000, "row_bytes": 8})
     t, time = DEFAULT.t_of(half, growth=Growth.SORT).seconds or 0, DEFAULT.time_of(half).seconds
     assert 10 * t * 0.05 * math.log1p(6_250_000) / math.log1p(12_500_000) == pytest.approx(time)
@@ -96,7 +96,7 @@ def test_sides_of_a_join_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "said"),
+    ("operator", "reason"),
     [
         (Operator.of("w", "sql-window", {}), "sql-window on cpu: never measured, and its work is unknown"),
         (Operator.of("q", "quantum", {"qubits": 4}), "quantum on cpu: never measured"),
@@ -105,14 +105,14 @@ def test_sides_of_a_join_add_up() -> None:
         (Operator.of("g", "gemm", {"m": 8}, NumberFormat.FP64), "g: gemm without n, k"),
     ],
 )
-def test_unknown_operator_has_a_reason_instead_of_a_figure(operator: Operator, said: str | None) -> None:
-    found = DEFAULT.time_of(operator)
-    if said is None:
-        assert found.is_known  # by its bytes alone, and says so
-        assert "its operations not counted" in found.reasons[0]
+def test_unknown_operator_has_a_reason_instead_of_a_figure(operator: Operator, reason: str | None) -> None:
+    estimate = DEFAULT.time_of(operator)
+    if reason is None:
+        assert estimate.is_known  # by its bytes only, and says so
+        assert "its operations not counted" in estimate.reasons[0]
         return
-    assert not found.is_known
-    assert said in found.reasons[0]
+    assert not estimate.is_known
+    assert reason in estimate.reasons[0]
     assert not DEFAULT.t_of(operator).is_known
 
 
@@ -132,22 +132,22 @@ def test_unmeasured_operator_is_timed_by_the_roofline() -> None:
     assert not calibration.time_of(gemm, DeviceKind.GPU).is_known
 
 
-def test_zero_rows_cost_what_it_takes_to_begin_and_have_no_t() -> None:
+def test_zero_rows_cost_the_start_and_have_no_t() -> None:
     calibration = Calibration("m", 1, fits=(fit("filter", runs()),))
     none = filter_of(0, 16, 0)
     assert calibration.time_of(none).seconds == pytest.approx(1e-3)
     assert "reads nothing" in calibration.t_of(none).reasons[0]
 
 
-def test_sizes_beyond_what_was_measured_are_said() -> None:
+def test_sizes_beyond_the_measured_ones_are_reported() -> None:
     calibration = Calibration("m", 1, fits=(fit("filter", runs()),))
-    assert any("beyond measured sizes" in one for one in calibration.time_of(filter_of(10**7, 16, 10**6)).reasons)
-    assert not any("measured sizes" in one for one in calibration.time_of(filter_of(10**6, 16, 10**5)).reasons)
+    assert any("beyond measured sizes" in reason for reason in calibration.time_of(filter_of(10**7, 16, 10**6)).reasons)
+    assert not any("measured sizes" in reason for reason in calibration.time_of(filter_of(10**6, 16, 10**5)).reasons)
 
 
 def test_kinds_measured_on_both_devices_have_their_own_speed_up() -> None:
     slow = fit("filter", runs())
-    quick = fit("filter", [Run(one.features, one.seconds / 20) for one in runs()], device=DeviceKind.GPU)
+    quick = fit("filter", [Run(run.features, run.seconds / 20) for run in runs()], device=DeviceKind.GPU)
     bus, parallelism = Figure.exactly(25e9, Basis.MEASURED), Figure.exactly(64, Basis.NOMINAL)
     gpu = Rates(DeviceKind.GPU, bus_bytes_per_s=bus, parallelism=parallelism)
     calibration = Calibration("m", 1, (gpu,), (slow, quick))
@@ -160,9 +160,9 @@ def test_kinds_measured_on_both_devices_have_their_own_speed_up() -> None:
 
 
 def test_defaults_are_nominal_and_name_their_source() -> None:
-    found = DEFAULT.t_of(filter_of(10**6, 32, 10**5))
-    assert found.basis is Basis.NOMINAL
-    assert "AMD EPYC" in found.reasons[0]
+    estimate = DEFAULT.t_of(filter_of(10**6, 32, 10**5))
+    assert estimate.basis is Basis.NOMINAL
+    assert "AMD EPYC" in estimate.reasons[0]
     accelerator = DEFAULT.accelerator_of()
     assert accelerator is not None
     assert (accelerator.bus_gb_per_s, accelerator.parallelism) == (12.8, 64)
@@ -170,11 +170,11 @@ def test_defaults_are_nominal_and_name_their_source() -> None:
 
 def test_too_few_sizes_are_an_error() -> None:
     with pytest.raises(CalibrationError, match="3 sizes do not determine 3 coefficients"):
-        fit("filter", [runs()[place] for place in (0, 5, 10)])
+        fit("filter", [runs()[index] for index in (0, 5, 10)])
     with pytest.raises(CalibrationError, match="no measured runs"):
         fit("filter", [])
     with pytest.raises(CalibrationError, match="invalid run time"):
-        fit("filter", [replace(one, seconds=0.0) for one in runs()])
+        fit("filter", [replace(run, seconds=0.0) for run in runs()])
 
 
 def test_algorithms_on_tables_move_more_than_they_read() -> None:

@@ -1,4 +1,4 @@
-"""CPU or GPU from history: what few runs say is weighed against what all tasks say."""
+"""CPU or GPU from history: the few runs of a task are shrunk towards all tasks."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def test_noise_and_scatter_of_tasks_are_found_in_the_runs() -> None:
 
 def test_shrunk_times_are_nearer_to_the_truth_than_means_of_runs() -> None:
     truth, runs = drawn(0.6, 2)
-    found = estimates_of(runs, prior_of(runs))
-    ours = sum((math.log(found[task].seconds or 0) - math.log(one)) ** 2 for task, one in truth.items())
-    own = sum((np.log(runs[task]).mean() - math.log(one)) ** 2 for task, one in truth.items())
+    estimates = estimates_of(runs, prior_of(runs))
+    ours = sum((math.log(estimates[task].seconds or 0) - math.log(seconds)) ** 2 for task, seconds in truth.items())
+    own = sum((np.log(runs[task]).mean() - math.log(seconds)) ** 2 for task, seconds in truth.items())
     assert ours < 0.75 * own
-    held = sum((found[task].low or 0) <= one <= (found[task].high or 0) for task, one in truth.items())
+    held = sum((estimates[task].low or 0) <= seconds <= (estimates[task].high or 0) for task, seconds in truth.items())
     assert 0.92 <= held / 400 <= 0.99
-    assert found["0"].basis is Basis.HISTORY
+    assert estimates["0"].basis is Basis.HISTORY
 
 
 def test_without_noise_a_tasks_own_runs_decide() -> None:
@@ -51,10 +51,10 @@ def test_task_unmeasured_on_the_gpu_is_taken_to_be_like_others() -> None:
     assert decide(cpu, gpu)["d"] is GPU
 
 
-def test_one_run_each_needs_a_noise_that_is_told() -> None:
-    one = {"a": [1.0], "b": [2.0]}
+def test_one_run_each_needs_a_stated_noise() -> None:
+    runs = {"a": [1.0], "b": [2.0]}
     with pytest.raises(CalibrationError, match="no task ran twice"):
-        decide(one, one)
-    assert decide(one, {"a": [0.1], "b": [9.0]}, noise=0.1) == {"a": GPU, "b": CPU}
+        decide(runs, runs)
+    assert decide(runs, {"a": [0.1], "b": [9.0]}, noise=0.1) == {"a": GPU, "b": CPU}
     with pytest.raises(CalibrationError, match=r"history: a: invalid run time of -1\.0 s"):
         prior_of({"a": [-1.0]}, 0.1)

@@ -1,4 +1,4 @@
-"""Sizes that caches do not hold: found from runs of all kinds, continuous, never falling, with bounds that hold."""
+"""Sizes beyond the caches: fitted from runs of all kinds; times are continuous, monotonic and within their bounds."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def add_of(n: int) -> Operator:
 
 
 def runs_of(operators: Sequence[Operator], penalty: float, noise: float = 0.0, seed: int = 1) -> list[Run]:
-    """Runs of 0.1 ms and 0.2 ns a byte touched, each beyond the caches so many times more."""
-    generator, found = np.random.default_rng(seed), []
-    for one in operators:
-        features = features_of(one)
+    """Return runs of 0.1 ms and 0.2 ns per byte touched; bytes beyond the caches cost `penalty` times more."""
+    generator, runs = np.random.default_rng(seed), []
+    for operator in operators:
+        features = features_of(operator)
         touched = features[TOUCHED]
         seconds = 1e-4 + 2e-10 * (touched + penalty * max(touched - CACHED, 0.0))
-        found.append(Run(features, seconds * math.exp(noise * generator.standard_normal())))
-    return found
+        runs.append(Run(features, seconds * math.exp(noise * generator.standard_normal())))
+    return runs
 
 
 def test_cache_size_is_common_and_the_penalty_is_per_kind() -> None:
@@ -52,10 +52,10 @@ def test_cache_size_is_common_and_the_penalty_is_per_kind() -> None:
     cached = cached_bytes_of([("table-scan", scans), ("elementwise", additions)])
     assert cached == pytest.approx(CACHED)
     for kind, runs, penalty in (("table-scan", scans, 2.0), ("elementwise", additions, 0.5)):
-        found = fit(kind, runs, cached_bytes=cached)
-        assert found.uncached == Uncached(CACHED, penalty, runs[-1].features[TOUCHED])
-        assert found.residual < 1e-6
-        assert found.degrees == len(SIZES) - 2 - 2  # what caches hold, and the penalty, were told by runs as well
+        fitted = fit(kind, runs, cached_bytes=cached)
+        assert fitted.uncached == Uncached(CACHED, penalty, runs[-1].features[TOUCHED])
+        assert fitted.residual < 1e-6
+        assert fitted.degrees == len(SIZES) - 2 - 2  # cache size and penalty are fitted from the runs, too
         assert fit(kind, runs).residual > 0.1
 
 
@@ -64,15 +64,15 @@ def test_a_straight_line_is_left_alone() -> None:
     for runs in (exact, noisy):
         assert cached_bytes_of([("table-scan", runs)]) is None
         assert fit("table-scan", runs, cached_bytes=CACHED).uncached is None
-    small = runs_of([*map(scan_of, SIZES[:4])], 2.0)  # none of which leaves the caches
+    small = runs_of([*map(scan_of, SIZES[:4])], 2.0)  # all within the caches
     assert cached_bytes_of([("table-scan", small)]) is None
 
 
 def test_sizes_that_are_too_few_are_not_corrected() -> None:
     few = runs_of([*map(scan_of, (2**12, 2**21, 2**24))], 8.0)
     assert uncached_of("table-scan", few, CACHED) is None
-    found = fit("table-scan", few, cached_bytes=CACHED)
-    assert (found.runs, found.uncached) == (3, None)
+    fitted = fit("table-scan", few, cached_bytes=CACHED)
+    assert (fitted.runs, fitted.uncached) == (3, None)
     more = runs_of([*map(scan_of, (2**12, 2**16, 2**18, 2**21, 2**24))], 8.0)
     assert fit("table-scan", more, cached_bytes=CACHED).uncached is not None
 
@@ -80,8 +80,8 @@ def test_sizes_that_are_too_few_are_not_corrected() -> None:
 def test_bounds_cover_new_runs_on_both_sides_of_the_caches() -> None:
     held, new = 0, [scan_of(rows) for rows in (3 * 2**11, 3 * 2**16, 3 * 2**18, 3 * 2**21)]
     for seed in range(60):
-        found = fit("table-scan", runs_of([*map(scan_of, SIZES)], 2.0, 0.1, seed), cached_bytes=CACHED)
-        calibration = Calibration("m", 1, fits=(found,))
+        fitted = fit("table-scan", runs_of([*map(scan_of, SIZES)], 2.0, 0.1, seed), cached_bytes=CACHED)
+        calibration = Calibration("m", 1, fits=(fitted,))
         for operator, run in zip(new, runs_of(new, 2.0, 0.1, 1000 + seed), strict=True):
             low, _, high = calibration.time_of(operator).times
             held += low <= run.seconds <= high
@@ -89,8 +89,8 @@ def test_bounds_cover_new_runs_on_both_sides_of_the_caches() -> None:
 
 
 def test_times_grow_with_data_without_jumps_at_cache_sizes() -> None:
-    corrected = [one for one in DEFAULT.fits if one.uncached is not None]
-    assert {one.kind for one in corrected} >= {"filter", "join", "aggregate", "table-scan", "stencil"}
+    corrected = [fitted for fitted in DEFAULT.fits if fitted.uncached is not None]
+    assert {fitted.kind for fitted in corrected} >= {"filter", "join", "aggregate", "table-scan", "stencil"}
     shapes = {
         "filter": {"rows": 4, "row_bytes": 16, "kept_rows": 1},
         "join": dict.fromkeys(("left_rows", "right_rows", "out_rows"), 2)
@@ -104,15 +104,15 @@ def test_times_grow_with_data_without_jumps_at_cache_sizes() -> None:
         growing = [size for size in shape if size.endswith(("rows", "groups"))]
         many = np.unique(np.geomspace(1e3, 1e8, 4000).round()).astype(int).tolist()
         operators = [Operator.of(kind, kind, shape | {size: shape[size] * n for size in growing}) for n in many]
-        seconds = np.array([DEFAULT.time_of(one).seconds for one in operators])
+        seconds = np.array([DEFAULT.time_of(operator).seconds for operator in operators])
         assert (np.diff(seconds) >= 0).all(), kind
         steps = np.diff(seconds) / seconds[:-1] / (np.diff(many) / np.array(many[:-1]))
-        assert steps.max() < 4, kind  # relative to how much the data grew: a bend, no step
+        assert steps.max() < 4, kind  # relative to the growth of the data: a bend, not a step
 
 
 def test_version_1_file_has_no_corrections_and_version_2_has() -> None:
-    found = fit("table-scan", runs_of([*map(scan_of, SIZES)], 2.0), library="duckdb", cached_bytes=CACHED)
-    calibration = Calibration("m", 1, fits=(found,))
+    fitted = fit("table-scan", runs_of([*map(scan_of, SIZES)], 2.0), library="duckdb", cached_bytes=CACHED)
+    calibration = Calibration("m", 1, fits=(fitted,))
     for as_json in (True, False):
         text = dumps(calibration, as_json=as_json)
         assert loads(text, as_json=as_json) == calibration

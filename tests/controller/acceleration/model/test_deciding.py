@@ -27,6 +27,26 @@ def test_operators_are_placed_one_by_one_by_their_ratio() -> None:
     assert set(sent.times) == {"cpu", "gpu"}
 
 
+def test_ratio_within_the_tie_band_stays_on_the_cpu() -> None:
+    ratio = decide(Works.of([JOIN]), FAST, [GPU])[0].ratio
+    assert ratio is not None
+    (inside,) = decide(Works.of([JOIN]), FAST, [GPU], tie_band=ratio - 1 + 1e-9)
+    assert (inside.device, inside.tied, inside.ratio) == ("cpu", "gpu", ratio)
+    assert inside.reasons[0].endswith(f"above the preset of 1, but within the tie band of {ratio - 1:g} around 1")
+    (outside,) = decide(Works.of([JOIN]), FAST, [GPU], tie_band=ratio - 1 - 1e-9)
+    assert (outside.device, outside.tied) == ("gpu", "")
+    assert "tie band" not in outside.reasons[0]
+
+
+def test_preset_above_the_tie_band_decides_alone() -> None:
+    (kept,) = decide(Works.of([JOIN]), FAST, [GPU], preset=3.0, tie_band=0.5)
+    assert (kept.device, kept.tied) == ("cpu", "")
+    assert "tie band" not in kept.reasons[0]
+    for wrong in (-0.1, float("inf"), float("nan")):
+        with pytest.raises(AccelerationError, match=r"tie band of .* is not finite and at least 0"):
+            decide(Works.of([JOIN]), FAST, [GPU], tie_band=wrong)
+
+
 def test_a_greater_preset_keeps_what_gains_less() -> None:
     (decision,) = decide(Works.of([JOIN]), FAST, [GPU], preset=3.0)
     assert decision.device == "cpu"

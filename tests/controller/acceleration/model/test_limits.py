@@ -36,7 +36,7 @@ MODELS = pytest.mark.parametrize("transfer", TransferModel)
 def test_zero_rows_take_no_time_and_stay_on_the_cpu(growth: Growth, transfer: TransferModel) -> None:
     nothing = Work("empty", growth, 1.0, 0.0, groups=0)
     (decision,) = decide(Works.of([nothing]), replace(TEN, transfer=transfer), [GPU])
-    assert {name: one.total_s for name, one in decision.times.items()} == {"cpu": 0, "gpu": 0}
+    assert {name: time.total_s for name, time in decision.times.items()} == {"cpu": 0, "gpu": 0}
     assert (decision.device, decision.ratio) == ("cpu", None)
     assert decision.reasons == ("gpu: nothing to compute or to move, so nothing to gain",)
 
@@ -44,8 +44,8 @@ def test_zero_rows_take_no_time_and_stay_on_the_cpu(growth: Growth, transfer: Tr
 @MODELS
 def test_one_machine_moves_nothing(transfer: TransferModel) -> None:
     alone = Machines(Network(1.0), 1, transfer=transfer)
-    (found,) = times(Works.of([FILTER]), alone)
-    assert found == Times(0.05, 0, 0)
+    (timed,) = times(Works.of([FILTER]), alone)
+    assert timed == Times(0.05, 0, 0)
     (on_gpu,) = times(Works.of([FILTER]), alone, GPU)
     assert on_gpu.total_s == pytest.approx(1.1 / 12.8 + 0.05 / 64)
 
@@ -54,7 +54,7 @@ def test_fan_in_above_the_machine_count_is_one_round() -> None:
     five, exactly = Machines(Network(1.0), 5, 10), Machines(Network(1.0), 5, 5)
     assert rounds_of(five) == 1
     for has_finite_sum in (False, True):
-        wide, fitting = (replace(one, has_finite_sum=has_finite_sum) for one in (five, exactly))
+        wide, fitting = (replace(machines, has_finite_sum=has_finite_sum) for machines in (five, exactly))
         assert exact_times(FILTER, wide) == exact_times(FILTER, fitting)
     assert senders_of(replace(five, has_finite_sum=True)) == 5
     tree = exact_times(FILTER, replace(five, transfer=TransferModel.PER_PATH))
@@ -62,7 +62,7 @@ def test_fan_in_above_the_machine_count_is_one_round() -> None:
 
 
 def test_the_data_moved_is_n_k_over_k_minus_1_for_another_fan_in() -> None:
-    """The table's d n / 9 and the number of nodes that send agree only for a fan-in of 10."""
+    """The table's d n / 9 equals the number of sending nodes only for a fan-in of 10."""
     moved = exact_times(Work("any", Growth.LINEAR, 0, 1.0), Machines(Network(8.0), 1024, 4)).transfer_s
     assert moved == Fraction(1024, 10) * Fraction(4, 3)
     assert moved != Fraction(1024, 9)
@@ -70,15 +70,15 @@ def test_the_data_moved_is_n_k_over_k_minus_1_for_another_fan_in() -> None:
 
 @MODELS
 def test_infinite_network_leaves_only_computing(transfer: TransferModel) -> None:
-    (found,) = times(Works.of([FILTER]), Machines(Network(math.inf), 1000, transfer=transfer))
-    assert found.transfer_s == 0
-    assert found.total_s == pytest.approx(4 * 0.05)
+    (timed,) = times(Works.of([FILTER]), Machines(Network(math.inf), 1000, transfer=transfer))
+    assert timed.transfer_s == 0
+    assert timed.total_s == pytest.approx(4 * 0.05)
 
 
 def test_infinite_parallelism_and_bus_leave_only_the_network() -> None:
     dream = Accelerator(DeviceKind.GPU, math.inf, bus_gb_per_s=math.inf)
-    (found,) = times(Works.of([FILTER]), TEN, dream)
-    assert found.transfer_s == found.total_s == pytest.approx(8 * 10 / 9)
+    (timed,) = times(Works.of([FILTER]), TEN, dream)
+    assert timed.transfer_s == timed.total_s == pytest.approx(8 * 10 / 9)
     (decision,) = decide(Works.of([FILTER]), Machines(Network(1.0), 1), [dream])
     assert (decision.device, decision.ratio) == ("gpu", math.inf)
 
@@ -108,7 +108,7 @@ def test_negative_or_infinite_amount_names_operator_and_figure(name: str, value:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Machines(Network(1), 0), "0 machines"),
         (lambda: Machines(Network(1), 10, 1), "a fan-in of 1 is below 2"),
@@ -125,8 +125,8 @@ def test_negative_or_infinite_amount_names_operator_and_figure(name: str, value:
         (lambda: Accelerator(DeviceKind.GPU, 64, name="switch"), "cannot have the name switch"),
     ],
 )
-def test_impossible_input_is_one_clear_line(make: Any, said: str) -> None:
-    with pytest.raises(AccelerationError, match=said) as raised:
+def test_impossible_input_is_one_clear_line(make: Any, message: str) -> None:
+    with pytest.raises(AccelerationError, match=message) as raised:
         make()
     assert "\n" not in str(raised.value)
 

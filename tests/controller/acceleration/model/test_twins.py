@@ -1,4 +1,4 @@
-"""The vectorised model and the one in fractions are the same model, whatever is asked of both."""
+"""The vectorised model equals the one in fractions for any input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = ("filter", "join", "")
 
 
 def amounts(least: float, most: float) -> st.SearchStrategy[float]:
-    """Draw decimals as people write them, zero included where it may be."""
+    """Draw decimals as people write them, including zero if allowed."""
     return st.floats(least, most, allow_nan=False).map(lambda value: float(f"{value:.4g}")).filter(lambda v: v >= least)
 
 
@@ -80,12 +80,12 @@ def accelerators() -> st.SearchStrategy[Accelerator]:
 def test_the_fast_path_and_its_twin_agree_part_by_part(
     items: list[Work], shared: Machines, accelerator: Accelerator | None
 ) -> None:
-    found = times(Works.of(items), shared, accelerator)
+    timed = times(Works.of(items), shared, accelerator)
     for row, work in enumerate(items):
         expected = exact_times(work, shared, accelerator)
         for part in Times.__slots__:
-            assert getattr(found[row], part) == pytest.approx(float(getattr(expected, part)), rel=1e-11, abs=1e-15)
-        assert found.total_s[row] == pytest.approx(float(expected.total_s), rel=1e-11, abs=1e-15)
+            assert getattr(timed[row], part) == pytest.approx(float(getattr(expected, part)), rel=1e-11, abs=1e-15)
+        assert timed.total_s[row] == pytest.approx(float(expected.total_s), rel=1e-11, abs=1e-15)
 
 
 @given(st.sampled_from([Growth.LINEAR, Growth.SQUARE]), amounts(0.001, 10), machines(), accelerators())
@@ -100,7 +100,7 @@ def test_ratio_of_the_specified_classes_is_scale_invariant(
 
 @given(amounts(0, 10), amounts(0, 1000), amounts(0.001, 1000), st.integers(0, 6))
 def test_transfer_models_compute_the_same_on_whole_trees(t: float, d: float, rate: float, height: int) -> None:
-    """Ten outputs of a tenth are one input again; only how they travel differs: the tree's groups at the same time."""
+    """Ten outputs of a tenth add up to one input; only the transfers differ: the tree's groups send concurrently."""
     plain = Work("any", Growth.LINEAR, t, d)
     one_by_one, tree = (
         exact_times(plain, Machines(Network(rate), 10**height, transfer=model)) for model in TransferModel
@@ -112,7 +112,7 @@ def test_transfer_models_compute_the_same_on_whole_trees(t: float, d: float, rat
 
 @given(machines())
 def test_a_tree_has_the_rounds_of_the_logarithm_rounded_up(shared: Machines) -> None:
-    # Of whole machines: a logarithm a hair above a whole number is that number.
+    # Machines are whole: a logarithm just above an integer is that integer.
     assert len(shared.groups) == math.ceil(rounds_of(shared) - 1e-9)
 
 
@@ -120,7 +120,7 @@ def test_a_tree_has_the_rounds_of_the_logarithm_rounded_up(shared: Machines) -> 
 def test_a_slower_network_moves_the_ratio_towards_1(
     work: Work, shared: Machines, accelerator: Accelerator, slower: float
 ) -> None:
-    """Costs common to both hide their difference, which is why a query leaves the GPU on a loaded network."""
+    """Common costs mask the difference: therefore a query leaves the GPU on a loaded network."""
     if math.isinf(shared.network.rate_gbit_per_s) or shared.network.rounds:
         return
     plain = replace(accelerator, compression=None)

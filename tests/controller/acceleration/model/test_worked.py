@@ -1,4 +1,4 @@
-"""The worked cases: as fractions, as the text's figures, and where the text contradicts its own formula."""
+"""The worked cases: in fractions, against the text's figures, and where the text contradicts its own formula."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from controller.acceleration.model import exact_times, times
+from controller.acceleration.model import decide, exact_times, times
 from controller.acceleration.model.columns import Works
 from controller.acceleration.model.worked import CASES, DRAWN, ETHERNET, Case
-from controller.acceleration.values import Growth, Machines, TransferModel, Work
+from controller.acceleration.values import TIE_BAND, Growth, Machines, TransferModel, Work
 
 FORMS = (
     "(t + 200/9) / (t/64 + 256099/11520)",
@@ -31,8 +31,8 @@ def test_formulas_give_the_worked_ratios_for_filter_and_join() -> None:
     assert [round(float(case.ratio()), 4) for case in DRAWN] == [0.9998, 1.0173, 0.9872, 2.3162, 0.7705, 1.8162]
 
 
-def test_cases_2c_and_2e_note_that_text_and_formula_differ() -> None:
-    assert [case.figure for case in CASES if case.remark] == ["2c", "2e"]
+def test_cases_note_that_text_and_formula_differ() -> None:
+    assert [case.figure for case in CASES if case.remark] == ["2b", "2c", "2e"]
     contradicting = CASES[4]
     assert contradicting.stated == 3.2
     assert contradicting.ratio() < 1 < contradicting.stated
@@ -41,6 +41,20 @@ def test_cases_2c_and_2e_note_that_text_and_formula_differ() -> None:
     for case in DRAWN:
         stated = case.stated or 0.0
         assert (abs(float(case.ratio()) - stated) > 0.0175) == (case.figure == "2e"), case.figure
+
+
+def test_case_2b_is_a_tie_that_the_default_band_keeps_on_the_cpu() -> None:
+    """The text reads its ratio as 1, and the band changes the verdict of no other figure."""
+    assert CASES[1].stated == 1
+    assert "1.0173" in CASES[1].remark
+    for case in DRAWN:
+        works = Works.of([case.work(float(case.t))])
+        without, within = (
+            decide(works, case.machines(), [case.accelerator], tie_band=band)[0] for band in (0.0, TIE_BAND)
+        )
+        assert without.device == ("gpu" if case.ratio() > 1 else "cpu")
+        assert (without.device != within.device) == (case.figure == "2b") == (within.tied == "gpu")
+        assert without.tied == ""
 
 
 def test_the_table_takes_the_limit_and_the_finite_sum_is_offered() -> None:

@@ -18,7 +18,7 @@ from controller.acceleration.network.hardware import Hardware, load_hardware
 from controller.acceleration.network.loading import load_ground
 from controller.acceleration.network.switches import SwitchTree
 from controller.acceleration.network.trees import Aggregators
-from controller.acceleration.values import Accelerator, Compression, Growth, TransferModel, Work
+from controller.acceleration.values import TIE_BAND, Accelerator, Compression, Growth, TransferModel, Work
 from controller.apps.cli.accel.ground import ground_of
 from controller.cluster.cost_map import CostMap
 from dataplane.errors import ConfigError
@@ -67,6 +67,7 @@ def test_a_hardware_file_says_what_there_is(tmp_path: Path) -> None:
     found = load_hardware(write(tmp_path, FILE))
     assert (found.machines, found.fan_in, found.aggregators) == (("h1", "h2"), 4, Aggregators.MEMBER)
     assert (found.transfer, found.has_finite_sum, found.preset) == (TransferModel.SUM, True, 1.5)
+    assert (found.tie_band, load_hardware(write(tmp_path, f"{FILE}tie_band: 0.1\n")).tie_band) == (TIE_BAND, 0.1)
     fast, slow = found.accelerators
     assert fast == Accelerator(DeviceKind.GPU, 64, compression=Compression(0.3, 0.1))
     assert (slow.label, slow.faster_by("sort"), slow.bus_gb_per_s, slow.memory_gb) == ("slow", 3, 1, (1 << 30) / 1e9)
@@ -75,6 +76,7 @@ def test_a_hardware_file_says_what_there_is(tmp_path: Path) -> None:
 
 def test_missing_buses_and_memory_default_to_the_topology_least(tmp_path: Path) -> None:
     ground = ground_over(load_hardware(write(tmp_path, FILE)), quiet(LAB))
+    assert ground.tie_band == ground_by_rate(Hardware(machines=2), 1e9).tie_band == TIE_BAND
     fast, slow = ground.accelerators
     assert (fast.bus_gb_per_s, fast.memory_gb) == (12, (16 << 30) / 1e9)
     assert (slow.bus_gb_per_s, slow.memory_gb) == (1, (1 << 30) / 1e9)
@@ -142,6 +144,8 @@ def test_infinite_rate_moves_in_no_time_and_others_are_refused() -> None:
         ("machines: [h1, h2]", "machines: []", 2, "no machines"),
         ("machines: [h1, h2]", "machines: [h1, h1]", 2, "machine h1 is named twice"),
         ("preset: 1.5", "preset: 0.5", 8, "a preset of 0.5 is not finite and at least 1"),
+        ("preset: 1.5", "tie_band: -0.1", 8, "a tie band of -0.1 is not finite and at least 0"),
+        ("preset: 1.5", "tie_band: .nan", 8, "a tie band of nan is not finite and at least 0"),
         ("preset: 1.5", "preset: .inf", 8, "a preset of inf is not finite and at least 1"),
         ("network_efficiency: 0.9", "network_efficiency: -1", 7, "-1.0 is not above 0 and at most 1"),
         ("efficiency: 0.5", "efficiency: 0", 9, "0.0 is not above 0 and at most 1"),

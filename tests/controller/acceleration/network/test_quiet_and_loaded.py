@@ -72,8 +72,8 @@ class EightSeconds:
 def devices_on(ground: Ground) -> dict[str, str]:
     """Return the device of each kind of operator of the query."""
     plan = plan_of(graph_of_sql(QUERY, tables=TABLES), ground.machines.count, EightSeconds(), Reading(has_tenths=True))
-    found = explain(plan, ground.machines, ground.accelerators, preset=ground.preset)
-    return {one.decision.work.kind: one.device for one in found.operators}
+    explained = explain(plan, ground.machines, ground.accelerators, preset=ground.preset)
+    return {operator.decision.work.kind: operator.device for operator in explained.operators}
 
 
 def test_by_a_cost_map_with_and_without_load() -> None:
@@ -87,7 +87,7 @@ def test_by_a_cost_map_with_and_without_load() -> None:
 
 
 def collector_of(topology_file: Path, load_bps: int) -> Collector:
-    """Return a collector after a second of a fabric in virtual time, over whose only cable goes so much towards h1."""
+    """Return a collector after one second of virtual time on a fabric whose only cable carries this load towards h1."""
     topology = load(topology_file)
     fabric = VirtualFabric(topology)
     schema = load_schema(*fabric_program())
@@ -99,9 +99,9 @@ def collector_of(topology_file: Path, load_bps: int) -> Collector:
     collector = Collector(topology, fabric.clock)
 
     def report(frame: bytes, _now_ns: int) -> None:
-        found = decode_udp_frame(frame)
-        assert found is not None
-        collector.receive(found.payload)
+        datagram = decode_udp_frame(frame)
+        assert datagram is not None
+        collector.receive(datagram.payload)
 
     fabric.host("c1").on_frame(report)
     flow = flow_between(topology, 1, "h3", "h1", rate_bps=load_bps, stop_ns=2_000_000_000)

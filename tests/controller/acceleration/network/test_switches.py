@@ -1,4 +1,4 @@
-"""The switch as a third choice: which operators are sums of fixed width, where they are added up, how long it takes."""
+"""The switch as a third choice: operators that are sums of fixed width, where they are added up, and their time."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def hosts(count: int) -> list[str]:
 
 
 def tree_of(name: str, count: int, costs: CostMap | None = None) -> SwitchTree:
-    found = switch_tree(costs or quiet(name), hosts(count), SWITCHES)
-    assert isinstance(found, SwitchTree), found
-    return found
+    tree = switch_tree(costs or quiet(name), hosts(count), SWITCHES)
+    assert isinstance(tree, SwitchTree), tree
+    return tree
 
 
 @pytest.mark.parametrize(("machines", "measured_s"), [(2, 11.645), (4, 11.646)])
@@ -51,7 +51,7 @@ def test_the_time_is_that_of_measured_all_reduces(machines: int, measured_s: flo
     # docs/results/benchmarks.md: 2^26 bytes of float32 over cables of 50 Mbit/s.
     predicted_s = tree_of(ONE_SWITCH, machines).transfer_s(Sums(groups=1 << 24, is_float=True))
     assert predicted_s == pytest.approx(measured_s, rel=0.03)
-    # Beside 1,024 bytes of values a packet has 78 of Ethernet, IPv4, UDP, our header and the checksum.
+    # A packet has 1,024 bytes of values and 78 of Ethernet, IPv4, UDP, our header and the checksum.
     assert predicted_s == pytest.approx((1 << 29) * (1024 + 78) / 1024 / 50e6, rel=1e-3)
 
 
@@ -59,15 +59,15 @@ def test_tree_links_carry_the_sums_once_for_any_machine_count() -> None:
     few, many = tree_of(RACKS, 2), tree_of(RACKS, 8)
     sums = Sums(groups=1000)
     assert many.transfer_s(sums) == pytest.approx(few.transfer_s(sums), rel=0.05)
-    # Both racks add up at their leaves, so that the cable between them carries one vector, not four.
+    # Each rack adds up at its leaf, so the cable between them carries one vector, not four.
     assert many.s_per_gb == pytest.approx(8)
 
 
 def test_a_loaded_link_of_the_tree_holds_all_back() -> None:
     costs = quiet(ONE_SWITCH).with_load("h3", "h2", 40_000_000)
-    found = tree_of(ONE_SWITCH, 4, costs)
-    assert found.s_per_gb == pytest.approx(5 * tree_of(ONE_SWITCH, 4).s_per_gb)
-    assert found.busiest in {LinkKey("h3", "leaf1"), LinkKey("leaf1", "h2")}
+    tree = tree_of(ONE_SWITCH, 4, costs)
+    assert tree.s_per_gb == pytest.approx(5 * tree_of(ONE_SWITCH, 4).s_per_gb)
+    assert tree.busiest in {LinkKey("h3", "leaf1"), LinkKey("leaf1", "h2")}
 
 
 @pytest.mark.parametrize("bits", [8, 31, 32, 64])
@@ -76,7 +76,7 @@ def test_as_many_lanes_as_a_sum_takes_hold_it_exactly(bits: int, machines: int) 
     lanes = Sums(groups=1, bits=bits).lanes(machines)
     room = 31 - (machines - 1).bit_length()
     assert lanes * room >= bits > (lanes - 1) * room
-    # The greatest parts of all machines in one lane stay below what int32 holds.
+    # The maximum values of all machines in one lane must fit in int32.
     assert machines * ((1 << room) - 1) <= np.iinfo(np.int32).max
 
 
@@ -97,7 +97,7 @@ def test_sums_counts_and_means_are_sums(aggregates: list[str], columns: int) -> 
         ([], "it adds up nothing"),
     ],
 )
-def test_other_aggregates_are_none_and_say_why(aggregates: list[str], why: str) -> None:
+def test_other_aggregates_are_excluded_with_a_reason(aggregates: list[str], why: str) -> None:
     assert sums_of(aggregates, groups=7) == why
 
 
@@ -105,7 +105,7 @@ AGGREGATE = Work("sum", Growth.GROUPED, cpu_s_per_100mb=1, input_gb=1, output_gb
 GPU = Accelerator(DeviceKind.GPU, parallelism=64)
 
 
-def test_switch_is_chosen_where_reduction_rounds_dominate() -> None:
+def test_switch_is_chosen_if_reduction_rounds_dominate() -> None:
     hardware = Hardware(fan_in=2, accelerators=(GPU,), switch=SWITCHES)
     ground = ground_over(hardware, quiet(ONE_SWITCH))
     works = Works.of([AGGREGATE, Work("filter", Growth.LINEAR, cpu_s_per_100mb=1, input_gb=1)])
@@ -121,13 +121,13 @@ def test_switch_is_chosen_where_reduction_rounds_dominate() -> None:
     assert (both.device, by_gpu.device) == ("gpu+switch", "gpu")
 
 
-def test_accelerators_may_compute_what_switches_aggregate() -> None:
+def test_accelerators_may_compute_for_switches() -> None:
     packed = replace(GPU, compression=Compression(0.3, 0.1), bus_gb_per_s=11.0)
     ground = ground_over(Hardware(fan_in=2, accelerators=(packed,), switch=SWITCHES), quiet(ONE_SWITCH))
     small = Work("small", Growth.GROUPED, cpu_s_per_100mb=1e-6, input_gb=1, output_gb=0.1)
     works = Works.of([AGGREGATE, small, Work("filter", Growth.LINEAR, cpu_s_per_100mb=1, input_gb=1)])
     others = ground.others(works, [Sums(1000), Sums(1000), "a filter adds up nothing"])
-    assert [one.label for one in others] == [SWITCH, "gpu+switch"]
+    assert [other.label for other in others] == [SWITCH, "gpu+switch"]
     first, second, third = decide(works, ground.machines, ground.accelerators, 1.0, others)
     assert (first.device, second.device, third.device) == ("gpu+switch", SWITCH, "gpu")
     times, on_cpu = first.times["gpu+switch"], first.times[SWITCH]
@@ -139,7 +139,7 @@ def test_accelerators_may_compute_what_switches_aggregate() -> None:
     assert alone.label == SWITCH
 
 
-def test_accelerator_computes_for_switches_only_what_it_runs() -> None:
+def test_accelerator_computes_only_its_kinds_for_switches() -> None:
     sorter = replace(GPU, runs=frozenset({"sort"}))
     tree, machines = tree_of(ONE_SWITCH, 4), Machines(Network(0.05), 4)
     choice = switch_choice(Works.of([AGGREGATE]), machines, [Sums(10)], tree, sorter)
@@ -163,7 +163,7 @@ def test_sums_that_do_not_fit_its_slots_are_refused() -> None:
     )
 
 
-def test_where_no_switch_can_add_up_the_reason_is_said() -> None:
+def test_reason_is_given_if_no_switch_can_add_up() -> None:
     assert switch_tree(quiet(RACKS), ["h1"], SWITCHES) == "one machine has nothing to add up"
     with pytest.raises((PathError, AccelerationError), match="h99"):
         ground_over(Hardware(machines=("h1", "h99"), switch=SWITCHES), quiet(RACKS))

@@ -1,4 +1,4 @@
-"""A reduction tree's time over real paths: shared links, free bandwidth, delays; the twin; what cannot be."""
+"""A reduction tree's time over real paths: shared links, free bandwidth, delays; the twin; invalid input."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RACKS = "leaf-spine:spines=1,leaves=2,hosts=4,rate=1 Gbit/s,delay=1 us"
 
 
 def _thousand() -> str:
-    """Return a fabric of 1000 hosts on links of 1 Gbit/s, whose switches have more than these can send between them."""
+    """Return a fabric of 1000 hosts on links of 1 Gbit/s, with ample capacity between the switches."""
     leaves = [f"s{number}" for number in range(1, 6)]
     hosts = [f"{{name: h{number}, switch: {leaves[number % 5]}}}" for number in range(1, 1001)]
     links = [f"{{a: s0, b: {leaf}, rate: 1 Tbit/s, delay: 1 us}}" for leaf in leaves]
@@ -82,17 +82,17 @@ def test_flows_of_a_round_share_their_common_links() -> None:
     assert first.s_per_gb == pytest.approx(3 * 8)
     assert first.busiest in {LinkKey("leaf2", "spine1"), LinkKey("spine1", "leaf1")}
     assert (first.busiest_flows, first.busiest_bps) == (3, GBIT)
-    # Each alone would have the whole rate: the specification's node-to-node speed knows no contention.
+    # Alone, each would get the whole rate: the specification's node-to-node speed ignores contention.
     assert timed(costs, tree).rate_gbit_per_s == pytest.approx(1)
 
 
-def test_a_flow_gets_what_others_leave_when_they_have_ended() -> None:
-    # Flow 0 and 1 share link 0 (1 bit/s); flow 1 crosses link 1 too, of which it gets a quarter only.
+def test_flow_gets_the_rate_of_ended_flows() -> None:
+    # Flows 0 and 1 share link 0 (1 bit/s); flow 1 also crosses link 1, where it gets only a quarter.
     crossings = Crossings(2, np.array([0, 1, 1]), np.array([0, 0, 1]), np.ones(3))
     free = np.array([1.0, 0.25])
     assert fair_bps(crossings, free, np.ones(2, np.bool_)).tolist() == [0.75, 0.25]
     assert finishing_s(crossings, free, 1.0).tolist() == pytest.approx([4 / 3, 4])
-    # Both over link 0 alone: half each, and both end together.
+    # Both cross link 0 only: half each, and both end together.
     assert finishing_s(Crossings(2, np.array([0, 1]), np.zeros(2, np.intp), np.ones(2)), free, 1.0).tolist() == [2, 2]
 
 
@@ -121,14 +121,14 @@ def test_round_time_lies_between_busiest_link_and_serial_flows(name: str) -> Non
     costs = CostMap.of(topology, snapshot(topology, rng))
     machines = rng.sample(workers(topology), 6)
     try:
-        found = over(costs, machines, 3)
+        timing = over(costs, machines, 3)
     except AccelerationError as error:
         pytest.fail(str(error))
-    for part in found.rounds:
+    for part in timing.rounds:
         # The fullest link's time up to rounding.
         assert part.s_per_gb >= 8e9 * part.busiest_flows / part.busiest_bps * (1 - 1e-9)
-    one_by_one = 8 * sum(len(part.transfers) for part in found.rounds) / found.rate_gbit_per_s
-    assert sum(part.s_per_gb for part in found.rounds) <= one_by_one * (1 + 1e-9)
+    one_by_one = 8 * sum(len(part.transfers) for part in timing.rounds) / timing.rate_gbit_per_s
+    assert sum(part.s_per_gb for part in timing.rounds) <= one_by_one * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", FABRICS)
@@ -141,8 +141,8 @@ def test_rounds_over_cost_map_paths_match_the_reference(name: str, aggregators: 
         row: max(Fraction(int(links.available_bps[row])), Fraction(1, 20) * int(links.rate_bps[row]))
         for row in links.numbers.values()
     }
-    found = timed(costs, tree_over(costs, rng.sample(workers(topology), 6), 3, aggregators))
-    for part, shares in zip(found.rounds, found.tree.shares, strict=True):
+    timing = timed(costs, tree_over(costs, rng.sample(workers(topology), 6), 3, aggregators))
+    for part, shares in zip(timing.rounds, timing.tree.shares, strict=True):
         flows = [_shares_by_paths(costs, transfer) for transfer in part.transfers]
         size = Fraction(8_000_000_000)
         expected = max(reference.finishing_s(flows, free, [size] * len(flows)))
@@ -152,13 +152,13 @@ def test_rounds_over_cost_map_paths_match_the_reference(name: str, aggregators: 
 
 
 def _shares_by_paths(costs: CostMap, transfer: Transfer) -> dict[int, Fraction]:
-    """Return what of a transfer each link carries, path by path as the cost map lists them."""
-    found: dict[int, Fraction] = {}
+    """Return the share of a transfer that each link carries, path by path as the cost map lists them."""
+    shares: dict[int, Fraction] = {}
     for path in costs.cost(transfer.src, transfer.dst).paths:
         for pair in pairwise((transfer.src, *path.switches, transfer.dst)):
             row = costs.links.numbers[LinkKey(*pair)]
-            found[row] = found.get(row, Fraction(0)) + Fraction(path.share).limit_denominator(1000)
-    return found
+            shares[row] = shares.get(row, Fraction(0)) + Fraction(path.share).limit_denominator(1000)
+    return shares
 
 
 def test_load_lengthens_rounds_and_a_full_link_keeps_a_twentieth() -> None:
@@ -168,18 +168,18 @@ def test_load_lengthens_rounds_and_a_full_link_keeps_a_twentieth() -> None:
     half = quiet(topology).with_loads([Load("h5", "h1", GBIT // 2)])
     assert over(half, machines, 8, member=True).transfer_s(1) > calm.transfer_s(1)
     full = quiet(topology).with_loads([Load("h6", "h1", 2 * GBIT)])
-    found = over(full, ["h5", "h1"], 2, member=True).rounds[0]
-    assert set(found.full) == {LinkKey("leaf2", "spine1"), LinkKey("spine1", "leaf1"), LinkKey("leaf1", "h1")}
-    assert found.s_per_gb == pytest.approx(8 / LEAST_FREE)
+    part = over(full, ["h5", "h1"], 2, member=True).rounds[0]
+    assert set(part.full) == {LinkKey("leaf2", "spine1"), LinkKey("spine1", "leaf1"), LinkKey("leaf1", "h1")}
+    assert part.s_per_gb == pytest.approx(8 / LEAST_FREE)
 
 
 def test_round_has_the_longest_delay_and_its_figures_basis() -> None:
     topology = from_text("leaf-spine:spines=1,leaves=2,hosts=2,rate=1 Gbit/s,delay=3 ms")
     costs = quiet(topology)
     machines = workers(topology)
-    found = over(costs, machines, 4, member=True).rounds[0]
-    assert found.delay_s == costs.cost("h3", "h1").delay_ns / 1e9
-    assert found.basis is Basis.NOMINAL
+    part = over(costs, machines, 4, member=True).rounds[0]
+    assert part.delay_s == costs.cost("h3", "h1").delay_ns / 1e9
+    assert part.basis is Basis.NOMINAL
     seen = CostMap.of(topology, snapshot(topology, random.Random(1)))
     assert over(seen, machines, 4).rounds[0].basis is Basis.PARTLY_MEASURED
 
@@ -199,7 +199,7 @@ def test_efficiency_is_the_share_of_a_rate_that_data_gets() -> None:
             timed(costs, tree, efficiency=wrong)
 
 
-def test_a_round_is_no_quicker_than_what_processors_can_receive() -> None:
+def test_rounds_are_bounded_by_the_processors_receive_rate() -> None:
     costs, machines = quiet(from_text(ONE_RACK)), ["h1", "h2", "h3"]
     tree = tree_over(costs, machines, 3, Aggregators.MEMBER)
     # Two send 8 Gbit each to the third over a link of 1 Gbit/s.
@@ -210,13 +210,13 @@ def test_a_round_is_no_quicker_than_what_processors_can_receive() -> None:
 
 
 def test_one_machine_sends_nothing() -> None:
-    found = over(quiet(from_text(ONE_RACK)), ["h3"], 10)
-    assert (found.rounds, found.transfer_s(5), found.rate_gbit_per_s, found.tree.root) == ((), 0, math.inf, "h3")
+    timing = over(quiet(from_text(ONE_RACK)), ["h3"], 10)
+    assert (timing.rounds, timing.transfer_s(5), timing.rate_gbit_per_s, timing.tree.root) == ((), 0, math.inf, "h3")
 
 
 def test_a_fan_in_above_the_number_of_machines_is_one_round() -> None:
-    found = over(quiet(from_text(ONE_RACK)), ["h1", "h2", "h3"], 10)
-    assert [len(part.transfers) for part in found.rounds] == [2]
+    timing = over(quiet(from_text(ONE_RACK)), ["h1", "h2", "h3"], 10)
+    assert [len(part.transfers) for part in timing.rounds] == [2]
 
 
 def test_absent_or_unreachable_machines_are_named() -> None:

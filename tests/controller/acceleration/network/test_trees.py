@@ -50,7 +50,7 @@ def test_a_member_that_sums_up_keeps_its_own_part() -> None:
     )
 
 
-def test_where_a_group_is_all_there_is_one_of_it_sums_up() -> None:
+def test_member_of_a_single_group_sums_up() -> None:
     assert reduction_tree(names(3), 10).transfers == ((Transfer("h2", "h1"), Transfer("h3", "h1")),)
 
 

@@ -143,16 +143,18 @@ def test_unknown_operators_stay_on_the_cpu_and_say_why() -> None:
     st.lists(st.floats(1e-3, 10), min_size=1, max_size=4),
     st.sampled_from([0.1, 1.0, 80.0]),
     st.sampled_from([1, 8, 1000]),
-    st.sampled_from([1.0, 1.5]),
+    st.sampled_from([(1.0, 0.0), (1.5, 0.0), (1.0, 0.02), (1.5, 0.8), (1.5, 0.02)]),
     st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_beyond_a_break_even_the_operator_changes_its_device(
-    t: list[float], rate: float, count: int, preset: float, is_packed: bool
+    t: list[float], rate: float, count: int, preset_and_band: tuple[float, float], is_packed: bool
 ) -> None:
+    preset, tie_band = preset_and_band
     device, plan = PACKING if is_packed else GPU, chain(t)
     machines = Machines(Network(rate), count)
-    found = explain(plan, machines, [device], preset=preset)
+    found = explain(plan, machines, [device], preset=preset, tie_band=tie_band)
+    threshold = max(preset, 1 + tie_band)
     for at, one in enumerate(found.operators):
         for flip in one.flips:
             if flip.factor is None or not 1e-9 < flip.factor < 1e9:
@@ -160,7 +162,7 @@ def test_beyond_a_break_even_the_operator_changes_its_device(
             for nudge in (0.999, 1.001):
                 factor = flip.factor * nudge
                 has_flipped = (factor > flip.factor) == (flip.factor > 1)
-                better = best_beside(plan, at, machines, device, preset, found, flip.quantity, factor)
+                better = best_beside(plan, at, machines, device, threshold, found, flip.quantity, factor)
                 assert (better != one.device) == has_flipped
 
 
@@ -169,7 +171,7 @@ def best_beside(
     at: int,
     machines: Machines,
     device: Accelerator,
-    preset: float,
+    threshold: float,
     found: Explained,
     quantity: Quantity,
     factor: float,
@@ -188,10 +190,34 @@ def best_beside(
     beside = [found.operators[one].device for one in (at - 1, at + 1) if 0 <= one < len(plan.works)]
     # Data of a neighbour on the device need not come there, and has to come out of it for the CPU.
     other -= sum(crossing * (1 if quantity is not Quantity.DATA else factor) for one in beside if one == "gpu")
-    on_cpu += preset * sum(
+    on_cpu += threshold * sum(
         crossing * (1 if quantity is not Quantity.DATA else factor) for one in beside if one == "gpu"
     )
-    return "cpu" if on_cpu <= preset * other else "gpu"
+    return "cpu" if on_cpu <= threshold * other else "gpu"
+
+
+@given(st.lists(st.floats(1e-3, 1), min_size=1, max_size=6), st.sampled_from([0.02, 0.1, 0.5]))
+@settings(max_examples=40, deadline=None)
+def test_every_device_that_the_tie_band_changed_says_so(t: list[float], tie_band: float) -> None:
+    plan, machines = chain(t), Machines(Network(5.0), 100)
+    within = explain(plan, machines, [GPU], tie_band=tie_band)
+    without = explain(plan, machines, [GPU])
+    as_preset = explain(plan, machines, [GPU], preset=1 + tie_band)
+    assert devices(within) == devices(as_preset)
+    lines = summary_lines(within)
+    for operator, free, written in zip(
+        within.operators, without.operators, document_of(within)["operators"], strict=True
+    ):
+        has_changed = operator.device != free.device
+        assert operator.tied == (free.device if has_changed else "")
+        assert written["without_tie_band"] == free.device
+        assert written["by_itself_without_tie_band"] == free.decision.device
+        assert (f"without the tie band of {tie_band:g} on the {free.device}" in operator.why) == has_changed
+        has_said = any(line.startswith(f"{operator.decision.work.name}: ") and "tie band" in line for line in lines)
+        assert has_said == (has_changed or operator.decision.device != free.decision.device)
+    assert not any("tie band" in line for line in summary_lines(without))
+    assert lines[1].endswith(f"; preset 1, tie band {tie_band:g}")
+    assert (document_of(within)["tie_band"], document_of(without)["tie_band"]) == (tie_band, 0)
 
 
 @pytest.mark.parametrize("growth", [Growth.SORT, Growth.GROUPED])

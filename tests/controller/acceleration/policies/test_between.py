@@ -1,4 +1,4 @@
-"""Between a centre's units lies the network as the cost map has it: a loaded one keeps operators on the CPU."""
+"""Units of a centre are connected as the cost map says: a loaded network keeps operators on the CPU."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def policy_in(folder: Path, **more: object) -> OperatorDevices:
 
 
 def question(costs: CostMap | None, *hosts: str, units: int = 2) -> Asked:
-    found = asked(PendingTask("t", "train", operators=counts(GEMM)), WITH_GPU, units=units)
+    base = asked(PendingTask("t", "train", operators=counts(GEMM)), WITH_GPU, units=units)
     centre = CentreState(WITH_GPU.centre, hosts=hosts, is_probed=True)
-    view = dataclasses.replace(found.timed.view, costs=costs, centres={centre.name: centre})
-    return found._replace(timed=dataclasses.replace(found.timed, view=view))
+    view = dataclasses.replace(base.timed.view, costs=costs, centres={centre.name: centre})
+    return base._replace(timed=dataclasses.replace(base.timed, view=view))
 
 
-def test_gpu_is_told_on_a_quiet_network_and_cpu_on_a_loaded_one(tmp_path: Path) -> None:
+def test_quiet_network_gives_the_gpu_a_loaded_one_the_cpu(tmp_path: Path) -> None:
     policy = policy_in(tmp_path)
     for costs, device, rate in ((QUIET, DeviceKind.GPU, "0.1 Gbit/s"), (LOADED, DeviceKind.CPU, "0.005 Gbit/s")):
         of = question(costs, "h1", "h3")
-        (found,) = policy.operator_devices(*of, 0)
-        assert found.device is device
+        (choice,) = policy.operator_devices(*of, 0)
+        assert choice.device is device
         assert f"{rate} between its units by the cost map" in policy.reason(*of, 0)
     on_one_rack = policy.reason(*question(LOADED, "h2", "h4"), 0)
     assert "product on the gpu" in on_one_rack
@@ -92,13 +92,15 @@ def test_rounds_are_those_of_a_tree_over_near_hosts() -> None:
     costs = CostMap.of(topology, Snapshot(0, {}, {}, {}))
     hosts = [host.name for host in topology.hosts]
     networks = UnitNetworks(Hardware(fan_in=3), 1e9)
-    found = networks.of(costs, tuple(reversed(hosts)), 8).network
+    network = networks.of(costs, tuple(reversed(hosts)), 8).network
     expected = timed(costs, tree_over(costs, hosts[:8], 3))
-    assert found is not None
-    assert found.rounds is not None
-    assert [one.s_per_gb for one in found.rounds] == pytest.approx([one.s_per_gb for one in expected.rounds], rel=0.024)
-    assert found.rate_gbit_per_s == pytest.approx(expected.rate_gbit_per_s, rel=0.024)
-    assert networks.of(costs, tuple(reversed(hosts)), 8).network is found
+    assert network is not None
+    assert network.rounds is not None
+    assert [part.s_per_gb for part in network.rounds] == pytest.approx(
+        [part.s_per_gb for part in expected.rounds], rel=0.024
+    )
+    assert network.rate_gbit_per_s == pytest.approx(expected.rate_gbit_per_s, rel=0.024)
+    assert networks.of(costs, tuple(reversed(hosts)), 8).network is network
     of_more = networks.of(costs, hosts, 64).network
     assert of_more is not None
     assert of_more.rounds is None
@@ -112,7 +114,7 @@ def test_a_profile_that_is_there_by_default_has_the_policy() -> None:
     (policy,) = (score.policy for score in profile.scores if score.name == "operator-devices")
     assert isinstance(policy, OperatorDevices)
     of = question(None)
-    (found,) = policy.operator_devices(*of, 0)
-    assert found.device is DeviceKind.GPU
+    (choice,) = policy.operator_devices(*of, 0)
+    assert choice.device is DeviceKind.GPU
     plain = of._replace(task=PendingTask("t", "plain"))
     assert policy.operator_devices(*plain, 0) == ()

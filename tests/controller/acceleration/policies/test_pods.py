@@ -1,4 +1,4 @@
-"""Operators of pods choose devices at placement: nodes are ranked by what they take there."""
+"""Devices of pods' operators are chosen at placement: nodes are ranked by the operators' time there."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ NO_COSTS: CostMap | None = None
 
 
 def on_bus(name: str, model: str, bytes_per_s: int) -> Node:
-    found = node(name, gpus=(model,))
-    (device,) = found.devices
-    return dataclasses.replace(found, devices=(dataclasses.replace(device, bus=Bus(BusKind.PCIE, bytes_per_s)),))
+    machine = node(name, gpus=(model,))
+    (device,) = machine.devices
+    return dataclasses.replace(machine, devices=(dataclasses.replace(device, bus=Bus(BusKind.PCIE, bytes_per_s)),))
 
 
 STATE = Snapshot.of(
@@ -50,8 +50,8 @@ NODES = np.arange(4)
 
 
 def pod(*operators: str, request: Request = ONE_GPU) -> PendingPod:
-    known = {"product": GEMM, "sum": COPY, "mystery": UNKNOWN}
-    return PendingPod("p", request, operators=counts(*(known[name] for name in operators)))
+    by_name = {"product": GEMM, "sum": COPY, "mystery": UNKNOWN}
+    return PendingPod("p", request, operators=counts(*(by_name[name] for name in operators)))
 
 
 @pytest.fixture
@@ -63,11 +63,11 @@ def policy(tmp_path: Path) -> PodDevices:
     return made
 
 
-def told(policy: PodDevices, asked: PendingPod, number: int) -> dict[str, str]:
-    return {one.operator: one.device.value for one in policy.operator_devices(asked, STATE, number)}
+def chosen_devices(policy: PodDevices, asked: PendingPod, number: int) -> dict[str, str]:
+    return {choice.operator: choice.device.value for choice in policy.operator_devices(asked, STATE, number)}
 
 
-def test_pod_goes_where_its_operators_take_the_least_time(policy: PodDevices) -> None:
+def test_pod_goes_to_the_node_with_the_fastest_operators(policy: PodDevices) -> None:
     plain, a100, t4, slow_bus = policy.points(pod("product"), STATE, NODES).tolist()
     assert a100 == MOST_POINTS
     assert a100 > t4 > plain
@@ -77,19 +77,20 @@ def test_pod_goes_where_its_operators_take_the_least_time(policy: PodDevices) ->
     assert "product on the T4: 0.1" in policy.reason(pod("product"), STATE, 2)
 
 
-def test_pod_programs_are_told_device_kinds_by_any_name(policy: PodDevices) -> None:
+def test_pod_programs_get_device_kinds_by_any_name(policy: PodDevices) -> None:
     asked = pod("product", "sum", "mystery")
     for number in (1, 2):
-        assert told(policy, asked, number) == {"product": "gpu", "sum": "cpu", "mystery": "cpu"}
-    assert told(policy, asked, 0) == dict.fromkeys(("product", "sum", "mystery"), "cpu")
+        assert chosen_devices(policy, asked, number) == {"product": "gpu", "sum": "cpu", "mystery": "cpu"}
+    assert chosen_devices(policy, asked, 0) == dict.fromkeys(("product", "sum", "mystery"), "cpu")
 
 
 def test_of_a_part_of_a_device_a_pod_has_the_part(policy: PodDevices) -> None:
     part = Request(devices=(DeviceRequest(DeviceKind.GPU, thousandths=10, memory_bytes=GIB),))
     whole_s, part_s = (
-        float(policy.reason(pod("product", request=one), STATE, 2).split(": ")[1].split()[0]) for one in (ONE_GPU, part)
+        float(policy.reason(pod("product", request=request), STATE, 2).split(": ")[1].split()[0])
+        for request in (ONE_GPU, part)
     )
-    # A hundredth of a device of parallelism 100 is as fast as a core: it is not above the preset, so the CPU is taken.
+    # A hundredth of a device of parallelism 100 is as fast as a core, which is not above the preset: CPU.
     assert whole_s < 0.2
     assert part_s == pytest.approx(14.0)
 
@@ -105,8 +106,8 @@ def test_a_profile_that_is_there_by_default_places_by_it() -> None:
     profile = PodProfile.of(ACCELERATED)
     choice = decide(profile, pod("product"), STATE)
     assert STATE.columns.names[choice.candidate] in ("a100", "t4")
-    (found,) = profile.operator_devices(choice.subject, STATE, choice.candidate)
-    assert found == OperatorDevice(operator="product", device=DeviceKind.GPU)
+    (told,) = profile.operator_devices(choice.subject, STATE, choice.candidate)
+    assert told == OperatorDevice(operator="product", device=DeviceKind.GPU)
     assert PodProfile.of(PodProfileSettings()).operator_devices(choice.subject, STATE, choice.candidate) == ()
 
 
@@ -121,7 +122,7 @@ def test_a_policy_that_names_no_device_of_the_pods_is_one_line(policy: PodDevice
         profile.operator_devices(pod("product"), STATE, 1)
 
 
-def test_policies_of_tasks_are_none_of_pods() -> None:
+def test_task_policies_are_not_pod_policies() -> None:
     settings = PodProfileSettings(scores=(PolicySettings(policy="thrift"),))
     with pytest.raises(SchedulerError, match="policy thrift is for tasks; those for pods are best-fit"):
         PodProfile.of(settings)

@@ -1,4 +1,4 @@
-"""A task's operators choose devices at placement: units are ranked by what its operators take there."""
+"""Devices of a task's operators are chosen at placement: units are ranked by the operators' time there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from controller.acceleration.calibration import DEFAULT, Calibration, Figure, Rates, save
 from controller.acceleration.model import Works, times
-from controller.acceleration.plans import plan_of
+from controller.acceleration.network.hardware import load_hardware
+from controller.acceleration.plans import explain, plan_of
 from controller.acceleration.policies.choosing import MeasuredTimes
 from controller.acceleration.policies.tasks import OperatorDevices
 from controller.acceleration.values import Machines, Network
@@ -72,11 +73,11 @@ def asked(task: PendingTask, *offers: Offer, units: int = 1) -> Asked:
     view = CentresView(
         NOW_NS,
         offers,
-        {one.centre: CentreState(one.centre, is_probed=True) for one in offers},
+        {offer.centre: CentreState(offer.centre, is_probed=True) for offer in offers},
         tuple(Slots(4, []) for _ in offers),
     )
     same = Estimate(10.0, 9.0, 11.0, Basis.MEASURED)
-    options = Options.of(tuple(Option(one.key, units, same) for one in offers), view.place)
+    options = Options.of(tuple(Option(offer.key, units, same) for offer in offers), view.place)
     zero = np.zeros(len(offers), np.float64)
     never = zero.astype(np.bool_)
     return Asked(task, TimedOptions(view, options, zero, zero, never, never))
@@ -89,10 +90,10 @@ def made(settings: PolicySettings) -> OperatorDevices:
 
 
 def points(policy: OperatorDevices, question: Asked) -> list[int]:
-    return [int(one) for one in policy.points(*question, np.arange(len(question.timed.options)))]
+    return [int(point) for point in policy.points(*question, np.arange(len(question.timed.options)))]
 
 
-def test_task_whose_operators_gain_goes_to_units_with_the_device(policy: PolicySettings) -> None:
+def test_task_that_gains_goes_to_units_with_the_device(policy: PolicySettings) -> None:
     question = asked(PendingTask("t", "train", operators=counts(GEMM)), PLAIN, WITH_GPU)
     on_plain, on_gpu = points(made(policy), question)
     assert on_gpu == MOST_POINTS
@@ -116,6 +117,26 @@ def test_operators_of_one_task_choose_each_their_own_device(policy: PolicySettin
     assert "s on CPUs alone" in reason
 
 
+def test_tie_of_an_operator_stays_on_the_cpu_and_says_so(policy: PolicySettings, tmp_path: Path) -> None:
+    def bus_s_of(seconds: float) -> float:
+        known = MeasuredTimes(operators_of(OperatorGraph("job", (GEMM,)), {"product": seconds}))
+        hardware = load_hardware(tmp_path / "hardware.yaml")
+        plan = plan_of(known.graph, 1, known)
+        return explain(plan, Machines(Network(1.0), 1), hardware.accelerators).operators[0].decision.times["gpu"].bus_s
+
+    # A thousand times as fast as the CPU, after the bus: so that the CPU takes 1.01 times as long.
+    seconds = 1.01 * bus_s_of(1.0) / (1 - 0.00101)
+    task = PendingTask("t", "near", operators=operators_of(OperatorGraph("job", (GEMM,)), {"product": seconds}))
+    question = asked(task, WITH_GPU)
+    reason = made(policy).reason(*question, 0)
+    assert "product on the cpu: " in reason
+    assert "; without the tie band of 0.02: product on the gpu" in reason
+    (tmp_path / "hardware.yaml").write_text(f"{HARDWARE}tie_band: 0\n")
+    reason = made(policy).reason(*question, 0)
+    assert "product on the gpu: " in reason
+    assert "tie band" not in reason
+
+
 def test_unknown_operator_stays_on_the_cpu_with_a_reason(policy: PolicySettings) -> None:
     question = asked(PendingTask("t", "odd", operators=counts(UNKNOWN)), WITH_GPU, PLAIN)
     reason = made(policy).reason(*question, 0)
@@ -131,19 +152,19 @@ JOIN = Operator.of("any", "join", {**JOIN_SIZES, "out_row_bytes": 40})
 
 @pytest.mark.parametrize("operator", [GEMM, SORT, JOIN], ids=lambda operator: operator.kind)
 def test_operator_on_one_machine_takes_its_traced_time(operator: Operator) -> None:
-    known = MeasuredTimes(operators_of(OperatorGraph("job", (operator,)), {operator.name: 2.5}))
-    works = Works.of(plan_of(known.graph, 1, known).works)
+    measured = MeasuredTimes(operators_of(OperatorGraph("job", (operator,)), {operator.name: 2.5}))
+    works = Works.of(plan_of(measured.graph, 1, measured).works)
     assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("operator", [SORT, JOIN], ids=lambda operator: operator.kind)
 def test_operator_on_one_machine_takes_its_calibrated_time(operator: Operator) -> None:
-    known = MeasuredTimes(operators_of(OperatorGraph("job", (operator,))), DEFAULT)
-    works = Works.of(plan_of(known.graph, 1, known).works)
+    measured = MeasuredTimes(operators_of(OperatorGraph("job", (operator,))), DEFAULT)
+    works = Works.of(plan_of(measured.graph, 1, measured).works)
     assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(DEFAULT.time_of(operator).seconds)
 
 
-def test_a_calibration_says_what_a_trace_does_not(policy: PolicySettings, tmp_path: Path) -> None:
+def test_calibration_fills_gaps_of_a_trace(policy: PolicySettings, tmp_path: Path) -> None:
     rates = {NumberFormat.FP32: Figure.exactly(1e10, Basis.MEASURED)}
     cpu = Rates(DeviceKind.CPU, memory_bytes_per_s=Figure.exactly(1e10, Basis.MEASURED), operations_per_s=rates)
     save(Calibration("made up", 1, (cpu,)), tmp_path / "calibration.yaml")
@@ -156,13 +177,13 @@ def test_a_calibration_says_what_a_trace_does_not(policy: PolicySettings, tmp_pa
     assert "product on the gpu" in made(calibrated).reason(*question, 0)
 
 
-def test_a_task_that_says_nothing_of_its_operators_is_left_alone(policy: PolicySettings) -> None:
+def test_task_without_operators_is_unaffected(policy: PolicySettings) -> None:
     question = asked(PendingTask("t", "plain"), WITH_GPU, PLAIN)
     assert made(policy).reason(*question, 0) == "its operators are unknown"
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
 
 
-def test_whoever_submits_nonsense_does_not_end_the_scheduler(policy: PolicySettings) -> None:
+def test_nonsense_submissions_do_not_end_the_scheduler(policy: PolicySettings) -> None:
     circle = (
         OperatorCount(name="a", operator="gemm", feeds=("b",)),
         OperatorCount(name="b", operator="gemm", feeds=("a",)),
@@ -182,8 +203,8 @@ def test_task_with_too_many_operators_is_left_alone(policy: PolicySettings) -> N
     question = asked(PendingTask("t", "vast", operators=many), WITH_GPU, PLAIN)
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
     assert made(policy).reason(*question, 0) == "129 operators, at most 128 can be placed"
-    names = [one.name for one in many[:33]]
-    dense = tuple(replace(one, feeds=tuple(names[place + 1 :])) for place, one in enumerate(many[:33]))
+    names = [operator.name for operator in many[:33]]
+    dense = tuple(replace(operator, feeds=tuple(names[index + 1 :])) for index, operator in enumerate(many[:33]))
     question = asked(PendingTask("t", "dense", operators=dense), WITH_GPU, PLAIN)
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
     assert made(policy).reason(*question, 0) == "528 flows between operators, at most 512 can be placed"
@@ -202,26 +223,30 @@ def test_profile_with_the_policy_dispatches_and_keeps_the_reason(policy: PolicyS
     assert copied.option is not None
     assert copied.option.offer == PLAIN.key
     scores = explained(profile, trained).candidates[0].scores
-    assert any(one.policy == "operator-devices" and "product on the gpu" in one.reason for one in scores)
+    assert any(score.policy == "operator-devices" and "product on the gpu" in score.reason for score in scores)
 
 
-def test_programs_are_told_devices_only_where_known(
+def test_programs_get_only_known_devices(
     policy: PolicySettings,
 ) -> None:
     profile = TaskProfile.of(TaskProfileSettings(name="accelerated", scores=(*MEASURED.scores, policy)))
 
-    def told(task: PendingTask, *offers: Offer) -> dict[str, str]:
+    def chosen_devices(task: PendingTask, *offers: Offer) -> dict[str, str]:
         question = asked(task, *offers)
-        found = devices_of(profile, Plan(question.timed.view).decide(profile, question.task, question.timed.options))
-        return {one.operator: one.device.value for one in found}
+        devices = devices_of(profile, Plan(question.timed.view).decide(profile, question.task, question.timed.options))
+        return {choice.operator: choice.device.value for choice in devices}
 
     mixed = PendingTask("t", "any", operators=counts(COPY, GEMM, UNKNOWN))
-    assert told(mixed, WITH_GPU) == {"sum": "cpu", "product": "gpu", "mystery": "cpu"}
-    assert told(mixed, PLAIN) == {"sum": "cpu", "product": "cpu", "mystery": "cpu"}
-    assert told(dataclasses.replace(mixed, choice=UnitChoice.CENTRE), WITH_GPU) == {}
-    assert told(PendingTask("t", "plain"), WITH_GPU) == {}
-    vast = tuple(replace(one, name=f"{one.name}{'x' * 200}{number}") for number in range(100) for one in counts(GEMM))
-    assert told(PendingTask("t", "vast", operators=vast), WITH_GPU) == {}
+    assert chosen_devices(mixed, WITH_GPU) == {"sum": "cpu", "product": "gpu", "mystery": "cpu"}
+    assert chosen_devices(mixed, PLAIN) == {"sum": "cpu", "product": "cpu", "mystery": "cpu"}
+    assert chosen_devices(dataclasses.replace(mixed, choice=UnitChoice.CENTRE), WITH_GPU) == {}
+    assert chosen_devices(PendingTask("t", "plain"), WITH_GPU) == {}
+    vast = tuple(
+        replace(operator, name=f"{operator.name}{'x' * 200}{number}")
+        for number in range(100)
+        for operator in counts(GEMM)
+    )
+    assert chosen_devices(PendingTask("t", "vast", operators=vast), WITH_GPU) == {}
     without = TaskProfile.of(MEASURED)
     question = asked(mixed, WITH_GPU)
     assert devices_of(without, Plan(question.timed.view).decide(without, mixed, question.timed.options)) == ()
@@ -242,12 +267,12 @@ def test_policy_with_a_wrong_device_fails_its_own_task_alone(policy: PolicySetti
 
 def test_settings_that_cannot_be_are_one_line(policy: PolicySettings, tmp_path: Path) -> None:
     assert "operator-devices" in known_policies()
-    for key, value, said in (
+    for key, value, message in (
         ("hardware", str(tmp_path / "none.yaml"), "none.yaml"),
         ("rate", "fast", "fast"),
         ("calibration", str(tmp_path / "no-such.yaml"), "no-such.yaml"),
         ("rates", "fast", "rates"),
     ):
-        with pytest.raises(SchedulerError, match=said) as raised:
+        with pytest.raises(SchedulerError, match=message) as raised:
             make_policy(TASKS, policy.policy, {**policy.settings, key: value}, ("points",))
         assert "\n" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""Tables for runs, what workers make of them in parts, and what one DuckDB over all the data makes of statements."""
+"""Tables for runs, results that workers compute in parts, and results of one DuckDB over all the data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMORY = 256 << 20
 
 
 def small_tables(rows: int = 2000) -> dict[str, pa.Table]:
-    """Return rows with every kind of column, NULLs among texts, and a table of places that has not all of them."""
+    """Return rows with every kind of column, NULLs among the texts, and a table that lacks some of the places."""
     generator = np.random.default_rng(5)
     texts = [None if number == 3 else str(number) for number in generator.integers(0, 6, rows)]
     data = {
@@ -46,7 +46,7 @@ def merged(plan: Plan, tables: Mapping[str, pa.Table], count: int) -> pa.Table:
 
 
 def of_one_duckdb(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Return what one DuckDB over all the data has."""
+    """Return the result of one DuckDB over all the data."""
     with duckdb.connect(":memory:") as connection:
         for name, table in tables.items():
             connection.register(name, table)
@@ -54,6 +54,6 @@ def of_one_duckdb(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def rows_of(table: pa.Table, *, is_ordered: bool) -> list[tuple[Any, ...]]:
-    """Return rows as they are in order, else sorted; numbers as they compare, whatever their types."""
+    """Return rows in their order if it counts, else sorted; numbers normalised across types."""
     rows = [tuple(row.values()) for row in table.to_pylist()]
     return rows if is_ordered else sorted(rows, key=repr)

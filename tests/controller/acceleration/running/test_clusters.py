@@ -1,4 +1,4 @@
-"""Runs on real workers: processes of this machine, on sockets that only their user reaches."""
+"""Runs on real workers: local processes, on sockets that only their user can reach."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def served(tmp_path: Path) -> Iterator[tuple[str, bytes]]:
 def test_statement_over_a_reduction_tree_equals_one_duckdb(workers: LocalWorkers, count: int, fan_in: int) -> None:
     with Cluster(workers.addresses, workers.secret, plan_of_statement(SQL, TABLES, "data")) as cluster:
         cluster.load(TABLES, count)
-        found = cluster.run(fan_in, count)
+        run = cluster.run(fan_in, count)
         result = cluster.result()
     assert rows_of(result, is_ordered=False) == rows_of(of_one_duckdb(SQL, TABLES), is_ordered=False)
-    assert len(found.workers) == count
-    assert found.workers[0].sent_bytes == 0
-    assert all(one.sent_bytes > 0 for one in found.workers[1:])
+    assert len(run.workers) == count
+    assert run.workers[0].sent_bytes == 0
+    assert all(worker.sent_bytes > 0 for worker in run.workers[1:])
 
 
 def test_session_runs_jobs_in_turn_and_measures_a_trial(workers: LocalWorkers) -> None:
@@ -106,13 +106,13 @@ def test_default_addresses_are_those_that_only_the_owner_reaches(workers: LocalW
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_folder_that_lets_others_in_is_refused(tmp_path: Path) -> None:
+def test_folder_open_to_others_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    with pytest.raises(RunError, match="is accessible to others"):
+    with pytest.raises(RunError, match="is open to others"):
         listen(f"unix:{tmp_path}/w", 1)
 
 
-def test_whoever_does_not_know_the_secret_gets_nothing(served: tuple[str, bytes]) -> None:
+def test_client_without_the_secret_gets_nothing(served: tuple[str, bytes]) -> None:
     address, secret = served
     with pytest.raises(RunError, match="rejects our secret"):
         connect(address, secrets.token_bytes(32), Limits())
@@ -145,13 +145,13 @@ def test_a_table_above_the_limit_is_refused_before_it_is_read(served: tuple[str,
 
 
 def _pair(secret: bytes) -> tuple[Channel, Channel, socket.socket, socket.socket]:
-    one, other = socket.socketpair()
-    found: list[Channel] = []
-    thread = threading.Thread(target=lambda: found.append(Channel(other, secret, Limits(), is_listener=True)))
+    first, other = socket.socketpair()
+    channels: list[Channel] = []
+    thread = threading.Thread(target=lambda: channels.append(Channel(other, secret, Limits(), is_listener=True)))
     thread.start()
-    caller = Channel(one, secret, Limits(), is_listener=False)
+    caller = Channel(first, secret, Limits(), is_listener=False)
     thread.join()
-    return caller, found[0], one, other
+    return caller, channels[0], first, other
 
 
 def test_changed_or_repeated_frame_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Engines are twins: what numpy and torch make of an operator in parts is what one DuckDB over all the data has."""
+"""Engines are twins: numpy and torch computing an operator in parts equal one DuckDB over all the data."""
 
 from __future__ import annotations
 
@@ -38,24 +38,26 @@ def computed(operator: Operator, engine: Engine, tables: dict[str, pa.Table], co
 
 
 @pytest.mark.parametrize("engine", [Engine.DUCKDB, Engine.NUMPY, Engine.TORCH])
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda one: f"{one.kind}-{one.column or 'all'}-{one.limit}")
+@pytest.mark.parametrize(
+    "operator", OPERATORS, ids=lambda operator: f"{operator.kind}-{operator.column or 'all'}-{operator.limit}"
+)
 def test_every_engine_equals_one_duckdb(operator: Operator, engine: Engine) -> None:
     tables = numbers(small_tables())
-    found, wanted = computed(operator, engine, tables, 3), of_one_duckdb(sql_of(operator), tables)
-    if operator.kind is OperatorKind.SORT:  # rows of one value come in any order
-        assert found.column("value").to_pylist() == wanted.column("value").to_pylist()
+    actual, wanted = computed(operator, engine, tables, 3), of_one_duckdb(sql_of(operator), tables)
+    if operator.kind is OperatorKind.SORT:  # rows with equal values have no order
+        assert actual.column("value").to_pylist() == wanted.column("value").to_pylist()
         if operator.limit:
             return
-    assert found.column_names == wanted.column_names
-    assert rows_of(found, is_ordered=False) == rows_of(wanted, is_ordered=False)
+    assert actual.column_names == wanted.column_names
+    assert rows_of(actual, is_ordered=False) == rows_of(wanted, is_ordered=False)
 
 
 def test_groups_far_apart_are_added_up_as_those_near_one_another() -> None:
     keys = np.array([1 << 60, 5, -(1 << 60), 5])
     tables = {"data": pa.table({"place": keys, "value": np.array([1, 2, 3, 4])})}
     operator = Operator(kind=OperatorKind.AGGREGATE, column="place", sums=("value",))
-    found = computed(operator, Engine.NUMPY, tables, 2)
-    assert found.to_pydict() == {"place": [-(1 << 60), 5, 1 << 60], "value": [3, 6, 1], "number": [1, 2, 1]}
+    table = computed(operator, Engine.NUMPY, tables, 2)
+    assert table.to_pydict() == {"place": [-(1 << 60), 5, 1 << 60], "value": [3, 6, 1], "number": [1, 2, 1]}
 
 
 @pytest.mark.parametrize("engine", [Engine.NUMPY, Engine.TORCH])
@@ -77,18 +79,20 @@ def test_text_and_absent_columns_and_tables_are_refused_by_name() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda one: f"{one.kind}-{one.column or 'all'}-{one.limit}")
-def test_a_gpu_has_exactly_what_one_duckdb_over_all_the_data_has(operator: Operator) -> None:
+@pytest.mark.parametrize(
+    "operator", OPERATORS, ids=lambda operator: f"{operator.kind}-{operator.column or 'all'}-{operator.limit}"
+)
+def test_gpu_equals_one_duckdb_over_all_the_data(operator: Operator) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
     test_every_engine_equals_one_duckdb(operator, Engine.CUDA)
 
 
-def test_a_gpu_that_is_not_there_is_said() -> None:
+def test_missing_gpu_is_reported() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
-        pytest.skip("there is one")
+        pytest.skip("has a GPU")
     plan = plan_of_operator(FILTER, numbers(small_tables(10)), Engine.CUDA)
     with pytest.raises(RunError, match="no GPU"):
         backend_of(plan, MEMORY, 1)

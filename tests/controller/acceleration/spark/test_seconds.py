@@ -48,7 +48,7 @@ def test_scans_and_sorts_have_the_seconds_of_their_timers(path: Path) -> None:
         assert operator.seconds == pytest.approx(operator.timed_s, abs=0.002)
 
 
-def test_a_stage_belongs_to_the_operators_whose_counters_it_adds_to() -> None:
+def test_stage_belongs_to_operators_whose_counters_it_adds_to() -> None:
     (query,) = (query for query in application(LZ4).queries if query.stages)
     done = ran(query, 1)
     first, last = query.stages

@@ -1,4 +1,4 @@
-"""Reports through a whole fabric in virtual time: nothing is reported about reports, and settings change on the way."""
+"""Reports through a whole fabric in virtual time: no reports about reports, and settings that change under traffic."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Bench:
 
 
 def test_dropped_or_queued_reports_cause_no_reports() -> None:
-    """Data of both hosts fills both links on the reports' own way, so that most reports are lost, too."""
+    """Data of both hosts fills both links on the reports' path, so most reports are lost, too."""
     bench = Bench(EVERYTHING)
     bench.flood(1, "h1", "hc", stop_ns=100 * MS)
     bench.flood(2, "h2", "hc", stop_ns=100 * MS)
@@ -75,26 +75,28 @@ def test_dropped_or_queued_reports_cause_no_reports() -> None:
         for port in bench.fabric.switch(name).counters().ports.values()
     ]
     assert sum(refused) > 100
-    # What s1 has to say passes the congested queue of s2.
+    # Reports of s1 pass the congested queue of s2.
     assert {packet.group.node_id for packet in bench.packets} >= {1, 2}
     to_collector = IPv4Address("10.0.3.1").packed
     for packet in bench.packets:
-        for one in packet.reports:
-            assert one.inner[16:20] == to_collector, "data, all of it"
-            assert one.inner[22:24] != (32766).to_bytes(2, "big"), "a report about a report"
+        for sent in packet.reports:
+            assert sent.inner[16:20] == to_collector, "data, all of it"
+            assert sent.inner[22:24] != (32766).to_bytes(2, "big"), "a report about a report"
 
 
-def test_what_is_reported_changes_while_traffic_flows() -> None:
+def test_reporting_changes_while_traffic_flows() -> None:
     bench = Bench(NO_REPORTING)
-    # Against the reports' way, which is free.
+    # Opposite to the reports, whose path is free.
     bench.flood(1, "hc", "h1", stop_ns=300 * MS)
     bench.fabric.run_until(100 * MS)
     assert bench.packets == []
     bench.controller.configure(watches=(), reporting=Reporting(drops=(DropWatch(reasons=("queue_full",), quota=0),)))
     bench.fabric.run_until(200 * MS)
-    found = [one for packet in bench.packets for one in packet.reports]
-    assert found
-    assert {one.main.metadata.drop_reason for one in found if one.main is not None} == {DropReason.QUEUE_FULL}
+    reports = [report for packet in bench.packets for report in packet.reports]
+    assert reports
+    assert {report.main.metadata.drop_reason for report in reports if report.main is not None} == {
+        DropReason.QUEUE_FULL
+    }
     bench.controller.configure(watches=(), reporting=NO_REPORTING)
     bench.fabric.run_until(250 * MS)
     bench.packets.clear()

@@ -1,4 +1,4 @@
-"""Secrets of projects: each project's own, and no file that anybody else could have put there."""
+"""Secrets of projects: separate for each project, and no file that others could have placed."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def put_folder(path: Path) -> None:
         (put_nul, "it contains a NUL"),
         (put_folder, "it is not a regular file"),
     ],
-    ids=lambda one: getattr(one, "__name__", "").removeprefix("put_"),
+    ids=lambda value: getattr(value, "__name__", "").removeprefix("put_"),
 )
-def test_what_is_no_secret_is_one_line(folder: Path, put: object, problem: str) -> None:
+def test_invalid_secret_is_one_line(folder: Path, put: object, problem: str) -> None:
     put(folder / "vision" / "odd")  # type: ignore[operator]
     with pytest.raises(SecretError, match=f"^secret odd of project vision: .*{problem}"):
         secrets_of(folder, "vision", {"KEY": "odd"})

@@ -14,7 +14,7 @@ from controller.apiserver.resources.pod import Phase
 FOUND = WANTED.resource
 
 
-def found(**status: object) -> Pod:
+def stored_pod(**status: object) -> Pod:
     assert isinstance(FOUND, Pod)
     return replace(FOUND, status=replace(FOUND.status, **status))
 
@@ -22,13 +22,13 @@ def found(**status: object) -> Pod:
 def test_missing_is_created_and_unchanged_is_left() -> None:
     assert step_of(WANTED, None).action is Action.CREATE
     for phase in Phase:
-        assert step_of(WANTED, found(phase=phase, node="h1")).action is Action.LEAVE
+        assert step_of(WANTED, stored_pod(phase=phase, node="h1")).action is Action.LEAVE
 
 
-def test_what_a_pod_that_runs_may_change_is_changed() -> None:
+def test_mutable_fields_of_a_running_pod_are_changed() -> None:
     assert isinstance(FOUND, Pod)
     before = replace(
-        found(phase=Phase.RUNNING, node="h1"),
+        stored_pod(phase=Phase.RUNNING, node="h1"),
         metadata=replace(FOUND.metadata, labels={}, revision=7),
         spec=replace(FOUND.spec, priority=1, idle_limit_s=5.0),
     )
@@ -39,20 +39,20 @@ def test_what_a_pod_that_runs_may_change_is_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "changed", "said"),
+    ("status", "changed", "message"),
     [
         ({"phase": Phase.RUNNING, "node": "h1"}, {"profile": "x"}, "its profile cannot change while it is on node h1"),
         ({"phase": Phase.SUCCEEDED}, {"priority": 9}, "it has succeeded: delete it first (millrace pod delete a)"),
     ],
 )
-def test_what_cannot_change_is_refused_with_the_reason(
-    status: dict[str, object], changed: dict[str, object], said: str
+def test_immutable_fields_are_refused_with_the_reason(
+    status: dict[str, object], changed: dict[str, object], message: str
 ) -> None:
     assert isinstance(FOUND, Pod)
-    before = replace(found(**status), spec=replace(FOUND.spec, **changed))
+    before = replace(stored_pod(**status), spec=replace(FOUND.spec, **changed))
     step = step_of(WANTED, before)
     assert step.action is Action.REFUSE
-    assert step.reason.startswith(said)
+    assert step.reason.startswith(message)
 
 
 def test_all_of_a_pod_that_waits_may_change() -> None:

@@ -1,4 +1,4 @@
-"""Scripts: what they say, that they round-trip, and that every mistake is one line with its place."""
+"""Manifests: contents, round trips, and one line with its position for every mistake."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ group:
 """
 
 
-def test_a_script_says_what_resources_have() -> None:
+def test_manifest_states_resources() -> None:
     web, group = read_text(SCRIPT, "s.yaml")
     assert (web.name, web.file, web.line) == ("pod web", "s.yaml", 1)
     assert (group.name, group.line) == ("podgroup g", 25)
@@ -80,21 +80,21 @@ def test_a_script_says_what_resources_have() -> None:
     assert isinstance(made, PodGroup)
     assert (made.spec.size, made.spec.wait_s, made.spec.priority) == (4, 90.0, 2)
     assert made.spec.template is not None
-    assert [one.name for one in made.spec.template.containers] == ["a", "b"]
+    assert [container.name for container in made.spec.template.containers] == ["a", "b"]
     assert made.spec.allreduce is not None
 
 
-def test_what_nobody_says_is_as_the_resource_has_it() -> None:
-    (one,) = read_text("pod: {name: a, image: x}")
-    spec = one.resource.spec
+def test_unstated_fields_have_the_resources_defaults() -> None:
+    (resource,) = read_text("pod: {name: a, image: x}")
+    spec = resource.resource.spec
     assert isinstance(spec, PodSpec)
     assert spec == PodSpec(containers=spec.containers)
 
 
 def test_resources_are_written_as_scripts_that_read_the_same() -> None:
-    for one in read_text(SCRIPT):
-        (again,) = read_text(script_of(one.resource))
-        assert again.resource == one.resource
+    for resource in read_text(SCRIPT):
+        (again,) = read_text(script_of(resource.resource))
+        assert again.resource == resource.resource
 
 
 COMPUTES = """\
@@ -108,7 +108,7 @@ pod:
 """
 
 
-def test_a_pod_says_what_it_computes() -> None:
+def test_pod_states_its_operators() -> None:
     (made,) = read_text(COMPUTES)
     assert isinstance(made.resource, Pod)
     product, total = made.resource.spec.operators
@@ -116,7 +116,7 @@ def test_a_pod_says_what_it_computes() -> None:
     assert (total.count, total.seconds) == (3, 0.0)
     (again,) = read_text(script_of(made.resource))
     assert again.resource == made.resource
-    for before, after, said in (
+    for before, after, message in (
         ("name: sum", "name: product", "s.yaml:5: pod.operators: "),
         ("feeds: [sum]", "feeds: [product]", "s.yaml:5: pod.operators: "),
         ("operator: axpy", "operator: A x", "s.yaml:5: pod.operators: 'A x' is not a valid operator kind"),
@@ -124,12 +124,12 @@ def test_a_pod_says_what_it_computes() -> None:
     ):
         with pytest.raises(ConfigError) as caught:
             read_text(COMPUTES.replace(before, after), "s.yaml")
-        assert str(caught.value).startswith(said)
+        assert str(caught.value).startswith(message)
         assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ("cpu: 500m", "cpus: 500m", "s.yaml:7: pod.cpus: unknown key; did you mean `cpu`?"),
         ("cpu: 500m", "cpu: 500 m", ("s.yaml:7: pod.cpu: '500 m' is not cores: a number such as 2 or 0.5, or "
@@ -168,16 +168,16 @@ def test_a_pod_says_what_it_computes() -> None:
         ("pod:\n", "pod: [\n", "s.yaml:3: expected ',' or ']', but got ':'"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_a_line_with_its_place(before: str, after: str, said: str) -> None:
+def test_a_mistake_is_a_line_with_its_place(before: str, after: str, message: str) -> None:
     assert before in SCRIPT
     with pytest.raises(ConfigError) as caught:
         read_text(SCRIPT.replace(before, after, 1), "s.yaml")
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
 def test_texts_that_are_no_scripts_are_refused(tmp_path: Path) -> None:
-    for text, said in (
+    for text, message in (
         ("", "<text>: it contains neither a pod nor a group"),
         ("--- 5\n", "<text>:1: expected `object`, got `int`"),
         ("{}", "<text>:1: a document contains either `pod` or `group`"),
@@ -186,7 +186,7 @@ def test_texts_that_are_no_scripts_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError) as caught:
             read_text(text)
-        assert str(caught.value).startswith(said)
+        assert str(caught.value).startswith(message)
     with pytest.raises(ConfigError, match="No such file"):
         read_file(tmp_path / "x")
     (tmp_path / "x").write_bytes(b"\xff")

@@ -1,4 +1,4 @@
-"""Task files: what they say is in the task, what cannot be is one line with its place."""
+"""Task files: contents reach the task, and every mistake is one line with its position."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ limit: 10 min
 """
 
 
-def test_a_file_says_all_of_a_task(tmp_path: Path) -> None:
+def test_file_states_all_of_a_task(tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text("def main(n): ...\n")
     (tmp_path / "tasks.yaml").write_text(WHOLE)
     ((task, is_traced),) = read_tasks(tmp_path / "tasks.yaml", NOW_NS)
@@ -41,7 +41,7 @@ def test_a_file_says_all_of_a_task(tmp_path: Path) -> None:
     assert not is_traced
     assert (task.metadata.name, task.metadata.labels) == ("solve", {"team": "a"})
     assert (spec.program.kind, spec.program.text) == (ProgramKind.PYTHON, "def main(n): ...\n")
-    assert [(one.name, one.count, one.feeds) for one in spec.operators] == [
+    assert [(operator.name, operator.count, operator.feeds) for operator in spec.operators] == [
         ("factor", 3000, ("back",)),
         ("back", 1000, ()),
     ]
@@ -83,16 +83,16 @@ def test_a_file_says_all_of_a_task(tmp_path: Path) -> None:
         ("", r"it contains no task"),
     ],
 )
-def test_what_cannot_be_is_one_line_with_its_place(text: str, problem: str) -> None:
+def test_invalid_task_file_is_one_line_with_its_position(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem) as caught:
         loads_tasks(text, NOW_NS, file="t")
     assert "\n" not in str(caught.value)
 
 
 def test_a_name_twice_is_refused_and_none_is_made_of_the_time() -> None:
-    one = "millrace: 1\nname: a\nprogram: {kind: script, text: x}\n"
+    document = "millrace: 1\nname: a\nprogram: {kind: script, text: x}\n"
     with pytest.raises(ConfigError, match="it contains task a twice"):
-        loads_tasks(f"{one}---\n{one}", NOW_NS)
+        loads_tasks(f"{document}---\n{document}", NOW_NS)
     assert numbered("My Script!", NOW_NS) == "my-script-20300317-174640-000000"
 
 
@@ -113,5 +113,5 @@ def test_a_graph_goes_into_a_task_and_comes_back_the_same() -> None:
 
 def test_unattributed_time_becomes_an_operator_without_kernel() -> None:
     graph = OperatorGraph("g", (Operator.of("a", "fft", {"n": 64}),))
-    found = traced_operators(graph, {"a": 0.75}, 1.0)
-    assert [(one.name, one.seconds) for one in found] == [("a", 0.75), ("rest", 0.25)]
+    operators = traced_operators(graph, {"a": 0.75}, 1.0)
+    assert [(operator.name, operator.seconds) for operator in operators] == [("a", 0.75), ("rest", 0.25)]

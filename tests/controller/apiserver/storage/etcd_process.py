@@ -1,23 +1,20 @@
-"""A real etcd: started, stopped, started again with what it had."""
+"""A real etcd that can be stopped and restarted with its data."""
 
 from __future__ import annotations
 
 import shutil
 import socket
 import subprocess
-import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from dataplane.local.deadline import LocalDeadline
-
-_READY_S = 20.0
+from tests.waiting import wait_until
 
 
 class Etcd:
-    """An etcd with a folder; a context manager, again and again, that gives its address."""
+    """An etcd with a data folder; a reusable context manager that yields its address."""
 
     def __init__(self, folder: Path) -> None:
         program = shutil.which("etcd")
@@ -36,12 +33,11 @@ class Etcd:
     def __enter__(self) -> str:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        deadline = LocalDeadline(_READY_S, "a test")
-        while not self._is_healthy():
-            if self._process.poll() is not None or deadline.has_passed():
-                self.__exit__()
-                raise AssertionError(f"etcd does not come: {self._log.read_text()[-2000:]}")
-            time.sleep(0.05)
+        try:
+            wait_until(self._is_healthy, "etcd does not answer")
+        except AssertionError as error:
+            self.__exit__()
+            raise AssertionError(f"etcd does not start: {self._log.read_text()[-2000:]}") from error
         return self._clients.removeprefix("http://")
 
     def __exit__(self, *_: object) -> None:
@@ -49,6 +45,7 @@ class Etcd:
         self._process.wait()
 
     def _is_healthy(self) -> bool:
+        assert self._process.poll() is None, "etcd has ended"
         try:
             with urllib.request.urlopen(f"{self._clients}/health", timeout=1) as answer:
                 return bool(answer.status == 200)

@@ -22,7 +22,7 @@ def test_nothing_acknowledged_is_lost_when_its_process_is_killed() -> None:
     assert report.acknowledged > 8
 
 
-def test_a_second_process_is_told_that_the_file_is_taken(tmp_path: Path) -> None:
+def test_second_process_is_refused_the_file(tmp_path: Path) -> None:
     path = str(tmp_path / "storage")
 
     async def act() -> None:
@@ -58,7 +58,7 @@ def test_writes_survive_a_restart_and_leases_are_renewed(tmp_path: Path) -> None
     asyncio.run(after(*asyncio.run(before())))
 
 
-def test_who_is_far_behind_catches_up_from_the_file(tmp_path: Path) -> None:
+def test_lagging_watch_catches_up_from_the_file(tmp_path: Path) -> None:
     async def act() -> None:
         async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:
             for start in range(0, 12_000, 500):
@@ -72,7 +72,7 @@ def test_who_is_far_behind_catches_up_from_the_file(tmp_path: Path) -> None:
     asyncio.run(act())
 
 
-def test_a_closed_storage_says_so(tmp_path: Path) -> None:
+def test_closed_storage_is_an_error(tmp_path: Path) -> None:
     async def act() -> None:
         storage = await SqliteStorage.open(str(tmp_path / "storage"))
         waiting = asyncio.ensure_future(anext(storage.watch("/", after=0)))
@@ -88,7 +88,7 @@ def test_a_closed_storage_says_so(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of half a mebibyte."""
+    """Mount a file system of half a mebibyte."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     folder = tmp_path / "disk"
@@ -113,7 +113,7 @@ async def fill(storage: SqliteStorage) -> None:
 
 
 @pytest.mark.root
-def test_a_full_disk_is_said_and_passes(small_disk: Path) -> None:
+def test_full_disk_is_reported_and_recovered_from(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(250_000))
     path = str(small_disk / "storage")

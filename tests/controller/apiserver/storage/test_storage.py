@@ -72,7 +72,7 @@ def test_a_key_is_written_read_changed_and_removed(run: Run[None]) -> None:
     run(act)
 
 
-def test_removing_what_is_not_there_changes_nothing(run: Run[None]) -> None:
+def test_removing_a_missing_key_changes_nothing(run: Run[None]) -> None:
     async def act(storage: Storage) -> None:
         before = await storage.put("/a", b"")
         assert await storage.delete("/b") == before
@@ -81,7 +81,7 @@ def test_removing_what_is_not_there_changes_nothing(run: Run[None]) -> None:
     run(act)
 
 
-def test_a_key_is_swapped_only_where_it_is_as_expected(run: Run[None]) -> None:
+def test_key_is_swapped_only_if_as_expected(run: Run[None]) -> None:
     async def act(storage: Storage) -> None:
         made = await storage.put("/a", b"one", expected=0)
         with pytest.raises(ConflictError, match="/a: already exists"):
@@ -110,7 +110,7 @@ def test_a_transaction_is_done_whole_or_not_at_all(run: Run[None]) -> None:
     run(act)
 
 
-def test_of_many_who_count_up_every_one_counts(run: Run[None]) -> None:
+def test_concurrent_increments_all_count(run: Run[None]) -> None:
     async def act(storage: Storage) -> None:
         await storage.put("/count", b"0")
 
@@ -148,7 +148,7 @@ def test_keys_come_in_pages_of_one_revision(run: Run[None]) -> None:
     run(act)
 
 
-def test_who_watches_sees_everything_once_and_in_order(run: Run[None]) -> None:
+def test_watch_sees_everything_once_and_in_order(run: Run[None]) -> None:
     async def act(storage: Storage) -> None:
         start = await storage.put("/pods/a", b"1")
         events = storage.watch("/pods/", after=start)
@@ -179,7 +179,7 @@ def test_a_lease_that_is_not_renewed_takes_its_keys_along(run: Run[None]) -> Non
         start = await storage.put("/short", b"", lease=short.number)
         await storage.put("/long", b"", lease=long.number)
         await storage.put("/kept", b"", lease=short.number)
-        await storage.put("/kept", b"")  # without a lease it stays
+        await storage.put("/kept", b"")  # it stays without a lease
         [[event]] = await first(storage.watch("/short", after=start))
         assert (event.kind, event.key) == (EventKind.DELETE, "/short")
         assert [item.key for item in (await storage.scan("/")).items] == ["/kept", "/long"]
@@ -194,7 +194,7 @@ def test_a_lease_that_is_not_renewed_takes_its_keys_along(run: Run[None]) -> Non
     run(act)
 
 
-def test_what_is_compacted_is_forgotten_and_what_is_there_stays(run: Run[None]) -> None:
+def test_compaction_forgets_history_and_keeps_state(run: Run[None]) -> None:
     async def act(storage: Storage) -> None:
         old = await storage.put("/a", b"1")
         await storage.put("/gone", b"")
@@ -228,7 +228,7 @@ def test_what_is_compacted_is_forgotten_and_what_is_there_stays(run: Run[None]) 
         (tuple(Put(f"/{number}", b"") for number in range(129)), "at most 128 changes"),
     ],
 )
-def test_what_no_storage_takes_is_refused(run: Run[None], changes: tuple[Put, ...], problem: str) -> None:
+def test_invalid_keys_and_values_are_refused(run: Run[None], changes: tuple[Put, ...], problem: str) -> None:
     async def act(storage: Storage) -> None:
         with pytest.raises(StorageError, match=problem):
             await storage.transact(changes)

@@ -1,4 +1,4 @@
-"""Commands as a user types them, against a server that runs in a thread."""
+"""Commands as typed by a user, against a server in a thread."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ from tests.waiting import HANG_S
 
 
 class Run(Protocol):
-    """Runs a command line; returns what it says on stdout and on stderr."""
+    """Runs a command line; returns its stdout and stderr."""
 
     def __call__(self, line: str, typed: str = "") -> tuple[str, str]: ...
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Place]:
-    """Serve from a thread, and answer for node h1; return where the socket is."""
+    """Serve from a thread and answer for node h1; return the socket's path."""
     lines: queue.Queue[Callable[[], object]] = queue.Queue()
-    place = Place(f"unix:{tmp_path}/api.sock")
-    settings = ApiSettings(storage=StoragePlace(sqlite=str(tmp_path / "db")), listen=(place.address,))
+    address = Place(f"unix:{tmp_path}/api.sock")
+    settings = ApiSettings(storage=StoragePlace(sqlite=str(tmp_path / "db")), listen=(address.address,))
 
     async def run() -> None:
         stop, loop, ready = asyncio.Event(), asyncio.get_running_loop(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(serve(settings, stop, lambda _: ready.set()))
             await ready.wait()
-            async with ApiClient(place) as client, answering(client, "h1", lambda one: _answer(client, one)):
+            async with ApiClient(address) as client, answering(client, "h1", lambda request: _answer(client, request)):
                 lines.put(lambda: loop.call_soon_threadsafe(stop.set))
                 await stop.wait()
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
     stop = lines.get(timeout=HANG_S)
-    yield place
+    yield address
     stop()
     thread.join()
 
 
 async def _answer(client: ApiClient, request: SessionRequest) -> AsyncIterator[Frame]:
-    """Answer as a node with a log of four lines, and with a command that says what it gets and exits with 7."""
+    """Answer as a node with a log of four lines and a command that echoes its input and exits with 7."""
     if request.kind is SessionKind.LOGS:
         if request.container == "broken":
             yield frames.error_frame("container broken has no log")
@@ -73,8 +73,8 @@ async def _answer(client: ApiClient, request: SessionRequest) -> AsyncIterator[F
             if frame.stream is Stream.END_OF_INPUT or frame.payload == b"\x04":
                 break
             if frame.stream is Stream.RESIZE:
-                found = frames.resize_of(frame)
-                yield Frame(Stream.STDOUT, f"{found.rows}x{found.columns}\r\n".encode())
+                resized = frames.resize_of(frame)
+                yield Frame(Stream.STDOUT, f"{resized.rows}x{resized.columns}\r\n".encode())
             elif frame.stream is Stream.STDIN:
                 yield Frame(Stream.STDOUT, b"got " + frame.payload.hex(" ").encode() + b"\r\n")
     yield frames.exit_frame(7)
@@ -82,7 +82,7 @@ async def _answer(client: ApiClient, request: SessionRequest) -> AsyncIterator[F
 
 @pytest.fixture
 def run(served: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line; return what it says on stdout and on stderr."""
+    """Run a command line; return its stdout and stderr."""
     monkeypatch.setenv("MILLRACE_API", served.address)
     monkeypatch.setenv("COLUMNS", "140")
 
@@ -91,7 +91,7 @@ def run(served: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
         with contextlib.suppress(SystemExit):
             main()
-        said = capsys.readouterr()
-        return said.out, said.err
+        captured = capsys.readouterr()
+        return captured.out, captured.err
 
     return run

@@ -1,4 +1,4 @@
-"""`millrace accel network`: rounds, links and both models' times; options that do not go together in one line."""
+"""`millrace accel network`: rounds, links and both models' times; one line for conflicting options."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, str, str]:
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, str, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["millrace", "accel", "network", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-    found = capsys.readouterr()
-    return not end.value.code, found.out, found.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 @pytest.mark.usefixtures("folder")
 def test_rounds_are_shown_with_their_links_and_the_switch(capsys: pytest.CaptureFixture[str]) -> None:
-    done, out, _ = said(capsys, "-t", "racks.yaml", "--hardware", "hardware.yaml", "--output", "1")
+    done, out, _ = run(capsys, "-t", "racks.yaml", "--hardware", "hardware.yaml", "--output", "1")
     assert done
-    # h2, h3 and h4 send to h1, over whose link all three go.
+    # h2, h3 and h4 send to h1 and share its link.
     assert "s1->h1" in out
     assert "24" in out
     assert "outputs of 1 GB: 24 s by the tree (per-path)" in out
@@ -51,8 +51,8 @@ def test_rounds_are_shown_with_their_links_and_the_switch(capsys: pytest.Capture
 
 
 @pytest.mark.usefixtures("folder")
-def test_programs_read_who_sends_to_whom(capsys: pytest.CaptureFixture[str]) -> None:
-    done, out, err = said(capsys, "-t", "racks.yaml", "--hardware", "hardware.yaml", "-k", "2", "-f", "json")
+def test_json_lists_senders_and_receivers(capsys: pytest.CaptureFixture[str]) -> None:
+    done, out, err = run(capsys, "-t", "racks.yaml", "--hardware", "hardware.yaml", "-k", "2", "-f", "json")
     assert done
     first, second = json.loads(out)
     assert first["transfers"] == [{"src": "h2", "dst": "h1"}, {"src": "h4", "dst": "h3"}]
@@ -61,10 +61,10 @@ def test_programs_read_who_sends_to_whom(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_rate_gives_the_specifications_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    done, out, _ = said(capsys, "--rate", "1 Gbit/s", "-n", "1000")
+    done, out, _ = run(capsys, "--rate", "1 Gbit/s", "-n", "1000")
     assert done
     assert "24 s by the tree (per-path), 888.9 s by the sum of all data over one rate; decisions use sum" in out
-    assert said(capsys, "--rate", "1 Gbit/s", "-n", "1")[1] == "1 machine: nothing is sent\n"
+    assert run(capsys, "--rate", "1 Gbit/s", "-n", "1")[1] == "1 machine: nothing is sent\n"
 
 
 @pytest.mark.usefixtures("folder")
@@ -81,10 +81,10 @@ def test_a_rate_gives_the_specifications_figures(capsys: pytest.CaptureFixture[s
         (("-t", "racks.yaml", "-k", "1"), "--fan-in"),
     ],
 )
-def test_what_cannot_be_is_one_clear_line(
+def test_invalid_options_are_one_line(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], problem: str
 ) -> None:
-    done, _, err = said(capsys, *arguments)
+    done, _, err = run(capsys, *arguments)
     assert not done
     assert problem in err
     assert "Traceback" not in err

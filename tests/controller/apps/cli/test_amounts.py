@@ -1,4 +1,4 @@
-"""Options that have a unit, and words that nearly are commands or options."""
+"""Options with units, and misspelt commands and options."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from controller.apps.cli.app import app
 runner = CliRunner()
 
 
-def test_plain_numbers_count_what_the_option_says() -> None:
+def test_plain_numbers_have_the_options_unit() -> None:
     assert (in_seconds()("1.5"), in_seconds()("500ms"), in_seconds()(2.0)) == (1.5, 0.5, 2.0)
     assert (in_days()("12h"), in_milliseconds()("2s"), in_milliseconds()(7)) == (0.5, 2000, 7)
     assert (in_bytes()("1G"), in_bytes()("1GiB"), in_bytes()("17")) == (10**9, 1 << 30, 17)
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "soon", "-1", "61", "2min", "1 G"])
-def test_what_is_no_time_or_out_of_bounds_is_wrong_usage(text: str) -> None:
+def test_invalid_or_out_of_range_time_is_wrong_usage(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         in_seconds(0.1, 60)(text)
 
@@ -37,7 +37,7 @@ def test_a_time_beyond_all_is_wrong_usage(words: list[str]) -> None:
     assert "is more than" in " ".join(done.output.split())
 
 
-def test_the_command_line_says_what_it_takes() -> None:
+def test_error_of_an_amount_gives_an_example() -> None:
     done = runner.invoke(app, ["store", "get", "/a", "--server", "127.0.0.1", "--deadline", "5 mz"])
     assert done.exit_code == 2
     assert "is not a time such as 500ms" in " ".join(done.output.replace("│", " ").split())

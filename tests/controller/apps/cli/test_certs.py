@@ -1,4 +1,4 @@
-"""millrace certs: what is signed for whom, what is not overwritten, and one line for what cannot be."""
+"""`millrace certs`: signed subjects, files that are not overwritten, and one line for each error."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from tests.controller.apps.cli.conftest import Run
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
-    """Return a folder with an authority of its own, in which commands run."""
+    """Change to a folder with its own authority and return it."""
     monkeypatch.chdir(tmp_path)
     assert run("certs authority")[0].startswith("certs/authority.crt, certs/authority.key: until ")
     return tmp_path / "certs"
 
 
 def rows(run: Run, line: str = "") -> dict[str, dict[str, object]]:
-    found = json.loads(run(f"certs show --format json {line}")[0])
-    return {Path(row["file"]).stem: row for row in found}
+    table = json.loads(run(f"certs show --format json {line}")[0])
+    return {Path(row["file"]).stem: row for row in table}
 
 
-def test_certificates_say_whose_they_are(here: Path, run: Run) -> None:
+def test_certificates_name_their_subjects(here: Path, run: Run) -> None:
     run("certs issue feed --address collector.example --address 192.0.2.5")
     run("certs issue w1 --host h1 --days 1")
     run("certs issue eve --role user --right operate --right change")
-    found = rows(run)
-    assert (found["feed"]["role"], found["feed"]["addresses"]) == ("service", "collector.example 192.0.2.5")
-    assert (found["w1"]["role"], found["w1"]["subject"], found["w1"]["days"]) == ("worker", "h1", "1")
-    assert (found["eve"]["rights"], found["eve"]["signed by"]) == ("operate change", "Millrace authority")
-    assert (found["authority"]["role"], found["authority"]["name"]) == ("authority", "Millrace authority")
+    table = rows(run)
+    assert (table["feed"]["role"], table["feed"]["addresses"]) == ("service", "collector.example 192.0.2.5")
+    assert (table["w1"]["role"], table["w1"]["subject"], table["w1"]["days"]) == ("worker", "h1", "1")
+    assert (table["eve"]["rights"], table["eve"]["signed by"]) == ("operate change", "Millrace authority")
+    assert (table["authority"]["role"], table["authority"]["name"]) == ("authority", "Millrace authority")
     for name in ("authority", "feed", "w1", "eve"):
         assert stat.S_IMODE((here / f"{name}.key").stat().st_mode) == 0o600
     usages = {name: usages_of(here / f"{name}.crt") for name in ("feed", "w1", "eve")}
@@ -53,7 +53,7 @@ def usages_of(file: Path) -> set[str]:
     return {str(usage._name) for usage in certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value}
 
 
-def test_nothing_is_overwritten_unless_that_is_said(here: Path, run: Run) -> None:
+def test_nothing_is_overwritten_unless_asked(here: Path, run: Run) -> None:
     run("certs issue ann --role user")
     before = (here / "ann.key").read_bytes()
     for line in ("authority", "issue ann --role admin"):
@@ -65,7 +65,7 @@ def test_nothing_is_overwritten_unless_that_is_said(here: Path, run: Run) -> Non
     assert (here / "ann.key").read_bytes() != before
 
 
-def test_what_is_renewed_keeps_its_names(here: Path, run: Run) -> None:
+def test_renewed_certificate_keeps_its_names(here: Path, run: Run) -> None:
     run("certs issue feed --address localhost --days 20")
     run("certs issue ann --role user --right change")
     key = (here / "feed.key").read_bytes()
@@ -75,9 +75,9 @@ def test_what_is_renewed_keeps_its_names(here: Path, run: Run) -> None:
     assert "ann" not in out
     assert (here / "feed.key").read_bytes() != key
     run("certs renew ann --days 5")
-    found = rows(run)
-    assert (found["feed"]["addresses"], found["feed"]["days"]) == ("localhost", "20")
-    assert (found["ann"]["rights"], found["ann"]["days"]) == ("change", "5")
+    table = rows(run)
+    assert (table["feed"]["addresses"], table["feed"]["days"]) == ("localhost", "20")
+    assert (table["ann"]["rights"], table["ann"]["days"]) == ("change", "5")
     Authority(here, "other").sign("old", -DAY)
     problem = "millrace: the certificate of old was signed by another authority\n"
     assert run("certs renew other-old")[1] == problem
@@ -85,13 +85,13 @@ def test_what_is_renewed_keeps_its_names(here: Path, run: Run) -> None:
 
 
 def test_tokens_are_kept_as_hashes(here: Path, run: Run) -> None:
-    token, said = run("certs token bob --tokens tokens --role user --right change --hours 1")
+    token, errors = run("certs token bob --tokens tokens --role user --right change --hours 1")
     records = read_records(here.parent / "tokens")
     assert token.strip() not in (here.parent / "tokens").read_text()
     (record,) = records.values()
-    assert said.startswith(f"token {record.id} of bob (user); remove its line from tokens to revoke it")
-    found = principal_of(token.strip(), records, record.created_ns)
-    assert (found.role, found.rights) == (Role.USER, (Right.CHANGE,))
+    assert errors.startswith(f"token {record.id} of bob (user); remove its line from tokens to revoke it")
+    principal = principal_of(token.strip(), records, record.created_ns)
+    assert (principal.role, principal.rights) == (Role.USER, (Right.CHANGE,))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_tokens_are_kept_as_hashes(here: Path, run: Run) -> None:
     ],
 )
 @pytest.mark.usefixtures("here")
-def test_what_cannot_be_is_said_in_a_line(line: str, problem: str, run: Run) -> None:
+def test_invalid_input_is_one_line(line: str, problem: str, run: Run) -> None:
     out, err = run(f"certs {line}")
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith(f"millrace: {problem}")

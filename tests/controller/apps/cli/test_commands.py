@@ -1,4 +1,4 @@
-"""The command line beside the daemons: help, topologies, and questions to a path server that runs."""
+"""Commands other than daemons: help, topologies, and queries to a running path server."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ runner = CliRunner()
 
 
 def run(*arguments: str) -> str:
-    """Return what a command prints; raise what it raises."""
+    """Return a command's output; reraise its exception."""
     done = runner.invoke(app, list(arguments), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
 
 
-def test_commands_start_without_what_only_some_need() -> None:
-    """Each takes long to load."""
+def test_commands_do_not_import_optional_modules() -> None:
+    """These modules are slow to load."""
     heavy = {"numpy", "duckdb", "networkx", "scapy", "torch", "grpc", "uvicorn"}
     text = f"import sys, controller.apps.cli.app, controller.apiserver.client; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=HANG_S, check=True)
@@ -80,7 +80,7 @@ def test_help_has_every_option() -> None:
     assert options <= set(words)
 
 
-def test_help_says_what_each_command_is() -> None:
+def test_help_describes_each_command() -> None:
     rows = [row for rows in COMMANDS.values() for row in rows]
     assert len({row.name for row in rows}) == len(rows)
     for row in rows:
@@ -122,7 +122,7 @@ class Feed:
 
 @contextmanager
 def path_server(topology: Topology) -> Iterator[str]:
-    """Run a path server in a thread; yield its address when it has decided."""
+    """Run a path server in a thread; yield its address once it has decided."""
     with TemporaryDirectory(prefix="cli") as folder:
         address, decided, ended = f"unix:{folder}/paths", threading.Event(), threading.Event()
         settings = PathServerSettings(
@@ -166,11 +166,11 @@ def test_metrics_of_a_live_path_server(server: str) -> None:
 
 def test_routes_and_reasons_of_a_live_path_server(server: str) -> None:
     assert "ha → hd │ a c d" in run("paths", "routes", "--server", server)
-    said = run("paths", "explain", "ha", "hd", "--server", server)
-    assert "│ now │ a c d" in said
-    assert "has less delay than a-b-d" in said
-    assert "moved at" in said
-    assert "│ a      │ b  │ 7          │ 3" in said
+    output = run("paths", "explain", "ha", "hd", "--server", server)
+    assert "│ now │ a c d" in output
+    assert "has less delay than a-b-d" in output
+    assert "moved at" in output
+    assert "│ a      │ b  │ 7          │ 3" in output
 
 
 def test_history_of_a_live_path_server(server: str) -> None:
@@ -190,10 +190,10 @@ def test_programs_get_times_in_nanoseconds(server: str) -> None:
 
 @pytest.mark.parametrize("which", [(), ("--src", "10.0.1.1", "--dst", "10.0.4.1"), ("--link", "a->b")])
 def test_records_of_a_live_path_server(server: str, which: tuple[str, ...]) -> None:
-    said = run("paths", "records", "--server", server, *which)
-    assert "1970-01-01 00:00:00.000 │ 10.0.1.1" in said
-    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ 0   │ a (1) │ 1  │ 2   │ 7          │ 3     │ 999" in said
-    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ xd  │ a (1) │ 1  │ 2   │ 7          │ 3     │ 998" in said
+    output = run("paths", "records", "--server", server, *which)
+    assert "1970-01-01 00:00:00.000 │ 10.0.1.1" in output
+    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ 0   │ a (1) │ 1  │ 2   │ 7          │ 3     │ 999" in output
+    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ xd  │ a (1) │ 1  │ 2   │ 7          │ 3     │ 998" in output
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_questions_without_an_answer(server: str, arguments: tuple[str, ...], pr
 
 @pytest.mark.parametrize("question", [("routes",), ("explain", "a", "b"), ("records",)])
 @pytest.mark.parametrize("address", ["unix:/none/here", "nowhere", ""])
-def test_a_path_server_that_is_not_there_is_said_at_once(question: tuple[str, ...], address: str) -> None:
+def test_unreachable_path_server_is_reported_at_once(question: tuple[str, ...], address: str) -> None:
     with pytest.raises(MillraceError, match="path server at"):
         run("paths", *question, "--server", address)
 
@@ -230,10 +230,10 @@ def test_wrong_usage_is_status_2(server: str) -> None:
 
 
 def test_help_of_everything(capfd: pytest.CaptureFixture[str]) -> None:
-    said = run("--help")
+    output = run("--help")
     for command in ("demo", "switch", "collector", "controller", "clean", "paths", "topology"):
-        assert command in said
-    # The switch's own parser prints; it knows nothing of the runner.
+        assert command in output
+    # The switch's own parser prints directly, not through the runner.
     printed = run("switch", "--help") + capfd.readouterr().out
     for option in ("--grpc-server-addr", "--cpu-port", "--device-id"):
         assert option in printed
@@ -265,15 +265,15 @@ def test_probes_are_planned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
+    ("error", "status", "message"),
     [
         (MillraceError("no way"), 1, "millrace: no way\n"),
         (ImportError("No module named 'rich'"), 1, "millrace: No module named 'rich'\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_what_ends_the_command_is_a_line_and_a_status(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, said: str
+def test_error_of_a_command_is_a_line_and_a_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, message: str
 ) -> None:
     def fail(**_: object) -> None:
         raise error
@@ -282,7 +282,7 @@ def test_what_ends_the_command_is_a_line_and_a_status(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == status
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == message
 
 
 def test_an_output_that_is_full_is_a_line() -> None:

@@ -1,4 +1,4 @@
-"""`millrace config`: where each setting comes from, JSON schemas of all daemons, checks."""
+"""`millrace config`: the origin of each setting, JSON schemas of all daemons, checks."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def run(*words: str) -> str:
 def test_each_setting_has_its_origin_and_its_meaning(tmp_path: Path) -> None:
     file = tmp_path / "collector.yaml"
     file.write_text(COLLECTOR)
-    found = {row["key"]: row for row in json.loads(run("show", "collector", "-s", str(file), "--format", "json"))}
-    assert (found["topology"]["value"], found["topology"]["from"]) == ("abilene", f"{file}:1")
-    interval = found["feed.shortest_interval"]
+    by_key = {row["key"]: row for row in json.loads(run("show", "collector", "-s", str(file), "--format", "json"))}
+    assert (by_key["topology"]["value"], by_key["topology"]["from"]) == ("abilene", f"{file}:1")
+    interval = by_key["feed.shortest_interval"]
     assert (interval["value"], interval["from"]) == ("20ms", f"{file}:3")
     assert interval["meaning"].startswith("Snapshots are sent no more often")
-    assert found["feed.queue_batches"]["from"] == "default"
+    assert by_key["feed.queue_batches"]["from"] == "default"
 
 
 @pytest.mark.parametrize("daemon", SETTINGS)
@@ -69,14 +69,14 @@ def test_a_file_is_checked(tmp_path: Path) -> None:
 
 
 def test_addresses_of_switches_follow_a_pattern(diamond: Topology) -> None:
-    found = switch_addresses("unix:/run/millrace/{name}-{id}.sock", diamond)
-    assert found == {node.name: f"unix:/run/millrace/{node.name}-{node.node_id}.sock" for node in diamond.switches}
-    found = switch_addresses({"*": "unix:/run/{name}.sock", "a": "10.0.0.1:9559"}, diamond)
-    assert (found["a"], found["b"]) == ("10.0.0.1:9559", "unix:/run/b.sock")
-    for given, said in (
+    addresses = switch_addresses("unix:/run/millrace/{name}-{id}.sock", diamond)
+    assert addresses == {node.name: f"unix:/run/millrace/{node.name}-{node.node_id}.sock" for node in diamond.switches}
+    addresses = switch_addresses({"*": "unix:/run/{name}.sock", "a": "10.0.0.1:9559"}, diamond)
+    assert (addresses["a"], addresses["b"]) == ("10.0.0.1:9559", "unix:/run/b.sock")
+    for given, message in (
         ("unix:{nam}", r"switches: \{nam\} in 'unix:\{nam\}' is neither \{name\} nor \{id\}"),
         ({"a": "unix:a"}, "has no address"),
         ({"*": "unix:a", "x": "unix:x"}, r"switches\.x: topology diamond has no such switch; known: a, b, c, d"),
     ):
-        with pytest.raises(ControllerError, match=said):
+        with pytest.raises(ControllerError, match=message):
             switch_addresses(given, diamond)

@@ -1,4 +1,4 @@
-"""The daemons as processes: bad settings are one line and status 1, SIGTERM ends them soon and with status 0."""
+"""Daemons as processes: one line and status 1 for bad settings, a quick end with status 0 on SIGTERM."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Return what runs a command in this process and returns the one line that it ends with."""
+    """Return a function that runs a command in this process and returns its last line."""
 
     def run(*arguments: str) -> str:
         monkeypatch.chdir(folder)
@@ -64,20 +64,20 @@ def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         with pytest.raises(SystemExit) as end:
             main()
         assert end.value.code == 1
-        said = capsys.readouterr()
-        return the_line(said.out, said.err)
+        captured = capsys.readouterr()
+        return the_line(captured.out, captured.err)
 
     return run
 
 
-def the_line(out: str, said: str) -> str:
-    """Return what a command ended with, which wrote this."""
+def the_line(out: str, errors: str) -> str:
+    """Return the error line of a command from its output."""
     assert out == ""
-    lines = said.splitlines()
+    lines = errors.splitlines()
     assert lines, "no output"
-    assert lines[-1].startswith("millrace: "), said
-    assert "Traceback" not in said
-    assert len([line for line in lines if not line.startswith("millrace ")]) == 1, said
+    assert lines[-1].startswith("millrace: "), errors
+    assert "Traceback" not in errors
+    assert len([line for line in lines if not line.startswith("millrace ")]) == 1, errors
     return lines[-1].removeprefix("millrace: ")
 
 
@@ -154,13 +154,13 @@ def test_a_port_in_use(folder: Path, refused: Callable[..., str]) -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         (folder / "s.yaml").write_text(COLLECTOR.replace("udp_port: 0", f"udp_port: {port}"), encoding="utf-8")
-        said = refused("collector", "serve", "-s", "s.yaml")
-    assert said == f"cannot receive reports on UDP 127.0.0.1 port {port}: Address already in use"
+        line = refused("collector", "serve", "-s", "s.yaml")
+    assert line == f"cannot receive reports on UDP 127.0.0.1 port {port}: Address already in use"
 
 
 @pytest.mark.parametrize("command", SETTINGS)
-def test_sigterm_ends_it_although_nobody_it_needs_is_there(folder: Path, command: str) -> None:
-    """And SIGHUP does not; the collector's settings are TOML."""
+def test_sigterm_ends_it_without_its_servers(folder: Path, command: str) -> None:
+    """SIGHUP does not end it; the collector's settings are TOML."""
     file = "s.toml" if command == "collector serve" else "s.yaml"
     text = COLLECTOR_IN_TOML if command == "collector serve" else SETTINGS[command]
     (folder / file).write_text(text, encoding="utf-8")
@@ -171,7 +171,7 @@ def test_sigterm_ends_it_although_nobody_it_needs_is_there(folder: Path, command
             assert line, "it ended before it was ready"
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
-        assert wait_for_exit(process, STOP_S, command), "it waits for something"
+        assert wait_for_exit(process, STOP_S, command), "it does not stop"
         _, rest = process.communicate(timeout=LIMIT_S)
     finally:
         process.kill()
@@ -183,5 +183,5 @@ def test_sigterm_ends_it_although_nobody_it_needs_is_there(folder: Path, command
 def test_the_form_without_serve_still_runs(folder: Path, command: str) -> None:
     process = start(folder, command, "-s", "none.yaml")
     deprecated = f"millrace: `millrace {command}` is deprecated: use `millrace {command} serve`"
-    out, said = process.communicate(timeout=LIMIT_S)
-    assert (out, said.splitlines()) == ("", [deprecated, "millrace: none.yaml: No such file or directory"])
+    out, errors = process.communicate(timeout=LIMIT_S)
+    assert (out, errors.splitlines()) == ("", [deprecated, "millrace: none.yaml: No such file or directory"])

@@ -34,15 +34,15 @@ runner = CliRunner()
 
 @pytest.fixture
 def fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fails:
-    """Return what runs a command that fails in this process, and returns its exit status and its last line."""
+    """Return a function that runs a failing command in this process and returns its exit status and last line."""
 
     def run(*arguments: str) -> tuple[int | str | None, str]:
         monkeypatch.setattr("sys.argv", ["millrace", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-        said = capsys.readouterr().err
-        assert "Traceback" not in said
-        return end.value.code, said.strip().splitlines()[-1]
+        errors = capsys.readouterr().err
+        assert "Traceback" not in errors
+        return end.value.code, errors.strip().splitlines()[-1]
 
     return run
 
@@ -52,8 +52,8 @@ def test_an_output_that_cannot_be_written_is_named(fails: Fails, tmp_path: Path)
     with Producer(":memory:", address="127.0.0.1", port=0) as producer:
         where = ("--server", "127.0.0.1", "--port", str(producer.address[1]))
         assert runner.invoke(app, ["store", "put", "/a", str(tmp_path / "value"), *where]).exit_code == 0
-        said = "millrace: /proc/x: No such file or directory"
-        assert fails("store", "get", "/a", *where, "--out", "/proc/x") == (1, said)
+        message = "millrace: /proc/x: No such file or directory"
+        assert fails("store", "get", "/a", *where, "--out", "/proc/x") == (1, message)
         code, _ = fails("store", "get", "/a", *where, "--out", str(tmp_path / "none" / "x"))
         assert code == 2
 
@@ -80,7 +80,7 @@ def test_a_port_is_in_range(fails: Fails) -> None:
     assert code == 2
 
 
-def test_content_of_a_switch_that_runs_another_program_says_so(fails: Fails, tmp_path: Path) -> None:
+def test_content_of_a_switch_with_another_program_is_one_line(fails: Fails, tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/s1.sock"
 
     async def fill() -> None:
@@ -90,39 +90,39 @@ def test_content_of_a_switch_that_runs_another_program_says_so(fails: Fails, tmp
         await session.close()
 
     with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):
-        said = f"millrace: switch {address}: read: it has no program with tables"
-        assert fails("store", "names", address) == (1, said)
+        message = f"millrace: switch {address}: read: it has no program with tables"
+        assert fails("store", "names", address) == (1, message)
         asyncio.run(fill())
-        said = f"millrace: switch {address}: read: it runs another program, which has no table "
-        assert fails("store", "counters", address)[1].startswith(said)
+        message = f"millrace: switch {address}: read: it runs another program, which has no table "
+        assert fails("store", "counters", address)[1].startswith(message)
 
 
 def test_a_folder_without_a_history_is_no_empty_table(fails: Fails, tmp_path: Path) -> None:
-    code, said = fails("telemetry", "query", "select * from links", "--history", str(tmp_path))
-    assert (code, said) == (1, f"millrace: {tmp_path}: no collector has written a history here")
+    code, line = fails("telemetry", "query", "select * from links", "--history", str(tmp_path))
+    assert (code, line) == (1, f"millrace: {tmp_path}: no collector has written a history here")
 
 
-def test_a_demo_in_the_kernel_says_first_that_it_needs_root(
+def test_kernel_demo_reports_first_that_it_needs_root(
     fails: Fails, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    code, said = fails("demo", "--time", "kernel", "--out", str(tmp_path / "out"))
+    code, line = fails("demo", "--time", "kernel", "--out", str(tmp_path / "out"))
     assert code == 1
-    assert "needs root" in said
+    assert "needs root" in line
     assert not (tmp_path / "out").exists()
 
 
-def test_long_work_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "_PROGRESS_S", 0.01)
-    said: list[str] = []
-    monkeypatch.setattr("typer.echo", lambda line, err: said.append(line))
+    lines: list[str] = []
+    monkeypatch.setattr("typer.echo", lambda line, err: lines.append(line))
     with common.working("reading fat-tree:k=100"):
-        wait_until(lambda: len(said) > 1, "no progress is said")
-    assert said[0].startswith("millrace: reading fat-tree:k=100: ")
+        wait_until(lambda: len(lines) > 1, "no progress is said")
+    assert lines[0].startswith("millrace: reading fat-tree:k=100: ")
     assert not any(thread.name == "progress" for thread in threading.enumerate())
 
 
-def test_columns_are_as_wide_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_set_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     assert plain_or_terminal().width >= 140
     monkeypatch.setenv("COLUMNS", "60")

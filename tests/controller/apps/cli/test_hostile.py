@@ -1,4 +1,4 @@
-"""Values that nobody would give, a few here and thousands in tests/soak: a line of error, a status of the page."""
+"""Hostile values, a few here and thousands in tests/soak: one error line and a documented exit status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOCAL = (
     "topology check",
     "trace",
 )
-"""Commands that read files and do nothing else, here."""
+"""Commands that only read files here."""
 ENDLESS = ("/dev/zero", "/dev/full", "pipe", "folder", "large")
 
 
@@ -49,15 +49,15 @@ def run(
         cli.main()
     except SystemExit as end:
         status = end.code or 0
-    said = capfd.readouterr().err
-    return {"words": words, "status": status, "said": said, "stopped": False, "stays": False, "memory_mb": 0}
+    errors = capfd.readouterr().err
+    return {"words": words, "status": status, "said": errors, "stopped": False, "stays": False, "memory_mb": 0}
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     furnish(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(app, "app", COMMAND)  # made once, not in each call
+    monkeypatch.setattr(app, "app", COMMAND)  # once, not in each call
     monkeypatch.setattr(given, "_WAIT_S", 0.01)
     for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME"):
         monkeypatch.setenv(name, str(tmp_path))
@@ -65,7 +65,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_files_without_an_end_are_a_line(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     every = list(files_for_local())
     assert len(every) > 100
@@ -91,11 +91,11 @@ def test_files_without_an_end_are_a_line(
         ("probe list --api=1:2:3", 2, None),
     ],
 )
-def test_what_is_said(
+def test_errors_of_hostile_values(
     words: str,
     status: int,
     line: str | None,
-    place: Path,
+    folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -107,7 +107,7 @@ def test_what_is_said(
 
 
 def test_undecodable_file_name_is_read_if_the_file_exists(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     Path(os.fsdecode(b"\xff.yaml")).write_text("topology: abilene\nfeed: {}\n")
     result = run(("config", "check", "collector", os.fsdecode(b"\xff.yaml")), monkeypatch, capfd)

@@ -1,4 +1,4 @@
-"""`millrace scheduler train`, `evaluate` and `compare` as a user types them."""
+"""`millrace scheduler train`, `evaluate` and `compare`."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ def test_an_agent_is_trained_resumed_evaluated_and_compared(settings: str, tmp_p
     checkpoint, picture = str(tmp_path / "agent.ckpt"), tmp_path / "curve.svg"
     train = ["train", "bursty", "-s", settings, "-c", checkpoint, "--episodes", "1", "-f", "json"]
     best = tmp_path / "best.ckpt"
-    shown, said = run(*train, "--picture", str(picture), "--best", str(best))
-    assert f"wrote {best}: version 1, a mean response of " in said
+    shown, errors = run(*train, "--picture", str(picture), "--best", str(best))
+    assert f"wrote {best}: version 1, a mean response of " in errors
     assert best.read_bytes() == Path(checkpoint).read_bytes()
     assert json.loads(shown)[-1]["version"] == 1
     assert 0 < json.loads(shown)[-1]["mean response, ms"] < 100
-    assert "decides until the network is trained" in said
+    assert "decides until the network is trained" in errors
     assert "<svg" in picture.read_text()
     shown, _ = run(*train, "--resume", checkpoint)
     assert json.loads(shown)[-1]["version"] == 3
     shown, _ = run("evaluate", checkpoint, "bursty", "-s", settings, "-f", "json")
-    found = {row["what"]: row["value"] for row in json.loads(shown)}
-    assert (found["by network"], found["by fallback"]) == (100, 0)
+    figures = {row["what"]: row["value"] for row in json.loads(shown)}
+    assert (figures["by network"], figures["by fallback"]) == (100, 0)
     drawn = tmp_path / "compared.png"
     shown, _ = run("compare", "bursty", "-s", settings, "-c", checkpoint, "-f", "json", "--picture", str(drawn))
     rows = json.loads(shown)
     assert {row["decider"] for row in rows} >= {checkpoint, "data-local", "random"}
     ours = next(row for row in rows if row["decider"] == checkpoint)
-    assert ours["mean response, ms"] == found["mean response, ms"]
+    assert ours["mean response, ms"] == figures["mean response, ms"]
     assert [row["mean response, ms"] for row in rows] == sorted(row["mean response, ms"] for row in rows)
     assert drawn.read_bytes().startswith(b"\x89PNG")
 
@@ -66,13 +66,13 @@ def test_an_agent_is_trained_resumed_evaluated_and_compared(settings: str, tmp_p
     ("option", "why"),
     [(["--picture", "curve.pdf"], "ends in .png or .svg"), (["-c", "/nowhere/a.ckpt"], "/nowhere is not a folder")],
 )
-def test_what_cannot_be_written_is_told_before_the_work(settings: str, option: list[str], why: str) -> None:
-    _, said = run("train", "bursty", "-s", settings, "-c", "a.ckpt", *option, code=2)
-    assert why in " ".join(said.replace("│", " ").split())
+def test_unwritable_output_is_reported_before_the_work(settings: str, option: list[str], why: str) -> None:
+    _, errors = run("train", "bursty", "-s", settings, "-c", "a.ckpt", *option, code=2)
+    assert why in " ".join(errors.replace("│", " ").split())
 
 
 def test_a_checkpoint_of_another_kind_of_input_is_refused(settings: str, tmp_path: Path) -> None:
-    """Whatever is to be done with it; in one line, with the file."""
+    """Every command refuses it in one line that names the file."""
     given = read_given("bursty", load_settings(Path(settings)), 0)
     path = tmp_path / "agent.ckpt"
     network = NetworkSettings(form="tokens", hidden=8, heads=2, layers=1, feed_forward=8)
@@ -97,10 +97,10 @@ def test_attention_is_drawn_or_refused_for_networks_without_it(settings: str, tm
         save_checkpoint(tmp_path / form, fresh)
     drawn = tmp_path / "attention.svg"
     options = ["bursty", "-s", settings, "--attention", str(drawn)]
-    _, said = run("evaluate", str(tmp_path / "tokens"), *options)
-    assert said == f"wrote {drawn}\n"
+    _, errors = run("evaluate", str(tmp_path / "tokens"), *options)
+    assert errors == f"wrote {drawn}\n"
     text = drawn.read_text()
-    # A title for each head of each layer, and a colour's meaning.
+    # A title for each head of each layer, and the colour scale.
     assert [text.count(f"<!-- layer 1, head {head} -->") for head in (1, 2, 3)] == [1, 1, 0]
     assert text.count("<!-- times an even share -->") == 1
     with pytest.raises(MillraceError, match="a network flat has no attention between tokens"):

@@ -1,4 +1,4 @@
-"""`millrace scheduler train` that is interrupted keeps what it learned, and goes on exactly."""
+"""Interrupted `millrace scheduler train` saves its state and resumes exactly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
 from controller.apps.cli.learning.train import Interrupted, stopping
+from tests.waiting import wait_until
 
 SETTINGS = """
 agent:
@@ -34,30 +34,31 @@ def train(tmp_path: Path) -> list[str]:
 
 
 def interrupted(command: list[str], checkpoint: Path, number: signal.Signals) -> tuple[int, str, str]:
-    """Send a signal once an episode has ended; return the exit status and what was said."""
+    """Send a signal once an episode has ended; return the exit status, stdout and stderr."""
     line = [sys.executable, "-m", "controller.apps.cli", *command, "-c", str(checkpoint)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        end_s = time.monotonic() + WITHIN_S
-        while not checkpoint.exists():
+
+        def is_saved() -> bool:
             assert process.poll() is None
-            assert time.monotonic() < end_s
-            time.sleep(0.01)
+            return checkpoint.exists()
+
+        wait_until(is_saved, "no episode ends")
         process.send_signal(number)
-        shown, said = process.communicate(timeout=WITHIN_S)
-    return process.returncode, shown, said
+        shown, errors = process.communicate(timeout=WITHIN_S)
+    return process.returncode, shown, errors
 
 
 def test_interrupted_training_resumes_to_identical_weights(train: list[str], tmp_path: Path) -> None:
     whole, part = tmp_path / "whole.ckpt", tmp_path / "part.ckpt"
-    # So many that the signal finds it at work on any machine.
-    status, shown, said = interrupted([*train, "--episodes", "1000"], part, signal.SIGINT)
-    assert status == 130, said
+    # Enough episodes that the signal arrives during training on any machine.
+    status, shown, errors = interrupted([*train, "--episodes", "1000"], part, signal.SIGINT)
+    assert status == 130, errors
     assert shown.startswith("decisions,")
-    assert "stopping after this decision" in said
-    assert f"wrote {part}: version " in said
-    found = re.search(r"interrupted: continue with --resume \S+ --episodes (\d+)", said)
-    assert found is not None, said
-    ended = 1000 - int(found[1])
+    assert "stopping after this decision" in errors
+    assert f"wrote {part}: version " in errors
+    matched = re.search(r"interrupted: continue with --resume \S+ --episodes (\d+)", errors)
+    assert matched is not None, errors
+    ended = 1000 - int(matched[1])
     assert ended >= 1
     more = [*train, "--resume", str(part), "--episodes", "2", "-c", str(part)]
     result = CliRunner().invoke(app, more, catch_exceptions=False)

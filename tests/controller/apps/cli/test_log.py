@@ -1,4 +1,4 @@
-"""Log lines of daemons, their format, and what the command says about itself."""
+"""Log lines of daemons, their formats, and the command's version."""
 
 from __future__ import annotations
 
@@ -26,10 +26,15 @@ def test_lines_have_time_level_and_name() -> None:
 
 
 def test_a_line_of_json_has_them_as_keys() -> None:
-    found = json.loads(formatter_of("controller", LogFormat.JSON).format(RECORD))
-    assert found.pop("time").endswith("Z")
-    said = {"level": "warning", "daemon": "controller", "logger": "millrace.controller", "message": "switch s1: gone"}
-    assert found == said
+    event = json.loads(formatter_of("controller", LogFormat.JSON).format(RECORD))
+    assert event.pop("time").endswith("Z")
+    expected = {
+        "level": "warning",
+        "daemon": "controller",
+        "logger": "millrace.controller",
+        "message": "switch s1: gone",
+    }
+    assert event == expected
     try:
         raise OSError("full")
     except OSError:
@@ -37,7 +42,7 @@ def test_a_line_of_json_has_them_as_keys() -> None:
     assert "OSError: full" in json.loads(formatter_of("controller", LogFormat.JSON).format(failed))["exception"]
 
 
-def test_plain_lines_are_for_who_writes_the_time_beside_them() -> None:
+def test_plain_lines_have_no_time() -> None:
     plain = formatter_of("controller", LogFormat.PLAIN)
     assert plain.format(RECORD) == "millrace controller: WARNING: switch s1: gone"
     told = logging.LogRecord("x", logging.INFO, "", 0, "reconciled", None, None)
@@ -54,7 +59,7 @@ def test_plain_lines_are_for_who_writes_the_time_beside_them() -> None:
         (["-q", "--log-level", "error"], {}, LogOptions(LogLevel.ERROR, quiet=True)),
     ],
 )
-def test_options_before_the_command_say_what_is_logged(
+def test_options_before_the_command_set_the_logging(
     words: list[str], environment: dict[str, str], options: LogOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[LogOptions] = []
@@ -79,10 +84,10 @@ def test_ready_lines_are_as_the_log_is(capsys: pytest.CaptureFixture[str], caplo
         common.say("collector")("ready: here")
     OPTIONS.reset(token)
     assert capsys.readouterr().err == ""
-    assert [(one.name, one.message) for one in caplog.records] == [("millrace.collector", "ready: here")]
+    assert [(record.name, record.message) for record in caplog.records] == [("millrace.collector", "ready: here")]
 
 
-def test_it_says_its_version_and_completes_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_and_completion(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.match(r"millrace", runner.invoke(app, ["--version"]).output)
     for shell, environment in (
         ("bash", {"COMP_WORDS": "millrace topo", "COMP_CWORD": "1"}),

@@ -1,4 +1,4 @@
-"""Text of others on a terminal: what it would obey is spelled out, whichever way a command prints."""
+"""Foreign text on a terminal: control sequences are escaped, however a command prints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OBEYED = ("\x1b]", "\x07", "\x1b[31mc", "\x9b", "\u202e", "\x7f")
 
 
 def on_terminal(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> str:
-    """Return what a terminal gets."""
+    """Return the output on a terminal."""
     main, terminal = pty.openpty()
     with os.fdopen(main, "rb", buffering=0) as reader, os.fdopen(terminal, "w", encoding="utf-8") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
@@ -48,9 +48,9 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> str
     ],
 )
 def test_a_terminal_finds_nothing_to_obey(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
-    said = on_terminal(monkeypatch, act)
-    assert "title" in said
-    assert not any(part in said for part in OBEYED)
+    written = on_terminal(monkeypatch, act)
+    assert "title" in written
+    assert not any(part in written for part in OBEYED)
 
 
 def test_tables_keep_their_own_styles(monkeypatch: pytest.MonkeyPatch) -> None:

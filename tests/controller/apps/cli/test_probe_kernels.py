@@ -1,4 +1,4 @@
-"""millrace probe kernels, on a server that runs in a thread."""
+"""`millrace probe kernels`, on a server in a thread."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ implementations:
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "counting_of_a_user.py").write_text(CODE, encoding="utf-8")
-    found = tmp_path / "counting.yaml"
-    found.write_text(KERNEL, encoding="utf-8")
-    yield found
+    path = tmp_path / "counting.yaml"
+    path.write_text(KERNEL, encoding="utf-8")
+    yield path
     sys.modules.pop("counting_of_a_user", None)
 
 
@@ -83,7 +83,7 @@ def test_a_users_kernel_is_added_run_changed_and_deleted(run: Run, file: Path) -
     assert "already" in run(f"probe kernels add {file}")[1]
     assert run(f"probe kernels change {file}")[0].endswith("kernel counting.2 is in the store\n")
     listed = json.loads(run("probe kernels list -f json")[0])
-    assert {one["kernel"]: one["version"] for one in listed}["counting"] == 2
+    assert {row["kernel"]: row["version"] for row in listed}["counting"] == 2
     assert "counting.1" in run("probe kernels show counting.1")[0]
     ran = json.loads(run("probe kernels run counting.1 --size n=10 --repeat 2 -f json")[0])
     assert {"what": "kernel", "value": "counting.1 n=10"} in ran
@@ -93,7 +93,7 @@ def test_a_users_kernel_is_added_run_changed_and_deleted(run: Run, file: Path) -
     assert run("probe kernels delete dgemm.1")[1] == "millrace: kernel dgemm.1 is built in and cannot be removed\n"
 
 
-def test_what_show_writes_is_what_add_reads(run: Run, file: Path) -> None:
+def test_output_of_show_is_input_of_add(run: Run, file: Path) -> None:
     run(f"probe kernels add {file}")
     again = file.with_name("again.yaml")
     again.write_text(run("probe kernels show counting -o yaml")[0].replace("version: 1", "version: 2"))
@@ -121,7 +121,7 @@ def test_a_stored_kernel_takes_the_place_of_a_built_in_one(run: Run, file: Path)
 
 
 def test_code_that_does_not_do_is_one_line_and_not_stored(run: Run, file: Path) -> None:
-    for old, new, said in (
+    for old, new, message in (
         (":make", ":alone", "counting_of_a_user:alone takes (sizes), not (sizes, seed)"),
         (":make", ":crashing", "make: RuntimeError: boom"),
         (":make", ":empty", "counting_of_a_user:empty returned object, which has no run"),
@@ -133,13 +133,13 @@ def test_code_that_does_not_do_is_one_line_and_not_stored(run: Run, file: Path) 
         ("{n: 1000}", "{m: 1000}", "make: KeyError: 'n'"),
     ):
         file.write_text(KERNEL.replace(old, new), encoding="utf-8")
-        assert run(f"probe kernels add {file}")[1] == f"millrace: kernel counting.1: {said}\n"
+        assert run(f"probe kernels add {file}")[1] == f"millrace: kernel counting.1: {message}\n"
     assert run("get probekernels")[0].count("counting") == 0
     assert run(f"probe kernels add {file} --unchecked")[1] == ""
 
 
 def test_files_that_are_wrong_are_one_line_with_the_place(run: Run, file: Path) -> None:
-    for old, new, said in (
+    for old, new, message in (
         ("tolerance", "tolerence", "counting.yaml:7: tolerence: unknown key; did you mean `tolerance`?"),
         ("counting\ncategory", "Counting\ncategory", "counting.yaml:3: identifier: "),
         ("device: cpu", "device: cpi", "'cpi' is not one of"),
@@ -147,12 +147,12 @@ def test_files_that_are_wrong_are_one_line_with_the_place(run: Run, file: Path) 
     ):
         file.write_text(KERNEL.replace(old, new), encoding="utf-8")
         err = run(f"probe kernels add {file}")[1]
-        assert said in err
+        assert message in err
         assert err.count("\n") == 1
 
 
 def test_wrong_words_of_the_command_line_are_one_line(run: Run) -> None:
-    for line, said in (
+    for line, message in (
         ("run dgem", "no kernel dgem; did you mean dgemm or dgemv?"),
         ("run dgemm.x", "invalid kernel name 'dgemm.x': write IDENTIFIER or IDENTIFIER.VERSION"),
         ("run dgemm --size q=1", "kernel dgemm has no size q; known: k, m, n"),
@@ -163,7 +163,7 @@ def test_wrong_words_of_the_command_line_are_one_line(run: Run) -> None:
         ("run dgemm --size n=10000000 --size m=10000000", "kernel dgemm.1 at k=1024 m=10000000 n=10000000 needs"),
     ):
         err = run(f"probe kernels {line}")[1]
-        assert err.startswith(f"millrace: {said}"), err
+        assert err.startswith(f"millrace: {message}"), err
         assert err.count("\n") == 1
 
 

@@ -1,4 +1,4 @@
-"""`millrace probe trace`, as people use it, with wrong input, too."""
+"""`millrace probe trace`, including wrong input."""
 
 from __future__ import annotations
 
@@ -50,14 +50,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_script_is_shown_and_written(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "program.py", "60", "--format", "json", "--out", "out.yaml") == 0
-    said = capfd.readouterr()
-    rows = json.loads(said.out)
+    captured = capfd.readouterr()
+    rows = json.loads(captured.out)
     solve = next(row for row in rows if row["operator"] == "solve-1")
     assert solve["computes"] == "solve fp64 columns=1 n=60"
     assert solve["place"] == "program.py:7"
     assert "elementwise-2" in solve["reads"]
-    assert float(said.err.strip()) > 0
-    assert [one.kind for one in load(Path("out.yaml")).operators] == [row["operator"].rsplit("-", 1)[0] for row in rows]
+    assert float(captured.err.strip()) > 0
+    assert [operator.kind for operator in load(Path("out.yaml")).operators] == [
+        row["operator"].rsplit("-", 1)[0] for row in rows
+    ]
 
 
 def test_matches_and_misses_say_why(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +94,6 @@ def test_wrong_input_is_a_line(
     words: tuple[str, ...], line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, *words) != 0
-    said = capfd.readouterr()
-    assert line in " ".join(said.err.replace("│", " ").split())
-    assert "Traceback" not in said.err
+    captured = capfd.readouterr()
+    assert line in " ".join(captured.err.replace("│", " ").split())
+    assert "Traceback" not in captured.err

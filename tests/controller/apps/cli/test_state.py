@@ -1,4 +1,4 @@
-"""`millrace table`, `counter` and `register`: the state of a switch, whatever it runs, beside its controller."""
+"""`millrace table`, `counter` and `register`: state of a switch with any program, next to its controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ runner = CliRunner()
 
 @pytest.fixture(scope="module")
 def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of a switch that runs the fabric's program; its controller has gone."""
+    """Return the address of a switch with the fabric's program whose controller has left."""
     address = f"unix:{tmp_path_factory.mktemp('state')}/s1.sock"
     p4info, program = fabric_program()
     made = Switch(1, [PortSettings(1)], VirtualClock())
@@ -41,8 +41,8 @@ def run(*words: str) -> str:
 
 
 def rows(*words: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(run(*words, "--format", "json"))
-    return found
+    table: list[dict[str, object]] = json.loads(run(*words, "--format", "json"))
+    return table
 
 
 def test_entries_are_written_read_and_deleted(switch: str) -> None:
@@ -89,11 +89,11 @@ def test_another_device_id_is_answered_with_the_right_one(switch: str) -> None:
         run("table", "list", switch, "--device-id", "7")
 
 
-def test_second_controller_reads_and_is_told_how_to_write(switch: str) -> None:
+def test_second_controller_reads_and_learns_how_to_write(switch: str) -> None:
     with connect(switch, 1):
         assert rows("counter", "read", switch, "drop_bad_ipv4_checksum") == []
-        said = r"become primary: another controller is primary, with election id 1: --election-id 2 takes over"
-        with pytest.raises(SessionError, match=said):
+        message = r"become primary: another controller is primary, with election id 1: --election-id 2 takes over"
+        with pytest.raises(SessionError, match=message):
             run("counter", "write", switch, "drop_no_route", "0")
         run("counter", "write", switch, "drop_no_route", "0", "--election-id", "2")
 
@@ -101,16 +101,16 @@ def test_second_controller_reads_and_is_told_how_to_write(switch: str) -> None:
 def test_show_has_all_of_a_switch_at_a_glance(switch: str) -> None:
     run("table", "write", switch, "ipv4_routes", "dst_addr=10.0.7.0/24", "--action", forward(3))
     run("counter", "write", switch, "drop_no_route", "0", "--packets", "5", "--bytes", "500")
-    found = json.loads(run("switch", "show", switch, "--format", "json"))
-    assert found["primary"] is None
-    assert found["program"] == "p4/fabric.p4"
-    assert {"table": "ipv4_routes", "size": 4096, "entries": 1} in found["tables"]
-    assert {"counter": "drop_no_route", "size": 1, "in_use": 1, "packets": 5, "bytes": 500} in found["counters"]
-    (port,) = found["ports"]
+    shown = json.loads(run("switch", "show", switch, "--format", "json"))
+    assert shown["primary"] is None
+    assert shown["program"] == "p4/fabric.p4"
+    assert {"table": "ipv4_routes", "size": 4096, "entries": 1} in shown["tables"]
+    assert {"counter": "drop_no_route", "size": 1, "in_use": 1, "packets": 5, "bytes": 500} in shown["counters"]
+    (port,) = shown["ports"]
     assert (port["port"], port["admin"], port["in-pkts"], port["out-discards"]) == (1, "up", 0, 0)
 
 
-def test_show_says_whether_segments_are_joined_and_why_not(tmp_path: Path) -> None:
+def test_show_has_the_state_of_segments_with_reasons(tmp_path: Path) -> None:
     address, (p4info, program) = f"unix:{tmp_path}/s4.sock", fabric_program()
     made = Switch(1, [PortSettings(number) for number in (1, 2, 3)], VirtualClock())
     made.set_not_joined(1, "")
@@ -118,21 +118,21 @@ def test_show_says_whether_segments_are_joined_and_why_not(tmp_path: Path) -> No
     with P4RuntimeServer(P4RuntimeCore(made), [address], beside=[GnmiService(GnmiCore(made))]):
         with connect(address, 1) as client:
             client.commit(program, p4info)
-        found = json.loads(run("switch", "show", address, "--format", "json"))
-    assert [port["segments"] for port in found["ports"]] == ["joined", "somebody reads", None]
+        shown = json.loads(run("switch", "show", address, "--format", "json"))
+    assert [port["segments"] for port in shown["ports"]] == ["joined", "somebody reads", None]
 
 
-def test_show_has_the_controller_and_says_so_without_gnmi(tmp_path: Path) -> None:
+def test_show_has_the_controller_and_notes_missing_gnmi(tmp_path: Path) -> None:
     address, (p4info, program) = f"unix:{tmp_path}/s3.sock", fabric_program()
     with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):
         with connect(address, 1) as client:
             client.commit(program, p4info)
-            for _ in range(2):  # asking has made nobody the primary
+            for _ in range(2):  # the query has not become primary
                 assert "P4Runtime 1.5.0, a controller with election id 1\n" in run("switch", "show", address)
         done = runner.invoke(app, ["switch", "show", address, "-f", "json"])
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert (found["primary"], found["ports"]) == (None, None)
+    shown = json.loads(done.stdout)
+    assert (shown["primary"], shown["ports"]) == (None, None)
     assert done.stderr == f"millrace: ports are unknown: switch at {address}: it does not serve gNMI\n"
     assert runner.invoke(app, ["switch", "show"]).exit_code == 2
 

@@ -1,4 +1,4 @@
-"""`millrace telemetry`: a collector that runs, asked; a history, queried; each failure one line."""
+"""`millrace telemetry`: queries to a running collector and a history; one line for each failure."""
 
 from __future__ import annotations
 
@@ -59,8 +59,10 @@ def a_collector() -> Collector:
     collector.receive(b"no report")
     for number in range(4):
         last = number > 0
-        said = Completion(3, number, int(last), 4000 if last else 10, repeated=number, ahead=2)
-        collector.receive(Reporter(src="10.0.0.2" if last else "10.0.0.1", sequences={12: number - 1}).item(12, said))
+        completion = Completion(3, number, int(last), 4000 if last else 10, repeated=number, ahead=2)
+        collector.receive(
+            Reporter(src="10.0.0.2" if last else "10.0.0.1", sequences={12: number - 1}).item(12, completion)
+        )
     dead = LinkStatus(LinkCondition.DOWN, 3 * 10**9, "s1 no longer hears s3")
     collector.note_links({LinkKey("s2", "s3"): LinkStatus(LinkCondition.UP, 60 * 10**9), LinkKey("s1", "s3"): dead})
     collector.note_jobs({3: JobNote("resnet", epoch=1, cells=16)})
@@ -118,11 +120,11 @@ def test_links_of_a_collector(feed: str) -> None:
 
 
 def test_links_as_json_have_every_field(feed: str) -> None:
-    found = json.loads(run("links", "--feed", feed, "--format", "json"))
-    (link,) = (link for link in found if (link["src"], link["dst"]) == ("s2", "s3"))
+    document = json.loads(run("links", "--feed", feed, "--format", "json"))
+    (link,) = (link for link in document if (link["src"], link["dst"]) == ("s2", "s3"))
     assert (link["delay_p50_ns"], link["source"], link["loss"]) == (7000, "stamps", None)
     assert (link["condition"], link["condition_age_ns"], link["cause"]) == ("up", 60 * 10**9, "")
-    assert len(found) == 10
+    assert len(document) == 10
 
 
 def test_dead_link_is_shown_as_down_without_healthy_figures(feed: str) -> None:
@@ -157,7 +159,7 @@ def test_jobs_that_switches_add_up_for(feed: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["3", "resnet"])
-def test_whom_a_job_waits_for(feed: str, name: str) -> None:
+def test_workers_that_a_job_waits_for_are_shown(feed: str, name: str) -> None:
     assert cells_of(run("jobs", name, "--feed", feed)) == [
         ["3 resnet", "s2", "h2", "75.0", "4.000", "4.000", "3.000", "3"],
         ["3 resnet", "s2", "h1", "25.0", "0.010", "0.010", "0.003", "1"],
@@ -166,7 +168,7 @@ def test_whom_a_job_waits_for(feed: str, name: str) -> None:
     assert (first["name"], first["child"], first["wait_caused_ns"]) == ("resnet", "h2", "3000000")
 
 
-def test_a_job_that_nobody_has_heard_of_is_one_line(feed: str) -> None:
+def test_unknown_job_is_one_line(feed: str) -> None:
     with pytest.raises(ControllerError, match=r"job vgg: no switch has .* recently; known jobs: 3 resnet"):
         run("jobs", "vgg", "--feed", feed)
 
@@ -190,8 +192,8 @@ def test_reporters_and_status(feed: str) -> None:
         {"counter": "records", "count": 3},
         {"counter": "reports", "count": 6},
     ]
-    said = runner.invoke(app, ["telemetry", "status", "--feed", feed]).stderr
-    assert said.startswith("last problem: report group at byte 0")
+    errors = runner.invoke(app, ["telemetry", "status", "--feed", feed]).stderr
+    assert errors.startswith("last problem: report group at byte 0")
 
 
 def test_events_that_are_kept(feed: str) -> None:
@@ -212,17 +214,17 @@ def test_events_that_are_kept(feed: str) -> None:
     ],
 )
 def test_events_as_they_come(feed: str, form: Format, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    lines: list[str] = []
 
     def say_once(line: str) -> None:
-        said.append(line)
+        lines.append(line)
         if "slow" in line:
             raise KeyboardInterrupt
 
     monkeypatch.setattr("controller.apps.cli.telemetry.commands.typer.echo", say_once)
     run("events", "--feed", feed, "--follow", "--format", form)
-    assert wanted in said[-1]
-    assert len(said) == (2 if form is Format.CSV else 1)
+    assert wanted in lines[-1]
+    assert len(lines) == (2 if form is Format.CSV else 1)
 
 
 def test_rules_are_shown_and_replaced(feed: str, tmp_path: Path) -> None:
@@ -230,8 +232,8 @@ def test_rules_are_shown_and_replaced(feed: str, tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     busy, idle = "{name: busy, figure: utilisation, change: {learn: 30}}", "{name: idle, figure: samples, below: 1}"
     file.write_text(f"rules: [{busy}, {idle}]\n")
-    said = run("rules", "--feed", feed, "--set", str(file))
-    assert ("level changes" in said, "below 1" in said) == (True, True)
+    output = run("rules", "--feed", feed, "--set", str(file))
+    assert ("level changes" in output, "below 1" in output) == (True, True)
     assert [rule["name"] for rule in json.loads(run("rules", "--feed", feed, "-f", "json"))] == ["busy", "idle"]
     file.write_text("rules: [{name: odd, figure: nothing, above: 1}]\n")
     with pytest.raises(ConfigError, match="a link has no figure 'nothing'"):
@@ -240,11 +242,11 @@ def test_rules_are_shown_and_replaced(feed: str, tmp_path: Path) -> None:
 
 
 def test_top_shows_the_busiest_first(feed: str) -> None:
-    said = run("top", "--feed", feed, "--rows", "2", "--interval", "0.05", "--count", "2")
-    links = re.findall(r"│ (\w+->\w+)", said)
+    output = run("top", "--feed", feed, "--rows", "2", "--interval", "0.05", "--count", "2")
+    links = re.findall(r"│ (\w+->\w+)", output)
     assert links[0] == links[2] == "s2->s3"
     assert len(links) == 4
-    assert said.count("1 flows; links by utilisation") == 2
+    assert output.count("1 flows; links by utilisation") == 2
     assert "s2->s3" in run("top", "--feed", feed, "--by", "loss", "--count", "1")
     looks = [json.loads(line) for line in run("top", "--feed", feed, "--count", "2", "-f", "json").splitlines()]
     assert {look["look"] for look in looks} == {1, 2}
@@ -257,17 +259,17 @@ def test_a_capture_replayed(capture: Path, tmp_path: Path) -> None:
     rule = "{name: slow, figure: delay_p50_ns, above: 100000}"
     (tmp_path / "collector.yaml").write_text(f"topology: {tmp_path}/triangle.yaml\nevents: {{rules: [{rule}]}}\n")
     (tmp_path / "triangle.yaml").write_text(TRIANGLE)
-    said = run("replay", str(capture), "--settings", str(tmp_path / "collector.yaml"))
-    assert said.startswith("frames: 300 in 2.990 s\nbroken frames: 0\nreports: 300\nevents: 2\n")
-    tables = dict(re.findall(r"\n\n(\w+)\n(.*?)└", said, re.DOTALL))
+    output = run("replay", str(capture), "--settings", str(tmp_path / "collector.yaml"))
+    assert output.startswith("frames: 300 in 2.990 s\nbroken frames: 0\nreports: 300\nevents: 2\n")
+    tables = dict(re.findall(r"\n\n(\w+)\n(.*?)└", output, re.DOTALL))
     assert list(tables) == ["reporters", "links", "flows", "events"]
     assert re.search(r"│ 13 +│ s3 +│ 300 +│ 0 ", tables["reporters"])
     assert re.search(r"│ h1:5000 │ h2:6001 │ s1 s2 s3 │", tables["flows"])
     assert [phase for phase in ("raised", "cleared") if phase in tables["events"]] == ["raised", "cleared"]
-    found = json.loads(run("replay", str(capture), "--settings", str(tmp_path / "collector.yaml"), "-f", "json"))
-    assert (found["frames"], found["reports"], found["counters"]["events"]) == (300, 300, 2)
-    assert [event["phase"] for event in found["events"]] == ["raised", "cleared"]
-    assert found["drops"] == []
+    document = json.loads(run("replay", str(capture), "--settings", str(tmp_path / "collector.yaml"), "-f", "json"))
+    assert (document["frames"], document["reports"], document["counters"]["events"]) == (300, 300, 2)
+    assert [event["phase"] for event in document["events"]] == ["raised", "cleared"]
+    assert document["drops"] == []
 
 
 def test_a_capture_of_items_replayed(tmp_path: Path) -> None:
@@ -279,12 +281,12 @@ def test_a_capture_of_items_replayed(tmp_path: Path) -> None:
             item = Completion(3, number, int(late), 4000 if late else 10, repeated=number % 2, ahead=2)
             reporter = Reporter(src="10.0.0.2" if late else "10.0.0.1", sequences=sequences)
             file.write(frame(reporter.item(13, item)), NOON_NS + number * 10**8)
-    said = run("replay", str(tmp_path / "items.pcap"), "--topology", str(tmp_path / "triangle.yaml"))
-    assert "items reported: 40\n" in said
-    assert re.search(r"\njobs\n(.|\n)*│ 3 +│ s3 +│ 40 +│ 20 +│ 3 +│ 4 +│ h2 +│", said)
+    output = run("replay", str(tmp_path / "items.pcap"), "--topology", str(tmp_path / "triangle.yaml"))
+    assert "items reported: 40\n" in output
+    assert re.search(r"\njobs\n(.|\n)*│ 3 +│ s3 +│ 40 +│ 20 +│ 3 +│ 4 +│ h2 +│", output)
 
 
-def test_a_replay_leaves_a_history_where_one_is_wanted(capture: Path, tmp_path: Path) -> None:
+def test_replay_writes_a_history_if_asked(capture: Path, tmp_path: Path) -> None:
     (tmp_path / "triangle.yaml").write_text(TRIANGLE)
     folder = str(tmp_path / "history")
     run("replay", str(capture), "--topology", str(tmp_path / "triangle.yaml"), "--history", folder)
@@ -299,7 +301,7 @@ def test_a_replay_needs_to_know_the_topology(capture: Path) -> None:
     assert "either --settings or --topology" in done.stderr
 
 
-def test_nobody_there_is_an_error_at_once(tmp_path: Path) -> None:
+def test_unreachable_collector_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(FeedError, match=r"collector at unix:.*none: cannot connect: No such file or directory$"):
         run("links", "--feed", f"unix:{tmp_path}/none")
 
@@ -323,13 +325,13 @@ def test_a_query_in_every_format(history: str) -> None:
 
 
 def test_a_table_too_wide_has_a_line_for_each_column(history: str) -> None:
-    said = run("query", "--history", history, "select * from links where src = 's2' and dst = 's3'")
-    assert re.search(r"│ dst +│ s3 ", said)
-    assert re.search(r"│ delay_mean_ns +│ \d+", said)
-    assert "…" not in said
+    output = run("query", "--history", history, "select * from links where src = 's2' and dst = 's3'")
+    assert re.search(r"│ dst +│ s3 ", output)
+    assert re.search(r"│ delay_mean_ns +│ \d+", output)
+    assert "…" not in output
 
 
-def test_a_long_table_is_cut_and_says_so(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_table_is_cut_with_a_note(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "TABLE_ROWS", 3)
     done = runner.invoke(app, ["telemetry", "query", "--history", history, "from range(5)"])
     assert done.stdout.count("│") == 3 * 2

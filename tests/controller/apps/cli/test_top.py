@@ -1,4 +1,4 @@
-"""`millrace telemetry top` over a collector that hangs: what it shows is said to be old."""
+"""`millrace telemetry top` with a hanging collector: output is marked as old."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import finish_within
 
 
 class Screen(io.StringIO):
-    """Printed text, with an event that is set once silence is reported."""
+    """Printed text, with an event set once silence is reported."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Screen(io.StringIO):
         return super().write(text)
 
 
-def test_silence_is_said_and_what_comes_after_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_reported_and_later_data_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> str:
         screen = Screen()
         monkeypatch.setattr(telemetry_links, "plain_or_terminal", lambda: Console(file=screen, width=200))

@@ -1,4 +1,4 @@
-"""Rules for every command: one that reads offers a table, CSV and JSON; numbers may carry their unit."""
+"""Rules for all commands: reading commands offer table, CSV and JSON; numbers may carry units."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ WITHOUT_FORMAT = {
     "up": "runs until it is stopped",
     "version": "prints two words",
 }
-"""Commands that show no rows and no values, with the reason; beside them those whose name says so."""
+"""Commands without rows or values, with the reason, in addition to those recognised by name."""
 CHANGES = {"add", "apply", "cancel", "change", "delete", "drive", "end", "put", "remove", "report", "revoke", "set"}
 CHANGES |= {"write", "submit", "build", "release"}
 DAEMONS = {"collector", "controller", "extend", "serve", "worker"}
 
 
 def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield each command without commands below it, by its words."""
+    """Yield each leaf command by its words."""
     command = get_command(app) if command is None else command
     below = getattr(command, "commands", None)
     if below is None:
         yield " ".join(path), command
         return
-    for name, one in below.items():
-        yield from commands(one, (*path, name))
+    for name, subcommand in below.items():
+        yield from commands(subcommand, (*path, name))
 
 
 TREE = dict(commands())
@@ -78,7 +78,7 @@ def test_the_exceptions_are_commands() -> None:
 
 @pytest.mark.parametrize("name", TREE)
 def test_numbers_with_a_unit_are_read_with_it(name: str) -> None:
-    """A number whose option or help names a unit is read by controller/apps/cli/amounts.py, not as a bare number."""
+    """Options whose name or help names a unit are parsed by controller/apps/cli/amounts.py, not as bare numbers."""
     unit = re.compile(r"\b(?:seconds|milliseconds|hours|days|bytes|[kMGT]B|ms|GB)\b|-(?:s|ms|ns|bytes|mb)$")
     for parameter in TREE[name].params:
         described = parameter.type_descriptor
@@ -87,5 +87,5 @@ def test_numbers_with_a_unit_are_read_with_it(name: str) -> None:
             assert not any(unit.search(text) for text in says), parameter.opts
 
 
-def test_every_command_says_in_a_sentence_what_it_does() -> None:
+def test_every_command_has_a_sentence_of_help() -> None:
     assert [name for name, command in TREE.items() if not str(command.help or "").rstrip().endswith(".")] == []

@@ -1,4 +1,4 @@
-"""Output of the demo: the live view in terminals of every size, phases, and moves that answer the surge."""
+"""Output of the demo: the live view in terminals of every size, phases, and moves in reaction to the surge."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_live_view_fits_any_terminal(scenario: Scenario, width: int, height:
 
 
 def test_phases_and_reaction_follow_moves_after_the_surge(scenario: Scenario) -> None:
-    """A flow that noise moved before the surge is no reaction to it."""
+    """A move by noise before the surge does not count as a reaction."""
     early = Move(scenario.congest_ns - 1, FlowSpec("h-a", "h-b"), ("a", "b"), ("a", "c", "b"), "noise")
     late = Move(scenario.congest_ns + 1, FlowSpec("h-a", "h-c"), ("a", "c"), ("a", "b", "c"), "surge")
     assert first_moves(scenario, (early,)) == {}
@@ -69,12 +69,12 @@ def test_phases_and_reaction_follow_moves_after_the_surge(scenario: Scenario) ->
 
 
 def test_packet_with_more_switches_came_by_the_longer_path(scenario: Scenario) -> None:
-    """Also one without telemetry; what was under way before the move has as many hops left as ever."""
+    """Also without telemetry; packets in flight before the move have as many hops left as before."""
     flow = scenario.flows[0]
     at_ns = scenario.congest_ns + 200_000_000
     move = Move(at_ns, flow.flow, ("a", "b", "c"), ("a", "d", "e", "c"), "surge")
     gone = ((at_ns - 9, 61), (at_ns + 5, 61), (at_ns + 7, 60), (at_ns + 9, 60))
-    arrivals = [Arrival(Probe(flow.number, place, 0), ns, 1000, left) for place, (ns, left) in enumerate(gone)]
+    arrivals = [Arrival(Probe(flow.number, index, 0), ns, 1000, left) for index, (ns, left) in enumerate(gone)]
     others = [Arrival(Probe(1, 0, 0), at_ns - 8, 1000, 61), Arrival(Probe(1, 1, 0), at_ns + 6, 1000, 60)]
     assert scenario.flows[1].flow != flow.flow
 
@@ -87,7 +87,7 @@ def test_packet_with_more_switches_came_by_the_longer_path(scenario: Scenario) -
     assert first_arrival_ns(scenario, (), of) is None
 
 
-def test_nothing_moved_is_told_without_figures(scenario: Scenario) -> None:
+def test_no_moves_are_reported_without_figures(scenario: Scenario) -> None:
     nothing = outcome(scenario)
     assert nothing.reaction_ns is None
     figures = figures_of(nothing)

@@ -1,4 +1,4 @@
-"""The demo's own load: whether hosts sent what was planned, and what the demo says where they did not."""
+"""The demo's own load: hosts sent as planned, or the demo reports the deviation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scenario() -> Scenario:
 
 
 def run_of(scenario: Scenario, *, exact: bool = False, numbers: range = range(PACKETS)) -> Outcome:
-    """Return a run in which each flow sent what was planned, and packets of these numbers arrived before the surge."""
+    """Return a run in which each flow sent as planned and these packets arrived before the surge."""
     receivers = {host.name: Receiver() for host in scenario.topology.hosts}
     for planned in scenario.flows:
         for number in numbers:
@@ -37,7 +37,7 @@ def run_of(scenario: Scenario, *, exact: bool = False, numbers: range = range(PA
 
 
 def changed(outcome: Outcome, host: str, load: SentLoad) -> Outcome:
-    """Return the run with another load of each of a host's flows."""
+    """Return the run with other loads of one host's flows."""
     numbers = [planned.number for planned in outcome.scenario.flows if planned.flow.src_host == host]
     return replace(outcome, sent={**outcome.sent, **dict.fromkeys(numbers, load)})
 
@@ -53,7 +53,7 @@ def test_a_load_as_planned_is_one_quiet_line(scenario: Scenario, exact: bool) ->
     assert (figures["as_planned"], figures["sent"], figures["worst_late_ms"]) == (True, count, 0)
 
 
-def test_a_late_host_is_named_with_how_late_it_was(scenario: Scenario) -> None:
+def test_late_host_is_named_with_its_delay(scenario: Scenario) -> None:
     load = SentLoad(planned=100, sent=70, late=20, skipped=30, worst_late_ns=812 * MS)
     starved = changed(run_of(scenario), scenario.flows[0].flow.src_host, load)
     assert not as_planned(starved)

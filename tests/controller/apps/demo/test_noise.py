@@ -1,4 +1,4 @@
-"""Loads that come and go but fit move nothing; ten minutes of each kind are tests/benchmarks/reaction.py's."""
+"""Loads that come and go but fit cause no moves; tests/benchmarks/reaction.py runs ten minutes of each kind."""
 
 from __future__ import annotations
 

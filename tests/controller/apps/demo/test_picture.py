@@ -1,4 +1,4 @@
-"""The demo's picture: switches in places of their own, figures off them, and the same bytes each time."""
+"""The demo's picture: switches and labels do not overlap, and the output is deterministic."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_no_link_passes_over_a_switch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["abilene", "geant"])
-def test_what_is_far_west_or_north_stays_there(name: str) -> None:
-    """Order along an axis holds for all that are five degrees apart: only the crowded change places."""
+def test_far_west_or_north_switches_stay_there(name: str) -> None:
+    """Switches five degrees apart keep their order along an axis: only crowded ones move."""
     topology, layout = topology_of(name), laid_out(name)
     for a, b in combinations(topology.switches, 2):
         assert a.place
@@ -102,19 +102,19 @@ POINTS = st.tuples(st.floats(0.5, 6), st.floats(0.5, 4))
 
 
 @given(tail=POINTS, head=POINTS, boxes=st.lists(POINTS, max_size=3))
-def test_a_figure_keeps_off_boxes_where_there_is_room(
+def test_figure_avoids_boxes_if_there_is_room(
     tail: tuple[float, float], head: tuple[float, float], boxes: list[tuple[float, float]]
 ) -> None:
-    taken = [rectangle_at(place, (0.4, 0.2)) for place in boxes]
+    taken = [rectangle_at(box, (0.4, 0.2)) for box in boxes]
     size, bounds = (0.4, 0.15), (6.5, 4.5)
-    place = place_label(Line(tail, head), size, taken, [], bounds)
-    chosen = rectangle_at(place, size)
+    label = place_label(Line(tail, head), size, taken, [], bounds)
+    chosen = rectangle_at(label, size)
     if any(overlap(chosen, box) for box in taken):
         middle = (tail[0] + head[0]) / 2, (tail[1] + head[1]) / 2
         assert any(overlap(rectangle_at(middle, (0.5, 0.25)), box) for box in taken)
 
 
-def test_a_figure_stands_on_its_own_link_and_gives_way_to_others() -> None:
+def test_figure_is_on_its_link_and_avoids_others() -> None:
     own = Line((0.0, 1.0), (4.0, 1.0))
     assert place_label(own, (0.4, 0.15), [], [own], (4, 2)) == (2.0, 1.0)
     across = Line((2.0, 0.0), (2.0, 2.0))
@@ -141,12 +141,12 @@ def test_the_same_state_makes_the_same_files(name: str, tmp_path: Path) -> None:
 def test_maps_and_key_lie_in_the_picture_without_overlap(name: str, count: int) -> None:
     _, cells = _grid(laid_out(name), count)
     places = [cell.get_position() for cell in cells]
-    assert all(place.x0 >= 0 and place.y0 >= 0 and place.x1 <= 1 and place.y1 <= 1 for place in places)
-    assert not any(one.overlaps(other) for one, other in combinations(places, 2))
+    assert all(area.x0 >= 0 and area.y0 >= 0 and area.x1 <= 1 and area.y1 <= 1 for area in places)
+    assert not any(area.overlaps(other) for area, other in combinations(places, 2))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4])
-def test_any_number_of_maps_has_room_beside_the_key(count: int, tmp_path: Path) -> None:
+def test_any_number_of_maps_fits_with_the_key(count: int, tmp_path: Path) -> None:
     topology = topology_of("city")
     panel = Panel("map", snapshot_of(topology), LinkKey("a", "b"))
     for path in draw(topology, [panel] * count, tmp_path / "network"):

@@ -1,4 +1,4 @@
-"""Planning the demo: which link is congested by whom, on networks of every shape."""
+"""Planning of the demo: the congested link and its senders, on networks of every shape."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_programs_own_hash_puts_the_surge_on_the_link(name: str) -> None:
     surges = {flow.number: flow for flow in scenario.flows if flow.surge}
     assert len(surges) > 1
     edges = {scenario.topology.attachment[flow.flow.dst_host].node for flow in surges.values()}
-    assert len(edges) == len(surges)  # no link after the surge's own is filled by it
+    assert len(edges) == len(surges)  # the surge fills no link after its own
     flows = [(surges[f.flow_id].flow.src_host, f) for f in scenario.packet_flows() if f.flow_id in surges]
     for path in base_paths_taken(scenario.topology, flows).values():
         assert (scenario.congested.src, scenario.congested.dst) in pairwise(path)
@@ -65,5 +65,5 @@ def test_reports_do_not_fill_the_links_to_the_collector() -> None:
     settings = DemoSettings()
     assert sampled(settings, planned("abilene")).watch.sample_every == 3
     assert sampled(settings, planned("fat-tree-4")).watch.sample_every > 2
-    said = DemoSettings(watch=Watch(sample_every=1))
-    assert sampled(said, planned("fat-tree-4")) == said
+    rare = DemoSettings(watch=Watch(sample_every=1))
+    assert sampled(rare, planned("fat-tree-4")) == rare

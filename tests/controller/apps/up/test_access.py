@@ -1,4 +1,4 @@
-"""A daemon's token: made once, at a real API, for its user only; made again where the API does not know it."""
+"""A daemon's token: created once at a real API, readable by its user only, recreated if the API does not know it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_token_is_made_once_and_kept(tmp_path: Path) -> None:
 
     async def use() -> None:
         address = f"unix:{tmp_path}/api.sock"
-        making = asyncio.create_task(ensure_token(file, "scheduler", address))  # the API is not there yet
+        making = asyncio.create_task(ensure_token(file, "scheduler", address))  # the API is not up yet
         async with serving(tmp_path, "first"):
             await making
             first = file.read_text(encoding="ascii")

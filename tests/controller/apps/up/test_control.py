@@ -1,4 +1,4 @@
-"""The supervisor's socket: questions and answers, and what is neither."""
+"""The supervisor's socket: requests, responses, and malformed messages."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
         prepare_run(tmp_path / ("x" * 100))
 
 
-def test_a_service_manager_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_manager_is_notified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import socket  # noqa: PLC0415
 
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)

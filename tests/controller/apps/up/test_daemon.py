@@ -1,4 +1,4 @@
-"""One daemon under a supervisor: started again when it dies, asked to stop, killed if it does not, mortal."""
+"""One daemon under a supervisor: restarted when it dies, asked to stop, killed if it does not, never orphaned."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[[str], tuple[Daemon, asyncio.Event]]
 
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Return what makes a daemon that runs a program in place of `millrace`'s, and an event for its changes."""
+    """Return a factory for daemons that run a given program instead of `millrace`, with an event for their changes."""
     log = DaemonLog("thing", tmp_path, LogSettings(), None)
 
     def make(program: str) -> tuple[Daemon, asyncio.Event]:
@@ -51,21 +51,21 @@ async def until(changed: asyncio.Event, is_so: Callable[[], bool]) -> None:
             await changed.wait()
 
 
-def test_one_that_is_killed_is_started_again(tmp_path: Path, daemon: Make) -> None:
+def test_killed_daemon_is_restarted(tmp_path: Path, daemon: Make) -> None:
     async def use() -> None:
-        one, changed = daemon(
+        supervised, changed = daemon(
             "import sys, time; print('millrace thing: ready: ', *sys.argv[2:], flush=True); time.sleep(60)",
         )
-        running = asyncio.create_task(one.run())
-        await until(changed, lambda: one.state is State.READY)
-        first = one.pid
+        running = asyncio.create_task(supervised.run())
+        await until(changed, lambda: supervised.state is State.READY)
+        first = supervised.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        await until(changed, lambda: one.state is State.READY and one.pid != first)
-        assert (one.restarts, one.last_error, one.early_ends) == (1, "killed by SIGKILL", 0)
-        await one.stop()
+        await until(changed, lambda: supervised.state is State.READY and supervised.pid != first)
+        assert (supervised.restarts, supervised.last_error, supervised.early_ends) == (1, "killed by SIGKILL", 0)
+        await supervised.stop()
         await running
-        assert (one.state, one.pid) == (State.STOPPED, None)
+        assert (supervised.state, supervised.pid) == (State.STOPPED, None)
 
     asyncio.run(use())
     log = (tmp_path / "thing.log").read_text(encoding="utf-8")
@@ -73,40 +73,40 @@ def test_one_that_is_killed_is_started_again(tmp_path: Path, daemon: Make) -> No
     assert "killed by SIGKILL; restart 1 in 0.0 s" in log
 
 
-def test_one_that_cannot_run_says_why_and_is_counted(tmp_path: Path, daemon: Make) -> None:
+def test_failing_daemon_has_a_reason_and_is_counted(tmp_path: Path, daemon: Make) -> None:
     async def use() -> None:
-        one, changed = daemon("import sys; sys.exit('millrace thing: the port is taken')")
-        running = asyncio.create_task(one.run())
-        await until(changed, lambda: one.early_ends == 3)
-        assert one.last_error == "ended with status 1: the port is taken"
-        await one.stop()
+        supervised, changed = daemon("import sys; sys.exit('millrace thing: the port is taken')")
+        running = asyncio.create_task(supervised.run())
+        await until(changed, lambda: supervised.early_ends == 3)
+        assert supervised.last_error == "ended with status 1: the port is taken"
+        await supervised.stop()
         await running
 
     asyncio.run(use())
 
 
-def test_one_that_does_not_stop_is_killed(tmp_path: Path, daemon: Make) -> None:
+def test_daemon_that_does_not_stop_is_killed(tmp_path: Path, daemon: Make) -> None:
     async def use() -> None:
-        one, changed = daemon(
+        supervised, changed = daemon(
             "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(': ready: here', flush=True)\n"
             "while True: time.sleep(60)",
         )
-        running = asyncio.create_task(one.run())
-        await until(changed, lambda: one.state is State.READY)
-        await one.stop()
+        running = asyncio.create_task(supervised.run())
+        await until(changed, lambda: supervised.state is State.READY)
+        await supervised.stop()
         await running
 
     asyncio.run(use())
     assert "did not stop within 0.5 s: killed" in (tmp_path / "thing.log").read_text(encoding="utf-8")
 
 
-def test_one_that_is_stopped_while_it_starts_ends(daemon: Make) -> None:
+def test_daemon_stopped_while_starting_ends(daemon: Make) -> None:
     async def use() -> None:
-        one, _ = daemon(f"import time; time.sleep({4 * WAIT_S})")
-        running = asyncio.create_task(one.run())
+        supervised, _ = daemon(f"import time; time.sleep({4 * WAIT_S})")
+        running = asyncio.create_task(supervised.run())
         await asyncio.sleep(0)
-        assert one.pid is None
-        await one.stop()
+        assert supervised.pid is None
+        await supervised.stop()
         async with local_timeout(WAIT_S, "a test"):
             await running
 
@@ -130,10 +130,8 @@ while True:
 """
 
 
-def test_who_is_asked_stops_last_and_the_others_at_the_same_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both nodes wait for each other's SIGTERM: one after the other, the first would be killed."""
+def test_asked_daemon_stops_last_the_others_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both nodes wait for each other's SIGTERM: if stopped one by one, the first would be killed."""
     (tmp_path / "stand_in.py").write_text(STOPS_WITH_OTHERS, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("controller.apps.up.daemon._MODULE", "stand_in")
@@ -147,8 +145,8 @@ def test_who_is_asked_stops_last_and_the_others_at_the_same_time(
             Daemon(name, [str(tmp_path), name, *others.get(name, ())], log, settings, on_change=changed.set)
             for name in asks
         ]
-        running = [asyncio.create_task(one.run()) for one in daemons]
-        await until(changed, lambda: all(one.state is State.READY for one in daemons))
+        running = [asyncio.create_task(daemon.run()) for daemon in daemons]
+        await until(changed, lambda: all(daemon.state is State.READY for daemon in daemons))
         await stop_in_order(daemons, asks)
         await asyncio.gather(*running)
         log.close()
@@ -161,7 +159,7 @@ def test_who_is_asked_stops_last_and_the_others_at_the_same_time(
 
 
 def test_a_daemon_dies_with_its_supervisor() -> None:
-    """By kill -9, too: the kernel kills it."""
+    """Even by kill -9: the kernel kills it."""
     child = "import time; from controller.apps.cli.child import die_with; import os, sys; die_with(int(sys.argv[1]))\n"
     child += "print(os.getpid(), flush=True); time.sleep(60)"
     parent = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}, str(os.getpid())])"
@@ -182,7 +180,7 @@ def test_waits_grow_for_those_that_die_young() -> None:
     assert wait_after(11.0, 1.6, settings) == 0.1
 
 
-def test_a_service_manager_hears_of_the_supervisor_alone() -> None:
+def test_service_manager_is_notified_by_the_supervisor_only() -> None:
     assert environment({"NOTIFY_SOCKET": "/run/x", "A": "b"}) == {
         "A": "b",
         "PYTHONUNBUFFERED": "1",

@@ -1,4 +1,4 @@
-"""The daemons' lines: whole ones, without what would move a cursor, in files that rotate."""
+"""The daemons' lines: whole, without cursor movements, in rotating files."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def test_a_line_without_an_end_is_cut() -> None:
 
 
 def test_logs_rotate_and_are_merged_by_time(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     settings = LogSettings(max_bytes=100, files=2)
-    logs = [DaemonLog(name, tmp_path, settings, said.append) for name in ("collector", "paths")]
+    logs = [DaemonLog(name, tmp_path, settings, lines.append) for name in ("collector", "paths")]
     for number in range(10):
         logs[number % 2].write(f"millrace {('collector', 'paths')[number % 2]}: line {number}")
     for log in logs:
         log.close()
         assert log.lost == 0
-    assert [line.split()[1:] for line in said] == [
+    assert [line.split()[1:] for line in lines] == [
         [("collector", "paths")[number % 2], "line", str(number)] for number in range(10)
     ]
     assert {path.name for path in tmp_path.iterdir()} == {
@@ -45,14 +45,14 @@ def test_logs_rotate_and_are_merged_by_time(tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_has_gone_ends_nothing() -> None:
-    said: list[str] = []
+    lines: list[str] = []
 
     def echo(line: str) -> None:
-        if len(said) == 2:
+        if len(lines) == 2:
             raise BrokenPipeError
-        said.append(line)
+        lines.append(line)
 
     say = terminal(echo)
     for line in "abcd":
         say(line)
-    assert said == ["a", "b"]
+    assert lines == ["a", "b"]

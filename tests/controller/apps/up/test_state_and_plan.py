@@ -38,7 +38,7 @@ from dataplane.topology.file import load_topology
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateFolder]:
-    # A test's own folder may be too long for sockets in it.
+    # pytest's own folder may be too long for sockets in it.
     with tempfile.TemporaryDirectory(prefix="up") as run:
         monkeypatch.setenv("XDG_RUNTIME_DIR", run)
         folder = StateFolder(tmp_path / "state")
@@ -62,7 +62,7 @@ def test_first_settings_are_private_and_readable(state: StateFolder) -> None:
     assert settings.collector.address == f"unix:{default_run(state.path)}/collector.sock"
 
 
-def test_nobody_else_enters_a_state_folder(tmp_path: Path) -> None:
+def test_state_folder_is_private(tmp_path: Path) -> None:
     for path in (tmp_path / "fresh", tmp_path / "used"):
         path.mkdir()
         if path.name == "used":
@@ -81,7 +81,7 @@ def test_a_folder_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(UpError, match=r"home: other users can enter it, and it holds letter, .*: chmod 700 it"):
         StateFolder(path).prepare()
     assert stat.S_IMODE(path.stat().st_mode) == 0o755
-    assert [found.name for found in path.iterdir()] == ["letter"]
+    assert [entry.name for entry in path.iterdir()] == ["letter"]
 
 
 @pytest.mark.root
@@ -116,10 +116,10 @@ def test_daemons_settings_are_derived_and_agree(state: StateFolder) -> None:
         "scheduler": SchedulerSettings,
         "placement": PlacementSettings,
     }
-    found: dict[str, Strict] = {name: load(settings_file(state, name), kind) for name, kind in kinds.items()}
-    assert found == settings_by_name(plan)
-    fabric, collector = found["fabric"], found["collector"]
-    paths, controller = found["paths"], found["controller"]
+    by_name: dict[str, Strict] = {name: load(settings_file(state, name), kind) for name, kind in kinds.items()}
+    assert by_name == settings_by_name(plan)
+    fabric, collector = by_name["fabric"], by_name["collector"]
+    paths, controller = by_name["paths"], by_name["controller"]
     assert isinstance(fabric, FabricSettings)
     assert isinstance(collector, CollectorProcessSettings)
     assert isinstance(paths, PathServerSettings)
@@ -158,10 +158,10 @@ def test_local_hosts_have_managers_with_own_tokens(state: StateFolder) -> None:
     plan = make_plan(settings, state)
     names = [daemon.name for daemon in plan.daemons]
     assert all(set(daemon.asks) <= set(names[: names.index(daemon.name)]) for daemon in plan.daemons)
-    found = plan.daemons[-1]
-    assert (found.name, found.words, found.role, found.subject) == ("node-h1", ("node", "serve"), Role.NODE, "h1")
-    assert isinstance(found.settings, NodeSettings)
-    assert (found.settings.network_namespace, found.settings.labels) == (None, {"disk": "fast"})
+    agent = plan.daemons[-1]
+    assert (agent.name, agent.words, agent.role, agent.subject) == ("node-h1", ("node", "serve"), Role.NODE, "h1")
+    assert isinstance(agent.settings, NodeSettings)
+    assert (agent.settings.network_namespace, agent.settings.labels) == (None, {"disk": "fast"})
     kernel = make_plan(replace(settings, time=Time.KERNEL), state)
     by_name = settings_by_name(kernel)
     fabric, node = by_name["fabric"], by_name["node-h1"]
@@ -177,12 +177,12 @@ def test_local_hosts_have_managers_with_own_tokens(state: StateFolder) -> None:
 def test_compute_centres_have_agents_with_tokens_of_their_own(state: StateFolder) -> None:
     section = CentreSection(hosts=("h2",), local=LocalSettings(cores="0"))
     settings = replace(settings_of(state, "leaf-spine"), centres={"east": section})
-    found = make_plan(settings, state).daemons[-1]
-    assert (found.name, found.words, found.role, found.subject) == (
+    agent = make_plan(settings, state).daemons[-1]
+    assert (agent.name, agent.words, agent.role, agent.subject) == (
         "centre-east", ("centre", "serve"), Role.CENTRE, "east",
     )  # fmt: skip
-    assert isinstance(found.settings, CentreSettings)
-    assert (found.settings.hosts, found.settings.local.network_namespace) == (("h2",), None)
+    assert isinstance(agent.settings, CentreSettings)
+    assert (agent.settings.hosts, agent.settings.local.network_namespace) == (("h2",), None)
     kernel = make_plan(replace(settings, time=Time.KERNEL), state)
     by_name = settings_by_name(kernel)
     fabric, centre = by_name["fabric"], by_name["centre-east"]
@@ -201,40 +201,42 @@ def test_compute_centres_have_agents_with_tokens_of_their_own(state: StateFolder
         (CentreSection(metrics=None), None),
     ],
 )
-def test_agents_of_centres_serve_metrics_where_the_settings_say(
+def test_agents_of_centres_serve_metrics_as_configured(
     state: StateFolder, section: CentreSection, metrics: MetricsSettings | None
 ) -> None:
-    found = make_plan(replace(settings_of(state, "leaf-spine"), centres={"east": section}), state).daemons[-1]
-    assert isinstance(found.settings, CentreSettings)
-    assert found.settings.metrics == metrics
+    agent = make_plan(replace(settings_of(state, "leaf-spine"), centres={"east": section}), state).daemons[-1]
+    assert isinstance(agent.settings, CentreSettings)
+    assert agent.settings.metrics == metrics
 
 
-def test_units_of_pools_are_balanced_where_the_settings_say(state: StateFolder) -> None:
+def test_units_of_pools_are_balanced_as_configured(state: StateFolder) -> None:
     plain = settings_of(state, "leaf-spine")
     assert "balance" not in {daemon.name for daemon in make_plan(plain, state).daemons}
     section = BalanceSection(interval_s=0.5, moving=MovingSettings(margin=0.2))
-    (found,) = [one for one in make_plan(replace(plain, balance=section), state).daemons if one.name == "balance"]
-    assert (found.words, found.role, found.asks) == (("balance", "serve"), Role.BALANCE, ("api",))
-    settings = found.settings
+    (balance,) = [
+        daemon for daemon in make_plan(replace(plain, balance=section), state).daemons if daemon.name == "balance"
+    ]
+    assert (balance.words, balance.role, balance.asks) == (("balance", "serve"), Role.BALANCE, ("api",))
+    settings = balance.settings
     assert isinstance(settings, BalanceSettings)
     assert (settings.interval_s, settings.moving.margin, settings.api) == (0.5, 0.2, plain.address("api"))
     assert settings.history is not None
     assert settings.history.file == str(state.path / "balance.sqlite")
 
 
-def test_where_centres_are_named_the_scheduler_dispatches_tasks(state: StateFolder) -> None:
+def test_scheduler_dispatches_tasks_to_named_centres(state: StateFolder) -> None:
     plain = settings_of(state, "leaf-spine")
     with_centres = replace(plain, centres={"east": CentreSection()})
     mine = TaskSettings(retries=9)
     stated = replace(with_centres, scheduler=replace(plain.scheduler, tasks=mine))
 
     def tasks_of(settings: UpSettings) -> TaskSettings | None:
-        found = settings_by_name(make_plan(settings, state))["scheduler"]
-        assert isinstance(found, SchedulerSettings)
-        return found.tasks
+        scheduler = settings_by_name(make_plan(settings, state))["scheduler"]
+        assert isinstance(scheduler, SchedulerSettings)
+        return scheduler.tasks
 
-    assert [tasks_of(one) for one in (plain, with_centres, stated)] == [None, TaskSettings(), mine]
-    # What a daemon is given it reads from a file.
+    assert [tasks_of(each) for each in (plain, with_centres, stated)] == [None, TaskSettings(), mine]
+    # A daemon reads its settings from a file.
     plan = make_plan(with_centres, state)
     write_generated(plan)
     assert load(settings_file(state, "scheduler"), SchedulerSettings) == settings_by_name(plan)["scheduler"]
@@ -243,16 +245,16 @@ def test_where_centres_are_named_the_scheduler_dispatches_tasks(state: StateFold
 def test_an_idle_fabric_and_one_switch_send_nothing(state: StateFolder, tmp_path: Path) -> None:
     settings = settings_of(state)
     assert make_plan(replace(settings, fabric=replace(settings.fabric, peak_utilisation=0.0)), state).load is None
-    one = tmp_path / "one.yaml"
-    one.write_text(
+    file = tmp_path / "one.yaml"
+    file.write_text(
         "millrace: 1\nname: one\ncollector: {host: c1}\nswitches: [{name: s1}]\n"
         "hosts: [{name: h1, switch: s1}, {name: h2, switch: s1}, {name: c1, switch: s1}]\n",
         encoding="utf-8",
     )
-    assert make_plan(replace(settings, topology=str(one)), state).load is None
+    assert make_plan(replace(settings, topology=str(file)), state).load is None
 
 
-def test_what_has_changed_is_named(state: StateFolder) -> None:
+def test_changes_are_named(state: StateFolder) -> None:
     settings = settings_of(state)
     old = make_plan(settings, state)
     new = make_plan(replace(settings, paths=replace(settings.paths, interval_ns=1)), state)
@@ -266,7 +268,7 @@ def test_a_second_one_is_refused_while_the_first_lives(state: StateFolder) -> No
         pytest.raises(UpError, match=rf"is already running for .* \(process {os.getpid()}\)"),
         state.locked(),
     ):
-        pytest.fail("two hold one folder")
+        pytest.fail("two processes hold one folder")
     with state.locked():
         pass
 
@@ -281,17 +283,17 @@ def test_an_edited_file_is_taken_as_it_is_and_a_wrong_key_named(state: StateFold
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("geant", None), "has topology abilene, not geant: edit it, or use another folder with --state"),
         (("abilene", Time.KERNEL), "has time: virtual, not kernel"),
     ],
 )
 def test_a_command_that_contradicts_the_file_is_refused(
-    state: StateFolder, options: tuple[str, Time | None], said: str
+    state: StateFolder, options: tuple[str, Time | None], message: str
 ) -> None:
     settings_of(state)
-    with pytest.raises(UpError, match=said):
+    with pytest.raises(UpError, match=message):
         run(UpOptions(*options, state.path, None), print)
 
 

@@ -1,4 +1,4 @@
-"""Units go by shadow price, by priority, minimum shares, hysteresis and rate limits, and once they are let go."""
+"""Allocation by shadow price, priority, minimum shares, hysteresis and rate limits, after units are released."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from controller.balance.allocation.handover import Holding
 FREELY = Limits(margin=0.0)
 
 
-def one(holder: str, units: int, wanted: int, **more: object) -> Claimant:
+def claimant(holder: str, units: int, wanted: int, **more: object) -> Claimant:
     return Claimant(holder, units, wanted, **more)  # type: ignore[arg-type]
 
 
 def from_scratch(units: int, claimants: list[Claimant]) -> dict[str, int]:
-    """Give unit by unit to whom it is worth most: the plain twin."""
-    found = {each.holder: 0 for each in claimants}
+    """Give unit by unit to the claimant with the highest worth: the plain twin."""
+    allocated = {each.holder: 0 for each in claimants}
     for _ in range(units):
-        best = max(claimants, key=lambda each: (worth(each, found[each.holder] + 1), each.holder))
-        if worth(best, found[best.holder] + 1)[0] == 0:
+        best = max(claimants, key=lambda each: (worth(each, allocated[each.holder] + 1), each.holder))
+        if worth(best, allocated[best.holder] + 1)[0] == 0:
             break
-        found[best.holder] += 1
-    return found
+        allocated[best.holder] += 1
+    return allocated
 
 
 def total_worth(claimants: list[Claimant], units: dict[str, int]) -> list[float]:
-    found = (worth(each, place) for each in claimants for place in range(1, units[each.holder] + 1))
-    return [float(part) for each in sorted(found, reverse=True) for part in each]
+    worths = (worth(each, count) for each in claimants for count in range(1, units[each.holder] + 1))
+    return [float(part) for each in sorted(worths, reverse=True) for part in each]
 
 
-def test_the_worked_example_moves_what_one_frees_to_who_asks() -> None:
+def test_worked_example_moves_freed_units_to_the_claimant() -> None:
     """I frees 50 of 100, II asks for 100 more and gets those 50."""
-    found = allocate(200, [one("i", 100, 50), one("ii", 100, 200)], Limits())
-    assert dict(found.units) == {"i": 50, "ii": 150}
-    assert set(found.moves) == {Move("i", None, 50), Move(None, "ii", 50)}
-    assert found.prices["i"] == 0.0
-    assert found.shadow_price == found.prices["ii"] == 1 / 151
+    allocation = allocate(200, [claimant("i", 100, 50), claimant("ii", 100, 200)], Limits())
+    assert dict(allocation.units) == {"i": 50, "ii": 150}
+    assert set(allocation.moves) == {Move("i", None, 50), Move(None, "ii", 50)}
+    assert allocation.prices["i"] == 0.0
+    assert allocation.shadow_price == allocation.prices["ii"] == 1 / 151
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -53,33 +53,35 @@ def test_allocation_reaches_the_worth_of_sharing_from_scratch(seed: int) -> None
         least = rng.randint(0, 4)
         most = rng.choice([None, least + rng.randint(0, 30)])
         claimants.append(
-            one(f"h{number}", max(units, 0), rng.randint(0, 60), least=least, most=most, weight=rng.choice([0.5, 1, 3]))
+            claimant(
+                f"h{number}", max(units, 0), rng.randint(0, 60), least=least, most=most, weight=rng.choice([0.5, 1, 3])
+            )
         )
-    found = allocate(total, claimants, FREELY)
-    assert sum(found.units.values()) <= total
+    allocation = allocate(total, claimants, FREELY)
+    assert sum(allocation.units.values()) <= total
     if sum(each.least for each in claimants) <= total:
         scratch = from_scratch(total, claimants)
-        assert total_worth(claimants, dict(found.units)) == pytest.approx(total_worth(claimants, scratch))
+        assert total_worth(claimants, dict(allocation.units)) == pytest.approx(total_worth(claimants, scratch))
 
 
 def test_claimants_reach_equal_prices_by_weight() -> None:
-    found = allocate(90, [one("a", 90, 100), one("b", 0, 100, weight=2.0)], FREELY)
-    assert dict(found.units) == {"a": 30, "b": 60}
-    assert found.prices["a"] == pytest.approx(found.prices["b"], rel=0.02)
+    allocation = allocate(90, [claimant("a", 90, 100), claimant("b", 0, 100, weight=2.0)], FREELY)
+    assert dict(allocation.units) == {"a": 30, "b": 60}
+    assert allocation.prices["a"] == pytest.approx(allocation.prices["b"], rel=0.02)
 
 
 def test_higher_priority_is_served_first_but_for_minimum_shares() -> None:
-    found = allocate(100, [one("low", 100, 100, least=10), one("high", 0, 200, priority=1)], FREELY)
-    assert dict(found.units) == {"low": 10, "high": 90}
+    allocation = allocate(100, [claimant("low", 100, 100, least=10), claimant("high", 0, 200, priority=1)], FREELY)
+    assert dict(allocation.units) == {"low": 10, "high": 90}
 
 
 def test_unused_units_go_to_a_starving_claimant() -> None:
-    """Bus and load of 25 % each are an error of 0: nothing is freed, and three of four units do nothing."""
+    """Bus and load of 25 % each are an error of 0: nothing is freed although three of four units idle."""
     assert busy_units(80, 0.25) == 23
-    idle = one("idle", 80, 80, busy=busy_units(80, 0.25))
-    found = allocate(100, [idle, one("starves", 20, 60, busy=busy_units(20, 1.0))], Limits())
-    assert dict(found.units) == {"starves": 60, "idle": 40}
-    more = allocate(100, [idle, one("starves", 20, 200, busy=busy_units(20, 1.0))], Limits())
+    idle = claimant("idle", 80, 80, busy=busy_units(80, 0.25))
+    allocation = allocate(100, [idle, claimant("starves", 20, 60, busy=busy_units(20, 1.0))], Limits())
+    assert dict(allocation.units) == {"starves": 60, "idle": 40}
+    more = allocate(100, [idle, claimant("starves", 20, 200, busy=busy_units(20, 1.0))], Limits())
     assert dict(more.units) == {"starves": 77, "idle": 23}
 
 
@@ -92,41 +94,45 @@ def test_idle_units_are_not_wanted_below_the_load_to_free_to() -> None:
 
 
 def test_minimum_share_is_kept_although_unwanted() -> None:
-    found = allocate(10, [one("a", 0, 0, least=3), one("b", 10, 10)], Limits())
-    assert dict(found.units) == {"a": 3, "b": 7}
+    allocation = allocate(10, [claimant("a", 0, 0, least=3), claimant("b", 10, 10)], Limits())
+    assert dict(allocation.units) == {"a": 3, "b": 7}
 
 
 def test_hysteresis_leaves_units_of_similar_worth() -> None:
-    claimants = [one("a", 52, 100), one("b", 48, 100)]
+    claimants = [claimant("a", 52, 100), claimant("b", 48, 100)]
     assert allocate(100, claimants, Limits(margin=0.1)).moves == ()
     assert dict(allocate(100, claimants, FREELY).units) == {"a": 50, "b": 50}
-    far = [one("a", 80, 100), one("b", 20, 100)]
-    found = allocate(100, far, Limits(margin=0.1))
-    again = [one(holder, units, 100) for holder, units in found.units.items()]
-    assert found.moves
+    far = [claimant("a", 80, 100), claimant("b", 20, 100)]
+    allocation = allocate(100, far, Limits(margin=0.1))
+    again = [claimant(holder, units, 100) for holder, units in allocation.units.items()]
+    assert allocation.moves
     assert allocate(100, again, Limits(margin=0.1)).moves == ()
 
 
-def test_rate_limits_bound_what_moves_at_once() -> None:
-    found = allocate(100, [one("a", 100, 0), one("b", 0, 100)], Limits(moves=7))
-    assert sum(move.units for move in found.moves) == 7
-    assert found.units["a"] == 93
+def test_rate_limits_bound_moves() -> None:
+    allocation = allocate(100, [claimant("a", 100, 0), claimant("b", 0, 100)], Limits(moves=7))
+    assert sum(move.units for move in allocation.moves) == 7
+    assert allocation.units["a"] == 93
 
 
 def test_recently_moved_and_silent_holders_keep_their_units() -> None:
-    claimants = [one("moved", 50, 10, may_give=False), one("silent", 50, 10, is_fixed=True), one("b", 0, 100)]
+    claimants = [
+        claimant("moved", 50, 10, may_give=False),
+        claimant("silent", 50, 10, is_fixed=True),
+        claimant("b", 0, 100),
+    ]
     assert allocate(100, claimants, FREELY).moves == ()
-    more = allocate(110, [one("silent", 50, 90, is_fixed=True), one("moved", 50, 90, may_give=False)], FREELY)
+    more = allocate(110, [claimant("silent", 50, 90, is_fixed=True), claimant("moved", 50, 90, may_give=False)], FREELY)
     assert dict(more.units) == {"moved": 60, "silent": 50}
 
 
-def test_shrinking_takes_units_back_where_they_are_worth_least() -> None:
-    found = allocate(60, [one("a", 50, 50), one("b", 50, 50, least=40)], Limits())
-    assert dict(found.units) == {"a": 20, "b": 40}
+def test_shrinking_takes_the_least_valuable_units() -> None:
+    allocation = allocate(60, [claimant("a", 50, 50), claimant("b", 50, 50, least=40)], Limits())
+    assert dict(allocation.units) == {"a": 20, "b": 40}
 
 
 def test_a_unit_is_given_only_once_its_holder_has_let_go_of_it() -> None:
-    allocation = allocate(100, [one("i", 50, 40), one("ii", 50, 60)], Limits())
+    allocation = allocate(100, [claimant("i", 50, 40), claimant("ii", 50, 60)], Limits())
     asked = hand_over(100, {"i": Handover("i", 50, 50), "ii": Handover("ii", 50, 50)}, allocation)
     assert asked == (Holding("i", 50, leaving=10), Holding("ii", 50))
     partly = hand_over(100, {"i": Handover("i", 50, 46), "ii": Handover("ii", 50, 50)}, allocation)
@@ -136,7 +142,7 @@ def test_a_unit_is_given_only_once_its_holder_has_let_go_of_it() -> None:
 
 
 def test_a_large_pool_is_shared_out_in_one_go() -> None:
-    claimants = [one(f"h{number}", 0, 1000, weight=1 + number % 3) for number in range(1000)]
-    found = allocate(100_000, claimants, Limits())
-    assert sum(found.units.values()) == 100_000
-    assert max(found.prices.values()) <= min(found.prices.values()) * 1.02
+    claimants = [claimant(f"h{number}", 0, 1000, weight=1 + number % 3) for number in range(1000)]
+    allocation = allocate(100_000, claimants, Limits())
+    assert sum(allocation.units.values()) == 100_000
+    assert max(allocation.prices.values()) <= min(allocation.prices.values()) * 1.02

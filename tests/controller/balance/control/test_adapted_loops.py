@@ -1,4 +1,4 @@
-"""Loops whose gains change with each sample settle, and nothing breaks them; frozen gains cannot show that."""
+"""Loops whose gains change with each sample settle and stay stable; frozen gains cannot show that."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ STEPS = 500
 
 
 def errors_in_adapted_loop(controller: Controller, plant: LinearPlant, pushed: float) -> list[float]:
-    """Return the errors of a loop that is pushed once, its gains as the controller adapts them."""
-    state, answer, levers, found = controller.start(), 0.0, 0.0, []
+    """Return the errors of a loop after one push, with gains adapted by the controller."""
+    state, answer, levers, errors = controller.start(), 0.0, 0.0, []
     waiting = deque([0.0] * plant.delay_samples)
     for index in range(STEPS):
         error = min(max(pushed - answer, -1.0), 1.0)
-        found.append(error)
+        errors.append(error)
         state, output = controller.step(state, Sample(float(index), max(error, 0.0), max(-error, 0.0)))
         levers = levers + output.u if plant.accumulates else output.u
         waiting.append(levers)
         answer = plant.pole * answer + (1.0 - plant.pole) * plant.gain * waiting.popleft()
-    return found
+    return errors
 
 
 def accepted(seed: int, scheme: Scheme) -> Iterator[ControlSettings]:
-    """Yield tuned controllers on random plants, those whose adapted gains are all stable there."""
+    """Yield tuned controllers on random plants where all adapted gains are stable."""
     rng = random.Random(seed)
     for _ in range(12):
         plant = FirstOrder(rng.uniform(0.05, 3.0), rng.choice([0.0, rng.uniform(0.0, 8.0)]), rng.uniform(0.0, 4.0))

@@ -1,4 +1,4 @@
-"""Whole controllers: where gains come from, what happens when they change, and when they are refused."""
+"""Whole controllers: origins of gains, changes of gains, and refusals."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def sample(time_s: float, error: float) -> Sample:
 
 
 def run(controller: Controller, errors: Iterable[float]) -> tuple[ControllerState, list[Output]]:
-    """Return the state after errors that come once a second, and what was said of each."""
-    state, found = controller.start(), []
+    """Return the state after errors once per second, and the outputs."""
+    state, outputs = controller.start(), []
     for time_s, error in enumerate(errors):
         state, output = controller.step(state, sample(time_s, error))
-        found.append(output)
-    return state, found
+        outputs.append(output)
+    return state, outputs
 
 
 def test_fixed_gains_stay() -> None:
@@ -78,13 +78,13 @@ def test_a_change_of_gains_is_bumpless(form: Form) -> None:
     after = PidSettings(form=form, kp=1.5, ki=0.05, kd=0.4)
     other, state = controller.changed(state, ControlSettings(pid=after))
     _, first = other.step(state, sample(5.0, 0.3))
-    assert first.u - outputs[-1].u == pytest.approx(0.05 * 0.3)  # what the integral adds in any case
+    assert first.u - outputs[-1].u == pytest.approx(0.05 * 0.3)  # the integral adds this in any case
     without = Controller(ControlSettings(pid=after))
     assert without.step(run(controller, [0.3] * 5)[0], sample(5.0, 0.3))[1].u - outputs[-1].u > 0.3
 
 
 def test_another_target_gives_no_kick() -> None:
-    """The derivative is that of what is measured, and the integral takes the rest of the step."""
+    """The derivative acts on the measurement, and the integral takes the rest of the step."""
     controller = Controller(ControlSettings(pid=PID))
     state, outputs = run(controller, [0.3] * 5)
     other, state = controller.changed(
@@ -133,7 +133,7 @@ def all_schemes() -> Iterator[ControlSettings]:
 
 @pytest.mark.parametrize("settings", list(all_schemes()), ids=lambda settings: settings.scheme)
 def test_unstable_gains_of_any_scheme_are_refused_with_margin(settings: ControlSettings) -> None:
-    assert worst_margin(settings) is None  # nobody said what plant it is
+    assert worst_margin(settings) is None  # the plant is not stated
     slow = LinearPlant(gain=1.0, lag_samples=2.0, delay_samples=6)
     with pytest.raises(
         GainsError, match=r"unstable on a plant of gain 1, lag 2 samples, delay 6, .* times these gains"

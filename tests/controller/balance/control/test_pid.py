@@ -1,4 +1,4 @@
-"""The discrete form literally, and what production needs around it."""
+"""The discrete form literally, and the safeguards that production needs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def sample(time_s: float, error: float) -> Sample:
 
 
 def outputs(settings: PidSettings, errors: Iterable[float]) -> list[float]:
-    """Return the outputs for errors that come once a second."""
-    state, found = PidState(), []
+    """Return the outputs for errors once per second."""
+    state, collected = PidState(), []
     for time_s, error in enumerate(errors):
         state, output = step(settings, state, sample(time_s, error))
-        found.append(output)
-    return found
+        collected.append(output)
+    return collected
 
 
 @pytest.mark.parametrize("form", list(Form))
@@ -53,12 +53,12 @@ def test_a_sample_that_is_not_newer_is_refused() -> None:
 def run(
     settings: PidSettings, samples: Iterable[tuple[float, float]], blocked: Blocked = Blocked.NO
 ) -> tuple[PidState, list[float]]:
-    """Return the state and the outputs after samples of a time and an error."""
-    state, found = PidState(), []
+    """Return the state and outputs after samples of (time, error)."""
+    state, outputs = PidState(), []
     for time_s, error in samples:
         state, output = step(settings, state, sample(time_s, error), blocked=blocked)
-        found.append(output)
-    return state, found
+        outputs.append(output)
+    return state, outputs
 
 
 def test_p_leaves_a_steady_error_and_an_integral_removes_it() -> None:
@@ -86,7 +86,7 @@ def test_outputs_keep_within_their_limits(anti_windup: AntiWindup) -> None:
 
 @pytest.mark.parametrize("anti_windup", [AntiWindup.CLAMP, AntiWindup.BACK_CALCULATION])
 def test_a_long_time_at_the_limit_is_not_paid_back(anti_windup: AntiWindup) -> None:
-    """With wind-up the output stays at its limit for long after the error has turned."""
+    """With wind-up the output would stay at its limit long after the error has turned."""
     errors = [0.8] * 50 + [-0.2] * 20
     settings = {"form": Form.PI, "kp": 0.5, "ki": 0.1, "high": 0.6, "low": -0.6}
     guarded = outputs(PidSettings(anti_windup=anti_windup, **settings), errors)  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def test_a_long_time_at_the_limit_is_not_paid_back(anti_windup: AntiWindup) -> N
 
 
 @pytest.mark.parametrize("anti_windup", [AntiWindup.CLAMP, AntiWindup.BACK_CALCULATION])
-def test_the_integral_does_not_grow_where_no_lever_can_follow(anti_windup: AntiWindup) -> None:
+def test_integral_does_not_grow_if_no_lever_can_follow(anti_windup: AntiWindup) -> None:
     settings = PidSettings(form=Form.PI, kp=0.1, ki=0.01, anti_windup=anti_windup)
     samples = [(float(k), 0.5) for k in range(100)]
     assert run(settings, samples, blocked=Blocked.UP)[0].integral == 0.0
@@ -131,7 +131,7 @@ def test_a_filtered_derivative_is_smaller_under_noise() -> None:
 
 
 def test_irregular_samples_count_by_the_time_that_passed() -> None:
-    """A constant error integrates to the same, and a steady slope is the same, however it is sampled."""
+    """The integral of a constant error and the derivative of a steady slope do not depend on the sampling."""
     settings = PidSettings(form=Form.PID, kp=0.0, ki=0.01, kd=1.0, period_s=1.0)
     regular = run(settings, [(float(k), 0.01 * k) for k in range(21)])
     irregular = run(
@@ -149,7 +149,7 @@ def test_pid_without_a_period_equals_the_discrete_form() -> None:
 
 
 def test_long_gap_is_bounded_in_the_integral_and_has_no_slope() -> None:
-    """After many missed samples the integral takes three periods of it, and nothing is said of the slope."""
+    """After many missed samples the integral counts three periods at most, and there is no derivative."""
     settings = PidSettings(form=Form.PID, kp=0.0, ki=0.01, kd=5.0, period_s=1.0)
     state, _ = run(settings, [(0.0, 0.1), (1.0, 0.1)])
     after, output = step(settings, state, sample(100.0, 0.5))
@@ -159,7 +159,7 @@ def test_long_gap_is_bounded_in_the_integral_and_has_no_slope() -> None:
 
 
 def test_two_samples_at_nearly_the_same_time_give_no_kick() -> None:
-    """Their noise over no time is no slope: it is told as over a tenth of a period."""
+    """Noise over almost no time is not a slope: the derivative assumes at least a tenth of a period."""
     settings = PidSettings(form=Form.PD, kp=0.0, kd=1.0, period_s=1.0)
     state, _ = run(settings, [(0.0, 0.10), (1.0, 0.10)])
     assert step(settings, state, sample(1.0 + 1e-6, 0.11))[0].slope == pytest.approx(0.1)
@@ -167,9 +167,9 @@ def test_two_samples_at_nearly_the_same_time_give_no_kick() -> None:
 
 def test_it_acts_until_the_error_is_under_the_threshold() -> None:
     settings = PidSettings(form=Form.PI, kp=1.0, ki=0.1, threshold=0.1)
-    state, found = run(settings, [(0.0, 0.3), (1.0, 0.1), (2.0, 0.09)])
-    assert found[1] == pytest.approx(0.1 + 0.1 * 0.4)
-    assert found[2] == 0.0
+    state, outputs = run(settings, [(0.0, 0.3), (1.0, 0.1), (2.0, 0.09)])
+    assert outputs[1] == pytest.approx(0.1 + 0.1 * 0.4)
+    assert outputs[2] == 0.0
     assert state.rests
     assert state.integral == 0.0
     again, output = step(settings, state, sample(3.0, -0.2))

@@ -1,4 +1,4 @@
-"""Settling time, overshoot and steady error of responses that can be told by hand."""
+"""Settling time, overshoot and steady error of responses computed by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.balance.errors import ResponseError
 
 def test_settling_time_is_when_the_error_stays_in_the_band() -> None:
     figures = figures_of([10.0, 11.0, 12.0, 13.0, 14.0], [0.5, 0.05, 0.2, 0.1, 0.0], band=0.1)
-    assert figures.settle_s == 3.0  # the first time inside was left again
+    assert figures.settle_s == 3.0  # the first entry into the band was left again
 
 
 def test_response_within_the_band_from_the_start_settles_at_once() -> None:
@@ -45,7 +45,7 @@ def test_steady_error_and_swing_are_those_of_the_last_tenth() -> None:
     assert figures.swing == pytest.approx(0.1)
 
 
-def test_a_target_is_what_errors_are_told_from() -> None:
+def test_errors_are_relative_to_the_target() -> None:
     figures = figures_of([0.0, 1.0, 2.0], [1.0, 0.5, 0.3], target=0.3)
     assert (figures.settle_s, figures.steady_error, figures.overshoot) == (2.0, 0.0, 0.0)
 

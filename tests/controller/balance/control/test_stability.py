@@ -66,7 +66,7 @@ def is_stable_by_jury(polynomial: Coefficients) -> bool:
 
 
 @given(GAINS, PLANTS)
-def test_jury_says_what_the_roots_say(gains: Gains, plant: LinearPlant) -> None:
+def test_jurys_table_agrees_with_the_roots(gains: Gains, plant: LinearPlant) -> None:
     polynomial = closed_loop(gains, plant)
     radius = radius_of(polynomial)
     if abs(radius - 1.0) > 1e-3:  # on the circle itself rounding decides
@@ -76,7 +76,7 @@ def test_jury_says_what_the_roots_say(gains: Gains, plant: LinearPlant) -> None:
 @given(st.lists(GAINS, min_size=1, max_size=8), PLANTS)
 def test_radii_of_many_are_those_of_each(many: list[Gains], plant: LinearPlant) -> None:
     polynomials = [closed_loop(gains, plant) for gains in many]
-    assert radii_of(polynomials) == pytest.approx([radius_of(one) for one in polynomials], abs=1e-5)
+    assert radii_of(polynomials) == pytest.approx([radius_of(polynomial) for polynomial in polynomials], abs=1e-5)
 
 
 @given(GAINS, PLANTS)

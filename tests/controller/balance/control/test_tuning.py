@@ -1,4 +1,4 @@
-"""Gains told from models and from recorded steps; all of SIMC's are stable, with room."""
+"""Gains from models and from recorded steps; all of SIMC's are stable, with margin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.balance.values import Form
 
 
 def recorded(plant: FirstOrder, noise: float = 0.0, step: float = 0.5, until_s: float = 60.0) -> StepResponse:
-    """Return what a step of the levers at 0 s gives on a plant, each half second."""
+    """Return a plant's response to a step of the levers at 0 s, every half second."""
     times = np.arange(-20.0, until_s, 0.5)
     since = np.maximum(times - plant.delay_s, 0.0)
     errors = 0.4 - plant.gain * step * (1.0 - np.exp(-since / plant.lag_s))
@@ -82,7 +82,7 @@ def test_simc_by_hand() -> None:
 @pytest.mark.parametrize(
     ("plant", "samples"),
     [
-        (FirstOrder(1.0, 0.0, 0.9), 0),  # all of it is there at the next sample
+        (FirstOrder(1.0, 0.0, 0.9), 0),  # complete at the next sample
         (FirstOrder(1.0, 0.0, 1.0), 1),
         (FirstOrder(1.0, 0.01, 0.9), 0),
         (FirstOrder(1.0, 5.0, 0.9), 1),

@@ -1,4 +1,4 @@
-"""Clocks of CPUs as a lever, on trees written after the kernel's documents: this machine may have no cpufreq."""
+"""CPU clocks as a lever, on trees that follow the kernel's documents: this machine may lack cpufreq."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_cpus_of_several_kinds_are_capped_within_their_clocks(tmp_path: Path) ->
     assert caps(tmp_path) == {"policy0": "4000000", "policy8": "3600000"}
 
 
-def test_where_the_driver_lists_its_clocks_only_these_are_set(tmp_path: Path) -> None:
+def test_only_clocks_listed_by_the_driver_are_set(tmp_path: Path) -> None:
     lever = CpuClocks(("policy0",), may_set=True, root=Root(write_tree(tmp_path, LISTED)))
     moved = lever.move(-300)
     assert (moved.done, moved.left, moved.reason) == (0, -300, "no step in between")
@@ -67,25 +67,25 @@ def test_it_is_read_only_unless_settings_say_otherwise(tmp_path: Path) -> None:
     assert caps(tmp_path) == {"policy0": "3200000", "policy4": "3200000"}
 
 
-def test_a_machine_without_cpufreq_says_so(tmp_path: Path) -> None:
+def test_machine_without_cpufreq_reports_it(tmp_path: Path) -> None:
     with pytest.raises(LeverError, match="lever cpu clock of all CPUs: no cpufreq on this machine"):
         CpuClocks(root=Root(tmp_path))
     with pytest.raises(LeverError, match="lever cpu clock of policy7: no policy7"):
         CpuClocks(("policy7",), root=Root(write_tree(tmp_path, EQUAL)))
 
 
-def test_a_file_that_says_nonsense_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_nonsense_in_a_file_is_an_error_naming_it(tmp_path: Path) -> None:
     lever = CpuClocks(root=Root(write_tree(tmp_path, EQUAL)))
     write_tree(tmp_path, {f"{CPUFREQ}/policy4/scaling_max_freq": "<unknown>\n"})
     with pytest.raises(LeverError, match="policy4/scaling_max_freq holds no clock"):
         lever.read()
 
 
-def test_unwritable_cap_is_not_moved_and_says_why(tmp_path: Path) -> None:
+def test_unwritable_cap_is_not_moved_with_a_reason(tmp_path: Path) -> None:
     root = Root(write_tree(tmp_path, EQUAL))
     file = tmp_path / CPUFREQ / "policy0/scaling_max_freq"
     file.unlink()
-    file.symlink_to("/proc/sys/kernel/random/entropy_avail")  # a number that nobody may write
+    file.symlink_to("/proc/sys/kernel/random/entropy_avail")  # a read-only number
     lever = CpuClocks(may_set=True, root=root)
     assert lever.move(-100).reason == f"no permission to write {file}"
     lever.release()

@@ -1,4 +1,4 @@
-"""NVIDIA's devices as levers: NVIDIA's bindings against a library of NVML's interface, a process for each case."""
+"""NVIDIA's devices as levers: NVIDIA's bindings against a fake NVML library, one process per case."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return environment_with_library(tmp_path_factory.mktemp("nvml"))
 
 
-def said(library: dict[str, str], code: str, **more: str) -> Any:
-    """Return what a process with such a device says of levers."""
+def run_with(library: dict[str, str], code: str, **more: str) -> Any:
+    """Run code in a process with this fake device; return its results."""
     lines = "".join(f"        {line.strip()}\n" for line in code.strip().splitlines())
     done = subprocess.run(
         [sys.executable, "-c", BEFORE + lines + AFTER],
@@ -58,7 +58,7 @@ def test_a_clock_is_read_only_unless_settings_say_otherwise(library: dict[str, s
     lever.release()
     """
     lock = tmp_path / "lock"
-    standing, nothing = said(library, code, FAKE_NVML_LOCK=str(lock))
+    standing, nothing = run_with(library, code, FAKE_NVML_LOCK=str(lock))
     why_not = "its settings lack set: true"
     assert standing == [1500, 345, 1500, 1, False, why_not, [345, 1000, 1200, 1400, 1500]]
     assert nothing == [0, -300, why_not, False]
@@ -75,7 +75,7 @@ def test_gpu_clock_moves_among_supported_ones_and_is_reset(library: dict[str, st
     say(lever.read())
     """
     lock = tmp_path / "lock"
-    down, between, up, after = said(library, code, FAKE_NVML_LOCK=str(lock))
+    down, between, up, after = run_with(library, code, FAKE_NVML_LOCK=str(lock))
     assert down == [-300, 0, "", False]
     assert between == [0, -100, "no step in between", True]
     assert up == [300, 700, "at its limit of 1500", False]
@@ -83,13 +83,13 @@ def test_gpu_clock_moves_among_supported_ones_and_is_reset(library: dict[str, st
     assert lock.read_text().splitlines() == ["lock 345 1200", "lock 345 1500", "reset 0 0"]
 
 
-def test_gpu_clock_that_needs_root_says_so_and_cannot_move(library: dict[str, str]) -> None:
+def test_gpu_clock_that_needs_root_cannot_move(library: dict[str, str]) -> None:
     code = """
     lever = GpuClocks(nvml, "0000:c1:00.0", may_set=True)
     say(lever.move(-300))
     say(lever.read())
     """
-    nothing, standing = said(library, code)
+    nothing, standing = run_with(library, code)
     assert nothing == [0, -300, "NVML: Insufficient Permissions: only root may set clocks", False]
     assert standing[4] is False
 
@@ -104,7 +104,7 @@ def test_instances_are_made_and_removed_but_not_those_in_use(library: dict[str, 
     say(lever.read())
     say(lever.move(-1))
     """
-    first, more, less, after, in_use = said(library, code)
+    first, more, less, after, in_use = run_with(library, code)
     assert first[:3] == [1, 0, 3]
     assert more == [2, 3, "at its limit of 3", False]
     assert less == [-1, 0, "", False]
@@ -121,5 +121,5 @@ def test_instances_are_made_and_removed_but_not_those_in_use(library: dict[str, 
         ('GpuClocks(nvml, "0000:ff:00.0")', "lever clock of 0000:ff:00.0: NVML: GPU is lost"),
     ],
 )
-def test_a_device_without_the_lever_says_so_in_a_line(library: dict[str, str], code: str, problem: str) -> None:
-    assert said(library, code) == [problem]
+def test_device_without_the_lever_reports_it_in_a_line(library: dict[str, str], code: str, problem: str) -> None:
+    assert run_with(library, code) == [problem]

@@ -1,4 +1,4 @@
-"""Units of a pool as a lever, against the books as the API server keeps them (its own decisions, no HTTP)."""
+"""Units of a pool as a lever, against the API server's own bookkeeping, without HTTP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAMPLE = Sample(1.0, 0.75, 0.25, "u")
 
 
 class Books:
-    """A pool of 100 units, of which `gpu0` has 50 and may have 10 to 80; reports change it as they do at the server."""
+    """A pool of 100 units, where `gpu0` has 50 and may have 10 to 80; reports change it as on the server."""
 
     def __init__(self, clock: VirtualClock) -> None:
         claims = (Claim(holder="gpu0", least=10, most=80), Claim(holder="gpu1"))
@@ -35,7 +35,7 @@ class Books:
         self.quotas: list[tuple[int | None, str]] = []
 
     def report_units(self, pool: str, status: HolderStatus) -> UnitPool:
-        """Take a report; note what the local quota is then."""
+        """Take a report; record the local quota at that time."""
         self.quotas.append((status.holds, self.quota()))
         if self.is_away:
             raise UnavailableError("API at unix:api.sock: it is away")
@@ -43,19 +43,19 @@ class Books:
         return self.pool
 
     def share(self, units: int, leaving: int = 0) -> None:
-        """Write that `gpu0` has so many units, of which some are asked back; the other one has the rest."""
-        other = next(one for one in self.pool.shares if one.holder == "gpu1")
+        """Give `gpu0` these units, some of them to be returned, and the rest to the other holder."""
+        other = next(share for share in self.pool.shares if share.holder == "gpu1")
         shares = (UnitHolding(holder="gpu0", units=units, leaving=leaving), other)
         self.pool, _ = share(self.pool, None, UnitShares(shares=shares), self.clock.now_ns())
 
     @property
     def reported(self) -> HolderStatus:
         """Return the last status of `gpu0`."""
-        return next(one for one in self.pool.status.holders if one.holder == "gpu0")
+        return next(holder for holder in self.pool.status.holders if holder.holder == "gpu0")
 
 
 class Unit:
-    """A holder with a local quota that follows its share: 10 thousandths of a CPU a unit."""
+    """A holder with a local quota that follows its share: 10 thousandths of a CPU per unit."""
 
     def __init__(self, folder: Path) -> None:
         self.machine = Machine(folder)
@@ -101,7 +101,7 @@ def test_freed_units_are_promised_once_unused(unit: Unit) -> None:
     unit.books.share(50, leaving=2)
     unit.tell()
     assert unit.machine.quota() == "48000"
-    assert unit.books.quotas[-1] == (48, "48000")  # not used before it was promised
+    assert unit.books.quotas[-1] == (48, "48000")  # not used before the promise
     unit.books.share(48)
     assert unit.lever.units == 48
 
@@ -111,18 +111,18 @@ def test_more_units_are_used_only_once_the_books_have_them(unit: Unit) -> None:
     unit.tell()
     assert (unit.books.reported.wants, unit.machine.quota()) == (3, "50000")
     shares = (UnitHolding(holder="gpu0", units=50), UnitHolding(holder="gpu1", units=47))
-    unit.machine.pass_s(11)  # longer than the other one's lease, which is silent
+    unit.machine.pass_s(11)  # longer than the lease of the other holder, which is silent
     unit.books.pool, _ = share(unit.books.pool, None, UnitShares(shares=shares), unit.machine.clock.now_ns())
     unit.books.share(53)
     unit.tell()
     assert unit.machine.quota() == "53000"
-    assert unit.books.quotas[-1] == (53, "50000")  # not used before the promise was taken
+    assert unit.books.quotas[-1] == (53, "50000")  # not used before the promise was accepted
 
 
 def test_units_that_came_meanwhile_are_not_requested_again(unit: Unit) -> None:
     unit.lever.move(-20)
     unit.tell()
-    unit.lever.move(-20)  # the loop does not know yet what becomes of the first
+    unit.lever.move(-20)  # the loop does not know the outcome of the first yet
     unit.books.share(50, leaving=20)
     unit.tell()
     assert (unit.books.reported.wants, unit.books.reported.holds) == (0, 30)

@@ -1,4 +1,4 @@
-"""Levers of a program's own: autocast as precision, and the size of batches."""
+"""Levers inside a program: autocast for precision, and the batch size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_autocast_computes_in_the_precision_of_the_lever() -> None:
         assert (left @ right).dtype == torch.float32
 
 
-def test_autocast_stays_within_what_the_application_allows() -> None:
+def test_autocast_stays_within_the_applications_limits() -> None:
     lever = Autocast(None, allowed=(Precision.FP32,))
     assert lever.move(-2).left == -2
     with pytest.raises(LeverError, match="autocast supports fp16 and fp32, not int8"):

@@ -1,4 +1,4 @@
-"""A quota of CPU time as a lever, on trees of version 1 and 2, and on this machine's own control groups."""
+"""A CPU time quota as a lever, on cgroup trees of versions 1 and 2, and on this machine's control groups."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def test_it_goes_no_further_than_the_levels_above(tmp_path: Path, tree: dict[str
 
 
 @TREES
-def test_released_it_stands_as_it_was_found(tmp_path: Path, tree: dict[str, str]) -> None:
+def test_release_restores_the_initial_quota(tmp_path: Path, tree: dict[str, str]) -> None:
     root = Root(write_tree(tmp_path, tree))
-    for group, found in (("/unit", 500), ("/unit/part", None)):
+    for group, quota_milli in (("/unit", 500), ("/unit/part", None)):
         lever = CpuQuota(group, 10, may_set=True, period_us=10_000, root=root)
         assert lever.move(-20).done == -20
         lever.release()
-        assert quotas_milli_of(group_at(group, tmp_path))[0] == found
+        assert quotas_milli_of(group_at(group, tmp_path))[0] == quota_milli
 
 
 def test_it_is_read_only_unless_settings_say_otherwise(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def group() -> Iterator[str]:
 
 
 @pytest.mark.root
-def test_the_kernel_takes_what_the_lever_writes(group: str) -> None:
+def test_kernel_accepts_the_levers_writes(group: str) -> None:
     lever = CpuQuota(group, 10, may_set=True, period_us=10_000)
     assert lever.read().value == 50
     assert lever.move(-20).done == -20

@@ -1,4 +1,4 @@
-"""Allowed positions of a lever: never further than wanted, never beyond its ends, only at a step."""
+"""Allowed positions of a lever: never beyond the wanted one or its ends, only on steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLOCKS = (345.0, 1000.0, 1200.0, 1400.0, 1500.0)
 
 
 @pytest.mark.parametrize(
-    ("standing", "wanted", "place"),
+    ("standing", "wanted", "expected"),
     [
         (Standing(10, 1, 100), 6, 6),
         (Standing(10, 1, 100), 200, 100),
@@ -26,8 +26,8 @@ CLOCKS = (345.0, 1000.0, 1200.0, 1400.0, 1500.0)
         (Standing(5, 9, 3), 7, 5),
     ],
 )
-def test_places(standing: Standing, wanted: float, place: float) -> None:
-    assert standing.place(wanted) == place
+def test_places(standing: Standing, wanted: float, expected: float) -> None:
+    assert standing.place(wanted) == expected
 
 
 @given(
@@ -36,9 +36,9 @@ def test_places(standing: Standing, wanted: float, place: float) -> None:
 def test_a_lever_never_goes_too_far_nor_the_other_way(
     value: float, by: float, step: float, points: list[float]
 ) -> None:
-    found = Standing(value, 0, 100, step, points=tuple(sorted(points))).place(value + by)
-    assert 0 <= found <= 100
-    assert min(value, value + by) - 1e-6 <= found <= max(value, value + by) + 1e-6
+    reached = Standing(value, 0, 100, step, points=tuple(sorted(points))).place(value + by)
+    assert 0 <= reached <= 100
+    assert min(value, value + by) - 1e-6 <= reached <= max(value, value + by) + 1e-6
 
 
 def test_unmet_move_is_handed_on_with_the_reason() -> None:
@@ -49,7 +49,7 @@ def test_unmet_move_is_handed_on_with_the_reason() -> None:
     assert moved(Standing(200, 1, 100), -2, 100) == Moved(-100, 0)
 
 
-def test_one_that_may_not_be_set_says_why_and_leaves_all() -> None:
+def test_unsettable_lever_says_why_and_changes_nothing() -> None:
     standing = Standing(98, 1, 100, may_set=False, why_not="no")
     assert refused(standing, 4) == Moved(0, 4, "no")
     assert refused(standing, 0) == Moved(0, 0)

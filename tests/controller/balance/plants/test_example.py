@@ -1,4 +1,4 @@
-"""The worked example, to the digit, in fractions, by the platform's rule; and what the interval table does instead."""
+"""The worked example to the digit, in fractions, by the platform's rule; and by the interval table."""
 
 from __future__ import annotations
 
@@ -46,13 +46,18 @@ def test_two_clusters_of_100_before_balancing() -> None:
 def test_first_cluster_frees_50_and_the_second_asks_for_100() -> None:
     first, second = CLUSTERS
     asks = [
-        PlatformRule().change(float(one.full.error), Sample(0.0, float(one.full.bus), float(one.full.load)), one.state)
-        for one in (first, second)
+        PlatformRule().change(
+            float(cluster.full.error), Sample(0.0, float(cluster.full.bus), float(cluster.full.load)), cluster.state
+        )
+        for cluster in (first, second)
     ]
     assert [ask.sub_units for ask in asks] == [-50, 100]
     moved = stages()[1]
-    assert [one.state.sub_units for one in moved.clusters] == [50, 150]
-    assert [shares(one)[1] for one in moved.clusters] == [(Fraction(100), Fraction(100)), (Fraction(75), Fraction(100))]
+    assert [cluster.state.sub_units for cluster in moved.clusters] == [50, 150]
+    assert [shares(cluster)[1] for cluster in moved.clusters] == [
+        (Fraction(100), Fraction(100)),
+        (Fraction(75), Fraction(100)),
+    ]
     assert moved.clusters[1].full.work_tops == Fraction(15_000)
 
 
@@ -71,10 +76,10 @@ def test_data_centre_does_21500_tops_for_a_power_of_215() -> None:
 
 
 def test_the_decision_is_the_same_when_loads_are_light() -> None:
-    for one in CLUSTERS:
-        light, full = one.under(light_tops(one)), one.full
+    for cluster in CLUSTERS:
+        light, full = cluster.under(light_tops(cluster)), cluster.full
         seen = [Sample(0.0, float(rest.bus), float(rest.load)) for rest in (light, full)]
-        changes = [PlatformRule().change(sample.error, sample, one.state) for sample in seen]
+        changes = [PlatformRule().change(sample.error, sample, cluster.state) for sample in seen]
         assert changes[0] == changes[1]
 
 
@@ -83,35 +88,37 @@ def test_table_frees_two_units_a_step_and_rests_at_55() -> None:
     assert first.sub_units[:3].tolist() == [100, 98, 96]
     assert second.sub_units[:3].tolist() == [100, 102, 104]
     start, step, rest = table_stages()
-    assert [one.state.sub_units for one in step.clusters] == [98, 102]
-    assert [one.state.sub_units for one in rest.clusters] == [55, 145]
+    assert [cluster.state.sub_units for cluster in step.clusters] == [98, 102]
+    assert [cluster.state.sub_units for cluster in rest.clusters] == [55, 145]
     assert rest.clusters[0].full.error == Fraction(1, 11)
     assert float(rest.clusters[0].full.error) < TABLE.dead_band[1]
     assert rest.work_tops / start.work_tops == Fraction(13, 10)
 
 
 @pytest.mark.parametrize("stage", stages(), ids=lambda stage: stage.name.replace(" ", "-"))
-def test_the_plant_comes_to_rest_where_the_example_says(stage: Stage) -> None:
-    for one in stage.clusters:
-        plant = Plant(application=Application(ops_per_byte=one.ops_per_byte), bus_gb_per_s=25, power=UNITS_BY_FREQUENCY)
+def test_plant_comes_to_rest_as_in_the_example(stage: Stage) -> None:
+    for cluster in stage.clusters:
+        plant = Plant(
+            application=Application(ops_per_byte=cluster.ops_per_byte), bus_gb_per_s=25, power=UNITS_BY_FREQUENCY
+        )
         state, done, energy_j = PlantState(), 0.0, 0.0
         for _ in range(30):
-            state, sample, done, energy_j = plant.step(state, one.state, 1e5, 1.0)
-        assert (sample.bus, sample.load) == pytest.approx((float(one.full.bus), float(one.full.load)))
-        assert (done, energy_j) == pytest.approx((float(one.full.work_tops), float(one.power)))
+            state, sample, done, energy_j = plant.step(state, cluster.state, 1e5, 1.0)
+        assert (sample.bus, sample.load) == pytest.approx((float(cluster.full.bus), float(cluster.full.load)))
+        assert (done, energy_j) == pytest.approx((float(cluster.full.work_tops), float(cluster.power)))
 
 
 def test_the_command_prints_both_tables_of_both_rules() -> None:
-    found = CliRunner().invoke(app, ["balance", "example"], env={"COLUMNS": "140"})
-    assert found.exit_code == 0
-    assert "15000 -> 21500 TOPS (+43 %) for a power of 200 -> 215: efficiency x1.333" in found.output
+    result = CliRunner().invoke(app, ["balance", "example"], env={"COLUMNS": "140"})
+    assert result.exit_code == 0
+    assert "15000 -> 21500 TOPS (+43 %) for a power of 200 -> 215: efficiency x1.333" in result.output
     for text in ("21500", "1.433", "215", "1.333", "82.5 / 100", "-0.175", "n' = n P_d / P_p", "100 / 90.91", "+0.091"):
-        assert text in found.output
+        assert text in result.output
 
 
 def test_the_command_gives_programs_one_array() -> None:
-    found = CliRunner().invoke(app, ["balance", "example", "-f", "json"])
-    rows = json.loads(found.output)
+    result = CliRunner().invoke(app, ["balance", "example", "-f", "json"])
+    rows = json.loads(result.output)
     both = [row for row in rows if row["cluster"] == "both"]
     assert [(row["rule"], row["tops"]) for row in both] == [
         ("platform", 15_000),
@@ -124,6 +131,6 @@ def test_the_command_gives_programs_one_array() -> None:
 
 
 def test_the_command_knows_two_rules() -> None:
-    found = CliRunner().invoke(app, ["balance", "example", "--rule", "guess"])
-    assert found.exit_code == 2
-    assert "expected platform, table or both" in found.output
+    result = CliRunner().invoke(app, ["balance", "example", "--rule", "guess"])
+    assert result.exit_code == 2
+    assert "expected platform, table or both" in result.output

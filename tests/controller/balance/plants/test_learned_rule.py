@@ -1,4 +1,4 @@
-"""The rule that is learned from history: on plants whose effects are known, and where a history says nothing."""
+"""The rule learned from history: on plants with known effects, and from uninformative histories."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ UNIT = UnitState(Precision.INT8, 1000.0, 100)
 def tried(
     delay_s: float, *, seed: int = 4, steps: int = 800, kinds: Sequence[LeverKind] = tuple(LeverKind)
 ) -> list[Record]:
-    """Return a history of levers that were moved at random under random loads, with noise."""
-    rng, state, unit, found = np.random.default_rng(seed), PlantState(), UNIT, []
+    """Return a history of random lever moves under random loads, with noise."""
+    rng, state, unit, records = np.random.default_rng(seed), PlantState(), UNIT, []
     plant = Plant(application=Application(ops_per_byte=400_000, sent_in_precision=SENT), delay_s=delay_s, noise=0.01)
     for step in range(steps):
         if step % 6 == 3:
@@ -45,45 +45,45 @@ def tried(
                 int(rng.integers(80, 121)) if LeverKind.SUB_UNITS in kinds else unit.sub_units,
             )
         state, sample, _, _ = plant.step(state, unit, 3000 + 3000 * rng.random(), 1.0, rng)
-        found.append(Record(sample, unit))
-    return found
+        records.append(Record(sample, unit))
+    return records
 
 
 @pytest.mark.parametrize("delay", [0, 3])
 def test_effects_of_levers_and_the_delay_are_found(delay: int) -> None:
     """At least 80 % of the 95 % intervals contain the true value."""
-    a_step = math.log(2) + math.log(1 - SENT / 2)  # twice the speed, and a tenth of the bytes is saved
+    a_step = math.log(2) + math.log(1 - SENT / 2)  # twice the speed, and a tenth fewer bytes
     truth = {LeverKind.SUB_UNITS: 1.0, LeverKind.FREQUENCY: 1.0, LeverKind.PRECISION: a_step}
     off = []
     for seed in range(8):
-        found = learn(tried(delay, seed=seed, steps=500))
-        assert found.delay == delay
-        assert not found.unknown
-        off += [abs(effect.value - truth[kind]) / effect.error for kind, effect in found.effects.items()]
-        assert max(effect.error for effect in found.effects.values()) < 0.1
+        learned = learn(tried(delay, seed=seed, steps=500))
+        assert learned.delay == delay
+        assert not learned.unknown
+        off += [abs(effect.value - truth[kind]) / effect.error for kind, effect in learned.effects.items()]
+        assert max(effect.error for effect in learned.effects.values()) < 0.1
     assert np.mean(np.array(off) < 1.96) >= 0.8
     assert max(off) < 4
 
 
 def test_a_lever_that_never_moved_is_unknown_with_the_reason() -> None:
-    found = learn(tried(0, kinds=(LeverKind.SUB_UNITS,)))
-    assert set(found.effects) == {LeverKind.SUB_UNITS}
-    assert found.unknown[LeverKind.FREQUENCY] == "it moved in 0 windows, 8 needed"
-    table = found.table()
+    learned = learn(tried(0, kinds=(LeverKind.SUB_UNITS,)))
+    assert set(learned.effects) == {LeverKind.SUB_UNITS}
+    assert learned.unknown[LeverKind.FREQUENCY] == "it moved in 0 windows, 8 needed"
+    table = learned.table()
     assert all(row.frequency_mhz == 0 and row.precision_steps == 0 for row in table.rows)
     assert table.most.sub_units > TABLE.most.sub_units
 
 
-def test_a_lever_whose_moves_show_no_effect_is_unknown() -> None:
-    """Somebody recorded moves of the clock that the device did not make."""
+def test_lever_without_an_effect_is_unknown() -> None:
+    """The history has moves of the clock that the device did not make."""
     rng = np.random.default_rng(0)
     lied = [
-        Record(one.sample, UnitState(one.state.precision, float(rng.choice([900, 1100])), one.state.sub_units))
-        for one in tried(0, kinds=(LeverKind.SUB_UNITS,))
+        Record(record.sample, UnitState(record.state.precision, float(rng.choice([900, 1100])), record.state.sub_units))
+        for record in tried(0, kinds=(LeverKind.SUB_UNITS,))
     ]
-    found = learn(lied)
-    assert "show no effect" in found.unknown[LeverKind.FREQUENCY]
-    assert found.effects[LeverKind.SUB_UNITS].value == pytest.approx(1, abs=0.1)
+    learned = learn(lied)
+    assert "show no effect" in learned.unknown[LeverKind.FREQUENCY]
+    assert learned.effects[LeverKind.SUB_UNITS].value == pytest.approx(1, abs=0.1)
 
 
 def test_learned_table_settles_sooner_than_the_given_one() -> None:
@@ -92,9 +92,9 @@ def test_learned_table_settles_sooner_than_the_given_one() -> None:
     table = learn(tried(0), Learning(levers=alone)).table()
 
     def settled(rule: IntervalRule, tops: float) -> tuple[int, float]:
-        (found,) = run([Member("unit", plant, UNIT, constant(120, tops), rule)])
-        assert not found.moves[-40:].any()
-        return int(np.flatnonzero(found.moves)[-1]), abs(float(found.error[-1]))
+        (trajectory,) = run([Member("unit", plant, UNIT, constant(120, tops), rule)])
+        assert not trajectory.moves[-40:].any()
+        return int(np.flatnonzero(trajectory.moves)[-1]), abs(float(trajectory.error[-1]))
 
     for tops in (3000.0, 1e5):
         learned, given = (
@@ -106,23 +106,23 @@ def test_learned_table_settles_sooner_than_the_given_one() -> None:
 
 
 def test_no_learned_step_is_worth_more_than_four_times_the_speed() -> None:
-    """However little a lever was seen to do."""
+    """However small a lever's observed effect."""
     little = Learned({kind: Effect(1e-3, 1e-5, 99) for kind in LeverKind}, {}, 0, UNIT, 99)
     table = little.table()
     assert table.most == Change(6, 3000.0, 300)
     assert table.change_at(0.8) == Change(6, -750.0, -75)
 
 
-def test_it_learns_from_what_a_loop_did() -> None:
-    """The table's own steps, from too many sub-units to enough, are moves enough."""
+def test_it_learns_from_the_record_of_a_loop() -> None:
+    """The table's own steps from too many sub-units are enough moves."""
     rng = np.random.default_rng(8)
     plant = Plant(application=Application(ops_per_byte=200_000), noise=0.005)
     many = UnitState(Precision.INT8, 1000.0, 200)
     tops = noisy(constant(120, 12_000.0), 0.1, rng)
     (done,) = run([Member("unit", plant, many, tops, IntervalRule(levers=(LeverKind.SUB_UNITS,)))], rng=rng)
-    found = learn(done.records())
-    assert set(found.effects) == {LeverKind.SUB_UNITS}
-    assert found.effects[LeverKind.SUB_UNITS].value == pytest.approx(1, abs=0.1)
+    learned = learn(done.records())
+    assert set(learned.effects) == {LeverKind.SUB_UNITS}
+    assert learned.effects[LeverKind.SUB_UNITS].value == pytest.approx(1, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -133,15 +133,15 @@ def test_it_learns_from_what_a_loop_did() -> None:
         ([*tried(0)[:50], tried(0)[3]], "is not later than the one before it"),
     ],
 )
-def test_a_history_that_says_nothing_is_an_error(records: list[Record], problem: str) -> None:
+def test_uninformative_history_is_an_error(records: list[Record], problem: str) -> None:
     with pytest.raises(RuleError, match=problem):
         learn(records)
 
 
-def test_levers_that_always_move_together_cannot_be_told_apart() -> None:
+def test_levers_that_always_move_together_are_inseparable() -> None:
     both = [
-        Record(one.sample, UnitState(Precision.INT8, 10.0 * one.state.sub_units, one.state.sub_units))
-        for one in tried(0, kinds=(LeverKind.SUB_UNITS,))
+        Record(record.sample, UnitState(Precision.INT8, 10.0 * record.state.sub_units, record.state.sub_units))
+        for record in tried(0, kinds=(LeverKind.SUB_UNITS,))
     ]
     with pytest.raises(RuleError, match="always moved together"):
         learn(both)
@@ -158,8 +158,8 @@ ROW = (1.0, 0.5, 0.25, "int8", 1000.0, 100, "gpu0")
 
 def test_a_history_is_read_from_csv(tmp_path: Path) -> None:
     path = written(tmp_path / "history.csv", [ROW, (2.0, 0.6, 0.3, "int4", 900.0, 90, "gpu1")])
-    (found,) = read_history(path, "gpu0")
-    assert found == Record(Sample(1.0, 0.5, 0.25, "gpu0"), UNIT)
+    (record,) = read_history(path, "gpu0")
+    assert record == Record(Sample(1.0, 0.5, 0.25, "gpu0"), UNIT)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_history_is_read_from_csv(tmp_path: Path) -> None:
         ([("noon", *ROW[1:])], "", "history.csv:2: Invalid isoformat string: 'noon'"),
     ],
 )
-def test_a_history_that_is_none_is_refused_with_file_and_line(
+def test_invalid_history_is_refused_with_file_and_line(
     rows: Sequence[Sequence[object]], unit: str, problem: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RuleError, match=problem):
@@ -197,7 +197,7 @@ def test_a_history_without_a_column_or_a_file_is_refused(tmp_path: Path) -> None
 
 
 def test_recorded_history_reads_back_from_its_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Times as dates, holders and units; a holder that says nothing of its clock, reports without figures or units."""
+    """Times as dates, holders and units; a holder without a clock, reports without figures or units."""
     reports = ((1, 0.5, 0.25, 7), (2, None, None, 7), (3, 0.25, 0.5, 7), (4, 0.25, None, 7), (5, 0.25, 0.5, 0))
     rows = [
         ReportRow(at_s * 10**9, "pool", "gpu0", bus, load, None, None, 0, units, 0, "", None, 0.0, "")
@@ -217,28 +217,28 @@ def test_recorded_columns_include_all_that_is_read() -> None:
     assert {*COLUMNS, "unit"} <= set(RECORDED)
 
 
-def told(path: Path, records: Sequence[Record]) -> Path:
+def write_history(path: Path, records: Sequence[Record]) -> Path:
     return written(
         path,
         [
-            (one.sample.time_s, one.sample.bus, one.sample.load, *dataclasses.astuple(one.state), "gpu0")
-            for one in records
+            (record.sample.time_s, record.sample.bus, record.sample.load, *dataclasses.astuple(record.state), "gpu0")
+            for record in records
         ],
     )
 
 
 def test_the_command_writes_settings_of_the_rule_that_it_shows(tmp_path: Path) -> None:
-    path = told(tmp_path / "history.csv", tried(2, kinds=(LeverKind.SUB_UNITS,)))
-    found = CliRunner().invoke(
+    path = write_history(tmp_path / "history.csv", tried(2, kinds=(LeverKind.SUB_UNITS,)))
+    result = CliRunner().invoke(
         app, ["balance", "learn", str(path), "--write", str(tmp_path / "rule.yaml"), "-f", "csv"]
     )
-    assert found.exit_code == 0
+    assert result.exit_code == 0
     rule = load(tmp_path / "rule.yaml", IntervalRule)
     assert rule.levers == (LeverKind.SUB_UNITS,)
     assert rule.table == learn(tried(2, kinds=(LeverKind.SUB_UNITS,))).table()
-    assert f'"[-0.9, -0.7)",0,0.0,{rule.table.rows[0].sub_units}' in found.stdout
-    assert "frequency: unknown, it moved in 0 windows, 8 needed" in found.stderr
-    assert "2 samples late" in found.stderr
+    assert f'"[-0.9, -0.7)",0,0.0,{rule.table.rows[0].sub_units}' in result.stdout
+    assert "frequency: unknown, it moved in 0 windows, 8 needed" in result.stderr
+    assert "2 samples late" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_the_command_writes_settings_of_the_rule_that_it_shows(tmp_path: Path) -
         (["--write", "/nowhere/at/all.yaml"], "No such file or directory"),
     ],
 )
-def test_the_command_says_in_one_line_what_is_wrong(arguments: list[str], problem: str, tmp_path: Path) -> None:
-    path = told(tmp_path / "history.csv", tried(0, steps=200, kinds=(LeverKind.SUB_UNITS,)))
-    found = CliRunner().invoke(app, ["balance", "learn", str(path), *arguments])
-    assert found.exit_code
-    assert problem in f"{found.output}{found.exception}"
+def test_errors_of_the_command_are_one_line(arguments: list[str], problem: str, tmp_path: Path) -> None:
+    path = write_history(tmp_path / "history.csv", tried(0, steps=200, kinds=(LeverKind.SUB_UNITS,)))
+    result = CliRunner().invoke(app, ["balance", "learn", str(path), *arguments])
+    assert result.exit_code
+    assert problem in f"{result.output}{result.exception}"

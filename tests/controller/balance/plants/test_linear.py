@@ -23,10 +23,10 @@ def at(sub_units: int) -> UnitState:
 
 def test_gain_is_the_first_step_beyond_the_dead_band() -> None:
     plant = Plant(application=Application(ops_per_byte=400_000), delay_s=2.5)
-    found = linearised(plant, at(100), 1e6, SUB_UNITS)
-    assert found.gain == pytest.approx(-math.log(0.99) / 0.1)
-    assert found.delay_samples == 3
-    assert found.accumulates
+    linear = linearised(plant, at(100), 1e6, SUB_UNITS)
+    assert linear.gain == pytest.approx(-math.log(0.99) / 0.1)
+    assert linear.delay_samples == 3
+    assert linear.accumulates
 
 
 def test_a_lighter_load_answers_less() -> None:
@@ -47,9 +47,9 @@ def test_nothing_that_moves_is_an_error() -> None:
 
 @pytest.mark.parametrize("delay_s", [0, 2, 5])
 def test_gains_with_a_margin_do_not_swing_in_the_loop(delay_s: int) -> None:
-    """The linear margin, of the steepest step, is on the safe side of the real staircase."""
+    """The linear margin of the steepest step is conservative for the real staircase."""
     plant = Plant(application=Application(ops_per_byte=200_000), delay_s=delay_s)
     margin = margin_of(Gains(1.0), linearised(plant, at(50), 1e6, SUB_UNITS))
     assert margin.is_stable
-    (found,) = run([Member("unit", plant, at(100), constant(300, 1e6), SUB_UNITS)])
-    assert not found.moves[-50:].any()
+    (trajectory,) = run([Member("unit", plant, at(100), constant(300, 1e6), SUB_UNITS)])
+    assert not trajectory.moves[-50:].any()

@@ -16,12 +16,12 @@ def test_a_step_a_ramp_and_bursts() -> None:
 
 
 def test_noise_is_of_its_spread_and_never_below_nothing() -> None:
-    found = loads.noisy(loads.constant(4000, 100), 0.5, np.random.default_rng(2))
-    assert abs(np.mean(found) - 100) < 3
-    assert abs(np.std(found) - 50) < 3
-    assert found.min() >= 0
+    load = loads.noisy(loads.constant(4000, 100), 0.5, np.random.default_rng(2))
+    assert abs(np.mean(load) - 100) < 3
+    assert abs(np.std(load) - 50) < 3
+    assert load.min() >= 0
 
 
 def test_duty_cycle_is_a_clipped_share_of_the_peak_per_step() -> None:
-    found = loads.duty_cycle(np.array([0.5, 1.2, -0.1]), 200, steps_each=2)
-    assert found.tolist() == [100, 100, 200, 200, 0, 0]
+    load = loads.duty_cycle(np.array([0.5, 1.2, -0.1]), 200, steps_each=2)
+    assert load.tolist() == [100, 100, 200, 200, 0, 0]

@@ -1,4 +1,4 @@
-"""The closed loop in virtual time: where rules come to rest, with and without a pool, late and lost samples."""
+"""The closed loop in virtual time: resting points of rules, with and without a pool, late and lost samples."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def member(plant: Plant, rule: Rule, *, steps: int = 60, pace: Pace | None = Non
 
 
 def test_the_table_frees_two_units_a_step_and_rests_at_55_of_100() -> None:
-    (found,) = run([member(TRANSFER, IntervalRule(levers=SUB_UNITS))])
-    counts = found.sub_units.tolist()
-    assert counts[:16] == list(range(100, 69, -2))  # two a step while the error is above 0.3, then one
+    (trajectory,) = run([member(TRANSFER, IntervalRule(levers=SUB_UNITS))])
+    counts = trajectory.sub_units.tolist()
+    assert counts[:16] == list(range(100, 69, -2))  # two per step while the error is above 0.3, then one
     assert counts[15:31] == list(range(70, 54, -1))
     assert set(counts[30:]) == {55}
-    assert found.error[-1] == pytest.approx(1 - 50 / 55)
-    assert round(float(found.error[-1]), 3) == 0.091
+    assert trajectory.error[-1] == pytest.approx(1 - 50 / 55)
+    assert round(float(trajectory.error[-1]), 3) == 0.091
 
 
 def test_platform_rule_frees_fifty_units_for_the_other_unit() -> None:
@@ -49,21 +49,21 @@ def test_sub_units_are_nowhere_twice_and_none_is_lost() -> None:
         member(COMPUTE, IntervalRule(levers=SUB_UNITS)),
         member(COMPUTE, PlatformRule()),
     ]
-    found = run(units, free=7)
-    total = np.sum([one.sub_units for one in found], axis=0)
+    trajectories = run(units, free=7)
+    total = np.sum([trajectory.sub_units for trajectory in trajectories], axis=0)
     assert total.max() <= 307
     assert total[-1] == 307
 
 
 def test_the_open_loop_moves_nothing() -> None:
-    (found,) = run([Member("unit", TRANSFER, UNIT, constant(20, 1e5))])
-    assert not found.moves.any()
-    assert found.output[-1] == pytest.approx(0.5)
+    (trajectory,) = run([Member("unit", TRANSFER, UNIT, constant(20, 1e5))])
+    assert not trajectory.moves.any()
+    assert trajectory.output[-1] == pytest.approx(0.5)
 
 
 def test_levers_wait_for_their_pace() -> None:
-    (found,) = run([member(TRANSFER, IntervalRule(levers=SUB_UNITS), pace=Pace(every=5, wait=9))])
-    assert np.flatnonzero(found.moves).tolist() == [5, 15, 25, 35, 45, 55]
+    (trajectory,) = run([member(TRANSFER, IntervalRule(levers=SUB_UNITS), pace=Pace(every=5, wait=9))])
+    assert np.flatnonzero(trajectory.moves).tolist() == [5, 15, 25, 35, 45, 55]
 
 
 def test_late_samples_double_the_request_unless_the_rule_waits() -> None:
@@ -90,11 +90,11 @@ def test_a_loop_of_nothing_and_a_pace_of_nothing_are_errors() -> None:
 
 
 def test_a_sample_is_the_mean_of_its_interval() -> None:
-    """Half of each interval has work."""
+    """Work in half of each interval."""
     tops = np.tile([1250.0, 1250.0, 0.0, 0.0], 15)
-    (found,) = run([Member("unit", TRANSFER, UNIT, tops, pace=Pace(every=4))])
-    assert set(found.bus[3:].round(9)) == {0.125}
-    assert set(found.bus[:3]) == {0.0}
+    (trajectory,) = run([Member("unit", TRANSFER, UNIT, tops, pace=Pace(every=4))])
+    assert set(trajectory.bus[3:].round(9)) == {0.125}
+    assert set(trajectory.bus[:3]) == {0.0}
 
 
 def test_integral_does_not_wind_up_at_stops_or_while_waiting() -> None:

@@ -20,14 +20,14 @@ LEVERS = st.lists(st.sampled_from(ORDER), min_size=1, max_size=3, unique=True).m
 PRECISIONS = st.lists(st.sampled_from(list(Precision)), min_size=1, unique=True).map(tuple)
 
 
-def swings(found: Trajectory) -> bool:
-    """Return whether levers still move at the end."""
-    return bool(found.moves[-TAIL:].any())
+def swings(trajectory: Trajectory) -> bool:
+    """Return whether levers move at the end."""
+    return bool(trajectory.moves[-TAIL:].any())
 
 
-def rests_inside(found: Trajectory) -> bool:
+def rests_inside(trajectory: Trajectory) -> bool:
     low, high = TABLE.dead_band
-    return bool(low <= round(float(found.error[-1]), 9) <= high)
+    return bool(low <= round(float(trajectory.error[-1]), 9) <= high)
 
 
 @settings(max_examples=60, deadline=None)
@@ -42,7 +42,7 @@ def rests_inside(found: Trajectory) -> bool:
     st.floats(0, 1),
     st.booleans(),
 )
-def test_no_limit_cycle_from_the_table_whatever_the_plant(
+def test_table_has_no_limit_cycle_on_any_plant(
     ratio: float,
     load: float,
     sub_units: int,
@@ -53,7 +53,7 @@ def test_no_limit_cycle_from_the_table_whatever_the_plant(
     sent: float,
     platform: bool,
 ) -> None:
-    """Bus over cores from 1/50 to 3, light loads and overload, few sub-units and many, levers in any order."""
+    """Bus over cores from 1/50 to 3, light loads to overload, few to many sub-units, levers in any order."""
     application = Application(ops_per_byte=ratio * sub_units * 100 * 1000 / 25, sent_in_precision=sent)
     plant = Plant(application=application, queue_gb=0.01, backlog_gb=1)
     unit = UnitState(precisions[0], mhz, sub_units)
@@ -66,8 +66,8 @@ def test_no_limit_cycle_from_the_table_whatever_the_plant(
     )
     rule: Rule = PlatformRule() if platform else IntervalRule(levers=levers)
     offered = constant(STEPS, load * plant.cores_can_tops(unit))
-    (found,) = run([Member("unit", plant, unit, offered, rule, limits=limits, order=levers)])
-    assert not swings(found)
+    (trajectory,) = run([Member("unit", plant, unit, offered, rule, limits=limits, order=levers)])
+    assert not swings(trajectory)
 
 
 @settings(max_examples=30, deadline=None)
@@ -80,21 +80,21 @@ def test_no_limit_cycle_from_the_table_whatever_the_plant(
 def test_pooled_units_settle_and_no_sub_unit_is_held_twice(
     units: list[tuple[float, float, int, bool]], free: int
 ) -> None:
-    """Some free what others ask for, by either rule; what a unit holds stays between its limits."""
+    """Some free what others request, by either rule; holdings stay within limits."""
     members = []
-    for place, (ratio, load, count, platform) in enumerate(units):
+    for index, (ratio, load, count, platform) in enumerate(units):
         plant = Plant(application=Application(ops_per_byte=ratio * count * 4000), queue_gb=0.01, backlog_gb=1)
         unit = UnitState(Precision.INT8, 1000.0, count)
         rule: Rule = PlatformRule() if platform else IntervalRule()
         limits = Limits(precisions=(Precision.INT8,), frequency_low_mhz=800, frequency_high_mhz=1100, sub_units_high=60)
         offered = constant(STEPS, load * count * 100)
-        members.append(Member(f"unit {place}", plant, unit, offered, rule, limits=limits))
-    found = run(members, free=free)
-    held = np.array([one.sub_units for one in found])
+        members.append(Member(f"unit {index}", plant, unit, offered, rule, limits=limits))
+    trajectories = run(members, free=free)
+    held = np.array([trajectory.sub_units for trajectory in trajectories])
     assert held.min() >= 1
     assert held.max() <= 60
     assert held.sum(axis=0).max() <= held[:, 0].sum() + free
-    assert not any(swings(one) for one in found)
+    assert not any(swings(trajectory) for trajectory in trajectories)
 
 
 @pytest.mark.parametrize("ratio", [0.05, 0.3, 0.5, 0.9, 1.0, 1.5, 3.0])
@@ -103,27 +103,27 @@ def test_with_enough_sub_units_it_rests_inside_the_dead_band(ratio: float) -> No
     member = Member(
         "unit", plant, UnitState(Precision.INT8, 1000.0, 100), constant(STEPS, 1e6), IntervalRule(levers=SUB_UNITS)
     )
-    (found,) = run([member])
-    assert rests_inside(found)
-    assert not swings(found)
+    (trajectory,) = run([member])
+    assert rests_inside(trajectory)
+    assert not swings(trajectory)
 
 
 def test_few_coarse_sub_units_would_swing_without_the_guard() -> None:
-    """Four units, work for three and a half: 1 is more than the dead band holds."""
+    """Four units with work for three and a half: one unit exceeds the dead band."""
     plant = Plant(application=Application(ops_per_byte=3.5 * 4000))
     unit = UnitState(Precision.INT8, 1000.0, 4)
 
     def tried(guarded: bool) -> Trajectory:
         rule = IntervalRule(levers=SUB_UNITS, guarded=guarded)
-        (found,) = run([Member("unit", plant, unit, constant(STEPS, 1e4), rule, order=SUB_UNITS, guarded=guarded)])
-        return found
+        (trajectory,) = run([Member("unit", plant, unit, constant(STEPS, 1e4), rule, order=SUB_UNITS, guarded=guarded)])
+        return trajectory
 
     assert swings(tried(guarded=False))
     assert not swings(tried(guarded=True))
 
 
 def test_precision_hand_on_swings_without_the_guard() -> None:
-    """Sub-units and clock at their stops; a step of precision doubles the speed, of which three tenths are missing."""
+    """Sub-units and clock at their stops; a precision step doubles the speed where three tenths are missing."""
     plant = Plant(application=Application(ops_per_byte=2.6 * 4000, sent_in_precision=0))
     unit = UnitState(Precision.INT8, 1000.0, 2)
     limits = Limits(
@@ -135,10 +135,10 @@ def test_precision_hand_on_swings_without_the_guard() -> None:
     )
 
     def tried(guarded: bool) -> Trajectory:
-        (found,) = run(
+        (trajectory,) = run(
             [Member("unit", plant, unit, constant(STEPS, 1e4), IntervalRule(), limits=limits, guarded=guarded)]
         )
-        return found
+        return trajectory
 
     assert swings(tried(guarded=False))
     assert not swings(tried(guarded=True))
@@ -149,8 +149,8 @@ def test_late_samples_do_not_swing_within_a_wide_dead_band() -> None:
     unit = UnitState(Precision.INT8, 1000.0, 100)
     for delay_s in (1, 3, 6):
         plant = Plant(application=application, delay_s=delay_s)
-        (found,) = run([Member("unit", plant, unit, constant(STEPS, 1e5), IntervalRule(levers=SUB_UNITS))])
-        assert not swings(found)
+        (trajectory,) = run([Member("unit", plant, unit, constant(STEPS, 1e5), IntervalRule(levers=SUB_UNITS))])
+        assert not swings(trajectory)
 
 
 def test_late_samples_swing_few_sub_units_unless_it_waits() -> None:
@@ -158,8 +158,10 @@ def test_late_samples_swing_few_sub_units_unless_it_waits() -> None:
     unit = UnitState(Precision.INT8, 1000.0, 10)
 
     def tried(pace: Pace) -> Trajectory:
-        (found,) = run([Member("unit", plant, unit, constant(STEPS, 1e4), IntervalRule(levers=SUB_UNITS), pace=pace)])
-        return found
+        (trajectory,) = run(
+            [Member("unit", plant, unit, constant(STEPS, 1e4), IntervalRule(levers=SUB_UNITS), pace=pace)]
+        )
+        return trajectory
 
     assert swings(tried(Pace()))
     assert not swings(tried(Pace(wait=8)))
@@ -168,8 +170,8 @@ def test_late_samples_swing_few_sub_units_unless_it_waits() -> None:
 def test_noise_inside_the_dead_band_moves_nothing() -> None:
     plant = Plant(application=Application(ops_per_byte=400_000), noise=0.015)
     unit = UnitState(Precision.INT8, 1000.0, 100)
-    (found,) = run(
+    (trajectory,) = run(
         [Member("unit", plant, unit, constant(2000, 1e5), IntervalRule(levers=SUB_UNITS))],
         rng=np.random.default_rng(5),
     )
-    assert np.count_nonzero(found.moves) == 0
+    assert np.count_nonzero(trajectory.moves) == 0

@@ -1,4 +1,4 @@
-"""The model of a unit: at rest as the formulas say, work kept, precision, power, delay and noise."""
+"""The model of a unit: resting points by the formulas, queued work, precision, power, delay and noise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNIT = UnitState(Precision.INT8, 1000.0, 100)
 
 
 def after(plant: Plant, unit: UnitState, tops: float, steps: int = 400, dt_s: float = 0.5) -> tuple[Sample, float]:
-    """Return the last report and what is done each second, once the unit has come to rest."""
+    """Return the last report and the work per second once the unit is at rest."""
     state, rates = PlantState(), plant.rates(unit)
     for _ in range(steps):
         state, sample, work, _ = plant.advance(state, rates, tops, dt_s)
@@ -33,13 +33,13 @@ def after(plant: Plant, unit: UnitState, tops: float, steps: int = 400, dt_s: fl
 @given(
     st.floats(1, 1e6), st.floats(1, 1000), st.integers(1, 400), st.floats(200, 3000), st.sampled_from(list(Precision))
 )
-def test_it_comes_to_rest_where_the_slowest_says(
+def test_slowest_part_sets_the_resting_point(
     ops_per_byte: float, tops: float, sub_units: int, mhz: float, precision: Precision
 ) -> None:
     plant = Plant(application=Application(ops_per_byte=ops_per_byte), queue_gb=1e-6)
     unit = UnitState(precision, mhz, sub_units)
     offered = tops * plant.bus_can_tops(precision) / 500
-    assume(abs(offered / plant.cores_can_tops(unit) - 1) > 1e-3)  # else its queue fills for hours
+    assume(abs(offered / plant.cores_can_tops(unit) - 1) > 1e-3)  # otherwise its queue fills for hours
     sample, work = after(plant, unit, offered)
     rest = plant.rest(unit, offered)
     assert work == pytest.approx(rest.work_tops)
@@ -73,7 +73,7 @@ def test_work_is_neither_made_nor_lost(offered: list[float], dt_s: float, seed: 
 
 
 def test_light_load_waits_for_the_bus_and_heavy_for_the_cores() -> None:
-    """The same unit of 25 sub-units under all that it can take."""
+    """The same unit of 25 sub-units under full load."""
     unit = UnitState(Precision.INT8, 1000.0, 25)
     assert Plant(application=LIGHT).rest(unit, 1e9).error == pytest.approx(0.5)
     assert Plant(application=HEAVY).rest(unit, 1e9).error == pytest.approx(-0.5)

@@ -34,7 +34,7 @@ units:
 """.replace("POWER", "{dynamic_w: 1, static_w: 0, idle_activity: 1, low_v: 1, high_v: 1}")
 
 
-def test_a_load_is_held_or_goes_in_lines_and_begins_anew() -> None:
+def test_load_is_held_or_interpolated_and_repeats() -> None:
     rng = np.random.default_rng(0)
     points = ((0.0, 10.0), (2.0, 30.0))
     assert Load(points=points).offered(4, 1.0, rng).tolist() == [10, 10, 30, 30]
@@ -44,18 +44,18 @@ def test_a_load_is_held_or_goes_in_lines_and_begins_anew() -> None:
 
 
 def test_the_worked_example_as_a_scenario() -> None:
-    """Compare the clusters, once their levers have settled, with the open loop, in steps of virtual time."""
-    found = answer(loads(CLUSTERS, Scenario))
-    first, second = found.trajectories
+    """Compare the clusters after their levers have settled with the open loop, in steps of virtual time."""
+    answered = answer(loads(CLUSTERS, Scenario))
+    first, second = answered.trajectories
     assert (first.sub_units[-1], second.sub_units[-1], second.frequency_mhz[-1]) == (50, 150, 1100)
     assert first.work_tera[-1] + second.work_tera[-1] == pytest.approx(21_500)
     assert first.energy_j[-1] + second.energy_j[-1] == pytest.approx(215)
-    assert found.open_loop.work_tops == pytest.approx(15_000, rel=0.02)  # the queue fills first
-    assert found.open_loop.watts == pytest.approx(200)
-    assert found.open_loop.moves_per_minute == 0
-    assert found.together.work_tops / found.open_loop.work_tops == pytest.approx(1.433, abs=0.03)
-    assert found.outcomes[0].figures is not None
-    assert found.outcomes[0].figures.settle_s is not None
+    assert answered.open_loop.work_tops == pytest.approx(15_000, rel=0.02)  # the queue fills first
+    assert answered.open_loop.watts == pytest.approx(200)
+    assert answered.open_loop.moves_per_minute == 0
+    assert answered.together.work_tops / answered.open_loop.work_tops == pytest.approx(1.433, abs=0.03)
+    assert answered.outcomes[0].figures is not None
+    assert answered.outcomes[0].figures.settle_s is not None
 
 
 def test_the_same_seed_gives_the_same_answer_and_another_another() -> None:
@@ -105,9 +105,9 @@ def test_whatif_command_prints_draws_and_writes_a_history(tmp_path: Path) -> Non
     (tmp_path / "what.yaml").write_text(CLUSTERS, encoding="utf-8")
     steps, picture = tmp_path / "steps.csv", tmp_path / "run.svg"
     arguments = ["balance", "whatif", str(tmp_path / "what.yaml"), "--write", str(steps), "--picture", str(picture)]
-    found = CliRunner().invoke(app, [*arguments, "-f", "json"])
-    assert found.exit_code == 0
-    rows = {row["unit"]: row for row in json.loads(found.stdout)}
+    result = CliRunner().invoke(app, [*arguments, "-f", "json"])
+    assert result.exit_code == 0
+    rows = {row["unit"]: row for row in json.loads(result.stdout)}
     assert list(rows) == ["I", "II", "all", "all, open loop"]
     assert rows["all"]["TOPS"] > rows["all, open loop"]["TOPS"]
     assert rows["all"]["settles s"] is None
@@ -130,12 +130,12 @@ def test_whatif_command_prints_draws_and_writes_a_history(tmp_path: Path) -> Non
         (["--write", "/"], "/: is a folder"),
     ],
 )
-def test_the_command_says_before_the_run_what_cannot_be_written(
+def test_unwritable_output_is_reported_before_the_run(
     arguments: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "what.yaml").write_text(CLUSTERS.replace("steps: 120", "steps: 5"), encoding="utf-8")
-    found = CliRunner().invoke(app, ["balance", "whatif", str(tmp_path / "what.yaml"), *arguments])
-    assert found.exit_code
-    assert not found.stdout
-    assert problem in found.stderr
+    result = CliRunner().invoke(app, ["balance", "whatif", str(tmp_path / "what.yaml"), *arguments])
+    assert result.exit_code
+    assert not result.stdout
+    assert problem in result.stderr

@@ -1,4 +1,4 @@
-"""The interval table: each row of it, its clamps, and settings that are no table."""
+"""The interval table: each row, clamps, and invalid tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_beyond_the_last_row_it_clamps(u: float, change: Change) -> None:
         TABLE.row_of(u)
 
 
-def test_an_end_is_an_end_whatever_binary_fractions_make_of_it() -> None:
+def test_ends_of_intervals_ignore_binary_rounding() -> None:
     assert 1 - 0.7 != 0.3
     assert TABLE.change_at(1 - 0.7) == TABLE.change_at(0.3)
 

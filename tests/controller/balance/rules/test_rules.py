@@ -1,4 +1,4 @@
-"""The rule of the table and the platform's rule, each by itself; what an exhausted lever hands on."""
+"""The table's and the platform's rule, each alone, and what an exhausted lever hands on."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ def test_levers_alone_or_combined() -> None:
         ("levers: [volts]", "not one of"),
     ],
 )
-def test_levers_that_are_none_are_refused(text: str, problem: str) -> None:
+def test_unknown_levers_are_refused(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         loads(text, IntervalRule)
 
 
 def test_a_step_that_would_swing_past_the_band_is_left_out() -> None:
-    """With work for 3.5 of 4 units, there is neither one unit too many nor one too few."""
+    """With work for 3.5 of 4 units, no unit is too many or too few."""
     few, many = sample(1.0, 0.875), sample(3 / 3.5, 1.0)
     loose = IntervalRule(levers=(LeverKind.SUB_UNITS,), guarded=False)
     assert loose.change(few.error, few, unit(4)) == Change(sub_units=-1)
     assert loose.change(many.error, many, unit(3)) == Change(sub_units=1)
     guarded = IntervalRule(levers=(LeverKind.SUB_UNITS,))
-    moves = [guarded.change(one.error, one, unit(count)) for one, count in ((few, 4), (many, 3))]
+    moves = [guarded.change(sample.error, sample, unit(count)) for sample, count in ((few, 4), (many, 3))]
     assert Change() in moves
 
 
@@ -82,10 +82,10 @@ def test_the_platform_wants_n_times_load_over_bus_exactly() -> None:
 @pytest.mark.parametrize(
     ("bus", "load", "here", "by"),
     [
-        (1.0, 0.95, 100, 0),  # under the threshold
+        (1.0, 0.95, 100, 0),  # below the threshold
         (1.0, 0.499, 100, -50),  # 49.9: the fiftieth has work
-        (1.0, 0.0, 100, -75),  # nothing is computed: at least one part in four is kept
-        (0.0, 1.0, 100, 300),  # nothing is carried: at most four times as many
+        (1.0, 0.0, 100, -75),  # no computation: at least a quarter is kept
+        (0.0, 1.0, 100, 300),  # no transfers: at most four times as many
         (0.0, 0.0, 100, 0),
         (0.3, 0.6, 100, 100),
         (1.0, 0.3, 1, 0),  # the last one stays
@@ -116,13 +116,13 @@ def test_change_within_the_limits_is_not_handed_on() -> None:
 
 
 def test_an_exhausted_lever_hands_on_to_the_next() -> None:
-    """Sub-units to the clock, the clock to precision, all in the one currency of speed."""
+    """From sub-units to the clock to precision, all in terms of speed."""
     limits = Limits(sub_units_high=150, frequency_high_mhz=2000)
     assert hand_on(Change(sub_units=50), unit(150), limits).change.frequency_mhz == pytest.approx(1000 / 3)
     capped = Limits(sub_units_high=150, frequency_high_mhz=1100, precisions=INT8_ONLY)
-    found = hand_on(Change(sub_units=50), unit(150), capped)
-    assert found.change == Change(frequency_mhz=100.0)
-    assert found.left == pytest.approx(200 / 150 / 1.1)
+    step = hand_on(Change(sub_units=50), unit(150), capped)
+    assert step.change == Change(frequency_mhz=100.0)
+    assert step.left == pytest.approx(200 / 150 / 1.1)
     to_precision = hand_on(Change(sub_units=150), unit(150), replaced(capped, tuple(Precision)))
     assert to_precision.change == Change(-1, 100.0, 0)
     assert to_precision.left == pytest.approx(1 / 1.1)
@@ -135,17 +135,17 @@ def replaced(limits: Limits, precisions: tuple[Precision, ...]) -> Limits:
 
 
 def test_a_precision_that_would_be_further_off_is_not_taken() -> None:
-    """A fifth more speed is wanted, a step would double it."""
+    """A fifth more speed is wanted; a step would double it."""
     limits = Limits(sub_units_high=150, frequency_high_mhz=1100)
     assert hand_on(Change(sub_units=50), unit(150), limits).change.precision_steps == 0
 
 
 def test_an_exhausted_lever_hands_on_downwards_too() -> None:
     limits = Limits(sub_units_low=100, frequency_low_mhz=800)
-    found = hand_on(Change(sub_units=-50), unit(), limits)
-    assert found.change.frequency_mhz == -200
-    assert found.change.precision_steps == 1  # half the speed is nearer to 5/8 than the whole
-    assert found.left == pytest.approx(0.5 / 0.8 / 0.5)
+    step = hand_on(Change(sub_units=-50), unit(), limits)
+    assert step.change.frequency_mhz == -200
+    assert step.change.precision_steps == 1  # half the speed is nearer to 5/8 than the whole
+    assert step.left == pytest.approx(0.5 / 0.8 / 0.5)
 
 
 def test_handed_on_change_is_bounded_by_the_largest_step() -> None:
@@ -154,7 +154,7 @@ def test_handed_on_change_is_bounded_by_the_largest_step() -> None:
     assert hand_on(Change(sub_units=100), unit(), limits, most=most).change.frequency_mhz == 300
 
 
-def test_the_order_says_who_is_next_and_levers_outside_it_keep() -> None:
+def test_order_of_levers_and_levers_outside_it() -> None:
     limits = Limits(sub_units_high=100)
     alone = hand_on(Change(sub_units=100), unit(), limits, order=(LeverKind.SUB_UNITS,))
     assert (alone.change, alone.left) == (Change(), 2.0)
@@ -202,12 +202,12 @@ def test_limits_that_cannot_be_are_refused(text: str, problem: str) -> None:
         (-2, tuple(Precision), Precision.INT4),
         (1, (Precision.INT8, Precision.FP16, Precision.FP32), Precision.FP16),
         (2, (Precision.INT8, Precision.FP16, Precision.FP32), Precision.FP32),
-        (1, (Precision.FP16, Precision.FP32), Precision.FP16),  # stands at one that is not allowed
+        (1, (Precision.FP16, Precision.FP32), Precision.FP16),  # starts at a disallowed one
         (-1, (Precision.FP16,), Precision.INT8),
         (0, (Precision.FP16,), Precision.INT8),
     ],
 )
-def test_precision_steps_within_what_the_application_allows(
+def test_precision_steps_within_the_applications_limits(
     steps: int, allowed: tuple[Precision, ...], to: Precision
 ) -> None:
     assert stepped(Precision.INT8, steps, allowed) is to

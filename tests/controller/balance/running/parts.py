@@ -1,4 +1,4 @@
-"""Parts of loops for tests: samples as they are written down, and quotas on a tree of files."""
+"""Parts of loops for tests: scripted samples, and quotas on a tree of files."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ MACHINE = {
 
 
 class Written:
-    """A source that says what is written down: a pair of bus and load, a whole sample, or nothing."""
+    """A scripted source: pairs of bus and load, whole samples, or None for no sample."""
 
     def __init__(self, samples: Sequence[tuple[float, float] | Sample | None]) -> None:
         self._samples = iter(samples)
 
     def begin(self, now_ns: int) -> None:
-        """Do nothing: what is said is written down."""
+        """Do nothing: samples are scripted."""
 
     def sample(self, now_ns: int) -> Sample:
-        """Return what comes next."""
-        found = next(self._samples)
-        if found is None:
+        """Return the next sample."""
+        reading = next(self._samples)
+        if reading is None:
             raise SampleError("u", "it says nothing")
-        return found if isinstance(found, Sample) else Sample(now_ns / SECOND, *found, "u")
+        return reading if isinstance(reading, Sample) else Sample(now_ns / SECOND, *reading, "u")
 
 
 class Machine:
@@ -57,17 +57,17 @@ class Machine:
         return CpuQuota("/other", 1, kind=kind, low=500, high=2000, may_set=True, root=self.root)
 
     def quota(self, group: str = "unit") -> str:
-        """Return what stands in a group's file, '' while it is being written."""
+        """Return the content of a group's file, '' while it is being written."""
         return next(iter((self.folder / GROUPS / group / "cpu.max").read_text().split()), "")
 
     def break_group(self, group: str) -> None:
-        """Have a group's quota be no file any more that anybody could read."""
+        """Make a group's quota unreadable."""
         file = self.folder / GROUPS / group / "cpu.max"
         file.unlink()
         file.parent.rmdir()
 
     def mend_group(self, group: str, quota_us: int) -> None:
-        """Have the group again."""
+        """Restore the group."""
         write_tree(self.folder, {f"{GROUPS}/{group}/cpu.max": f"{quota_us} 100000\n"})
 
     def pass_s(self, seconds: float) -> None:

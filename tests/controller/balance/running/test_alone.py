@@ -40,7 +40,7 @@ def test_second_process_is_refused_while_the_first_lives(tmp_path: Path) -> None
         pass
 
 
-def test_other_holders_pools_and_services_are_driven_beside_it(tmp_path: Path) -> None:
+def test_other_holders_pools_and_services_are_independent(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with single_instance("gpus", "u0", "unix:/run/api.sock", folder):
         for other in (

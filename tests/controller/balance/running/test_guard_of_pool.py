@@ -1,4 +1,4 @@
-"""A pool's units are let go well before its lease is over, in whatever order service and loop fail; virtual time."""
+"""A pool's units are released well before its lease ends, however service and loop fail; virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST_S = 100.0
 
 
 class Life:
-    """A loop that turns each half second, until it is killed or hangs, with a service that goes away; a guard's ear."""
+    """A loop that turns every half second until it is killed or hangs, a service that fails, and a guard's pipe."""
 
     def __init__(self, folder: Path, away_s: float, back_s: float, dead_s: float, *, hangs: bool) -> None:
         self.unit = Unit(folder)
@@ -41,16 +41,16 @@ class Life:
         return self.unit.machine.clock.now_ns() / SECOND
 
     def look(self) -> None:
-        """Note whether the quota is at its low end now."""
+        """Record whether the quota is at its low end now."""
         if self.unit.machine.quota() == LEAST:
             self.low_s.append(self.now_s)
 
     def hear(self, left_s: float | None) -> Heard:
-        """Live until the guard is to look again, or there is something to hear."""
+        """Run until the guard's next check or message."""
         self.look()
         wait_s = None if self._next_s is None else self._next_s - self.now_s
         if wait_s is None or (left_s is not None and left_s < wait_s):
-            assert left_s is not None, "nobody would ever wake the guard"
+            assert left_s is not None, "nothing would wake the guard"
             self.unit.machine.pass_s(left_s)
             return Heard(is_closed=self._next_s is None)
         self.unit.machine.pass_s(wait_s)
@@ -108,7 +108,7 @@ def test_live_loop_regains_its_units_when_the_service_returns(
     assert life.unit.machine.quota() == LEAST
 
 
-def test_guard_hears_of_an_answer_before_levers_move(tmp_path: Path) -> None:
+def test_guard_gets_an_answer_before_levers_move(tmp_path: Path) -> None:
     unit = Unit(tmp_path)
     unit.machine.units(low=1).move(-30)
     quotas: list[str] = []
@@ -118,7 +118,7 @@ def test_guard_hears_of_an_answer_before_levers_move(tmp_path: Path) -> None:
     assert unit.machine.quota() == OWN
 
 
-def test_without_a_guard_that_hears_of_it_units_are_not_used(tmp_path: Path) -> None:
+def test_units_are_not_used_without_a_notified_guard(tmp_path: Path) -> None:
     unit = Unit(tmp_path)
     unit.machine.units(low=1).move(-30)
 
@@ -137,9 +137,9 @@ def test_answer_half_a_lease_old_raises_nothing(tmp_path: Path, monkeypatch: pyt
     answer = unit.books.report_units
 
     def slow(pool: str, status: HolderStatus) -> UnitPool:
-        found = answer(pool, status)
-        unit.machine.pass_s(HOLD_S)  # as when the process is stopped then
-        return found
+        given = answer(pool, status)
+        unit.machine.pass_s(HOLD_S)  # as if the process were stopped then
+        return given
 
     monkeypatch.setattr(unit.books, "report_units", slow)
     unit.tell()

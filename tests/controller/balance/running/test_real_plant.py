@@ -22,13 +22,13 @@ from dataplane.clock import MonotonicClock
 from tests.benchmarks.balancing.real_plant import RealPlant
 
 WINDOW = 5
-"""Samples that hold it."""
+"""Samples in which the error must stay there."""
 MOST = 60
-"""Samples within which it is to get there."""
+"""Maximum samples until the error has settled."""
 
 
 def settled(loop: Loop) -> list[Tick]:
-    """Return the samples that hold the error within the dead band; fail where it is not reached."""
+    """Return the samples with the error in the dead band; fail if it is not reached."""
     held: list[Tick] = []
     errors: list[float] = []
     for _ in islice(iter(int, 1), MOST):
@@ -36,7 +36,7 @@ def settled(loop: Loop) -> list[Tick]:
         tick = loop.tick()
         if tick.sample is not None:
             held = [*held[1 - WINDOW :], tick]
-        errors = [one.sample.error for one in held if one.sample is not None]
+        errors = [tick.sample.error for tick in held if tick.sample is not None]
         if len(held) == WINDOW and abs(fmean(errors)) < 0.1 and not held[-1].has_moved:
             return held
     raise AssertionError(f"not settled within {MOST} samples, the last errors are {errors}")

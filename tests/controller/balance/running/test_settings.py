@@ -1,4 +1,4 @@
-"""Settings of one unit's loop: what cannot be is refused in a line with file, line and key."""
+"""Settings of one unit's loop: invalid ones are refused in a line with file, line and key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time a program spends moving data and computing, by its own account; a loop in it over batch size and autocast."""
+"""A program's own measurement of transfer and compute time; its loop over batch size and autocast."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEPS = IntervalTable(
         Row(interval="(0.1, 1]", precision_steps=1),
     )
 )
-"""A program's own lever, a step at a time."""
+"""A program's own lever, one step at a time."""
 RULE = IntervalRule(table=STEPS, levers=(LeverKind.PRECISION,), guarded=False)
 
 
@@ -72,10 +72,10 @@ class Training:
         )
 
     def run(self, size: int, *, halved: bool = False) -> float:
-        """Run a step; return the error of it."""
+        """Run a step; return its error."""
         bus_ns = self.trip_ns + size * self.item_bus_ns
         core_ns = size * self.item_core_ns // (2 if halved else 1)
-        first, then = sorted([(bus_ns, self.bus), (core_ns, self.cores)], key=lambda one: one[0])
+        first, then = sorted([(bus_ns, self.bus), (core_ns, self.cores)], key=lambda pair: pair[0])
         start_ns = self.clock.now_ns()
         with then[1]:
             with first[1]:

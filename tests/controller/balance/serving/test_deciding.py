@@ -1,4 +1,4 @@
-"""Rounds over any pool and any reports: the server takes what is decided, and nothing that is said breaks it."""
+"""Rounds over any pool and any reports: the server accepts the decisions, and no report breaks it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS = BalanceSettings()
 
 
 def pool_of(shares: dict[str, int], *, wants: dict[str, int] | None = None, **spec: object) -> UnitPool:
-    """Return a pool in which holders have reported what they want at 10 s, after their shares of 1 s."""
+    """Return a pool with shares from 1 s and holders' reports of their wants at 10 s."""
     holders = tuple(
         HolderStatus(holder=name, wants=some, reported_ns=10 * SECOND_NS) for name, some in (wants or {}).items()
     )
@@ -51,24 +51,24 @@ def after(pool: UnitPool, now_s: float = 11.0, settings: BalanceSettings = SETTI
     return decide(pool, None, {}, round(now_s * SECOND_NS), settings, moves=moves)
 
 
-def units(found: Round) -> dict[str, tuple[int, int]] | None:
-    return None if found.shares is None else {one.holder: (one.units, one.leaving) for one in found.shares}
+def units(decided: Round) -> dict[str, tuple[int, int]] | None:
+    return None if decided.shares is None else {share.holder: (share.units, share.leaving) for share in decided.shares}
 
 
-def test_a_paused_pool_stays_as_it_is_and_says_so() -> None:
-    found = after(pool_of({"a": 50, "b": 50}, wants={"a": -10, "b": 10}, paused=True))
-    assert (found.shares, found.status.reason) == (None, "paused: nothing moves")
+def test_paused_pool_stays_and_reports_it() -> None:
+    decided = after(pool_of({"a": 50, "b": 50}, wants={"a": -10, "b": 10}, paused=True))
+    assert (decided.shares, decided.status.reason) == (None, "paused: nothing moves")
 
 
 def test_a_unit_that_moved_stays_for_a_while() -> None:
     pool = pool_of({"a": 50, "b": 50}, wants={"a": -10, "b": 10}, hold_s=60.0)
-    held = replace(pool, shares=tuple(replace(one, grown_ns=SECOND_NS) for one in pool.shares))
+    held = replace(pool, shares=tuple(replace(share, grown_ns=SECOND_NS) for share in pool.shares))
     assert after(held).shares is None
     assert after(held).status.control[0].reason == "keeps recently moved units"
     old = replace(
         held,
         status=replace(
-            held.status, holders=tuple(replace(one, reported_ns=62 * SECOND_NS) for one in held.status.holders)
+            held.status, holders=tuple(replace(holder, reported_ns=62 * SECOND_NS) for holder in held.status.holders)
         ),
     )
     assert units(after(old, 63.0)) == {"a": (40, 0), "b": (60, 0)}
@@ -98,22 +98,22 @@ def test_devices_held_by_pods_are_no_capacity() -> None:
     pod = Share(pod="p", uid="1", epoch=1, devices=(DeviceShare(number=0, thousandths=700),))
     node = Node(metadata=Metadata(name="h1"), spec=NodeSpec(hardware=Hardware(devices=devices)), shares=(pod,))
     pool = pool_of({}, wants={"a": 20}, node="h1", unit_thousandths=100, claims=(Claim(holder="a"),))
-    found = decide(pool, node, {}, 11 * SECOND_NS, SETTINGS, moves=100)
-    assert (found.capacity, units(found)) == (13, {"a": (13, 0)})
+    decided = decide(pool, node, {}, 11 * SECOND_NS, SETTINGS, moves=100)
+    assert (decided.capacity, units(decided)) == (13, {"a": (13, 0)})
     lost = decide(pool, None, {}, 11 * SECOND_NS, SETTINGS, moves=100)
     assert (lost.shares, lost.status.reason) == (None, "Node h1 does not exist")
 
 
 def test_idle_units_are_freed_if_the_pool_frees_to_a_load() -> None:
-    def found(load: float, control: PoolControl) -> dict[str, tuple[int, int]] | None:
+    def shares_after(load: float, control: PoolControl) -> dict[str, tuple[int, int]] | None:
         report = HolderStatus(holder="a", bus=load, load=load, reported_ns=10 * SECOND_NS)
         pool = pool_of({"a": 80}, control=control)
         return units(after(replace(pool, status=UnitPoolStatus(holders=(report,)))))
 
     frees = PoolControl(asks_from_load=0.9, frees_to_load=0.8)
-    assert found(0.25, frees) == {"a": (25, 0)}
-    assert found(0.8, frees) is None
-    assert found(0.25, PoolControl()) is None
+    assert shares_after(0.25, frees) == {"a": (25, 0)}
+    assert shares_after(0.8, frees) is None
+    assert shares_after(0.25, PoolControl()) is None
 
 
 def test_frees_to_load_must_be_below_asks_from_load() -> None:
@@ -122,30 +122,30 @@ def test_frees_to_load_must_be_below_asks_from_load() -> None:
             PoolControl(asks_from_load=asks, frees_to_load=0.8)
 
 
-def test_a_report_that_means_nothing_is_said_and_moves_nothing() -> None:
+def test_meaningless_report_is_reported_and_moves_nothing() -> None:
     report = HolderStatus(holder="a", bus=1.0, load=0.5, precision="int9", reported_ns=10 * SECOND_NS)
     pool = pool_of({"a": 50})
-    found = after(replace(pool, status=UnitPoolStatus(holders=(report,))))
-    assert found.shares is None
-    assert "unknown precision 'int9'; known: int4" in found.status.control[0].reason
+    decided = after(replace(pool, status=UnitPoolStatus(holders=(report,))))
+    assert decided.shares is None
+    assert "unknown precision 'int9'; known: int4" in decided.status.control[0].reason
 
 
 def outputs(pool: UnitPool, errors: list[float], settings: BalanceSettings = SETTINGS) -> list[float | None]:
-    """Return what the controller of holder `a` says of reports with these errors, a second apart."""
+    """Return the outputs of holder `a`'s controller for reports with these errors, a second apart."""
     memories: dict[str, Memory] = {}
-    found: list[float | None] = []
+    collected: list[float | None] = []
     for number, error in enumerate(errors):
         at_ns = (10 + number) * SECOND_NS
         report = HolderStatus(holder="a", bus=0.5 + error / 2, load=0.5 - error / 2, reported_ns=at_ns)
         seen = replace(pool, status=UnitPoolStatus(holders=(report,)))
         made = decide(seen, None, memories, at_ns, settings, moves=1000)
         memories = dict(made.memories)
-        found.append(made.status.control[0].output)
-    return found
+        collected.append(made.status.control[0].output)
+    return collected
 
 
 def test_no_integral_grows_by_units_that_are_not_to_be_had() -> None:
-    """With the pool given away the integral stays, and u turns as soon as the error does."""
+    """While the pool is exhausted the integral holds, so u turns as soon as the error does."""
     control = PoolControl(form=ControlForm.PI, kp=0.5, ki=0.1)
     short = pool_of({"a": 50, "b": 50}, control=control)
     assert outputs(short, [-0.5, -0.5, -0.5, 0.5]) == [-0.3, -0.35, -0.35, 0.25]
@@ -167,21 +167,21 @@ def test_the_table_is_configuration() -> None:
 
 
 def test_reports_count_at_once_after_the_clock_is_set_back() -> None:
-    """So do the controller's samples, and units that moved a moment before the clock was set."""
+    """As do the controller's samples, and units that moved just before the clock was set."""
     control = PoolControl(form=ControlForm.PI, kp=0.5, ki=0.1, rule=ControlRule.PLATFORM)
     pool, hour_ns = pool_of({"a": 50}, control=control, hold_s=60.0), 3600 * SECOND_NS
     pool = replace(pool, shares=(replace(pool.shares[0], since_ns=hour_ns, grown_ns=hour_ns),))
     memories: dict[str, Memory] = {}
-    found = []
+    collected = []
     for at_ns in (hour_ns + 30 * SECOND_NS, 10 * SECOND_NS, 11 * SECOND_NS, 71 * SECOND_NS):
         pool = server.report(pool, HolderStatus(holder="a", bus=0.75, load=0.25), at_ns)
         made = decide(pool, None, memories, at_ns + 1, SETTINGS, moves=1000)
         memories = dict(made.memories)
-        found.append((made.status.control[0].output, units(made)))
+        collected.append((made.status.control[0].output, units(made)))
         again = decide(pool, None, memories, at_ns + 1, SETTINGS, moves=1000)
         assert dict(again.memories) == memories
-    assert [output for output, _ in found] == pytest.approx([0.3, 0.35, 0.4, 0.45])
-    assert [shares is None for _, shares in found] == [True, True, True, False]
+    assert [output for output, _ in collected] == pytest.approx([0.3, 0.35, 0.4, 0.45])
+    assert [shares is None for _, shares in collected] == [True, True, True, False]
     assert pool.shares[0].grown_ns < 10 * SECOND_NS
 
 
@@ -215,7 +215,7 @@ def drawn_pool(rng: random.Random) -> UnitPool:
 
 
 def drawn_report(rng: random.Random, pool: UnitPool, holder: str) -> HolderStatus:
-    have = next((one.units for one in pool.shares if one.holder == holder), 0)
+    have = next((share.units for share in pool.shares if share.holder == holder), 0)
     return HolderStatus(
         holder=holder,
         wants=rng.choice([None, None, rng.randint(-10, 10), 1_000_000, -1_000_000]),
@@ -228,7 +228,7 @@ def drawn_report(rng: random.Random, pool: UnitPool, holder: str) -> HolderStatu
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_is_reported_the_server_takes_what_is_decided(seed: int) -> None:
+def test_server_accepts_decisions_on_any_reports(seed: int) -> None:
     rng = random.Random(seed)
     pool, now_ns = drawn_pool(rng), SECOND_NS
     memories: dict[str, Memory] = {}
@@ -237,10 +237,10 @@ def test_whatever_is_reported_the_server_takes_what_is_decided(seed: int) -> Non
         now_ns += rng.randint(1, SECOND_NS)
         for holder in rng.sample(pool.holders, rng.randint(0, len(pool.holders))):
             pool = server.report(pool, drawn_report(rng, pool, holder), now_ns)
-        found = decide(pool, None, memories, now_ns, settings, moves=rng.choice([0, 3, 1000]))
-        memories = dict(found.memories)
-        assert UnitPoolStatus(**{name: getattr(found.status, name) for name in found.status.__struct_fields__})
-        pool = replace(pool, status=replace(found.status, holders=pool.status.holders))
-        if found.shares is not None:
-            pool, _ = server.share(pool, None, UnitShares(shares=found.shares), now_ns)
+        decided = decide(pool, None, memories, now_ns, settings, moves=rng.choice([0, 3, 1000]))
+        memories = dict(decided.memories)
+        assert UnitPoolStatus(**{name: getattr(decided.status, name) for name in decided.status.__struct_fields__})
+        pool = replace(pool, status=replace(decided.status, holders=pool.status.holders))
+        if decided.shares is not None:
+            pool, _ = server.share(pool, None, UnitShares(shares=decided.shares), now_ns)
         assert pool.held <= pool.spec.units

@@ -1,4 +1,4 @@
-"""Scheduler, workload controller and the service of pools share one book of the devices of a node."""
+"""Scheduler, workload controller and pool service share one account of a node's devices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUICK = QueueSettings(first_wait_ns=1_000_000, longest_wait_ns=60_000_000_000)
 
 @asynccontextmanager
 async def daemons(api: str) -> AsyncIterator[None]:
-    """Run the three that deal in the node's devices."""
+    """Run the three daemons that assign the node's devices."""
     stop = asyncio.Event()
     running = [
         asyncio.create_task(scheduler.serve(SchedulerSettings(api=api, queue=QUICK), stop)),
@@ -46,7 +46,7 @@ async def daemons(api: str) -> AsyncIterator[None]:
 
 
 async def prepare(client: ApiClient) -> None:
-    """Make a node of two GPUs, and a pool of their tenths."""
+    """Create a node with two GPUs, and a pool of tenths of them."""
     hardware = Hardware.of(node("h1", cores=4, gpus=("A100", "A100")))
     made = Node(metadata=Metadata(name="h1"), spec=NodeSpec(lease_s=1000.0), status=NodeStatus())
     await client.of(Node).create(made)
@@ -58,19 +58,19 @@ async def prepare(client: ApiClient) -> None:
 
 async def pool_when(client: ApiClient, holds: Callable[[UnitPool], bool]) -> UnitPool:
     async for told in client.of(UnitPool).follow():
-        found = told.items if hasattr(told, "items") else (told.resource,)
-        for one in found:
-            if one is not None and holds(one):
-                return one
+        pools = told.items if hasattr(told, "items") else (told.resource,)
+        for pool in pools:
+            if pool is not None and holds(pool):
+                return pool
     raise AssertionError("the watch ended")
 
 
 async def pod_when(client: ApiClient, holds: Callable[[Pod], bool]) -> Pod:
     async for told in client.of(Pod).follow(fields="name=p"):
-        found = told.items if hasattr(told, "items") else (told.resource,)
-        for one in found:
-            if one is not None and holds(one):
-                return one
+        pods = told.items if hasattr(told, "items") else (told.resource,)
+        for pod in pods:
+            if pod is not None and holds(pod):
+                return pod
     raise AssertionError("the watch ended")
 
 
@@ -78,10 +78,10 @@ async def ask(client: ApiClient, wants: int) -> None:
     await client.report_units("tenths", HolderStatus(holder="i", wants=wants))
 
 
-def check(found: Node) -> None:
-    """Pods and pool together hold no more than each device is."""
-    assert found.value is not None
-    found.value.check(found.held)
+def check(node: Node) -> None:
+    """Check that pods and pool together do not exceed any device."""
+    assert node.value is not None
+    node.value.check(node.held)
 
 
 def test_pool_and_pods_never_hold_the_same_device(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_pool_and_pods_never_hold_the_same_device(tmp_path: Path) -> None:
         bound = await pod_when(client, lambda pod: pod.status.node == "h1")
         (device,) = bound.status.devices
         (share,) = (await client.of(UnitPool).get("tenths")).shares
-        assert (share.units, [one.number for one in share.devices], device.number) == (5, [0], 1)
+        assert (share.units, [device.number for device in share.devices], device.number) == (5, [0], 1)
         await ask(client, 15)
         await pool_when(client, lambda pool: pool.held == 10 and pool.status.control[0].reason == "short of 10")
         check(await client.of(Node).get("h1"))
@@ -106,10 +106,10 @@ def test_pool_and_pods_never_hold_the_same_device(tmp_path: Path) -> None:
         await client.release(ReleaseRequest(releases=(released,)))
         await ask(client, 10)
         await pool_when(client, lambda pool: pool.held == 20)
-        found = await client.of(Node).get("h1")
-        check(found)
-        assert [(one.number, one.thousandths) for one in found.pools[0].devices] == [(0, 1000), (1, 1000)]
-        assert found.shares == ()
+        node = await client.of(Node).get("h1")
+        check(node)
+        assert [(device.number, device.thousandths) for device in node.pools[0].devices] == [(0, 1000), (1, 1000)]
+        assert node.shares == ()
 
     async def main() -> None:
         async with local_timeout(WAIT_S, "a test"), serving(settings_in(tmp_path), tmp_path) as served:

@@ -1,4 +1,4 @@
-"""The service moves units between holders over a real API server, whatever restarts."""
+"""The service moves units between holders over a real API server, across restarts."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from controller.balance.settings import BalanceSettings, HistorySettings, Moving
 from controller.common.errors import InvalidError, StaleError
 from dataplane.local.deadline import local_timeout
 from tests.controller.apiserver.api_server import serving, settings_in
+from tests.waiting import until
 
 WAIT_S = 20.0
 PLATFORM = PoolControl(rule=ControlRule.PLATFORM)
@@ -57,23 +58,23 @@ class Cloud:
         return await self.client.report_units(pool, HolderStatus(holder=holder, **status))  # type: ignore[arg-type]
 
     async def when(self, name: str, holds: Callable[[UnitPool], bool]) -> UnitPool:
-        """Return a pool as soon as something holds of it."""
+        """Return a pool once a condition holds."""
         async for told in self.client.of(UnitPool).follow(fields=f"name={name}"):
-            found = told.items if hasattr(told, "items") else (told.resource,)
-            for one in found:
-                if one is not None and holds(one):
-                    return one
+            pools = told.items if hasattr(told, "items") else (told.resource,)
+            for pool in pools:
+                if pool is not None and holds(pool):
+                    return pool
         raise AssertionError("the watch ended")
 
     @asynccontextmanager
     async def served(self, **settings: object) -> AsyncIterator[BalanceService]:
-        """Run the management service for as long as the block does."""
-        found, stop = asyncio.Queue[BalanceService](), asyncio.Event()
+        """Run the management service until the block ends."""
+        services, stop = asyncio.Queue[BalanceService](), asyncio.Event()
         history = HistorySettings(file=str(self.folder / "balance.sqlite"))
         given = {"api": self.socket, "interval_s": 0.02, "history": history} | settings
-        task = asyncio.create_task(serve(BalanceSettings(**given), stop, on_service=found.put_nowait))  # type: ignore[arg-type]
+        task = asyncio.create_task(serve(BalanceSettings(**given), stop, on_service=services.put_nowait))  # type: ignore[arg-type]
         try:
-            yield await found.get()
+            yield await services.get()
         finally:
             stop.set()
             await task
@@ -95,7 +96,7 @@ def play(tmp_path: Path) -> Play:
 
 
 def units(pool: UnitPool) -> dict[str, int]:
-    return {one.holder: one.units for one in pool.shares}
+    return {share.holder: share.units for share in pool.shares}
 
 
 def test_the_worked_example_over_the_api(play: Play) -> None:
@@ -106,20 +107,22 @@ def test_the_worked_example_over_the_api(play: Play) -> None:
         async with cloud.served():
             await cloud.report("vgpus", "i", bus=1.0, load=0.5, precision="int8", frequency_mhz=1000)
             await cloud.report("vgpus", "ii", bus=0.5, load=1.0, precision="int8", frequency_mhz=1000)
-            found = await cloud.when("vgpus", lambda pool: units(pool) == {"i": 50, "ii": 150})
-            assert found.shares_version <= 3
+            balanced = await cloud.when("vgpus", lambda pool: units(pool) == {"i": 50, "ii": 150})
+            assert balanced.shares_version <= 3
             await cloud.report("vgpus", "i", bus=1.0, load=1.0)
             await cloud.report("vgpus", "ii", bus=0.75, load=1.0, precision="int8", frequency_mhz=1000)
-            found = await cloud.when("vgpus", lambda pool: any(one.error == -0.25 for one in pool.status.control))
-            assert units(found) == {"i": 50, "ii": 150}
-            first, second = found.status.control
+            balanced = await cloud.when(
+                "vgpus", lambda pool: any(control.error == -0.25 for control in pool.status.control)
+            )
+            assert units(balanced) == {"i": 50, "ii": 150}
+            first, second = balanced.status.control
             assert (first.error, first.wants, first.frequency_mhz) == (0.0, 0, 0.0)
             assert (second.error, second.wants, second.frequency_mhz) == (-0.25, 50, 300.0)
             assert second.reason == "short of 50"
-            assert found.status.shadow_price == second.price > 0
+            assert balanced.status.shadow_price == second.price > 0
         decisions = (await cloud.client.of(Decision).list()).items
-        assert {one.spec.subjects for one in decisions} == {("vgpus",)}
-        assert "50 from free units to ii" in " ".join(one.spec.reason for one in decisions)
+        assert {decision.spec.subjects for decision in decisions} == {("vgpus",)}
+        assert "50 from free units to ii" in " ".join(decision.spec.reason for decision in decisions)
 
     play(act)
 
@@ -130,8 +133,8 @@ def test_requests_of_holders_move_units(play: Play) -> None:
         async with cloud.served():
             await cloud.report("vgpus", "i", wants=-4)
             await cloud.report("vgpus", "ii", wants=3)
-            found = await cloud.when("vgpus", lambda pool: units(pool) == {"i": 6, "ii": 13})
-            assert sum(units(found).values()) == 19
+            moved = await cloud.when("vgpus", lambda pool: units(pool) == {"i": 6, "ii": 13})
+            assert sum(units(moved).values()) == 19
 
     play(act)
 
@@ -145,11 +148,11 @@ def test_a_unit_goes_on_only_once_its_holder_has_let_go_of_it(play: Play) -> Non
             asked = await cloud.when("vgpus", lambda pool: pool.shares[0].leaving == 4)
             assert units(asked) == {"i": 10, "ii": 10}
             await cloud.when(
-                "vgpus", lambda pool: "asked to give back 4" in {one.reason for one in pool.status.control}
+                "vgpus", lambda pool: "asked to give back 4" in {control.reason for control in pool.status.control}
             )
             await cloud.report("vgpus", "i", wants=0, holds=6)
-            found = await cloud.when("vgpus", lambda pool: units(pool) == {"i": 6, "ii": 14})
-            assert found.shares[0].leaving == 0
+            settled = await cloud.when("vgpus", lambda pool: units(pool) == {"i": 6, "ii": 14})
+            assert settled.shares[0].leaving == 0
 
     play(act)
 
@@ -160,11 +163,14 @@ def test_silent_holder_keeps_its_units_until_its_lease_ends(play: Play) -> None:
         await cloud.add("vgpus", {"i": 10, "ii": 10}, lease_s=1.0, claims=claims)
         async with cloud.served(stale_s=0.1):
             silent = await cloud.report("vgpus", "i", holds=10)
-            while True:
+            found = silent
+
+            async def has_lost() -> bool:
+                nonlocal found
                 found = await cloud.report("vgpus", "ii", wants=8, holds=10)
-                if units(found)["i"] < 10:
-                    break
-                await asyncio.sleep(0.05)
+                return units(found)["i"] < 10
+
+            await until(has_lost, "the silent holder keeps its units", poll_s=0.05)
             assert units(found)["i"] == 2
             reported_ns = silent.status.holders[0].reported_ns
             assert reported_ns is not None
@@ -173,13 +179,15 @@ def test_silent_holder_keeps_its_units_until_its_lease_ends(play: Play) -> None:
     play(act)
 
 
-def test_after_a_restart_controllers_go_on_where_they_were(play: Play) -> None:
+def test_controllers_resume_after_a_restart(play: Play) -> None:
     async def act(cloud: Cloud) -> None:
         control = PoolControl(rule=ControlRule.PLATFORM, ki=0.25, kp=0.5, form="PI")  # type: ignore[arg-type]
         await cloud.add("vgpus", {"i": 10, "ii": 10}, control=control, paused=True)
         async with cloud.served():
             await cloud.report("vgpus", "i", bus=0.5, load=1.0)
-            first = await cloud.when("vgpus", lambda pool: any(one.output is not None for one in pool.status.control))
+            first = await cloud.when(
+                "vgpus", lambda pool: any(control.output is not None for control in pool.status.control)
+            )
             assert first.status.control[0].output == pytest.approx(-0.375)
         async with cloud.served():
             await cloud.report("vgpus", "i", bus=0.5, load=1.0)
@@ -195,7 +203,7 @@ def test_controller_memory_is_saved_before_its_output_is_seen(play: Play, monkey
 
     async def unanswered(to: Resources[UnitPool], pool: UnitPool) -> UnitPool:
         after = await write(to, pool)
-        if any(one.output is not None for one in pool.status.control):
+        if any(control.output is not None for control in pool.status.control):
             await asyncio.Event().wait()
         return after
 
@@ -206,7 +214,9 @@ def test_controller_memory_is_saved_before_its_output_is_seen(play: Play, monkey
             patch.setattr(Resources, "replace_status", unanswered)
             async with cloud.served():
                 await cloud.report("vgpus", "i", bus=0.5, load=1.0)
-                await cloud.when("vgpus", lambda pool: any(one.output is not None for one in pool.status.control))
+                await cloud.when(
+                    "vgpus", lambda pool: any(control.output is not None for control in pool.status.control)
+                )
         async with cloud.served():
             await cloud.report("vgpus", "i", bus=0.5, load=1.0)
             await cloud.when("vgpus", lambda pool: pool.status.control[0].output == -0.5)
@@ -229,17 +239,16 @@ def test_failing_write_is_logged_once_per_reason_and_on_recovery(
     monkeypatch.setattr(Resources, "replace_status", refusing)
     caplog.set_level(logging.INFO, logger="millrace.balance")
 
-    def told() -> list[str]:
-        return [one.getMessage() for one in caplog.records if "its status" in one.getMessage()]
+    def status_lines() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "its status" in record.getMessage()]
 
     async def act(cloud: Cloud) -> None:
         await cloud.add("vgpus", {"i": 10}, paused=True)
         async with cloud.served() as service:
             await cloud.when("vgpus", lambda pool: bool(pool.status.reason))
-            while not any("again" in one for one in told()):
-                await asyncio.sleep(0.01)
+            await until(lambda: any("again" in line for line in status_lines()), "the status is not written again")
             assert service._metrics.failures._value.get() == 2 * rounds
-        assert told() == [
+        assert status_lines() == [
             "pool vgpus: cannot write its status: no key `a`",
             "pool vgpus: cannot write its status: no key `b`",
             "pool vgpus: its status can be written again",
@@ -248,7 +257,7 @@ def test_failing_write_is_logged_once_per_reason_and_on_recovery(
     play(act)
 
 
-def test_shares_that_were_refused_take_nothing_of_what_may_move(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_shares_do_not_use_up_the_moving_rate(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     writes, write = list[int](), ApiClient.share_units
 
     async def overtaken(client: ApiClient, pool: str, shares: tuple[UnitHolding, ...], **given: Any) -> UnitPool:
@@ -275,22 +284,21 @@ def test_ended_watch_of_nodes_does_not_block_decisions(play: Play) -> None:
         async with cloud.served() as service:
             await cloud.report("vgpus", "a", wants=0)
             await cloud.when("vgpus", lambda pool: bool(pool.status.control))
-            await asyncio.sleep(0.2)  # the watch of pools has brought all that there is
+            await asyncio.sleep(0.2)  # let the watch of pools deliver pending events
             service.note_away("waiting 0.1 s: the watch has ended")
             await cloud.client.of(Node).create(Node(metadata=Metadata(name="h1"), spec=NodeSpec()))
-            while "h1" not in service.nodes:
-                await asyncio.sleep(0.01)
+            await until(lambda: "h1" in service.nodes, "the new node is not seen")
             assert not service._is_away
 
     play(act)
 
 
-def test_memories_that_cannot_be_read_are_none(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_memories_are_dropped(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     async def act(cloud: Cloud) -> None:
         await cloud.add("vgpus", {"i": 100, "ii": 100}, control=PLATFORM)
         async with cloud.served():
             await cloud.report("vgpus", "i", bus=0.5, load=0.5)
-            await cloud.when("vgpus", lambda pool: any(one.error == 0.0 for one in pool.status.control))
+            await cloud.when("vgpus", lambda pool: any(control.error == 0.0 for control in pool.status.control))
         with closing(sqlite3.connect(cloud.folder / "balance.sqlite")) as database:
             assert database.execute("UPDATE memories SET data = x'c1'").rowcount == 1
             database.commit()

@@ -21,16 +21,16 @@ STEADY = (LoadKind.STEP, LoadKind.RAMP)
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[tuple[LoadKind, str], Trial]:
+def usual_trials() -> dict[tuple[LoadKind, str], Trial]:
     return {(trial.load, trial.controller): trial for trial in trials(CONTROLLERS, Ground())}
 
 
 @pytest.mark.parametrize("controller", list(CONTROLLERS))
 @pytest.mark.parametrize("load", [LoadKind.STEP, LoadKind.RAMP, LoadKind.BURST])
 def test_every_form_settles_and_moves_no_lever_then(
-    found: dict[tuple[LoadKind, str], Trial], load: LoadKind, controller: str
+    usual_trials: dict[tuple[LoadKind, str], Trial], load: LoadKind, controller: str
 ) -> None:
-    trial = found[load, controller]
+    trial = usual_trials[load, controller]
     low, high = TABLE.dead_band
     assert trial.figures.settle_s is not None
     assert trial.figures.settle_s <= 60.0
@@ -40,25 +40,25 @@ def test_every_form_settles_and_moves_no_lever_then(
 
 
 @pytest.mark.parametrize("controller", list(CONTROLLERS))
-def test_a_noisy_load_is_balanced_in_the_mean(found: dict[tuple[LoadKind, str], Trial], controller: str) -> None:
-    figures = found[LoadKind.NOISY, controller].figures
+def test_a_noisy_load_is_balanced_in_the_mean(usual_trials: dict[tuple[LoadKind, str], Trial], controller: str) -> None:
+    figures = usual_trials[LoadKind.NOISY, controller].figures
     assert abs(figures.steady_error) < 0.05
     assert figures.mean_error < 0.06
 
 
-def test_p_leaves_a_steady_error_that_an_integral_removes(found: dict[tuple[LoadKind, str], Trial]) -> None:
+def test_p_leaves_a_steady_error_that_an_integral_removes(usual_trials: dict[tuple[LoadKind, str], Trial]) -> None:
     for load in STEADY:
-        error = {form: abs(found[load, form].figures.steady_error) for form in Form}
+        error = {form: abs(usual_trials[load, form].figures.steady_error) for form in Form}
         assert max(error[Form.PI], error[Form.PID]) < min(error[Form.P], error[Form.PD])
         assert min(error[Form.P], error[Form.PD]) > 0.05
 
 
 def test_derivative_answers_jumps_most_and_moves_under_noise(
-    found: dict[tuple[LoadKind, str], Trial],
+    usual_trials: dict[tuple[LoadKind, str], Trial],
 ) -> None:
-    first = {form: float(found[LoadKind.STEP, form].trajectory.output.max()) for form in (Form.P, Form.PD)}
+    first = {form: float(usual_trials[LoadKind.STEP, form].trajectory.output.max()) for form in (Form.P, Form.PD)}
     assert first[Form.PD] > first[Form.P] + 0.15
-    late = {form: found[LoadKind.NOISY, form].late_moves for form in Form}
+    late = {form: usual_trials[LoadKind.NOISY, form].late_moves for form in Form}
     assert late[Form.P] == late[Form.PI] == 0
     assert late[Form.PD] > 0
 
@@ -72,9 +72,9 @@ def test_integral_without_a_threshold_creeps() -> None:
     assert resting.late_moves == 0
 
 
-def test_trials_are_the_same_each_time(found: dict[tuple[LoadKind, str], Trial]) -> None:
+def test_trials_are_the_same_each_time(usual_trials: dict[tuple[LoadKind, str], Trial]) -> None:
     (again,) = trials({"P": CONTROLLERS["P"]}, Ground(), [LoadKind.NOISY])
-    assert again.figures == found[LoadKind.NOISY, "P"].figures
+    assert again.figures == usual_trials[LoadKind.NOISY, "P"].figures
 
 
 def test_too_few_samples_are_refused() -> None:
@@ -83,12 +83,12 @@ def test_too_few_samples_are_refused() -> None:
 
 
 def test_a_picture_shows_error_output_and_levers_of_each(
-    found: dict[tuple[LoadKind, str], Trial], tmp_path: Path
+    usual_trials: dict[tuple[LoadKind, str], Trial], tmp_path: Path
 ) -> None:
     picture = tmp_path / "trials.svg"
-    draw_trials(picture, [found[kind, name] for kind in STEADY for name in CONTROLLERS])
+    draw_trials(picture, [usual_trials[kind, name] for kind in STEADY for name in CONTROLLERS])
     text = " ".join(ET.parse(picture).getroot().itertext())
     wanted = ("error", "output u", "sub-units", *CONTROLLERS, *(f"{kind} load" for kind in STEADY))
     assert all(part in text for part in wanted)
     with pytest.raises(BalanceError, match=r"a picture's name ends in \.png or \.svg"):
-        draw_trials(tmp_path / "trials.pdf", [found[LoadKind.STEP, "P"]])
+        draw_trials(tmp_path / "trials.pdf", [usual_trials[LoadKind.STEP, "P"]])

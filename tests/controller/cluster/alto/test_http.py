@@ -1,4 +1,4 @@
-"""The ALTO server over real sockets, on a collector's feed: media types, versions, refusals, its settings."""
+"""The ALTO server over real sockets, on a collector's feed: media types, versions, refusals, settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from controller.common.errors import ControllerError
 from dataplane.clock import MonotonicClock
 from dataplane.errors import ConfigError
 from tests.controller.cluster.cost_map.fabrics import fabric
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 T = TypeVar("T")
 TOPOLOGY = fabric("ring:switches=3,hosts=2")
@@ -79,18 +79,27 @@ async def serving(folder: Path, **more: object) -> AsyncIterator[httpx.AsyncClie
 
 async def until_it_knows(client: httpx.AsyncClient) -> httpx.Response:
     """Ask until the first snapshot has come."""
-    while (found := await client.get("/costmap/hosts/delay-ow-num")).status_code == 503:
-        assert "the collector has sent nothing yet" in found.text
-        assert found.headers["retry-after"] == "5"
-    return found
+    answer = await client.get("/costmap/hosts/delay-ow-num")
+
+    async def knows() -> bool:
+        nonlocal answer
+        answer = await client.get("/costmap/hosts/delay-ow-num")
+        if answer.status_code != 503:
+            return True
+        assert "the collector has sent nothing yet" in answer.text
+        assert answer.headers["retry-after"] == "5"
+        return False
+
+    await until(knows, lambda: answer.text)
+    return answer
 
 
 def test_a_client_finds_its_way_from_the_directory() -> None:
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder) as client:
             await until_it_knows(client)
-            found = (await client.get("/directory")).json()
-            for name, resource in found["resources"].items():
+            directory = (await client.get("/directory")).json()
+            for name, resource in directory["resources"].items():
                 if "accepts" not in resource:
                     answer = await client.get(resource["uri"], headers={"accept": resource["media-type"]})
                     assert (answer.status_code, answer.headers["content-type"]) == (200, resource["media-type"]), name
@@ -117,13 +126,13 @@ def test_loopback_uris_are_absolute_and_the_source_is_optional() -> None:
             answer = await client.post(
                 uri, json=body, headers={"content-type": "application/alto-endpointcostparams+json"}
             )
-            # Who asks from 127.0.0.1 is no host of the fabric.
+            # A client at 127.0.0.1 is not a host of the fabric.
             assert answer.json()["endpoint-cost-map"] == {}
 
     run(scenario)
 
 
-def test_whoever_has_the_content_gets_it_no_second_time() -> None:
+def test_unchanged_content_is_not_sent_again() -> None:
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder) as client:
             first = await until_it_knows(client)
@@ -211,7 +220,7 @@ def test_socket_is_private_and_other_addresses_are_refused() -> None:
         assert not (folder / "alto").exists()
         with socket.socket(socket.AF_UNIX) as killed:
             killed.bind(str(folder / "alto"))
-        with listen(f"unix:{folder}/alto"):  # what a killed server leaves behind is taken over
+        with listen(f"unix:{folder}/alto"):  # a killed server's socket is taken over
             pass
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""Answers of the ALTO server read by schemas written from RFC 7285 and RFC 9439, against the cost map they are made of.
+"""Answers of the ALTO server, read by schemas from RFC 7285 and RFC 9439 and compared with the cost map behind them.
 
 The schemas refuse what is not in the RFCs, but what these let a server add: `priv:` names, `description`, a `vtag`.
 """
@@ -34,7 +34,7 @@ Cost = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Object(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """An object that has the members that it is to have, and no others."""
+    """An object with exactly its declared members."""
 
 
 class Vtag(Object, frozen=True):
@@ -108,7 +108,7 @@ class Directory(Object, frozen=True):
 
 
 class Source:
-    """Gives the map that the test gives."""
+    """A source with the test's map."""
 
     def __init__(self, live: LiveCosts) -> None:
         self.live = live
@@ -146,11 +146,11 @@ def cost_type(metric: str, mode: str = "numerical") -> dict[str, str]:
 
 def test_every_directory_resource_exists_as_described(source: Source) -> None:
     service = service_of(source)
-    found = body_of(service.directory(), Directory)
-    assert found.resources[found.meta.default_alto_network_map].media_type.endswith("alto-networkmap+json")
-    types = found.meta.cost_types
-    for name, resource in found.resources.items():
-        assert set(resource.uses) <= found.resources.keys()
+    directory = body_of(service.directory(), Directory)
+    assert directory.resources[directory.meta.default_alto_network_map].media_type.endswith("alto-networkmap+json")
+    types = directory.meta.cost_types
+    for name, resource in directory.resources.items():
+        assert set(resource.uses) <= directory.resources.keys()
         assert set(resource.capabilities.get("cost-type-names", ())) <= types.keys()
         path = resource.uri.removeprefix("http://a:1/").split("/")
         if path[0] == "costmap" and resource.accepts is None:
@@ -172,8 +172,8 @@ def test_network_maps_have_every_host_once(source: Source) -> None:
         assert group["ipv4"] == [f"{topology.host[name].ipv4}/32"]
     grouped = body_of(service.network_map("switches"), NetworkMap).network_map
     assert grouped.keys() == {end.node for end in (topology.attachment[name] for name in MODEL.hosts)}
-    prefixes = sorted(ip_network(one) for group in grouped.values() for one in group["ipv4"])
-    assert prefixes == sorted(ip_network(one) for group in hosts.values() for one in group["ipv4"])
+    prefixes = sorted(ip_network(prefix) for group in grouped.values() for prefix in group["ipv4"])
+    assert prefixes == sorted(ip_network(prefix) for group in hosts.values() for prefix in group["ipv4"])
 
 
 def expected(costs: CostMap, metric: str, src: str, dst: str) -> float | None:
@@ -186,13 +186,13 @@ def expected(costs: CostMap, metric: str, src: str, dst: str) -> float | None:
     return pair.available_bps // 8 if src != dst else None
 
 
-@pytest.mark.parametrize("metric", [one for one in METRICS if one.mode == "numerical" and one.figure])
+@pytest.mark.parametrize("metric", [metric for metric in METRICS if metric.mode == "numerical" and metric.figure])
 def test_costs_are_the_cost_maps_in_the_rfcs_units(source: Source, metric: Any) -> None:
-    found = body_of(service_of(source).cost_map("hosts", metric.type_name), CostTable).cost_map
+    table = body_of(service_of(source).cost_map("hosts", metric.type_name), CostTable).cost_map
     for src in MODEL.hosts:
         for dst in MODEL.hosts:
             value = expected(source.live.costs, metric.name, src, dst)
-            assert found[src].get(dst) == (None if value is None else pytest.approx(value))
+            assert table[src].get(dst) == (None if value is None else pytest.approx(value))
 
 
 def test_ranks_order_pairs_as_delays_do(source: Source) -> None:
@@ -208,25 +208,25 @@ def test_ranks_order_pairs_as_delays_do(source: Source) -> None:
 
 def test_between_switches_no_access_link_counts() -> None:
     costs = CostMap.of(MODEL, Snapshot(0, {}, {}, {}))
-    found = body_of(service_of(Source(LiveCosts(costs, 0, 1))).cost_map("switches", "delay-ow-mean-num"), CostTable)
+    table = body_of(service_of(Source(LiveCosts(costs, 0, 1))).cost_map("switches", "delay-ow-mean-num"), CostTable)
     host, peer = MODEL.hosts[0], MODEL.hosts[-1]
     edges = [MODEL.topology.attachment[name].node for name in (host, peer)]
     access = MODEL.topology.directed_links[LinkKey(host, edges[0])].delay_ns
-    assert found.cost_map[edges[0]][edges[1]] == (costs.cost(host, peer).delay_ns - 2 * access) / 1000
-    assert found.cost_map[edges[0]][edges[0]] == 0
+    assert table.cost_map[edges[0]][edges[1]] == (costs.cost(host, peer).delay_ns - 2 * access) / 1000
+    assert table.cost_map[edges[0]][edges[0]] == 0
 
 
-def test_what_is_measured_and_how_old_is_said(source: Source) -> None:
+def test_answers_state_basis_and_age(source: Source) -> None:
     service = service_of(source)
     context = body_of(service.cost_map("hosts", "delay-ow-num"), CostTable).meta.cost_type.cost_context
     assert context is not None
     assert context.cost_source == "estimation"
-    known = context.parameters
+    parameters = context.parameters
     pairs = [source.live.costs.cost(a, b) for a in MODEL.hosts for b in MODEL.hosts if a != b]
     for name, basis in (("measured", "measured"), ("partly-measured", "partly measured"), ("nominal", "nominal")):
-        assert known[f"pairs-{name}"] == sum(pair.delay_basis == basis for pair in pairs), name
-    assert known["state-age-ms"] == 3
-    assert known["oldest-figure-age-ms"] == pytest.approx(max(pair.age_ns or 0 for pair in pairs) / MS + 3)
+        assert parameters[f"pairs-{name}"] == sum(pair.delay_basis == basis for pair in pairs), name
+    assert parameters["state-age-ms"] == 3
+    assert parameters["oldest-figure-age-ms"] == pytest.approx(max(pair.age_ns or 0 for pair in pairs) / MS + 3)
     marks = body_of(service.cost_map("hosts", "priv-millrace-delay-basis-num"), CostTable).cost_map
     places = ("nominal", "partly measured", "measured")
     assert all(places[int(marks[pair.src][pair.dst])] == pair.delay_basis for pair in pairs)
@@ -273,8 +273,8 @@ def test_parts_of_maps(source: Source) -> None:
     assert part.cost_map["h1"] == {dst: value for dst, value in whole["h1"].items() if value >= limit}
     everything = body_of(service.filtered_cost_map("hosts", asked(cost_type=cost_type("bw-available"))), CostTable)
     assert everything.cost_map == whole
-    found = body_of(service.filtered_network_map("hosts", asked(pids=["h1", "nobody"])), NetworkMap)
-    assert found.network_map.keys() == {"h1"}
+    maps = body_of(service.filtered_network_map("hosts", asked(pids=["h1", "nobody"])), NetworkMap)
+    assert maps.network_map.keys() == {"h1"}
     body = asked(pids=[], address_types=["ipv6"])
     assert all(
         "ipv4" not in group
@@ -284,12 +284,14 @@ def test_parts_of_maps(source: Source) -> None:
 
 def test_costs_between_addresses(source: Source) -> None:
     service, topology = service_of(source), MODEL.topology
-    one, other = (f"ipv4:{topology.host[name].ipv4}" for name in ("h1", "h16"))
-    body = asked(cost_type=cost_type("delay-ow:mean"), endpoints={"srcs": [one, "ipv4:192.0.2.1"], "dsts": [other]})
-    found = body_of(service.endpoint_costs(body, None), EndpointCosts).endpoint_cost_map
-    assert found == {one: {other: pytest.approx(source.live.costs.cost("h1", "h16").delay_ns / 1000)}}
+    source_address, other = (f"ipv4:{topology.host[name].ipv4}" for name in ("h1", "h16"))
+    body = asked(
+        cost_type=cost_type("delay-ow:mean"), endpoints={"srcs": [source_address, "ipv4:192.0.2.1"], "dsts": [other]}
+    )
+    table = body_of(service.endpoint_costs(body, None), EndpointCosts).endpoint_cost_map
+    assert table == {source_address: {other: pytest.approx(source.live.costs.cost("h1", "h16").delay_ns / 1000)}}
     body = asked(cost_type=cost_type("delay-ow:mean"), endpoints={"dsts": [other]})
-    assert body_of(service.endpoint_costs(body, topology.host["h1"].ipv4), EndpointCosts).endpoint_cost_map == found
+    assert body_of(service.endpoint_costs(body, topology.host["h1"].ipv4), EndpointCosts).endpoint_cost_map == table
     with pytest.raises(AltoError, match="E_MISSING_FIELD: endpoints/srcs"):
         service.endpoint_costs(body, None)
 
@@ -298,13 +300,13 @@ def test_properties_of_addresses(source: Source) -> None:
     service, topology = service_of(source), MODEL.topology
     names = ["hosts.pid", "switches.pid", "priv:millrace-host", "priv:millrace-switch"]
     address = f"ipv4:{topology.host['h5'].ipv4}"
-    found = body_of(
+    properties = body_of(
         service.endpoint_properties(asked(properties=names, endpoints=[address, "ipv4:192.0.2.1"])), Properties
     )
     switch = topology.attachment["h5"].node
     values = dict(zip(names, ("h5", switch, "h5", switch), strict=True))
-    assert found.endpoint_properties == {address: values}
-    assert {tag.resource_id for tag in found.meta["dependent-vtags"]} == {"hosts", "switches"}
+    assert properties.endpoint_properties == {address: values}
+    assert {tag.resource_id for tag in properties.meta["dependent-vtags"]} == {"hosts", "switches"}
 
 
 COST, ENDPOINT, NETWORK, PROPERTY = "filtered_cost_map", "endpoint_costs", "filtered_network_map", "endpoint_properties"
@@ -368,7 +370,7 @@ COST, ENDPOINT, NETWORK, PROPERTY = "filtered_cost_map", "endpoint_costs", "filt
         (PROPERTY, b'{"nobody-knows": ' + b"[" * 100_000, "E_SYNTAX", None, None),
     ],
 )
-def test_requests_that_cannot_be_answered_say_where_and_why(
+def test_invalid_requests_name_place_and_reason(
     source: Source, service_name: str, body: bytes, code: str, field: str | None, value: str | None
 ) -> None:
     service = service_of(source)
@@ -391,14 +393,14 @@ def test_more_pairs_than_one_may_ask_for_are_refused(source: Source) -> None:
         service.filtered_cost_map("hosts", asked(cost_type=cost_type("delay-ow"), pids={"srcs": ["h1"]}))
 
 
-def test_pairs_that_nothing_leads_between_have_loss_alone() -> None:
+def test_unconnected_pairs_have_only_loss() -> None:
     ring = CostModel(fabric("ring:switches=3,hosts=1"))
     dead = {key: LinkStatus(LinkCondition.DOWN, 0) for key in ring.table.links if "s1" in {key.src, key.dst}}
     costs = CostMap.of(ring, Snapshot(0, {}, {}, {}, statuses=dead))
     service = service_of(Source(LiveCosts(costs, 0, 1)))
     for name, value in (("delay-ow-num", {}), ("bw-available-num", {}), ("lossrate-num", {"h2": 100.0})):
-        found = body_of(service.cost_map("hosts", name), CostTable).cost_map.get("h1", {})
-        assert {dst: cost for dst, cost in found.items() if dst == "h2"} == value
+        row = body_of(service.cost_map("hosts", name), CostTable).cost_map.get("h1", {})
+        assert {dst: cost for dst, cost in row.items() if dst == "h2"} == value
 
 
 def test_names_of_nodes_become_pids_of_their_own() -> None:

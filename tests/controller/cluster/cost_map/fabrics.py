@@ -1,4 +1,4 @@
-"""Random small fabrics with what telemetry may say of them and where routes may lead."""
+"""Random small fabrics with telemetry and routes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fabric(name: str) -> Topology:
 
 
 def link_state(topology: Topology, key: LinkKey, rng: random.Random) -> LinkState:
-    """Return what telemetry might say of a link; some of it stale, some without loss."""
+    """Return random telemetry of a link, some of it stale, some without loss."""
     rate_bps = topology.directed_links[key].rate_bps
     delay_ns = rng.randrange(1, 10_000_000)
     return LinkState(
@@ -43,7 +43,7 @@ def link_state(topology: Topology, key: LinkKey, rng: random.Random) -> LinkStat
 
 
 def snapshot(topology: Topology, rng: random.Random, dead: int = 0) -> Snapshot:
-    """Return a snapshot with telemetry of most links that leave a switch, of which some are down."""
+    """Return a snapshot with telemetry of most links that leave a switch; some are down."""
     leaving = [key for key in topology.directed_links if key.src in topology.switch]
     told = [key for key in leaving if rng.random() < 0.8]
     inner = [key for key in leaving if key.dst in topology.switch]
@@ -52,7 +52,7 @@ def snapshot(topology: Topology, rng: random.Random, dead: int = 0) -> Snapshot:
 
 
 def host_links(topology: Topology, rng: random.Random) -> list[HostLinkState]:
-    """Return what some hosts measured of their own links; some of it stale."""
+    """Return some hosts' measurements of their own links, some of them stale."""
     names = [node.name for node in topology.hosts if rng.random() < 0.5]
     return [
         HostLinkState(

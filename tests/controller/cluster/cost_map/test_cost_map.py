@@ -1,4 +1,4 @@
-"""The cost map agrees with its plain twin on random fabrics, telemetry and routes, however it was come by."""
+"""The cost map agrees with its plain twin on random fabrics, telemetry and routes, however it was built."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def assert_as_the_twin_says(costs: CostMap) -> None:
     hosts = costs.hosts
     for src in range(len(hosts)):
         for dst in range(len(hosts)):
-            found = costs.cost(hosts[src], hosts[dst])
+            pair = costs.cost(hosts[src], hosts[dst])
             exact = pair_figures(costs.routing, costs.links, src, dst) if src != dst else None
             if src == dst:
-                assert (found.delay_ns, found.available_bps, found.loss_ppb) == (0, UNLIMITED_BPS, 0)
+                assert (pair.delay_ns, pair.available_bps, pair.loss_ppb) == (0, UNLIMITED_BPS, 0)
             elif exact is None:
-                assert (found.delay_ns, found.available_bps, found.loss_ppb, found.paths) == (-1, 0, PPB, ())
+                assert (pair.delay_ns, pair.available_bps, pair.loss_ppb, pair.paths) == (-1, 0, PPB, ())
             else:
-                # Means are rounded once a hop.
-                assert abs(found.delay_ns - exact.delay_ns) < 8
-                assert abs(Fraction(found.loss_ppb, PPB) - exact.loss) < Fraction(20, PPB)
-                assert found.available_bps == exact.available_bps
-                assert found.age_ns == (None if exact.age_ns < 0 else exact.age_ns)
-                for figure, basis in enumerate((found.delay_basis, found.available_basis, found.loss_basis)):
+                # Means are rounded once per hop.
+                assert abs(pair.delay_ns - exact.delay_ns) < 8
+                assert abs(Fraction(pair.loss_ppb, PPB) - exact.loss) < Fraction(20, PPB)
+                assert pair.available_bps == exact.available_bps
+                assert pair.age_ns == (None if exact.age_ns < 0 else exact.age_ns)
+                for figure, basis in enumerate((pair.delay_basis, pair.available_basis, pair.loss_basis)):
                     bit = 1 << figure
                     whole, some = exact.measured & bit and exact.partly & bit, exact.partly & bit
                     assert basis is (Basis.MEASURED if whole else Basis.PARTLY_MEASURED if some else Basis.NOMINAL)
-                assert found.access_measured == exact.access
-                assert sum(path.share for path in found.paths) == pytest.approx(1.0)
+                assert pair.access_measured == exact.access
+                assert sum(path.share for path in pair.paths) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("name", FABRICS)
@@ -68,10 +68,10 @@ def test_it_agrees_with_the_plain_twin(name: str, seed: int) -> None:
 @given(seed=SEEDS)
 def test_base_routes_go_around_dead_links(name: str, seed: int) -> None:
     rng = random.Random(seed)
-    found = snapshot(MODELS[name].topology, rng, dead=1)
-    costs = CostMap.of(MODELS[name], found)
+    state = snapshot(MODELS[name].topology, rng, dead=1)
+    costs = CostMap.of(MODELS[name], state)
     assert_as_the_twin_says(costs)
-    [dead] = found.statuses
+    [dead] = state.statuses
     crossed = {step for src in costs.hosts for dst in costs.hosts for step in steps(costs, src, dst)}
     assert (dead.src, dead.dst) not in crossed
 
@@ -85,7 +85,7 @@ def steps(costs: CostMap, src: str, dst: str) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("name", FABRICS)
 @settings(max_examples=6)
 @given(seed=SEEDS)
-def test_what_changes_gives_the_map_that_is_made_anew(name: str, seed: int) -> None:
+def test_incremental_changes_equal_a_fresh_map(name: str, seed: int) -> None:
     rng = random.Random(seed)
     model = MODELS[name]
     routes = route_set(model.topology, rng)
@@ -105,13 +105,13 @@ def test_what_changes_gives_the_map_that_is_made_anew(name: str, seed: int) -> N
 @given(seed=SEEDS)
 def test_columns_of_links_give_the_map_that_single_states_give(name: str, seed: int) -> None:
     model = MODELS[name]
-    found = snapshot(model.topology, random.Random(seed), dead=1)
+    state = snapshot(model.topology, random.Random(seed), dead=1)
     message = links_pb2.Links()
-    write_links(message, found.links)
-    assert_same(CostMap.of(model, replace(found, links=read_links(message))), CostMap.of(model, found))
+    write_links(message, state.links)
+    assert_same(CostMap.of(model, replace(state, links=read_links(message))), CostMap.of(model, state))
 
 
-def test_a_dead_link_stays_dead_whatever_is_measured_of_it() -> None:
+def test_dead_link_stays_dead_whatever_is_measured() -> None:
     topology = fabric("ring:switches=4,hosts=1")
     route = RouteSet(1, (Route(FlowSpec("h1", "h2"), ("s1", "s2")),))
     key = LinkKey("s1", "s2")
@@ -130,15 +130,15 @@ def assert_same(left: CostMap, right: CostMap) -> None:
 @pytest.mark.parametrize("name", FABRICS)
 @settings(max_examples=6)
 @given(seed=SEEDS)
-def test_arrays_say_what_pairs_say(name: str, seed: int) -> None:
+def test_arrays_equal_the_pairs(name: str, seed: int) -> None:
     rng = random.Random(seed)
     costs = CostMap.of(MODELS[name], snapshot(MODELS[name].topology, rng), route_set(MODELS[name].topology, rng))
     for _ in range(20):
         src, dst = (rng.randrange(len(costs.hosts)) for _ in range(2))
-        found = costs.cost(costs.hosts[src], costs.hosts[dst])
-        assert found.delay_ns == costs.pairs.delay_ns[src, dst]
-        assert found.available_bps == costs.pairs.available_bps[src, dst]
-        assert found.loss_ppb == costs.pairs.loss_ppb[src, dst]
+        pair = costs.cost(costs.hosts[src], costs.hosts[dst])
+        assert pair.delay_ns == costs.pairs.delay_ns[src, dst]
+        assert pair.available_bps == costs.pairs.available_bps[src, dst]
+        assert pair.loss_ppb == costs.pairs.loss_ppb[src, dst]
 
 
 def test_load_takes_bandwidth_and_lengthens_queues_on_its_path() -> None:
@@ -148,7 +148,7 @@ def test_load_takes_bandwidth_and_lengthens_queues_on_its_path() -> None:
     assert {path.switches for path in before.paths} == {("leaf1", "spine1", "leaf2"), ("leaf1", "spine2", "leaf2")}
     assert (before.available_bps, before.delay_basis) == (10_000_000_000, Basis.NOMINAL)
     after = costs.with_load(src, dst, 4_000_000_000).cost(src, dst)
-    # The hosts' links carry all of it, each way over a spine half of it.
+    # The hosts' links carry all of it, each path over a spine half of it.
     assert after.available_bps == 6_000_000_000
     assert after.delay_ns > before.delay_ns
     more = costs.with_loads([Load("h2", "h4", 8_000_000_000)]).cost(src, dst)
@@ -156,7 +156,7 @@ def test_load_takes_bandwidth_and_lengthens_queues_on_its_path() -> None:
     assert costs.cost(src, dst) == before
 
 
-def test_what_does_not_fit_is_lost_behind_a_full_queue() -> None:
+def test_excess_traffic_is_lost_behind_a_full_queue() -> None:
     topology = fabric("ring:switches=3,hosts=2")
     costs = CostMap.of(topology, IDLE)
     rate_bps = topology.directed_links[LinkKey("s1", "s2")].rate_bps
@@ -168,19 +168,19 @@ def test_what_does_not_fit_is_lost_behind_a_full_queue() -> None:
     assert costs.with_load("h1", "h3", rate_bps).is_predicted
 
 
-def test_a_pair_with_a_path_of_its_own_says_so() -> None:
+def test_pair_with_an_explicit_path_is_marked() -> None:
     topology = fabric("ring:switches=5,hosts=1")
     routes = RouteSet(3, (Route(FlowSpec("h1", "h2"), ("s1", "s5", "s4", "s3", "s2")),))
     costs = CostMap.of(topology, IDLE, routes)
-    found = costs.cost("h1", "h2")
-    assert found.explicit
-    assert [path.switches for path in found.paths] == [("s1", "s5", "s4", "s3", "s2")]
+    pair = costs.cost("h1", "h2")
+    assert pair.explicit
+    assert [path.switches for path in pair.paths] == [("s1", "s5", "s4", "s3", "s2")]
     assert not costs.cost("h2", "h1").explicit
     loaded = costs.with_load("h1", "h2", 1_000_000)
-    assert loaded.cost("h4", "h3").available_bps == found.available_bps - 1_000_000
+    assert loaded.cost("h4", "h3").available_bps == pair.available_bps - 1_000_000
 
 
-def test_a_host_that_measures_its_own_link_limits_what_it_sends() -> None:
+def test_host_with_a_measured_link_limits_its_sending() -> None:
     topology = fabric("ring:switches=3,hosts=1")
     states = {key: replace(link_state(topology, key, random.Random(1)), age_ns=2) for key in topology.directed_links}
     told = {key: state for key, state in states.items() if key.src in topology.switch}
@@ -191,8 +191,8 @@ def test_a_host_that_measures_its_own_link_limits_what_it_sends() -> None:
     state = HostLinkState.of_counters("h1", rate_bps, sent_bytes=rate_bps // 8, interval_ns=10**9, age_ns=7)
     assert state.available_bps == 0
     own = costs.with_host_links([state])
-    found = own.cost("h1", "h2")
-    assert (found.available_bps, found.age_ns, found.access_measured) == (0, 7, True)
+    pair = own.cost("h1", "h2")
+    assert (pair.available_bps, pair.age_ns, pair.access_measured) == (0, 7, True)
     assert own.cost("h2", "h1") == costs.cost("h2", "h1")
     later = own.changed(Snapshot(20, told, {}, {}))
     assert later.cost("h1", "h2").age_ns == 27
@@ -207,15 +207,20 @@ def test_received_load_is_measured_at_the_hosts_switch_port() -> None:
     rate_bps = topology.directed_links[key].rate_bps
     state = replace(link_state(topology, key, random.Random(1)), available_bps=rate_bps // 4, age_ns=2)
     costs = CostMap.of(topology, replace(IDLE, links={key: state}))
-    found = costs.received("h1")
-    assert (found.rate_bps, found.load_bps, found.age_ns, found.share) == (rate_bps, 3 * rate_bps // 4, 2, 0.75)
+    received = costs.received("h1")
+    assert (received.rate_bps, received.load_bps, received.age_ns, received.share) == (
+        rate_bps,
+        3 * rate_bps // 4,
+        2,
+        0.75,
+    )
     sending = HostLinkState("h2", available_bps=0, age_ns=0)
     assert costs.with_host_links([sending]).received("h2").share is None
     with pytest.raises(PathError, match="has no host 'h9'"):
         costs.received("h9")
 
 
-def test_what_no_host_can_have_measured_is_refused() -> None:
+def test_impossible_measurements_of_a_host_are_refused() -> None:
     costs = CostMap.of(fabric("ring:switches=3,hosts=1"), IDLE)
     with pytest.raises(PathError, match="has no host 'h9'"):
         costs.with_host_links([HostLinkState("h9", 1, 0)])

@@ -61,7 +61,7 @@ class Run:
         self.fabric.run_until(self.now_ns)
 
     def send(self, flows: int) -> Counter[tuple[str, ...]]:
-        """Let ha send to hd; return by how many flows each path was taken."""
+        """Let ha send to hd; return the number of flows on each path."""
         for number in range(flows):
             flow = flow_between(self.fabric.topology, number, "ha", "hd", 100_000, frame_bytes=100)
             start_ns = self.now_ns + number * 200 * US
@@ -92,12 +92,12 @@ def test_a_path_of_its_own(run: Run) -> None:
     assert run.controller.routes == RouteSet(0, ())
     run.settle(RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "c", "b", "d")),)))
     taken = run.send(20)
-    found = run.costs.cost("ha", "hd")
-    assert found.explicit
-    assert {path.switches for path in found.paths} == taken.keys() == {("a", "c", "b", "d")}
-    assert found.delay_basis is Basis.MEASURED
-    # The delay is what packets had on their way: three links of 1 ms, and what sending 100 bytes takes.
-    assert found.delay_ns == pytest.approx(3 * MS, rel=0.05)
+    cost = run.costs.cost("ha", "hd")
+    assert cost.explicit
+    assert {path.switches for path in cost.paths} == taken.keys() == {("a", "c", "b", "d")}
+    assert cost.delay_basis is Basis.MEASURED
+    # The measured delay of packets: three links of 1 ms, plus the time to send 100 bytes.
+    assert cost.delay_ns == pytest.approx(3 * MS, rel=0.05)
 
 
 def test_weights(run: Run) -> None:
@@ -113,12 +113,12 @@ def test_a_dead_link_is_gone_around(run: Run) -> None:
     run.fabric.set_link("a", "c", up=False, notice_after_ns=MS)
     run.wait(20 * MS)
     taken = run.send(30)
-    found = run.costs.cost("ha", "hd")
-    assert {path.switches for path in found.paths} == taken.keys() == {("a", "b", "d")}
+    cost = run.costs.cost("ha", "hd")
+    assert {path.switches for path in cost.paths} == taken.keys() == {("a", "b", "d")}
 
 
-def test_load_is_where_its_packets_are(run: Run) -> None:
-    """The free rate on the path is what a running flow leaves, within the precision of telemetry."""
+def test_load_is_on_the_links_of_its_packets(run: Run) -> None:
+    """The free rate of the path is what a running flow leaves, within the precision of telemetry."""
     run.settle(RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)))
     flow = flow_between(run.fabric.topology, 1, "ha", "hd", 40_000_000)
     run.fabric.start_flow("ha", replace(flow, start_ns=run.now_ns))

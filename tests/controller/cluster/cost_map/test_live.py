@@ -1,4 +1,4 @@
-"""The map of now is that of the newest snapshot and routes, and is refused where it cannot be believed."""
+"""The current map is that of the newest snapshot and routes; it is refused when it is too old."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RING = CostModel(fabric("ring:switches=5,hosts=2"))
 IDLE = Snapshot(0, {}, {}, {})
 
 
-def test_there_is_none_before_all_that_it_is_made_of_has_come() -> None:
+def test_no_map_before_all_inputs_have_arrived() -> None:
     keeper = CostMapKeeper(RING, wants_routes=True)
     with pytest.raises(CostMapError, match="the collector has sent nothing yet"):
         keeper.current(0)
@@ -35,10 +35,10 @@ def test_it_is_the_map_of_the_newest_snapshot_and_routes() -> None:
     rng = random.Random(5)
     keeper = CostMapKeeper(RING, wants_routes=True)
     for second in range(6):
-        found, routes = snapshot(RING.topology, rng, dead=second % 2), route_set(RING.topology, rng)
-        keeper.observe(found, second * S)
+        taken, routes = snapshot(RING.topology, rng, dead=second % 2), route_set(RING.topology, rng)
+        keeper.observe(taken, second * S)
         keeper.take_routes(routes)
-        live, expected = keeper.current(second * S), CostMap.of(RING, found, routes)
+        live, expected = keeper.current(second * S), CostMap.of(RING, taken, routes)
         for name in ("delay_ns", "available_bps", "loss_ppb", "age_ns", "measured"):
             assert np.array_equal(getattr(live.costs.pairs, name), getattr(expected.pairs, name)), name
 
@@ -91,8 +91,8 @@ def test_host_link_measurements_age_with_the_map() -> None:
     keeper = CostMapKeeper(RING, wants_routes=False, stale_after_ns=3 * S)
     keeper.take_host_links([HostLinkState("h1", 5, S)], 10 * S)
     keeper.observe(IDLE, 11 * S)
-    found = keeper.current(11 * S).costs.cost("h1", "h3")
-    assert (found.available_bps, found.age_ns, found.access_measured) == (5, 2 * S, True)
+    pair = keeper.current(11 * S).costs.cost("h1", "h3")
+    assert (pair.available_bps, pair.age_ns, pair.access_measured) == (5, 2 * S, True)
     keeper.observe(IDLE, 13 * S)
     assert not keeper.current(13 * S).costs.cost("h1", "h3").access_measured
     with pytest.raises(PathError, match="has no host 'h99'"):

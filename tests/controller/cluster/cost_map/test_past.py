@@ -1,4 +1,4 @@
-"""Cost maps of moments and windows of a history, against the snapshots that it was written from."""
+"""Cost maps of moments and windows of a history, compared with the snapshots it was written from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINK = LinkKey("leaf1", "spine1")
 
 @pytest.fixture
 def written(tmp_path: Path) -> tuple[Path, list[Snapshot]]:
-    """A history of four seconds, and the snapshots that it is of."""
+    """Return a history of four seconds, and its snapshots."""
     rng, folder = random.Random(3), tmp_path / "history"
     settings = HistorySettings(folder=str(folder))
     rows, writer = RowMaker(TOPOLOGY, settings), HistoryWriter(settings)
@@ -50,24 +50,24 @@ def test_a_moment_gives_the_map_that_was(written: tuple[Path, list[Snapshot]]) -
     folder, snapshots = written
     model = CostModel(TOPOLOGY)
     for second in (0, 2, 3):
-        found = CostMap.of(model, snapshot_at(folder, START + timedelta(seconds=second, milliseconds=300)))
+        costs = CostMap.of(model, snapshot_at(folder, START + timedelta(seconds=second, milliseconds=300)))
         expected = CostMap.of(model, snapshots[second])
         for name in ("delay_ns", "available_bps", "loss_ppb", "measured"):
-            assert (getattr(found.pairs, name) == getattr(expected.pairs, name)).all(), name
-        assert found.cost("h1", "h3").age_ns == 300_000_000
+            assert (getattr(costs.pairs, name) == getattr(expected.pairs, name)).all(), name
+        assert costs.cost("h1", "h3").age_ns == 300_000_000
 
 
 def test_a_window_gives_means_by_samples(written: tuple[Path, list[Snapshot]]) -> None:
     folder, snapshots = written
-    found = snapshot_over(folder, START + timedelta(seconds=1), START + timedelta(seconds=3)).links[LINK]
+    link = snapshot_over(folder, START + timedelta(seconds=1), START + timedelta(seconds=3)).links[LINK]
     both = [snapshot.links[LINK] for snapshot in snapshots[1:3]]
     samples = sum(state.samples for state in both)
-    assert found.delay_mean_ns == round(sum(state.delay_mean_ns * state.samples for state in both) / samples)
-    assert found.available_bps == round(sum(state.available_bps for state in both) / 2)
-    assert found.samples == samples
+    assert link.delay_mean_ns == round(sum(state.delay_mean_ns * state.samples for state in both) / samples)
+    assert link.available_bps == round(sum(state.available_bps for state in both) / 2)
+    assert link.samples == samples
 
 
-def test_where_nothing_was_written_nothing_is_said(written: tuple[Path, list[Snapshot]]) -> None:
+def test_times_without_history_are_refused(written: tuple[Path, list[Snapshot]]) -> None:
     folder, _ = written
     with pytest.raises(HistoryError, match="no link figures at 2026-03-01T13"):
         snapshot_at(folder, START + timedelta(hours=1))

@@ -1,4 +1,4 @@
-"""Heat maps say what is drawn: names, units, what is known, and plain numbers; read from the SVG's text."""
+"""Texts of heat maps: names, units, measured parts, and plain numbers; read from the SVG."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ IDLE = Snapshot(0, {}, {}, {})
 
 
 def texts(costs: CostMap, figure: str, folder: Path) -> list[str]:
-    """Return what stands in the picture, which comments of the SVG repeat."""
+    """Return the picture's texts, which comments of the SVG repeat."""
     draw(costs, figure, folder / "map.svg")
     return re.findall(r"<!-- (.*?) -->", (folder / "map.svg").read_text(encoding="utf-8"))
 
 
 def delay_us_of(costs: CostMap, src: str, dst: str) -> float:
-    found = costs.cost(src, dst).delay_ns
-    assert found is not None
-    return found / 1e3
+    delay_ns = costs.cost(src, dst).delay_ns
+    assert delay_ns is not None
+    return delay_ns / 1e3
 
 
 def test_a_small_map_has_each_figure_in_its_field(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_few_short_ways_do_not_make_the_others_look_alike(tmp_path: Path) -> N
     assert marks & set(shown) == {"5", "10", "20", "50"}
 
 
-def test_what_was_measured_is_said(tmp_path: Path) -> None:
+def test_picture_says_what_was_measured(tmp_path: Path) -> None:
     topology = fabric("ring:switches=5,hosts=2")
     rng = random.Random(2)
     costs = CostMap.of(CostModel(topology), snapshot(topology, rng), route_set(topology, rng))
@@ -64,7 +64,7 @@ def test_what_was_measured_is_said(tmp_path: Path) -> None:
     assert any(text.endswith("loss, %, predicted") for text in texts(predicted, "loss", tmp_path))
 
 
-def test_what_cannot_be_drawn_is_named(tmp_path: Path) -> None:
+def test_undrawable_input_is_named(tmp_path: Path) -> None:
     costs = CostMap.of(CostModel(fabric("ring:switches=3,hosts=1")), IDLE)
     with pytest.raises(PathError, match=r"map\.gif: a picture's name ends in \.png or \.svg"):
         draw(costs, "delay", tmp_path / "map.gif")

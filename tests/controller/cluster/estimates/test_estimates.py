@@ -1,4 +1,4 @@
-"""Estimates: checked when made, combined as bounds are, ranked only where that means something."""
+"""Estimates: checked when made, combined like bounds, ranked only if comparable."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def test_bounds_hold_the_time_and_all_are_finite(figures: tuple[float, float, fl
         Estimate(seconds, low, high, Basis.MODELLED)
 
 
-def test_what_is_unknown_carries_no_time_and_says_why() -> None:
+def test_unknown_estimate_has_a_reason_and_no_time() -> None:
     unknown = Estimate.unknown("no probe ran on h1")
     assert (unknown.seconds, unknown.is_known, str(unknown)) == (None, False, "unknown: no probe ran on h1")
-    with pytest.raises(EstimateError, match="not known: no probe ran on h1"):
+    with pytest.raises(EstimateError, match="unknown: no probe ran on h1"):
         _ = unknown.times
     for wrong in ((), ("",), ("two\nlines",)):
         with pytest.raises(EstimateError):
@@ -52,9 +52,9 @@ def test_what_is_unknown_carries_no_time_and_says_why() -> None:
 
 
 def test_runs_make_an_estimate() -> None:
-    found = Estimate.measured([3.0, 1.0, 2.0], "on h1", baseline=CORE)
-    assert found == Estimate(2.0, 1.0, 3.0, Basis.MEASURED, CORE, ("mean of 3 runs", "on h1"))
-    assert (found.ratio, str(found)) == (4.0, "2 s (1 to 3), measured")
+    estimate = Estimate.measured([3.0, 1.0, 2.0], "on h1", baseline=CORE)
+    assert estimate == Estimate(2.0, 1.0, 3.0, Basis.MEASURED, CORE, ("mean of 3 runs", "on h1"))
+    assert (estimate.ratio, str(estimate)) == (4.0, "2 s (1 to 3), measured")
     assert not Estimate.measured([]).is_known
     assert Estimate.measured([0.1] * 3).times == (0.1, 0.1, 0.1)
 
@@ -111,9 +111,9 @@ def test_comparing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "problem"),
+    ("estimate", "other", "problem"),
     [
-        (between(1, 1, 1), Estimate.unknown("no driver"), "not known: no driver"),
+        (between(1, 1, 1), Estimate.unknown("no driver"), "unknown: no driver"),
         (between(1, 1, 1), between(1, 1, 1, Basis.NOMINAL), "a nominal time cannot be compared with a measured one"),
         (
             Estimate.exactly(1, Basis.MODELLED, baseline=CORE),
@@ -122,16 +122,16 @@ def test_comparing() -> None:
         ),
     ],
 )
-def test_what_cannot_be_compared_is_refused(one: Estimate, other: Estimate, problem: str) -> None:
+def test_incomparable_estimates_are_refused(estimate: Estimate, other: Estimate, problem: str) -> None:
     with pytest.raises(EstimateError, match=problem):
-        compare(one, other)
+        compare(estimate, other)
     with pytest.raises(EstimateError):
-        compare(other, one)
+        compare(other, estimate)
     with pytest.raises(TypeError):
-        _ = one < other  # type: ignore[operator]
+        _ = estimate < other  # type: ignore[operator]
 
 
-def test_ranking_leaves_out_what_cannot_be_ranked_and_says_why() -> None:
+def test_ranking_omits_unrankable_estimates_with_reasons() -> None:
     choices = {
         "h1": between(4, 5, 6),
         "h2": between(1, 2, 3, Basis.MODELLED),

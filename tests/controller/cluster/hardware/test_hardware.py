@@ -1,4 +1,4 @@
-"""Nodes, what is held of them, and whether requests fit: exact, and immutable."""
+"""Nodes, their held shares, and fitting of requests: exact and immutable."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NODE = Node(
 )
 
 
-def one(thousandths: int = WHOLE, *models: str, count: int = 1, memory_bytes: int = 0) -> Request:
+def device_request(thousandths: int = WHOLE, *models: str, count: int = 1, memory_bytes: int = 0) -> Request:
     return Request(devices=(DeviceRequest(GPU, count, thousandths, frozenset(models), memory_bytes),))
 
 
@@ -64,7 +64,7 @@ def test_hosts_with_hardware_are_nodes_without_device_cpus() -> None:
     assert [device.model for device in node.processors] == ["M"]
 
 
-def test_a_refusal_names_all_that_is_missing_and_how_much() -> None:
+def test_refusal_names_all_missing_amounts() -> None:
     held = Shares(5000, 60 * GIB, (DeviceShare(0, 500, 0), DeviceShare(1, 1000, 0)))
     refusal = fits(NODE, held, Request(4000, 5 * GIB, (DeviceRequest(GPU, 1, 600, frozenset({"A100"})),)))
     assert refusal is not None
@@ -79,14 +79,17 @@ def test_a_refusal_names_all_that_is_missing_and_how_much() -> None:
 @pytest.mark.parametrize(
     ("request_", "missing"),
     [
-        (one(count=4), Missing("gpu", 4, 3, "whole devices")),
-        (one(WHOLE, "V100"), Missing("gpu V100", 1, 0, "whole devices")),
-        (one(10, memory_bytes=41 * GIB), Missing("gpu memory", 41 * GIB, 40 * GIB, "bytes on one device")),
-        (one(count=3, memory_bytes=20 * GIB), Missing("gpu", 3, 2, f"whole devices with {20 * GIB} free bytes")),
+        (device_request(count=4), Missing("gpu", 4, 3, "whole devices")),
+        (device_request(WHOLE, "V100"), Missing("gpu V100", 1, 0, "whole devices")),
+        (device_request(10, memory_bytes=41 * GIB), Missing("gpu memory", 41 * GIB, 40 * GIB, "bytes on one device")),
+        (
+            device_request(count=3, memory_bytes=20 * GIB),
+            Missing("gpu", 3, 2, f"whole devices with {20 * GIB} free bytes"),
+        ),
         (Request(memory_bytes=65 * GIB), Missing("memory", 65 * GIB, 64 * GIB, "bytes")),
     ],
 )
-def test_what_is_missing(request_: Request, missing: Missing) -> None:
+def test_missing_resources_are_named(request_: Request, missing: Missing) -> None:
     refusal = fits(NODE, Shares(), request_)
     assert refusal is not None
     assert refusal.missing == (missing,)
@@ -94,12 +97,12 @@ def test_what_is_missing(request_: Request, missing: Missing) -> None:
 
 def test_the_fullest_device_that_will_do_is_chosen() -> None:
     held = Shares(devices=(DeviceShare(1, 400), DeviceShare(2, 700)))
-    assert choose(NODE, held, one(500)).devices == (DeviceShare(1, 500),)
-    assert choose(NODE, held, one(300)).devices == (DeviceShare(2, 300),)
-    assert choose(NODE, held, one(700)).devices == (DeviceShare(0, 700),)
+    assert choose(NODE, held, device_request(500)).devices == (DeviceShare(1, 500),)
+    assert choose(NODE, held, device_request(300)).devices == (DeviceShare(2, 300),)
+    assert choose(NODE, held, device_request(700)).devices == (DeviceShare(0, 700),)
 
 
-def test_who_has_least_choice_chooses_first() -> None:
+def test_request_with_least_choice_chooses_first() -> None:
     any_gpu, an_a100 = DeviceRequest(GPU, 1), DeviceRequest(GPU, 2, WHOLE, frozenset({"A100"}))
     assert choose(NODE, Shares(), Request(devices=(any_gpu, an_a100))).devices == (
         DeviceShare(0, WHOLE),
@@ -114,21 +117,21 @@ def test_halves_of_one_request_share_a_device() -> None:
     assert fits(NODE, Shares(), Request(devices=(half, half, half))) is not None
 
 
-def test_fragments_are_what_a_request_cannot_use() -> None:
+def test_fragments_are_unusable_for_a_request() -> None:
     held = Shares(7500, 0, (DeviceShare(0, 300), DeviceShare(2, 600), DeviceShare(3, 900)))
-    assert fragments(NODE, held, one(500)) == 400 + 100
-    assert fragments(NODE, held, one(500, "A100")) == 400 + 100
-    assert fragments(NODE, held, one(400, "T4")) == 700 + 1000 + 100
-    assert fragments(NODE, held, one(count=1)) == 700 + 400 + 100
+    assert fragments(NODE, held, device_request(500)) == 400 + 100
+    assert fragments(NODE, held, device_request(500, "A100")) == 400 + 100
+    assert fragments(NODE, held, device_request(400, "T4")) == 700 + 1000 + 100
+    assert fragments(NODE, held, device_request(count=1)) == 700 + 400 + 100
     everything = 700 + 1000 + 400 + 100
-    assert fragments(NODE, held, one(count=2)) == everything
-    assert fragments(NODE, held, Request(1000, 0, one(100).devices)) == everything
+    assert fragments(NODE, held, device_request(count=2)) == everything
+    assert fragments(NODE, held, Request(1000, 0, device_request(100).devices)) == everything
     assert fragments(NODE, held, Request(100)) == everything
 
 
 def test_taking_and_releasing_leave_the_old_value_as_it_was() -> None:
     empty = Cluster.of([NODE])
-    shares = empty.choose("h1", Request(1500, GIB, one(250, memory_bytes=4 * GIB).devices))
+    shares = empty.choose("h1", Request(1500, GIB, device_request(250, memory_bytes=4 * GIB).devices))
     taken = empty.take("h1", shares)
     assert (empty.held_of("h1"), taken.held_of("h1")) == (Shares(), shares)
     assert taken.take("h1", shares).release("h1", shares).held_of("h1") == shares
@@ -155,7 +158,7 @@ def test_more_than_there_is_cannot_be_taken(shares: Shares, problem: str) -> Non
         Cluster({"h1": NODE}, {"h1": shares})
 
 
-def test_what_is_not_held_cannot_be_released() -> None:
+def test_only_held_shares_can_be_released() -> None:
     cluster = Cluster.of([NODE]).take("h1", Shares(1000, 5, (DeviceShare(0, 500, 7),)))
     for shares in (
         Shares(1001),
@@ -167,7 +170,7 @@ def test_what_is_not_held_cannot_be_released() -> None:
         with pytest.raises(HardwareError, match=r"^h1: .* not held"):
             cluster.release("h1", shares)
     with pytest.raises(HardwareError, match="h1: shares are held of device 9, which does not exist"):
-        fits(NODE, Shares(devices=(DeviceShare(9, 1),)), one(1))
+        fits(NODE, Shares(devices=(DeviceShare(9, 1),)), device_request(1))
     with pytest.raises(HardwareError, match="h2: no such node"):
         cluster.fits("h2", Request())
 
@@ -192,13 +195,13 @@ def test_what_is_not_held_cannot_be_released() -> None:
         lambda: Cluster.of([NODE, NODE]),
     ],
 )
-def test_what_cannot_be_is_refused(make: object) -> None:
+def test_invalid_hardware_is_refused(make: object) -> None:
     with pytest.raises(HardwareError):
         make()  # type: ignore[operator]
 
 
 def serves(node: Node, held: Shares, wanted: DeviceRequest) -> bool:
-    """Try all choices of devices and return whether any would do."""
+    """Try all choices of devices; return whether any fits."""
     able = [
         device.number
         for device in node.devices

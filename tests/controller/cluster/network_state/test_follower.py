@@ -29,7 +29,7 @@ from dataplane.clock import MonotonicClock, UtcClock, VirtualClock
 from dataplane.topology.families import from_text
 from dataplane.topology.values import LinkKey
 from tests.controller.cluster.cost_map.fabrics import fabric
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 T = TypeVar("T")
 MS = 1_000_000
@@ -103,8 +103,7 @@ def test_maps_follow_the_collector_over_its_restart(folder: Path) -> None:
                 collector.note_links({LINK: LinkStatus(LinkCondition.DOWN, 0)})
                 while (await anext(maps)).costs.cost("h1", "h2").paths[0].switches != ("s1", "s4", "s3", "s2"):
                     pass
-            while follower.status.feed_problem is None:
-                await asyncio.sleep(0)
+            await until(lambda: follower.status.feed_problem is not None, "the feed has no problem")
             before = follower.current().version
             async with collecting(Collector(TOPOLOGY, MonotonicClock()), folder):
                 while (await anext(maps)).version <= before:
@@ -122,27 +121,25 @@ def test_maps_follow_routes(folder: Path) -> None:
             follow(TOPOLOGY, settings) as follower,
             aclosing(follower.maps()) as maps,
         ):
-            while follower.status.age_ns is None:
-                await asyncio.sleep(0)
+            await until(lambda: follower.status.age_ns is not None, "no snapshot comes")
             with pytest.raises(CostMapError, match="has sent no routes yet"):
                 follower.current()
             async with routing(folder) as paths:
                 assert not (await anext(maps)).costs.cost("h1", "h2").explicit
-                # The path server leads a flow around a link that it hears is down.
+                # The path server routes a flow around a link reported as down.
                 await paths.link_changed(LinkChange(LINK, up=False))
-                while not (found := (await anext(maps)).costs.cost("h1", "h2")).explicit:
+                while not (cost := (await anext(maps)).costs.cost("h1", "h2")).explicit:
                     pass
-                assert [path.switches for path in found.paths] == [("s1", "s4", "s3", "s2")]
+                assert [path.switches for path in cost.paths] == [("s1", "s4", "s3", "s2")]
                 once = (await ask(TOPOLOGY, settings)).costs.cost("h1", "h2")
-                assert once.paths == found.paths
-            while follower.status.routes_problem is None:
-                await asyncio.sleep(0)
+                assert once.paths == cost.paths
+            await until(lambda: follower.status.routes_problem is not None, "the routes have no problem")
             assert follower.current().costs.cost("h1", "h2").explicit
 
     run(scenario)
 
 
-def test_who_asks_once_hears_at_once_that_nobody_is_there(folder: Path) -> None:
+def test_single_query_fails_at_once_without_a_server(folder: Path) -> None:
     with pytest.raises(FeedError, match="collector at unix:"):
         run(lambda: ask(TOPOLOGY, settings_of(folder)))
     with pytest.raises(PathError, match="path server at unix:"):
@@ -159,7 +156,7 @@ def test_a_collector_of_another_network_is_refused(folder: Path) -> None:
 
 
 class FakeFeed:
-    """Yields what the test gives, and raises errors among it."""
+    """Yields the test's items; raises those that are errors."""
 
     def __init__(self) -> None:
         self.waiting: asyncio.Queue[Snapshot | Exception] = asyncio.Queue()
@@ -167,10 +164,10 @@ class FakeFeed:
     async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         assert interval_ns == 7
         while True:
-            found = await self.waiting.get()
-            if isinstance(found, Exception):
-                raise found
-            yield found
+            item = await self.waiting.get()
+            if isinstance(item, Exception):
+                raise item
+            yield item
 
 
 def test_peer_of_another_version_is_named_and_asked_again_later() -> None:
@@ -198,7 +195,7 @@ def test_peer_of_another_version_is_named_and_asked_again_later() -> None:
     run(scenario)
 
 
-def test_what_is_no_error_of_ours_ends_following_and_is_raised() -> None:
+def test_foreign_error_ends_following_and_is_raised() -> None:
     async def scenario() -> None:
         feed = FakeFeed()
         follower = CostMapFollower(

@@ -1,4 +1,4 @@
-"""Operator graphs: checked when made, told apart by what they compute, read strictly and written back."""
+"""Operator graphs: checked when made, distinguished by their computation, strictly parsed, round-tripped."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def graph_of(edges: str, name: str = "g") -> OperatorGraph:
     return OperatorGraph(name, operators, tuple(Flow(src, dst) for src, dst in pairs))
 
 
-def test_an_operators_signature_is_what_it_computes() -> None:
+def test_signature_is_of_an_operators_computation() -> None:
     assert GEMM.signature == "gemm fp64 k=30 m=10 n=20"
     assert Operator("x", "own").signature == "own"
 
@@ -145,10 +145,10 @@ def test_every_kind_names_its_source() -> None:
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: Operator("", "gemm"), "no name"),
-        (lambda: Operator("x", "GEMM"), "no kind"),
+        (lambda: Operator("", "gemm"), "not a valid operator name"),
+        (lambda: Operator("x", "GEMM"), "not a valid operator kind"),
         (lambda: Operator("x", "gemm", (("n", 1), ("m", 1))), "in order of their names"),
-        (lambda: Operator("x", "gemm", (("n", 1), ("n", 1))), "once each"),
+        (lambda: Operator("x", "gemm", (("n", 1), ("n", 1))), "must be unique"),
         (lambda: Operator("x", "gemm", (("n", -1),)), "n is -1"),
         (lambda: Operator("x", "gemm", executions=0), "executions is 0"),
         (lambda: Operator("x", "gemm", input_bytes=-1), "input_bytes is -1"),
@@ -159,7 +159,7 @@ def test_every_kind_names_its_source() -> None:
         (lambda: graph_of("a-a"), "g: data flows in a cycle: a"),
     ],
 )
-def test_what_cannot_be_is_refused(make: object, problem: str) -> None:
+def test_invalid_graphs_are_refused(make: object, problem: str) -> None:
     with pytest.raises(OperatorError, match=problem):
         make()  # type: ignore[operator]
 
@@ -196,16 +196,16 @@ def test_names_and_order_make_no_difference(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("flows", "other"),
     [("a-b b-c", "a-b a-c"), ("a1-b1 a2-b2", "a1-b1 a2-b1 a2-b2"), ("a1-b1 a1-b2 a2-b2", "a1-b1 a2-b2 a2-b1 a1-b2")],
 )
-def test_other_flows_make_another_signature(one: str, other: str) -> None:
-    assert signature(graph_of(one)) != signature(graph_of(other))
-    assert not is_same(graph_of(one), graph_of(other))
+def test_other_flows_make_another_signature(flows: str, other: str) -> None:
+    assert signature(graph_of(flows)) != signature(graph_of(other))
+    assert not is_same(graph_of(flows), graph_of(other))
 
 
-def test_graphs_that_colours_do_not_tell_apart_are_told_apart() -> None:
-    # A ring of eight against two rings of four: every operator sees the same round about itself.
+def test_graphs_with_equal_colours_are_distinguished() -> None:
+    # A ring of eight against two rings of four: all operators have equal neighbourhoods.
     ring = graph_of("a1-b1 a1-b2 a2-b2 a2-b3 a3-b3 a3-b4 a4-b4 a4-b1")
     two = graph_of("a1-b1 a1-b2 a2-b2 a2-b1 a3-b3 a3-b4 a4-b4 a4-b3")
     assert signature(ring) == signature(two)
@@ -222,16 +222,16 @@ def test_counts_shapes_and_bytes_make_a_difference() -> None:
     def alone(operator: Operator) -> str:
         return signature(OperatorGraph("g", (operator,)))
 
-    found = {
+    signatures = {
         alone(GEMM),
         alone(Operator.of("factor", "gemm", dict(GEMM.shape), FP64, executions=4)),
         alone(Operator.of("factor", "gemm", dict(GEMM.shape), NumberFormat.FP32, executions=3)),
         alone(Operator.of("factor", "gemm", {"m": 1, "n": 1, "k": 1}, FP64, executions=3)),
     }
-    assert len(found) == 4
+    assert len(signatures) == 4
 
 
-def test_a_file_reads_as_it_stands_and_is_written_back(tmp_path: Path) -> None:
+def test_file_round_trips(tmp_path: Path) -> None:
     (tmp_path / "solve.yaml").write_text(TEXT)
     graph = load(tmp_path / "solve.yaml")
     assert graph.order == ("factor", "waves", "own")

@@ -1,4 +1,4 @@
-"""Drawn workloads: the same seed gives the same, and what was asked for is what comes."""
+"""Drawn workloads: reproducible by seed, and as requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers of published traces: what they make of good lines, and what they say of bad ones."""
+"""Readers of published traces: values of good lines, and errors for bad ones."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def given(name: str) -> Path:
-    """Return a real trace, if it is on this machine."""
+    """Return a real trace if it is on this machine."""
     path = DATA / name
     if not path.exists():
-        pytest.skip(f"{path} is not here")
+        pytest.skip(f"{path} is missing")
     return path
 
 
@@ -67,8 +67,8 @@ def test_swf_jobs(tmp_path: Path) -> None:
 
 
 def test_block_requests(tmp_path: Path) -> None:
-    found = list(files.block_requests(written(tmp_path, BLOCKS + "1,7,2a,512,9\n1,8,28,4096,10\n")))
-    assert found == [BlockRequest(0, 9, 512, True), BlockRequest(S, 10, 4096, False)]
+    requests = list(files.block_requests(written(tmp_path, BLOCKS + "1,7,2a,512,9\n1,8,28,4096,10\n")))
+    assert requests == [BlockRequest(0, 9, 512, True), BlockRequest(S, 10, 4096, False)]
 
 
 def test_spotri_graphs(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_azure_runs(tmp_path: Path) -> None:
 
 
 def test_duty_cycles(tmp_path: Path) -> None:
-    found = files.duty_cycles(written(tmp_path, DUTY + "gpu0,0,0.5\ngpu1,0,1\ngpu0,60,0\n"))
-    assert found == (DutyCycle("gpu0", (0, 60 * S), (0.5, 0.0)), DutyCycle("gpu1", (0,), (1.0,)))
+    cycles = files.duty_cycles(written(tmp_path, DUTY + "gpu0,0,0.5\ngpu1,0,1\ngpu0,60,0\n"))
+    assert cycles == (DutyCycle("gpu0", (0, 60 * S), (0.5, 0.0)), DutyCycle("gpu1", (0,), (1.0,)))
 
 
 Reader = Callable[[Path], object]

@@ -14,7 +14,7 @@ SERVER = Task("server", 0, Request(2000, 8, (HALF,)))
 HELPER = Task("helper", 0, Request(250, 1), instances=2)
 
 
-def test_a_pod_holds_what_its_tasks_hold_together() -> None:
+def test_pod_holds_the_sum_of_its_tasks() -> None:
     assert Pod("p", (SERVER, HELPER)).request == Request(2500, 10, (HALF,))
     two = Task("two", 0, SERVER.request, instances=2)
     assert Pod("p", (two,)).request == Request(4000, 16, (HALF, HALF))

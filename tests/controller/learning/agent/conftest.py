@@ -1,4 +1,4 @@
-"""Observations and experience for agents' tests, drawn by a seed."""
+"""Seeded observations and experience for agents' tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _observe(
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Networks this small take longer in two threads than in one, most of all on a machine that is busy."""
+    """Such small networks are slower in two threads than in one, above all on a busy machine."""
     if importlib.util.find_spec("torch") is None:
         yield
         return
@@ -53,9 +53,9 @@ def observe() -> Observe:
 
 @pytest.fixture
 def live() -> Live:
-    def found(generator: np.random.Generator, actions: int = 4) -> Experience:
+    def make(generator: np.random.Generator, actions: int = 4) -> Experience:
         seen, following = _observe(generator, actions), _observe(generator, actions)
         action = int(generator.integers(actions))
         return Experience(seen, action, float(seen.free[action]), following, 1000)
 
-    return found
+    return make

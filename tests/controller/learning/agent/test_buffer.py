@@ -1,4 +1,4 @@
-"""The experience buffer holds the specification's sentences."""
+"""The experience buffer, by the sentences of the specification."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def test_training_starts_when_the_buffer_is_full(live: Live) -> None:
 
 
 def test_duplicates_are_merged_with_their_mean_reward(live: Live) -> None:
-    buffer, one = Buffer(8), live(np.random.default_rng(2))
+    buffer, experience = Buffer(8), live(np.random.default_rng(2))
     for reward in (1.0, 2.0, 6.0):
-        buffer.add(replace(one, reward=reward))
-    buffer.add(replace(one, action=(one.action + 1) % 4, reward=9.0))
+        buffer.add(replace(experience, reward=reward))
+    buffer.add(replace(experience, action=(experience.action + 1) % 4, reward=9.0))
     buffer.drop_duplicates()
-    assert [found.reward for _, found, _ in buffer] == [3.0, 9.0]
+    assert [experience.reward for _, experience, _ in buffer] == [3.0, 9.0]
     assert buffer.duplicates == 2
 
 
 def test_a_full_buffer_of_duplicates_gives_one_batch_of_one(live: Live) -> None:
-    buffer, one = Buffer(1024), live(np.random.default_rng(3))
+    buffer, experience = Buffer(1024), live(np.random.default_rng(3))
     for _ in range(1024):
-        buffer.add(one)
+        buffer.add(experience)
     buffer.drop_duplicates()
     drawn = buffer.draw(np.random.default_rng(1), 128, 8)
     assert [len(batch.experiences) for batch in drawn] == [1]
@@ -67,38 +67,43 @@ def test_prioritised_draw_favours_large_errors_at_less_weight(live: Live) -> Non
     buffer.remember_errors({number: 10.0 if number == 7 else 0.1 for number in range(100)})
     generator = np.random.default_rng(1)
     drawn = [buffer.draw(generator, 10, 1, power=1.0, importance=0.5)[0] for _ in range(100)]
-    found = [batch for batch in drawn if 7 in batch.numbers]
-    assert len(found) > 90
-    assert all(batch.importance[batch.numbers.index(7)] == min(batch.importance) for batch in found)
+    batches = [batch for batch in drawn if 7 in batch.numbers]
+    assert len(batches) > 90
+    assert all(batch.importance[batch.numbers.index(7)] == min(batch.importance) for batch in batches)
     assert max(drawn[0].importance) == pytest.approx(1)
 
 
 def test_incremental_deduplication_equals_a_full_comparison(live: Live) -> None:
-    """While experiences come, are drawn and removed, and the oldest go, with few that differ."""
+    """While experiences are added, drawn and evicted, with many duplicates."""
     generator = np.random.default_rng(9)
     few = [live(generator) for _ in range(6)]
     buffer, all_of_them = Buffer(16), list[tuple[int, Experience]]()
     duplicates = number = 0
     for _ in range(60):
         for _ in range(int(generator.integers(1, 9))):
-            one = replace(few[generator.integers(6)], reward=float(generator.integers(9)))
-            buffer.add(one)
-            all_of_them = [*all_of_them, (number, one)][-16:]
+            experience = replace(few[generator.integers(6)], reward=float(generator.integers(9)))
+            buffer.add(experience)
+            all_of_them = [*all_of_them, (number, experience)][-16:]
             number += 1
         same: dict[int, list[tuple[int, Experience]]] = {}
-        for at, one in all_of_them:
-            same.setdefault(id(one.observation), []).append((at, one))
+        for at, experience in all_of_them:
+            same.setdefault(id(experience.observation), []).append((at, experience))
         duplicates += len(all_of_them) - len(same)
         all_of_them = sorted(
             (
-                (group[-1][0], replace(group[-1][1], reward=math.fsum(one.reward for _, one in group) / len(group)))
+                (
+                    group[-1][0],
+                    replace(group[-1][1], reward=math.fsum(experience.reward for _, experience in group) / len(group)),
+                )
                 for group in same.values()
             ),
             key=lambda entry: entry[0],
         )
         buffer.drop_duplicates()
-        assert [(at, one.reward) for at, one, _ in buffer] == [(at, one.reward) for at, one in all_of_them]
+        assert [(at, experience.reward) for at, experience, _ in buffer] == [
+            (at, experience.reward) for at, experience in all_of_them
+        ]
         assert buffer.duplicates == duplicates
         gone = {at for at, _ in all_of_them if generator.random() < 0.3}
         buffer.remove(gone)
-        all_of_them = [(at, one) for at, one in all_of_them if at not in gone]
+        all_of_them = [(at, experience) for at, experience in all_of_them if at not in gone]

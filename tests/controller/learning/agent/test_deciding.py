@@ -19,7 +19,7 @@ Observe = Callable[..., Observation]
 
 @dataclass
 class Known:
-    """Values that are known, from weights of a version."""
+    """Known values, from weights of a version."""
 
     told: list[float]
     version: int = 1
@@ -56,7 +56,7 @@ def test_the_best_value_of_those_possible_is_chosen(observe: Observe) -> None:
 
 
 @pytest.mark.parametrize(("told", "action"), [([1, 3.4, 9, 3], 3), ([1, 3.6, 9, 3], 1), ([1, 2, 9, 3], 3)])
-def test_fallback_choice_stands_within_the_margin(observe: Observe, told: list[float], action: int) -> None:
+def test_fallback_choice_is_kept_within_the_margin(observe: Observe, told: list[float], action: int) -> None:
     observation = _with(observe(np.random.default_rng(1)), 0, 1, 3)
     decider = Decider(DecisionSettings(exploration=0, margin=0.5), Last(), np.random.default_rng(1), lambda: 0)
     decision = decider.decide(Known(told), observation, None)
@@ -77,7 +77,7 @@ def test_fallback_choice_stands_within_the_margin(observe: Observe, told: list[f
 def test_fallback_chooses_within_the_tolerance(
     observe: Observe, told: list[float], action: int, near: list[int]
 ) -> None:
-    """It always wants the last action: where that is not nearly as good, the best one is taken."""
+    """It always prefers the last action: if that is not nearly as good, the best one is taken."""
     observation = _with(observe(np.random.default_rng(1)), 0, 1, 3)
     decider = Decider(DecisionSettings(exploration=0, tolerance=0.5), Last(), np.random.default_rng(1), lambda: 0)
     decision = decider.decide(Known(told), observation, None)
@@ -99,18 +99,18 @@ def test_a_margin_goes_before_a_tolerance(observe: Observe) -> None:
     decider = Decider(settings, InTurn(), np.random.default_rng(1), lambda: 0)
     told = np.full(observation.actions, -9.0)
     told[:3] = (2.5, 9.0, 8.75)
-    # The first action is far behind the best, so one of the two best is taken: the next in turn.
+    # The first action is far worse than the best, so one of the two best is taken: the next in turn.
     decisions = [decider.decide(Known(told.tolist()), observation, None) for _ in range(3)]
-    assert [(one.action, one.reason) for one in decisions] == [(1, ""), (2, "close"), (1, "")]
-    assert all(one.asked for one in decisions)
+    assert [(decision.action, decision.reason) for decision in decisions] == [(1, ""), (2, "close"), (1, "")]
+    assert all(decision.asked for decision in decisions)
 
 
 def test_a_random_other_candidate_is_chosen_with_probability_e(observe: Observe) -> None:
     observation, decider = _with(observe(np.random.default_rng(1)), 0, 1, 3), _decider(exploration=0.05)
-    found = [decider.decide(Known([1, 3, 9, 2]), observation, None).action for _ in range(20_000)]
-    assert found.count(1) / len(found) == pytest.approx(0.95, abs=0.005)
-    assert found.count(0) / len(found) == pytest.approx(0.025, abs=0.004)
-    assert found.count(3) / len(found) == pytest.approx(0.025, abs=0.004)
+    actions = [decider.decide(Known([1, 3, 9, 2]), observation, None).action for _ in range(20_000)]
+    assert actions.count(1) / len(actions) == pytest.approx(0.95, abs=0.005)
+    assert actions.count(0) / len(actions) == pytest.approx(0.025, abs=0.004)
+    assert actions.count(3) / len(actions) == pytest.approx(0.025, abs=0.004)
 
 
 def test_an_only_candidate_is_chosen(observe: Observe) -> None:
@@ -127,13 +127,13 @@ def test_an_only_candidate_is_chosen(observe: Observe) -> None:
         (Known([1, 2, 3]), "does not fit"),
     ],
 )
-def test_the_fallback_decides_where_the_network_has_no_answer(observe: Observe, inference: Known, reason: str) -> None:
+def test_fallback_decides_if_the_network_has_no_answer(observe: Observe, inference: Known, reason: str) -> None:
     decision = _decider().decide(inference, observe(np.random.default_rng(1)), None)
     assert (decision.action, decision.source, decision.reason) == (3, "fallback", reason)
 
 
 @pytest.mark.parametrize("times_ns", [[0, 50, 100], [0, 50, 99, 100]], ids=["between parts", "at the end"])
-def test_the_fallback_decides_where_the_network_is_late(observe: Observe, times_ns: list[int]) -> None:
+def test_fallback_decides_if_the_network_is_late(observe: Observe, times_ns: list[int]) -> None:
     decider = _decider(clock=iter(times_ns))
     decision = decider.decide(Known([1, 2, 3, 0]), observe(np.random.default_rng(1)), None)
     assert (decision.action, decision.reason) == (3, "late")

@@ -1,4 +1,4 @@
-"""Products with weights in bfloat16, held against numpy."""
+"""Products with weights in bfloat16, checked against numpy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.learning.values import Floats
 
 
 def _widened(weight: Floats) -> Floats:
-    """Return weights as they are read: rounded, and widened again."""
+    """Return weights rounded to bfloat16 and widened again."""
     words = in_pairs(weight)
     both = np.stack([words << 16, words & np.uint32(0xFFFF0000)], axis=2).view(np.float32)
     outputs, inputs = weight.shape
@@ -25,10 +25,10 @@ def test_a_product_is_that_of_the_rounded_weights(outputs: int, inputs: int) -> 
     chance = np.random.default_rng(outputs * 1000 + inputs)
     weight, figures = (chance.standard_normal(shape).astype(np.float32) for shape in ((outputs, inputs), (inputs,)))
     bias = chance.standard_normal(outputs).astype(np.float32)
-    found = HalvedAffine(Affine(weight, bias))(figures)
-    assert found.shape == (outputs,)
+    product = HalvedAffine(Affine(weight, bias))(figures)
+    assert product.shape == (outputs,)
     exact = _widened(weight).astype(np.float64) @ figures.astype(np.float64) + bias
-    assert found == pytest.approx(exact, abs=1e-6 * inputs)
+    assert product == pytest.approx(exact, abs=1e-6 * inputs)
 
 
 def test_weights_are_rounded_to_the_nearest_and_ties_to_even() -> None:

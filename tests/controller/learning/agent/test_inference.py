@@ -62,33 +62,33 @@ CASES = [
     ("flat", FlatInference, 1e-5),
     ("dense", DenseInference, 1e-5),
     ("flat", _flat_fast, 1e-5),
-    ("flat", _flat_halved, 2e-2),  # of weights only
+    ("flat", _flat_halved, 2e-2),  # weights only
     ("dense", _dense_halved, 2e-2),
     ("tokens", TokensInference, 1e-5),
     ("tokens", _float32, 1e-5),
     ("tokens", _bfloat16, 5e-2),  # eight bits of a mantissa, over two layers
     pytest.param("tokens", _tokens_fast, 1e-5, marks=WIDE),
-    pytest.param("tokens", _tokens_halved, 2e-2, marks=PAIRS),  # the same, but what is added to is float32
+    pytest.param("tokens", _tokens_halved, 2e-2, marks=PAIRS),  # the same, but accumulated in float32
 ]
 
 
 def _weights(form: Form, observation: Observation, **fields: int) -> WeightSet:
     settings = NetworkSettings(form=form, hidden=64, feed_forward=48, deviation=0.15, **fields)
-    found = gaussian_start(Shape.of(settings, observation), settings.deviation, np.random.default_rng(5))
-    # As biases and gains are after training.
+    start = gaussian_start(Shape.of(settings, observation), settings.deviation, np.random.default_rng(5))
+    # Biases and gains as after training.
     generator = np.random.default_rng(6)
     moved = {
         name: array + np.float32(0.1) * generator.standard_normal(array.shape).astype(np.float32) * (array.ndim == 1)
-        for name, array in found.arrays.items()
+        for name, array in start.arrays.items()
     }
-    return WeightSet(found.shape, moved, 1)
+    return WeightSet(start.shape, moved, 1)
 
 
 def _reference(weights: WeightSet, observation: Observation) -> Floats:
     tokens = observation.tokens() if weights.shape.form == "tokens" else observation.flat()[None]
     with torch.no_grad():
-        found = network(weights, dropout=0.25).eval()(torch.from_numpy(tokens.copy())[None])
-    values: Floats = found[0].mean(dim=1).numpy()
+        output = network(weights, dropout=0.25).eval()(torch.from_numpy(tokens.copy())[None])
+    values: Floats = output[0].mean(dim=1).numpy()
     return values
 
 
@@ -152,13 +152,13 @@ def test_tokens_do_not_care_for_the_order_of_nodes(observe: Observe) -> None:
 
 def test_attention_of_tokens_sums_to_one(observe: Observe) -> None:
     observation = observe(np.random.default_rng(4), 7)
-    found = TokensInference(_weights("tokens", observation)).attention(observation)
-    assert found.shape == (2, 4, 7, 7)
-    assert found.sum(axis=-1) == pytest.approx(1, abs=1e-5)
+    attention = TokensInference(_weights("tokens", observation)).attention(observation)
+    assert attention.shape == (2, 4, 7, 7)
+    assert attention.sum(axis=-1) == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize(("form", "make", "tolerance"), CASES)
-def test_an_answer_that_is_late_is_none(observe: Observe, form: Form, make: Make, tolerance: float) -> None:
+def test_late_answer_is_dropped(observe: Observe, form: Form, make: Make, tolerance: float) -> None:
     observation = observe(np.random.default_rng(5))
     assert make(_weights(form, observation)).values(observation, lambda: True) is None
 

@@ -1,4 +1,4 @@
-"""Values that are known beforehand are learned: of a chain with a way out, and the quantiles of a reward."""
+"""Learning of values known beforehand: of a chain with an exit, and the quantiles of a reward."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VALUES = [[0.81, 0.5], [0.9, 0.5], [1.0, 0.5]]
 
 
 def _seen(state: int) -> Observation:
-    """Return a state of the chain as a task's features: actions differ by what is free at them."""
+    """Return a state of the chain as a task's features: actions differ by free memory."""
     common = [float(state == number) for number in range(STATES)]
     return Observation.of(
         utilisation=common[0],
@@ -63,7 +63,7 @@ def _learner(form: Form, network: dict[str, object], training: dict[str, object]
 def chain_values(
     form: Form, network: dict[str, object], training: dict[str, object], decisions: int
 ) -> list[list[float]]:
-    """Return the values of both actions in each state that are published after so many decisions at random."""
+    """Return the published values of both actions in each state after random decisions."""
     learner, generator = _learner(form, network, training), np.random.default_rng(3)
     for _ in range(decisions):
         state, action = int(generator.integers(STATES)), int(generator.integers(2))
@@ -72,18 +72,18 @@ def chain_values(
         following = None if action or is_last else _seen(state + 1)
         learner.take(Experience(_seen(state), action, reward, following))
     inference = inference_of(learner.published, learner.settings.decisions)
-    found = [inference.values(_seen(state)) for state in range(STATES)]
-    return [values.tolist() for values in found if values is not None]
+    values_by_state = [inference.values(_seen(state)) for state in range(STATES)]
+    return [values.tolist() for values in values_by_state if values is not None]
 
 
 def test_values_of_a_chain_are_learned() -> None:
-    """Each state is worth what the next one is, discounted; departures one by one are tried in tests/soak."""
-    found = chain_values("dense", {"quantiles": 3}, {"double": True, "prioritised": 0.6}, 1600)
-    assert np.allclose(found, VALUES, atol=0.05)
+    """Each state is worth the discounted next one; tests/soak tries each departure from the specification."""
+    values = chain_values("dense", {"quantiles": 3}, {"double": True, "prioritised": 0.6}, 1600)
+    assert np.allclose(values, VALUES, atol=0.05)
 
 
 def test_quantiles_of_a_reward_are_learned() -> None:
-    """0, 10, 20 or 30, as often: the four quantiles are these, and decisions take their mean."""
+    """0, 10, 20 or 30 with equal probability: these are the four quantiles, and decisions use their mean."""
     learner = _learner("dense", {"quantiles": 4}, {"learning_rate": 0.02, "half_steps": 300, "discount": 0.0})
     for number in range(1600):
         learner.take(Experience(_seen(0), 0, 10.0 * (number % 4), None))

@@ -1,4 +1,4 @@
-"""Learning, by the specification's sentences and its formula."""
+"""Learning, by the specification's sentences and formula."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def test_criticality_weighs_large_errors_less_without_reversal() -> None:
     assert through.grad[0] > 0 > through.grad[1]
 
 
-def test_quantiles_settle_at_the_quantiles_of_what_is_measured() -> None:
+def test_quantiles_converge_to_those_of_the_data() -> None:
     measured = torch.linspace(0, 100, 101)[None]
     predicted = torch.full((1, 4), 30.0, requires_grad=True)
     optimiser = Optimiser(TrainingSettings(optimiser="adam", learning_rate=1.0), [predicted])
     for _ in range(300):
-        # By Huber's, which is as absolute errors are where they are greater than 1.
+        # By the Huber loss, which is absolute for errors above 1.
         quantile_cost("huber", predicted, measured).sum().backward()
         optimiser.step()
     assert predicted.detach()[0].tolist() == pytest.approx([12.5, 37.5, 62.5, 87.5], abs=2)
@@ -83,8 +83,8 @@ def test_sgd_and_adam_take_the_steps_of_their_formulas() -> None:
         for _ in range(3):
             (parameter**2 / 2).sum().backward()  # the gradient is the parameter
             optimiser.step()
-        found: list[float] = parameter.tolist()
-        return found
+        values: list[float] = parameter.tolist()
+        return values
 
     assert ours(TrainingSettings(learning_rate=0.1)) == pytest.approx([0.9**3, -2 * 0.9**3])
     # v = 0.5 v + x, x -= 0.1 v: 1, 0.9, 0.76, 0.614
@@ -104,8 +104,8 @@ def test_target_is_reward_plus_discounted_best_possible_value(observe: Observe) 
     values = inference_of(learner.published, DecisionSettings()).values(following)
     assert values is not None
     lived = [Experience(seen, 1, 0.25, following, 500), Experience(seen, 1, 0.25, None, 500)]
-    found = learner.measured(batch_of(lived, learner.shape, 0.9, 0, "cpu"))[:, 0].tolist()
-    assert found == pytest.approx([0.25 + 0.9 * max(values[0], values[2]), 0.25], abs=1e-5)
+    targets = learner.measured(batch_of(lived, learner.shape, 0.9, 0, "cpu"))[:, 0].tolist()
+    assert targets == pytest.approx([0.25 + 0.9 * max(values[0], values[2]), 0.25], abs=1e-5)
     by_time = learner.measured(batch_of(lived, learner.shape, 0.9, 1000, "cpu"))[0, 0].item()
     assert by_time == pytest.approx(0.25 + 0.9**0.5 * max(values[0], values[2]), abs=1e-5)
 
@@ -119,8 +119,8 @@ def test_double_values_the_trained_choice_by_published_weights(observe: Observe)
     with torch.no_grad():
         learner._trained.output.bias[int(np.argmin(published))] += 100
     lived = [Experience(seen, 0, 0.0, following)]
-    found = learner.measured(batch_of(lived, learner.shape, 0.9, 0, "cpu"))[0, 0].item()
-    assert found == pytest.approx(0.9 * published.min(), abs=1e-5)
+    target = learner.measured(batch_of(lived, learner.shape, 0.9, 0, "cpu"))[0, 0].item()
+    assert target == pytest.approx(0.9 * published.min(), abs=1e-5)
 
 
 @pytest.mark.parametrize("form", ["flat", "tokens", "dense"])
@@ -128,7 +128,7 @@ def test_double_values_the_trained_choice_by_published_weights(observe: Observe)
 def test_forward_of_a_chosen_action_equals_the_whole_network(
     observe: Observe, live: Live, form: Form, quantiles: int
 ) -> None:
-    """Values and gradients; of tokens with observations of different numbers of actions."""
+    """Values and gradients; for tokens, with different numbers of actions."""
     generator = np.random.default_rng(12)
     settings = _settings(form, {"dropout": 0.0, "quantiles": quantiles})
     learner = _learner(settings, observe(generator))
@@ -137,17 +137,17 @@ def test_forward_of_a_chosen_action_equals_the_whole_network(
     network = learner._trained
     whole = network(batch.seen.tokens, batch.seen.absent)[torch.arange(6), batch.actions]
     whole.square().sum().backward()
-    expected = [one.grad.clone() for one in network.parameters()]
+    expected = [parameter.grad.clone() for parameter in network.parameters()]
     network.zero_grad()
     chosen = network.forward_chosen(batch.seen.tokens, batch.seen.absent, batch.actions)
     assert torch.allclose(chosen, whole, atol=1e-6)
     chosen.square().sum().backward()
-    for found, other in zip((one.grad for one in network.parameters()), expected, strict=True):
-        assert torch.allclose(found, other, atol=1e-6)
+    for gradient, other in zip((parameter.grad for parameter in network.parameters()), expected, strict=True):
+        assert torch.allclose(gradient, other, atol=1e-6)
 
 
 def test_dropout_of_one_token_drops_whole_heads_as_often(observe: Observe) -> None:
-    """Means over many draws are those of PyTorch's own layer, whose attention has one weight a head to drop."""
+    """Means over many draws equal those of PyTorch's own layer, whose attention drops one weight per head."""
     learner = _learner(_settings("flat", {"dropout": 0.5}), observe(np.random.default_rng(13)))
     network = learner._trained
     tokens = torch.from_numpy(observe(np.random.default_rng(14)).flat()).expand(20_000, 1, -1)
@@ -162,17 +162,17 @@ def test_dropout_of_one_token_drops_whole_heads_as_often(observe: Observe) -> No
 def test_half_precision_learns_nearly_the_same(live: Live, observe: Observe) -> None:
     if not has_fast_bfloat16():
         pytest.skip("this processor does not multiply bfloat16")
-    found = []
+    runs = []
     for precision in ("float32", "bfloat16"):
         generator = np.random.default_rng(15)
         learner = _learner(_settings("tokens", {"dropout": 0.0}, precision=precision), observe(generator))
         for _ in range(32):
             learner.take(live(generator))
         assert learner.progress is not None
-        found.append((learner.progress, learner.weights(1).arrays["output.weight"]))
-    assert found[0][0].loss == pytest.approx(found[1][0].loss, rel=0.02)
-    assert found[0][0].loss != found[1][0].loss
-    assert np.abs(found[0][1] - found[1][1]).max() < 1e-3
+        runs.append((learner.progress, learner.weights(1).arrays["output.weight"]))
+    assert runs[0][0].loss == pytest.approx(runs[1][0].loss, rel=0.02)
+    assert runs[0][0].loss != runs[1][0].loss
+    assert np.abs(runs[0][1] - runs[1][1]).max() < 1e-3
 
 
 def bandit_errors(observe: Observe, form: Form, network: dict[str, object], training: dict[str, object]) -> list[float]:
@@ -185,9 +185,9 @@ def bandit_errors(observe: Observe, form: Form, network: dict[str, object], trai
     learner = _learner(settings, observe(generator))
 
     def lived() -> Experience:
-        place, action = int(generator.integers(4)), int(generator.integers(4))
+        state, action = int(generator.integers(4)), int(generator.integers(4))
         free = np.zeros(4)
-        free[place] = 1
+        free[state] = 1
         zeros = np.zeros(4)
         seen = Observation.of(
             utilisation=float(generator.random()),
@@ -200,7 +200,7 @@ def bandit_errors(observe: Observe, form: Form, network: dict[str, object], trai
             bandwidth=zeros,
             candidates=np.ones(4, np.bool_),
         )
-        return Experience(seen, action, float(action == place), None)
+        return Experience(seen, action, float(action == state), None)
 
     errors = []
     for _ in range(1200):
@@ -211,7 +211,7 @@ def bandit_errors(observe: Observe, form: Form, network: dict[str, object], trai
 
 @pytest.mark.parametrize("form", ["flat", "tokens", "dense"])
 def test_every_form_learns_which_action_pays(observe: Observe, form: Form) -> None:
-    """The error halves at least; departures from the specification do in tests/soak."""
+    """The error at least halves; tests/soak checks this for departures from the specification."""
     errors = bandit_errors(observe, form, {}, {})
     assert errors[-1] < errors[40] / 2
 
@@ -219,9 +219,9 @@ def test_every_form_learns_which_action_pays(observe: Observe, form: Form) -> No
 def test_weights_are_published_periodically_and_are_immutable(live: Live, observe: Observe) -> None:
     generator = np.random.default_rng(4)
     learner = _learner(_settings(), observe(generator))
-    found = [learner.take(live(generator)) for _ in range(96)]
-    published = [weights for weights in found if weights is not None]
-    assert [place + 1 for place, weights in enumerate(found) if weights is not None] == [32, 64, 96]
+    results = [learner.take(live(generator)) for _ in range(96)]
+    published = [weights for weights in results if weights is not None]
+    assert [index + 1 for index, weights in enumerate(results) if weights is not None] == [32, 64, 96]
     assert [weights.version for weights in published] == [1, 2, 3]
     assert not np.array_equal(published[0].arrays["output.weight"], published[1].arrays["output.weight"])
     with pytest.raises(ValueError, match="read-only"):
@@ -237,7 +237,7 @@ def test_training_starts_early_and_its_rate_halves(live: Live, observe: Observe)
         learner.take(live(generator))
         rates.append((learner.steps, learner.optimiser.learning_rate))
     assert [steps for steps, _ in rates] == [0] * 15 + [1] * 8 + [2] * 8 + [3]
-    assert [rates[place][1] for place in (15, 23, 31)] == pytest.approx([0.5, 0.5 * 0.5**0.5, 0.25])
+    assert [rates[index][1] for index in (15, 23, 31)] == pytest.approx([0.5, 0.5 * 0.5**0.5, 0.25])
 
 
 def test_first_publication_waits_for_its_decision_count(live: Live, observe: Observe) -> None:
@@ -245,7 +245,7 @@ def test_first_publication_waits_for_its_decision_count(live: Live, observe: Obs
     settings = _settings(start=16, train_every=16, remove_sampled=False, publish_every=16, first_publish=40)
     learner = _learner(settings, observe(generator))
     published = [learner.take(live(generator)) for _ in range(64)]
-    assert [place for place, found in enumerate(published, start=1) if found] == [48, 64]
+    assert [index for index, weights in enumerate(published, start=1) if weights] == [48, 64]
 
 
 def test_the_inference_network_is_never_trained(live: Live, observe: Observe) -> None:
@@ -322,7 +322,7 @@ def test_weights_that_are_not_finite_are_never_published(live: Live, observe: Ob
     assert learner.weights(1).is_finite
 
 
-def test_an_agent_learns_in_line_and_decides_by_what_it_learned(observe: Observe, live: Live) -> None:
+def test_agent_learns_inline_and_decides_by_it(observe: Observe, live: Live) -> None:
     class First:
         def choose(self, observation: Observation, view: None) -> int:
             return 0

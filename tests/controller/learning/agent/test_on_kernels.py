@@ -1,4 +1,4 @@
-"""Networks in machine code, held against their plain twins in numpy."""
+"""Networks in machine code, checked against their plain twins in numpy."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ TWINS = [
         "tokens", TokensInference, partial(TokensOnKernels, halved=True), 3e-2, id="tokens, halved", marks=PAIRS
     ),
 ]
-"""Form, plain twin, fast one, and how far its values may be off, of values of about 1."""
+"""Form, plain twin, fast twin, and the tolerance of its values, which are about 1."""
 
 
 def _weights(form: Form, observation: Observation, *, spread: float = 1.0, **fields: int) -> WeightSet:
-    """Return weights whose products are about as large as what goes in, times a spread."""
+    """Return weights whose products are about as large as the inputs, times a spread."""
     shape = Shape.of(NetworkSettings(form=form, **fields), observation)
     chance = np.random.default_rng(7)
     arrays = {
@@ -59,9 +59,9 @@ def _weights(form: Form, observation: Observation, *, spread: float = 1.0, **fie
 
 
 def _values(inference: Inference, observation: Observation) -> Floats:
-    found = inference.values(observation)
-    assert found is not None
-    return found
+    values = inference.values(observation)
+    assert values is not None
+    return values
 
 
 @pytest.mark.parametrize(("form", "plain", "fast", "tolerance"), TWINS)
@@ -102,7 +102,7 @@ def test_networks_of_any_size_give_the_values_of_the_plain_twin(
         quantiles=quantiles,
     )
     expected = _values(plain(weights), observation)
-    # A norm over a few hidden figures makes more of what rounding left.
+    # A norm over a few hidden values amplifies rounding errors.
     assert _values(fast(weights), observation) == pytest.approx(expected, abs=4 * tolerance, rel=tolerance)
 
 
@@ -116,9 +116,9 @@ def test_kernels_choose_as_the_plain_twin_except_near_ties(
     errors, same, ties = [], 0, 0
     for _ in range(20):
         observation = observe(chance, 16)
-        expected, found = _values(exact, observation), _values(near, observation)
-        errors.append(np.abs(found - expected).max())
-        best, chosen = int(expected.argmax()), int(found.argmax())
+        expected, halved = _values(exact, observation), _values(near, observation)
+        errors.append(np.abs(halved - expected).max())
+        best, chosen = int(expected.argmax()), int(halved.argmax())
         same += chosen == best
         ties += chosen != best and expected[best] - expected[chosen] < tolerance
     assert max(errors) < tolerance
@@ -139,8 +139,8 @@ def test_first_layer_attention_matches_float32_when_one_hot(observe: Observe, ac
     room.work.tokens = actions
     room.mixed[:actions, : features.shape[1]] = features
     compiled(stages.first_of_tokens)(packed.told.address, packed.first.address, room.address)
-    found = room.array("added")[:actions, :48]
-    assert found == pytest.approx(expected, rel=2e-5, abs=2e-5 * float(np.abs(expected).max()))
+    attention = room.array("added")[:actions, :48]
+    assert attention == pytest.approx(expected, rel=2e-5, abs=2e-5 * float(np.abs(expected).max()))
 
 
 @pytest.mark.parametrize(("form", "plain", "fast", "tolerance"), TWINS)
@@ -175,10 +175,10 @@ def test_threads_that_decide_at_once_do_not_disturb_one_another(
     chance = np.random.default_rng(6)
     seen = [observe(chance, 12) for _ in range(8)]
     inference = fast(_weights(form, seen[0], hidden=64, feed_forward=64))
-    alone = [_values(inference, one) for one in seen]
+    alone = [_values(inference, observation) for observation in seen]
     with ThreadPoolExecutor(4) as threads:
-        together = list(threads.map(lambda one: _values(inference, one), seen * 25))
-    assert all((found == alone[number % 8]).all() for number, found in enumerate(together))
+        together = list(threads.map(lambda observation: _values(inference, observation), seen * 25))
+    assert all((values == alone[number % 8]).all() for number, values in enumerate(together))
 
 
 @pytest.mark.parametrize("form", ["flat", "tokens"])

@@ -1,7 +1,8 @@
-"""Checkpoints go on exactly, are strict, and run no code; experience survives as bytes."""
+"""Checkpoints resume exactly, are strict, and run no code; experience round-trips as bytes."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import pickle
 from collections.abc import Callable
@@ -54,26 +55,26 @@ def _settings(form: Form, **training: object) -> AgentSettings:
     )
 
 
-def _same(one: Observation, other: Observation) -> bool:
-    return np.array_equal(one.row, other.row) and np.array_equal(one.candidates, other.candidates)
+def _same(observation: Observation, other: Observation) -> bool:
+    return np.array_equal(observation.row, other.row) and np.array_equal(observation.candidates, other.candidates)
 
 
 def test_experience_comes_back_from_bytes(live: Live) -> None:
     lived = live(np.random.default_rng(1))
-    found = experience_from_bytes(experience_to_bytes(lived))
-    assert _same(found.observation, lived.observation)
-    assert found.following is not None
+    restored = experience_from_bytes(experience_to_bytes(lived))
+    assert _same(restored.observation, lived.observation)
+    assert restored.following is not None
     assert lived.following is not None
-    assert _same(found.following, lived.following)
-    assert (found.action, found.reward, found.elapsed_ns) == (lived.action, lived.reward, lived.elapsed_ns)
+    assert _same(restored.following, lived.following)
+    assert (restored.action, restored.reward, restored.elapsed_ns) == (lived.action, lived.reward, lived.elapsed_ns)
 
 
 def test_experience_of_any_number_of_figures_comes_back(live: Live) -> None:
     lived = live(np.random.default_rng(1))
     for vectors in (2, 3, 8, 11):
         seen = Observation(np.linspace(0, 1, 4 + 4 * vectors, dtype=np.float32), np.ones(4, np.bool_))
-        found = experience_from_bytes(experience_to_bytes(replace(lived, observation=seen)))
-        assert _same(found.observation, seen)
+        restored = experience_from_bytes(experience_to_bytes(replace(lived, observation=seen)))
+        assert _same(restored.observation, seen)
         short = Observation(seen.row[:-1], seen.candidates)
         with pytest.raises(LearningError, match="4 candidates are not an observation"):
             experience_from_bytes(experience_to_bytes(replace(lived, observation=short)))
@@ -86,7 +87,7 @@ def test_experience_that_is_cut_is_refused(live: Live) -> None:
             experience_from_bytes(data[:length])
 
 
-def test_a_generator_goes_on_where_it_was() -> None:
+def test_random_generator_resumes() -> None:
     generator = np.random.default_rng(3)
     generator.integers(3, dtype=np.uint32)
     again = generator_from_bytes(generator_to_bytes(generator))
@@ -105,7 +106,7 @@ def test_a_generator_goes_on_where_it_was() -> None:
 def test_resumed_agent_continues_exactly(
     observe: Observe, live: Live, tmp_path: Path, form: Form, training: dict[str, object]
 ) -> None:
-    """With experience in the buffer, a state of the optimiser and random numbers half used."""
+    """With experience in the buffer, optimiser state and a used random generator."""
 
     def go_on(agent: Agent[None], generator: np.random.Generator, count: int) -> list[int]:
         actions = []
@@ -136,7 +137,7 @@ def checkpoint(observe: Observe) -> Checkpoint:
     return new_checkpoint(SETTINGS, observe(np.random.default_rng(5)), "nodes")
 
 
-def test_a_checkpoint_decides_where_nothing_trains(observe: Observe, checkpoint: Checkpoint) -> None:
+def test_checkpoint_decides_without_training(observe: Observe, checkpoint: Checkpoint) -> None:
     agent = agent_of(msgspec.structs.replace(checkpoint, version=7), First(), "none")
     assert agent.decide(observe(np.random.default_rng(5)), None).version == 7
 
@@ -148,6 +149,20 @@ def test_a_damaged_checkpoint_names_its_file(checkpoint: Checkpoint, tmp_path: P
         path.write_bytes(damaged)
         with pytest.raises(LearningError, match=f"^{path}: damaged"):
             load_checkpoint(path)
+
+
+def test_checkpoint_with_units_in_its_keys_is_read(checkpoint: Checkpoint) -> None:
+    head = len(checkpoint_to_bytes(checkpoint)) - len(msgspec.msgpack.encode(checkpoint))
+    plain = msgspec.to_builtins(checkpoint)
+    training, decisions = plain["settings"]["training"], plain["settings"]["decisions"]
+    training["discount_time_ns"] = training.pop("discount_time") + 5
+    decisions["deadline_ns"] = decisions.pop("deadline")
+    plain["published"] = checkpoint.published
+    content = msgspec.msgpack.encode(plain)
+    first_line = checkpoint_to_bytes(checkpoint)[: head - hashlib.sha256().digest_size]
+    read = checkpoint_from_bytes(first_line + hashlib.sha256(content).digest() + content, "file")
+    assert read.settings.training.discount_time_ns == checkpoint.settings.training.discount_time_ns + 5
+    assert read.settings.decisions == checkpoint.settings.decisions
 
 
 def test_foreign_checkpoint_is_refused_and_no_pickle_runs(tmp_path: Path) -> None:

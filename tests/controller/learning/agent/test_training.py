@@ -1,9 +1,8 @@
-"""Decisions and training never wait for one another: training that is killed, slow or gone holds up no decision."""
+"""Decisions never wait for training, whether it is killed, slow or gone."""
 
 from __future__ import annotations
 
 import importlib.util
-import time
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -20,6 +19,7 @@ from controller.learning.agent.training.channel import TrainerMessage, hear, pai
 from controller.learning.agent.training.thread import ThreadTraining
 from controller.learning.errors import LearningError
 from controller.learning.values import Experience, Observation
+from tests.waiting import wait_until
 
 Observe = Callable[..., Observation]
 Live = Callable[..., Experience]
@@ -37,23 +37,15 @@ class First:
         return 0
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait for another process or thread, not for ever."""
-    end_s = time.monotonic() + WITHIN_S
-    while not is_so():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def start(observe: Observe) -> Iterator[Callable[[Where], Agent[None]]]:
     agents: list[Agent[None]] = []
 
-    def found(where: Where) -> Agent[None]:
+    def make(where: Where) -> Agent[None]:
         agents.append(agent_of(new_checkpoint(SETTINGS, observe(np.random.default_rng(1)), "nodes"), First(), where))
         return agents[-1]
 
-    yield found
+    yield make
     for agent in agents:
         agent.close()
 
@@ -67,13 +59,13 @@ def test_background_training_gives_the_inline_weights(
     lived = [live(generator) for _ in range(40)]
     records = []
     for agent in agents:
-        for one in lived:
-            agent.learn(one)
+        for experience in lived:
+            agent.learn(experience)
         records.append(agent.training.record(WITHIN_S))
     assert records[0][0].version == records[1][0].version == 1
     assert records[0][0].to_bytes() == records[1][0].to_bytes()
     assert records[0][1] == records[1][1]
-    until(lambda: agents[1].published.weights.version == 1)
+    wait_until(lambda: agents[1].published.weights.version == 1)
     assert agents[1].published.weights.to_bytes() == agents[0].published.weights.to_bytes()
 
 
@@ -81,7 +73,7 @@ def test_thread_that_lags_drops_the_newest_and_counts_it(start: Callable[[Where]
     agent = start("thread")
     assert isinstance(agent.training, ThreadTraining)
     go_on: list[bool] = []
-    agent.training._backlog.ask(lambda _: until(lambda: bool(go_on)))
+    agent.training._backlog.ask(lambda _: wait_until(lambda: bool(go_on)))
     lived = live(np.random.default_rng(5))
     for _ in range(100):
         agent.learn(lived)
@@ -91,12 +83,12 @@ def test_thread_that_lags_drops_the_newest_and_counts_it(start: Callable[[Where]
     assert agent.status.decisions + agent.status.dropped == 100
 
 
-def test_a_question_at_once_is_answered_before_what_waits(start: Callable[[Where], Agent[None]], live: Live) -> None:
+def test_urgent_question_is_answered_before_the_backlog(start: Callable[[Where], Agent[None]], live: Live) -> None:
     agent = start("thread")
     assert isinstance(agent.training, ThreadTraining)
     seen: list[int] = []
     go_on: list[bool] = []
-    agent.training._backlog.ask(lambda _: until(lambda: bool(go_on)))
+    agent.training._backlog.ask(lambda _: wait_until(lambda: bool(go_on)))
     lived = live(np.random.default_rng(5))
     for _ in range(10):
         agent.learn(lived)

@@ -1,4 +1,4 @@
-"""Systems with round figures, systems and workloads that a seed draws, and the pools that stepping is tested on."""
+"""Systems with round figures, seeded systems and workloads, and the pools under test."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ MAKERS: dict[str, Maker] = {"plain": PlainPool, "native": Pool}
 
 
 def cpu(cores: int = 1, tasks_per_core: int = 1) -> Engine:
-    """Return an engine with an operation a nanosecond and core."""
+    """Return an engine with one operation per nanosecond and core."""
     return Engine(EngineKind.CPU, cores, GBPS, GBPS // 2, tasks_per_core)
 
 
 def node(name: str, *engines: Engine, fast_bytes: int = 2000, slow_bytes: int = 0) -> Node:
-    """Return a node whose fast memory waits 10 ns and serves a byte a ns; slow memory waits 100 ns, half as fast."""
+    """Return a node whose fast memory has 10 ns latency and 1 byte/ns; slow memory has 100 ns and half the rate."""
     fast = Memory(Medium.DRAM, fast_bytes, 10, 20, 8 * GBPS, 8 * GBPS)
     slow = Memory(Medium.NVM, slow_bytes, 100, 200, 4 * GBPS, 4 * GBPS)
     memories = ((fast,) if engines else ()) + ((slow,) if slow_bytes else ())
@@ -66,7 +66,7 @@ def node(name: str, *engines: Engine, fast_bytes: int = 2000, slow_bytes: int = 
 
 
 def system(*nodes: Node, changes: Sequence[Change] = (), delay_ns: int = 1000, rate_bps: int = GBPS) -> System:
-    """Return nodes with 1 us and 8 ns a byte between any two."""
+    """Return nodes with 1 us and 8 ns per byte between any two."""
     network = Network.uniform(len(nodes), delay_ns=delay_ns, rate_bps=rate_bps)
     return System(nodes, network, tuple(changes))
 
@@ -79,7 +79,7 @@ def two_and_pool(rate_bps: int = GBPS) -> System:
 def around_data(
     count: int, fast_bytes: int, *, changes: Sequence[Change] = (), delay_ns: int = 100, rate_bps: int = 8 * GBPS
 ) -> System:
-    """Return equal nodes n0, n1, … of one core, an operation a nanosecond, and one more that only holds data."""
+    """Return equal nodes n0, n1, … of one core at one operation per nanosecond, and one that only holds data."""
     engine = Engine(EngineKind.CPU, 1, GBPS, GBPS)
     computing = [Node(f"n{number}", (engine,), (Memory.of(Medium.DRAM, fast_bytes),)) for number in range(count)]
     held = Node("data", (), (Memory.of(Medium.NVM, 1 << 30),))
@@ -87,7 +87,7 @@ def around_data(
 
 
 def closed(base: System, src: int, dst: int, *, from_ns: int) -> System:
-    """Return the system in which nothing leads from a node to another from a time on."""
+    """Return the system without a path between two nodes from a time on."""
     times = np.array([0, from_ns], np.int64)
     delay_ns, rate_bps = (np.repeat(figures, 2, axis=0) for figures in (base.network.delay_ns, base.network.rate_bps))
     delay_ns[1, src, dst] = -1
@@ -95,13 +95,13 @@ def closed(base: System, src: int, dst: int, *, from_ns: int) -> System:
 
 
 def reads(*times_ns: int, size: int = 1000) -> Workload:
-    """Return a read of an object of its own at each time, of 500 operations."""
+    """Return tasks of 500 operations, one at each time, each reading its own object."""
     tasks = [Task(ns, reads=(number,), float_operations=500) for number, ns in enumerate(times_ns)]
     return Workload.of(tasks, [size] * len(tasks))
 
 
 def load_of(time_ns: int) -> float:
-    """Return log2(1 + time / 1024) / 24, straight between powers of two, in whole parts of 1 / 65536."""
+    """Return log2(1 + time / 1024) / 24, linear between powers of two, in multiples of 1 / 65536."""
     log = np.log2(1 + time_ns / 1024)
     between = int(log) + (1 + time_ns / 1024) / 2 ** int(log) - 1
     return int(int(between * 65536) / 24) / 65536
@@ -125,12 +125,12 @@ def drawn_settings(rng: np.random.Generator) -> PoolSettings:
 
 
 def drawn_system(rng: np.random.Generator) -> System:
-    """Return nodes, not always all of them there, and a network with holes."""
+    """Return nodes, some of them absent at times, and an incomplete network."""
     nodes = [
         Node(
             f"n{number}",
             tuple(_engine(rng) for _ in range(rng.integers(1, 3))),
-            tuple(_memory(rng, slow=place > 0) for place in range(rng.integers(1, 3))),
+            tuple(_memory(rng, slow=index > 0) for index in range(rng.integers(1, 3))),
         )
         for number in range(rng.integers(1, 5))
     ]
@@ -148,7 +148,7 @@ def drawn_system(rng: np.random.Generator) -> System:
 
 
 def drawn_workload(rng: np.random.Generator) -> Workload:
-    """Return tasks that use a few of some objects, now and then after one another."""
+    """Return tasks that use a few shared objects, sometimes after one another."""
     sizes = rng.integers(1, rng.choice([100, 1500]), rng.integers(1, 20)).tolist()
     tasks: list[Task] = []
     time_ns, chance = 0, rng.choice([0.0, 0.3])

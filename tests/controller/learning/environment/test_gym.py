@@ -38,7 +38,7 @@ def test_gymnasium_finds_nothing_wrong_with_load_features_either() -> None:
     checker.check_env(env, skip_render_check=True)
 
 
-def test_an_episode_is_what_the_pool_says() -> None:
+def test_episode_equals_the_pools() -> None:
     env, pool = _environment(_pool()), _pool()
     row, info = env.reset(seed=3)
     seen = pool.start(3)
@@ -77,7 +77,7 @@ def test_without_a_seed_the_generator_draws_one() -> None:
         env.reset(options={"speed": 1})
 
 
-def test_without_gymnasium_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gymnasium_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any) -> Any:

@@ -38,16 +38,16 @@ def test_a_series_of_snapshots_holds_from_its_times_on() -> None:
         _pool(of_costs(HOSTS, {7: COSTS}))
 
 
-def test_a_transfer_gets_its_fair_share_beside_demands() -> None:
+def test_transfer_gets_its_fair_share_with_demands() -> None:
     src, near, far, other = HOSTS
     access_bps = COSTS.cost(src, near).available_bps
     rates = [[0] * 4 for _ in range(4)]
-    # One that asks for all of the link to `far`, and one that asks for a tenth of the link from `src`.
+    # One demands all of the link to `far`, and one a tenth of the link from `src`.
     rates[3][2], rates[0][1] = access_bps, access_bps // 10
     matrix = DemandMatrix((src, near, far, other), tuple(map(tuple, rates)))
     network = under_demands(HOSTS, COSTS, {0: DemandMatrix(HOSTS, ((0,) * 4,) * 4), 1000: matrix})
     assert network.rate_bps[0, 0, 2] == access_bps
-    # Half of the link to `far`: less than the rest of its own.
+    # Half of the link to `far`: less than the rest of its own link.
     assert network.rate_bps[1, 0, 2] == pytest.approx(access_bps / 2, rel=1e-6)
     assert network.rate_bps[1, 0, 3] == pytest.approx(access_bps * 9 / 10, rel=1e-6)
     assert network.delay_ns[1, 0, 2] > network.delay_ns[0, 0, 2]
@@ -62,7 +62,7 @@ def test_a_node_that_the_fabric_does_not_have_is_named() -> None:
         under_demands(HOSTS, COSTS, {0: DemandMatrix(("x", HOSTS[0]), ((0, 1), (0, 0)))})
 
 
-def test_remote_access_takes_what_the_fabric_says() -> None:
+def test_remote_access_takes_the_fabrics_time() -> None:
     network = of_costs(HOSTS, {0: COSTS})
     pool = _pool(network)
     pool.start(0)

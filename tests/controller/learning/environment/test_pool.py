@@ -76,7 +76,7 @@ def test_task_waits_for_data_under_way_with_arrivals_on(make: Maker) -> None:
     pool = make(base, Workload.of(tasks, [1000]), ARRIVING)
     pool.start(0)
     assert [pool.step(0).latency_ns for _ in tasks] == [FETCH_NS + ACCESS_NS, FETCH_NS - 100 + ACCESS_NS, ACCESS_NS]
-    # Without the setting it is there from the decision on.
+    # Without the setting it is available from the decision on.
     pool = make(base, Workload.of(tasks, [1000]), PLAIN)
     pool.start(0)
     assert [pool.step(0).latency_ns for _ in tasks] == [FETCH_NS + ACCESS_NS, ACCESS_NS, ACCESS_NS]
@@ -87,9 +87,9 @@ def test_data_under_way_is_read_from_its_source_if_sooner(make: Maker) -> None:
     pool = make(two_and_pool(), Workload.of(tasks, [1000]), ARRIVING)
     pool.start(0)
     pool.step(0)
-    # The pool sends it once more, from 8000 ns on. The first node has it from 9100 ns on, and it would take 9010 more.
+    # The pool sends it again from 8000 ns on. The first node has it from 9100 ns on, and would need 9010 more.
     assert pool.step(1).latency_ns == 8000 + FETCH_NS - 100 + ACCESS_NS
-    # By now the pool is taken until 16,000 ns, and the first node has it no longer: sent a third time.
+    # By now the pool is busy until 16,000 ns, and the first node no longer has it: sent a third time.
     assert pool.predict(0).served_ns == 16_000 + FETCH_NS + ACCESS_NS
     wide = system(node("a", cpu()), node("b", cpu()), node("pool", slow_bytes=100_000), delay_ns=1)
     tasks = [Task(0, reads=(0, 1, 2)), Task(100, reads=(0,))]
@@ -107,7 +107,7 @@ def test_written_data_is_available_after_the_write(make: Maker) -> None:
     written_ns = pool.step(0).latency_ns
     assert written_ns == 20 + 1000
     assert pool.step(1).latency_ns == written_ns + 8000 + 1000 + 10 - 100 + ACCESS_NS
-    # While its data is yet to come a transfer lets others pass: the node's port is taken from 100 to 8100 ns.
+    # A transfer whose data has not arrived lets others pass: the node's port is busy from 100 to 8100 ns.
     assert pool.predict(1).served_ns >= 8100 + FETCH_NS + ACCESS_NS
 
 
@@ -116,13 +116,13 @@ def test_evicted_data_is_read_at_its_old_node_until_it_is_home(make: Maker) -> N
     pool = make(two_and_pool(), Workload.of(tasks, [1000] * 3), ARRIVING)
     pool.start(0)
     assert [pool.step(0).evicted_bytes for _ in tasks[:3]] == [0, 0, 1000]
-    # The pool sends what was asked for until 108,000 ns, the node what it evicts alike. It has it, the pool not before
+    # The pool sends requested objects until 108,000 ns, the node its evicted one as long; it reaches the pool at
     # 109,010 ns.
     assert pool.predict(1).served_ns == 108_000 + 8000 + 1000 + 10 + ACCESS_NS
 
 
 def test_transfer_survives_its_source_and_is_passed_on(make: Maker) -> None:
-    # It may be back before that: what a memory had may be gone.
+    # The node may return earlier: its memory's content may be gone.
     for back in ((), (Change(150, "pool", is_there=True),)):
         base, changes = two_and_pool(), (Change(100, "pool", is_there=False), *back)
         tasks = [Task(0, reads=(0,)), Task(200, reads=(0,))]
@@ -173,7 +173,7 @@ def test_tasks_wait_for_a_slot_while_their_data_moves(make: Maker) -> None:
     pool = make(two_and_pool(), reads(0, 0, 0), PLAIN)
     pool.start(0)
     first, second, third = pool.step(0), pool.step(0), pool.step(1)
-    # The pool gives out one transfer after another, whoever asks; the third waits for two others.
+    # The pool sends one transfer after another; the third waits for two others.
     assert second.wait_ns == first.response_ns
     assert second.latency_ns == 16_000 + 1100 + ACCESS_NS
     assert third.wait_ns == 0
@@ -193,13 +193,13 @@ def test_utilisation_is_of_the_whole_system(make: Maker) -> None:
         system(node("a", cpu(2)), node("b", cpu(2)), node("p", slow_bytes=10_000)), reads(0, 0, 1, 90_000), PLAIN
     )
     seen = pool.start(0)
-    found = [seen.utilisation]
+    shares = [seen.utilisation]
     for _ in range(3):
         following = pool.step(0).observation
         assert following is not None
-        found.append(following.utilisation)
-    # A third task waits for one of the node's two cores, and all have ended long before the last comes.
-    assert found == [0.0, 0.25, 0.5, 0.0]
+        shares.append(following.utilisation)
+    # A third task waits for one of the node's two cores; all have ended long before the last one arrives.
+    assert shares == [0.0, 0.25, 0.5, 0.0]
 
 
 def test_an_engine_of_the_node_that_ends_first_runs_the_task(make: Maker) -> None:
@@ -230,7 +230,7 @@ def test_graph_task_is_decided_on_after_its_predecessors(make: Maker) -> None:
     assert second.observation is not None
     assert third.task == 2
     assert third.submitted_ns == max(first.response_ns, second.response_ns) == 20 + 1000 + 5000
-    # One of its inputs was made where it runs, the other is fetched from where it was made.
+    # One of its inputs is local, the other is fetched from where it was made.
     assert second.observation.similarity.tolist() == [0.5, 0.5]
     assert third.latency_ns == 8000 + 1000 + 10 + 2 * ACCESS_NS
 
@@ -248,7 +248,7 @@ def test_delay_and_bandwidth_are_those_of_the_data(make: Maker) -> None:
     assert (off.flat() == seen.without_network().flat()).all()
 
 
-def test_load_is_what_the_books_and_the_ports_say(make: Maker) -> None:
+def test_load_matches_slots_and_ports(make: Maker) -> None:
     base = two_and_pool()
     pool = make(base, reads(0, 0), PoolSettings(placing=Placing.STRIPED, load_features=True))
     first = pool.start(0)
@@ -259,7 +259,7 @@ def test_load_is_what_the_books_and_the_ports_say(make: Maker) -> None:
     step = pool.step(0)
     assert step.observation is not None
     queued, wait, compute, arriving, leaving, fetching, _ = step.observation.load.tolist()
-    # One task for one slot: log2(1 + 1) of 8 bits. Data is sent for 8000 ns, out of the pool and into the first node.
+    # One task for one slot: log2(1 + 1) of 8 bits. Data takes 8000 ns from the pool to the first node.
     assert queued == [1 / 8, 0]
     assert wait == [load_of(step.response_ns), 0]
     assert arriving == [load_of(8000), 0]
@@ -333,7 +333,7 @@ def test_data_that_fits_into_no_fast_memory_is_refused(make: Maker) -> None:
 
 
 def test_room_that_cannot_be_made_is_no_room(make: Maker) -> None:
-    # From 1 us on nothing can go home from a: what it keeps stays.
+    # From 1 us on nothing can be returned from a: its data stays.
     pool = make(closed(two_and_pool(), 0, 2, from_ns=1000), reads(0, 50_000, size=1500), PLAIN)
     pool.start(0)
     seen = pool.step(0).observation
@@ -353,12 +353,12 @@ def test_nodes_vanish_and_join_between_decisions(make: Maker) -> None:
     assert pool.start(0).candidates.tolist() == [True, True]
     seen = pool.step(0).observation
     assert seen is not None
-    # What a kept is at its home again.
+    # The data that a kept is at its home again.
     assert seen.candidates.tolist() == [False, True]
     assert seen.similarity.tolist() == [0.0, 0.0]
     assert pool.step(1).latency_ns == FETCH_NS + ACCESS_NS
     assert pool.step(0).latency_ns == 8000 + 1000 + 10 + ACCESS_NS
-    # The pool has gone: its object that a keeps is served, the one at home is not.
+    # The pool is gone: its object on a can be read, the one at home cannot.
     assert pool.step(0).latency_ns == ACCESS_NS
     assert pool.refusals == {4: Refusal.NO_DATA}
     assert pool.step(1).task == 5
@@ -407,10 +407,10 @@ def test_a_network_and_a_change_hold_from_their_very_time_on(make: Maker) -> Non
     changed = System(base.nodes, two_and_pool().network, (Change(60_000, "b", is_there=False),))
     pool = make(changed, reads(0, 59_999, 60_000), PLAIN)
     pool.start(0)
-    found = [
+    masks = [
         step.observation.candidates.tolist() for step in (pool.step(0), pool.step(0)) if step.observation is not None
     ]
-    assert found == [[True, True], [True, False]]
+    assert masks == [[True, True], [True, False]]
 
 
 def test_created_data_is_lost_with_its_node(make: Maker) -> None:

@@ -33,7 +33,7 @@ def test_reward_counts_the_waits_behind_a_transfer(make: Maker) -> None:
     pool = make(two_and_pool(), reads(0, 0), settings)
     pool.start(0)
     first, second = pool.step(0), pool.step(0)
-    # The pool gives out for 8000 ns, then for 16,000, and the node takes in as long: 7 and 15 units of 1024 ns.
+    # The pool sends for 8000 ns, then for 16,000, and the node receives as long: 7 and 15 units of 1024 ns.
     assert -first.reward == pytest.approx(first.response_ns + 0.001 * (2 * 7**2) * 1024**2 / 2)
     assert -second.reward == pytest.approx(second.response_ns + 0.001 * 2 * (15**2 - 7**2) * 1024**2 / 2)
     with pytest.raises(LearningError, match=r"^port_hz cannot be -1\.0$"):
@@ -44,7 +44,7 @@ def test_reward_counts_the_waits_behind_a_held_slot(make: Maker) -> None:
     settings = PoolSettings(placing=Placing.STRIPED, gain=Gain.RESPONSE, latency_unit_ns=1, slot_hz=1_000_000.0)
     pool = make(two_and_pool(), reads(0, 0), settings)
     pool.start(0)
-    # The node has one slot, which is held until the first task ends, then until the second does.
+    # The node's one slot is held until the first task ends, then until the second ends.
     first, second = pool.step(0), pool.step(0)
     held = first.response_ns // 1024
     assert -first.reward == pytest.approx(first.response_ns + 0.001 * held**2 * 1024**2 / 2)

@@ -41,7 +41,7 @@ def _same(native: Observation | None, plain: Observation | None) -> None:
 
 
 def _run(seed: int) -> Counter[str]:
-    """Run both twins on what a seed draws; return how often each thing happened."""
+    """Run both twins on seeded input; return the number of events of each kind."""
     rng = np.random.default_rng(seed)
     system, workload, rules = drawn_system(rng), drawn_workload(rng), drawn_settings(rng)
     native, plain = Pool(system, workload, rules), PlainPool(system, workload, rules)
@@ -106,10 +106,10 @@ def test_a_moment_that_was_saved_can_be_gone_back_to() -> None:
 
 
 def _episode(pool: Pool | PlainPool, seen: Observation | None) -> list[tuple[object, ...]]:
-    """Take the first candidate each time, and return what came of it."""
-    found = []
+    """Take the first candidate each time; return the results."""
+    steps = []
     while seen is not None:
         step = pool.step(int(np.argmax(seen.candidates)))
-        found.append((*_told(step), None if step.observation is None else step.observation.row.tobytes()))
+        steps.append((*_told(step), None if step.observation is None else step.observation.row.tobytes()))
         seen = step.observation
-    return found
+    return steps

@@ -1,4 +1,4 @@
-"""Rules: what each of them chooses, and that all of them choose what is possible."""
+"""Choices of each rule, all of them valid."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_least_loaded_takes_the_fewest_tasks_per_core() -> None:
     made = system()
     big = Node("n1", (replace(made.nodes[1].engines[0], cores=4),), made.nodes[1].memories)
     made = replace(made, nodes=(made.nodes[0], big, *made.nodes[2:]))
-    # All are idle at first; then the one with four cores has the least for each of them.
+    # All are idle at first; then the one with four cores has the least load per core.
     assert taken(PlainPool(made, same_time(*[(0,)] * 6)), LeastLoaded()) == [0, 1, 2, 1, 1, 1]
 
 
@@ -85,9 +85,9 @@ def test_data_local_takes_the_node_that_has_most_of_the_data() -> None:
     assert taken(pool, DataLocal()) == [0, 1, 0, 0]
 
 
-def test_fast_only_takes_a_node_where_nothing_has_to_be_evicted() -> None:
+def test_fast_only_takes_a_node_without_evictions() -> None:
     pool = PlainPool(system(fast_bytes=250), same_time((0, 1), (2, 3), (0, 1), (2,)))
-    # The two that are full now cannot take 200 bytes more.
+    # The two full ones cannot take 200 bytes more.
     assert taken(pool, FastOnly())[:3] == [0, 1, 2]
     assert pool.start(0).free.tolist() == [1, 1, 1]
 
@@ -97,14 +97,14 @@ def test_earliest_finish_takes_the_node_that_ends_first() -> None:
     quick = Node("n2", (replace(made.nodes[2].engines[0], int_ops_per_s=2 * S),), made.nodes[2].memories)
     made = replace(made, nodes=(*made.nodes[:2], quick, made.nodes[3]))
     workload = Workload.of([Task(0, int_operations=S)] * 4, [1])
-    # Two run on the quick one before it takes longer than an idle one; then either is as good as the next.
+    # Two run on the fast one before it takes longer than an idle one; then both are equally good.
     assert taken(PlainPool(made, workload), EarliestFinish())[:2] == [2, 0]
 
 
 def _foretold(
     cost_ns: list[int], evicting: list[int], similarity: list[float], leaving_ns: list[int], possible: list[bool]
 ) -> Observation:
-    """Return an observation that shows no more than these."""
+    """Return an observation with these features only."""
     rows = np.zeros((8, len(cost_ns)), np.float32)
     rows[[4, 6, 7]] = [[logarithmic(figure) for figure in figures] for figures in (leaving_ns, evicting, cost_ns)]
     nothing = [0.0] * len(cost_ns)
@@ -125,10 +125,10 @@ def _foretold(
 @pytest.mark.parametrize(
     ("changed", "chosen"),
     [
-        ({}, [1, 1, 1]),  # most of the data among those that cost at most three times the least
-        ({"similarity": [0.5, 0.5, 0, 1]}, [0, 0, 0]),  # whose port for what goes out is free first
+        ({}, [1, 1, 1]),  # most local data among those with at most three times the least cost
+        ({"similarity": [0.5, 0.5, 0, 1]}, [0, 0, 0]),  # the earliest free output port
         ({"similarity": [0.5, 0.5, 0, 1], "leaving_ns": [7, 7, 0, 0]}, [0, 1, 0]),  # in turn
-        ({"evicting": [0, 200_000, 0, 0]}, [0, 0, 0]),  # a byte that has to make room costs 1 ns
+        ({"evicting": [0, 200_000, 0, 0]}, [0, 0, 0]),  # each evicted byte costs 1 ns
         ({"possible": [False, False, True, True]}, [3, 3, 3]),  # now the least is 200 us
     ],
 )
@@ -144,7 +144,7 @@ def test_foretold_local_takes_most_data_among_cheap_nodes(changed: dict[str, lis
     assert [rule.choose(_foretold(**(shown | changed)), None) for _ in range(3)] == chosen
 
 
-def test_foretold_local_is_a_rule_where_costs_are_shown() -> None:
+def test_foretold_local_needs_shown_costs() -> None:
     made = bursty_input(0, BurstySettings(tasks=80, system=PoolSystem(nodes=5)))
     assert "foretold-local" not in pool_rules(made, 0)
     shown = replace(made, settings=PoolSettings(load_features=True, foretold=True, port_hz=10_000))
@@ -172,7 +172,7 @@ def test_random_is_the_same_for_a_seed() -> None:
 
 
 def graph(*tasks: tuple[float, float], edges: tuple[tuple[int, int], ...] = ()) -> TaskGraph:
-    """Return tasks of seconds on a CPU and on a GPU, and what waits for what."""
+    """Return tasks with their seconds on CPU and GPU, and their dependencies."""
     return TaskGraph(
         "graph",
         tuple(
@@ -193,16 +193,16 @@ def settings(edge_bytes: int, nodes: int = 2) -> GraphSettings:
     )
 
 
-def test_heft_gives_the_quick_engine_to_what_the_end_depends_on() -> None:
-    # A chain of three and a task beside it: only node 0 has a GPU.
+def test_heft_gives_the_fast_engine_to_the_critical_path() -> None:
+    # A chain of three and an independent task: only node 0 has a GPU.
     chain = graph((8, 2), (8, 2), (8, 2), (5, 5), edges=((0, 1), (1, 2)))
     assert planned(input_of(chain, settings(edge_bytes=1)))[:3] == [0, 0, 0]
 
 
-def test_heft_sees_what_edges_carry() -> None:
-    # Three tasks after one: in parallel if what they read is little, on the same node if it takes longer than they do.
+def test_heft_counts_the_data_of_edges() -> None:
+    # Three tasks after one: in parallel if they read little, on the same node if transfers take longer than they do.
     fork = graph((4, 4), (4, 4), (4, 4), (4, 4), edges=((0, 1), (0, 2), (0, 3)))
-    # CPU and GPU of node 0, equally quick here, and the CPU of node 1 run them at the same time.
+    # CPU and GPU of node 0, equally fast here, and the CPU of node 1 run them concurrently.
     assert sorted(planned(input_of(fork, settings(edge_bytes=1000, nodes=3)))[1:]) == [0, 0, 1]
     far = planned(input_of(fork, settings(edge_bytes=200_000_000_000, nodes=3)))
     assert set(far) == {far[0]}
@@ -242,7 +242,7 @@ def log() -> Jobs:
         ("rollout", 4),
     ],
 )
-def test_each_rule_of_jobs_takes_what_its_formula_puts_first(name: str, chosen_job: int) -> None:
+def test_each_job_rule_takes_the_first_by_its_formula(name: str, chosen_job: int) -> None:
     # In second 100 three of four processors are free: the job of 5 s on four does not fit.
     rows = [(0, 100, 3), (0, 200, 1), (1, 30, 2), (3, 21, 1), (4, 8, 3), (90, 5, 4)]
     submitted, run, processors = (np.array(column, np.int64) for column in zip(*rows, strict=True))
@@ -262,7 +262,7 @@ def test_jobs_go_by_age_or_by_length(rule: Chooser[Ordering], begun: list[int]) 
     while made.places:
         following = made.step(rule.choose(seen, made)).observation
         seen = following or seen
-    # The second job is the only one that waits when the first has begun: it is reserved for by either rule.
+    # The second job is the only one waiting once the first has begun: both rules reserve for it.
     assert [ns // S for ns in made.started_ns] == begun
 
 
@@ -276,7 +276,7 @@ def test_job_rules_are_named_by_backfilling_and_features() -> None:
 
 def test_heft_ends_hetero_spotri_before_the_greedy_rules() -> None:
     if not (path := DATA / "hetero_spotri_spotri-320-10.txt").exists():
-        pytest.skip(f"{path.name} is not there")
+        pytest.skip(f"{path.name} is missing")
     made = graph_input(path, GraphSettings(edge_bytes=1000))
     ends = {}
     for name in ("heft", "round-robin", "least-loaded", "data-local"):

@@ -1,4 +1,4 @@
-"""Batch logs: a window of waiting jobs is put into order on processors."""
+"""Batch logs: ordering a window of waiting jobs on processors."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_fitting_job_starts_at_once_and_another_is_reserved_for() -> None:
     assert (first.wait_ns, first.response_ns, first.elapsed_ns) == (0, 10 * S, S)
     second = made.step(0)
     assert second.wait_ns == 9 * S
-    # The third is submitted while the second waits; no processor is free, so that nothing can be backfilled.
+    # The third is submitted while the second waits; no processor is free, so nothing can be backfilled.
     assert made.now_ns == 10 * S
     assert made.step(0).wait_ns == 8 * S
     assert started_s(made) == [0, 10, 10]
 
 
 def test_easy_backfills_without_delaying_the_reserved_job() -> None:
-    # 3 of 4 processors are held until 10; the second job needs all. Of those after it one ends in time, one does not.
+    # 3 of 4 processors are busy until 10; the second job needs all. One later job ends in time, one does not.
     rows = (0, 10, 3), (1, 10, 4), (2, 20, 1), (2, 5, 1)
     made = finished(Ordering(jobs_of(*rows)))
     assert started_s(made) == [0, 10, 20, 2]
@@ -81,7 +81,7 @@ def test_spare_processors_are_backfilled_for_any_time() -> None:
 
 
 def test_backfilling_trusts_estimates_but_reserved_starts_early() -> None:
-    # The first is thought to run until 50 but ends at 10; the third, thought to end at 42, goes before and ends at 12.
+    # The first is estimated to end at 50 but ends at 10; the third, estimated at 42, goes first and ends at 12.
     made = finished(Ordering(jobs_of((0, 10, 3, 50), (1, 10, 4), (2, 10, 1, 40))))
     assert started_s(made) == [0, 12, 2]
 
@@ -109,7 +109,7 @@ def test_the_six_features_of_a_window_of_jobs_and_two_more() -> None:
     np.testing.assert_allclose(seen.operations, np.log2(1 + (4 * 1 + 7) / 4) / 24, rtol=1e-6)
     following = made.step(0).observation
     assert following is not None
-    # Reserved for: now it is backfilling that is decided on.
+    # It has its reservation: now backfilling is decided.
     assert (following.size, following.is_write) == (1, 1)
     assert following.candidates.tolist() == [True, False, False]
 
@@ -125,7 +125,7 @@ def test_late_decisions_wait_until_a_job_of_the_window_fits() -> None:
     made = Ordering(jobs_of(*rows), OrderingSettings(early=False))
     made.start(0)
     made.step(0)
-    # The second is not reserved for as it comes: in second 10 there are three to choose from.
+    # The second gets no reservation on arrival: in second 10 there are three to choose from.
     assert made.now_ns == 10 * S
     assert list(made.places) == [0, 1, 2]
     made.step(1)
@@ -145,7 +145,7 @@ def test_six_more_features_of_jobs() -> None:
     np.testing.assert_allclose(seen.load[2], [1, 0, 0.5, 0])
     np.testing.assert_allclose(seen.load[3], [0.75, 0.75, 0.75, 0])
     np.testing.assert_allclose(seen.load[4:], 0)
-    # The third job, of two processors, is reserved for: it starts in second 10 and leaves two beside it.
+    # The third job, of two processors, has a reservation: it starts in second 10 and leaves two free.
     reserved = made.step(2).observation
     assert reserved is not None
     np.testing.assert_allclose(reserved.load[4, :2], np.log2(10) / 24, rtol=1e-6)
@@ -153,7 +153,7 @@ def test_six_more_features_of_jobs() -> None:
 
 
 def three_to_choose_from() -> Ordering:
-    """One processor is free; jobs wait of 3 s on one, of 2 s on one, and of 5 s on both, which are free in 10 s."""
+    """One processor is free; jobs wait for 3 s on one, 2 s on one, and 5 s on both, which are free in 10 s."""
     settings = OrderingSettings(window=4, early=False, job_features=True, foretold=True)
     made = Ordering(jobs_of((0, 10, 1), (0, 3, 1), (0, 2, 1), (0, 5, 2), total=2), settings)
     made.start(0)
@@ -161,10 +161,10 @@ def three_to_choose_from() -> Ordering:
     return made
 
 
-def test_by_how_much_each_choice_makes_all_waits_longer() -> None:
+def test_added_wait_of_each_choice() -> None:
     made = three_to_choose_from()
-    # The shortest first: waits of 0, 2 and 10 s. The other first: 0, 3 and 10 s. What needs both processors reserved
-    # for: the others still run before it, the one of 2 s first.
+    # The shortest first: waits of 0, 2 and 10 s. The other first: 0, 3 and 10 s. With a reservation for the job on
+    # both processors, the others still run before it, the one of 2 s first.
     assert made.lengthened_ns() == [1 * S, 0, 0]
     assert made.now_ns == 0
     assert len(made.places) == 3
@@ -176,7 +176,7 @@ def test_foretold_gain_is_the_seventh_job_feature() -> None:
     assert seen is not None
     hours = 1 / 3600
     np.testing.assert_allclose(seen.load[6], [0.5 - 0.5 * hours / (1 + hours), 0.5, 0.5, 0], rtol=1e-6)
-    # Reserving for what needs both leaves nothing to choose but what ends before; the third job is what is left then.
+    # With that reservation only jobs that end before it can be chosen; then only the third job is left.
     reserved = made.step(2).observation
     assert reserved is not None
     np.testing.assert_allclose(reserved.load[6, :2], [0.5 - 0.5 * hours / (1 + hours), 0.5], rtol=1e-6)
@@ -244,10 +244,10 @@ def test_a_reserved_job_never_starts_later_than_it_was_promised(seed: int) -> No
 
 def test_outcome_is_means_and_used_over_all_processor_time() -> None:
     made = finished(Ordering(jobs_of((0, 10, 4), (1, 5, 2))))
-    found = made.outcome()
-    assert found.mean_wait_ns == 4.5 * S
-    assert found.mean_response_ns == 12 * S
-    assert found.utilisation == (40 + 10) / (4 * 15)
+    outcome = made.outcome()
+    assert outcome.mean_wait_ns == 4.5 * S
+    assert outcome.mean_response_ns == 12 * S
+    assert outcome.utilisation == (40 + 10) / (4 * 15)
     with pytest.raises(LearningError, match="2 jobs have not begun"):
         Ordering(made.jobs).outcome()
 
@@ -256,7 +256,7 @@ def test_reward_adds_weighted_utilisation_and_inverse_slowdown() -> None:
     made = Ordering(jobs_of((0, 20, 4), (10, 20, 1)), OrderingSettings(utilisation_weight=0.5))
     made.start(0)
     assert made.step(0).reward == 0.5 + 1
-    # The first still holds all processors.
+    # The first job still holds all processors.
     assert made.step(0).reward == pytest.approx(0.5 + 1 / ((10 + 20) / 20))
 
 
@@ -270,7 +270,7 @@ def test_the_other_reward_sums_up_to_all_response_time() -> None:
     assert -total * 3600 == pytest.approx(responses_ns / S)
 
 
-def test_foretold_gain_is_zero_where_the_forecast_comes_true() -> None:
+def test_foretold_gain_is_zero_if_the_forecast_is_right() -> None:
     at_once = jobs_of((0, 10, 3), (0, 7, 4), (0, 5, 1), (0, 20, 2), (0, 3, 2))
     settings = OrderingSettings(early=False, gain=Gain.FORETOLD, gain_hours=1 / 3600)
     made, rule = Ordering(at_once, settings), job_rules(settings, 0)["shortest-fitting-first"]
@@ -282,7 +282,7 @@ def test_foretold_gain_is_zero_where_the_forecast_comes_true() -> None:
         seen = step.observation
     assert rewards == pytest.approx([0] * 5)
     waits_s = sum(started_s(made))
-    # Another first job: what its choice costs is told at once, and nothing after it.
+    # A different first job: the reward has its cost at once, and nothing later.
     made.start(0)
     rewards = [made.step(1).reward]
     while made.places:
@@ -328,9 +328,9 @@ def test_foresight_rewards_only_choices_that_change_the_forecast() -> None:
 
 
 def test_prediction_leaves_a_reserved_job_undelayed() -> None:
-    # Of 4 processors 3 are held for 10 s; 4 are reserved. One of 12 s would delay it, one of 9 s does not.
+    # 3 of 4 processors are busy for 10 s; 4 are reserved. A job of 12 s would delay that, one of 9 s does not.
     assert predicted_waits_ns(1, [(10, 3)], [(12, 1), (9, 1)], (5, 4)) == 0 + 10 + 15
-    # One beside a reserved job of 3 starts at once, for any time; a second one does not.
+    # Next to a reserved job of 3 one job starts at once, however long; a second one does not.
     assert predicted_waits_ns(1, [(10, 3)], [(100, 1), (120, 1)], (5, 3)) == 0 + 10 + 15
 
 

@@ -1,4 +1,4 @@
-"""Inputs: what files and seeds become, and how malformed files are refused."""
+"""Inputs from files and seeds, and refusals of malformed files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOG = """; a log
 
 def given(name: str) -> Path:
     if not (DATA / name).exists():
-        pytest.skip(f"{name} is not there")
+        pytest.skip(f"{name} is missing")
     return DATA / name
 
 
@@ -72,7 +72,7 @@ def test_requests_are_spread_over_their_second_and_compressed(tmp_path: Path) ->
 def test_opcode_2a_writes_and_28_reads_the_touched_extents(tmp_path: Path) -> None:
     workload = block_input(written(tmp_path, BLOCKS)).workload
     accesses = [workload.access_object[b:e].tolist() for b, e in pairwise(workload.access_start.tolist())]
-    # Sector 64 is in the middle of the first extent of 65,536 bytes, and as many bytes reach into the second.
+    # Sector 64 is in the middle of the first extent of 65,536 bytes, so that many bytes reach into the second.
     assert accesses == [[0], [0, 1], [0], [2]]
     assert workload.access_is_write.tolist() == [1, 0, 0, 1, 0]
     assert set(workload.object_bytes.tolist()) == {65536}
@@ -121,7 +121,7 @@ def test_graph_output_has_the_edge_size_and_all_successors_read(tmp_path: Path) 
         workload.access_object[b:e][workload.access_is_write[b:e] == 0].tolist()
         for b, e in pairwise(workload.access_start.tolist())
     ]
-    # The first task reads an object of the pool, and writes the one that both others read.
+    # The first task reads an object of the pool and writes the one that the others read.
     assert reads == [[0], [1], [1], [2, 3]]
     assert workload.created.tolist() == [0, 1, 1, 1, 1]
     assert set(workload.object_bytes.tolist()) == {1000}
@@ -187,7 +187,7 @@ def test_estimates_are_the_logs_or_exact_or_a_stated_model(tmp_path: Path) -> No
     path = written(tmp_path, LOG)
     exact = read_jobs(path)
     assert exact.submitted_ns.tolist() == [0, 76 * S, 1648 * S]
-    # A run time of 0 counts as 1 s; nobody is estimated to run for less than he does.
+    # A run time of 0 counts as 1 s; no estimate is below the run time.
     assert exact.run_ns.tolist() == [100 * S, S, 50 * S]
     assert exact.estimate_ns.tolist() == [100 * S, 300 * S, 50 * S]
     drawn = read_jobs(path, JobSettings(estimate_factor=5)).estimate_ns.tolist()
@@ -229,7 +229,7 @@ def test_bursty_family_is_reproducible_and_bursty() -> None:
     assert (first.access_object == again.access_object).all()
     assert (first.submitted_ns[:100] != other.submitted_ns[:100]).any()
     gaps = np.diff(first.submitted_ns)
-    # Gaps of a Poisson process vary as much as they are long on the average.
+    # The standard deviation of a Poisson process's gaps equals their mean.
     assert gaps.std() > 1.3 * gaps.mean()
     assert 0.5 < (first.kinds == ANY_ENGINE).mean() < 0.9
 

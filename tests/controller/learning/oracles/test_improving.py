@@ -1,4 +1,4 @@
-"""The search over whole runs: what it plays, and what it finds."""
+"""The search over whole runs: its plays and its results."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from dataplane.native import pointer_to
 from tests.reference.pool import PlainPool
 
 US = 20_000
-"""Operations that a CPU's core does in a microsecond."""
+"""Operations of a CPU core per microsecond."""
 
 
 def drawn(seed: int, tasks: int, nodes: int = 4, most_bytes: int = 400_000) -> PoolInput:
-    """Return a drawn graph: each task reads what up to three before it hand on."""
+    """Return a random graph: each task reads the output of up to three earlier ones."""
     rng = np.random.default_rng(seed)
     made = []
     for number in range(tasks):
         before = tuple(sorted(set(rng.integers(0, number, min(number, 3)).tolist()))) if number else ()
         reads = before or (tasks + number,)
-        floats, ints = (int(one) for one in rng.integers(1, 200, 2) * US)
+        floats, ints = (int(figure) for figure in rng.integers(1, 200, 2) * US)
         made.append(Task(number // 8 * 100, reads, (number,), floats, ints, after=before))
     sizes = rng.integers(1, most_bytes, 2 * tasks).tolist()
     return PoolInput("drawn", PoolSystem(nodes=nodes).made(), Workload.of(made, sizes, range(tasks)))
@@ -39,7 +39,7 @@ def pool_of(made: PoolInput) -> Pool:
 
 
 def played(made: PoolInput, nodes: tuple[int, ...]) -> list[int]:
-    """Return when each task ends on the node that it is given."""
+    """Return the end of each task on its assigned node."""
     pool, ends = pool_of(made), [0] * len(nodes)
     pool.start(0)
     while pool.task >= 0:
@@ -56,14 +56,14 @@ def cost(made: PoolInput, nodes: tuple[int, ...]) -> float:
 
 
 def by_prices(made: PoolInput, engines: list[int], arriving: int, leaving: int) -> list[int]:
-    """Return where tasks go by prices, worked out over the plain twin."""
+    """Return the nodes of tasks by prices, computed with the plain twin."""
     pool, nodes = PlainPool(made.system, made.workload, made.settings), [-1] * len(made.workload)
     seen = pool.start(0)
     while True:
         costs = {}
         for node in np.flatnonzero(seen.candidates).tolist():
             plan, state = pool._plan(node, pool.task), pool._nodes
-            first = sum(len(one.engines) for one in state[:node])
+            first = sum(len(machine.engines) for machine in state[:node])
             forecast, now_ns = plan.forecast, pool.now_ns
             left = sum(
                 max(free_ns, now_ns) - max(other.out_free_ns, now_ns)
@@ -104,23 +104,23 @@ def test_a_run_at_once_is_that_of_the_plain_twin(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_search_finds_the_best_run_of_a_small_graph(seed: int) -> None:
     made = drawn(seed, 6, nodes=2, most_bytes=2000)
-    found = improve(pool_of(made), [], Plays(50, 200, 400), seed=0)
-    assert found.mean_response_ns == min(cost(made, nodes) for nodes in product(range(2), repeat=6))
-    assert found.mean_response_ns == cost(made, found.nodes)
-    assert found.plays == 652
+    improved = improve(pool_of(made), [], Plays(50, 200, 400), seed=0)
+    assert improved.mean_response_ns == min(cost(made, nodes) for nodes in product(range(2), repeat=6))
+    assert improved.mean_response_ns == cost(made, improved.nodes)
+    assert improved.plays == 652
 
 
 def test_search_continues_from_given_nodes_and_is_repeatable() -> None:
     made = drawn(2, 60)
     pool = pool_of(made)
-    known = improve(pool, [], Plays(100, 100, 300), seed=0)
-    assert improve(pool, [], Plays(100, 100, 300), seed=0) == known
-    again = improve(pool, [[0] * 60, known.nodes], Plays(0, 0, 0), seed=1)
-    assert again == Found(known.nodes, known.mean_response_ns, 4)
+    first = improve(pool, [], Plays(100, 100, 300), seed=0)
+    assert improve(pool, [], Plays(100, 100, 300), seed=0) == first
+    again = improve(pool, [[0] * 60, first.nodes], Plays(0, 0, 0), seed=1)
+    assert again == Found(first.nodes, first.mean_response_ns, 4)
 
 
 def test_infeasible_search_is_an_error() -> None:
-    # No node has an FPGA or XPU among the first two kinds of nodes.
+    # The first two kinds of nodes have no FPGA or XPU.
     tasks = [Task(0, int_operations=10), Task(1, int_operations=10, kinds=EngineKind.XPU.bit)]
     pool = Pool(PoolSystem(nodes=2).made(), Workload.of(tasks, [1]))
     with pytest.raises(LearningError, match="decides on every task"):

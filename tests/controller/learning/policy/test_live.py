@@ -1,4 +1,4 @@
-"""A network in the live scheduler: whose checkpoint it takes, who decides where it cannot, and what is counted."""
+"""A network in the live scheduler: accepted checkpoints, the fallback where it cannot decide, and counters."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def _example(_: MadeFor) -> Observation:
     return seen(1.0)
 
 
-def _trained(path: Path, change: Callable[[Checkpoint], Checkpoint] = lambda one: one) -> Path:
-    """Write a checkpoint whose weights count as learned."""
+def _trained(path: Path, change: Callable[[Checkpoint], Checkpoint] = lambda checkpoint: checkpoint) -> Path:
+    """Write a checkpoint whose weights count as trained."""
     file = path / "pods.ckpt"
     save_checkpoint(file, change(msgspec.structs.replace(new_checkpoint(AGENT, seen(1.0), "pods"), version=3)))
     return file
@@ -89,7 +89,7 @@ def test_link_from_a_safe_into_an_unsafe_folder_is_followed(tmp_path: Path) -> N
         network_of(safe / "link.ckpt")
 
 
-def test_a_new_one_begins_where_there_is_none_if_it_is_to_learn(tmp_path: Path) -> None:
+def test_missing_checkpoint_starts_a_new_one_if_learning(tmp_path: Path) -> None:
     file = tmp_path / "new.ckpt"
     with pytest.raises(LearningError, match=r"new\.ckpt: cannot be read: No such file"):
         network_of(file)
@@ -140,9 +140,11 @@ def test_missing_values_are_counted_and_decisions_compared(tmp_path: Path) -> No
 
 
 def test_close_fallback_choice_becomes_the_first_choice(tmp_path: Path) -> None:
-    def with_margin(one: Checkpoint) -> Checkpoint:
+    def with_margin(checkpoint: Checkpoint) -> Checkpoint:
         decisions = msgspec.structs.replace(AGENT.decisions, margin=100.0)
-        return msgspec.structs.replace(one, settings=msgspec.structs.replace(one.settings, decisions=decisions))
+        return msgspec.structs.replace(
+            checkpoint, settings=msgspec.structs.replace(checkpoint.settings, decisions=decisions)
+        )
 
     file = _trained(tmp_path, with_margin)
     with pytest.raises(LearningError, match=r"pods\.ckpt: its agent's decisions\.margin is 100, but fallback names no"):
@@ -161,9 +163,11 @@ def test_close_fallback_choice_becomes_the_first_choice(tmp_path: Path) -> None:
 
 
 def test_fallback_choice_within_tolerance_counts_as_the_networks(tmp_path: Path) -> None:
-    def with_tolerance(one: Checkpoint) -> Checkpoint:
+    def with_tolerance(checkpoint: Checkpoint) -> Checkpoint:
         decisions = msgspec.structs.replace(AGENT.decisions, tolerance=100.0)
-        return msgspec.structs.replace(one, settings=msgspec.structs.replace(one.settings, decisions=decisions))
+        return msgspec.structs.replace(
+            checkpoint, settings=msgspec.structs.replace(checkpoint.settings, decisions=decisions)
+        )
 
     file = _trained(tmp_path, with_tolerance)
     with pytest.raises(LearningError, match=r"decisions\.tolerance is 100, but fallback names no"):
@@ -207,12 +211,12 @@ def test_a_network_that_is_late_is_asked_less_and_less(tmp_path: Path) -> None:
     assert asked == [0, 1, 3, 7, 15, 31]
 
 
-def test_values_that_are_not_finite_are_none(tmp_path: Path) -> None:
-    def huge(one: Checkpoint) -> Checkpoint:
-        arrays = {name: np.array(array) for name, array in one.weights().arrays.items()}
+def test_non_finite_values_are_no_answer(tmp_path: Path) -> None:
+    def huge(checkpoint: Checkpoint) -> Checkpoint:
+        arrays = {name: np.array(array) for name, array in checkpoint.weights().arrays.items()}
         arrays["output.weight"][:] = 3e38
-        weights = WeightSet(one.shape, arrays, one.version)
-        return msgspec.structs.replace(one, published=weights.to_bytes())
+        weights = WeightSet(checkpoint.shape, arrays, checkpoint.version)
+        return msgspec.structs.replace(checkpoint, published=weights.to_bytes())
 
     with np.errstate(all="ignore"):
         answer = network_of(_trained(tmp_path, huge)).answer(seen(0.1, 0.9), "a")
@@ -227,9 +231,11 @@ def test_exploration_is_repeatable_and_only_live(tmp_path: Path, monkeypatch: py
     for network in (live, shadow):
         monkeypatch.setattr(network, "_training", still)
     tried = [live.answer(seen(0.1, 0.9), f"p{number}") for number in range(400)]
-    assert 60 < sum(one.explored is not None for one in tried) < 140
+    assert 60 < sum(decision.explored is not None for decision in tried) < 140
     assert live.answer(seen(0.1, 0.9), "p7").explored == tried[7].explored
-    assert all(one.explored != int(np.argmax(one.values)) for one in tried if one.values is not None)
+    assert all(
+        decision.explored != int(np.argmax(decision.values)) for decision in tried if decision.values is not None
+    )
     for other in (shadow, unopened):
         assert all(other.answer(seen(0.1, 0.9), f"p{number}").explored is None for number in range(100))
 

@@ -1,4 +1,4 @@
-"""A network as a policy of pods: in shadow first, then live, the other scores where it cannot decide."""
+"""A network as a policy of pods: in shadow, then live, with the other scores where it cannot decide."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_six_figures_of_a_nodes_load(snapshot: Snapshot) -> None:
     assert fetching == pytest.approx([*want, 1], rel=1e-5)
 
 
-def test_images_and_stated_operators_are_what_a_pod_is_seen_by(snapshot: Snapshot) -> None:
+def test_pod_features_have_images_and_stated_operators(snapshot: Snapshot) -> None:
     shown = replace(snapshot, images={"web": {1: 1 << 20}})
     multiply = OperatorCount(
         name="m", operator="gemm", count=3, sizes={"m": 2, "k": 2, "n": 2}, number_format=NumberFormat.FP32
@@ -102,7 +102,7 @@ def test_in_shadow_it_decides_and_is_compared_but_does_not_act(snapshot: Snapsho
     points = learned.points(POD, snapshot, ALL)
     assert points.tolist() == [MOST_POINTS] * 3
     reasons = learned.reasons(POD, snapshot, ALL, points)
-    assert sorted(reason.rpartition(", ")[2] for reason in reasons) == [f"rank {place} of 3" for place in (1, 2, 3)]
+    assert sorted(reason.rpartition(", ")[2] for reason in reasons) == [f"rank {rank} of 3" for rank in (1, 2, 3)]
     assert all(reason.startswith("in shadow, version 7 gives it ") for reason in reasons)
     assert learned.reason(POD, snapshot, 1) == reasons[1]
 
@@ -119,7 +119,7 @@ def test_live_the_highest_value_gets_most_points(snapshot: Snapshot, tmp_path: P
 
 
 def _beside_most_used(checkpoint: Checkpoint, decisions: DecisionSettings, file: Path) -> Learned:
-    """Return the policy that decides live by a checkpoint's network, with other settings, beside most-used."""
+    """Return the live policy of a checkpoint's network with other settings, combined with most-used."""
     settings = msgspec.structs.replace(checkpoint.settings, decisions=decisions)
     save_checkpoint(file, msgspec.structs.replace(checkpoint, settings=settings))
     return Learned(Learned.Settings(checkpoint=str(file), shadow=False, deadline_ns=10**12, fallback="most-used"))
@@ -132,7 +132,7 @@ def test_a_tolerance_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_
     inference = inference_of(checkpoint.weights(), checkpoint.settings.decisions)
     values = inference.values(seen)
     assert values is not None
-    # The node that is used is what most-used takes, if the network values it nearly as much as the best.
+    # most-used takes the used node if the network values it nearly as much as the best.
     used, best = 0, int(np.argmax(values))
     decisions = DecisionSettings(
         precision="float32", exploration=0.0, tolerance=part * float(values[best] - values[used])
@@ -149,8 +149,10 @@ def test_a_tolerance_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_
     assert decision.action == (used if part > 1 else best) == int(np.argmax(points))
     assert (decision.source, decision.asked) == ("network", False)
     reasons = learned.reasons(POD, snapshot, ALL, points)
-    said = [reason.endswith(", and is the choice of most-used among those nearly as good") for reason in reasons]
-    assert said == [number == decision.action for number in range(3)]
+    are_nearly_as_good = [
+        reason.endswith(", and is the choice of most-used among those nearly as good") for reason in reasons
+    ]
+    assert are_nearly_as_good == [number == decision.action for number in range(3)]
 
 
 @pytest.mark.parametrize("part", [0.9, 1.1])
@@ -160,7 +162,7 @@ def test_a_margin_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_pat
     inference = inference_of(checkpoint.weights(), checkpoint.settings.decisions)
     values = inference.values(seen)
     assert values is not None
-    # Packed onto the node that is used, which the network values less than another.
+    # Packed onto the used node, which the network values less than another.
     usual, best = 0, int(np.argmax(values))
     decisions = DecisionSettings(
         precision="float32", exploration=0.0, margin=part * float(values[best] - values[usual])
@@ -212,9 +214,9 @@ def test_other_scores_decide_if_the_network_gives_no_answer(snapshot: Snapshot, 
         assert why in learned.reason(POD, shown, 0)
 
 
-def test_checkpoint_that_is_none_is_one_line(tmp_path: Path) -> None:
+def test_invalid_checkpoint_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("no")
-    with pytest.raises(SchedulerError, match=r"policy learned: cannot be built: LearningError: .*is no checkpoint"):
+    with pytest.raises(SchedulerError, match=r"policy learned: cannot be built: LearningError: .*not a checkpoint"):
         make_policy(PODS, "learned", {"checkpoint": str(tmp_path / "a")}, ("points", "reason"))
 
 
@@ -224,7 +226,7 @@ def test_pod_without_peers_has_the_size_of_its_memory(snapshot: Snapshot) -> Non
     assert (seen.delay.tolist(), seen.bandwidth.tolist()) == ([0, 0, 0], [1, 1, 1])
 
 
-def test_network_features_are_what_the_cost_map_says() -> None:
+def test_network_features_come_from_the_cost_map() -> None:
     costs = CostMap.of(from_text("fat-tree:k=4"), NetworkSnapshot(0, {}, {}, {}))
     near, far = costs.cost("h1", "h2"), costs.cost("h1", "h16")
     assert near.delay_ns < far.delay_ns
@@ -233,7 +235,10 @@ def test_network_features_are_what_the_cost_map_says() -> None:
     want = [0, np.log2(1 + near.delay_ns) / 64, np.log2(1 + far.delay_ns) / 64, 1]
     assert seen.delay.tolist() == pytest.approx(want)
     fastest = max(
-        costs.cost(one, other).available_bps for one in ("h1", "h2", "h16") for other in ("h2", "h16") if one != other
+        costs.cost(host, other).available_bps
+        for host in ("h1", "h2", "h16")
+        for other in ("h2", "h16")
+        if host != other
     )
     want = [1, near.available_bps / fastest, far.available_bps / fastest, 0]
     assert seen.bandwidth.tolist() == pytest.approx(want)

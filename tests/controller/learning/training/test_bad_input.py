@@ -1,4 +1,4 @@
-"""An agent on inputs as bad as they come: nodes that vanish and join, data that nobody has, ways that lead nowhere."""
+"""An agent on the worst inputs: nodes that vanish and join, missing data, unreachable nodes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _agent(form: Form, seen: Observation) -> Agent[PoolView]:
 
 
 def _play(pool: Pool, agent: Agent[PoolView], seed: int = 0) -> Iterator[tuple[Observation, int]]:
-    """Yield what was seen and chosen; the pool refuses what is no candidate."""
+    """Yield observations and choices; the pool refuses invalid candidates."""
     seen: Observation | None = pool.start(seed)
     while seen is not None:
         action = agent.choose(seen, pool.view)
@@ -53,14 +53,14 @@ def _play(pool: Pool, agent: Agent[PoolView], seed: int = 0) -> Iterator[tuple[O
 
 
 def _pools() -> Iterator[Pool]:
-    """Yield pools of other numbers of nodes, which vanish, with ways that lead nowhere; tasks read what nobody has."""
+    """Yield pools of different sizes with vanishing nodes and missing links, whose tasks read missing data."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         pool = Pool(drawn_system(rng), drawn_workload(rng), PoolSettings())
         try:
             pool.start(0)
         except LearningError:
-            continue  # nothing at all can be run
+            continue  # nothing can run
         yield pool
 
 
@@ -107,7 +107,7 @@ def test_vanished_node_is_chosen_only_after_it_rejoins(form: Form) -> None:
 
 def test_infinite_latency_closes_a_link_and_features_stay_finite() -> None:
     base = system(node("a", cpu()), node("b", cpu()), node("pool", slow_bytes=1_000_000))
-    # From 50 us on nothing comes from the pool to a any more.
+    # From 50 us on the pool no longer reaches a.
     pool = Pool(closed(base, 2, 0, from_ns=50_000), reads(*range(0, 2_000_000, 20_000), size=400), PLAIN)
     agent = _agent("tokens", pool.start(0))
     for number, (seen, action) in enumerate(_play(pool, agent)):

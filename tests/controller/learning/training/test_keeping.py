@@ -38,9 +38,12 @@ def test_the_checkpoint_with_the_least_response_is_kept(tmp_path: Path) -> None:
         tried.append(load_checkpoint(tmp_path / "agent"))
         kept.append(best.look_at(tried[-1]))
         list(train(given, agent, episodes=1, seed=1, every=100))
-    # Nothing is tried before something is learned.
+    # No trials before the first training step.
     assert kept[:2] == [False, True]
-    found = [evaluate(given, greedy(given, one, given.rules(1)["data-local"]), 1).mean_response_ns for one in tried[1:]]
-    assert len(set(found)) > 1
-    assert best.mean_response_ns == min(found)
-    assert best.checkpoint is tried[1 + found.index(min(found))]
+    means_ns = [
+        evaluate(given, greedy(given, checkpoint, given.rules(1)["data-local"]), 1).mean_response_ns
+        for checkpoint in tried[1:]
+    ]
+    assert len(set(means_ns)) > 1
+    assert best.mean_response_ns == min(means_ns)
+    assert best.checkpoint is tried[1 + means_ns.index(min(means_ns))]

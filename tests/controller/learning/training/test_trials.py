@@ -1,4 +1,4 @@
-"""Training, trying and comparing in virtual time, on drawn inputs."""
+"""Training, trials and comparisons in virtual time, on random inputs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_same_seed_gives_same_agent_and_same_curve(given: Given[Any], tmp_path: 
     again = _trained(read_given("bursty", SETTINGS, 1), tmp_path / "b")
     assert first == again
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert [(one.decisions, one.episode) for one in first] == [(100, 0), (150, 0), (250, 1), (300, 1)]
+    assert [(point.decisions, point.episode) for point in first] == [(100, 0), (150, 0), (250, 1), (300, 1)]
     assert first[-1].version > 0
     assert first[-1].steps > 0
 
@@ -87,9 +87,9 @@ def _run(given: Given[Any], checkpoint: Checkpoint) -> tuple[Run[Any], Agent[Any
 def test_interrupted_training_continues_exactly(
     given: Given[Any], tmp_path: Path, stops_at: int, margin: float, tolerance: float
 ) -> None:
-    """While the fallback decides, which remembers whose turn it is, at an episode's end and while the network does.
+    """While the stateful fallback decides, at an episode's end, and while the network decides.
 
-    The fallback is asked beside the network, too, with a margin or a tolerance: what it remembers is what it said.
+    With a margin or a tolerance the fallback is also asked along with the network; its state is from its own answers.
     """
     pytest.importorskip("torch")
     decisions = structs.replace(AGENT.decisions, margin=margin, tolerance=tolerance)
@@ -98,21 +98,21 @@ def test_interrupted_training_continues_exactly(
     points = list(whole.play(episodes=2, every=100))
     agent.save(tmp_path / "whole", run=whole.record)
     part, agent = _run(given, fresh)
-    found = list(part.play(episodes=2, every=100, is_stopping=lambda: part.record.decisions == stops_at))
-    assert found[-1].decisions == stops_at
+    played = list(part.play(episodes=2, every=100, is_stopping=lambda: part.record.decisions == stops_at))
+    assert played[-1].decisions == stops_at
     agent.save(tmp_path / "part", run=part.record)
     saved = load_checkpoint(tmp_path / "part")
     assert saved.run is not None
     rest, agent = _run(read_given("bursty", SETTINGS, 1), saved)
     assert rest.go_on(saved.run)
-    found = list(rest.play(episodes=2 - saved.run.episodes, every=100))
-    assert found[-1].decisions == points[-1].decisions == 300
+    played = list(rest.play(episodes=2 - saved.run.episodes, every=100))
+    assert played[-1].decisions == points[-1].decisions == 300
     agent.save(tmp_path / "rest", run=rest.record)
     assert (tmp_path / "rest").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
 @pytest.mark.parametrize(("tasks", "objects"), [(150, 99), (20, 256)])
-def test_an_episode_of_another_input_begins_anew(given: Given[Any], tasks: int, objects: int) -> None:
+def test_episode_of_another_input_starts_over(given: Given[Any], tasks: int, objects: int) -> None:
     pytest.importorskip("torch")
     fresh = new_checkpoint(AGENT, given.environment.start(1), "nodes")
     part, _ = _run(given, fresh)
@@ -129,10 +129,10 @@ def test_a_trained_network_decides_when_it_is_tried(given: Given[Any], tmp_path:
     pytest.importorskip("torch")
     _trained(given, tmp_path / "a")
     agent = greedy(given, load_checkpoint(tmp_path / "a"), given.rules(1)["data-local"])
-    found = evaluate(given, agent, 1)
+    outcome = evaluate(given, agent, 1)
     assert dict(agent.decider.counts) == {"network": 150}
-    assert found.decisions == 150
-    assert found == evaluate(given, agent, 1)
+    assert outcome.decisions == 150
+    assert outcome == evaluate(given, agent, 1)
 
 
 def test_an_untrained_agent_is_its_fallback(given: Given[Any]) -> None:
@@ -166,34 +166,34 @@ def test_utilisation_is_held_time_of_slots_over_all() -> None:
     tally = Tally()
     tally.add(step)
     tally.add(replace(step, task=1, submitted_ns=40, wait_ns=0, response_ns=60, reward=4.0))
-    # 50 and 60 ns are held of 2 slots for the 100 ns from the first submission to the last end.
+    # 2 slots are held for 50 and 60 ns of the 100 ns from the first submission to the last end.
     alone = Graphs.of(Workload.of([Task(0), Task(40)], [1]))
     assert tally.of_pool(2, alone) == Figures(2, 5.0, 60.0, 110 / 200, 20.0, 3.0, 5.0, 60.0)
 
 
 def test_a_graph_responds_from_its_submission_to_its_last_end() -> None:
-    # Tasks 0 and 2 are a graph that is submitted at 5; task 1 is alone.
+    # Tasks 0 and 2 are a graph submitted at 5; task 1 is independent.
     graphs = Graphs.of(Workload.of([Task(5), Task(6), Task(6, after=(0,))], [1]))
     assert graphs.of_task.tolist() == [0, 1, 0]
     tally = Tally()
     tally.add(Step(None, 0.0, 0, wait_ns=2, latency_ns=2, response_ns=10, submitted_ns=5))
     tally.add(Step(None, 0.0, 1, wait_ns=4, latency_ns=4, response_ns=6, submitted_ns=6))
     tally.add(Step(None, 0.0, 2, wait_ns=0, latency_ns=0, response_ns=30, submitted_ns=15))
-    found = tally.of_pool(2, graphs)
-    # The graph: from 5 to 45, started at 7. Tasks: 10, 6 and 30 from when each is ready.
-    assert (found.mean_wait_ns, found.mean_response_ns) == (3.0, 23.0)
-    assert found.mean_task_wait_ns == 2.0
-    assert found.mean_task_response_ns == pytest.approx(46 / 3)
+    outcome = tally.of_pool(2, graphs)
+    # The graph: from 5 to 45, started at 7. Tasks: 10, 6 and 30 after each is ready.
+    assert (outcome.mean_wait_ns, outcome.mean_response_ns) == (3.0, 23.0)
+    assert outcome.mean_task_wait_ns == 2.0
+    assert outcome.mean_task_response_ns == pytest.approx(46 / 3)
 
 
 def test_batch_logs_are_judged_by_real_starts(tmp_path: Path) -> None:
     (tmp_path / "log.swf").write_text(LOG)
     given = read_given(f"swf:{tmp_path}/log.swf", LearningSettings(), 0)
-    found = evaluate(given, given.rules(0)["easy"], 0)
+    outcome = evaluate(given, given.rules(0)["easy"], 0)
     environment = given.environment
-    assert found.mean_wait_ns == environment.view.outcome().mean_wait_ns
-    assert found.mean_response_ns == environment.view.outcome().mean_response_ns
-    assert found.decisions == 39
+    assert outcome.mean_wait_ns == environment.view.outcome().mean_wait_ns
+    assert outcome.mean_response_ns == environment.view.outcome().mean_response_ns
+    assert outcome.decisions == 39
 
 
 @pytest.mark.parametrize("text", ["blocks", "bursty:file", "what:file", ""])
@@ -232,11 +232,11 @@ def test_decisions_are_timed_by_the_clock_that_is_given(given: Given[Any]) -> No
     assert timed.percentile_ns(99) == 5
 
 
-def test_attention_is_a_mean_whose_rows_sum_to_one(given: Given[Any]) -> None:
+def test_rows_of_mean_attention_sum_to_one(given: Given[Any]) -> None:
     fresh = new_checkpoint(AGENT, given.environment.start(1), "nodes")
-    found = attention_of(given, fresh, given.rules(1)["round-robin"], 1, 10)
-    assert found.shape == (1, 2, 4, 4)
-    assert found.sum(axis=-1) == pytest.approx(1)
+    attention = attention_of(given, fresh, given.rules(1)["round-robin"], 1, 10)
+    assert attention.shape == (1, 2, 4, 4)
+    assert attention.sum(axis=-1) == pytest.approx(1)
     flat = AgentSettings(network=NetworkSettings(hidden=8, heads=2, layers=1, feed_forward=8))
     with pytest.raises(LearningError, match="only `tokens` has"):
         attention_of(given, new_checkpoint(flat, given.environment.start(1), "nodes"), given.rules(1)["random"], 1, 10)
@@ -248,6 +248,6 @@ def test_attention_uses_the_most_frequent_number_of_places(tmp_path: Path) -> No
     ordering = OrderingSettings(window=4, empty_places=False, episode=10, at_once=True)
     given = read_given(f"swf:{tmp_path}/log.swf", LearningSettings(ordering=ordering), 0)
     fresh = new_checkpoint(AGENT, given.environment.start(0), given.kind)
-    found = attention_of(given, fresh, given.rules(0)["easy"], 0, 39)
-    assert found.shape == (1, 2, 4, 4)
-    assert found.sum(axis=-1) == pytest.approx(1)
+    attention = attention_of(given, fresh, given.rules(0)["easy"], 0, 39)
+    assert attention.shape == (1, 2, 4, 4)
+    assert attention.sum(axis=-1) == pytest.approx(1)

@@ -7,7 +7,7 @@ from dataplane.topology.values import Topology
 
 
 def nominal(topology: Topology, **utilisation: float) -> Snapshot:
-    """Return a state in which links have the topology's delays; those at the switches named are so busy."""
+    """Return a state with the topology's delays, and the given utilisation of links at the named switches."""
     links = {
         key: LinkState(
             key,

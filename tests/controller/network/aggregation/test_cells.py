@@ -1,4 +1,4 @@
-"""Blocks of cells: aligned, apart, and found whenever there is one."""
+"""Blocks of cells: aligned, disjoint, and always found if one exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees that should be others: only when that is worth it, lasts, and there is room; and links that are dead."""
+"""Migration of trees: only if worthwhile, lasting and with room; and away from dead links."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ S = 1_000_000_000
 
 
 def made(jobs: Jobs, *places: int, window: int = 8) -> RunningJob:
-    workers = [Worker(f"h{place}", 20_000) for place in places]
+    workers = [Worker(f"h{number}", 20_000) for number in places]
     return jobs.create(workers, QUIET, window=window, capacity=8)
 
 
@@ -45,14 +45,14 @@ def jobs() -> Jobs:
     return Jobs(TOPOLOGY, HOPS)
 
 
-def test_a_tree_is_better_off_where_links_are_free(jobs: Jobs) -> None:
+def test_tree_moves_to_free_links(jobs: Jobs) -> None:
     job = made(jobs, 1, 2, 3, 4, 5, 6)
     assert job.placed.tree.root == "spine1"
     assert better(jobs, job, QUIET) is None
-    found = better(jobs, job, nominal(TOPOLOGY, spine1=0.9))
-    assert found is not None
-    assert found.tree.root == "spine2"
-    assert str(found) == "a tree rooted at spine2 costs 25% of the current one"
+    moved = better(jobs, job, nominal(TOPOLOGY, spine1=0.9))
+    assert moved is not None
+    assert moved.tree.root == "spine2"
+    assert str(moved) == "a tree rooted at spine2 costs 25% of the current one"
 
 
 def test_former_member_does_not_count_for_migration(jobs: Jobs) -> None:
@@ -64,7 +64,7 @@ def test_former_member_does_not_count_for_migration(jobs: Jobs) -> None:
     assert better(jobs, jobs.job(job.number), nominal(TOPOLOGY, leaf3=0.99)) is None
 
 
-def test_there_must_be_room_beside_what_the_job_has(jobs: Jobs) -> None:
+def test_migration_needs_room_in_addition(jobs: Jobs) -> None:
     job = made(jobs, 1, 2, 3, 4, 5, 6)
     busy, full = nominal(TOPOLOGY, spine1=0.9), [Block(0, 8192)]
     assert better_tree(TOPOLOGY, HOPS, busy, job, taken={**jobs.taken(), "spine2": full}) is not None
@@ -74,10 +74,10 @@ def test_there_must_be_room_beside_what_the_job_has(jobs: Jobs) -> None:
 def test_a_tree_without_a_way_is_left_at_any_price(jobs: Jobs) -> None:
     job = made(jobs, 1, 2, 3, 4, 5, 6)
     cut = frozenset(LinkKey("spine1", f"leaf{number}") for number in (1, 2, 3))
-    found = better_tree(TOPOLOGY, hops_without(TOPOLOGY, cut), QUIET, job, taken=jobs.taken())
-    assert found is not None
-    assert (found.cost, found.tree.root) == (None, "spine2")
-    assert str(found) == "its current tree is broken; a tree rooted at spine2 works"
+    moved = better_tree(TOPOLOGY, hops_without(TOPOLOGY, cut), QUIET, job, taken=jobs.taken())
+    assert moved is not None
+    assert (moved.cost, moved.tree.root) == (None, "spine2")
+    assert str(moved) == "its current tree is broken; a tree rooted at spine2 works"
 
 
 def test_job_migrates_after_confirmed_gain_then_is_held_down() -> None:
@@ -85,11 +85,11 @@ def test_job_migrates_after_confirmed_gain_then_is_held_down() -> None:
     tree = AggregationTree("spine2", ("h1",))
     worth, little = BetterTree(tree, 100.0, 75.0), BetterTree(tree, 100.0, 76.0)
     rounds = [worth, worth, little, worth, worth, worth, worth, None, worth, worth, worth, worth, worth, worth, worth]
-    asked = [place for place, one in enumerate(rounds) if mover.step({7: one}, place * S)]
+    asked = [second for second, offer in enumerate(rounds) if mover.step({7: offer}, second * S)]
     assert asked == [5]
     assert [number for number, _ in mover.step({7: BetterTree(tree, None, 1.0)}, 15 * S)] == [7]
     mover.moved(7, 8, 20 * S)
-    assert [place for place in range(21, 35) if mover.step({8: worth}, place * S)] == [30]
+    assert [second for second in range(21, 35) if mover.step({8: worth}, second * S)] == [30]
 
 
 def test_many_jobs_are_judged_in_turn(jobs: Jobs) -> None:

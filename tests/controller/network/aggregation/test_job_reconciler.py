@@ -1,4 +1,4 @@
-"""Jobs as calls: there when a call returns, or not at all and with one line that says why."""
+"""Calls for jobs: complete when the call returns, or not done at all with a one-line reason."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ALL = {"spine1", "leaf1", "leaf2"}
 
 
 def workers(*places: int) -> list[Worker]:
-    return [Worker(f"h{place}", 20_000 + place) for place in places]
+    return [Worker(f"h{number}", 20_000 + number) for number in places]
 
 
 def play(scene: Callable[[Running], Awaitable[None]], lab: Lab | None = None) -> None:
-    """Run a scene under a daemon whose switches are all right."""
+    """Run a scene with a daemon whose switches are reconciled."""
 
     async def whole() -> None:
         async with running(lab or Lab(TOPOLOGY)) as run:
@@ -58,10 +58,10 @@ def test_cells_are_cleared_before_a_switch_knows_the_job() -> None:
         for _ in range(2):
             job = await run.of(run.jobs.create(workers(1, 2), window=4, capacity=2))
             log = run.lab.switches["leaf1"].log
-            cells = [place for place, update in enumerate(log) if update.key.kind is Kind.REGISTER]
-            known = [place for place, update in enumerate(log) if update.key.table == "aggregation_jobs"]
+            cells = [index for index, update in enumerate(log) if update.key.kind is Kind.REGISTER]
+            job_writes = [index for index, update in enumerate(log) if update.key.table == "aggregation_jobs"]
             assert len(cells) == 8
-            assert cells[-1] < known[0]
+            assert cells[-1] < job_writes[0]
             await run.of(run.jobs.end(job.number))
             log.clear()
 
@@ -226,7 +226,7 @@ def test_leftover_job_is_removed_and_its_number_not_reused() -> None:
     play(later, lab)
 
 
-def test_jobs_follow_what_the_daemon_hears_of_the_network(caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_follow_network_events_of_the_daemon(caplog: pytest.LogCaptureFixture) -> None:
     topology, heard = leaf_spine(2, 2, 3), asyncio.Event()
     link = LinkKey("spine1", "leaf2")
     busy = nominal(topology, spine1=0.9)

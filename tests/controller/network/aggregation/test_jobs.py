@@ -1,4 +1,4 @@
-"""Jobs from their beginning to their end: who has which place, and that nothing is kept of what was refused."""
+"""Jobs from beginning to end: places of workers, and no traces of refused jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATE = nominal(TOPOLOGY)
 
 
 def workers(*places: int) -> list[Worker]:
-    return [Worker(f"h{place}", 20_000) for place in places]
+    return [Worker(f"h{number}", 20_000) for number in places]
 
 
 @pytest.fixture
@@ -75,10 +75,10 @@ def test_rejoining_worker_keeps_its_place_and_gets_its_new_port(jobs: Jobs) -> N
     assert job.members.epoch == 3
 
 
-def test_somebody_new_has_a_place_at_his_switch_or_at_the_root(jobs: Jobs) -> None:
+def test_new_worker_has_a_place_at_its_switch_or_the_root(jobs: Jobs) -> None:
     number = jobs.create(workers(1, 2, 5, 6), STATE, window=1, capacity=8).number
-    for place in (3, 9, 10):
-        jobs.join(number, Worker(f"h{place}", 1))
+    for index in (3, 9, 10):
+        jobs.join(number, Worker(f"h{index}", 1))
     leaves = Leaf("leaf1", ("h1", "h2", "h3")), Leaf("leaf2", ("h5", "h6"))
     assert jobs.job(number).placed.tree.children == (*leaves, "h9", "h10")
     jobs.leave(number, "h9")

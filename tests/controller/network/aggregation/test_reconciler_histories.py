@@ -1,4 +1,4 @@
-"""Whatever happens to switches and jobs, whoever calls gets an answer, and switches hold what runs and nothing else."""
+"""Random histories of switches and jobs: every call is answered, and switches hold exactly the running jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGES = 60
 
 
 class History:
-    """Random things that happen, all from one seed."""
+    """Random events from one seed."""
 
     def __init__(self, run: Running, seed: int) -> None:
         self.run, self.chance = run, random.Random(seed)
@@ -90,7 +90,7 @@ class History:
         self.run.daemon._driver._switches[self.chance.choice(SWITCHES)].doubt.set()
 
     async def calm(self) -> None:
-        """Let everybody work and nothing else happen."""
+        """Let all work without further events."""
         self.run.lab.down.clear()
         for switch in self.run.lab.switches.values():
             switch.is_stuck, switch.refuse = False, lambda _: False
@@ -101,7 +101,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", [14, 18, 41, 85])
-def test_switches_hold_the_jobs_that_run_whatever_has_happened(seed: int) -> None:
+def test_switches_hold_exactly_the_running_jobs(seed: int) -> None:
     async def scene() -> None:
         lab = Lab(TOPOLOGY)
         async with running(lab) as run:

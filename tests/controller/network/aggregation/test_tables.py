@@ -1,4 +1,4 @@
-"""Switch entries for aggregation besides those of jobs: congestion marks, reports, and invalid settings."""
+"""Switch entries for aggregation other than jobs': congestion marks, reports, and invalid settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPOLOGY = leaf_spine(1, 2, 2)
 
 
 def tables_of(settings: AggregationSettings) -> AggregationTables:
-    """Return the tables of a fabric with one job in leaf1, whose cells are clear."""
+    """Return the tables of a fabric with one job in leaf1 with cleared cells."""
     made = AggregationTables(TOPOLOGY, settings)
     job = made.jobs.create([Worker("h1", 1), Worker("h2", 1)], nominal(TOPOLOGY), window=1, capacity=2)
     made.jobs.cleared(job.number, "leaf1")
@@ -29,9 +29,9 @@ def tables_of(settings: AggregationSettings) -> AggregationTables:
 def action(made: AggregationTables, key: EntityKey) -> P4TableAction | None:
     entity = made.wanted("leaf1").get(key)
     assert entity is None or isinstance(entity, P4TableEntry)
-    found = None if entity is None else entity.action
-    assert found is None or isinstance(found, P4TableAction)
-    return found
+    chosen = None if entity is None else entity.action
+    assert chosen is None or isinstance(chosen, P4TableAction)
+    return chosen
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Switches that take what a daemon writes and nothing else, fast enough for many tests, and a daemon over them."""
+"""Fake switches that only accept a daemon's writes, fast enough for many tests, and a daemon over them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTINGS = AggregationSettings(deadline_ns=100 * MS, dead_after_ns=500 * MS)
 
 @dataclass
 class FakeSwitch:
-    """Tables, and the cells that were written."""
+    """Tables, and written cells."""
 
     tables: dict[EntityKey, Entity] = field(default_factory=dict)
     cleared: list[int] = field(default_factory=list)
@@ -45,9 +45,9 @@ class FakeSwitch:
         if not self.can_clear and batch[0].key.kind is Kind.REGISTER:
             everything = tuple(range(len(batch)))
             raise SessionError(name, "write", "not supported yet", code="UNIMPLEMENTED", refused=everything)
-        refused = tuple(place for place, update in enumerate(batch) if self.refuse(update))
-        for place, update in enumerate(batch):
-            if place not in refused:
+        refused = tuple(index for index, update in enumerate(batch) if self.refuse(update))
+        for index, update in enumerate(batch):
+            if index not in refused:
                 self._execute(update)
         if refused:
             cause = f"{batch[refused[0]]}: no room"
@@ -65,7 +65,7 @@ class FakeSwitch:
 
 @dataclass
 class FakeSession:
-    """A session to a fake switch, with a plug to pull."""
+    """A session to a fake switch that can be cut."""
 
     switch: str
     target: FakeSwitch
@@ -97,7 +97,7 @@ class FakeSession:
 
 @dataclass
 class Lab:
-    """Fake switches under a daemon; time passes when a test says so."""
+    """Fake switches under a daemon; tests advance the clock."""
 
     topology: Topology
     settings: AggregationSettings = SETTINGS
@@ -125,7 +125,7 @@ class Lab:
             await asyncio.sleep(0)
 
     def stop(self, name: str) -> None:
-        """Switch a switch off, which then knows nothing."""
+        """Switch off a switch, which loses its state."""
         self.down.add(name)
         self.switches[name] = FakeSwitch()
         self.sessions[name].pulled.set()
@@ -147,14 +147,14 @@ class Running:
     down: set[LinkKey] = field(default_factory=set)
 
     def link_changed(self, link: LinkKey, *, up: bool) -> None:
-        """Have jobs' packets alone hear from a switch that a link of its own has come or gone."""
+        """Report a link change of a switch to the jobs only."""
         (self.down.discard if up else self.down.add)(link)
         assert self.daemon.features.aggregation is not None
         self.daemon.features.aggregation.avoid(frozenset(self.down))
         self.daemon._driver.sync(self.lab.switches)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let time pass until something is so."""
+        """Let time pass until a condition holds."""
         for _ in range(TURNS):
             if condition():
                 return
@@ -166,7 +166,7 @@ class Running:
         await asyncio.sleep(0)
 
     async def right(self) -> None:
-        """Wait until every switch holds what is wanted, and nothing else."""
+        """Wait until every switch holds exactly the desired entries."""
         await self.until(lambda: all(self.is_right(name) for name in self.lab.switches))
 
     def is_right(self, name: str) -> bool:
@@ -180,12 +180,12 @@ class Running:
         return task.result()
 
     def about(self, number: int) -> dict[str, set[str]]:
-        """Return in which tables each switch holds something of a job."""
-        found = {
+        """Return the tables of each switch that have entries of a job."""
+        by_switch = {
             name: {key.table for key in switch.tables if dict(key.match).get("job") == number}
             for name, switch in self.lab.switches.items()
         }
-        return {name: tables for name, tables in found.items() if tables}
+        return {name: tables for name, tables in by_switch.items() if tables}
 
 
 async def _no_routes() -> AsyncIterator[RouteSet]:
@@ -196,7 +196,7 @@ async def _no_routes() -> AsyncIterator[RouteSet]:
 async def running(
     lab: Lab, more: Sequence[Owner] = (), states: AsyncIterator[Snapshot] | None = None
 ) -> AsyncIterator[Running]:
-    """Run a daemon over a lab until all switches are right."""
+    """Run a daemon over a lab with all switches reconciled."""
     daemon = Daemon(
         Features(lab.topology, aggregation=lab.settings, more=more),
         lab.connect,

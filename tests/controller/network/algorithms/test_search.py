@@ -24,11 +24,11 @@ def test_path_cost_matches_the_reference_with_any_estimate(table: LinkTable, dat
     src, dst = (data.draw(st.integers(0, len(table.switches) - 1)) for _ in range(2))
     search, plain = PathSearch(table), reference.path(table, costs, src, dst)
     for estimate in (None, search.distances(np.minimum(costs, cheaper), dst)):
-        found = search.path(costs, src, dst, estimate)
-        assert (found is None) == (plain is None)
-        if found is not None and plain is not None:
-            assert found.cost == plain.cost == sum(int(costs[row]) for row in found.rows)
-            names = table.path(src, found.rows)
+        path = search.path(costs, src, dst, estimate)
+        assert (path is None) == (plain is None)
+        if path is not None and plain is not None:
+            assert path.cost == plain.cost == sum(int(costs[row]) for row in path.rows)
+            names = table.path(src, path.rows)
             assert (names[-1], len(set(names))) == (table.switches[dst], len(names))
 
 
@@ -56,8 +56,8 @@ def test_bounded_search_finds_the_best_path_within_its_bounds(table: LinkTable, 
     def figures(rows: tuple[int, ...]) -> tuple[int, int]:
         return -int(min(width[row] for row in rows)), sum(int(costs[row]) for row in rows)
 
-    def shown(found: FoundPath | None) -> tuple[int, int] | None:
-        return None if found is None else (figures(found.rows)[0], found.cost)
+    def shown(path: FoundPath | None) -> tuple[int, int] | None:
+        return None if path is None else (figures(path.rows)[0], path.cost)
 
     every = [figures(rows) for rows in every_path(table, costs, src, dst)]
     assert shown(search.widest(costs, width, src, dst)) == min(every, default=None)
@@ -72,11 +72,11 @@ def test_bounded_search_finds_the_best_path_within_its_bounds(table: LinkTable, 
 def test_the_k_shortest_paths_are_all_simple_paths_in_order(table: LinkTable, data: st.DataObject) -> None:
     costs = np.array([data.draw(A_COST) for _ in table.links], np.uint64)
     src, dst = ends(table, data)
-    found = k_shortest(PathSearch(table), costs, src, dst, 30)
+    paths = k_shortest(PathSearch(table), costs, src, dst, 30)
     every = sorted(sum(int(costs[row]) for row in rows) for rows in every_path(table, costs, src, dst))
-    assert [path.cost for path in found] == every[:30]
-    assert len({path.rows for path in found}) == len(found)
-    assert {path.rows for path in found} <= set(every_path(table, costs, src, dst))
+    assert [path.cost for path in paths] == every[:30]
+    assert len({path.rows for path in paths}) == len(paths)
+    assert {path.rows for path in paths} <= set(every_path(table, costs, src, dst))
 
 
 def test_path_to_itself_is_empty_and_unlimited() -> None:

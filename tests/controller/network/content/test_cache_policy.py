@@ -27,7 +27,7 @@ def test_free_cells_are_taken_first_by_the_hottest() -> None:
 
 def test_the_least_asked_for_goes() -> None:
     choice = choose(_held(50, 2, 8), _hot(a=20), cells=range(3), generation=1)
-    assert [one.cell for one in choice.evicted] == [1]
+    assert [entry.cell for entry in choice.evicted] == [1]
     assert choice.inserted == (Insertion(Segment(ord("a")), 1, 1),)
 
 
@@ -38,7 +38,9 @@ def test_names_that_are_asked_for_alike_do_not_take_turns() -> None:
 
 def test_held_or_repeated_name_is_not_inserted_again() -> None:
     hot = [*_hot(a=3), *_hot(a=5), HotName(Segment(0), 9)]
-    assert [one.segment for one in choose(_held(1), hot, cells=range(4), generation=1).inserted] == [Segment(ord("a"))]
+    assert [entry.segment for entry in choose(_held(1), hot, cells=range(4), generation=1).inserted] == [
+        Segment(ord("a"))
+    ]
 
 
 @given(COUNTS, COUNTS, st.integers(0, 6))
@@ -50,17 +52,17 @@ def test_every_name_has_a_cell_of_its_own_and_none_colder_stays(
     choice = choose(
         held, [HotName(Segment(name), count) for name, count in requests.items()], cells=range(cells), generation=9
     )
-    kept = [one for one in held if one not in choice.evicted]
-    all_cells = [*(one.cell for one in kept), *(one.cell for one in choice.inserted)]
+    kept = [entry for entry in held if entry not in choice.evicted]
+    all_cells = [*(entry.cell for entry in kept), *(entry.cell for entry in choice.inserted)]
     assert len(set(all_cells)) == len(all_cells)
     assert all(cell < cells for cell in all_cells)
     left_out = [
         requests[name]
         for name in requests.keys() - packets.keys()
-        if Segment(name) not in {one.segment for one in choice.inserted}
+        if Segment(name) not in {entry.segment for entry in choice.inserted}
     ]
     if left_out:
         assert len(all_cells) == cells
-        assert all(max(left_out) <= ADVANTAGE * one.packets for one in kept)
-    generations = [one.generation for one in choice.inserted]
+        assert all(max(left_out) <= ADVANTAGE * entry.packets for entry in kept)
+    generations = [entry.generation for entry in choice.inserted]
     assert generations == list(range(9, 9 + len(generations)))

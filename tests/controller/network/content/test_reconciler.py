@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from controller.network.daemon_settings import DaemonSettings, RetrySettings
 from controller.network.process import serve
 from controller.network.tables.store import Copied, Recorded
 from dataplane.clock import MonotonicClock
-from dataplane.local.deadline import local_timeout
 from dataplane.store.content_database import ContentDatabase
 from dataplane.store.names import Segment, digest
 from dataplane.store.producer_core import ProducerCore, ProducerSettings
@@ -30,7 +28,7 @@ from dataplane.wire import store as wire
 from dataplane.wire.packet import udp_frame
 from dataplane.wire.store import UDP_PORT, Kind, Message
 from tests.integration.test_virtual_store import rack
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 MS = 1_000_000
 BOUND_S = 60.0
@@ -43,7 +41,7 @@ TOPOLOGY = rack()
 
 
 class Rack:
-    """A switch with a reader at h1 and a producer at h4, whose frames go by hand."""
+    """A switch with a reader at h1 and a producer at h4, whose frames are passed by hand."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -67,7 +65,7 @@ class Rack:
         self._database.close()
 
     def is_answered_by_the_switch(self, name: str) -> bool:
-        """Ask for a name once; the producer answers what comes to him."""
+        """Request a name once; the producer answers what reaches it."""
         interest = Message(Kind.INTEREST, digest(name), content=bytes(1024), number=7)
         for port, frame in self._through("h1", "h4", (20_000, UDP_PORT), interest):
             if port == TOPOLOGY.attachment["h1"].port:
@@ -90,13 +88,7 @@ class Rack:
             payload=message.encode(),
         )
         self._switch.receive(TOPOLOGY.attachment[src].port, (frame[:40] + b"\0\0" + frame[42:],))
-        return [(one.port, one.data) for one in self._switch.advance(self._switch.now_ns())]
-
-
-async def until(condition: Callable[[], bool], pause_s: float = 0.005) -> None:
-    async with local_timeout(BOUND_S, "a test"):
-        while not condition():
-            await asyncio.sleep(pause_s)
+        return [(sent.port, sent.data) for sent in self._switch.advance(self._switch.now_ns())]
 
 
 def test_daemon_copies_hot_names_and_recovers_restarted_switches(
@@ -119,17 +111,17 @@ def test_daemon_copies_hot_names_and_recovers_restarted_switches(
         (keeper,) = keepers
         store = keeper.store("s1")
         await until(lambda: switch.is_answered_by_the_switch("/a"))
-        await until(lambda: Segment(digest("/a")) in store.held().placed)  # once the write is acknowledged
-        kept = [one for one in store.held().placed.values() if isinstance(one, Recorded)]
-        assert [one.segment for one in kept] == [Segment(digest("/kept"), 0), Segment(digest("/kept"), 1)]
-        before = {one.generation for one in store.held().placed.values()}
+        await until(lambda: Segment(digest("/a")) in store.held().placed)  # after the write is acknowledged
+        kept = [entry for entry in store.held().placed.values() if isinstance(entry, Recorded)]
+        assert [entry.segment for entry in kept] == [Segment(digest("/kept"), 0), Segment(digest("/kept"), 1)]
+        before = {entry.generation for entry in store.held().placed.values()}
 
         switch.stop()
         switch.start()
         await until(lambda: switch.is_answered_by_the_switch("/a"))
         again = store.held().placed.values()
-        assert {one.segment for one in again if isinstance(one, Copied)} == {Segment(digest("/a"))}
-        assert min(one.generation for one in again) > max(before)
+        assert {entry.segment for entry in again if isinstance(entry, Copied)} == {Segment(digest("/a"))}
+        assert min(entry.generation for entry in again) > max(before)
 
         more = RecordedSettings(name="/more", bytes=10, writers=("h1", "h2"), server="h4")
         await keeper.record(more)

@@ -1,4 +1,4 @@
-"""Desired contents of a switch, whatever it loses, and whenever the controller restarts."""
+"""Desired contents of a switch, across lost entries and restarts of the controller."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ STEPS = st.one_of(
 
 @dataclass
 class Switch:
-    """Contents of a switch; every generation written with a name for a cell is recorded, and must be new."""
+    """Contents of a switch; records every generation written with a name for a cell, which must be new."""
 
     entities: dict[EntityKey, Entity] = field(default_factory=dict)
     given: set[int] = field(default_factory=set)
 
     def bring(self, store: SwitchStore, *, most: int = 1000) -> None:
-        """Send what is to be written; after so many batches the session ends."""
+        """Send the writes; the session ends after this many batches."""
         for batch in store.batches()[:most]:
             before = held_in(self.entities)
             assert len({update.verb for update in batch} & {Verb.DELETE, Verb.INSERT}) <= 1
@@ -56,7 +56,7 @@ class Switch:
     @staticmethod
     def generations(placed: object) -> set[int]:
         assert isinstance(placed, dict)
-        return {one.generation for one in placed.values()}
+        return {entry.generation for entry in placed.values()}
 
 
 def new(generations: Generations | None = None, settings: StoreSettings = SETTINGS) -> SwitchStore:
@@ -80,7 +80,9 @@ def test_hot_names_of_local_producers_get_cells_each_interval() -> None:
     store.interval({}, S)
     switch.bring(store)
     held = held_in(switch.entities)
-    assert {(one.segment.name, one.cell, one.producer) for one in held.placed.values() if isinstance(one, Copied)} == {
+    assert {
+        (entry.segment.name, entry.cell, entry.producer) for entry in held.placed.values() if isinstance(entry, Copied)
+    } == {
         (2, 0, PRODUCER),
         (1, 1, PRODUCER),
     }
@@ -133,7 +135,7 @@ def test_a_name_that_is_no_longer_asked_for_goes() -> None:
     assert list(held_in(switch.entities).placed) == [Segment(2)]
 
 
-def test_a_flood_of_names_is_told_less_and_less() -> None:
+def test_flood_of_names_is_reported_ever_less_often() -> None:
     store = new()
     store.connected({}, {}, 0)
     thresholds = []
@@ -176,9 +178,9 @@ def test_recorded_names_get_cells_and_writers_before_copies() -> None:
         store.acknowledged(batch)
     assert store.is_recorded(50)
     held = held_in(switch.entities)
-    recorded = [one for one in held.placed.values() if isinstance(one, Recorded)]
+    recorded = [entry for entry in held.placed.values() if isinstance(entry, Recorded)]
     assert len(recorded) == CELLS - 2
-    assert {one.group for one in recorded} == {1}
+    assert {entry.group for entry in recorded} == {1}
     assert held.writers == {(1, Writer(7)), (1, Writer(8))}
     assert len(store.copies) == 2
     with pytest.raises(ControllerError, match="4093 of 4095 cells are in use, 3 more are needed"):
@@ -205,7 +207,7 @@ def test_store_without_producers_removes_all_but_the_mark() -> None:
     assert empty.is_idle
 
 
-def test_generations_that_are_used_up_are_told() -> None:
+def test_exhausted_generations_are_reported() -> None:
     generations = Generations()
     generations.begin_at(2**32 - 2000)
     store = new(generations)
@@ -233,7 +235,7 @@ def test_store_recovers_without_reusing_a_generation(steps: list[tuple[str, obje
                 store.forget(name)
             case "restart", _:
                 switch.entities = {}
-                switch.given.clear()  # its cells are empty as well
+                switch.given.clear()  # its cells are empty, too
                 store.connected({}, {}, now_ns)
             case "forget all", _:
                 store = new()
@@ -248,5 +250,5 @@ def test_store_recovers_without_reusing_a_generation(steps: list[tuple[str, obje
             assert store.batches() == []
     switch.bring(store)
     held = held_in(switch.entities)
-    assert {one.segment for one in held.placed.values() if isinstance(one, Copied)} == set(store.copies)
+    assert {entry.segment for entry in held.placed.values() if isinstance(entry, Copied)} == set(store.copies)
     assert len(store.copies) <= SETTINGS.copies

@@ -20,7 +20,7 @@ QUICK = HelloSettings(10 * MS, 4)
 
 
 class Mirrored:
-    """A board and its mirror; `news` are the ports that changed, as the mirror has them."""
+    """A board and its mirror; `news` are the mirror's states of changed ports."""
 
     def __init__(self) -> None:
         self.board = Board()
@@ -35,7 +35,7 @@ class Mirrored:
         self.news += self.mirror.take(message.update)
 
     def dated(self, port: int) -> PortState:
-        """Return a port's own state, with the dates that gNMI tells and without counts, which it does not follow."""
+        """Return a port's own state with gNMI's timestamps and without counts, which are not mirrored."""
         state, start_ns = self.board.board[port], 5
         hello = state.hello
         if hello is not None:
@@ -49,7 +49,7 @@ def mirrored() -> Mirrored:
     return Mirrored()
 
 
-def test_a_mirror_shows_what_is_there(mirrored: Mirrored) -> None:
+def test_mirror_equals_the_board(mirrored: Mirrored) -> None:
     assert mirrored.mirror.states() == [mirrored.dated(1), mirrored.dated(2)]
     assert mirrored.news == mirrored.mirror.states()
 
@@ -101,7 +101,7 @@ def test_a_port_that_is_taken_away_is_not_present(mirrored: Mirrored) -> None:
     assert news == replace(mirrored.dated(1), oper=OperStatus.NOT_PRESENT)
 
 
-def test_corrections_bring_hellos_about_and_then_there_are_none(mirrored: Mirrored) -> None:
+def test_corrections_set_hellos_and_then_stop(mirrored: Mirrored) -> None:
     wanted = {1: QUICK, 2: None, 9: NORMAL}
     assert mirrored.mirror.missing(wanted) == [9]
     request = mirrored.mirror.corrections(wanted)

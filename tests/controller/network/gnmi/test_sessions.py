@@ -1,4 +1,4 @@
-"""Sessions to switches' ports: over gRPC against the switch's own server, and in one process."""
+"""Sessions to switches' ports: over gRPC to the switch's own server, and in process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Notes:
         self._changed.set()
 
     async def until(self, line: str) -> None:
-        """Wait for a line, and forget it and those before it."""
+        """Wait for a line; drop it and all before it."""
         while line not in self.lines:
             self._changed.clear()
             await self._changed.wait()
@@ -72,7 +72,7 @@ def run(watch: Callable[[Notes], PortWatcher], work: Callable[[Notes], Awaitable
 
     async def both() -> None:
         notes = Notes()
-        tasks = [asyncio.ensure_future(one) for one in (work(notes), watch(notes).run())]
+        tasks = [asyncio.ensure_future(coroutine) for coroutine in (work(notes), watch(notes).run())]
         try:
             async with local_timeout(BOUND_S, "a test"):
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -100,7 +100,7 @@ def address(tmp_path: Path) -> str:
     return f"unix:{tmp_path / 's1.sock'}"
 
 
-def test_ports_are_told_at_first_and_at_each_change(address: str) -> None:
+def test_ports_are_reported_initially_and_on_change(address: str) -> None:
     switch = Switch(1, [PortSettings(1), PortSettings(2)], MonotonicClock())
 
     async def work(notes: Notes) -> None:
@@ -143,7 +143,7 @@ def test_a_switch_that_goes_is_silent_at_once_and_watched_again(address: str) ->
     run(lambda notes: watcher(address, notes, port1=QUICK), work)
 
 
-def test_a_switch_without_gnmi_is_told_of_once(address: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_switch_without_gnmi_is_reported_once(address: str, caplog: pytest.LogCaptureFixture) -> None:
     async def work(notes: Notes) -> None:
         for _ in range(20):
             await notes.until("s1 is silent")
@@ -160,7 +160,7 @@ def test_a_switch_without_gnmi_is_told_of_once(address: str, caplog: pytest.LogC
     ]
 
 
-def test_a_switch_that_accepts_and_says_nothing_is_given_up(tmp_path: Path) -> None:
+def test_silent_switch_is_given_up(tmp_path: Path) -> None:
     async def work(notes: Notes) -> None:
         await notes.until("s1 is silent")
 
@@ -179,7 +179,7 @@ def test_ports_that_are_missing_are_named(address: str, caplog: pytest.LogCaptur
     assert "switch s1: skipping hellos on ports that do not exist: 7, 8" in caplog.text
 
 
-def test_in_one_process_changes_are_told_as_they_happen() -> None:
+def test_in_process_changes_are_reported_at_once() -> None:
     board, notes = Board(), Notes()
     ports = InProcessPorts("s1", GnmiCore(board), notes)
     ports.start({1: QUICK, 2: None})
@@ -190,14 +190,16 @@ def test_in_one_process_changes_are_told_as_they_happen() -> None:
     assert notes.lines[4:] == ["s1 2 DOWN", "s1 is silent"]
 
 
-def test_hellos_are_said_between_switches_only(diamond: Topology) -> None:
+def test_hellos_are_sent_between_switches_only(diamond: Topology) -> None:
     wanted = wanted_hellos(diamond, Hellos(multiplier=7))
     assert wanted.keys() == {node.name for node in diamond.switches}
     for switch, ports in wanted.items():
         for port, settings in ports.items():
             is_switch = diamond.neighbours[switch][port].node in wanted
             assert settings == (HelloSettings(multiplier=7) if is_switch else None)
-    assert {one for ports in wanted_hellos(diamond, Hellos(enabled=False)).values() for one in ports.values()} == {None}
+    assert {
+        hellos for ports in wanted_hellos(diamond, Hellos(enabled=False)).values() for hellos in ports.values()
+    } == {None}
 
 
 def test_an_interval_that_no_hello_can_carry_is_refused(diamond: Topology) -> None:

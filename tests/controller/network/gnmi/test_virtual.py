@@ -1,4 +1,4 @@
-"""Ports and hellos in virtual time: the controller sets them by gNMI and hears what they find."""
+"""Ports and hellos in virtual time: the controller configures them by gNMI and gets their findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MS = 1_000_000
 
 
 class World:
-    """A fabric under a controller, and what was told of its links last."""
+    """A fabric under a controller, and the last reported state of its links."""
 
     def __init__(self, topology: Topology, hellos: Hellos) -> None:
         self.fabric = VirtualFabric(topology)

@@ -1,4 +1,4 @@
-"""A link dies in virtual time: what is lost until the switch, or the path server, has gone around it."""
+"""A link dies in virtual time: packets lost until the switch or the path server has rerouted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ IN_FLIGHT_NS = 3 * MS
 
 
 class Circle:
-    """A fabric under a controller and a path server that hears of dead ports; ha sends to hd."""
+    """A fabric under a controller and a path server that receives dead ports; ha sends to hd."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Circle:
         self.fabric.start_flow("ha", flow)
 
     def listen(self) -> None:
-        """Let the path server hear of ports at once."""
+        """Tell the path server of port changes at once."""
         self.fabric.on_port_status(self._port_changed)
 
     def run(self, end_ns: int) -> None:
@@ -76,7 +76,7 @@ class Circle:
                 self.controller.submit(result.routes)
 
     def lost(self, start_ns: int, end_ns: int) -> int:
-        """Return how many packets are missing among those sent in a span."""
+        """Return the number of lost packets among those sent in a time span."""
         return self.receiver.measure(1, start_ns, end_ns).lost
 
     def _port_changed(self, link: LinkKey, up: bool) -> None:
@@ -92,7 +92,7 @@ class Circle:
 
 @pytest.fixture
 def unequal(diamond_of: MakeTopology) -> Topology:
-    """Return a diamond with one shortest way from a to d: by b."""
+    """Return a diamond with one shortest path from a to d: via b."""
     return diamond_of((MS, 2 * MS, MS, 2 * MS, 20 * MS))
 
 
@@ -106,7 +106,7 @@ def test_switch_leaves_a_dead_group_port_when_it_notices(diamond_of: MakeTopolog
 
 
 def test_a_dead_link_is_left_for_the_backup_at_once(unequal: Topology) -> None:
-    """Lost is what was sent from the break until the switch saw it and one write at the source took effect."""
+    """Packets are lost from the break until the switch detects it and one write at the source takes effect."""
     circle = Circle(unequal)
     circle.listen()
     circle.run(200 * MS)
@@ -114,14 +114,14 @@ def test_a_dead_link_is_left_for_the_backup_at_once(unequal: Topology) -> None:
     circle.fabric.set_link("a", "b", up=False, notice_after_ns=NOTICE_NS)
     circle.run(800 * MS)
     assert circle.paths.routes.routes == (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)
-    steps = 3  # d, c, a: made from the end to the source
+    steps = 3  # d, c, a: written from the last switch to the source
     assert 0 < circle.lost(0, 700 * MS) <= (NOTICE_NS + steps * WRITE_NS + IN_FLIGHT_NS) // GAP_NS
     assert [decision.reason for decision in circle.paths.decisions] == [
         "link a->b of a-b-d is dead; a-c-d is its backup"
     ]
     circle.fabric.set_link("a", "b", up=True, notice_after_ns=NOTICE_NS)
     circle.run(1500 * MS)
-    assert circle.paths.routes.version == 2  # what was moved has moved back
+    assert circle.paths.routes.version == 2  # moved flows have returned
     assert circle.lost(700 * MS, 1400 * MS) == 0
 
 
@@ -147,7 +147,7 @@ def test_engineered_routes_leave_a_dead_link_at_once(unequal: Topology) -> None:
     assert circle.paths.routes.weighted == ()
 
 
-def test_a_backup_that_is_dead_too_gives_way_to_what_is_alive(unequal: Topology) -> None:
+def test_dead_backup_is_replaced_by_a_live_path(unequal: Topology) -> None:
     backups = Backups(PathServerCore(unequal, DecideSettings()).network.table)
     assert backups.backup(("a", "b", "d")) == ("a", "c", "d")
     dead = {LinkKey("a", "b"), LinkKey("c", "d")}
@@ -164,7 +164,7 @@ HOLD_NS = 400 * MS
 
 
 def watching(topology: Topology, hellos: Hellos = NO_HELLOS) -> Circle:
-    """Return a circle whose path server and collector hear of dead links from the controller only."""
+    """Return a closed loop whose path server and collector hear of dead links from the controller only."""
     circle = Circle(topology, return_after_ns=HOLD_NS, hellos=hellos)
 
     def hear(statuses: Mapping[LinkKey, LinkStatus]) -> None:
@@ -206,7 +206,7 @@ def test_flows_avoid_a_reported_dead_port_until_the_hold_time(
 
 
 def test_base_routes_go_around_a_dead_link_without_a_path_server(unequal: Topology) -> None:
-    """Also for traffic that nobody measures; what took other ways stays there, and comes back afterwards."""
+    """Also for unmeasured traffic; flows on other paths stay there, and moved ones return afterwards."""
     circle = Circle(unequal, return_after_ns=HOLD_NS)
     held = {node.name: circle.controller.coordinator.held(node.name) for node in unequal.switches}
     circle.fabric.run_until(200 * MS)
@@ -224,7 +224,7 @@ def test_base_routes_go_around_a_dead_link_without_a_path_server(unequal: Topolo
 
 
 def test_reports_keep_off_a_dead_link(unequal: Topology) -> None:
-    """The sink's reports went by b->c or by c; the collector goes on hearing of every packet that arrives."""
+    """The sink's reports went via b->c or c; the collector still gets a report of every arriving packet."""
     circle = watching(unequal)
     circle.run(200 * MS)
     circle.fabric.set_link("d", "c", up=False, notice_after_ns=NOTICE_NS)
@@ -262,8 +262,8 @@ AROUND_B = tuple(ends for far in "acd" for ends in (("b", far), (far, "b")))
 
 
 @pytest.mark.parametrize("lost", [(("a", "b"),), (("b", "a"),), AROUND_B], ids=["out", "back", "switch"])
-def test_hellos_find_what_no_port_shows(unequal: Topology, lost: tuple[tuple[str, str], ...]) -> None:
-    """Frames that are lost one way, on the flow's way or against it, and a switch that is dead."""
+def test_hellos_detect_failures_hidden_from_ports(unequal: Topology, lost: tuple[tuple[str, str], ...]) -> None:
+    """Frames lost in one direction, along the flow or against it, and a dead switch."""
     circle = watching(unequal, Hellos())
     circle.run(400 * MS)
     for a, b in lost:

@@ -1,4 +1,4 @@
-"""Death by loss: one datagram of forged drops moves nobody, what is truly lost does, a round later."""
+"""Links dead by loss: one datagram of forged drops moves no flow, real loss does, a round later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEALTHY = LinkState(LINK, 10**9, 5000, 5000, 5000, 0.0, 0.0, 10**9, 0.0, 0, 12, 
 
 
 def confirmed_loss(state: LinkState, at_ms: int, detector: LossFailureDetector) -> float | None:
-    """Return the loss that deciders see in a round."""
+    """Return the loss that the decider sees in a round."""
     return detector.confirmed(Snapshot(at_ms * MS, {LINK: state}, {}, {})).links[LINK].loss
 
 
@@ -39,28 +39,28 @@ def lossy(lost: int, samples: int = 12) -> LinkState:
 @pytest.mark.parametrize(
     ("rounds", "expected"),
     [
-        ([lossy(280)] * 4, [None] * 4),  # one report, seen for as long as the window holds it
+        ([lossy(280)] * 4, [None] * 4),  # one report, visible while the window contains it
         ([lossy(280), lossy(560)], [None, 0.95]),
         ([lossy(280), lossy(280), lossy(390)], [None, None, 0.95]),
-        ([lossy(280), lossy(281)], [None, None]),  # another drop, beside twelve packets that arrived
+        ([lossy(280), lossy(281)], [None, None]),  # another drop, with twelve packets that arrived
         ([lossy(280), lossy(281), lossy(388)], [None, None, 0.95]),
-        ([lossy(280, samples=0), lossy(560, samples=0)], [None, None]),  # nobody measures it
-        ([lossy(280, samples=9), lossy(560, samples=9)], [None, None]),  # too few say that it is measured
+        ([lossy(280, samples=0), lossy(560, samples=0)], [None, None]),  # unmeasured
+        ([lossy(280, samples=9), lossy(560, samples=9)], [None, None]),  # too few measurements
         ([lossy(280, samples=10), lossy(560, samples=10)], [None, 0.95]),
         ([lossy(280), HEALTHY, lossy(560)], [None, 0.0, None]),
         ([lossy(280), lossy(560), lossy(560), HEALTHY, lossy(560)], [None, 0.95, 0.95, 0.0, None]),
-        ([lossy(280), lossy(-7), lossy(160)], [None, None, 0.95]),  # another collector counts anew
+        ([lossy(280), lossy(-7), lossy(160)], [None, None, 0.95]),  # another collector starts counting at zero
     ],
 )
-def test_a_link_dies_by_what_is_lost_in_a_second_round(rounds: list[LinkState], expected: list[float | None]) -> None:
+def test_link_dies_by_losses_in_a_second_round(rounds: list[LinkState], expected: list[float | None]) -> None:
     detector = LossFailureDetector(0.9)
     assert [confirmed_loss(state, 100 * number, detector) for number, state in enumerate(rounds)] == expected
-    detector, found = LossFailureDetector(0.9), []
+    detector, losses = LossFailureDetector(0.9), []
     for number, state in enumerate(rounds):
         arrived = snapshot_of(snapshot_message(Snapshot(100 * number * MS, {LINK: state}, {}, {})))
         assert isinstance(arrived.links, LinkStates)
-        found.append(detector.confirmed(arrived).links[LINK].loss)
-    assert found == expected, "as columns, as the feed brings them"
+        losses.append(detector.confirmed(arrived).links[LINK].loss)
+    assert losses == expected, "as columns, as the feed brings them"
 
 
 def test_the_same_snapshot_again_is_no_second_round() -> None:
@@ -72,7 +72,7 @@ def test_the_same_snapshot_again_is_no_second_round() -> None:
 
 
 class World:
-    """A collector that takes reports and a path server's core that sends twenty flows over s1 and s3."""
+    """A collector that receives reports, and a path server's core with twenty flows over s1 and s3."""
 
     def __init__(self, core: Core) -> None:
         self.clock = VirtualClock(1000 * MS)
@@ -83,7 +83,7 @@ class World:
         self.reporter = Reporter()
 
     def rounds(self, count: int, drops: list[bytes] | None = None) -> int:
-        """Let so many rounds pass, with packets measured on the link, and drops if there are any; return the moves."""
+        """Run rounds with measured packets and drops, if any, on the link; return the moves."""
         for _ in range(count):
             now_ns = self.clock.now_ns()
             measured = [self.reporter.stacked(short_way(now_ns + number)) for number in range(3)]
@@ -93,11 +93,11 @@ class World:
         return len(self.paths.decisions)
 
     def datagram(self, drops: int) -> bytes:
-        """Return one report packet with so many drops on the link from s1 to s3, in the name of s1."""
+        """Return one report packet with this many drops on the link from s1 to s3, in the name of s1."""
         hop = replace(short_way(self.clock.now_ns())[0], ingress_port=1, egress_port=3)
-        one = report.decode(self.reporter.dropped([hop], DropReason.QUEUE_FULL))
-        many: tuple[Report, ...] = one.reports * drops
-        return replace(one, reports=many).encode()
+        dropped = report.decode(self.reporter.dropped([hop], DropReason.QUEUE_FULL))
+        many: tuple[Report, ...] = dropped.reports * drops
+        return replace(dropped, reports=many).encode()
 
 
 @every_core
@@ -120,8 +120,8 @@ def test_forged_drop_datagrams_in_two_rounds_move_no_flow(core: Core) -> None:
 
 
 @every_core
-def test_forged_drops_beside_few_measured_packets_move_no_flow(core: Core) -> None:
-    """A link of which nine packets a window were measured."""
+def test_forged_drops_with_few_measured_packets_move_no_flow(core: Core) -> None:
+    """A link with nine measured packets per window."""
     world = World(core)
     world.rounds(5)
     world.clock.advance_to(world.clock.now_ns() + 400 * MS)
@@ -139,8 +139,8 @@ def test_repeated_loss_moves_all_flows_to_their_backups(core: Core) -> None:
     assert "link s1->s3 of s1-s3 is dead" in world.paths.decisions[0].reason
 
 
-def test_native_and_plain_cap_alike_whatever_a_datagram_holds() -> None:
-    """Drops between stacks, and groups of drops side by side: each report packet begins anew."""
+def test_native_and_plain_cap_any_datagram_alike() -> None:
+    """Drops between stacks, and groups of drops in a row: each report packet counts separately."""
     worlds = [World(core) for core in (Core.REFERENCE, Core.NATIVE)]
     for world in worlds:
         stacked = report.decode(world.reporter.stacked(short_way(world.clock.now_ns())))

@@ -48,7 +48,7 @@ class Watched:
         hello: HelloSession | None = HEARD,
         admin_up: bool = True,
     ) -> bool:
-        """Have one end say something; return whether a link changed."""
+        """Report from one end; return whether a link changed."""
         port = self._ports[switch]
         return self.watch.port_changed(switch, PortState(port, "veth", None, admin_up, oper, 0, hello), now_ns)
 
@@ -57,7 +57,7 @@ class Watched:
         return self._ports[switch]
 
     def cause(self, now_ns: int = 0) -> str:
-        """Return why the link is down."""
+        """Return the reason for the link being down."""
         return self.watch.statuses(now_ns)[AB].cause
 
 
@@ -134,7 +134,7 @@ def test_link_returns_after_both_ends_hold_it_up(watched: Watched) -> None:
     watched.says("a", 1 * S, hello=LOST)
     watched.says("b", 1 * S, hello=TOLD)
     watched.says("a", 10 * S)
-    assert watched.watch.due_ns() is None  # b has not said so yet
+    assert watched.watch.due_ns() is None  # b has not reported it yet
     watched.says("b", 11 * S)
     assert watched.watch.due_ns() == 11 * S + HOLD_NS
     assert "it is alive again, and back in use in 4.0 s" in watched.cause(12 * S)
@@ -155,16 +155,16 @@ def test_a_link_that_comes_and_goes_stays_down(watched: Watched) -> None:
     assert watched.watch.due_ns() == (37 + 2) * S + HOLD_NS
 
 
-def test_a_switch_that_does_not_answer_says_nothing(watched: Watched) -> None:
+def test_unreachable_switch_does_not_change_links(watched: Watched) -> None:
     watched.says("a", 0)
     watched.says("b", 0)
     assert not watched.watch.unreachable("b", 1)
-    assert watched.watch.down == frozenset()  # it still forwards, as far as a can see
+    assert watched.watch.down == frozenset()  # as seen from a, it still forwards
     assert watched.says("a", 2, hello=LOST)
     assert watched.cause() == "a no longer hears b, and b does not answer the controller"
 
 
-def test_nobody_to_ask_leaves_a_link_as_it_was(watched: Watched) -> None:
+def test_link_without_reporters_stays_as_it_was(watched: Watched) -> None:
     watched.says("a", 0, oper=OperStatus.DOWN)
     assert not watched.watch.unreachable("a", 1)
     assert not watched.watch.unreachable("b", 1)
@@ -180,6 +180,6 @@ def test_reachable_switch_is_believed_by_its_new_status(watched: Watched) -> Non
     assert watched.watch.due_ns() == 3 + HOLD_NS
 
 
-def test_ports_to_hosts_are_nobodys_link(watched: Watched) -> None:
+def test_ports_to_hosts_are_not_links(watched: Watched) -> None:
     state = PortState(99, "veth", oper=OperStatus.DOWN)
     assert not watched.watch.port_changed("a", state, 0)

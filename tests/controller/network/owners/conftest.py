@@ -20,13 +20,13 @@ from tests.controller.network.test_daemon import Lab, running
 
 @pytest.fixture(scope="module")
 def schema() -> P4Schema:
-    """Return a program that has tables which nobody owns here."""
+    """Return a program that has tables without an owner here."""
     return load_schema(*fabric_program(FABRIC_AGGREGATION))
 
 
 @pytest.fixture(params=["daemon", "virtual"])
 def control(request: pytest.FixtureRequest, diamond: Topology, schema: P4Schema) -> Control:
-    """Return what controls the diamond's switches by one of the drivers."""
+    """Return a context manager that controls the diamond's switches with one of the drivers."""
     lab, fabric = Lab(diamond, schema), VirtualFabric(diamond)
 
     @asynccontextmanager

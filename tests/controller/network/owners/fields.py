@@ -1,4 +1,4 @@
-"""A fabric of real switches under either driver, as a test of owners sees it."""
+"""A fabric of real switches under either driver, for tests of owners."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class Field(Protocol):
     """A fabric under one of the drivers."""
 
     async def settle(self) -> None:
-        """Let it work until everybody has what is wanted."""
+        """Run until all switches hold the desired entries."""
 
     def changed(self) -> None:
-        """Say that an owner wants something else."""
+        """Announce that an owner's desired entries changed."""
 
     def restart(self, switch: str) -> None:
-        """Have a switch forget everything."""
+        """Restart a switch without its entries."""
 
     def tables(self, switch: str) -> dict[EntityKey, Entity]:
-        """Return what a switch really holds."""
+        """Return the actual entries of a switch."""
         ...
 
 
 class DaemonField:
-    """Over sessions that take time."""
+    """Over asynchronous sessions."""
 
     def __init__(self, lab: Lab, run: Running) -> None:
         self._lab, self._run = lab, run
@@ -105,17 +105,17 @@ class VirtualField:
 
 
 Control = Callable[[Owner | None], AbstractAsyncContextManager[Field]]
-"""Controls the same switches, with the owner or without it."""
+"""Context manager that controls the same switches with or without the owner."""
 
 
 def guests(field: Field, switch: str) -> set[int]:
-    """Return whose entries a switch holds."""
+    """Return the owners of a switch's entries."""
     keys = (key for key in field.tables(switch) if key.table == WRITERS)
     return {value for key in keys for name, value in key.match if name == "src_addr" and isinstance(value, int)}
 
 
 def check(field: Field, topology: Topology, expected: set[int], switches: str = "abcd") -> None:
-    """Fail unless switches hold an owner's entries, and all of everybody else's."""
+    """Fail unless switches hold all entries of this owner and of all others."""
     for switch in switches:
         assert guests(field, switch) == expected
         others = {key: entity for key, entity in field.tables(switch).items() if key.table != WRITERS}
@@ -123,7 +123,7 @@ def check(field: Field, topology: Topology, expected: set[int], switches: str = 
 
 
 def at(control: Control, owner: Owner | None, scene: Callable[[Field], Awaitable[None]]) -> None:
-    """Play a scene under a controller that goes afterwards."""
+    """Run a scene under a controller that stops afterwards."""
 
     async def whole() -> None:
         async with control(owner) as field:

@@ -1,4 +1,4 @@
-"""The decisions of `RoutesOwner` in their plain form: one route after the other, over all switches, nothing remembered.
+"""Reference decisions of `RoutesOwner`: one route after the other, over all switches, without memory.
 
 These are the twins of `RoutesOwner.restored` and `.plan`; with them the tests of this folder judge the owner.
 """
@@ -15,14 +15,14 @@ from controller.network.tables.weighted_routes import Spreads, onward, order
 from dataplane.topology.values import Topology
 
 Levels = list[dict[str, frozenset[EntityKey]]]
-"""By level, which routes each switch writes."""
+"""Routes that each switch writes, by level."""
 
 
 def peers(topology: Topology, switch: str, entities: Entities, key: EntityKey) -> set[str]:
-    """Return what a switch with these tables sends to by a route."""
+    """Return the next hops of a route in a switch's tables."""
     entity = entities.get(key)
-    found = set() if entity is None else needs(entities, entity)
-    ports = {needed.number for needed in found if needed.kind is Kind.MEMBER}
+    needed_keys = set() if entity is None else needs(entities, entity)
+    ports = {needed.number for needed in needed_keys if needed.kind is Kind.MEMBER}
     neighbours = topology.neighbours[switch]
     return {neighbours[port].node for port in ports if port in neighbours}
 
@@ -30,7 +30,7 @@ def peers(topology: Topology, switch: str, entities: Entities, key: EntityKey) -
 def circles(
     topology: Topology, wanted: Mapping[str, Entities], switch: str, key: EntityKey, held: Mapping[str, Entities]
 ) -> bool:
-    """Return whether a wanted route at one switch, with those that others are known to hold, leads back to it."""
+    """Return whether a desired route at one switch, with the known routes of others, leads back to it."""
     waiting, seen = peers(topology, switch, wanted[switch], key), set[str]()
     while waiting:
         name = waiting.pop()
@@ -43,15 +43,15 @@ def circles(
 
 
 def due(held: Entities, wanted: Entities) -> set[EntityKey]:
-    """Return the routes that a switch lacks or holds otherwise, their groups among it."""
-    found = set()
+    """Return the routes that a switch lacks or holds differently, groups included."""
+    keys = set()
     for key, entity in wanted.items():
         if key.kind is Kind.ENTRY:
             leans_on = {needed for needed in needs(wanted, entity) if needed.kind is Kind.GROUP and needed in wanted}
             agree = all(group in held and same(held[group], wanted[group]) for group in leans_on)
             if not (key in held and same(held[key], entity) and agree):
-                found.add(key)
-    return found
+                keys.add(key)
+    return keys
 
 
 def plan(
@@ -62,24 +62,24 @@ def plan(
     destinations: Mapping[EntityKey, str],
     known: ObservedState,
 ) -> tuple[Levels, set[EntityKey]]:
-    """Return which routes are written by whom at which level, and which must wait."""
+    """Return the routes to write by level and switch, and those that must wait."""
     each = {name: due(known.held.get(name, {}), wanted[name]) for name in wanted}
     levels: list[dict[str, set[EntityKey]]] = []
     pending = set()
     for key in {key for keys in each.values() for key in keys}:
-        place: dict[str, int] = {}
+        depth: dict[str, int] = {}
         destination = destinations[key]
         for name in order(topology, hops, spreads, destination):
             ways = () if name == destination else onward(topology, hops, spreads, name, destination)
-            ahead = [place[peer] for peer in ways if peer in place]
+            ahead = [depth[peer] for peer in ways if peer in depth]
             if key not in wanted[name] or len(ahead) < len(ways):
                 continue
             if key not in each[name]:
-                place[name] = max(ahead, default=0)
+                depth[name] = max(ahead, default=0)
             elif name in known.live:
-                place[name] = max(ahead, default=0) + 1
-                levels.extend({} for _ in range(place[name] - len(levels)))
-                levels[place[name] - 1].setdefault(name, set()).add(key)
-        if any(key in each[name] and name not in place for name in known.live):
+                depth[name] = max(ahead, default=0) + 1
+                levels.extend({} for _ in range(depth[name] - len(levels)))
+                levels[depth[name] - 1].setdefault(name, set()).add(key)
+        if any(key in each[name] and name not in depth for name in known.live):
             pending.add(key)
     return [{name: frozenset(keys) for name, keys in level.items()} for level in levels if level], pending

@@ -1,4 +1,4 @@
-"""Changing paths across switches: no intermediate state loses a packet or turns it in a circle."""
+"""Changing paths across switches: no intermediate state loses or loops a packet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLOW = FlowSpec("hs", "hd")
 
 
 def route_set(*paths: str) -> RouteSet:
-    """Return the flow routed over 'abd', or nothing."""
+    """Return the flow routed over a path such as 'abd', or no route."""
     return RouteSet(1, tuple(Route(FlowSpec("ha", "hd"), tuple(path)) for path in paths))
 
 
@@ -68,7 +68,7 @@ def test_a_path_given_up_is_broken_from_its_source(diamond: Topology) -> None:
     ]
 
 
-def test_nothing_is_planned_for_what_is_right(diamond: Topology) -> None:
+def test_nothing_is_planned_for_reconciled_entries(diamond: Topology) -> None:
     assert shape(diamond, route_set("abd"), route_set("abd")) == []
 
 
@@ -83,11 +83,11 @@ def test_flow_waits_for_a_missing_switch_and_others_do_not(diamond: Topology) ->
 def test_a_refused_entry_is_left_alone(diamond: Topology) -> None:
     desired = flow_path_entities(diamond, route_set("abd"))
     keys = frozenset(desired["a"])
-    found = plan(diamond, desired, {}, set("abcd"), keys)
-    assert (found.steps, found.pending) == ((), keys)
+    planned = plan(diamond, desired, {}, set("abcd"), keys)
+    assert (planned.steps, planned.pending) == ((), keys)
 
 
-def test_a_returning_switch_gets_back_only_what_leads_onward(diamond: Topology) -> None:
+def test_returning_switch_first_gets_only_onward_entries(diamond: Topology) -> None:
     desired = flow_path_entities(diamond, route_set("abd"))
     assert restorable(diamond, "b", desired, {"a": {}, "d": {}}) == {}
     assert restorable(diamond, "b", desired, {"a": {}, "d": desired["d"]}) == desired["b"]
@@ -99,7 +99,7 @@ def networks(draw: st.DrawFn) -> tuple[Topology, list[tuple[str, ...]]]:
     """Return a connected network of six switches with random delays, and every simple path between its two hosts."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     names = "abcdef"
-    cables = {(names[rng.randrange(place)], name) for place, name in enumerate(names) if place}
+    cables = {(names[rng.randrange(index)], name) for index, name in enumerate(names) if index}
     cables |= {tuple(sorted(rng.sample(names, 2))) for _ in range(draw(st.integers(0, 8)))}  # type: ignore[misc]
     ports = dict.fromkeys(names, 1)
     links = [Link(Endpoint("hs", 0), Endpoint("a", 1), 10, 0, 9), Link(Endpoint("hd", 0), Endpoint("f", 1), 10, 0, 9)]
@@ -108,14 +108,14 @@ def networks(draw: st.DrawFn) -> tuple[Topology, list[tuple[str, ...]]]:
         ports[head] += 1
         links.append(Link(Endpoint(tail, ports[tail]), Endpoint(head, ports[head]), 10, rng.randrange(4), 9))
     hosts = (HostNode("hs", 1, IPv4Address("10.0.0.1")), HostNode("hd", 2, IPv4Address("10.0.0.2")))
-    switches = tuple(SwitchNode(name, place) for place, name in enumerate(names, 1))
+    switches = tuple(SwitchNode(name, index) for index, name in enumerate(names, 1))
     topology = Topology("random", switches, hosts, tuple(links))
     paths = [tuple(path) for path in nx.all_simple_paths(nx.Graph(sorted(cables)), "a", "f")]
     return topology, paths
 
 
 def ways_on(topology: Topology, hops: NextHops, held: Mapping[str, Entities], switch: str) -> set[str]:
-    """Return where the flow's packets may go from a switch: by its entry, else by any base route."""
+    """Return the flow's next hops at a switch: by its entry, else by any base route."""
     for entity in held[switch].values():
         assert isinstance(entity, P4TableEntry)
         assert isinstance(entity.action, P4TableAction)
@@ -124,7 +124,7 @@ def ways_on(topology: Topology, hops: NextHops, held: Mapping[str, Entities], sw
 
 
 def check_loop_free(topology: Topology, hops: NextHops, held: Mapping[str, Entities]) -> None:
-    """Fail unless packets reach the host from wherever they are now."""
+    """Fail unless packets reach the host from wherever they are."""
     graph = nx.DiGraph((name, to) for name in held for to in ways_on(topology, hops, held, name))
     assert nx.is_directed_acyclic_graph(graph), nx.find_cycle(graph)
     assert [node for node in graph if graph.out_degree(node) == 0] == ["hd"]
@@ -132,10 +132,10 @@ def check_loop_free(topology: Topology, hops: NextHops, held: Mapping[str, Entit
 
 @settings(max_examples=200, deadline=None)
 @given(network=networks(), data=st.data())
-def test_every_intermediate_state_leads_every_packet_home(
+def test_every_intermediate_state_delivers_every_packet(
     network: tuple[Topology, list[tuple[str, ...]]], data: st.DataObject
 ) -> None:
-    """Move the flow through several route sets, giving up some plans half way, updates of a step in any order."""
+    """Move the flow through several route sets; abandon some plans halfway; apply a step's updates in any order."""
     topology, paths = network
     hops = next_hops(topology)
     rng = random.Random(data.draw(st.integers(0, 2**32)))
@@ -172,5 +172,5 @@ def _square() -> tuple[Topology, list[tuple[str, ...]]]:
         ports[head] += 1
         links.append(Link(Endpoint(tail, ports[tail]), Endpoint(head, ports[head]), 10, 1, 9))
     hosts = (HostNode("hs", 1, IPv4Address("10.0.0.1")), HostNode("hd", 2, IPv4Address("10.0.0.2")))
-    switches = tuple(SwitchNode(name, place) for place, name in enumerate("abcdef", 1))
+    switches = tuple(SwitchNode(name, index) for index, name in enumerate("abcdef", 1))
     return Topology("square", switches, hosts, tuple(links)), paths

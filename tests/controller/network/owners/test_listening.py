@@ -1,4 +1,4 @@
-"""Owners that decide by what switches count and tell, and switches that do not, or refuse what is decided."""
+"""Owners that decide by switches' counters and digests, and switches that lack them or refuse the writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT = RecordedSettings(name="/kept", bytes=10, writers=("ha",), server="hd")
 
 
 class Visitor(ListeningOwner):
-    """Owns nothing, and notes who counts and who does not."""
+    """Owns nothing; records which switches count."""
 
     name = "visitor"
     interval_ns = 1_000_000
@@ -43,7 +43,7 @@ class Visitor(ListeningOwner):
         self.counts[switch] = self.counts.get(switch, 0) + 1
 
     def learned(self, switch: str, learned: Learned, now_ns: int) -> None:
-        raise AssertionError("nothing is told")
+        raise AssertionError("no digests")
 
     def unheard(self, switch: str, problem: str) -> None:
         self.problems[switch] = problem
@@ -51,7 +51,7 @@ class Visitor(ListeningOwner):
 
 @pytest.fixture
 def lab(diamond: Topology) -> Lab:
-    """Return four switches for the program that holds content."""
+    """Return four switches for the content program."""
     return Lab(diamond, load_schema(*fabric_program(FABRIC_AGGREGATION)))
 
 
@@ -62,7 +62,7 @@ def test_listening_follows_the_live_switches_and_retries_errors(lab: Lab, caplog
         async with running(lab, features=Features(lab.topology, more=(visitor,))) as run:
             await run.until(lambda: all(visitor.counts.get(name, 0) > 2 for name in "acd"))
             assert visitor.problems.keys() == {"b"}
-            assert run.daemon.coordinator.live == set("abcd"), "its tables are right all the same"
+            assert run.daemon.coordinator.live == set("abcd"), "its tables are reconciled all the same"
             assert "visitor: switch b: read: counters are not to be had" in caplog.text
             lab.deaf.clear()
             await run.until(lambda: visitor.counts.get("b", 0) > 2)

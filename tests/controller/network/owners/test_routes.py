@@ -1,4 +1,4 @@
-"""The routes' owner decides as its plain twins do, whatever switches hold: other routes, circles, nothing."""
+"""The routes' owner decides like its plain twins, whatever switches hold: other routes, loops, nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def states(draw: st.DrawFn) -> tuple[Topology, RoutesOwner, ObservedState]:
 def _damaged(
     topology: Topology, switch: str, wanted: Entities, chance: random.Random, others: float
 ) -> Iterator[tuple[EntityKey, Entity]]:
-    """Yield most of what is wanted, and of its routes some that lead out of another port, wherever that is."""
+    """Yield most desired entries, with some routes on another port."""
     ports = sorted(topology.neighbours[switch])
     for key, entity in wanted.items():
         if chance.random() < 0.1:
@@ -92,9 +92,9 @@ def test_plan_agrees_with_the_plain_one(state: tuple[Topology, RoutesOwner, Obse
     wanted = {node.name: owner.wanted(node.name) for node in topology.switches}
     spreads = spreads_of(topology, hops, routes)
     levels, pending = reference_routes.plan(topology, hops, spreads, wanted, owner._destinations, known)
-    found = owner.plan(known)
-    assert found.pending == pending
-    makes = [step.updates for step in found.steps if step.phase is Phase.MAKE]
+    planned = owner.plan(known)
+    assert planned.pending == pending
+    makes = [step.updates for step in planned.steps if step.phase is Phase.MAKE]
     keys = [
         {name: frozenset(update.key for update in updates) for name, updates in step.items()}
         for step in makes
@@ -107,7 +107,7 @@ def test_plan_agrees_with_the_plain_one(state: tuple[Topology, RoutesOwner, Obse
 
 
 def _by_neighbours(topology: Topology) -> Iterator[WeightedRoute]:
-    """Yield routes from every neighbour of the first host's switch straight to it, which close no circle."""
+    """Yield direct routes to the first host's switch from all its neighbours, which close no loop."""
     destination = topology.attachment[topology.hosts[0].name].node
     for peer in topology.neighbours[destination].values():
         if peer.node in topology.switch:
@@ -120,4 +120,4 @@ def test_plan_changes_the_routes_of_a_whole_fabric_at_once() -> None:
     owner.want(())
     known = ObservedState({node.name: {} for node in topology.switches}, frozenset(topology.switch))
     written = [update.key for step in owner.plan(known).steps for each in step.updates.values() for update in each]
-    assert len(written) == sum(len(owner.wanted(node.name)) - 1 for node in topology.switches)  # but the hash
+    assert len(written) == sum(len(owner.wanted(node.name)) - 1 for node in topology.switches)  # except the hash

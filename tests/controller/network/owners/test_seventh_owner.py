@@ -1,4 +1,4 @@
-"""An owner of tables that the core has never heard of, under both drivers and over real switches."""
+"""An owner of tables unknown to the core, under both drivers and over real switches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.controller.network.owners.fields import Control, Field, at, check
 
 
 class GuestsOwner(TableOwner):
-    """Owns who may write into a store that nobody has here: the same hosts at every switch."""
+    """Owns the writers of a store that is not in use here: the same hosts at every switch."""
 
     name = "guests"
     tables = frozenset({WRITERS})
@@ -55,7 +55,7 @@ def test_owner_entries_change_with_it_and_survive_a_restart(control: Control, di
 def test_refused_entry_is_left_out_and_blocks_nothing_else(
     control: Control, diamond: Topology, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The entry has no priority, which P4Runtime demands of ternary matches: switches refuse it themselves."""
+    """The entry lacks the priority that P4Runtime requires for ternary matches: switches refuse it."""
     owner = GuestsOwner((1,))
     bad = P4TableEntry(WRITERS, match=P4TableMatch(src_addr=9, writers=1), action=P4TableAction("NoAction"), priority=0)
 
@@ -76,7 +76,7 @@ def test_refused_entry_is_left_out_and_blocks_nothing_else(
 
 
 class Prepared(GuestsOwner):
-    """Clears a register's cell at each switch before its entries come, as those who count in registers must."""
+    """Clears a register's cell at each switch before writing entries, as owners with register counters must."""
 
     def __init__(self) -> None:
         super().__init__((1,))

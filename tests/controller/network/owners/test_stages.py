@@ -1,4 +1,4 @@
-"""An owner whose changes go through stages on all switches, under both drivers."""
+"""An owner with staged changes on all switches, under both drivers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.controller.network.owners.fields import Control, Field, at, check
 
 
 class TurnsOwner(StagedOwner):
-    """Owns whose turn it is: nobody has the new one before the old one is gone everywhere, and a pause is over."""
+    """Owns whose turn it is: no switch gets the new turn before the old one is gone everywhere and a pause is over."""
 
     name = "turns"
 
@@ -27,7 +27,7 @@ class TurnsOwner(StagedOwner):
         self._missing: set[str] = set()
 
     def turn_to(self, address: int) -> None:
-        """Begin a change: first nobody has a turn."""
+        """Begin a change: first no switch has a turn."""
         self._next = address
         self._enter(None)
 

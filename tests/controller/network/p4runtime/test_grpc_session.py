@@ -54,37 +54,37 @@ def session(address: str, *, election_id: int = 10, device_id: int = 1) -> GrpcS
 
 def test_written_entries_read_back_equal(address: str, diamond: Topology) -> None:
     async def run() -> None:
-        one = session(address)
-        await one.connect()
+        client = session(address)
+        await client.connect()
         try:
-            assert await one.install_pipeline()
-            assert not await one.install_pipeline()
+            assert await client.install_pipeline()
+            assert not await client.install_pipeline()
             desired = base_entities(diamond)["a"]
-            for batch in diff(desired, await one.read()):
-                await one.write(batch)
-            assert diff(desired, await one.read()) == []
-            assert (await one.read()).keys() == desired.keys()
+            for batch in diff(desired, await client.read()):
+                await client.write(batch)
+            assert diff(desired, await client.read()) == []
+            assert (await client.read()).keys() == desired.keys()
         finally:
-            await one.close()
+            await client.close()
 
     asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_a_refused_update_is_named(address: str) -> None:
     async def run() -> None:
-        one = session(address)
-        await one.connect()
-        await one.install_pipeline()
+        client = session(address)
+        await client.connect()
+        await client.install_pipeline()
         entry = P4TableEntry("punt", match=P4TableMatch(ether_type=1), action=P4TableAction("send_to_cpu"))
         update = Update(Verb.INSERT, key_of(entry), entry)
-        await one.write((update,))
+        await client.write((update,))
         with pytest.raises(SessionError) as caught:
-            await one.write((update,))
+            await client.write((update,))
         assert caught.value.refused == (0,)
         assert str(caught.value).startswith("switch a: write: ALREADY_EXISTS: insert entry punt ether_type=0x1: ")
-        await one.close()
+        await client.close()
         with pytest.raises(SessionError, match="switch a: write: the session is closed"):
-            await one.write((update,))
+            await client.write((update,))
 
     asyncio.run(finish_within(run(), BOUND_S))
 
@@ -94,12 +94,12 @@ def test_a_switch_that_answers_no_more_is_lost(tmp_path: Path, monkeypatch: pyte
     address = f"unix:{tmp_path}/p4rt.sock"
 
     async def run() -> None:
-        one = GrpcSession(Target("a", address, 1), load_schema(*fabric_program()), probe_s=0.01, timeout_s=2)
-        await one.connect()
+        client = GrpcSession(Target("a", address, 1), load_schema(*fabric_program()), probe_s=0.01, timeout_s=2)
+        await client.connect()
         monkeypatch.setattr(core, "capabilities", lambda _: hung.wait())
-        assert str(await one.wait_lost()).startswith("switch a: probe: DEADLINE_EXCEEDED: ")
+        assert str(await client.wait_lost()).startswith("switch a: probe: DEADLINE_EXCEEDED: ")
         hung.set()
-        await one.close()
+        await client.close()
 
     with P4RuntimeServer(core, [address]):
         asyncio.run(finish_within(run(), BOUND_S))
@@ -109,33 +109,33 @@ def test_switch_behind_a_black_hole_is_lost() -> None:
     core = P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock()))
 
     async def run(way: BlackHole) -> None:
-        one = GrpcSession(Target("a", way.address, 1), load_schema(*fabric_program()), probe_s=0.01, timeout_s=2)
-        await one.connect()
+        client = GrpcSession(Target("a", way.address, 1), load_schema(*fabric_program()), probe_s=0.01, timeout_s=2)
+        await client.connect()
         way.swallow()
         cause = f"DEADLINE_EXCEEDED: no answer from {way.address} within 2 s"
-        assert str(await one.wait_lost()) == f"switch a: probe: {cause}"
-        await one.close()
+        assert str(await client.wait_lost()) == f"switch a: probe: {cause}"
+        await client.close()
 
     with P4RuntimeServer(core, ["127.0.0.1:0"]) as server, BlackHole(server.ports[0]) as way:
         asyncio.run(finish_within(run(way), BOUND_S))
 
 
-def test_nobody_at_the_address_is_an_error_that_names_the_switch(tmp_path: Path) -> None:
+def test_unreachable_address_is_an_error_naming_the_switch(tmp_path: Path) -> None:
     async def run() -> None:
-        one = session(f"unix:{tmp_path}/nobody.sock")
+        client = session(f"unix:{tmp_path}/nobody.sock")
         with pytest.raises(SessionError, match="switch a: connect: UNAVAILABLE: "):
-            await one.connect()
-        await one.close()
+            await client.connect()
+        await client.close()
 
     asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_another_device_id_is_refused(address: str) -> None:
     async def run() -> None:
-        one = session(address, device_id=9)
+        client = session(address, device_id=9)
         with pytest.raises(SessionError, match="switch a: connect: NOT_FOUND: there is no device 9 here"):
-            await one.connect()
-        await one.close()
+            await client.connect()
+        await client.close()
 
     asyncio.run(finish_within(run(), BOUND_S))
 
@@ -144,8 +144,10 @@ def test_equal_election_id_is_refused_with_advice(address: str) -> None:
     async def run() -> None:
         one, two = session(address, election_id=7), session(address, election_id=7)
         await one.connect()
-        said = r"switch a: become primary: INVALID_ARGUMENT: .* already exists: .* also have election id 7; set another"
-        with pytest.raises(SessionError, match=said):
+        message = (
+            r"switch a: become primary: INVALID_ARGUMENT: .* already exists: .* also have election id 7; set another"
+        )
+        with pytest.raises(SessionError, match=message):
             await two.connect()
         await two.close()
         await one.close()
@@ -177,26 +179,26 @@ def test_a_switch_that_stops_ends_the_session(tmp_path: Path) -> None:
         address = f"unix:{tmp_path}/p4rt.sock"
         server = P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address])
         server.start()
-        one = session(address)
-        await one.connect()
-        await one.install_pipeline()
+        client = session(address)
+        await client.connect()
+        await client.install_pipeline()
         await asyncio.to_thread(server.stop)
-        assert (await one.wait_lost()).switch == "a"
+        assert (await client.wait_lost()).switch == "a"
         with pytest.raises(SessionError, match="switch a: read: "):
-            await one.read()
-        await one.close()
+            await client.read()
+        await client.close()
 
     asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_close_during_a_call_is_an_error_not_a_cancellation(address: str) -> None:
     async def run() -> None:
-        one = session(address)
-        await one.connect()
-        await one.install_pipeline()
-        reading = asyncio.create_task(one.read())
+        client = session(address)
+        await client.connect()
+        await client.install_pipeline()
+        reading = asyncio.create_task(client.read())
         await asyncio.sleep(0)
-        await one.close()
+        await client.close()
         with pytest.raises(SessionError, match="switch a: read: "):
             await reading
 
@@ -238,20 +240,20 @@ def test_mutual_tls_works_and_everything_less_is_an_error(
 
     @asynccontextmanager
     async def connected(address: str, tls: TlsSettings | None) -> AsyncIterator[GrpcSession]:
-        one = GrpcSession(Target("a", address, 1), load_schema(*fabric_program()), tls=tls, timeout_s=10.0)
+        client = GrpcSession(Target("a", address, 1), load_schema(*fabric_program()), tls=tls, timeout_s=10.0)
         try:
-            await one.connect()
-            yield one
+            await client.connect()
+            yield client
         finally:
-            await one.close()
+            await client.close()
 
     async def run(address: str) -> None:
-        async with connected(address, both) as one:
-            await one.install_pipeline()
+        async with connected(address, both) as client:
+            await client.install_pipeline()
             desired = base_entities(diamond)["a"]
-            for batch in diff(desired, await one.read()):
-                await one.write(batch)
-            assert list(diff(desired, await one.read())) == []
+            for batch in diff(desired, await client.read()):
+                await client.write(batch)
+            assert list(diff(desired, await client.read())) == []
         for less in (anonymous, stranger, None):
             with pytest.raises(SessionError, match="switch a: connect: "):
                 async with connected(address, less):

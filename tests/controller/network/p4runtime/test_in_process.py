@@ -45,7 +45,7 @@ def session_to(switch: Switch, schema: P4Schema, name: str = "a") -> InProcessSe
 
 @dataclass
 class Timeline:
-    """The fabric's clock with what is to happen on it."""
+    """The fabric's clock with its scheduled events."""
 
     clock: VirtualClock = field(default_factory=VirtualClock)
     queue: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Per-entry counters and digests of bmv2; the built-in switch does the same beneath the store's keeper."""
+"""Per-entry counters and digests of bmv2; tests of the store cover the built-in switch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controller.network.tables.entities import Update, Verb, key_of
 from controller.network.tables.store import DIGEST, OUTCOME_NAMES, OUTCOMES, PACKETS, Copied, mark_entity, name_entity
 from dataplane.store.names import Segment
 from tests.controller.network.switch_servers import Bmv2, address
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 BOUND_S = 60.0
 
@@ -42,15 +42,20 @@ def switch(tmp_path: Path) -> Iterator[str]:
 
 
 async def connected(switch: str) -> GrpcSession:
-    while True:
+    session: GrpcSession
+
+    async def connects() -> bool:
+        nonlocal session
         session = GrpcSession(Target("s1", switch, 1), load_schema(*fabric_program(FABRIC_AGGREGATION)))
         try:
             await session.connect()
         except SessionError:
             await session.close()
-            await asyncio.sleep(0.05)
-        else:
-            return session
+            return False
+        return True
+
+    await until(connects, "the switch takes no session", limit_s=BOUND_S, poll_s=0.05)
+    return session
 
 
 def test_entry_counters_are_read_and_digests_requested_again(switch: str) -> None:

@@ -1,4 +1,4 @@
-"""Entries are translated once, and as finsy translates them."""
+"""Entries are translated once, like finsy does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def schema() -> P4Schema:
 
 @pytest.fixture(scope="module")
 def entities() -> Entities:
-    """Return what a leaf holds."""
+    """Return the entries of a leaf."""
     return base_entities(leaf_spine(2, 2, 2))["leaf1"]
 
 

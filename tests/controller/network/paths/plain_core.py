@@ -1,4 +1,4 @@
-"""A path server's core that looks at 5-tuples and flows one by one: the reference of what looks at all at once."""
+"""Reference core of a path server that handles 5-tuples and flows one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOSTLY: Final = 0.85
 
 
 class PlainMembership(Membership):
-    """Admits flows as `Membership`, one by one."""
+    """Admits flows like `Membership`, one by one."""
 
     def discover(self, seen: SeenRows, held: Collection[FlowSpec], now_ns: int) -> list[FlowSpec]:
         if self.listed:
@@ -68,15 +68,15 @@ class PlainMembership(Membership):
 
 
 class PlainCore(PathServerCore):
-    """Decides as `PathServerCore`; the flows that it looks after stand in its `ManagedFlows` all the same."""
+    """Decides like `PathServerCore`; its managed flows are in `ManagedFlows`, too."""
 
     membership = PlainMembership
 
     def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
-        """Return every flow looked after with the path that it is on, flow by flow."""
+        """Return every managed flow with its path, flow by flow."""
         measured, rates = seen_paths(self._seen, snapshot), seen_rates(self._seen, snapshot)
         parts = parts_of(snapshot, self.network)
-        found: dict[FlowSpec, Assignment] = {}
+        assignments: dict[FlowSpec, Assignment] = {}
         for flow in self._managed:
             path = self._path(flow, measured.get(flow))
             if path is not None and len(path) > 1:
@@ -86,48 +86,48 @@ class PlainCore(PathServerCore):
                 spread = () if flow in self._assigned else parts.get(flow, ())
                 is_pinned = self._pins.holds(flow, path)
                 assignment = Assignment(path, since_ns, self._members.listed.get(flow), parts=spread, pinned=is_pinned)
-                found[flow] = assignment if rate is None else rate.given_to(assignment)
-        return LocatedFlows.of(self.network.book, found)
+                assignments[flow] = assignment if rate is None else rate.given_to(assignment)
+        return LocatedFlows.of(self.network.book, assignments)
 
     def _measured_flows(self, snapshot: Snapshot, forwarding: Forwarding) -> list[MeasuredFlow]:
         def has_route(key: FlowKey, src: str, dst: str) -> bool:
             return FlowSpec(src, dst) in self._assigned or self._seen.flow_of(key) in self._assigned
 
-        found = measured_flows(snapshot, self.network, has_route, self.settings.stale_after_ns)
+        flows = measured_flows(snapshot, self.network, has_route, self.settings.stale_after_ns)
         watch, seen = self.settings.watch, self._seen.rows(snapshot)
-        return found if watch is None else [*found, *report_flows(seen, self.network, watch, forwarding.path)]
+        return flows if watch is None else [*flows, *report_flows(seen, self.network, watch, forwarding.path)]
 
     def _seen_path(self, flow: FlowSpec, snapshot: Snapshot) -> Path | None:
         return seen_paths(self._seen, snapshot).get(flow)
 
 
 def seen_paths(seen: SeenFlows, snapshot: Snapshot) -> Mapping[FlowSpec, Path]:
-    """Return the path that each flow was last seen on; of several 5-tuples, that of the one that sends most."""
-    found: dict[FlowSpec, tuple[tuple[int, int], Path]] = {}
+    """Return the last seen path of each flow; with several 5-tuples, that of the largest sender."""
+    paths: dict[FlowSpec, tuple[tuple[int, int], Path]] = {}
     for key, state in snapshot.paths.items():
         rank, flow = (state.rate_bps or 0, -state.age_ns), seen.flow_of(key)
-        if flow is not None and (flow not in found or rank > found[flow][0]):
-            found[flow] = rank, state.switches
-    return {flow: path for flow, (_, path) in found.items()}
+        if flow is not None and (flow not in paths or rank > paths[flow][0]):
+            paths[flow] = rank, state.switches
+    return {flow: path for flow, (_, path) in paths.items()}
 
 
 def seen_rates(seen: SeenFlows, snapshot: Snapshot) -> Mapping[FlowSpec, MeasuredRate]:
-    """Return what each flow sends, none for one with a 5-tuple that has no rate yet."""
+    """Return the rate of each flow, None if one of its 5-tuples has no rate yet."""
     rates: dict[FlowSpec, MeasuredRate] = {}
     unknown: set[FlowSpec] = set()
     for key, state in snapshot.paths.items():
-        one, flow = MeasuredRate.of(state), seen.flow_of(key)
+        rate, flow = MeasuredRate.of(state), seen.flow_of(key)
         if flow is None:
             continue
-        if one is None:
+        if rate is None:
             unknown.add(flow)
         else:
-            rates[flow] = one + rates[flow] if flow in rates else one
-    return {flow: found for flow, found in rates.items() if flow not in unknown}
+            rates[flow] = rate + rates[flow] if flow in rates else rate
+    return {flow: rate for flow, rate in rates.items() if flow not in unknown}
 
 
 def parts_of(snapshot: Snapshot, network: Network) -> Mapping[FlowSpec, tuple[Part, ...]]:
-    """Return the paths of the pairs of hosts that are not mostly on one."""
+    """Return the paths of pairs of hosts without a main path."""
     hosts = network.topology.host_by_address
     rates: dict[FlowSpec, dict[Path, MeasuredRate]] = {}
     for key, state in snapshot.paths.items():
@@ -141,7 +141,7 @@ def parts_of(snapshot: Snapshot, network: Network) -> Mapping[FlowSpec, tuple[Pa
     return {
         pair: tuple(Part(path, rate.rate_bps - rate.past_bps, rate.variance) for path, rate in sorted(by_path.items()))
         for pair, by_path in rates.items()
-        if max(one.rate_bps for one in by_path.values()) < MOSTLY * sum(one.rate_bps for one in by_path.values())
+        if max(part.rate_bps for part in by_path.values()) < MOSTLY * sum(part.rate_bps for part in by_path.values())
     }
 
 
@@ -151,7 +151,7 @@ def measured_flows(
     """Return the flows of a snapshot between hosts of different switches; `has_path` by flow and host names."""
     topology, numbers = network.topology, network.table.switch_number
     hosts = topology.host_by_address
-    found: list[MeasuredFlow] = []
+    flows: list[MeasuredFlow] = []
     for key, state in snapshot.paths.items():
         src, dst = hosts.get(key.src), hosts.get(key.dst)
         if src is None or dst is None or not state.rate_bps or state.age_ns > stale_after_ns:
@@ -164,12 +164,12 @@ def measured_flows(
         packets = max(1.0, state.measured_bytes / DEFAULT_PACKET_BYTES)
         pps = state.rate_bps / (8 * DEFAULT_PACKET_BYTES)
         ends = numbers[path[0]], numbers[path[-1]]
-        found.append(MeasuredFlow(flow_hash(key), network.rows(path), *ends, state.rate_bps, pps, packets))
-    return found
+        flows.append(MeasuredFlow(flow_hash(key), network.rows(path), *ends, state.rate_bps, pps, packets))
+    return flows
 
 
 def report_rates(states: list[PathState], network: Network, watch: TelemetryLoad) -> dict[str, float]:
-    """Return what each switch's reports are in bit/s, flow by flow."""
+    """Return the bit/s of each switch's reports, flow by flow."""
     rates: dict[str, float] = {}
     numbers, names = network.table.switch_number, network.table.switches
     for state in states:

@@ -1,4 +1,4 @@
-"""A core that looks at all flows at once decides as the one that looks at them one by one, whatever telemetry shows."""
+"""The vectorised core decides like the flow-by-flow one, whatever telemetry shows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LISTED = (
 
 
 class Telemetry:
-    """Draws snapshots: flows that stay and change, on paths that the network has or lacks."""
+    """Draws snapshots with steady and changing flows, on existing and missing paths."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
@@ -76,8 +76,8 @@ class Telemetry:
 
     def snapshot(self, taken_ns: int) -> Snapshot:
         chance = self.chance
-        for place in chance.sample(range(len(self.flows)), 3):
-            self.flows[place] = self._flow()
+        for index in chance.sample(range(len(self.flows)), 3):
+            self.flows[index] = self._flow()
         seen = {flow: self._state(flow) for flow in self.flows if chance.random() < 0.9}
         return Snapshot(taken_ns, {key: self._link(key) for key in TOPOLOGY.directed_links}, seen, {})
 
@@ -111,7 +111,7 @@ def over_the_feed(snapshot: Snapshot) -> Snapshot:
 
 
 def interrupted(cores: list[PathServerCore], chance: Random, now_ns: int) -> Iterator[list[object]]:
-    """Pin and release flows, and let links go down and come back; yield what the cores make of each."""
+    """Pin and release flows, and let links fail and recover; yield the cores' results of each."""
     link = chance.choice([key for key in TOPOLOGY.directed_links if {key.src, key.dst} <= TOPOLOGY.switch.keys()])
     up = chance.random() < 0.5
     yield [core.link_changed(link, now_ns, up=up) for core in cores]
@@ -149,14 +149,14 @@ def test_both_decide_the_same(seed: int, options: dict[str, object]) -> None:
     cores = [kind(TOPOLOGY, SETTINGS, **options) for kind in (PathServerCore, PlainCore)]  # type: ignore[arg-type]
     now_ns, moves = 1000 * MS, 0
     for number in range(12):
-        # The clock is set back once.
+        # The clock jumps back once.
         now_ns += -500 * MS if number == 7 else 100 * MS
         taken = telemetry.snapshot(now_ns)
         ours, plain = (core.step(seen, now_ns) for core, seen in zip(cores, (over_the_feed(taken), taken), strict=True))
         assert ours == plain
         moves += ours is not None
-        found = [list(core.current(core._snapshot, now_ns).items()) for core in cores if core._snapshot is not None]
-        assert found[0] == found[1]
+        assigned = [list(core.current(core._snapshot, now_ns).items()) for core in cores if core._snapshot is not None]
+        assert assigned[0] == assigned[1]
         for results in interrupted(cores, chance, now_ns):
             assert results[0] == results[1]
             moves += isinstance(results[0], RoundResult)
@@ -178,10 +178,10 @@ def test_reports_of_all_flows_are_those_of_each(seed: int, mode: str) -> None:
 def test_flows_that_weights_can_lead_are_the_same(seed: int) -> None:
     cores = [kind(TOPOLOGY, SETTINGS, flows=LISTED) for kind in (PathServerCore, PlainCore)]
     snapshot = Telemetry(seed).snapshot(0)
-    found = []
+    assigned = []
     for core in cores:
         core.step(snapshot, 0)
         flows = core._measured_flows(snapshot, core._balancer._forwarding())
-        found.append(flows)
-    assert found[0] == found[1]
-    assert found[0]
+        assigned.append(flows)
+    assert assigned[0] == assigned[1]
+    assert assigned[0]

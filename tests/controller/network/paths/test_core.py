@@ -1,4 +1,4 @@
-"""The path server's core: what it looks after, what it remembers, what it explains."""
+"""The path server's core: managed flows, memory and explanations."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_flows_are_discovered_from_telemetry_and_forgotten(topology: Topology) -
     assert (gone.routes.version, gone.routes.routes, core.flows) == (2, (), 0)
 
 
-def test_telemetry_tells_which_equal_base_path_is_taken(diamond_of: MakeTopology) -> None:
+def test_telemetry_shows_the_used_equal_base_path(diamond_of: MakeTopology) -> None:
     topology = diamond_of((5 * MS, 5 * MS, 5 * MS, 5 * MS, 20 * MS))
     core = PathServerCore(topology, SETTINGS)
     core.step(snapshot(topology, paths=("acd",)), 0)
@@ -105,7 +105,7 @@ def test_more_flows_than_allowed_are_counted_and_left_alone(topology: Topology) 
 
 
 def test_heavy_newcomer_takes_the_place_of_a_light_flow(topology: Topology) -> None:
-    hosts = [f"10.0.{place}.1" for place in range(1, 5)]
+    hosts = [f"10.0.{number}.1" for number in range(1, 5)]
     keys = [FlowKey(IPv4Address(src), IPv4Address("10.0.4.1"), 17, 1, 4000) for src in hosts[:3]]
 
     def sending(*rates_bps: int | None) -> Snapshot:
@@ -124,7 +124,7 @@ def test_heavy_newcomer_takes_the_place_of_a_light_flow(topology: Topology) -> N
 
 
 def test_flows_over_the_limit_are_counted_and_the_first_kept(topology: Topology) -> None:
-    hosts = [f"10.0.{place}.1" for place in range(1, 5)]
+    hosts = [f"10.0.{number}.1" for number in range(1, 5)]
     pairs = [(src, dst) for src in hosts for dst in hosts if src != dst]
     keys = [FlowKey(IPv4Address(src), IPv4Address(dst), 17, 1, 4000) for src, dst in pairs]
     seen = {key: PathState(key, ("a", "b"), 1, 1, 0) for key in keys}
@@ -176,10 +176,10 @@ def test_saved_route_that_the_topology_lost_is_dropped(
     assert again.counters["saved_routes_dropped"] == 1
 
 
-def test_saved_explicit_paths_go_where_traffic_is_engineered(
+def test_saved_explicit_paths_go_under_traffic_engineering(
     topology: Topology, tmp_path: Path, open_database: OpenDatabase
 ) -> None:
-    """Nobody would look after them: not even a dead link would move them."""
+    """They would be unmanaged: not even a dead link would move them."""
     store = PathStore(open_database(str(tmp_path / "paths.db")), max_decisions=9)
     PathServerCore(topology, SETTINGS, flows=MANAGED, store=store).step(snapshot(topology, queues={"ab": 40}), 0)
     again = PathServerCore(topology, SETTINGS, flows=MANAGED, store=store, engineering=EngineeringSettings())
@@ -227,7 +227,7 @@ def test_traffic_is_moved_even_when_the_file_takes_nothing_more(
     assert "closed database" in core.last_problem
 
 
-def test_why_tells_the_present_state_and_the_last_moves(topology: Topology) -> None:
+def test_why_shows_the_present_state_and_the_last_moves(topology: Topology) -> None:
     core = PathServerCore(topology, SETTINGS, flows=MANAGED)
     with pytest.raises(PathError, match="before the first snapshot"):
         core.why(AD, 0)
@@ -260,7 +260,7 @@ def test_a_gain_must_last_before_a_flow_moves(topology: Topology) -> None:
 
 
 def test_word_of_a_link_is_no_round_of_measurements(topology: Topology) -> None:
-    """A gain must last over snapshots: a port that flaps elsewhere shows nothing of it."""
+    """A gain must last over snapshots; a flapping port elsewhere does not count as one."""
     core = PathServerCore(topology, replace(SETTINGS, confirm_rounds=2), flows=MANAGED)
     assert core.step(snapshot(topology, queues={"ab": 40}), 0) is None
     for number in range(1, 4):
@@ -290,7 +290,7 @@ def test_recovered_link_serves_at_once_when_another_dies(topology: Topology) -> 
 def test_restored_routes_wait_for_telemetry_before_expiry(
     topology: Topology, tmp_path: Path, open_database: OpenDatabase
 ) -> None:
-    """The time of a move says nothing of when the flow was seen; after a reboot it may even lie ahead."""
+    """The time of a move is not when the flow was last seen; after a reboot it may even be in the future."""
     for moved_ns in (100 * MS, 10**15):
         store = PathStore(open_database(str(tmp_path / f"{moved_ns}.db")), max_decisions=9)
         core = PathServerCore(topology, SETTINGS, store=store)
@@ -315,7 +315,7 @@ def test_a_saved_route_of_a_flow_no_longer_listed_is_dropped(
     assert again.counters["saved_routes_dropped"] == 1
 
 
-def test_largest_flow_between_two_hosts_tells_the_path(diamond_of: MakeTopology) -> None:
+def test_largest_flow_between_two_hosts_sets_the_path(diamond_of: MakeTopology) -> None:
     topology = diamond_of((5 * MS, 5 * MS, 5 * MS, 5 * MS, 20 * MS))
     core = PathServerCore(topology, SETTINGS)
     taken = snapshot(topology, paths=("abd", "acd"))
@@ -333,7 +333,7 @@ def test_calm_rounds_work_out_candidates_ahead_a_few_at_a_time(topology: Topolog
         network.prepare(iter(pairs), 8, 2)
         assert network.candidates.cache_info().currsize == 2 * rounds
     network.prepare(iter(pairs), 8, len(pairs))
-    known = network.candidates.cache_info()
+    before = network.candidates.cache_info()
     for pair in pairs:
         network.candidates(*pair, 8)
-    assert network.candidates.cache_info().misses == known.misses
+    assert network.candidates.cache_info().misses == before.misses

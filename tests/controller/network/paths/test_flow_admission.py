@@ -1,4 +1,4 @@
-"""Admission of flows to the path server when there are more than it looks after."""
+"""Admission of flows to the path server above its limit."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ rates = st.lists(st.integers(0, 100), max_size=8)
 def rows(new: list[int], known: list[int], held: tuple[int, ...] = (), *, room: int) -> tuple[list[int], list[int]]:
     flags = np.zeros(len(known), np.bool_)
     flags[list(held)] = True
-    found = admit(np.array(new, np.int64), np.array(known, np.int64), flags, room=room)
-    return found.admitted.tolist(), found.removed.tolist()
+    admission = admit(np.array(new, np.int64), np.array(known, np.int64), flags, room=room)
+    return admission.admitted.tolist(), admission.removed.tolist()
 
 
 def test_heaviest_newcomers_take_the_free_places() -> None:

@@ -1,4 +1,4 @@
-"""Sending rate of a flow as measured by telemetry, and its uncertainty."""
+"""A flow's sending rate measured by telemetry, and its uncertainty."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def path(
     return replace(state, gap_mean_ns=gap_ns, gap_variation=variation)
 
 
-def test_rates_add_up_with_what_is_uncertain_of_them() -> None:
+def test_rates_add_up_with_their_uncertainties() -> None:
     old = MeasuredRate.of(path(400_000, 16_000))
     young = MeasuredRate.of(path(1_000_000, 4_000, young=True, gap_ns=10 * MS, variation=0.25))
     assert old is not None

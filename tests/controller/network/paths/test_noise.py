@@ -1,4 +1,4 @@
-"""Loads that come and go but always fit never make a link crowded, whatever chance does to queues and samples."""
+"""Fluctuating loads that always fit never make a link crowded, whatever the noise of queues and samples."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ SERVICE_NS = NS // FRAMES_PER_S
 WINDOW_NS = 250 * MS
 ROUND_NS = 50 * MS
 SLOT_NS = 62 * MS
-"""The newest part of the collector's window, and about one window of a switch's own."""
+"""Newest part of the collector's window, about one window of a switch."""
 LINK = LinkKey("s1", "s2")
 
 
 @dataclass
 class Link:
-    """One link as the collector shows it: a queue of frames that take their time, of which one in so many is seen."""
+    """One link as the collector shows it: a queue of frames with sampled delays."""
 
     sample_every: int
     chance: random.Random
@@ -118,7 +118,7 @@ def flow_key(number: int) -> FlowKey:
 
 
 def crowded_rounds(link: Link, load: float, *, flows: int, burst_s: float | None, seconds: float) -> int:
-    """Return in how many rounds a link was crowded whose flows, all of them at once, would fill it to `load`."""
+    """Return the number of crowded rounds of a link whose flows together would fill it to `load`."""
     topology = ring(3)
     beliefs = Beliefs(LinkTable.of(topology), DecideSettings())
     row = beliefs.table.link_number[LINK]
@@ -155,7 +155,7 @@ def crowded_rounds(link: Link, load: float, *, flows: int, burst_s: float | None
     st.integers(0, 2**32),
     st.sampled_from([1, 2, 3]),
     st.sampled_from([None, 0.3, 3.0]),
-    st.sampled_from([0.3, 0.4, 0.5]),  # by 0.6, chance crowds a link for a round in one of thirty runs
+    st.sampled_from([0.3, 0.4, 0.5]),  # at 0.6, noise crowds a link for one round in one of thirty runs
     st.integers(2, 12),
 )
 def test_noise_within_the_headroom_never_makes_a_link_crowded(

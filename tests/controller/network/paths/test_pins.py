@@ -1,4 +1,4 @@
-"""Pinned flows stay where they are put, whatever would move others, until their path dies or they are given back."""
+"""Pinned flows stay on their path, whatever moves others, until it dies or they are released."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ MANAGED = (ManagedFlow(src="ha", dst="hd", rate_bps=1_000_000),)
 
 @pytest.fixture(scope="module")
 def topology(diamond_of: MakeTopology) -> Topology:
-    """Return the diamond where a-b-d is the only base path from a to d, of 12 ms; a-c-d has 14."""
+    """Return the diamond where a-b-d with 12 ms is the only base path from a to d; a-c-d has 14."""
     return diamond_of((5 * MS, 7 * MS, 5 * MS, 7 * MS, 20 * MS))
 
 
 def snapshot(topology: Topology, queue: str = "", path: tuple[str, ...] = (), rate_bps: int = 1_000_000) -> Snapshot:
-    """Return a snapshot with 40 ms of queue on a link such as 'ab', and two 5-tuples from ha to hd on a path."""
+    """Return a snapshot with a 40 ms queue on a link such as 'ab', and two 5-tuples from ha to hd on a path."""
     links, seen = {}, {}
     if queue:
         link = topology.directed_links[LinkKey(*queue)]
@@ -73,12 +73,16 @@ def test_pinned_flow_stays_until_it_is_released(topology: Topology) -> None:
     moved = core.step(congested, 400 * MS)
     assert moved is not None
     assert (moved.routes.routes, core.why(AD, 400 * MS).pinned) == ((), ())
-    assert [(one.old_path, one.new_path) for one in core.decisions] == [(ABD, ACD), (ACD, ACD), (ACD, ABD)]
+    assert [(decision.old_path, decision.new_path) for decision in core.decisions] == [
+        (ABD, ACD),
+        (ACD, ACD),
+        (ACD, ABD),
+    ]
     assert core.counters["moves"] == 2  # a release moves nothing
 
 
 def test_a_flow_can_be_pinned_to_the_path_that_it_is_on(topology: Topology) -> None:
-    """The decider would leave it alone while it is the best: an explicit route says that it stays."""
+    """The decider would not touch the best path anyway: the explicit route fixes it."""
     core = managed(topology)
     assert core.step(snapshot(topology), 0) is None
     pinned = core.pin(AD, ABD, MS)
@@ -105,7 +109,7 @@ def test_pinned_flow_leaves_a_dead_link_and_returns(topology: Topology) -> None:
     assert (told.present.switches, told.pinned) == (ABD, ACD)
     assert told.reason.endswith("; pinned to a-c-d, it returns when that path is alive")
     core.link_changed(LinkKey("c", "d"), 10 * MS, up=True)
-    assert core.step(snapshot(topology), 11 * MS) is None  # alive, but not for the hold time yet
+    assert core.step(snapshot(topology), 11 * MS) is None  # alive, but for less than the hold time
     assert core.step(snapshot(topology), 110 * MS) is None
     back = core.step(snapshot(topology), 112 * MS)
     assert back is not None
@@ -198,19 +202,19 @@ def test_flow_unseen_by_telemetry_can_be_pinned_and_is_kept(topology: Topology) 
 
 
 def test_one_of_several_flows_between_two_hosts_is_pinned_alone(topology: Topology) -> None:
-    """Its rate is no longer the pair's, and what is released is part of the pair again."""
+    """Its rate no longer counts for the pair; after the release it does again."""
     core = PathServerCore(topology, SETTINGS)
     seen = snapshot(topology, path=ABD, rate_bps=3_000_000)
     core.step(seen, 0)
-    one = dataclasses.replace(AD, protocol=17, src_port=2)
-    core.pin(one, ACD, MS)
+    single = dataclasses.replace(AD, protocol=17, src_port=2)
+    core.pin(single, ACD, MS)
     core.step(seen, 100 * MS)
     now = core.current(seen, 100 * MS)
-    assert {flow: (found.path, found.rate_bps) for flow, found in now.items()} == {
+    assert {flow: (assignment.path, assignment.rate_bps) for flow, assignment in now.items()} == {
         AD: (ABD, 3_000_000),
-        one: (ACD, 3_000_000),
+        single: (ACD, 3_000_000),
     }
-    released = core.release(one, 200 * MS)
+    released = core.release(single, 200 * MS)
     core.step(seen, 300 * MS)
     assert released.routes.routes == ()
     assert core.current(seen, 300 * MS)[AD].rate_bps == 6_000_000
@@ -218,7 +222,7 @@ def test_one_of_several_flows_between_two_hosts_is_pinned_alone(topology: Topolo
 
 
 def test_engineering_keeps_pinned_flows_and_counts_their_load(topology: Topology) -> None:
-    """6 of 10 Mbit/s are pinned to a-c-d: what else goes to d stays by b, where it would be split without that."""
+    """6 of 10 Mbit/s are pinned to a-c-d: other traffic to d stays via b instead of being split."""
     settings = EngineeringSettings(interval_ns=100 * MS, enough=0.0, smoothing=0.0)
     free = PathServerCore(topology, SETTINGS, engineering=settings)
     held = PathServerCore(topology, SETTINGS, engineering=settings)
@@ -239,7 +243,7 @@ def test_engineering_keeps_pinned_flows_and_counts_their_load(topology: Topology
     assert held.release(held.routes.pins[0].flow, 300 * MS).routes.routes == ()
 
 
-def test_a_pinned_flow_is_explained_where_traffic_is_engineered(topology: Topology) -> None:
+def test_pinned_flow_is_explained_under_traffic_engineering(topology: Topology) -> None:
     core = PathServerCore(topology, SETTINGS, flows=MANAGED, engineering=EngineeringSettings())
     core.pin(AD, ACD, 0)
     core.step(snapshot(topology), MS)

@@ -22,7 +22,7 @@ from dataplane.wire.packet import decode_udp_frame
 
 MS = 1_000_000
 RATE_BPS = 1_800_000
-"""As 9 Mbit/s on links of 10, with a fifth of the packets."""
+"""Equivalent to 9 Mbit/s on links of 10, with a fifth of the packets."""
 ROUND_NS = 50 * MS
 TWO_OR_FOUR_LINKS = """
 millrace: 1
@@ -61,12 +61,12 @@ class Run:
 
 
 def run(topology: Topology, watch: TelemetryLoad | None) -> Run:
-    """Send 1.8 Mbit/s over two links of 2, all of it with telemetry, and 0.036 beside it; 4 s in all."""
+    """Send 1.8 Mbit/s over two links of 2, all with telemetry, and another 0.036; 4 s in total."""
     fabric = VirtualFabric(topology, seed=1, pipeline_factory=compiled_pipeline)
     controller = VirtualController.over(fabric)
     controller.start()
     collector, receiver = Collector(topology, fabric.clock), Receiver()
-    # Little is to stay free, so that only what telemetry adds can forbid the longer path.
+    # Low headroom, so that only telemetry's load can rule out the longer path.
     paths = PathServerCore(topology, DecideSettings(headroom=0.02, hidden=1.0, watch=watch))
 
     def report(frame: bytes, _now_ns: int) -> None:
@@ -92,8 +92,8 @@ def run(topology: Topology, watch: TelemetryLoad | None) -> Run:
     return Run(moves, receiver.measure(1, 2_000 * MS, 4_000 * MS))
 
 
-def test_large_flow_is_not_moved_where_telemetry_fills_links(topology: Topology) -> None:
-    """Four hops carry 16 % more than the packets' own bytes, which the links have no room for."""
+def test_large_flow_does_not_move_if_telemetry_fills_links(topology: Topology) -> None:
+    """Four hops add 16 % to the packets' own bytes, for which the links have no room."""
     seen = run(topology, TelemetryLoad())
     assert FlowSpec("h1", "h3") not in [flow for flow, _ in seen.moves]
     assert seen.last_seconds.lost == 0

@@ -29,7 +29,7 @@ CALM = DecideSettings(min_gain_ns=MS, headroom=0.05)
 
 @pytest.fixture(scope="module")
 def network() -> Network:
-    """Return a ring of four switches at 10 Mbit/s; the collector hangs on s1."""
+    """Return a ring of four switches at 10 Mbit/s; the collector is at s1."""
     return Network(ring(4, rate="10 Mbit/s"))
 
 
@@ -47,7 +47,7 @@ def crowd(network: Network, key: LinkKey, queue_ns: int) -> Snapshot:
     return Snapshot(0, states, {}, {})
 
 
-def test_it_knows_what_a_watch_rule_says_by_the_same_names() -> None:
+def test_watch_rules_are_understood_by_the_same_names() -> None:
     rule, load = Watch(), TelemetryLoad()
     assert {name: getattr(rule, name) for name in TelemetryLoad.__struct_fields__} == msgspec.structs.asdict(load)
     assert load.instructions == DEFAULT_INSTRUCTIONS
@@ -69,7 +69,7 @@ def test_carried_bytes_and_reporters_follow_the_load(load: TelemetryLoad, carrie
 
 
 def test_a_flow_that_telemetry_would_not_let_fit_stays(network: Network) -> None:
-    """9 Mbit/s have room on 10 Mbit/s, but not with 36 bytes a hop: a flow once filled the links that it moved to."""
+    """9 Mbit/s fit on 10 Mbit/s, but not with 36 bytes per hop: a flow once overloaded its new links."""
     taken = crowd(network, LinkKey("s2", "s3"), 40 * MS)
     flows = {ROUND: Assignment(("s2", "s3"), rate_bps=9_000_000)}
     [moved] = decide(taken, network, flows, CALM, now_ns=0)
@@ -102,7 +102,7 @@ def test_loads_grow_per_hop_and_reports_go_to_the_collector(network: Network) ->
 
 
 def test_links_that_reports_would_fill_keep_a_flow_away(network: Network) -> None:
-    """The way round ends at the same switch, whose reports are longer by two hops and have no room."""
+    """The detour ends at the same switch, whose reports get two hops longer and do not fit."""
     taken = crowd(network, LinkKey("s3", "s4"), 40 * MS)
     flow = FlowSpec("h3", "h4")
     careful = msgspec.structs.replace(CALM, watch=EVERY)

@@ -1,4 +1,4 @@
-"""Metrics that Prometheus scrapes from controller, path server and job service, and their alerting rules."""
+"""Prometheus metrics of controller, path server and job service, and their alerting rules."""
 
 from __future__ import annotations
 
@@ -41,24 +41,28 @@ ENDED = JobRow("old", None, "ended", 2, (), None, 8, 16, (), "done", 5)
 PATHS = PathServerStatus(5, 10, 2, None, 3 * 10**9, {"rounds": 8}, None, True, 10**18, {}, 2)
 
 
-def lines(found: list[Metric]) -> dict[str, float]:
+def lines(metrics: list[Metric]) -> dict[str, float]:
     """Return samples by name and labels."""
-    return {f"{one.name}{sorted(one.labels.items()) or ''}": one.value for metric in found for one in metric.samples}
+    return {
+        f"{sample.name}{sorted(sample.labels.items()) or ''}": sample.value
+        for metric in metrics
+        for sample in metric.samples
+    }
 
 
 def test_a_controller_s_metrics() -> None:
-    found = lines(list(status.families(STATUS)))
-    assert found["millrace_controller_switch_right[('switch', 's1')]"] == 1
-    assert found["millrace_controller_switch_right[('switch', 's2')]"] == 0
-    assert (found["millrace_controller_settled"], found["millrace_controller_writes_total"]) == (0, 90)
+    samples = lines(list(status.families(STATUS)))
+    assert samples["millrace_controller_switch_right[('switch', 's1')]"] == 1
+    assert samples["millrace_controller_switch_right[('switch', 's2')]"] == 0
+    assert (samples["millrace_controller_settled"], samples["millrace_controller_writes_total"]) == (0, 90)
 
 
 def test_jobs_that_have_ended_have_no_series() -> None:
-    found = lines(list(jobs.families([JOB, ENDED])))
-    assert found["millrace_jobs[('state', 'running')]"] == 1
-    assert found["millrace_job_workers[('name', 'resnet'), ('state', 'working')]"] == 2
-    assert found["millrace_job_silent_seconds[('name', 'resnet')]"] == 2
-    assert not [name for name in found if "old" in name]
+    samples = lines(list(jobs.families([JOB, ENDED])))
+    assert samples["millrace_jobs[('state', 'running')]"] == 1
+    assert samples["millrace_job_workers[('name', 'resnet'), ('state', 'working')]"] == 2
+    assert samples["millrace_job_silent_seconds[('name', 'resnet')]"] == 2
+    assert not [name for name in samples if "old" in name]
 
 
 def test_a_path_server_s_metrics_are_served_from_its_event_loop() -> None:

@@ -1,4 +1,4 @@
-"""The controller's status crosses gRPC whole, also what is not known yet; a server that is away is one line."""
+"""The controller's status over gRPC, unknown values included; one line for an unreachable server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_status_crosses_the_service(tmp_path: Path, status: ControllerStatus) 
     assert asyncio.run(use()) == status
 
 
-def test_one_that_is_away_is_one_line(tmp_path: Path) -> None:
+def test_unreachable_server_is_one_line(tmp_path: Path) -> None:
     async def use() -> None:
         async with ControllerClient(ControllerClientSettings(address=f"unix:{tmp_path}/x.sock")) as client:
             await client.status()

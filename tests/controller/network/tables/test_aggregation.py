@@ -1,4 +1,4 @@
-"""Jobs as entries: what each switch of a tree holds, and what changes with its members."""
+"""Jobs as entries: contents of each switch of a tree, and changes with its members."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def schema() -> P4Schema:
 
 def actions(entities: Entities, table: str) -> dict[tuple[object, ...], tuple[str, Mapping[str, object]]]:
     """Return a table's actions by match, in the order of the fields' names."""
-    found: dict[tuple[object, ...], tuple[str, Mapping[str, object]]] = {}
+    actions_by_match: dict[tuple[object, ...], tuple[str, Mapping[str, object]]] = {}
     for key, entity in entities.items():
         if key.table == table:
             assert isinstance(entity, P4TableEntry)
             assert isinstance(entity.action, P4TableAction)
-            found[tuple(value for _, value in key.match)] = entity.action.name, entity.action.args
-    return found
+            actions_by_match[tuple(value for _, value in key.match)] = entity.action.name, entity.action.args
+    return actions_by_match
 
 
 def test_a_root_adds_up_for_leaves_workers_and_the_main_server(topology: Topology, hops: NextHops) -> None:
@@ -89,11 +89,11 @@ def test_a_root_adds_up_for_leaves_workers_and_the_main_server(topology: Topolog
     assert replicas[7, 3][1] == {"dst_mac": 0x020100050003, "dst_addr": H5, "dst_port": 19005}
     assert replicas[7, 65][1] == {"dst_mac": 0x020100050003, "dst_addr": H6, "dst_port": 20000}
     groups = [entity for entity in root.values() if isinstance(entity, P4MulticastGroupEntry)]
-    found = {group.multicast_group_id: [str(replica) for replica in group.replicas] for group in groups}
-    assert {number: len(replicas) for number, replicas in found.items()} == {1: 3, 2: 4}
+    replicas_by_group = {group.multicast_group_id: [str(replica) for replica in group.replicas] for group in groups}
+    assert {number: len(replicas) for number, replicas in replicas_by_group.items()} == {1: 3, 2: 4}
 
 
-def test_a_leaf_adds_up_for_those_who_are_plugged_in_there(topology: Topology, hops: NextHops) -> None:
+def test_leaf_adds_up_for_its_own_hosts(topology: Topology, hops: NextHops) -> None:
     leaf = job_entities(topology, hops, PLACED, ALL)["leaf1"]
     job = {"nonce": NONCE, "epoch": 3, "children": 0b11, "first_cell": 8, "last_cell": 15, "group": 9, "parent": SPINE}
     assert actions(leaf, "aggregation_jobs") == {(7,): ("add_up_for", job)}
@@ -127,7 +127,7 @@ def test_a_member_counts_once_its_other_entries_are_there(topology: Topology, ho
     assert len(updates) == 4
 
 
-def test_a_leaf_whose_members_have_all_gone_holds_nothing(topology: Topology, hops: NextHops) -> None:
+def test_leaf_without_members_holds_nothing(topology: Topology, hops: NextHops) -> None:
     entities = job_entities(topology, hops, PLACED, Members(4, frozenset(("h3", "h5"))))
     assert entities["leaf1"] == {}
     assert actions(entities["spine1"], "aggregation_jobs")[7,][1]["children"] == 0b110

@@ -23,21 +23,21 @@ MakeTopology = Callable[..., Topology]
 
 def entry(entities: Entities, table: str, **match: int | tuple[int, int]) -> P4TableEntry:
     """Return the one entry of a table with exactly this match."""
-    found = [
+    entries = [
         entity
         for key, entity in entities.items()
         if key.table == table and key.kind in (Kind.ENTRY, Kind.DEFAULT) and dict(key.match) == match
     ]
-    assert len(found) == 1
-    assert isinstance(found[0], P4TableEntry)
-    return found[0]
+    assert len(entries) == 1
+    assert isinstance(entries[0], P4TableEntry)
+    return entries[0]
 
 
 def action(entities: Entities, table: str, **match: int | tuple[int, int]) -> P4TableAction:
     """Return the direct action of that entry."""
-    found = entry(entities, table, **match).action
-    assert isinstance(found, P4TableAction)
-    return found
+    chosen = entry(entities, table, **match).action
+    assert isinstance(chosen, P4TableAction)
+    return chosen
 
 
 def test_ports_have_addresses_and_roles(diamond: Topology) -> None:
@@ -166,18 +166,18 @@ def test_every_reference_has_its_target(diamond: Topology) -> None:
     for entities in base_entities(diamond).values():
         for key in entities:
             if key.table == IPV4.routes:
-                found = entities[key].action  # type: ignore[union-attr]
-                assert isinstance(found, P4IndirectAction)
+                action = entities[key].action  # type: ignore[union-attr]
+                assert isinstance(action, P4IndirectAction)
                 wanted = (
-                    EntityKey(Kind.GROUP, IPV4.selector, (), found.group_id)
-                    if found.group_id is not None
-                    else EntityKey(Kind.MEMBER, IPV4.selector, (), found.member_id or 0)
+                    EntityKey(Kind.GROUP, IPV4.selector, (), action.group_id)
+                    if action.group_id is not None
+                    else EntityKey(Kind.MEMBER, IPV4.selector, (), action.member_id or 0)
                 )
                 assert wanted in entities
 
 
 def test_rules_beyond_the_table_size_are_refused(diamond: Topology) -> None:
-    """Else the switch refuses them, and is never right."""
+    """Otherwise the switch refuses them and is never reconciled."""
     few = Reporting(drops=(DropWatch(),) * 32)
     base_entities(diamond, reporting=few)
     with pytest.raises(ControllerError, match="other_drop_watch: 33 entries needed, but a switch has room for 32"):

@@ -42,10 +42,10 @@ def test_priority_is_part_of_the_identity_and_the_action_is_not() -> None:
     assert not same(low, acting)
 
 
-def test_the_order_of_arguments_and_of_members_says_nothing() -> None:
-    one = P4TableEntry("t", action=P4TableAction("forward", egress_port=1, dst_mac=2))
+def test_order_of_arguments_and_members_is_irrelevant() -> None:
+    entry = P4TableEntry("t", action=P4TableAction("forward", egress_port=1, dst_mac=2))
     other = P4TableEntry("t", action=P4TableAction("forward", dst_mac=2, egress_port=1))
-    assert same(one, other)
+    assert same(entry, other)
     groups = [
         P4ActionProfileGroup("p", group_id=7, members=[P4Member(number, weight=1) for number in order])
         for order in ((1, 2), (2, 1))
@@ -67,12 +67,12 @@ def test_index_refuses_two_meanings_of_one_entry() -> None:
     assert len(index([entries[0], entries[0]])) == 1
 
 
-def test_references_name_what_must_exist_first() -> None:
+def test_references_name_prerequisites() -> None:
     assert references(P4TableEntry("t", action=P4IndirectAction(group_id=4))) == (Kind.GROUP, frozenset({4}))
     assert references(P4TableEntry("t", action=P4IndirectAction(member_id=4))) == (Kind.MEMBER, frozenset({4}))
     assert references(P4TableEntry("t", action=P4TableAction("forward"))) is None
 
 
-def test_a_text_where_a_number_belongs_is_named() -> None:
+def test_text_instead_of_a_number_is_named() -> None:
     with pytest.raises(ControllerError, match="'eth0' is not a number"):
         content_of(P4TableEntry("t", action=P4TableAction("forward", egress_port="eth0")))

@@ -14,19 +14,24 @@ AD = FlowSpec("ha", "hd")
 
 
 def test_a_route_is_one_entry_a_switch_and_family(diamond: Topology) -> None:
-    found = flow_path_entities(diamond, RouteSet(1, (Route(AD, ("a", "c", "d")),)))
-    assert {switch: len(entities) for switch, entities in found.items()} == {"a": 2, "b": 0, "c": 2, "d": 2}
-    four = next(entity for key, entity in found["a"].items() if key.table == "ipv4_flow_paths")
+    entities_by_switch = flow_path_entities(diamond, RouteSet(1, (Route(AD, ("a", "c", "d")),)))
+    assert {switch: len(entities) for switch, entities in entities_by_switch.items()} == {
+        "a": 2,
+        "b": 0,
+        "c": 2,
+        "d": 2,
+    }
+    four = next(entity for key, entity in entities_by_switch["a"].items() if key.table == "ipv4_flow_paths")
     assert isinstance(four, P4TableEntry)
     assert four.match == {"src_addr": (0x0A000101, 0xFFFFFFFF), "dst_addr": (0x0A000401, 0xFFFFFFFF)}
     assert four.action == P4TableAction("forward", egress_port=3, dst_mac=0x020100030002)
-    last = next(entity for key, entity in found["d"].items() if key.table == "ipv4_flow_paths")
+    last = next(entity for key, entity in entities_by_switch["d"].items() if key.table == "ipv4_flow_paths")
     assert last.action == P4TableAction("forward", egress_port=1, dst_mac=0x020000040001)  # type: ignore[union-attr]
 
 
 def test_a_host_without_ipv6_gets_ipv4_only(diamond: Topology) -> None:
-    found = flow_path_entities(diamond, RouteSet(1, (Route(FlowSpec("ha", "hb"), ("a", "b")),)))
-    assert {key.table for key in found["a"]} == {"ipv4_flow_paths"}
+    entities_by_switch = flow_path_entities(diamond, RouteSet(1, (Route(FlowSpec("ha", "hb"), ("a", "b")),)))
+    assert {key.table for key in entities_by_switch["a"]} == {"ipv4_flow_paths"}
 
 
 def test_more_specific_flow_wins(diamond: Topology) -> None:

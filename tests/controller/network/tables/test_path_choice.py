@@ -1,4 +1,4 @@
-"""The path hash over again: every packet of the real program takes the port that it tells."""
+"""The path hash recomputed: every packet of the real program takes the predicted port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MS = 1_000_000
 WEIGHTS = (("spine1", 3), ("spine2", 5), ("spine3", 1))
 
 
-def test_each_flow_leaves_by_the_port_that_its_hash_tells() -> None:
+def test_each_flow_leaves_by_the_port_of_its_hash() -> None:
     topology = leaf_spine(3, 2, 1)
     fabric = VirtualFabric(topology, record_hops=True)
     controller = VirtualController.over(fabric, watches=(), hellos=NO_HELLOS)
@@ -32,8 +32,8 @@ def test_each_flow_leaves_by_the_port_that_its_hash_tells() -> None:
         assert ends[0] is not None
         assert ends[1] is not None
         key = FlowKey(ends[0], ends[1], PROTOCOL_UDP, flow.src_port, flow.dst_port)
-        place = chosen([weight for _, weight in WEIGHTS], digest(flow_hash(key), topology.switch["leaf1"].node_id))
-        expected[number] = WEIGHTS[place][0]
+        index = chosen([weight for _, weight in WEIGHTS], digest(flow_hash(key), topology.switch["leaf1"].node_id))
+        expected[number] = WEIGHTS[index][0]
     fabric.run_until(30 * MS)
     assert fabric.hops is not None
     taken = {

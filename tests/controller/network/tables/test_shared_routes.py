@@ -1,4 +1,4 @@
-"""Shared route entities are those of each switch's plain ones, and one object where they say the same."""
+"""Shared route entities equal each switch's plain ones, and equal ones are the same object."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_routes_that_say_the_same_are_one_object() -> None:
     )
 
 
-def test_shared_routes_forget_what_nobody_wants_any_more(monkeypatch: pytest.MonkeyPatch, diamond: Topology) -> None:
+def test_shared_routes_forget_unused_entities(monkeypatch: pytest.MonkeyPatch, diamond: Topology) -> None:
     monkeypatch.setattr("controller.network.tables.shared_routes._BLOCKS_PER_DESTINATION", 1)
     shared, hops = SharedRoutes(diamond), next_hops(diamond)
     for texts in WEIGHTS * 3:

@@ -1,4 +1,4 @@
-"""Networks that hosts route, as entries of the switches that they are plugged in at."""
+"""Networks routed by hosts, as entries of their switches."""
 
 from __future__ import annotations
 

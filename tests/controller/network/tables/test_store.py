@@ -1,4 +1,4 @@
-"""Names that a switch holds as entries, and what entries say."""
+"""Names in a switch as entries, and back."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def test_store_tables_round_trip_through_entries(schema: P4Schema) -> None:
     )
     assert held_in(index(entities())) == held
     read = [decode_entity(entity.encode(schema), schema) for entity in entities()]
-    assert held_in(index(one for one in read if isinstance(one, P4TableEntry))) == held
+    assert held_in(index(entity for entity in read if isinstance(entity, P4TableEntry))) == held
     assert held_in({}) == StoreTables()

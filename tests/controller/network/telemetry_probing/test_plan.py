@@ -1,4 +1,4 @@
-"""Plans of probes: every link that base paths cross is crossed in both directions, by few pairs."""
+"""Plans of probes: few pairs cover every link of base paths in both directions."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_probe_pairs_cross_every_link_on_a_base_path(name: str) -> None:
     assert not any(
         link in crossed(topology, src, dst) for link in plan.uncovered for src in hosts for dst in hosts if src != dst
     )
-    # One direction of one link at least for each pair, and in these fabrics many more.
+    # Each pair covers at least one direction of one link, in these fabrics many more.
     assert len(plan.pairs) < len(links) / 2
 
 
-def test_links_beside_the_base_paths_are_told() -> None:
+def test_links_off_the_base_paths_are_reported() -> None:
     plan = plan_probes(loads(BYPASS))
     assert set(plan.pairs) == {("h1", "h2"), ("h2", "h1")}
     assert {str(link) for link in plan.uncovered} == {"s1->s3", "s3->s1", "s2->s3", "s3->s2"}

@@ -1,4 +1,4 @@
-"""Results of probes, centres and tasks for tests."""
+"""Probe results, centres and tasks for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOUR_NS = 3600 * S
 
 
 def result(name: str, times_s: tuple[float, ...], *, age_h: float = 0.0, units: int = 1, **run: Any) -> ProbeResult:
-    """Return a result of the probe `p` at the centre `c`, so many hours old."""
+    """Return a result of probe `p` at centre `c` of this age."""
     return ProbeResult(
         metadata=Metadata(name=name, created_ns=NOW_NS - int(age_h * HOUR_NS)),
         spec=ProbeResultSpec(probe="p", centre="c", task_type="t", unit="small"),
@@ -24,7 +24,7 @@ def result(name: str, times_s: tuple[float, ...], *, age_h: float = 0.0, units: 
 
 
 def ended(name: str, expected_s: float, took_s: float, *, age_h: float = 0.0) -> Task:
-    """Return a real task that ran at the centre `c`."""
+    """Return a real task that ran at centre `c`."""
     finished_ns = NOW_NS - int(age_h * HOUR_NS)
     started_ns = finished_ns - int(took_s * S)
     status = TaskStatus(
@@ -41,6 +41,6 @@ def ended(name: str, expected_s: float, took_s: float, *, age_h: float = 0.0) ->
 
 
 def centre(silent_s: float | None) -> Centre:
-    """Return the centre `c`, which reported last so long ago."""
+    """Return centre `c` with a last report of this age."""
     heartbeat_ns = None if silent_s is None else NOW_NS - int(silent_s * S)
     return Centre(metadata=Metadata(name="c"), status=CentreStatus(ready=True, heartbeat_ns=heartbeat_ns))

@@ -1,4 +1,4 @@
-"""Efficiency against unit count: the threshold where the truth is known, and none where it is not determined."""
+"""Efficiency by unit count: the threshold where the truth is known, and none where it is undetermined."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def limit(most: float) -> Curve:
 
 
 def universal(contention: float, coherence: float) -> Curve:
-    """Goes down again beyond its peak."""
+    """Declines again beyond its peak."""
     return lambda units: (1 + contention * (units - 1) + coherence * units * (units - 1)) / units
 
 
 def gustafson(serial: float) -> Curve:
-    """Work that grows with the units: the time for a fixed part of it keeps falling."""
+    """Work that grows with the units: the time per fixed part keeps falling."""
     return lambda units: 1 / (serial + (1 - serial) * units)
 
 
@@ -47,9 +47,9 @@ def measured(curve: Curve, counts: Sequence[int], noise: float, seed: int, numbe
 
 
 def knee(curve: Curve, most: float) -> float:
-    """Return where a per cent more units gives half a per cent more speed."""
+    """Return the count at which one per cent more units gives half a per cent more speed."""
     units = np.geomspace(1, most, 20_000)
-    speed = -np.log([curve(float(one)) for one in units])
+    speed = -np.log([curve(float(count)) for count in units])
     return float(units[np.argmax(np.gradient(speed, np.log(units)) < 0.5)])
 
 
@@ -66,56 +66,56 @@ def knee(curve: Curve, most: float) -> float:
         (universal(0.03, 0.003), DOUBLED, 0.03, 1.25),
     ],
 )
-def test_the_threshold_is_where_the_truth_is(curve: Curve, counts: Sequence[int], noise: float, within: float) -> None:
+def test_threshold_equals_the_truth(curve: Curve, counts: Sequence[int], noise: float, within: float) -> None:
     truth = knee(curve, 64)
-    found = [measured(curve, counts, noise, seed) for seed in SEEDS]
-    assert all(one.verdict is Verdict.FOUND for one in found)
-    for one in found:
-        assert one.units is not None
-        assert one.low is not None
-        assert one.high is not None
-        assert max(one.units / truth, truth / one.units) <= within + 0.5 / truth
-        assert one.low <= one.units <= one.high
+    thresholds = [measured(curve, counts, noise, seed) for seed in SEEDS]
+    assert all(threshold.verdict is Verdict.FOUND for threshold in thresholds)
+    for threshold in thresholds:
+        assert threshold.units is not None
+        assert threshold.low is not None
+        assert threshold.high is not None
+        assert max(threshold.units / truth, truth / threshold.units) <= within + 0.5 / truth
+        assert threshold.low <= threshold.units <= threshold.high
 
 
 def test_its_interval_holds_the_truth_nine_times_of_ten() -> None:
     held = number = 0
     for curve, truth in ((amdahl(0.05), 19.0), (limit(8), 8.0)):
         for seed in range(30):
-            one = measured(curve, DOUBLED, 0.05, seed)
-            if one.low is not None and one.high is not None:
+            threshold = measured(curve, DOUBLED, 0.05, seed)
+            if threshold.low is not None and threshold.high is not None:
                 number += 1
-                held += one.low <= truth <= one.high
+                held += threshold.low <= truth <= threshold.high
     assert number >= 50
     assert held / number >= 0.85
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.03, 0.1])
 @pytest.mark.parametrize("curve", [lambda units: 1 / units, gustafson(0.1), amdahl(0.005)])
-def test_what_still_rises_has_no_threshold(curve: Curve, noise: float) -> None:
+def test_rising_speed_has_no_threshold(curve: Curve, noise: float) -> None:
     for seed in SEEDS:
-        found = measured(curve, DOUBLED[:6], noise, seed)
-        assert found.units is None
-        assert found.verdict in {Verdict.RISING, Verdict.NOISY}
-        assert units_for(found, 48) == 48
+        threshold = measured(curve, DOUBLED[:6], noise, seed)
+        assert threshold.units is None
+        assert threshold.verdict in {Verdict.RISING, Verdict.NOISY}
+        assert units_for(threshold, 48) == 48
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05])
-def test_what_no_unit_makes_faster_gets_the_fewest(noise: float) -> None:
+def test_constant_speed_gets_the_fewest_units(noise: float) -> None:
     for seed in SEEDS:
-        found = measured(lambda _: 1.0, DOUBLED, noise, seed)
-        assert (found.verdict, found.units) == (Verdict.FLAT, 1)
-        assert units_for(found, 48) == 1
+        threshold = measured(lambda _: 1.0, DOUBLED, noise, seed)
+        assert (threshold.verdict, threshold.units) == (Verdict.FLAT, 1)
+        assert units_for(threshold, 48) == 1
 
 
-def test_few_counts_and_noise_are_said_and_nothing_is_determined() -> None:
+def test_few_counts_and_noise_give_no_threshold() -> None:
     few = measured(limit(2), (1, 2, 4, 8), 0.01, 0)
     assert few.verdict is Verdict.FEW
     assert few.reason == "4 counts of units measured: at least 5 needed"
     assert threshold_of({}).verdict is Verdict.FEW
     verdicts = [measured(amdahl(0.05), DOUBLED[:6], 0.5, seed, number=2) for seed in SEEDS]
-    assert sum(one.units is None for one in verdicts) >= 3
-    assert all(one.units is None or one.units <= 32 for one in verdicts)
+    assert sum(verdict.units is None for verdict in verdicts) >= 3
+    assert all(verdict.units is None or verdict.units <= 32 for verdict in verdicts)
 
 
 def test_equal_measurements_give_equal_thresholds() -> None:
@@ -132,21 +132,21 @@ def test_speed_up_and_efficiency_refer_to_the_fewest_units() -> None:
 
 @pytest.mark.parametrize("times", [{n: [0.0] for n in DOUBLED}, {n: [1e300] for n in DOUBLED}, {-1: [1.0]}])
 def test_figures_that_are_odd_give_no_threshold_above_the_fewest(times: dict[int, list[float]]) -> None:
-    found = threshold_of(times)
-    assert found.units in {None, 1}
+    threshold = threshold_of(times)
+    assert threshold.units in {None, 1}
 
 
 def test_it_is_drawn(tmp_path: Path) -> None:
-    found = {"east": measured(amdahl(0.05), DOUBLED, 0.03, 1), "west": measured(limit(4), (1, 2, 4), 0.0, 1)}
-    draw_efficiency("p", found, tmp_path / "p.png")
-    draw_efficiency("p", found, tmp_path / "p.svg")
+    by_centre = {"east": measured(amdahl(0.05), DOUBLED, 0.03, 1), "west": measured(limit(4), (1, 2, 4), 0.0, 1)}
+    draw_efficiency("p", by_centre, tmp_path / "p.png")
+    draw_efficiency("p", by_centre, tmp_path / "p.svg")
     assert (tmp_path / "p.png").stat().st_size > 10_000
     assert "east: 19 units" in (tmp_path / "p.svg").read_text() or (tmp_path / "p.svg").stat().st_size > 10_000
     for name, thresholds in (
-        ("no/p.png", found),
-        ("p.pdf", found),
+        ("no/p.png", by_centre),
+        ("p.pdf", by_centre),
         ("q.png", {}),
-        ("r.png", {str(n): found["east"] for n in range(9)}),
+        ("r.png", {str(n): by_centre["east"] for n in range(9)}),
     ):
         with pytest.raises(ProbeError):
             draw_efficiency("p", thresholds, tmp_path / name)

@@ -1,4 +1,4 @@
-"""Scores: points by intervals, weighted; outliers are said; a score for each number of units."""
+"""Scores: weighted points by intervals, reported outliers, one score per number of units."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ accuracy:
 
 def test_score_is_the_weighted_sum_of_interval_points() -> None:
     policy = loads(POLICY, Policy)
-    (found,) = score(policy, [ProbeRun(units=2, run_times_s=(1.4, 1.6), accuracies=(1e-12,))])
-    assert found.points == {"run-time-s": 60, "accuracy": 100}
-    assert found.score == pytest.approx(0.75 * 60 + 0.25 * 100)
-    assert found.units == 2
+    (scored,) = score(policy, [ProbeRun(units=2, run_times_s=(1.4, 1.6), accuracies=(1e-12,))])
+    assert scored.points == {"run-time-s": 60, "accuracy": 100}
+    assert scored.score == pytest.approx(0.75 * 60 + 0.25 * 100)
+    assert scored.units == 2
 
 
 @pytest.mark.parametrize(("figure", "points"), [(0.0, 100), (0.999, 100), (1.0, 60), (2.0, 10), (1e9, 10)])
@@ -68,9 +68,7 @@ def test_each_unit_count_has_its_own_score() -> None:
         (("weight: 0.75", "wieght: 0.75"), ":4: run_time_s.wieght: unknown key; did you mean `weight`?"),
     ],
 )
-def test_tables_that_are_none_are_refused_with_file_line_and_key(
-    tmp_path: Path, change: tuple[str, str], says: str
-) -> None:
+def test_invalid_tables_are_refused_with_file_line_and_key(tmp_path: Path, change: tuple[str, str], says: str) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY.replace(*change), encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
@@ -80,16 +78,16 @@ def test_tables_that_are_none_are_refused_with_file_line_and_key(
 
 
 def test_the_default_policy_gives_a_score() -> None:
-    (found,) = score(DEFAULT, [ProbeRun(units=1, run_times_s=(0.2,), accuracies=(1e-15,))])
-    assert found.score == pytest.approx(100)
+    (scored,) = score(DEFAULT, [ProbeRun(units=1, run_times_s=(0.2,), accuracies=(1e-15,))])
+    assert scored.score == pytest.approx(100)
 
 
-def test_outliers_are_left_out_and_said() -> None:
-    found = averaged([1.0, 1.02, 0.99, 5.0, 1.01, 1.0])
-    assert found is not None
-    assert found.left_out == (3,)
-    assert found.mean == pytest.approx(1.004)
-    assert found.reasons == ("repetition 4 left out: 5, the median is 1.005",)
+def test_outliers_are_left_out_and_reported() -> None:
+    average = averaged([1.0, 1.02, 0.99, 5.0, 1.01, 1.0])
+    assert average is not None
+    assert average.left_out == (3,)
+    assert average.mean == pytest.approx(1.004)
+    assert average.reasons == ("repetition 4 left out: 5, the median is 1.005",)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +99,11 @@ def test_outliers_are_left_out_and_said() -> None:
         ([1.0, float("nan"), 1.1], ("repetition 2 left out: nan is not a measurement",)),
     ],
 )
-def test_what_cannot_be_called_an_outlier_stays(figures: list[float], says: tuple[str, ...]) -> None:
-    found = averaged(figures)
-    assert found is not None
-    assert found.reasons == says
-    assert len(found.kept) == len(figures) - len(found.left_out)
+def test_values_that_are_no_outliers_are_kept(figures: list[float], says: tuple[str, ...]) -> None:
+    average = averaged(figures)
+    assert average is not None
+    assert average.reasons == says
+    assert len(average.kept) == len(figures) - len(average.left_out)
 
 
 def test_nothing_has_no_mean() -> None:

@@ -1,4 +1,4 @@
-"""A centre that lies, is slow or gone lowers the basis of its estimates with the reason, never a figure."""
+"""A lying, slow or lost centre lowers the basis of its estimates, with the reason, but never a figure."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ def trust(*results: ProbeResult, **evidence: object) -> Trust:
 
 
 def test_a_centre_that_gives_no_cause_is_believed() -> None:
-    found = trust(result("a", SOUND, age_h=2), result("b", SOUND), centre=centre(5))
-    assert found == Trust()
+    verdict = trust(result("a", SOUND, age_h=2), result("b", SOUND), centre=centre(5))
+    assert verdict == Trust()
 
 
 def test_repeats_without_any_variance_are_a_lie() -> None:
-    found = trust(result("a", (1.0, 1.0, 1.0)))
-    assert found.basis is Basis.NOMINAL
-    assert found.reasons == ("a: 3 repetitions on 1 units take the same 1 s: implausible for a clock",)
+    verdict = trust(result("a", (1.0, 1.0, 1.0)))
+    assert verdict.basis is Basis.NOMINAL
+    assert verdict.reasons == ("a: 3 repetitions on 1 units take the same 1 s: implausible for a clock",)
 
 
 def test_rates_beyond_the_hardware_are_rejected_as_false() -> None:
     core = limits_of(UnitType(name="small", count=4, unit=Request(cpu_milli=1000)))
     dgemm = UseWork(repetitions=3, number_format=NumberFormat.FP64, flop=2.0 * 1000**3)
     for seconds, basis in ((0.05, Basis.MEASURED), (0.001, Basis.NOMINAL)):
-        one = result("a", (0.2, 0.21, 0.22), kernels_s={"gemm": (seconds, seconds * 1.01, seconds * 1.02)})
-        found = trust(one, limits={"small": core}, work={"p": {"gemm": dgemm}})
-        assert found.basis is basis
-    assert found.reasons == ("a: gemm: 2000 Gflop/s in fp64 on 1 units, whose hardware does 256 at most",)
+        probe_result = result("a", (0.2, 0.21, 0.22), kernels_s={"gemm": (seconds, seconds * 1.01, seconds * 1.02)})
+        verdict = trust(probe_result, limits={"small": core}, work={"p": {"gemm": dgemm}})
+        assert verdict.basis is basis
+    assert verdict.reasons == ("a: gemm: 2000 Gflop/s in fp64 on 1 units, whose hardware does 256 at most",)
 
 
 def test_a_run_that_is_shorter_than_its_kernels_is_a_lie() -> None:
-    one = result("a", (0.2, 0.21), kernels_s={"gemm": (0.1, 0.1)})
-    assert trust(one).basis is Basis.MEASURED
-    found = trust(one, work={"p": {"gemm": UseWork(repetitions=3)}})
-    assert found.basis is Basis.NOMINAL
-    assert found.reasons == ("a: repetition 1 on 1 units takes 0.2 s, its kernels 0.3 s",)
+    probe_result = result("a", (0.2, 0.21), kernels_s={"gemm": (0.1, 0.1)})
+    assert trust(probe_result).basis is Basis.MEASURED
+    verdict = trust(probe_result, work={"p": {"gemm": UseWork(repetitions=3)}})
+    assert verdict.basis is Basis.NOMINAL
+    assert verdict.reasons == ("a: repetition 1 on 1 units takes 0.2 s, its kernels 0.3 s",)
 
 
 def test_three_false_results_end_trust_and_three_good_restore_it() -> None:
@@ -61,9 +61,9 @@ def test_three_false_results_end_trust_and_three_good_restore_it() -> None:
 
 def test_contradicting_result_is_trusted_once_confirmed() -> None:
     before = [result(f"b{age}", SOUND, age_h=age) for age in (9, 8)]
-    found = trust(*before, result("n", (2.0, 2.02, 1.99)))
-    assert found.basis is Basis.HISTORY
-    assert found.reasons == ("p on 1 units of small took 2.003 s, before 1.003 s: not yet confirmed",)
+    verdict = trust(*before, result("n", (2.0, 2.02, 1.99)))
+    assert verdict.basis is Basis.HISTORY
+    assert verdict.reasons == ("p on 1 units of small took 2.003 s, before 1.003 s: not yet confirmed",)
     assert trust(*before, result("n", (2.0, 2.02, 1.99), age_h=1), result("o", (2.1, 2.0))).basis is Basis.MEASURED
     assert trust(*before, result("n", (2.0, 2.02), units=2)).basis is Basis.MEASURED
 
@@ -72,8 +72,8 @@ def test_a_newest_result_that_failed_lowers_and_three_lower_more() -> None:
     failed = [
         result(f"f{age}", (), age_h=age, outcome="wrong-value", problem="gemm: error 0.5") for age in (0.3, 0.2, 0.1)
     ]
-    found = trust(result("a", SOUND, age_h=1), failed[0])
-    assert found == Trust(Basis.HISTORY, ("f0.3 failed on 1 units: wrong-value: gemm: error 0.5",))
+    verdict = trust(result("a", SOUND, age_h=1), failed[0])
+    assert verdict == Trust(Basis.HISTORY, ("f0.3 failed on 1 units: wrong-value: gemm: error 0.5",))
     assert trust(*failed).basis is Basis.NOMINAL
     assert trust(*failed, result("a", SOUND)).basis is Basis.MEASURED
 
@@ -81,9 +81,9 @@ def test_a_newest_result_that_failed_lowers_and_three_lower_more() -> None:
 @pytest.mark.parametrize(("factor", "basis"), [(1.1, Basis.MEASURED), (2.0, Basis.MODELLED), (4.0, Basis.NOMINAL)])
 def test_real_tasks_that_take_longer_than_expected_lower(factor: float, basis: Basis) -> None:
     tasks = [ended(f"t{age}", 10, 10 * factor, age_h=age) for age in (3, 2, 1)]
-    found = trust(result("a", SOUND), tasks=tasks)
-    assert found.basis is basis
-    assert all("real tasks took" in reason for reason in found.reasons)
+    verdict = trust(result("a", SOUND), tasks=tasks)
+    assert verdict.basis is basis
+    assert all("real tasks took" in reason for reason in verdict.reasons)
     assert trust(result("a", SOUND), tasks=tasks[:2]).basis is Basis.MEASURED
     assert trust(result("a", SOUND), tasks=[*tasks, ended("u", 10, 9), ended("v", 10, 10)]).basis is basis
     sound = [ended(f"s{age}", 10, 10, age_h=age) for age in (0.3, 0.2, 0.1)]
@@ -139,16 +139,16 @@ def test_the_work_of_a_probe_is_known_by_its_kernels() -> None:
     uses = tuple(
         KernelUse(name, kernel, 1, sizes, 3, 3000, numpy, 1e-9) for name, kernel in (("a", "dgemm"), ("b", "x"))
     )
-    found = work_by_use(ProbeTask("p", "hpc", uses), {"dgemm": kernel})
-    assert found == {"a": UseWork(3, NumberFormat.FP64, 2000.0), "b": UseWork(3)}
+    work = work_by_use(ProbeTask("p", "hpc", uses), {"dgemm": kernel})
+    assert work == {"a": UseWork(3, NumberFormat.FP64, 2000.0), "b": UseWork(3)}
 
 
-def test_a_unit_that_does_not_say_what_it_has_is_bounded_too() -> None:
+def test_unit_without_stated_hardware_is_bounded_too() -> None:
     dgemm = {"p": {"gemm": UseWork(repetitions=1, number_format=NumberFormat.FP64, flop=2.0 * 1000**3)}}
     silent = {"small": limits_of(UnitType(name="small", count=1))}
     for seconds, basis in ((1e-3, Basis.MEASURED), (1e-12, Basis.NOMINAL)):
-        one = result("a", (0.2, 0.21), kernels_s={"gemm": (seconds, seconds * 1.1)})
-        assert trust(one, work=dgemm, limits=silent).basis is basis
-        assert trust(one, work=dgemm).basis is basis
+        probe_result = result("a", (0.2, 0.21), kernels_s={"gemm": (seconds, seconds * 1.1)})
+        assert trust(probe_result, work=dgemm, limits=silent).basis is basis
+        assert trust(probe_result, work=dgemm).basis is basis
     gpus = UnitType(name="g", count=1, unit=Request(devices=(DeviceNeed(kind=DeviceKind.GPU, count=4),)))
     assert limits_of(gpus).flop_per_s[NumberFormat.FP64] == 4 * limits_of(None).flop_per_s[NumberFormat.FP64]

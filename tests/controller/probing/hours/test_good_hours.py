@@ -1,4 +1,4 @@
-"""Good hours: run times that grow show that the network got worse, and in which hours; computing is told apart."""
+"""Good hours: growing run times show the hours of a worse network, as distinct from slower computing."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def day_of(
     apart: bool = True,
     noise: float = 0.02,
 ) -> list[ProbeSample]:
-    """Return runs of a probe over days, whose kernels take so long by the hour of the day (with fractions)."""
+    """Return runs of a probe over days; kernel times depend on the (fractional) hour of the day."""
     random = np.random.default_rng(3)
     samples = []
     for number in range(days * 24 * 60 // minutes):
         hour = number * minutes / 60
-        parts = [one(hour) * float(np.exp(noise * random.standard_normal())) for one in (network, compute)]
+        parts = [curve(hour) * float(np.exp(noise * random.standard_normal())) for curve in (network, compute)]
         samples.append(ProbeSample(START_S + hour * HOUR_S, sum(parts), *(parts if apart else (None, None))))
     return samples
 
@@ -40,73 +40,73 @@ def flat(seconds: float) -> Callable[[float], float]:
 
 
 def test_constant_samples_make_all_hours_good_without_changes() -> None:
-    found = good_hours(day_of(flat(0.5), flat(1.0)), (), START_S + DAY_S)
-    assert {hour.state for hour in found.hours} == {HourState.GOOD}
-    assert found.changes == ()
-    assert found.now is HourState.GOOD
+    report = good_hours(day_of(flat(0.5), flat(1.0)), (), START_S + DAY_S)
+    assert {hour.state for hour in report.hours} == {HourState.GOOD}
+    assert report.changes == ()
+    assert report.now is HourState.GOOD
 
 
 def test_sudden_slowdown_is_attributed_to_lower_bandwidth() -> None:
     samples = day_of(lambda hour: 0.5 if hour < 14 else 1.5, flat(1.0))
-    found = good_hours(samples, (), START_S + DAY_S)
-    (change,) = found.changes
+    report = good_hours(samples, (), START_S + DAY_S)
+    (change,) = report.changes
     assert abs(change.time_s - (START_S + 14 * HOUR_S)) <= 1200
     assert change.cause is Cause.NETWORK
     assert change.factor == pytest.approx(2.5 / 1.5, rel=0.05)
     assert change.network_factor == pytest.approx(3, rel=0.05)
-    assert [hour.state for hour in found.hours] == [HourState.GOOD] * 14 + [HourState.SLOW_NETWORK] * 10
-    assert found.now is HourState.SLOW_NETWORK
-    assert found.next_good_s(START_S + DAY_S + 14.5 * HOUR_S) == START_S + 2 * DAY_S
+    assert [hour.state for hour in report.hours] == [HourState.GOOD] * 14 + [HourState.SLOW_NETWORK] * 10
+    assert report.now is HourState.SLOW_NETWORK
+    assert report.next_good_s(START_S + DAY_S + 14.5 * HOUR_S) == START_S + 2 * DAY_S
 
 
 def test_computing_that_is_slower_is_not_the_network() -> None:
-    found = good_hours(day_of(flat(0.5), lambda hour: 1.0 if hour < 10 else 1.6), (), START_S + DAY_S)
-    assert [change.cause for change in found.changes] == [Cause.COMPUTE]
-    assert found.at(START_S + 12 * HOUR_S).state is HourState.SLOW_COMPUTE
-    assert "compute kernels take 1.5" in found.hours[12].reason
+    report = good_hours(day_of(flat(0.5), lambda hour: 1.0 if hour < 10 else 1.6), (), START_S + DAY_S)
+    assert [change.cause for change in report.changes] == [Cause.COMPUTE]
+    assert report.at(START_S + 12 * HOUR_S).state is HourState.SLOW_COMPUTE
+    assert "compute kernels take 1.5" in report.hours[12].reason
 
 
-def test_what_returns_each_day_makes_the_same_hours_bad() -> None:
+def test_daily_slowdowns_make_the_same_hours_bad() -> None:
     samples = day_of(lambda hour: 1.0 if 9 <= hour % 24 < 17 else 0.4, flat(1.0), days=5)
-    found = good_hours(samples, (), START_S + 5 * DAY_S)
-    assert [hour.hour for hour in found.hours if hour.state is HourState.SLOW_NETWORK] == list(range(9, 17))
-    assert len(found.changes) == 10
-    assert found.next_good_s(START_S + 5 * DAY_S + 10 * HOUR_S) == START_S + 5 * DAY_S + 17 * HOUR_S
+    report = good_hours(samples, (), START_S + 5 * DAY_S)
+    assert [hour.hour for hour in report.hours if hour.state is HourState.SLOW_NETWORK] == list(range(9, 17))
+    assert len(report.changes) == 10
+    assert report.next_good_s(START_S + 5 * DAY_S + 10 * HOUR_S) == START_S + 5 * DAY_S + 17 * HOUR_S
 
 
-def test_without_network_kernels_telemetry_tells() -> None:
+def test_telemetry_decides_without_network_kernels() -> None:
     samples = day_of(lambda hour: 0.5 if hour < 12 else 1.5, flat(1.0), apart=False)
     alone = good_hours(samples, (), START_S + DAY_S)
     assert alone.hours[15].state is HourState.SLOW
     assert alone.changes[0].cause is Cause.UNKNOWN
-    way = [PathSample(one.time_s, 9e7 if one.time_s < START_S + 12 * HOUR_S else 3e7, 1e6) for one in samples]
-    found = good_hours(samples, way, START_S + DAY_S)
-    assert found.hours[15].state is HourState.SLOW_NETWORK
-    assert found.changes[0].cause is Cause.NETWORK
-    assert found.hours[15].available_bps == 3e7
+    way = [PathSample(sample.time_s, 9e7 if sample.time_s < START_S + 12 * HOUR_S else 3e7, 1e6) for sample in samples]
+    report = good_hours(samples, way, START_S + DAY_S)
+    assert report.hours[15].state is HourState.SLOW_NETWORK
+    assert report.changes[0].cause is Cause.NETWORK
+    assert report.hours[15].available_bps == 3e7
 
 
 def test_hours_without_a_probe_go_by_telemetry_or_are_unknown() -> None:
-    samples = [one for one in day_of(flat(0.5), flat(1.0)) if one.time_s < START_S + 12 * HOUR_S]
+    samples = [sample for sample in day_of(flat(0.5), flat(1.0)) if sample.time_s < START_S + 12 * HOUR_S]
     way = [PathSample(START_S + hour * HOUR_S, 9e7 if hour < 15 else 1e7, 1e6) for hour in range(18)]
-    found = good_hours(samples, way, START_S + DAY_S)
-    states = [hour.state for hour in found.hours]
+    report = good_hours(samples, way, START_S + DAY_S)
+    states = [hour.state for hour in report.hours]
     assert states[12:15] == [HourState.GOOD] * 3
     assert states[15:18] == [HourState.SLOW_NETWORK] * 3
     assert states[18:] == [HourState.UNKNOWN] * 6
-    assert found.hours[16].reason.startswith("by telemetry alone")
+    assert report.hours[16].reason.startswith("by telemetry alone")
 
 
 def test_of_nothing_nothing_is_known() -> None:
-    found = good_hours([], [], START_S)
-    assert {hour.state for hour in found.hours} == {HourState.UNKNOWN}
-    assert (found.now, found.next_good_s(START_S), found.run_time_s) == (HourState.UNKNOWN, None, None)
+    report = good_hours([], [], START_S)
+    assert {hour.state for hour in report.hours} == {HourState.UNKNOWN}
+    assert (report.now, report.next_good_s(START_S), report.run_time_s) == (HourState.UNKNOWN, None, None)
 
 
-def test_what_is_older_than_the_window_or_to_come_does_not_count() -> None:
+def test_samples_outside_the_window_do_not_count() -> None:
     samples = day_of(flat(0.5), flat(1.0), days=3)
-    found = good_hours(samples, (), START_S + 2 * DAY_S, window_s=DAY_S)
-    assert sum(hour.samples for hour in found.hours) == 72
+    report = good_hours(samples, (), START_S + 2 * DAY_S, window_s=DAY_S)
+    assert sum(hour.samples for hour in report.hours) == 72
 
 
 def test_noise_alone_hardly_ever_changes_and_a_spike_never() -> None:
@@ -116,23 +116,26 @@ def test_noise_alone_hardly_ever_changes_and_a_spike_never() -> None:
     assert changes_in(spiked) == ()
 
 
-@pytest.mark.parametrize("place", [5, 30, 54])
-def test_a_change_is_found_where_it_is(place: int) -> None:
-    values = np.exp(0.03 * np.random.default_rng(place).standard_normal(60))
-    values[place:] *= 1.4
-    (found,) = changes_in(values.tolist())
-    assert abs(found - place) <= 1
+@pytest.mark.parametrize("index", [5, 30, 54])
+def test_change_is_located(index: int) -> None:
+    values = np.exp(0.03 * np.random.default_rng(index).standard_normal(60))
+    values[index:] *= 1.4
+    (change,) = changes_in(values.tolist())
+    assert abs(change - index) <= 1
 
 
 def test_windows_are_future_good_hours_and_now_by_its_state() -> None:
     samples = day_of(lambda hour: 1.0 if 9 <= hour % 24 < 17 else 0.4, flat(1.0), days=2)
     now_s = START_S + 2 * DAY_S - 0.5 * HOUR_S
-    found = good_windows(good_hours(samples, (), now_s), now_s)
-    assert found is not None
-    hours = [tuple((time_ns / 1e9 - START_S - 2 * DAY_S) / HOUR_S for time_ns in window) for window in found]
+    windows = good_windows(good_hours(samples, (), now_s), now_s)
+    assert windows is not None
+    hours = [tuple((time_ns / 1e9 - START_S - 2 * DAY_S) / HOUR_S for time_ns in window) for window in windows]
     assert hours == [(-0.5, 9), (17, 23.5)]
-    worse = [replace(one, run_time_s=9, network_s=8) if one.time_s > now_s - 2 * HOUR_S else one for one in samples]
-    found = good_windows(good_hours(worse, (), now_s), now_s)
-    assert found is not None
-    assert found[0][0] == int((START_S + 2 * DAY_S) * 1e9)
+    worse = [
+        replace(sample, run_time_s=9, network_s=8) if sample.time_s > now_s - 2 * HOUR_S else sample
+        for sample in samples
+    ]
+    windows = good_windows(good_hours(worse, (), now_s), now_s)
+    assert windows is not None
+    assert windows[0][0] == int((START_S + 2 * DAY_S) * 1e9)
     assert good_windows(good_hours([], [], now_s), now_s) is None

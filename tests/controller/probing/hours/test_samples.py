@@ -1,4 +1,4 @@
-"""Samples of results and of a collector's history: what network kernels took, what was free on the way."""
+"""Samples from results and from a collector's history: times of network kernels, free bandwidth on paths."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def result(time_s: int, *runs: ProbeRun) -> ProbeResult:
     )
 
 
-def test_network_kernels_are_told_apart_from_compute_kernels() -> None:
+def test_network_kernels_are_distinguished_from_compute_kernels() -> None:
     run = ProbeRun(
         units=1, run_times_s=(1.0, 1.2), kernels_s={"pull": (0.2, 0.3), "gemm": (0.1, 0.2)}, started_ns=50 * S
     )
-    (found,) = probe_samples([result(60, run)], {"p": PROBE})
-    assert found.time_s == 50
-    assert (found.run_time_s, found.network_s, found.compute_s) == pytest.approx((1.1, 0.5, 0.45))
+    (sample,) = probe_samples([result(60, run)], {"p": PROBE})
+    assert sample.time_s == 50
+    assert (sample.run_time_s, sample.network_s, sample.compute_s) == pytest.approx((1.1, 0.5, 0.45))
     (unknown,) = probe_samples([result(60, run)], {})
     assert (unknown.network_s, unknown.compute_s) == (None, None)
 
@@ -59,8 +59,8 @@ def test_samples_use_the_most_measured_count_without_failed_runs() -> None:
     one, two = ProbeRun(units=1, run_times_s=(1.0,)), ProbeRun(units=2, run_times_s=(0.6,))
     hung = ProbeRun(units=2, run_times_s=(), outcome="hang")
     results = [result(30, two), result(10, one, two), result(20, two, hung)]
-    assert [found.time_s for found in probe_samples(results, {})] == [10, 20, 30]
-    assert [found.run_time_s for found in probe_samples(results, {}, units=1)] == [1.0]
+    assert [sample.time_s for sample in probe_samples(results, {})] == [10, 20, 30]
+    assert [sample.run_time_s for sample in probe_samples(results, {}, units=1)] == [1.0]
     assert probe_samples([], {}) == ()
 
 
@@ -99,9 +99,9 @@ def test_history_gives_free_bandwidth_and_delay_of_paths(tmp_path: Path) -> None
     writer.close()
     paths = ways(topology, "h1", "h3")
     assert len(paths) == 2
-    found = path_samples(tmp_path / "history", paths, START, START + timedelta(seconds=4), step_s=2)
+    samples = path_samples(tmp_path / "history", paths, START, START + timedelta(seconds=4), step_s=2)
     start_s = START.timestamp()
-    assert found == (PathSample(start_s, 25e6, 3000), PathSample(start_s + 2, 5e6, 3000))
+    assert samples == (PathSample(start_s, 25e6, 3000), PathSample(start_s + 2, 5e6, 3000))
     assert path_samples(tmp_path / "history", paths, START + timedelta(days=1), START + timedelta(days=2)) == ()
     with pytest.raises(HistoryError, match="no such folder"):
         path_samples(tmp_path / "nowhere", paths, START, START)

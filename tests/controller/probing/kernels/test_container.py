@@ -1,4 +1,4 @@
-"""Kernels that are images: asked over lines of JSON, and ended whatever they do."""
+"""Kernels in images: driven by lines of JSON, and always ended."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_image_is_asked_and_ended(image: str) -> None:
         assert prepared.run((2.5,)).tolist() == [2.5, 2.0]
         assert prepared.accuracy(None) == 0.25
     listed = subprocess.run(["podman", "ps", "--format=json"], check=True, capture_output=True, timeout=HANG_S).stdout
-    assert not [one for one in json.loads(listed) if one["Names"][0].startswith("millrace-kernel-")]
+    assert not [container for container in json.loads(listed) if container["Names"][0].startswith("millrace-kernel-")]
 
 
 @pytest.mark.containers
@@ -79,14 +79,14 @@ def test_an_image_that_fails_is_one_line(image: str) -> None:
 
 
 @pytest.mark.containers
-def test_an_image_that_says_nothing_is_ended(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_image_is_ended(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "_START_S", 1.0)
     monkeypatch.setattr(container, "_END_S", 0.1)
     with pytest.raises(ProbeKernelError, match="make: no answer in 1 s"):
         ready(image, 16)
 
 
-def test_an_image_whose_name_is_an_option_is_refused() -> None:
+def test_image_named_like_an_option_is_refused() -> None:
     with pytest.raises(ProbeKernelError, match="not an image name"):
         ready("--privileged", 1)
 

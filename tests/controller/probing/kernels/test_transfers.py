@@ -1,4 +1,4 @@
-"""Kernels that write files and pull over networks: nothing is left behind, and nobody else is served."""
+"""Kernels that write files and pull over networks: no leftovers, and no service to others."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_sizes_beyond_the_free_space_are_refused_before_writing(tmp_path: Path) 
 
 @pytest.fixture
 def server() -> Iterator[tuple[tuple[str, int], bytes, pull.Counters]]:
-    """Serve at loopback; give where, the secret, and what is counted."""
+    """Serve on loopback; yield address, secret and counters."""
     listening, secret = socket.create_server(("127.0.0.1", 0)), secrets.token_bytes(32)
     stop, counters = threading.Event(), pull.Counters()
     limits = pull.Limits(connections=2, most_bytes=1 << 20, handshake_s=0.3, silence_s=5.0, for_s=30.0)
@@ -74,19 +74,19 @@ def server() -> Iterator[tuple[tuple[str, int], bytes, pull.Counters]]:
     thread.join()
 
 
-def test_who_does_not_know_the_secret_gets_a_nonce_and_no_more(
+def test_client_without_the_secret_gets_only_a_nonce(
     server: tuple[tuple[str, int], bytes, pull.Counters],
 ) -> None:
     address, secret, counters = server
     overheard = b""
-    for known in (b"x" * 32, secret):
+    for key in (b"x" * 32, secret):
         with socket.create_connection(address, 5) as connection:
             nonce = connection.recv(16)
-            said = pull.answer(known, nonce, 1000, 1, 0)
-            connection.sendall(said)
-            found = connection.recv(1000, socket.MSG_WAITALL)
-            assert len(found) == (1000 if known is secret else 0)
-            overheard = said
+            answer = pull.answer(key, nonce, 1000, 1, 0)
+            connection.sendall(answer)
+            received = connection.recv(1000, socket.MSG_WAITALL)
+            assert len(received) == (1000 if key is secret else 0)
+            overheard = answer
     with socket.create_connection(address, 5) as connection:
         connection.recv(16)
         connection.sendall(overheard)
@@ -114,19 +114,19 @@ def test_a_server_elsewhere_is_asked_with_the_secret_of_a_file(
     (host, port), secret, _ = server
     file = tmp_path / "secret"
     file.write_text(secret.hex(), encoding="ascii")
-    said = {"MILLRACE_PULL_FROM": f"{host}:{port}", "MILLRACE_PULL_SECRET_FILE": str(file)}
-    with closing(network.NetworkPull({"nbytes": 100_001, "streams": 2}, 1, said)) as prepared:
+    environment = {"MILLRACE_PULL_FROM": f"{host}:{port}", "MILLRACE_PULL_SECRET_FILE": str(file)}
+    with closing(network.NetworkPull({"nbytes": 100_001, "streams": 2}, 1, environment)) as prepared:
         output = prepared.run(())
         assert prepared.accuracy(output) == 0
         assert prepared.figures()["loopback"] == 0
     file.write_text("00" * 32, encoding="ascii")
     refused = pytest.raises(ProbeKernelError, match=f"network-pull: {host}:{port}: the connection ended early")
-    with closing(network.NetworkPull({"nbytes": 1, "streams": 1}, 1, said)) as prepared, refused:
+    with closing(network.NetworkPull({"nbytes": 1, "streams": 1}, 1, environment)) as prepared, refused:
         prepared.run(())
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("environment", "problem"),
     [
         ({"MILLRACE_PULL_FROM": "h"}, "'h' is not HOST:PORT"),
         ({"MILLRACE_PULL_FROM": "h:1"}, "MILLRACE_PULL_FROM without MILLRACE_PULL_SECRET_FILE"),
@@ -139,9 +139,9 @@ def test_a_server_elsewhere_is_asked_with_the_secret_of_a_file(
         ({"MILLRACE_PULL_ADDRESS": "203.0.113.7"}, "no server at 203.0.113.7: Cannot assign requested address"),
     ],
 )
-def test_what_the_environment_says_wrongly_is_one_line(said: dict[str, str], problem: str) -> None:
+def test_errors_in_the_environment_are_one_line(environment: dict[str, str], problem: str) -> None:
     with pytest.raises(ProbeKernelError, match=problem):
-        network.NetworkPull({"nbytes": 1, "streams": 1}, 1, said)
+        network.NetworkPull({"nbytes": 1, "streams": 1}, 1, environment)
 
 
 def test_the_server_ends_with_its_client() -> None:
@@ -156,8 +156,8 @@ def test_the_server_ends_with_its_client() -> None:
 def test_bytes_are_pulled_between_two_hosts_namespaces() -> None:
     with network_namespace() as here, network_namespace() as there:
         _join(here, there)
-        said = {"MILLRACE_PULL_NAMESPACE": there, "MILLRACE_PULL_ADDRESS": "10.9.0.2"}
-        with closing(network.NetworkPull({"nbytes": 2_000_000, "streams": 2}, 1, said)) as prepared:
+        environment = {"MILLRACE_PULL_NAMESPACE": there, "MILLRACE_PULL_ADDRESS": "10.9.0.2"}
+        with closing(network.NetworkPull({"nbytes": 2_000_000, "streams": 2}, 1, environment)) as prepared:
             output = namespaces.call(here, lambda: prepared.run(()))
             assert prepared.accuracy(output) == 0
             assert prepared.figures()["loopback"] == 0
@@ -168,7 +168,7 @@ def test_bytes_are_pulled_between_two_hosts_namespaces() -> None:
 
 
 def _join(here: str, there: str) -> None:
-    """Lay a cable between two namespaces, 10.9.0.1 at one end and 10.9.0.2 at the other."""
+    """Connect two namespaces by a veth pair, 10.9.0.1 at one end and 10.9.0.2 at the other."""
 
     def lay() -> None:
         with namespaces.open_namespace(there) as far, IPRoute() as netlink:

@@ -1,4 +1,4 @@
-"""Every built-in kernel: its output is right, a wrong one is seen, and what feeds it changes what it computes."""
+"""Every built-in kernel: correct outputs, detection of wrong ones, and outputs that depend on the inputs."""
 
 from __future__ import annotations
 
@@ -67,13 +67,15 @@ SMALL: dict[str, dict[str, int]] = {
     "network-pull": {"nbytes": 3_000_001, "streams": 3},
     "aggregate": {"rows": 3001, "row_bytes": 24, "groups": 7, "group_bytes": 24},
 }
-"""Sizes that run at once, none of them round."""
+"""Small, odd sizes."""
 OF_ALL_ROWS = {"aggregate", "hash-join"}
-"""Kernels whose answer covers all rows, in whatever order the seed has put them."""
+"""Kernels whose result covers all rows, independent of the seed's order."""
 CASES = [
-    pytest.param(kernel, one, id=f"{kernel.identifier}-{one.device.value}-{one.library.value}")
+    pytest.param(
+        kernel, implementation, id=f"{kernel.identifier}-{implementation.device.value}-{implementation.library.value}"
+    )
     for kernel in KernelLibrary().kernels()
-    for one in kernel.implementations
+    for implementation in kernel.implementations
 ]
 _ON_CPU, _ON_GPU = ([case for case in CASES if f"-{device}-" in str(case.id)] for device in ("cpu", "gpu"))
 each_implementation = pytest.mark.parametrize(("kernel", "implementation"), _ON_CPU)
@@ -84,7 +86,7 @@ Ready = Callable[..., Checked]
 
 @pytest.fixture
 def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ready]:
-    """Make kernels ready at their small sizes, in a folder of their own, which is empty again afterwards."""
+    """Prepare kernels at small sizes in their own folder; it must be empty afterwards."""
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
 
@@ -136,12 +138,12 @@ def test_inputs_change_the_output_and_keep_it_correct(
         output = prepared.run(inputs)
         assert prepared.accuracy(output) <= kernel.tolerance
         outputs.append(value_of(output))
-    assert all(not np.array_equal(one, other) for place, one in enumerate(outputs) for other in outputs[:place])
+    assert all(not np.array_equal(output, other) for index, output in enumerate(outputs) for other in outputs[:index])
 
 
 @pytest.mark.gpu
 @each_on_a_gpu
-def test_on_a_gpu_the_output_is_right_whatever_feeds_it(
+def test_output_on_a_gpu_is_right_for_any_input(
     kernel: ProbeKernel, implementation: Implementation, ready: Ready
 ) -> None:
     prepared = ready(kernel, implementation)
@@ -204,9 +206,13 @@ def value_of(output: object) -> Array:
 
 def test_every_built_in_kernel_is_tried() -> None:
     assert {kernel.identifier for kernel in KernelLibrary().kernels()} == SMALL.keys()
-    assert {one.device for kernel in KernelLibrary().kernels() for one in kernel.implementations} <= {
+    assert {
+        implementation.device for kernel in KernelLibrary().kernels() for implementation in kernel.implementations
+    } <= {
         DeviceKind.CPU,
         DeviceKind.GPU,
     }
     assert all(kernel.truth for kernel in KernelLibrary().kernels())
-    assert Library.NUMPY in {one.library for kernel in KernelLibrary().kernels() for one in kernel.implementations}
+    assert Library.NUMPY in {
+        implementation.library for kernel in KernelLibrary().kernels() for implementation in kernel.implementations
+    }

@@ -1,4 +1,4 @@
-"""Operators match kernels by what they compute: kinds and relatives, formats, sizes, trees of hand-written code."""
+"""Matches of operators to kernels by computation: kinds and relatives, formats, sizes, trees of hand-written code."""
 
 from __future__ import annotations
 
@@ -118,14 +118,14 @@ def by_hand(source: str, **sizes: int) -> Operator:
 
 
 def renamed(source: str, seed: int) -> str:
-    """Return code with other names for its functions and all that they bind."""
+    """Return code with renamed functions and variables."""
     tree = ast.parse(source)
     bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     bound |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     shuffled = sorted(bound)
     random.Random(seed).shuffle(shuffled)
-    new = {old: f"{chr(122 - place % 26)}{place}" for place, old in enumerate(shuffled)}
+    new = {old: f"{chr(122 - index % 26)}{index}" for index, old in enumerate(shuffled)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             node.id = new.get(node.id, node.id)
@@ -159,40 +159,40 @@ def test_operators_without_their_sizes_have_relatives_too() -> None:
 
 
 @given(operators, operators)
-def test_similarity_is_symmetric_and_between_0_and_1(one: Operator, other: Operator) -> None:
-    alike = similarity(one, other)
-    assert alike == similarity(other, one)
+def test_similarity_is_symmetric_and_between_0_and_1(operator: Operator, other: Operator) -> None:
+    alike = similarity(operator, other)
+    assert alike == similarity(other, operator)
     assert 0 <= alike.value <= 1 + 1e-9
 
 
 @given(operators)
-def test_operator_is_most_similar_to_itself_under_any_name(one: Operator) -> None:
-    assert similarity(one, replace(one, name="y")).value == pytest.approx(1.0)
+def test_operator_is_most_similar_to_itself_under_any_name(operator: Operator) -> None:
+    assert similarity(operator, replace(operator, name="y")).value == pytest.approx(1.0)
 
 
 @given(st.sampled_from(ALL_CODE), st.sampled_from(ALL_CODE), st.integers(0, 10_000))
-def test_renaming_changes_nothing(one: str, other: str, seed: int) -> None:
-    assert normalised(renamed(one, seed)) == normalised(one)
-    assert tree_similarity(normalised(renamed(one, seed)), normalised(other)) == tree_similarity(
-        normalised(one), normalised(other)
+def test_renaming_changes_nothing(code: str, other: str, seed: int) -> None:
+    assert normalised(renamed(code, seed)) == normalised(code)
+    assert tree_similarity(normalised(renamed(code, seed)), normalised(other)) == tree_similarity(
+        normalised(code), normalised(other)
     )
 
 
 @pytest.mark.parametrize("kind", HAND_WRITTEN)
 def test_hand_written_code_matches_the_kernel_of_its_kind(kind: str) -> None:
-    found = match_operator(by_hand(HAND_WRITTEN[kind]), LIBRARY)
-    assert found.kernel is not None, found.reason
-    assert found.kernel.operator == kind
-    assert found.similarity >= THRESHOLD
-    assert found.reason.startswith("its code is")
+    matched = match_operator(by_hand(HAND_WRITTEN[kind]), LIBRARY)
+    assert matched.kernel is not None, matched.reason
+    assert matched.kernel.operator == kind
+    assert matched.similarity >= THRESHOLD
+    assert matched.reason.startswith("its code is")
 
 
 @pytest.mark.parametrize("name", UNRELATED)
 def test_unrelated_code_stays_below_the_threshold(name: str) -> None:
-    found = match_operator(by_hand(UNRELATED[name]), LIBRARY)
-    assert found.kernel is None
-    assert found.similarity < THRESHOLD
-    assert found.reason.startswith("no match: ")
+    matched = match_operator(by_hand(UNRELATED[name]), LIBRARY)
+    assert matched.kernel is None
+    assert matched.similarity < THRESHOLD
+    assert matched.reason.startswith("no match: ")
 
 
 def test_forms_of_one_kind_are_more_alike_than_of_others() -> None:
@@ -200,7 +200,10 @@ def test_forms_of_one_kind_are_more_alike_than_of_others() -> None:
         assert kind in KINDS
         assert all(references(kind))
         for form in references(kind):
-            nearest = max(KINDS_BY_HAND, key=lambda other: max(tree_similarity(form, one) for one in references(other)))
+            nearest = max(
+                KINDS_BY_HAND,
+                key=lambda other: max(tree_similarity(form, reference) for reference in references(other)),
+            )
             assert nearest == kind
 
 
@@ -212,15 +215,15 @@ def waves(angles):
         out.append(math.tan(angle))
     return out
 """
-    found = match_operator(by_hand(grown), LIBRARY)
-    assert found.kernel is not None
-    assert found.kernel.operator == "trigonometric"
+    matched = match_operator(by_hand(grown), LIBRARY)
+    assert matched.kernel is not None
+    assert matched.kernel.operator == "trigonometric"
 
 
 def test_sizes_of_hand_written_code_are_the_targets() -> None:
     arguments = {"arg0_0": 10, "arg0_1": 20, "arg1_0": 20, "arg1_1": 30}
-    found = match_operator(by_hand(HAND_WRITTEN["gemm"], **arguments), LIBRARY)
-    assert dict(found.sizes) == {"m": 10, "n": 30, "k": 20}
+    matched = match_operator(by_hand(HAND_WRITTEN["gemm"], **arguments), LIBRARY)
+    assert dict(matched.sizes) == {"m": 10, "n": 30, "k": 20}
     grid = match_operator(by_hand(HAND_WRITTEN["stencil"], arg0_0=64, arg0_1=32, arg1_0=64, arg1_1=32), LIBRARY)
     assert dict(grid.sizes) == {"rows": 64, "columns": 32}
 
@@ -229,54 +232,54 @@ def test_number_formats_choose_between_kernels_of_one_kind() -> None:
     for number_format, kernel in ((FP64, "dgemm"), (FP32, "sgemm")):
         operator = Operator.of("x", "gemm", {"m": 300, "n": 10, "k": 20}, number_format)
         for category in ("hpc", "ai", ""):
-            found = match_operator(operator, LIBRARY, category)
-            assert found.kernel is not None
-            assert found.kernel.identifier == kernel
-            assert dict(found.sizes) == {"m": 300, "n": 10, "k": 20}
-            assert found.scale == 1.0
+            matched = match_operator(operator, LIBRARY, category)
+            assert matched.kernel is not None
+            assert matched.kernel.identifier == kernel
+            assert dict(matched.sizes) == {"m": 300, "n": 10, "k": 20}
+            assert matched.scale == 1.0
 
 
 def test_a_category_goes_first_among_equals() -> None:
-    kernel = next(one for one in BUILT_IN if one.identifier == "dgemm")
+    kernel = next(built_in for built_in in BUILT_IN if built_in.identifier == "dgemm")
     twins = [replace(kernel, identifier=f"gemm-{category}", category=category) for category in ("hpc", "ai", "own")]
     operator = Operator.of("x", "gemm", {"m": 9, "n": 9, "k": 9}, FP64)
     for category in ("hpc", "ai", "own"):
-        found = match_operator(operator, twins, category)
-        assert found.kernel is not None
-        assert found.kernel.category == category
+        matched = match_operator(operator, twins, category)
+        assert matched.kernel is not None
+        assert matched.kernel.category == category
 
 
 def test_of_versions_the_newest_matches() -> None:
-    kernel = next(one for one in BUILT_IN if one.identifier == "fft")
-    found = match_operator(Operator.of("x", "fft", {"n": 64}, FP64), [kernel, replace(kernel, version=2)])
-    assert found.kernel is not None
-    assert found.kernel.version == 2
+    kernel = next(built_in for built_in in BUILT_IN if built_in.identifier == "fft")
+    matched = match_operator(Operator.of("x", "fft", {"n": 64}, FP64), [kernel, replace(kernel, version=2)])
+    assert matched.kernel is not None
+    assert matched.kernel.version == 2
 
 
 def test_relatives_match_with_the_ratio_of_their_work() -> None:
-    solve = next(one for one in BUILT_IN if one.operator == "solve")
+    solve = next(built_in for built_in in BUILT_IN if built_in.operator == "solve")
     operator = Operator.of("x", "inverse", {"n": 500}, FP64)
-    found = match_operator(operator, [solve])
-    assert found.kernel is solve
-    assert dict(found.sizes) == {"n": 500, "columns": 1}
-    inverse, one = work_of(operator), work_of(Operator.of("x", "solve", {"n": 500, "columns": 1}, FP64))
+    matched = match_operator(operator, [solve])
+    assert matched.kernel is solve
+    assert dict(matched.sizes) == {"n": 500, "columns": 1}
+    inverse, solving = work_of(operator), work_of(Operator.of("x", "solve", {"n": 500, "columns": 1}, FP64))
     assert inverse is not None
-    assert one is not None
+    assert solving is not None
     assert inverse.operations
-    assert one.operations
-    assert found.scale == pytest.approx(inverse.operations / one.operations)
+    assert solving.operations
+    assert matched.scale == pytest.approx(inverse.operations / solving.operations)
 
 
 def test_no_match_is_an_answer_with_its_reason() -> None:
     graph = OperatorGraph("g", (Operator.of("a", "dot", {"n": 9}, FP64), Operator("b", "my-kernel")))
-    fft = [one for one in BUILT_IN if one.identifier == "fft"]
-    found = match(graph, fft)
-    assert [(one.operator, one.kernel) for one in found] == [("a", None), ("b", None)]
-    assert found[0].reason == "no match: no kernel computes dot or anything like it"
+    fft = [built_in for built_in in BUILT_IN if built_in.identifier == "fft"]
+    matches = match(graph, fft)
+    assert [(matched.operator, matched.kernel) for matched in matches] == [("a", None), ("b", None)]
+    assert matches[0].reason == "no match: no kernel computes dot or anything like it"
     assert match(graph, ())[0].reason == "no match: the library is empty"
     near = match_operator(
         Operator.of("a", "cholesky", {"n": 9}, NumberFormat.INT8),
-        [one for one in BUILT_IN if one.identifier == "dgemm"],
+        [built_in for built_in in BUILT_IN if built_in.identifier == "dgemm"],
     )
     assert near.kernel is None
     assert near.reason.startswith("no match: the nearest is dgemm with ")
@@ -284,12 +287,12 @@ def test_no_match_is_an_answer_with_its_reason() -> None:
 
 
 def test_a_users_kernel_matches_by_its_code() -> None:
-    kernel = next(one for one in BUILT_IN if one.identifier == "dgemm")
+    kernel = next(built_in for built_in in BUILT_IN if built_in.identifier == "dgemm")
     own = ProbeKernel(
         "primes", 1, "own", "sieve", None, (), kernel.implementations, 0.0, code=normalised(UNRELATED["sieve"])
     )
-    found = match_operator(by_hand(renamed(UNRELATED["sieve"], 3)), [*LIBRARY, own])
-    assert found.kernel is own
+    matched = match_operator(by_hand(renamed(UNRELATED["sieve"], 3)), [*LIBRARY, own])
+    assert matched.kernel is own
 
 
 def test_the_library_that_a_target_uses_is_handed_on() -> None:

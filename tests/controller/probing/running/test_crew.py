@@ -41,5 +41,5 @@ def test_only_splittable_single_threaded_kernels_are_shared() -> None:
 
 
 def test_failures_come_through_pipes_as_they_were() -> None:
-    found = pickle.loads(pickle.dumps(FailedError(Outcome.WRONG_VALUE, "off")))
-    assert (found.outcome, str(found)) == (Outcome.WRONG_VALUE, "off")
+    copy = pickle.loads(pickle.dumps(FailedError(Outcome.WRONG_VALUE, "off")))
+    assert (copy.outcome, str(copy)) == (Outcome.WRONG_VALUE, "off")

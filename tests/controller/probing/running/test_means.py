@@ -22,7 +22,7 @@ NUMBERED = Implementation(DeviceKind.CPU, Library.PYTHON, "user_kernels:numbered
 
 @pytest.fixture(autouse=True, scope="module")
 def users_modules() -> Iterator[None]:
-    """Have the kernels beside this file be found, as those of users are where their program runs."""
+    """Make the kernels next to this file importable, like users' kernels."""
     sys.path.insert(0, str(Path(__file__).parent))
     yield
     sys.path.remove(str(Path(__file__).parent))
@@ -50,22 +50,22 @@ def ready_of(probe: ProbeTask) -> dict[str, Ready]:
 
 
 def means_by_numpy(probe: ProbeTask, first_run: int) -> dict[str, float]:
-    """Return each use's mean as its kernel is defined (`user_kernels.Numbered`), by numpy over all of its outputs."""
-    found: dict[str, float] = {}
+    """Return each use's mean by numpy over all outputs, by the definition of `user_kernels.Numbered`."""
+    means: dict[str, float] = {}
     for at, name in enumerate(probe.order):
-        given_sum = sum(found[source] for source in probe.sources[name])
+        given_sum = sum(means[source] for source in probe.sources[name])
         runs = np.arange(first_run, first_run + probe.use[name].repetitions)
-        found[name] = float(np.mean(probe.seed + at + 0.1 * runs + given_sum))
-    return found
+        means[name] = float(np.mean(probe.seed + at + 0.1 * runs + given_sum))
+    return means
 
 
 @given(probe_tasks())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_repeated_kernel_feeds_the_mean_output_to_successors(probe: ProbeTask) -> None:
     ready, told = ready_of(probe), list[str]()
-    found = work.run_once(probe, ready, lambda event, content: told.append(f"{event} {content}"), Series())
+    run = work.run_once(probe, ready, lambda event, content: told.append(f"{event} {content}"), Series())
     assert told == [f"use {name}" for name in probe.order]
-    assert {name: len(times) for name, times in found.kernels_s.items()} == {
+    assert {name: len(times) for name, times in run.kernels_s.items()} == {
         use.name: use.repetitions for use in probe.uses
     }
     expected = means_by_numpy(probe, 1)

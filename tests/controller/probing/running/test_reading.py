@@ -1,4 +1,4 @@
-"""The runner's own reader of probe tasks is the twin of the strict one; what comes back is read as from an attacker."""
+"""The runner's reader of probe tasks is the strict one's twin; results are read as untrusted input."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ DOCUMENT: dict[str, Any] = json.loads(files.dumps(PROBE, as_json=True))
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the paths of all values in a document, from the outermost in."""
-    found = [path] if path else []
+    """Return the paths of all values in a document, outermost first."""
+    own = [path] if path else []
     if isinstance(value, dict):
-        return [*found, *(place for name in value for place in places(value[name], (*path, name)))]
+        return [*own, *(inner for name in value for inner in places(value[name], (*path, name)))]
     if isinstance(value, list):
-        return [*found, *(place for at in range(len(value)) for place in places(value[at], (*path, at)))]
-    return found
+        return [*own, *(inner for at in range(len(value)) for inner in places(value[at], (*path, at)))]
+    return own
 
 
 STRANGE = st.one_of(
@@ -56,33 +56,33 @@ STRANGE = st.one_of(
 
 
 @given(st.sampled_from(places(DOCUMENT)), STRANGE, st.sampled_from(["set", "drop", "rename"]))
-def test_both_readers_accept_the_same_probe_tasks(place: tuple[Any, ...], value: Any, change: str) -> None:
+def test_both_readers_accept_the_same_probe_tasks(path: tuple[Any, ...], value: Any, change: str) -> None:
     document = json.loads(json.dumps(DOCUMENT))
     around = document
-    for step in place[:-1]:
+    for step in path[:-1]:
         around = around[step]
     if change == "set":
-        around[place[-1]] = value
+        around[path[-1]] = value
     elif change == "drop":
-        del around[place[-1]]
+        del around[path[-1]]
     elif isinstance(around, dict):
-        around["strange"] = around.pop(place[-1])
+        around["strange"] = around.pop(path[-1])
     text = json.dumps(document)
     expected: ProbeTask | None
     try:
         expected = files.loads(text)
     except ConfigError:
         expected = None
-    found: ProbeTask | None
+    task: ProbeTask | None
     try:
-        found = reading.decode(text.encode())
+        task = reading.decode(text.encode())
     except ProbeError:
-        found = None
-    assert found == expected
+        task = None
+    assert task == expected
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "invalid JSON"),
         (b"[]", "must be an object"),
@@ -94,8 +94,8 @@ def test_both_readers_accept_the_same_probe_tasks(place: tuple[Any, ...], value:
         ("é".encode("latin-1"), "invalid JSON"),
     ],
 )
-def test_what_is_no_probe_task_is_told_in_a_line(content: bytes, said: str) -> None:
-    with pytest.raises(ProbeError, match=f"^p: .*{said}") as refused:
+def test_invalid_probe_task_is_one_line(content: bytes, message: str) -> None:
+    with pytest.raises(ProbeError, match=f"^p: .*{message}") as refused:
         reading.decode(content, file="p")
     assert "\n" not in str(refused.value)
 
@@ -125,11 +125,15 @@ REPORTS = st.builds(
 
 
 @given(REPORTS)
-def test_what_the_runner_writes_is_read_back(report: Report) -> None:
+def test_results_of_the_runner_are_read_back(report: Report) -> None:
     result = results.decode(encode(report))
     assert (result.outcome, result.problem, result.use) == (report.outcome, report.problem, report.use)
-    assert [one.run_time_s for one in result.repetitions] == [one.run_time_s for one in report.repetitions]
-    assert [one.kernels_s for one in result.repetitions] == [one.kernels_s for one in report.repetitions]
+    assert [repetition.run_time_s for repetition in result.repetitions] == [
+        repetition.run_time_s for repetition in report.repetitions
+    ]
+    assert [repetition.kernels_s for repetition in result.repetitions] == [
+        repetition.kernels_s for repetition in report.repetitions
+    ]
     assert (result.steady_s, result.started_ns, result.wall_s) == (report.steady_s, report.started_ns, report.wall_s)
     run = results.to_probe_run(result)
     assert len(run.run_times_s) == len(report.repetitions)
@@ -170,7 +174,7 @@ def test_results_out_of_their_bounds_are_refused(path: tuple[Any, ...], value: A
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_results_with_numbers_that_are_none_are_refused(number: str) -> None:
+def test_results_with_invalid_numbers_are_refused(number: str) -> None:
     text = json.dumps(GOOD).replace('"run_time_s": 1.0', f'"run_time_s": {number}')
     with pytest.raises(ProbeError, match="not a result of a probe task"):
         results.decode(text.encode())
@@ -191,8 +195,8 @@ def test_results_of_many_bytes_links_and_pipes_are_refused(tmp_path: Path) -> No
     link, pipe = tmp_path / "link", tmp_path / "pipe"
     link.symlink_to(big)
     os.mkfifo(pipe)
-    for path, said in ((link, "symbolic links"), (pipe, "not a file"), (Path("/dev/zero"), "not a file")):
-        with pytest.raises(ProbeError, match=said):
+    for path, message in ((link, "symbolic links"), (pipe, "not a file"), (Path("/dev/zero"), "not a file")):
+        with pytest.raises(ProbeError, match=message):
             results.read(path)
     with pytest.raises(ProbeError, match="No such file"):
         results.read(tmp_path / "none")
@@ -200,8 +204,8 @@ def test_results_of_many_bytes_links_and_pipes_are_refused(tmp_path: Path) -> No
 
 @given(st.lists(st.floats(0, 1e3), min_size=1, max_size=60), st.integers(1, 20))
 def test_fewer_numbers_of_nearly_the_same_mean(times: list[float], most: int) -> None:
-    found = folded(times, most)
-    assert len(found) == min(len(times), most)
-    assert min(times) - 1e-9 <= min(found) <= max(found) <= max(times) + 1e-9
-    if len(times) % len(found) == 0:
-        assert math.isclose(math.fsum(found) / len(found), math.fsum(times) / len(times), abs_tol=1e-9)
+    kept = folded(times, most)
+    assert len(kept) == min(len(times), most)
+    assert min(times) - 1e-9 <= min(kept) <= max(kept) <= max(times) + 1e-9
+    if len(times) % len(kept) == 0:
+        assert math.isclose(math.fsum(kept) / len(kept), math.fsum(times) / len(times), abs_tol=1e-9)

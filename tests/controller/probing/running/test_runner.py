@@ -1,4 +1,4 @@
-"""The runner as a program: what it leaves, how long it starts, and how it names what goes wrong."""
+"""The runner as a program: its output files, start-up time, and error messages."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def start(folder: Path, probe: ProbeTask, *options: str, **environment: str) -> 
 def launch(folder: Path, arguments: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "controller.probing.running", *arguments]
     paths = os.pathsep.join([str(HERE), str(HERE.parents[4])])
-    found = {**os.environ, "PYTHONPATH": paths, **environment}
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False, env=found)
+    env = {**os.environ, "PYTHONPATH": paths, **environment}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False, env=env)
 
 
 def test_probe_task_runs_alone_and_reports_times_and_errors(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_probe_task_runs_alone_and_reports_times_and_errors(tmp_path: Path) -> N
     assert (result.peak_memory_bytes or 0) > 1 << 20
     run = results.to_probe_run(result, unit="small")
     assert (run.unit, run.units, run.outcome) == ("small", 1, "succeeded")
-    assert run.kernels_s["k1"] == tuple(sum(one.kernels_s["k1"]) / 3 for one in result.repetitions)
+    assert run.kernels_s["k1"] == tuple(sum(repetition.kernels_s["k1"]) / 3 for repetition in result.repetitions)
 
 
 def test_nothing_slow_is_imported_that_no_kernel_needs(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_nothing_slow_is_imported_that_no_kernel_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "outcome", "said"),
+    ("entry", "outcome", "problem"),
     [
         ("bad_raise", Outcome.CRASH, "kernel bad.1: run: ValueError: no such thing"),
         ("bad_segfault", Outcome.CRASH, "use bad: SIGSEGV (Segmentation fault)"),
@@ -90,13 +90,13 @@ def test_nothing_slow_is_imported_that_no_kernel_needs(tmp_path: Path) -> None:
         ("nowhere", Outcome.REFUSED, "kernel bad.1: module user_kernels has no nowhere"),
     ],
 )
-def test_a_kernel_that_fails_is_named_with_what_it_did(tmp_path: Path, entry: str, outcome: Outcome, said: str) -> None:
+def test_failing_kernel_is_named_with_its_error(tmp_path: Path, entry: str, outcome: Outcome, problem: str) -> None:
     probe = ProbeTask("p", "hpc", (use("good", "numbered"), use("bad", entry)), (Link("good", "bad"),))
     done = start(tmp_path, probe)
     assert done.returncode == EXIT_CODES[outcome]
-    assert done.stderr == f"probe p: {outcome.value}: {said}\n"
+    assert done.stderr == f"probe p: {outcome.value}: {problem}\n"
     result = results.read(tmp_path / "result.json")
-    assert (result.outcome, result.problem, result.use) == (outcome, said, "bad")
+    assert (result.outcome, result.problem, result.use) == (outcome, problem, "bad")
     assert results.to_probe_run(result).run_times_s == ()
 
 
@@ -106,12 +106,12 @@ def test_a_kernel_that_hangs_is_killed_at_the_deadline_and_named(tmp_path: Path)
         done = start(tmp_path, probe, "--deadline-s", str(deadline_s))
         assert done.returncode == EXIT_CODES[Outcome.HANG]
         result = results.read(tmp_path / "result.json")
-        if result.use == "bad":  # On a busy machine it may not have come so far.
+        if result.use == "bad":  # On a busy machine it may not have started yet.
             break
     assert (result.outcome, result.problem) == (Outcome.HANG, f"use bad: not done after {deadline_s} s")
 
 
-def test_what_a_kernel_prints_is_no_part_of_the_result(tmp_path: Path) -> None:
+def test_output_of_a_kernel_is_not_in_the_result(tmp_path: Path) -> None:
     probe = ProbeTask("p", "hpc", (use("sum", "total", n=4),))
     (tmp_path / "probe.json").write_text(files.dumps(probe, as_json=True))
     done = launch(tmp_path, ("probe.json", "--at-least-s=0"))
@@ -121,7 +121,7 @@ def test_what_a_kernel_prints_is_no_part_of_the_result(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core only")
 def test_several_units_share_the_work_of_one_probe_task(tmp_path: Path) -> None:
-    """Strong scaling: the size that a kernel splits is divided, and each process has a core of its own."""
+    """Strong scaling: the split size is divided, and each process has its own core."""
     probe = ProbeTask(
         "p", "hpc", (use("sum", "total", 2, "n", n=7), use("last", "numbered", n=0)), (Link("sum", "last"),)
     )
@@ -139,7 +139,7 @@ def test_several_units_share_the_work_of_one_probe_task(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core only")
 @pytest.mark.parametrize("entry", ["bad_raise", "bad_kill"])
-def test_a_process_that_shares_the_work_and_fails_is_told(tmp_path: Path, entry: str) -> None:
+def test_failing_helper_process_is_reported(tmp_path: Path, entry: str) -> None:
     probe = ProbeTask("p", "hpc", (use("bad", entry, 1, "n", n=8),))
     done = start(tmp_path, probe, "--units", "2")
     assert done.returncode in {EXIT_CODES[Outcome.CRASH], EXIT_CODES[Outcome.OUT_OF_MEMORY]}
@@ -149,11 +149,11 @@ def test_a_process_that_shares_the_work_and_fails_is_told(tmp_path: Path, entry:
 def test_more_cores_than_there_are_is_refused(tmp_path: Path) -> None:
     done = start(tmp_path, ProbeTask("p", "hpc", (use("k", "numbered"),)), "--units", "4000", "--cores", "4001")
     assert done.returncode == EXIT_CODES[Outcome.REFUSED]
-    assert "4000 units are 4001 cores, but this process may use" in results.read(tmp_path / "result.json").problem
+    assert "4000 units need 4001 cores, but this process may use" in results.read(tmp_path / "result.json").problem
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("none.json",), "none.json: No such file or directory"),
         ((), "0 files of probe tasks, expected one"),
@@ -164,10 +164,10 @@ def test_more_cores_than_there_are_is_refused(tmp_path: Path) -> None:
         (("a", "--unit", "1"), "--unit is not an option"),
     ],
 )
-def test_command_lines_that_are_wrong_are_told_in_a_line(
-    tmp_path: Path, arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_command_lines_are_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from controller.probing.running.command import main  # noqa: PLC0415 - only here in this process
 
     assert main(arguments, 0.0) == EXIT_CODES[Outcome.REFUSED]
-    assert capsys.readouterr().err.startswith(f"probe: {said}")
+    assert capsys.readouterr().err.startswith(f"probe: {message}")

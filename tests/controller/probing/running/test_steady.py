@@ -12,7 +12,7 @@ PERIOD_S = 0.1
 
 
 class Clock:
-    """Adds executions, one at once after the other."""
+    """Adds executions back to back."""
 
     def __init__(self) -> None:
         self.series, self._now = Series(), Instant(0.0, 0.0)
@@ -28,16 +28,16 @@ class Clock:
 
 
 class Quota:
-    """A program under a quota of CPU time: it stands still once that is used up, until the next period.
+    """A program under a CPU time quota: it stalls when the quota is used up, until the next period.
 
-    It began `into_period_s` after the period did, and had had `had_s` by then.
+    It starts `into_period_s` into a period and has used `had_s` by then.
     """
 
     def __init__(self, share: float, into_period_s: float, had_s: float) -> None:
         self._into_s, self._had_s, self._quota_s = into_period_s, had_s, share * PERIOD_S
 
     def takes_s(self, cpu_s: float) -> float:
-        """Return how long so much CPU time takes."""
+        """Return the wall time of this much CPU time."""
         wall_s = 0.0
         while cpu_s > 0:
             left_s = PERIOD_S - self._into_s
@@ -69,9 +69,9 @@ def test_quota_is_detected_within_a_quarter_second_in_any_phase(share: float, se
     had_s = random.random() * share * PERIOD_S
     quota = Quota(share, random.uniform(had_s, PERIOD_S), had_s)
     series = _series(quota, {"solve": 0.0013, "sum": 0.0004}, between_s)
-    found = series.steady_s()
-    assert found["solve"] == pytest.approx(0.0013 / share, rel=0.04)
-    assert found["sum"] == pytest.approx(0.0004 / share, rel=0.04)
+    steady_s = series.steady_s()
+    assert steady_s["solve"] == pytest.approx(0.0013 / share, rel=0.04)
+    assert steady_s["sum"] == pytest.approx(0.0004 / share, rel=0.04)
     assert series.spent_s <= 0.6
 
 
@@ -88,15 +88,15 @@ def test_waiting_kernel_keeps_its_mean_and_stretches_no_other() -> None:
     for wall_s in (0.05, 0.06, 0.07):
         clock.execute("network-pull", wall_s, 0.001)
         clock.execute("dgemm", 0.01, 0.01)
-    found = clock.series.steady_s()
-    assert found["network-pull"] == pytest.approx(0.06)
-    assert found["dgemm"] == pytest.approx(0.01)
+    steady_s = clock.series.steady_s()
+    assert steady_s["network-pull"] == pytest.approx(0.06)
+    assert steady_s["dgemm"] == pytest.approx(0.01)
 
 
 def test_two_stray_gaps_are_spread_over_all_time() -> None:
     clock = Clock()
-    for place in range(100):
-        gap_s = 0.02 if place in (50, 52) else 0.0
+    for index in range(100):
+        gap_s = 0.02 if index in (50, 52) else 0.0
         clock.execute("fft", 0.01 + gap_s, 0.01)
     assert clock.series.steady_s()["fft"] == pytest.approx(0.01 * (1.04 / 1.0), rel=1e-6)
 
@@ -117,17 +117,17 @@ def test_a_run_is_not_enough_before_its_time_nor_between_gaps() -> None:
 
 
 @pytest.mark.parametrize("cpu_s", [0.104, 0.0])
-def test_one_pause_of_the_machine_is_nothing_of_what_minutes_are(cpu_s: float) -> None:
+def test_single_pause_hardly_counts_in_steady_times(cpu_s: float) -> None:
     clock = Clock()
-    for place in range(200):
+    for index in range(200):
         clock.execute("solve", 0.0012, 0.0012)
-        clock.execute("sum", (0.104 if place == 70 else 0) + 6e-6, (cpu_s if place == 70 else 0) + 6e-6)
-    found = clock.series
-    # Standing still is spread over all: it may have been a quota's.
-    assert found.steady_s()["sum"] == pytest.approx(6e-6 * (1.0 if cpu_s else 1.44), rel=0.03)
-    assert found.cpu_s() == {"solve": pytest.approx(0.0012), "sum": pytest.approx(6e-6)}
+        clock.execute("sum", (0.104 if index == 70 else 0) + 6e-6, (cpu_s if index == 70 else 0) + 6e-6)
+    series = clock.series
+    # Stalls are spread over all: they may come from a quota.
+    assert series.steady_s()["sum"] == pytest.approx(6e-6 * (1.0 if cpu_s else 1.44), rel=0.03)
+    assert series.cpu_s() == {"solve": pytest.approx(0.0012), "sum": pytest.approx(6e-6)}
 
 
-def test_nothing_is_known_of_what_did_not_run() -> None:
+def test_uses_without_runs_have_no_estimate() -> None:
     assert Series().steady_s() == {}
     assert not Series().is_enough(0)

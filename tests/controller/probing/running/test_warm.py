@@ -1,4 +1,4 @@
-"""Runs that a warm process does for a runner: the same results, and nothing survives who asked."""
+"""Runs by a warm process for a runner: the same results, and no process outlives its client."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from controller.probing.running.warming.handing import VARIABLE
-from dataplane.local.deadline import LocalDeadline
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 KERNELS = """
 import json, os, socket, time
@@ -106,7 +105,7 @@ def _runner(folder: Path, probe: str, path: Path | str) -> subprocess.Popen[str]
     )
 
 
-def test_the_result_comes_by_the_streams_of_who_asked(folder: Path, warm: Path) -> None:
+def test_result_comes_by_the_clients_streams(folder: Path, warm: Path) -> None:
     output, errors = _runner(folder, "where", warm).communicate(timeout=HANG_S)
     result = json.loads(output)
     assert (result["outcome"], errors) == ("succeeded", "")
@@ -125,30 +124,27 @@ def test_exit_codes_are_those_of_the_run(folder: Path, warm: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "no.sock"])
-def test_without_a_warm_process_a_runner_starts_as_ever(folder: Path, path: str) -> None:
+def test_runner_starts_without_a_warm_process(folder: Path, path: str) -> None:
     process = _runner(folder, "where", path)
     output, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == 0
     assert json.loads(output)["outcome"] == "succeeded"
 
 
-def test_a_run_ends_with_who_asked_for_it(folder: Path, warm: Path) -> None:
+def test_run_ends_with_its_client(folder: Path, warm: Path) -> None:
     mark = folder / "pid"
     mark.unlink(missing_ok=True)
     process = _runner(folder, "hanging", warm)
-    deadline = LocalDeadline(60, "a test")
-    while not (mark.exists() and mark.read_text()):
-        assert not deadline.has_passed()
-        select.select([], [], [], 0.01)
+    wait_until(lambda: mark.exists() and mark.read_text() != "", "the kernel does not start")
     watched = os.pidfd_open(int(mark.read_text()))
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=HANG_S)
-    assert select.select([watched], [], [], 60)[0], "the fork has survived who asked for it"
+    assert select.select([watched], [], [], 60)[0], "the fork has outlived its client"
     os.close(watched)
 
 
 def test_warm_runs_nothing_for_a_client_that_gave_up(folder: Path, warm: Path) -> None:
-    """On a busy machine the order may lie there longer than its client waits, which then runs the probe itself."""
+    """On a busy machine an order may wait longer than its client, which then runs the probe itself."""
     mark = folder / "pid"
     mark.unlink(missing_ok=True)
     words = ["hanging.json", "--at-least-s", "0"]
@@ -172,7 +168,7 @@ def test_warm_runs_nothing_for_a_client_that_gave_up(folder: Path, warm: Path) -
 
 
 @pytest.mark.root
-def test_a_fork_is_where_who_asked_is(folder: Path, warm: Path) -> None:
+def test_fork_is_in_the_clients_place(folder: Path, warm: Path) -> None:
     words = ["unshare", "--net", "nice", "-n", "5", "taskset", "-c", "0", sys.executable, "-m"]
     words += ["controller.probing.running", "placed.json", "--at-least-s", "0"]
     environment = _environment(folder, **{VARIABLE: str(warm)})

@@ -1,4 +1,4 @@
-"""Kernels as users write them, good and bad; entry points of the tests beside this file."""
+"""Kernels like users' ones, good and bad; entry points for the tests in this folder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import numpy as np
 
 
 class Numbered:
-    """Its outputs are its seed, what it has been given, and how often it has run: so that means can be told."""
+    """Its outputs are its seed, its inputs and its number of runs, so that means can be checked."""
 
     def __init__(self, sizes: Mapping[str, int], seed: int) -> None:
         self._shape, self._seed, self._runs = (sizes["n"],) if sizes.get("n") else (), seed, 0
 
     def run(self, inputs: tuple[Any, ...]) -> Any:
         self._runs += 1
-        return np.full(self._shape, self._seed + 0.1 * self._runs + sum(float(np.mean(one)) for one in inputs))
+        return np.full(self._shape, self._seed + 0.1 * self._runs + sum(float(np.mean(array)) for array in inputs))
 
     def accuracy(self, output: Any) -> float:
         return 0.0
@@ -45,7 +45,7 @@ class Sum:
 
 
 class Bad:
-    """Does what its name says when it runs."""
+    """Behaves as its name says when run."""
 
     def __init__(self, what: str) -> None:
         self._what = what

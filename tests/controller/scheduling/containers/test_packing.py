@@ -1,4 +1,4 @@
-"""Fragmentation and stranding against plain twins: fractions, and every device tried."""
+"""Fragmentation and stranding against plain twins: exact fractions, exhaustive device choices."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ one_sort = st.builds(
 )
 asked = st.builds(Request, st.integers(0, 6000), st.integers(0, 6 * GIB), st.one_of(st.just(()), one_sort))
 workloads = st.dictionaries(asked, st.integers(1, 9), min_size=1, max_size=6).map(Workload.of)
-two_sorts = st.builds(lambda one, other: one + other, one_sort, one_sort)
+two_sorts = st.builds(lambda first, other: first + other, one_sort, one_sort)
 
 
 def ways(cluster: Cluster, name: str, request: Request) -> list[Shares]:
-    """Return all ways in which the policies may take a request: a share of each device that serves, else one."""
+    """Return all allocations of a request that policies may choose: a share of each suitable device, else one."""
     if cluster.fits(name, request) is not None:
         return []
-    held, one = cluster.held_of(name), cluster.node(name)
+    held, node = cluster.held_of(name), cluster.node(name)
     if len(request.devices) != 1:
         return [cluster.choose(name, request)]
     wanted = request.devices[0]
     serving = [
         device.number
-        for device in one.devices
+        for device in node.devices
         if wanted.accepts(device.kind, device.model)
         and WHOLE - held.of(device.number).thousandths >= wanted.thousandths
     ]
     sets = [serving[: wanted.count]] if wanted.thousandths == WHOLE else [[number] for number in serving]
-    found = []
+    shares = []
     for numbers in sets:
         devices = tuple(DeviceShare(number, wanted.thousandths) for number in numbers)
-        found.append(Shares(request.cpu_milli, request.memory_bytes, devices))
-    return found
+        shares.append(Shares(request.cpu_milli, request.memory_bytes, devices))
+    return shares
 
 
 def snapshot_of(cluster: Cluster, workload: Workload) -> Snapshot:
@@ -84,13 +84,13 @@ def test_fragments_fall_as_the_papers_sum_does(cluster: Cluster, workload: Workl
         assert points[row] == pytest.approx(1000 * best, abs=1.001)
         chosen = policy.shares(pod, snapshot, row)
         fallen = before - expected_fragments(cluster, name, held + chosen, workload)
-        # Rounded to steps, the first device of several that are equally good is taken.
+        # Rounded to steps: the first of equally good devices is taken.
         assert float(max(falls) - fallen) / WHOLE <= 0.02
 
 
 @given(cluster=clusters(), workload=workloads, pods=st.lists(asked, min_size=1, max_size=6), data=st.data())
 @settings(max_examples=40)
-def test_what_a_policy_remembers_changes_no_answer(
+def test_memory_of_a_policy_changes_no_answer(
     cluster: Cluster, workload: Workload, pods: list[Request], data: st.DataObject
 ) -> None:
     old = Fragmentation(Fragmentation.Settings())
@@ -116,14 +116,14 @@ def test_idle_rests_grow_as_the_plain_sum_does(cluster: Cluster, workload: Workl
     for row, name in enumerate(cluster.nodes):
         held = cluster.held_of(name)
         before = policy.idle(snapshot, row, held)
-        found = [policy.idle(snapshot, row, held + way) - before for way in ways(cluster, name, request_)]
-        assert grown[row] == (min(found) if found else IMPOSSIBLE)
-        if found:
+        growths = [policy.idle(snapshot, row, held + way) - before for way in ways(cluster, name, request_)]
+        assert grown[row] == (min(growths) if growths else IMPOSSIBLE)
+        if growths:
             chosen = policy.shares(pod, snapshot, row)
-            assert policy.idle(snapshot, row, held + chosen) - before <= max(found)
+            assert policy.idle(snapshot, row, held + chosen) - before <= max(growths)
             if request_.devices and request_.devices[0].thousandths < WHOLE and len(request_.devices) == 1:
-                known = DeviceKind.GPU in demands_of(workload, 7)
-                assert not known or policy.idle(snapshot, row, held + chosen) - before == min(found)
+                wants_gpu = DeviceKind.GPU in demands_of(workload, 7)
+                assert not wants_gpu or policy.idle(snapshot, row, held + chosen) - before == min(growths)
     assert points.max() == 1000
     assert (points[grown == grown.min()] == 1000).all()
 
@@ -135,7 +135,7 @@ def test_a_rest_is_worth_what_the_pods_to_come_leave_of_it(sizes: dict[int, int]
     offered = np.zeros(WHOLE + 1)
     for size, count in sizes.items():
         offered[size] = count / pods
-    found = values_of(offered, chances)
+    values = values_of(offered, chances)
     exact = [Fraction(0)]
     for rest in range(1, WHOLE + 1):
         fit = {size: Fraction(count, pods) for size, count in sizes.items() if size <= rest}
@@ -145,12 +145,12 @@ def test_a_rest_is_worth_what_the_pods_to_come_leave_of_it(sizes: dict[int, int]
             sum((part * exact[rest - size] for size, part in fit.items()), Fraction(0)) / share if fit else Fraction(0)
         )
         exact.append(never * rest + (1 - never) * filled)
-        if rest % 40 == 0:  # fractions of a thousand steps grow long
+        if rest % 40 == 0:  # exact fractions over a thousand steps get slow
             exact[-1] = exact[-1].limit_denominator(10**15)
-    assert found == pytest.approx([float(one) * 1000 for one in exact], abs=1.5)
+    assert values == pytest.approx([float(value) * 1000 for value in exact], abs=1.5)
 
 
-def test_a_workload_says_what_is_needed_beside_a_device() -> None:
+def test_workload_states_needs_other_than_devices() -> None:
     half = Request(1000, 2 * GIB, (DeviceRequest(DeviceKind.GPU, 1, 500),))
     whole = Request(5000, 0, (DeviceRequest(DeviceKind.GPU, 1),))
     demand = demands_of(Workload.of({half: 2, whole: 1, Request(9000): 4}), 10)[DeviceKind.GPU]
@@ -161,15 +161,15 @@ def test_a_workload_says_what_is_needed_beside_a_device() -> None:
 
 
 def test_shared_devices_are_filled_and_cores_kept_for_free_ones() -> None:
-    """Two halves share a device; a pod that needs no device leaves the node with devices its cores."""
+    """Two halves share a device; a pod without devices leaves cores free on the node with devices."""
     half = Request(1000, 0, (DeviceRequest(DeviceKind.GPU, 1, 500),))
     cluster = Cluster.of([node("gpus", cores=2, gpus=["T4"]), node("bare", cores=2)])
     snapshot = snapshot_of(cluster.take("gpus", cluster.choose("gpus", half)), Workload.of({half: 9}))
     policy, rows = Stranding(Stranding.Settings()), np.arange(2)
     points = policy.points(PendingPod("p", Request(1000)), snapshot, rows)
     assert points[1] == 1000 > points[0]
-    said = [policy.reason(PendingPod("p", request), snapshot, 0) for request in (Request(1000), half)]
-    assert said == [f"expected idle devices change by {more}" for more in ("+0.500", "+0.000")]
+    reasons = [policy.reason(PendingPod("p", request), snapshot, 0) for request in (Request(1000), half)]
+    assert reasons == [f"expected idle devices change by {more}" for more in ("+0.500", "+0.000")]
 
 
 def test_without_a_workload_nothing_is_preferred() -> None:
@@ -180,7 +180,7 @@ def test_without_a_workload_nothing_is_preferred() -> None:
         assert policy.reason(PendingPod("p", Request(1000)), snapshot, 0) == "the workload is unknown"
 
 
-def test_what_does_not_fit_gets_nothing() -> None:
+def test_request_that_does_not_fit_gets_nothing() -> None:
     snapshot = snapshot_of(Cluster.of([node("a", gpus=["T4"])]), Workload.of({Request(1): 1}))
     pod = PendingPod("p", Request(devices=(DeviceRequest(DeviceKind.GPU, 2),)))
     for policy in (Stranding(Stranding.Settings()), Fragmentation(Fragmentation.Settings())):

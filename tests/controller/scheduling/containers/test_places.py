@@ -85,14 +85,14 @@ def test_device_load_is_the_measured_or_else_the_held_share() -> None:
         "the other one is busy, though not held"
     )
     why = explain(DEFAULT, pod, snapshot)
-    assert [(one.name, one.policy, one.reason) for one in why.refused] == [
+    assert [(refusal.name, refusal.policy, refusal.reason) for refusal in why.refused] == [
         ("b", "device-threshold", "too few devices below 95% load: device 0 97% (measured)")
     ]
     held = cluster.take("a", cluster.choose("a", Request(devices=(DeviceRequest(DeviceKind.GPU, 1, 960),))))
     full = explain(DEFAULT, pod, replace(Snapshot.of(held), device_busy=np.array([0.99, np.nan, 0.97])))
     assert full.choice == "a"
     stated = replace(pod, device=0)
-    assert decide(DEFAULT, stated, snapshot).is_placed, "who states a device gets it however busy it is"
+    assert decide(DEFAULT, stated, snapshot).is_placed, "a stated device is used however busy it is"
 
 
 @given(cluster=clusters(), request_=requests, data=st.data())
@@ -118,7 +118,7 @@ def test_images_that_are_there() -> None:
         Snapshot.of(Cluster.of([node("a"), node("b")])), images={"x": {1: 3_000_000}, "y": {0: 1_000_000}}
     )
     why = explain(scoring("image-locality"), PendingPod("p", images=("x", "y", "nowhere")), snapshot)
-    assert [(one.name, one.points, one.scores[0].reason) for one in why.candidates] == [
+    assert [(candidate.name, candidate.points, candidate.scores[0].reason) for candidate in why.candidates] == [
         ("b", 750, "3.0 of 4.0 MB of its images are present"),
         ("a", 250, "1.0 of 4.0 MB of its images are present"),
     ]
@@ -137,7 +137,7 @@ def test_device_fit_picks_the_least_memory_and_spares_devices() -> None:
 @given(cluster=clusters(), request_=requests)
 def test_plain_rules_give_points_to_all_that_fit(name: str, cluster: Cluster, request_: Request) -> None:
     why = explain(scoring(name), PendingPod("p", request_), Snapshot.of(cluster), most=99)
-    assert all(0 <= one.points <= 1000 and one.scores[0].reason for one in why.candidates)
+    assert all(0 <= candidate.points <= 1000 and candidate.scores[0].reason for candidate in why.candidates)
     assert decide(scoring(name), PendingPod("p", request_), Snapshot.of(cluster)).points == (
         why.candidates[0].points if why.candidates else 0
     )
@@ -146,8 +146,8 @@ def test_plain_rules_give_points_to_all_that_fit(name: str, cluster: Cluster, re
 def test_best_fit_by_hand() -> None:
     cluster = Cluster.of([node("a", cores=8, gpus=["T4"] * 2), node("b", cores=4, gpus=["T4"])])
     why = explain(scoring("best-fit"), PendingPod("p", HALF), Snapshot.of(cluster))
-    # Left of a: 7 of 8 cores and 1.5 of 2 GPUs; of b: 3 of 8 and 0.5 of 2: the largest node is the measure.
-    assert {one.name: one.points for one in why.candidates} == {"a": 188, "b": 688}
+    # Left on a: 7 of 8 cores and 1.5 of 2 GPUs; on b: 3 of 8 and 0.5 of 2, relative to the largest node.
+    assert {candidate.name: candidate.points for candidate in why.candidates} == {"a": 188, "b": 688}
 
 
 def workers(count: int) -> list[PendingPod]:
@@ -161,8 +161,8 @@ def test_reduction_workers_are_one_a_host_and_near_each_other() -> None:
     snapshot = Snapshot.of(Cluster.of([node(name) for name in hosts]), costs)
     leaf = {name: costs.model.host_switch[number] for name, number in costs.model.host_number.items()}
     profile = scoring("tree-cost")
-    found = place_group(profile, workers(3), snapshot)
-    names = [hosts[choice.candidate] for choice in found.choices]
+    placement = place_group(profile, workers(3), snapshot)
+    names = [hosts[choice.candidate] for choice in placement.choices]
     assert len(set(names)) == 3
     assert len({leaf[name] for name in names}) == 1, "all below one leaf"
     assert not place_group(profile, workers(10), snapshot).is_placed

@@ -24,7 +24,7 @@ GBPS = 10**9
 
 
 def cluster_of(machines: Machines, *pods: tuple[str, str, Request, int, str]) -> Cluster:
-    """Return a cluster in which pods (name, node, request, priority, group) hold what they ask for."""
+    """Return a cluster in which pods (name, node, request, priority, group) hold their requests."""
     holders = []
     numbers = {name: number for number, name in enumerate(machines.nodes)}
     for name, where, request, priority, group in pods:
@@ -55,11 +55,11 @@ def test_the_lowest_and_fewest_go() -> None:
     small = make_room(DEFAULT, [PendingPod("p", cores(2))], cluster, 5)
     assert small is not None
     assert len(small.victims) == 1
-    assert make_room(DEFAULT, [pod], cluster, 1) is None, "nobody goes for one of the same priority"
+    assert make_room(DEFAULT, [pod], cluster, 1) is None, "no victims of equal priority"
     assert make_room(DEFAULT, [PendingPod("p", cores(9))], cluster, 5) is None, "it would not fit on an empty node"
 
 
-def test_who_leaves_already_is_waited_for() -> None:
+def test_stopping_pods_are_waited_for() -> None:
     cluster = cluster_of(Machines.of([node("a", cores=4)]), ("a1", "a", cores(4), 9, ""))
     (holder,) = cluster.holders
     leaving = Cluster(cluster.snapshot, (Holder("a1", 0, holder.shares, 9, "", is_leaving=True),))
@@ -106,7 +106,7 @@ def test_a_device_is_freed() -> None:
 
 
 def test_bandwidth_is_freed_by_a_pod_elsewhere() -> None:
-    """The way to the peer is full of what another node's pod has reserved: that pod goes, no share being missing."""
+    """The path to the peer is reserved by another node's pod: that pod is evicted although no share is missing."""
     topology = from_text("leaf-spine:leaves=2,spines=1,hosts=2")
     names = [host.name for host in topology.hosts if host.name != "collector"]
     costs = CostMap.of(topology, NetworkSnapshot(0, {}, {}, {}))
@@ -132,7 +132,7 @@ def test_bandwidth_is_freed_by_a_pod_elsewhere() -> None:
 )
 @settings(max_examples=150)
 def test_no_better_set_exists(held: list[tuple[int, int, int, str]], wanted: int, priority: int) -> None:
-    """No other set of whole units of lower priority that makes room on one node costs less."""
+    """No other set of whole lower-priority units that makes room on one node costs less."""
     machines = Machines.of([node(name, cores=4) for name in "abc"])
     pods = []
     for number, (where, size, of, group) in enumerate(held[:7]):
@@ -145,29 +145,29 @@ def test_no_better_set_exists(held: list[tuple[int, int, int, str]], wanted: int
     units: dict[str, list[Holder]] = {}
     for holder in cluster.holders:
         units.setdefault(holder.group or holder.pod, []).append(holder)
-    lower = [unit for unit in units.values() if max(one.priority for one in unit) < priority]
+    lower = [unit for unit in units.values() if max(holder.priority for holder in unit) < priority]
     ways = []
     for count in range(len(lower) + 1):
         for some in combinations(lower, count):
             gone = [holder for unit in some for holder in unit]
-            if decide(DEFAULT, pod, cluster.without(frozenset(one.pod for one in gone))).is_placed:
-                priorities = [one.priority for one in gone]
+            if decide(DEFAULT, pod, cluster.without(frozenset(holder.pod for holder in gone))).is_placed:
+                priorities = [holder.priority for holder in gone]
                 ways.append((max(priorities, default=-1), len(priorities), sum(priorities)))
     assert (room is None) == (not ways)
     if room is not None:
-        found = [holder.priority for holder in cluster.holders if holder.pod in room.victims]
-        assert max(found, default=-1) == min(ways)[0], "the highest priority that goes is as low as can be"
-        # Sparing one after the other does not always find the fewest of equal priority; it leaves none that could stay.
+        victim_priorities = [holder.priority for holder in cluster.holders if holder.pod in room.victims]
+        assert max(victim_priorities, default=-1) == min(ways)[0], "the highest victim priority is minimal"
+        # Sparing one by one does not always find the fewest of equal priority, but no victim could be spared.
         victims = frozenset(room.victims)
         assert decide(DEFAULT, pod, cluster.without(victims)).is_placed
         for unit in lower:
-            names = frozenset(one.pod for one in unit)
+            names = frozenset(holder.pod for holder in unit)
             if names <= victims:
                 assert not decide(DEFAULT, pod, cluster.without(victims - names)).is_placed or room.victims == ()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_a_group_that_fits_needs_nobody_to_go(size: int) -> None:
+def test_fitting_group_needs_no_victims(size: int) -> None:
     cluster = cluster_of(Machines.of([node("a", cores=4)]), ("low", "a", cores(1), 0, ""))
     pods = [PendingPod(f"w{number}", cores(1), group="w") for number in range(size)]
     assert place_group(DEFAULT, pods, cluster.snapshot).is_placed

@@ -1,7 +1,7 @@
-"""An HTTP server that answers as an API server of Kubernetes does, as far as the extender asks; none is packaged.
+"""An HTTP double of a Kubernetes API server, as far as the extender uses it; no real one is packaged.
 
-Lists in pages, watches with bookmarks and 410, bindings with their conflicts. That it does so is checked with the
-official client (test_kube_api.py). What it is sent is read as that client's models.
+Lists in pages, watches with bookmarks and 410, bindings with their conflicts. This behaviour is checked with the
+official client (test_kube_api.py), whose models also parse the requests.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _PATHS = {"/api/v1/nodes": "Node", "/api/v1/pods": "Pod"}
 
 
 @dataclass(frozen=True)
-class Told:
-    """A change: an object as it was and as it is, None where it was not, or is not any more."""
+class WatchEvent:
+    """A change of an object: before and after, None if absent."""
 
     version: int
     kind: str
@@ -33,7 +33,7 @@ class Told:
     last: dict[str, Any]
 
     def event(self, asked: dict[str, str]) -> dict[str, Any] | None:
-        """Return what a watch with a selection is told of it: what leaves the selection is gone."""
+        """Return the event for a watch with a selection: objects that leave it are deleted."""
         was = self.before is not None and _is_selected(self.kind, self.before, asked)
         is_ = self.now is not None and _is_selected(self.kind, self.now, asked)
         if not was and not is_:
@@ -43,11 +43,11 @@ class Told:
 
 @dataclass
 class KubeDouble:
-    """State of the API double, and a record of what happened to it; any thread may change it."""
+    """State of the API double, and a log of its changes; thread-safe."""
 
     token: str = ""
     objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    events: list[Told] = field(default_factory=list)
+    events: list[WatchEvent] = field(default_factory=list)
     version: int = 1
     oldest: int = 0
     page: int = 500
@@ -66,7 +66,7 @@ class KubeDouble:
         return f"http://127.0.0.1:{self.port}"
 
     def put(self, model: k8s.V1Node | k8s.V1Pod) -> None:
-        """Make an object, or change it."""
+        """Create or change an object."""
         with self.changed:
             self._store(plain(model))
 
@@ -75,18 +75,18 @@ class KubeDouble:
             before = self.objects.pop((kind, name))
             self.version += 1
             last = {**before, "metadata": {**before["metadata"], "resourceVersion": str(self.version)}}
-            self.events.append(Told(self.version, kind, before, None, last))
+            self.events.append(WatchEvent(self.version, kind, before, None, last))
             self.changed.notify_all()
 
     def forget_history(self) -> None:
-        """Have watches from before be told that they are too old, and end those that run."""
+        """End running watches, and answer older ones with "too old"."""
         with self.changed:
             self.version += 1
             self.oldest, self.events = self.version, []
             self.changed.notify_all()
 
-    def later_than(self, version: int) -> list[Told] | None:
-        """Return what has changed since, as soon as anything has, perhaps nothing; None once that is forgotten."""
+    def later_than(self, version: int) -> list[WatchEvent] | None:
+        """Wait for changes since a version and return them, perhaps none; None if that version is forgotten."""
         with self.changed:
             if not self.ended and self.version == version:
                 self.changed.wait(1)
@@ -103,21 +103,21 @@ class KubeDouble:
         self.version += 1
         data["metadata"]["resourceVersion"] = str(self.version)
         before, self.objects[kind, key] = self.objects.get((kind, key)), data
-        self.events.append(Told(self.version, kind, before, data, data))
+        self.events.append(WatchEvent(self.version, kind, before, data, data))
         self.changed.notify_all()
 
     def bind(self, name: str, binding: k8s.V1Binding) -> tuple[int, dict[str, Any]]:
         with self.changed:
             self.bindings.append(binding)
-            found = self.objects.get(("Pod", name))
-            if found is None:
+            pod = self.objects.get(("Pod", name))
+            if pod is None:
                 return 404, _status(404, "NotFound", f'pods "{name.split("/")[1]}" not found')
-            if binding.metadata.uid and binding.metadata.uid != found["metadata"]["uid"]:
+            if binding.metadata.uid and binding.metadata.uid != pod["metadata"]["uid"]:
                 return 409, _status(409, "Conflict", "Precondition failed: UID in precondition differs")
-            if found["spec"].get("nodeName"):
+            if pod["spec"].get("nodeName"):
                 return 409, _status(409, "Conflict", f"pod {name} is already assigned to node")
             assert (binding.target.kind, binding.target.api_version) == ("Node", "v1")
-            data = json.loads(json.dumps(found))
+            data = json.loads(json.dumps(pod))
             data["spec"]["nodeName"] = binding.target.name
             self._store(data)
         return 201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -134,12 +134,12 @@ def _status(code: int, reason: str, message: str) -> dict[str, Any]:
 
 
 def _is_selected(kind: str, data: dict[str, Any], asked: dict[str, str]) -> bool:
-    """Return whether an object is of a field selector; those of pods that are used here."""
+    """Return whether an object matches a field selector; only those of pods used here."""
     for part in filter(None, asked.get("fieldSelector", "").split(",")):
         name, _, value = part.partition("!=")
         assert kind == "Pod"
-        found = {"spec.nodeName": data["spec"].get("nodeName", ""), "status.phase": data["status"].get("phase", "")}
-        if found[name] == value:
+        fields = {"spec.nodeName": data["spec"].get("nodeName", ""), "status.phase": data["status"].get("phase", "")}
+        if fields[name] == value:
             return False
     return True
 
@@ -188,22 +188,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _one(self, path: str) -> None:
         parts = path.strip("/").split("/")
-        found = self.double.objects.get(("Pod", f"{parts[3]}/{parts[5]}"))
-        if found is None:
+        pod = self.double.objects.get(("Pod", f"{parts[3]}/{parts[5]}"))
+        if pod is None:
             self._say(404, _status(404, "NotFound", "not found"))
         else:
-            self._say(200, found)
+            self._say(200, pod)
 
     def _list(self, kind: str, asked: dict[str, str]) -> None:
         double = self.double
         with double.changed:
             all_ = [data for (of, _), data in sorted(double.objects.items()) if of == kind]
             version = str(double.version)
-        found = [data for data in all_ if _is_selected(kind, data, asked)]
+        matches = [data for data in all_ if _is_selected(kind, data, asked)]
         start, limit = int(asked.get("continue", "0")), min(int(asked.get("limit", "500")), double.page)
-        rest = len(found) - start - limit
+        rest = len(matches) - start - limit
         metadata = {"resourceVersion": version} | ({"continue": str(start + limit)} if rest > 0 else {})
-        items = found[start : start + limit]
+        items = matches[start : start + limit]
         self._say(200, {"kind": f"{kind}List", "apiVersion": "v1", "metadata": metadata, "items": items})
 
     def _watch(self, kind: str, asked: dict[str, str]) -> None:
@@ -248,7 +248,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def kube_double(token: str = "") -> Iterator[KubeDouble]:
-    """Serve one on loopback for as long as the context lasts."""
+    """Serve a double on loopback until the context ends."""
     double = KubeDouble(token)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.double = double  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""An extender in the test's own loop, over books that the test fills."""
+"""An extender in the test's own loop, over state that the test fills."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ COSTS = CostMap.of(from_text("fat-tree:k=4"), NetworkSnapshot(0, {}, {}, {}))
 
 @dataclass
 class Extender:
-    """A service, and what a test does with it."""
+    """A service, and actions of a test on it."""
 
     service: ExtenderService
     books: Books
     metrics: Metrics
 
     def know(self, *models: k8s.V1Node | k8s.V1Pod) -> None:
-        """Take nodes and pods as a watch tells them."""
+        """Take nodes and pods as from a watch."""
         for model in models:
             if isinstance(model, k8s.V1Node):
                 self.books.take_node(msgspec.json.decode(written(model), type=objects.Node))
@@ -64,7 +64,7 @@ def extending(
     kubernetes: KubernetesSettings | None = None,
     costs: CostMap | None = COSTS,
 ) -> None:
-    """Run a function on an extender; with `kubernetes` it knows what it is told, else what requests say."""
+    """Run a function on an extender; with `kubernetes` it knows the test's objects, else only those in requests."""
     settings = settings or ExtenderSettings(host_label="millrace.io/host")
     books = Books(kinds_of(settings.devices), settings.host_label)
     metrics = Metrics(books)
@@ -95,13 +95,13 @@ def peers(*some: dict[str, object]) -> dict[str, str]:
 
 
 def failed(answer: dict[str, Any]) -> dict[str, str]:
-    """Return why nodes failed, whichever way."""
-    found: dict[str, str] = {**answer["FailedNodes"], **answer["FailedAndUnresolvableNodes"]}
-    return found
+    """Return the failures of nodes, resolvable or not."""
+    failures: dict[str, str] = {**answer["FailedNodes"], **answer["FailedAndUnresolvableNodes"]}
+    return failures
 
 
 def victims(**by_node: Sequence[str]) -> dict[str, Any]:
-    """Return victims of nodes by uid, as they come with nodeCacheCapable."""
+    """Return victims of nodes by uid, as sent with nodeCacheCapable."""
     return {
         node.replace("_", "-"): {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 1}
         for node, uids in by_node.items()

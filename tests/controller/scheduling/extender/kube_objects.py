@@ -1,4 +1,4 @@
-"""Nodes and pods made with the official Python client's models, and the JSON that it writes of them."""
+"""Nodes and pods from the official Python client's models, and its JSON of them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _API = k8s.ApiClient()
 
 
 def recorded(name: str) -> bytes:
-    """Return a body that a kube-scheduler sent."""
+    """Return a recorded body from a kube-scheduler."""
     return (BODIES / f"{name}.json").read_bytes()
 
 
 def plain(model: Any) -> Any:
-    """Return what the official client sends of a model."""
+    """Return a model as sent by the official client."""
     return _API.sanitize_for_serialization(model)
 
 
@@ -28,15 +28,15 @@ def written(model: Any) -> bytes:
 
 
 def read_as(data: Any, kind: str) -> Any:
-    """Return data as the official client reads it, as a model."""
+    """Return the official client's model of data."""
 
     class Response:
         def __init__(self) -> None:
             self.data = json.dumps(data)
 
-    found = _API.deserialize(Response().data, kind, "application/json")
-    assert found is not None
-    return found
+    parsed = _API.deserialize(Response().data, kind, "application/json")
+    assert parsed is not None
+    return parsed
 
 
 def a_node(
@@ -48,7 +48,7 @@ def a_node(
     unschedulable: bool = False,
     **resources: str,
 ) -> k8s.V1Node:
-    """Return a node; resources by names with _ for what a Python name cannot have: nvidia_com__gpu."""
+    """Return a node; `_` in resource names stands for characters not in Python names: nvidia_com__gpu."""
     has = {"cpu": "8", "memory": "32Gi", "pods": "110"} | {_resource(key): value for key, value in resources.items()}
     return k8s.V1Node(
         api_version="v1",
@@ -78,7 +78,7 @@ def a_pod(
     priority: int | None = None,
     **resources: str,
 ) -> k8s.V1Pod:
-    """Return a pod with one container that asks for resources."""
+    """Return a pod with one container that requests resources."""
     wanted = {_resource(key): value for key, value in resources.items()}
     return k8s.V1Pod(
         api_version="v1",
@@ -103,7 +103,7 @@ def a_pod(
 
 
 def arguments(pod: k8s.V1Pod, nodes: list[k8s.V1Node] | list[str]) -> bytes:
-    """Return the body of filter and prioritize, nodes whole or by their names."""
+    """Return the body of filter and prioritize, with whole nodes or their names."""
     whole = [node for node in nodes if not isinstance(node, str)]
     names = [node for node in nodes if isinstance(node, str)]
     body = {

@@ -1,4 +1,4 @@
-"""Settings that pods state by annotations."""
+"""Pod settings by annotations."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def wishes(**annotations: str) -> PodAnnotations:
     return annotations_of(msgspec.json.decode(written(a_pod("p", annotations=named)), type=objects.Pod))
 
 
-def test_everything_that_can_be_said() -> None:
-    found = wishes(
+def test_all_annotations_together() -> None:
+    wished = wishes(
         profile="packed",
         group="trainer",
         device_kind="gpu",
@@ -30,7 +30,7 @@ def test_everything_that_can_be_said() -> None:
             - {labels: {app: ps, tier: a}}
         """,
     )
-    assert found == PodAnnotations(
+    assert wished == PodAnnotations(
         peers=(
             PeerNeed(host="storage-1", namespace="default", min_bps=10**9, max_delay_ns=50_000),
             PeerNeed(pod="default/ps-0", namespace="default", nbytes=40 << 20),
@@ -44,7 +44,7 @@ def test_everything_that_can_be_said() -> None:
     )
 
 
-def test_json_will_do_and_other_annotations_are_none_of_ours() -> None:
+def test_json_is_accepted_and_other_annotations_ignored() -> None:
     assert wishes(peers='[{"host": "h1"}]').peers[0].host == "h1"
     pod = a_pod("p", annotations={"example.com/peers": "[", "kubernetes.io/x": ""})
     assert annotations_of(msgspec.json.decode(written(pod), type=objects.Pod)) is NOTHING
@@ -67,7 +67,7 @@ def test_json_will_do_and_other_annotations_are_none_of_ours() -> None:
         ({"device-kind": "cgpu"}, "'cgpu' is not a valid DeviceKind"),
     ],
 )
-def test_what_cannot_be_names_pod_and_annotation(annotations: dict[str, str], problem: str) -> None:
+def test_invalid_annotation_names_pod_and_annotation(annotations: dict[str, str], problem: str) -> None:
     with pytest.raises(SchedulerError) as caught:
         wishes(**annotations)
     assert str(caught.value).startswith("pod default/p: annotation millrace.io/")

@@ -1,4 +1,4 @@
-"""Nodes and pods of Kubernetes as hardware, made with the official client's models."""
+"""Kubernetes nodes and pods as hardware, from the official client's models."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def container(name: str, restart_policy: str | None = None, **requests: str) -> 
     return k8s.V1Container(name=name, resources=resources, restart_policy=restart_policy)
 
 
-def test_what_a_node_has_for_pods() -> None:
-    found = node_of(
+def test_hardware_of_a_node() -> None:
+    machine = node_of(
         node(a_node("n", cpu="7910m", memory="31Gi", nvidia_com__gpu="2", xilinx_com__fpga_u200="1")), KIND_OF
     )
-    assert (found.cpu_milli, found.memory_bytes) == (7910, 31 * GIB)
-    assert [(one.number, one.kind, one.model) for one in found.devices] == [
+    assert (machine.cpu_milli, machine.memory_bytes) == (7910, 31 * GIB)
+    assert [(device.number, device.kind, device.model) for device in machine.devices] == [
         (0, DeviceKind.GPU, "nvidia.com/gpu"),
         (1, DeviceKind.GPU, "nvidia.com/gpu"),
         (2, DeviceKind.FPGA, "xilinx.com/fpga-u200"),
@@ -89,13 +89,13 @@ def test_a_slice_is_no_whole_device() -> None:
 def test_containers_are_added_up() -> None:
     model = a_pod("p", cpu="1", memory="1Gi", nvidia_com__gpu="1")
     model.spec.containers.append(container("b", cpu="500m", memory="1Gi"))
-    found = request_of(pod(model), KIND_OF)
-    assert (found.cpu_milli, found.memory_bytes) == (1500, 2 * GIB)
-    assert found.devices == (DeviceRequest(DeviceKind.GPU, 1, models=frozenset({"nvidia.com/gpu"})),)
+    request = request_of(pod(model), KIND_OF)
+    assert (request.cpu_milli, request.memory_bytes) == (1500, 2 * GIB)
+    assert request.devices == (DeviceRequest(DeviceKind.GPU, 1, models=frozenset({"nvidia.com/gpu"})),)
 
 
 def test_init_sidecars_and_overhead_count_as_in_kubernetes() -> None:
-    """The first init container runs alone; the last one beside the sidecar that started before it."""
+    """The first init container runs alone; the last one next to the sidecar started before it."""
     model = a_pod("p", cpu="1", memory="1Gi")
     model.spec.init_containers = [
         container("first", cpu="2500m"),
@@ -103,23 +103,23 @@ def test_init_sidecars_and_overhead_count_as_in_kubernetes() -> None:
         container("last", cpu="2", memory="512Mi"),
     ]
     model.spec.overhead = {"cpu": "250m", "memory": "64Mi"}
-    found = request_of(pod(model), KIND_OF)
-    assert found.cpu_milli == max(1000 + 1000, 2500, 1000 + 2000) + 250
-    assert found.memory_bytes == 3 * GIB + (64 << 20)
+    request = request_of(pod(model), KIND_OF)
+    assert request.cpu_milli == max(1000 + 1000, 2500, 1000 + 2000) + 250
+    assert request.memory_bytes == 3 * GIB + (64 << 20)
 
 
 def test_pod_level_resources_override_those_of_containers() -> None:
     model = a_pod("p", cpu="1", memory="1Gi", nvidia_com__gpu="1")
     model.spec.resources = k8s.V1ResourceRequirements(requests={"cpu": "4"})
-    found = request_of(pod(model), KIND_OF)
-    assert (found.cpu_milli, found.memory_bytes, len(found.devices)) == (4000, GIB, 1)
+    request = request_of(pod(model), KIND_OF)
+    assert (request.cpu_milli, request.memory_bytes, len(request.devices)) == (4000, GIB, 1)
 
 
 def test_a_limit_alone_is_a_request() -> None:
     model = a_pod("p")
     model.spec.containers[0].resources = k8s.V1ResourceRequirements(limits={"nvidia.com/gpu": "2", "cpu": "3"})
-    found = request_of(pod(model), KIND_OF)
-    assert (found.cpu_milli, found.devices[0].count) == (3000, 2)
+    request = request_of(pod(model), KIND_OF)
+    assert (request.cpu_milli, request.devices[0].count) == (3000, 2)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Asking an API server: lists, watches, bindings. The server is a double, which the official client checks first."""
+"""Requests to an API server: lists, watches, bindings. The server is a double, checked by the official client first."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_all_pages_then_each_change() -> None:
         asyncio.run(main(double))
 
 
-def test_only_pods_on_nodes_are_told() -> None:
+def test_only_pods_on_nodes_are_followed() -> None:
     async def main(double: KubeDouble) -> None:
         double.put(a_pod("waits"))
         double.put(a_pod("runs", "n1", phase="Running"))
@@ -116,7 +116,7 @@ def test_only_pods_on_nodes_are_told() -> None:
         asyncio.run(main(double))
 
 
-def test_what_was_forgotten_is_listed_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_forgotten_history_is_listed_again(caplog: pytest.LogCaptureFixture) -> None:
     async def main(double: KubeDouble) -> None:
         double.put(a_node("n0"))
         async with local_timeout(WAIT_S, "a test"), KubernetesApi(settings(double)) as api:
@@ -154,12 +154,12 @@ def test_an_api_server_that_fails_is_asked_again_and_named_once(caplog: pytest.L
         ]
 
 
-def test_a_binding_is_what_the_official_client_reads() -> None:
+def test_official_client_reads_the_binding() -> None:
     async def main(double: KubeDouble) -> None:
         double.put(a_pod("p"))
         async with KubernetesApi(settings(double)) as api:
             await api.bind("default", "p", "uid-p", "n1")
-            await api.bind("default", "p", "uid-p", "n1")  # again, after an answer that got lost
+            await api.bind("default", "p", "uid-p", "n1")  # again, after a lost answer
             with pytest.raises(KubernetesError, match="409: pod default/p is already assigned"):
                 await api.bind("default", "p", "uid-p", "n2")
             with pytest.raises(KubernetesError, match='404: pods "q" not found'):
@@ -197,7 +197,7 @@ def test_an_answer_that_gets_lost_is_looked_for() -> None:
         assert double.pod("p")["spec"]["nodeName"] == "n1"
 
 
-def test_a_name_leads_nowhere_else() -> None:
+def test_names_with_path_parts_are_refused() -> None:
     async def main(double: KubeDouble) -> None:
         async with KubernetesApi(settings(double)) as api:
             for name in ("../../secrets", "a/b", "..", "", "p?x"):

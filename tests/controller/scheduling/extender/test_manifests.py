@@ -1,4 +1,4 @@
-"""deploy/kubernetes: by the official client's models, and that what they name is there."""
+"""deploy/kubernetes: valid by the official client's models, with existing references."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ CONFIGURATION = yaml.safe_load((FOLDER / "scheduler-configuration.yaml").read_te
 
 
 def of_kind(kind: str, name: str = "millrace-extender") -> Any:
-    found = next(one for one in ALL.values() if (one["kind"], one["metadata"]["name"]) == (kind, name))
-    return read_as(found, _model(found))
+    document = next(entry for entry in ALL.values() if (entry["kind"], entry["metadata"]["name"]) == (kind, name))
+    return read_as(document, _model(document))
 
 
 def _model(manifest: dict[str, Any]) -> str:
@@ -44,8 +44,8 @@ def _model(manifest: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_manifest_is_what_the_api_server_reads(name: str) -> None:
-    """Nothing in it is unknown to the model, which would be dropped or refused."""
+def test_manifests_match_the_api_servers_models(name: str) -> None:
+    """No field is unknown to the model: it would be dropped or refused."""
     manifest = ALL[name]
     model = read_as(manifest, _model(manifest))
     assert normal(plain(model)) == normal(manifest)
@@ -53,10 +53,10 @@ def test_a_manifest_is_what_the_api_server_reads(name: str) -> None:
 
 
 def normal(data: Any) -> Any:
-    """Return data without what is empty: models leave that out."""
+    """Return data without empty values, which models omit."""
     if isinstance(data, dict):
         return {key: normal(value) for key, value in data.items() if value not in (None, {}, [])}
-    return [normal(one) for one in data] if isinstance(data, list) else data
+    return [normal(item) for item in data] if isinstance(data, list) else data
 
 
 def test_all_manifests_are_applied() -> None:
@@ -94,7 +94,7 @@ def test_the_command_is_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 def test_rights_are_those_that_are_used() -> None:
-    """The role grants what KubernetesApi asks for, and nothing else."""
+    """The role grants exactly the requests of KubernetesApi."""
     rules = {(tuple(rule.resources), tuple(rule.verbs)) for rule in of_kind("ClusterRole").rules}
     assert rules == {
         (("nodes",), ("list", "watch")),
@@ -111,7 +111,7 @@ def test_pods_run_without_rights(name: str) -> None:
         assert container.security_context.read_only_root_filesystem
         assert container.security_context.allow_privilege_escalation is False
         assert container.security_context.capabilities.drop == ["ALL"]
-    # Whoever schedules the others must not wait for itself.
+    # The scheduler of all pods must not wait for itself.
     assert pod.scheduler_name == "default-scheduler"
 
 
@@ -123,8 +123,8 @@ def test_network_policy_admits_the_scheduler_to_the_extender() -> None:
     assert allowed.items() <= of_kind("Deployment", "millrace-scheduler").spec.template.metadata.labels.items()
 
 
-def test_the_scheduler_is_told_of_the_extender() -> None:
-    """Its API is no part of the client: fields are those of kubescheduler.config.k8s.io/v1."""
+def test_scheduler_configuration_names_the_extender() -> None:
+    """Its API is not in the client: fields are those of kubescheduler.config.k8s.io/v1."""
     assert CONFIGURATION["apiVersion"] == "kubescheduler.config.k8s.io/v1"
     (extender,) = CONFIGURATION["extenders"]
     assert {extender[f"{verb}Verb"] for verb in VERBS} == set(VERBS)

@@ -1,4 +1,4 @@
-"""The extender as it runs: over HTTP, behind TLS and tokens, with limits, following an API server."""
+"""The running extender: over HTTP, with TLS and tokens, with limits, following an API server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.certificates import DAY, Authority
 from tests.controller.scheduling.extender.api_double import kube_double
 from tests.controller.scheduling.extender.extending import peers
 from tests.controller.scheduling.extender.kube_objects import a_node, a_pod, arguments, recorded
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until
 
 WAIT_S = 60.0
 JSON = {"Content-Type": "application/json"}
@@ -33,7 +33,7 @@ ANYWHERE = ExtenderSettings(listen="127.0.0.1:0", topology="fat-tree:k=4", host_
 
 
 def playing(settings: ExtenderSettings, act: Callable[[str], Awaitable[None]]) -> None:
-    """Run a function on the URL of an extender that runs, and where its metrics are, if anywhere."""
+    """Run a function on the URL of a running extender, with that of its metrics, if any."""
 
     async def run() -> None:
         stop, lines = asyncio.Event(), asyncio.Queue[str]()
@@ -87,16 +87,19 @@ def test_it_follows_an_api_server_and_binds(tmp_path: Path) -> None:
         async with httpx.AsyncClient(base_url=url, headers=JSON) as http:
             double.put(a_pod("web", annotations=peers({"pod": "ps", "max_delay": "1 us"})))
             asked = arguments(a_pod("web", annotations=peers({"pod": "ps", "max_delay": "1 us"})), ["n1", "n2"])
-            while (found := (await http.post("/filter", content=asked)).json())["NodeNames"] != ["n2"]:
-                assert found["Error"] == ""
-                await asyncio.sleep(0.01)
+
+            async def passes_only(content: bytes, node: str) -> bool:
+                answer = (await http.post("/filter", content=content)).json()
+                assert answer["Error"] == ""
+                return bool(answer["NodeNames"] == [node])
+
+            await until(lambda: passes_only(asked, "n2"), "the pod may go farther than its peer", poll_s=0.01)
             body = {"PodName": "web", "PodNamespace": "default", "PodUID": "uid-web", "Node": "n2"}
             assert (await http.post("/bind", content=json.dumps(body))).json() == {"Error": ""}
             assert double.pod("web")["spec"]["nodeName"] == "n2"
             double.put(a_node("n1", "h1", nvidia_com__gpu="1"))
             wanted = arguments(a_pod("gpu", nvidia_com__gpu="1"), ["n1", "n2"])
-            while (await http.post("/filter", content=wanted)).json()["NodeNames"] != ["n1"]:
-                await asyncio.sleep(0.01)
+            await until(lambda: passes_only(wanted, "n1"), "the new GPU is not seen", poll_s=0.01)
             text = (await http.get(metrics)).text
             assert 'millrace_extender_known{kind="node"} 2.0' in text
             assert 'millrace_extender_requests_total{outcome="some",verb="bind"} 1.0' in text
@@ -123,7 +126,7 @@ def test_five_thousand_whole_nodes() -> None:
     playing(replace(ANYWHERE, limits=ExtenderLimits(answer_s=60, body_s=60)), act)
 
 
-def test_what_is_too_large_too_slow_or_too_late_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_slow_or_late_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(self: ExtenderService, body: bytes) -> bytes:
         await asyncio.get_running_loop().create_future()
         return body
@@ -180,24 +183,28 @@ def test_a_certificate_that_was_renewed_is_used(tmp_path: Path, caplog: pytest.L
 
     async def serial(url: str) -> str:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), ssl=context)
-        found = writer.get_extra_info("peercert")["serialNumber"]
+        number = writer.get_extra_info("peercert")["serialNumber"]
         writer.close()
         with suppress(ssl.SSLError, ConnectionError):
             await writer.wait_closed()
         del reader
-        return str(found)
+        return str(number)
 
     async def act(url: str) -> None:
         first = await serial(url)
         certificate.write_text("no certificate")
-        while "reload failed; keeping the previous certificate" not in caplog.text:
-            await asyncio.sleep(0.01)
+        await until(
+            lambda: "reload failed; keeping the previous certificate" in caplog.text, "the reload does not fail"
+        )
         assert await serial(url) == first
         renewed, its_key = authority.sign("renewed", 90 * DAY)
         its_key.replace(key)
         renewed.replace(certificate)
-        while await serial(url) == first:
-            await asyncio.sleep(0.01)
+
+        async def is_renewed() -> bool:
+            return await serial(url) != first
+
+        await until(is_renewed, "the renewed certificate is not used", poll_s=0.01)
 
     with caplog.at_level("INFO", "millrace.extender"):
         playing(replace(ANYWHERE, tls=tls, certificate_check_s=0.01), act)
@@ -205,7 +212,7 @@ def test_a_certificate_that_was_renewed_is_used(tmp_path: Path, caplog: pytest.L
 
 
 def test_a_token_as_a_bearers_or_in_the_url(tmp_path: Path) -> None:
-    """Kube-schedulers have no setting for tokens; the user and password of urlPrefix they send as Basic."""
+    """Kube-schedulers have no setting for tokens; they send the user and password of urlPrefix as Basic."""
     file = tmp_path / "token"
     file.write_text("a-secret-of-some-length\n")
 
@@ -260,10 +267,10 @@ def test_settings_that_cannot_be_are_one_line(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code not in {0, None}
-    said = capsys.readouterr().err
-    assert problem.replace("TMP", str(tmp_path)) in said
-    assert said.count("\n") == 1
-    assert "Traceback" not in said
+    error = capsys.readouterr().err
+    assert problem.replace("TMP", str(tmp_path)) in error
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
 
 
 def test_an_address_that_is_taken_is_named() -> None:

@@ -50,7 +50,7 @@ def test_numbers_of_json_will_do() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1 Gi", "1gi", "1e999999999", "ten", "0x10", "1" * 41, "NaN", "1_000", "\u0661"])
-def test_what_is_no_quantity(text: str) -> None:
+def test_invalid_quantities_are_refused(text: str) -> None:
     with pytest.raises(SchedulerError, match="is not a quantity"):
         whole(text)
 

@@ -1,4 +1,4 @@
-"""Filter, prioritize, preempt, bind: on bodies that a kube-scheduler sent, and on ones of the official models."""
+"""Filter, prioritize, preempt, bind: with recorded kube-scheduler bodies and ones from the official models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.controller.scheduling.extender.extending import Extender, extending, 
 from tests.controller.scheduling.extender.kube_objects import a_node, a_pod, arguments, plain, read_as, recorded
 
 AWAY = KubernetesSettings(server="http://127.0.0.1:1", ca=None, token_file=None)
-"""An API server that nobody asks: what is known the tests tell."""
+"""An unused API server: tests provide the state."""
 
 
 def test_full_nodes_are_filtered_and_returned_unchanged() -> None:
@@ -34,9 +34,9 @@ def test_full_nodes_are_filtered_and_returned_unchanged() -> None:
         assert passed == {f"worker-{number}": came[f"worker-{number}"] for number in (1, 2, 3, 4)}
         assert answer["NodeNames"] is None
         assert answer["Error"] == ""
-        # By the API server's own types, as far as the official client has them.
+        # Checked by the API server's own types, as far as the official client has them.
         assert read_as(answer["Nodes"], "V1NodeList").items[0].status.allocatable["cpu"] == "8"
-        assert answer["FailedNodes"] == {}  # it is the delay: no pod that goes away helps
+        assert answer["FailedNodes"] == {}  # the delay is the problem: evicting pods does not help
         why = answer["FailedAndUnresolvableNodes"]
         assert sorted(why) == ["worker-5", "worker-6", "worker-7", "worker-8"]
         assert re.fullmatch(
@@ -51,7 +51,7 @@ def test_full_nodes_are_filtered_and_returned_unchanged() -> None:
 def test_a_kube_schedulers_nodes_are_scored() -> None:
     async def act(extender: Extender) -> None:
         answer = await extender.ask("prioritize", recorded("prioritize-nodes"))
-        scores = {one["Host"]: one["Score"] for one in answer}
+        scores = {entry["Host"]: entry["Score"] for entry in answer}
         assert max(scores, key=lambda host: scores[host]) == "worker-3"  # the peer is on h3
         assert all(isinstance(score, int) and 0 <= score <= 10 for score in scores.values())
         decision = extender.service.recent.get("default/bodies")
@@ -76,10 +76,12 @@ def test_a_kube_schedulers_names_are_looked_up() -> None:
     async def act(extender: Extender) -> None:
         extender.know(*(a_node(f"worker-{number}", f"h{number}", nvidia_com__gpu="4") for number in (2, 4, 6)))
         answer = await extender.ask("filter", recorded("filter-names"))
-        assert answer["NodeNames"] == ["worker-4", "worker-6", "worker-2"]  # in the order in which they came
+        assert answer["NodeNames"] == ["worker-4", "worker-6", "worker-2"]  # in order of arrival
         assert answer["Nodes"] is None
         assert failed(answer) == {"worker-8": "known: the node is not known yet"}
-        scores = {one["Host"]: one["Score"] for one in await extender.ask("prioritize", recorded("prioritize-names"))}
+        scores = {
+            entry["Host"]: entry["Score"] for entry in await extender.ask("prioritize", recorded("prioritize-names"))
+        }
         assert scores["worker-8"] == 0
         assert min(scores["worker-2"], scores["worker-4"], scores["worker-6"]) > 5
 
@@ -87,7 +89,7 @@ def test_a_kube_schedulers_names_are_looked_up() -> None:
 
 
 @pytest.mark.parametrize("form", ["names", "nodes"])
-def test_a_kube_scheduler_asks_whether_preemption_helps(form: str) -> None:
+def test_preemption_query_of_a_kube_scheduler(form: str) -> None:
     body = recorded(f"preempt-{form}")
 
     async def act(extender: Extender) -> None:
@@ -103,7 +105,7 @@ def test_a_kube_scheduler_asks_whether_preemption_helps(form: str) -> None:
         extender.know(a_pod("ps-0", "worker-6"))
         answer = await extender.ask("preempt", body)
         helped = answer["NodeNameToMetaVictims"]
-        # Of the pod that came by names the peer is on worker-6, at most 3 us away.
+        # The peer of the pod sent by names is on worker-6, at most 3 us away.
         assert sorted(helped) == (["worker-6"] if form == "names" else sorted(given))
         for node, some in helped.items():
             uids = [victim.get("UID") or victim["metadata"]["uid"] for victim in given[node]["Pods"]]
@@ -129,7 +131,7 @@ def test_a_kube_schedulers_binding_is_made() -> None:
 
 
 def test_fields_are_read_in_any_case() -> None:
-    """As kube-schedulers before 1.18 wrote them."""
+    """As written by kube-schedulers before 1.18."""
     body = json.loads(recorded("filter-nodes"))
     lower = {name.lower(): value for name, value in body.items()}
 
@@ -139,7 +141,7 @@ def test_fields_are_read_in_any_case() -> None:
     extending(act)
 
 
-def test_what_pods_hold_is_not_free_and_may_be_preempted() -> None:
+def test_held_resources_are_not_free_and_can_be_preempted() -> None:
     async def act(extender: Extender) -> None:
         extender.know(
             a_node("full", "h1", nvidia_com__gpu="2"), a_node("small", "h2", nvidia_com__gpu="1"), a_node("bare", "h3")
@@ -174,7 +176,7 @@ def test_repeated_watch_events_change_nothing_and_updates_count() -> None:
         assert (await extender.ask("filter", wanted))["NodeNames"] == []
         extender.know(a_pod("late", "n", phase="Failed", nvidia_com__gpu="1"))
         assert (await extender.ask("filter", wanted))["NodeNames"] == ["n"]
-        extender.know(a_pod("early", "comes"))  # its node is told later
+        extender.know(a_pod("early", "comes"))  # its node arrives later
         extender.know(a_node("comes", "h2"))
         extender.books.remove_node("n")
         assert failed(await extender.ask("filter", wanted)) == {"n": "known: the node is not known yet"}
@@ -232,7 +234,7 @@ def test_taints_that_are_not_tolerated() -> None:
     extending(act)
 
 
-def test_peers_that_are_pods_count_where_they_are() -> None:
+def test_peer_pods_count_on_their_nodes() -> None:
     async def act(extender: Extender) -> None:
         nodes = {f"n{number}": a_node(f"n{number}", f"h{number}") for number in (1, 2, 3, 9)}
         extender.know(*nodes.values())
@@ -241,10 +243,11 @@ def test_peers_that_are_pods_count_where_they_are() -> None:
             a_pod("p", annotations=peers({"labels": {"app": "ps"}, "bytes": "1 GiB"})),
         ):
             before = await extender.ask("prioritize", arguments(asked, list(nodes)))
-            assert len({one["Score"] for one in before}) == 1  # it is nowhere yet
+            assert len({entry["Score"] for entry in before}) == 1  # the peer is not placed yet
             extender.know(a_pod("ps-0", "n9", labels={"app": "ps"}))
             after = {
-                one["Host"]: one["Score"] for one in await extender.ask("prioritize", arguments(asked, list(nodes)))
+                entry["Host"]: entry["Score"]
+                for entry in await extender.ask("prioritize", arguments(asked, list(nodes)))
             }
             assert after["n9"] > after["n1"]
             extender.books.remove_pod("uid-ps-0")
@@ -260,7 +263,7 @@ def test_bandwidth_of_bound_pods_is_reserved_and_preemptible() -> None:
         asked = a_pod("p", annotations=peers({"host": "h1", "min_bandwidth": "6 Gbit/s"}))
         answer = await extender.ask("filter", arguments(asked, ["n1", "n3", "n5"]))
         assert answer["NodeNames"] == ["n1"]  # the peer's own host
-        assert answer["FailedAndUnresolvableNodes"] == {}  # without the other pod there would be enough
+        assert answer["FailedAndUnresolvableNodes"] == {}  # enough without the other pod
         assert answer["FailedNodes"]["n5"].startswith("network-need: h1: 4000.0 Mbit/s are free")
         assert "less reservations of bound pods" in answer["FailedNodes"]["n5"]
         given = victims(n3=["uid-holder"], n5=["uid-x"])
@@ -272,7 +275,7 @@ def test_bandwidth_of_bound_pods_is_reserved_and_preemptible() -> None:
     extending(act, kubernetes=AWAY)
 
 
-def test_who_is_named_by_a_pod_on_a_node_is_kept_near_it() -> None:
+def test_pod_named_by_a_bound_pod_is_kept_near_it() -> None:
     async def act(extender: Extender) -> None:
         extender.know(*(a_node(f"n{number}", f"h{number}") for number in (1, 2, 16)))
         extender.know(a_pod("worker", "n1", annotations=peers({"pod": "ps", "max_delay": "3 us"})))
@@ -283,7 +286,7 @@ def test_who_is_named_by_a_pod_on_a_node_is_kept_near_it() -> None:
 
 
 def test_a_pod_waits_for_a_peer_that_is_being_bound() -> None:
-    """A kube-scheduler asks about the next pod while it binds the one before: its node is not told yet."""
+    """A kube-scheduler asks about the next pod while it binds the previous one, whose node is not known yet."""
     with kube_double() as double:
         double.put(a_pod("ps-0"))
 
@@ -336,8 +339,8 @@ def test_profiles_groups_and_devices_by_settings() -> None:
         for profile, scores in (("", {"n1": 0, "n2": 10}), ("packed", {"n1": 10, "n2": 0})):
             annotations = {"millrace.io/group": "g"} | ({"millrace.io/profile": profile} if profile else {})
             asked = a_pod("p", annotations=annotations, cpu="1")
-            found = await extender.ask("prioritize", arguments(asked, ["n1", "n2"]))
-            assert {one["Host"]: one["Score"] for one in found} == scores
+            ranking = await extender.ask("prioritize", arguments(asked, ["n1", "n2"]))
+            assert {entry["Host"]: entry["Score"] for entry in ranking} == scores
         placed = a_pod("p", annotations={"millrace.io/device-kind": "dpu"})
         answer = await extender.ask("filter", arguments(placed, ["n1", "n2"]))
         assert (answer["NodeNames"], failed(answer)) == (["n1"], {"n2": "location: it has no dpu"})
@@ -375,7 +378,7 @@ def test_decisions_that_are_kept_make_room() -> None:
     extending(act, ExtenderSettings(kept_decisions=2))
 
 
-def test_too_many_nodes_and_policies_that_fail_are_said() -> None:
+def test_too_many_nodes_and_failing_policies_are_errors() -> None:
     async def act(extender: Extender) -> None:
         answer = await extender.ask("filter", arguments(a_pod("p"), ["a", "b", "c"]))
         assert answer["Error"] == "3 nodes; at most 2 are allowed"

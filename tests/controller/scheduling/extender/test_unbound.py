@@ -1,4 +1,4 @@
-"""Pods on their way to a node, as far as anybody keeps them in mind."""
+"""Pods that are about to be bound, and when they are forgotten."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from controller.scheduling.extender.unbound import Unbound
 from dataplane.clock import VirtualClock
 
 
-def test_who_is_never_bound_is_forgotten_though_nobody_waits() -> None:
+def test_pod_never_bound_is_forgotten_without_waiters() -> None:
     clock = VirtualClock()
     unbound = Unbound(clock, lambda uid: uid == "uid-known")
     for number in range(100):

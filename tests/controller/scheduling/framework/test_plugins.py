@@ -1,4 +1,4 @@
-"""Policies of other packages, by their entry points."""
+"""Policies of other packages, by entry points."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ old-last = far_policies:Last
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a distribution with policies, as pip would: a module and its metadata on the path."""
+    """Install a distribution with policies like pip: a module and its metadata on the path."""
     (tmp_path / "far_policies.py").write_text(MODULE)
     metadata = tmp_path / "far_policies-1.0.dist-info"
     metadata.mkdir()
@@ -76,15 +76,20 @@ def test_a_plugin_scores() -> None:
 def test_old_group_of_entry_points_warns_once(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
         assert profile("old-last").scores
-    (said,) = (record.getMessage() for record in caplog.records)
-    assert said.startswith("policy old-last: the entry-point group millrace.schedulers.policies is now ")
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert warning.startswith("policy old-last: the entry-point group millrace.schedulers.policies is now ")
 
 
 def test_own_policies_are_entry_points() -> None:
-    own = [one for kind in (PODS, TASKS) for one in entry_points(group=kind.group) if "controller" in one.value]
-    assert {one.name for one in own} >= {"ready", "learned", "operator-devices", "finish-time"}
-    for one in own:
-        assert isinstance(one.load(), type)
+    own = [
+        entry_point
+        for kind in (PODS, TASKS)
+        for entry_point in entry_points(group=kind.group)
+        if "controller" in entry_point.value
+    ]
+    assert {entry_point.name for entry_point in own} >= {"ready", "learned", "operator-devices", "finish-time"}
+    for entry_point in own:
+        assert isinstance(entry_point.load(), type)
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ MODELS = ("A100", "T4")
 
 
 def node(name: str, cores: int = 8, gib: int = 32, gpus: Sequence[str] = ()) -> Node:
-    """Return a node with GPUs of these models, of 16 GiB each."""
+    """Return a node with GPUs of these models, 16 GiB each."""
     devices = tuple(Device(number, DeviceKind.GPU, model, 16 * GIB) for number, model in enumerate(gpus))
     return Node(name, cores * WHOLE, (MemoryMedium(MediumKind.DRAM, gib * GIB),), devices)
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    """Draw nodes with some of each held."""
+    """Draw nodes with some resources held."""
     cluster = Cluster.of(
         node(
             f"n{number}",
@@ -32,13 +32,13 @@ def clusters(draw: st.DrawFn) -> Cluster:
         )
         for number in range(draw(st.integers(1, 5)))
     )
-    for name, one in cluster.nodes.items():
+    for name, hardware in cluster.nodes.items():
         shares = Shares(
-            draw(st.integers(0, one.cpu_milli)),
-            draw(st.integers(0, one.memory_bytes)),
+            draw(st.integers(0, hardware.cpu_milli)),
+            draw(st.integers(0, hardware.memory_bytes)),
             tuple(
                 DeviceShare(device.number, draw(st.sampled_from((250, 500, WHOLE))), draw(st.integers(0, 16)) * GIB)
-                for device in one.devices
+                for device in hardware.devices
                 if draw(st.booleans())
             ),
         )
@@ -65,7 +65,7 @@ requests = st.builds(
 
 
 def many_nodes(count: int, seed: int = 1) -> Cluster:
-    """Return nodes of several sizes, some of each held."""
+    """Return nodes of several sizes with some resources held."""
     rng = random.Random(seed)
     cluster = Cluster.of(
         node(
@@ -74,7 +74,7 @@ def many_nodes(count: int, seed: int = 1) -> Cluster:
         for number in range(count)
     )
     held = {
-        name: Shares(rng.randrange(one.cpu_milli), rng.randrange(one.memory_bytes))
-        for name, one in cluster.nodes.items()
+        name: Shares(rng.randrange(node.cpu_milli), rng.randrange(node.memory_bytes))
+        for name, node in cluster.nodes.items()
     }
     return Cluster(cluster.nodes, held)

@@ -1,4 +1,4 @@
-"""Decisions: filters, scores, ties, groups, and that each has its reason."""
+"""Decisions: filters, scores, ties, groups, each with its reason."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def profile(
 
 
 @given(cluster=clusters(), request=requests)
-def test_fits_is_what_hardware_says_node_by_node(cluster: Cluster, request: Request) -> None:
+def test_fits_equals_the_hardwares_answer_per_node(cluster: Cluster, request: Request) -> None:
     snapshot, pod = Snapshot.of(cluster), PendingPod("p", request)
-    found = FitsResources(NoSettings()).passes(pod, snapshot)
-    assert found is not None
-    assert found.tolist() == [cluster.fits(name, request) is None for name in cluster.nodes]
+    mask = FitsResources(NoSettings()).passes(pod, snapshot)
+    assert mask is not None
+    assert mask.tolist() == [cluster.fits(name, request) is None for name in cluster.nodes]
 
 
 @given(cluster=clusters(), request=requests)
@@ -61,7 +61,7 @@ def test_a_decision_and_its_explanation_say_the_same(cluster: Cluster, request: 
     assert decide(DEFAULT, pod, snapshot).candidate == choice.candidate
     assert why.passed + len(why.refused) == len(cluster.nodes)
     assert sum(count for _, count in choice.refused) == len(why.refused)
-    assert all(one.reason for one in why.refused)
+    assert all(refusal.reason for refusal in why.refused)
     if not choice.is_placed:
         assert why.choice is None
         assert not why.candidates
@@ -74,7 +74,7 @@ def test_a_decision_and_its_explanation_say_the_same(cluster: Cluster, request: 
 
 
 @given(cluster=clusters(), request=requests)
-def test_what_is_taken_is_no_longer_free(cluster: Cluster, request: Request) -> None:
+def test_taken_devices_are_no_longer_free(cluster: Cluster, request: Request) -> None:
     snapshot = Snapshot.of(cluster)
     choice = decide(DEFAULT, PendingPod("p", request), snapshot)
     if choice.is_placed:
@@ -91,7 +91,7 @@ def test_each_filter_has_its_reason() -> None:
     cluster = cluster.take("a", cluster.choose("a", whole))
     pod = PendingPod("p", whole, locations=("off", "plain", "t4", "a"))
     why = explain(DEFAULT, pod, Snapshot.of(cluster, not_ready=frozenset({"off"})))
-    assert [(one.name, one.policy, one.reason) for one in why.refused] == [
+    assert [(refusal.name, refusal.policy, refusal.reason) for refusal in why.refused] == [
         ("away", "location", "the pod must run on off or plain or t4 or a"),
         ("off", "ready", "it is not ready"),
         ("plain", "device-model", "it has 0 of 1 gpu A100"),
@@ -111,7 +111,7 @@ def test_least_and_most_used() -> None:
     assert most.candidates[0].scores[0].reason == "62.5 % of it would be used"
 
 
-def test_network_cost_prefers_the_near_and_says_why() -> None:
+def test_network_cost_prefers_near_nodes_with_reasons() -> None:
     topology = from_text("leaf-spine:leaves=2,spines=1,hosts=2")
     hosts = [host.name for host in topology.hosts if host.name != "collector"]
     costs = CostMap.of(topology, NetworkSnapshot(0, {}, {}, {}))
@@ -132,13 +132,13 @@ def test_nodes_without_a_network_to_the_peers_get_no_points() -> None:
     snapshot = Snapshot.of(Cluster.of([node("stranger"), node(names[1])]), costs)
     for peers in ((Peer(names[0], 5),), (Peer("nobody", 5),)):
         why = explain(profile("network-cost"), PendingPod("p", peers=peers), snapshot)
-        assert all(one.scores[0].reason for one in why.candidates)
+        assert all(candidate.scores[0].reason for candidate in why.candidates)
     alone = Snapshot.of(Cluster.of([node("stranger")]), costs)
     assert decide(profile("network-cost"), PendingPod("p", peers=(Peer(names[0], 5),)), alone).points == 0
 
 
 def test_of_equal_nodes_pods_with_devices_get_the_first() -> None:
-    """So several devices stay free on one node; ties that are drawn leave half of them on each."""
+    """This keeps several devices free on one node; random ties would leave half of them on each."""
     snapshot = Snapshot.of(Cluster.of(node(f"n{number}", gpus=("T4",) * 8) for number in range(50)))
     gpu = Request(devices=(DeviceRequest(DeviceKind.GPU),))
     assert {decide(DEFAULT, PendingPod(f"p{n}", gpu), snapshot).candidate for n in range(50)} == {0}
@@ -181,7 +181,7 @@ def test_spread_over_nodes() -> None:
 
 
 class Wrong:
-    """A policy that answers as it was told to."""
+    """A policy with given answers."""
 
     is_local = True
 
@@ -244,7 +244,7 @@ def test_profiles_of_one_name() -> None:
 
 
 def test_nodes_with_names_of_their_own_are_at_their_hosts() -> None:
-    """Two nodes may be on one host of the topology, as virtual machines are."""
+    """Two nodes may be on one host of the topology, such as virtual machines."""
     topology = from_text("fat-tree:k=4")
     hosts = [host.name for host in topology.hosts[:3]]
     cluster = Cluster.of((node("vm-a"), node("vm-b"), node("vm-c")))
@@ -252,10 +252,12 @@ def test_nodes_with_names_of_their_own_are_at_their_hosts() -> None:
     snapshot = dataclasses.replace(Snapshot.of(cluster, costs), host_names=(hosts[0], hosts[0], hosts[2]))
     pod = PendingPod("p", peers=(Peer(hosts[0], min_bps=1_000_000),))
     why = explain(profile("network-cost", filters=("network-need",)), pod, snapshot)
-    assert {one.name: one.points for one in why.candidates}.keys() == {"vm-a", "vm-b", "vm-c"}
-    assert [one.name for one in why.candidates][-1] == "vm-c"
+    assert {candidate.name: candidate.points for candidate in why.candidates}.keys() == {"vm-a", "vm-b", "vm-c"}
+    assert [candidate.name for candidate in why.candidates][-1] == "vm-c"
     assert "the same host" in why.candidates[0].scores[0].reason
     assert "nominal" in why.candidates[-1].scores[0].reason
     nowhere = dataclasses.replace(snapshot, host_names=(hosts[0], "unknown", hosts[2]))
     refused = explain(profile("network-cost", filters=("network-need",)), pod, nowhere).refused
-    assert [(one.name, one.reason) for one in refused] == [("vm-b", f"{hosts[0]}: the path there is unknown")]
+    assert [(refusal.name, refusal.reason) for refusal in refused] == [
+        ("vm-b", f"{hosts[0]}: the path there is unknown")
+    ]

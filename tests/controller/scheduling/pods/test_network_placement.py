@@ -21,7 +21,7 @@ from tests.controller.scheduling.pods.clusters import node
 GBPS = 10**9
 DEFAULT = PodProfile.of(PodProfileSettings())
 COSTS = CostMap.of(from_text("fat-tree:k=4"), NetworkSnapshot(0, {}, {}, {}))
-"""Links of 10 Gbit/s; h1 and h2 are at one switch, h1 to h4 in one pod, of which two paths lead to another."""
+"""Links of 10 Gbit/s; h1 and h2 are at one switch, h1 to h4 in one pod with two paths to another pod."""
 
 
 def snapshot(*names: str, costs: CostMap = COSTS, cores: int = 8) -> Snapshot:
@@ -41,7 +41,7 @@ def test_a_reservation_is_on_every_link_that_the_hash_may_choose() -> None:
     assert np.count_nonzero(taken) == len(shares) + 2
     assert (reserved.cost("h1", "h16").available_bps, reserved.cost("h16", "h1").available_bps) == (6 * GBPS, 10 * GBPS)
     assert reserved.is_predicted
-    # Delays are those that the split load brings.
+    # Delays result from the split load.
     loaded = COSTS.with_load("h1", "h16", 4 * GBPS)
     assert reserved.cost("h1", "h16").delay_ns == loaded.cost("h1", "h16").delay_ns
 
@@ -65,11 +65,11 @@ def test_a_pod_that_is_placed_takes_bandwidth_from_the_next() -> None:
 
 
 def test_peers_that_share_a_link_are_looked_at_together() -> None:
-    """Each of both is reached with 6 Gbit/s, but not over the one link of the node at the same time."""
+    """Each of the two can be reached with 6 Gbit/s, but not both at the same time over the node's one link."""
     both = pod("p", Peer("h1", min_bps=6 * GBPS), Peer("h5", min_bps=6 * GBPS))
     why = explain(DEFAULT, both, snapshot("h1", "h9"))
     assert why.choice == "h1"  # at one of them
-    assert [(one.name, one.policy, one.reason) for one in why.refused] == [
+    assert [(refusal.name, refusal.policy, refusal.reason) for refusal in why.refused] == [
         ("h9", "network-need", "the link to h9: too little bandwidth is free for all its peers together")
     ]
     inner = pod("p", Peer("h9", min_bps=6 * GBPS), Peer("h13", min_bps=6 * GBPS))
@@ -91,38 +91,38 @@ def test_members_that_need_each_other_are_placed_near(order: tuple[str, str]) ->
         "b": pod("b", cores=2),
     }
     state = snapshot("h2", "h1", "h9", "h13", cores=2)
-    found = place_group(DEFAULT, [members[name] for name in order], state)
-    assert found.is_placed
-    where = {choice.subject.name: state.columns.names[choice.candidate] for choice in found.choices}
-    assert [choice.subject.name for choice in found.choices] == list(order)
+    placement = place_group(DEFAULT, [members[name] for name in order], state)
+    assert placement.is_placed
+    where = {choice.subject.name: state.columns.names[choice.candidate] for choice in placement.choices}
+    assert [choice.subject.name for choice in placement.choices] == list(order)
     assert set(where.values()) == {"h1", "h2"}
 
 
-def test_group_contending_for_a_link_is_placed_where_possible() -> None:
-    """The first pod may run anywhere; on the node that the default order gives it, the second finds no bandwidth."""
+def test_group_contending_for_a_link_is_placed_if_possible() -> None:
+    """The first pod may run anywhere; on the node of the default order, the second gets no bandwidth."""
     modest = pod("a", Peer("h1", min_bps=GBPS), cores=8)
     greedy = pod("b", Peer("h1", min_bps=9 * GBPS), cores=8)
     state = snapshot("h1", "h2", "h3")
     for members in ([modest, greedy], [greedy, modest]):
-        found = place_group(DEFAULT, members, state)
-        assert found.is_placed
-        assert [choice.subject.name for choice in found.choices] == [one.name for one in members]
-    # With one gigabit more than the link has, one of them must be on h1 itself.
+        placement = place_group(DEFAULT, members, state)
+        assert placement.is_placed
+        assert [choice.subject.name for choice in placement.choices] == [member.name for member in members]
+    # With one gigabit more than the link's rate, one of them must be on h1 itself.
     tight = [dataclasses.replace(modest, peers=(Peer("h1", min_bps=2 * GBPS),)), greedy]
-    found = place_group(DEFAULT, tight, state)
-    assert found.is_placed
-    assert "h1" in {state.columns.names[choice.candidate] for choice in found.choices}
+    placement = place_group(DEFAULT, tight, state)
+    assert placement.is_placed
+    assert "h1" in {state.columns.names[choice.candidate] for choice in placement.choices}
     assert not place_group(DEFAULT, tight, snapshot("h2", "h3")).is_placed
 
 
 def test_a_search_ends() -> None:
-    """Twelve pods that cannot all be placed: the steps are bounded, and nothing is placed."""
+    """Twelve pods that cannot all be placed: bounded steps, and no placement."""
     members = [pod(f"p{number}", Peer("h1", min_bps=GBPS)) for number in range(12)]
     assert search_group(DEFAULT, members, snapshot("h2", "h3", "h5", "h7", "h9", "h11")) is None
 
 
 def test_all_bounds_that_an_exact_solution_keeps_are_kept() -> None:
-    """Mixed integer programmes of 25 groups of 5 pods; a group that none of them places is refused here, too."""
+    """Mixed integer programs of 25 groups of 5 pods; a group that they cannot place is refused here, too."""
     ours, feasible = network.bounds_kept(25)
     assert feasible > 40
     assert ours == feasible

@@ -31,19 +31,19 @@ QUICK = QueueSettings(first_wait_ns=1_000_000, longest_wait_ns=1_000_000_000)
 
 @dataclass(slots=True)
 class Cluster:
-    """The service, and what a test does with it."""
+    """The service, and actions of a test on it."""
 
     client: ApiClient
     socket: str
 
     async def add_node(self, name: str, cores: int = 4, gpus: tuple[str, ...] = ()) -> Node:
-        """Make a node that is ready."""
+        """Create a ready node."""
         made = await self.client.of(Node).create(Node(metadata=Metadata(name=name)))
         status = NodeStatus(ready=True, hardware=Hardware.of(node(name, cores=cores, gpus=gpus)))
         return await self.client.of(Node).replace_status(replace(made, status=status))
 
     async def add_pod(self, name: str, cores: int = 1, **more: object) -> Pod:
-        """Make a pod that waits."""
+        """Create a pending pod."""
         spec = PodSpec(
             containers=(Container(name="c", image="image"),),
             request=Request(cpu_milli=1000 * cores),
@@ -52,32 +52,32 @@ class Cluster:
         return await self.client.of(Pod).create(Pod(metadata=Metadata(name=name), spec=spec))
 
     async def pods_when(self, holds: Callable[[dict[str, Pod]], bool]) -> dict[str, Pod]:
-        """Return all pods as soon as something holds of them."""
-        known: dict[str, Pod] = {}
+        """Return all pods once a condition holds."""
+        pods: dict[str, Pod] = {}
         async for told in self.client.of(Pod).follow():
             if hasattr(told, "items"):
-                known = {pod.metadata.name: pod for pod in told.items}
+                pods = {pod.metadata.name: pod for pod in told.items}
             elif told.resource is not None and told.type != "DELETE":
-                known[told.name] = told.resource
+                pods[told.name] = told.resource
             else:
-                known.pop(told.name, None)
-            if holds(known):
-                return known
+                pods.pop(told.name, None)
+            if holds(pods):
+                return pods
         raise AssertionError("the watch ended")
 
     async def decision_about(self, pod: str, outcome: Outcome, words: str = "") -> Decision:
-        """Return a decision about a pod as soon as there is one of this outcome, with these words in its reason."""
+        """Return the first decision about a pod with this outcome and these words in its reason."""
         async for told in self.client.of(Decision).follow():
-            found = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
-            for one in found:
-                if pod in one.spec.subjects and one.spec.outcome is outcome and words in one.spec.reason:
-                    return one
+            decisions = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
+            for decision in decisions:
+                if pod in decision.spec.subjects and decision.spec.outcome is outcome and words in decision.spec.reason:
+                    return decision
         raise AssertionError("the watch ended")
 
     @asynccontextmanager
     async def scheduling(self, settings: SchedulerSettings | None = None) -> AsyncIterator[Scheduler]:
-        """Run a scheduler for as long as the block does."""
-        found = asyncio.Queue[Scheduler]()
+        """Run a scheduler until the block ends."""
+        schedulers = asyncio.Queue[Scheduler]()
         stop = asyncio.Event()
         settings = SchedulerSettings(queue=QUICK) if settings is None else settings
         made = SchedulerSettings(
@@ -87,9 +87,9 @@ class Cluster:
             topology=settings.topology,
             metrics=settings.metrics,
         )
-        task = asyncio.create_task(serve(made, stop, on_scheduler=found.put_nowait))
+        task = asyncio.create_task(serve(made, stop, on_scheduler=schedulers.put_nowait))
         try:
-            yield await found.get()
+            yield await schedulers.get()
         finally:
             stop.set()
             await task
@@ -117,5 +117,5 @@ def play(tmp_path: Path) -> Play:
 
 
 def placed_name(name: str) -> Callable[[dict[str, Pod]], bool]:
-    """Return whether a pod is placed, as `pods_when` asks."""
+    """Return a condition for `pods_when`: the pod is placed."""
     return lambda pods: name in pods and pods[name].status.node is not None

@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 async def start(settings: Path) -> asyncio.subprocess.Process:
-    """Return a scheduler of its own process once it is ready."""
+    """Start a scheduler process; return it once it is ready."""
     command = (sys.executable, "-m", "controller.apps.cli", "scheduler", "serve", "--settings", str(settings))
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     while not (line := await process.stderr.readline()).startswith(b"millrace scheduler: ready: "):
         assert line, "the scheduler ended"
-    # Its log must not fill the pipe.
+    # Drain the log, or it would fill the pipe.
     process.drain = asyncio.create_task(process.stderr.read())  # type: ignore[attr-defined]
     return process

@@ -1,4 +1,4 @@
-"""Decisions in batches are those of a scheduler that decides about one pod after the other, and waits each time."""
+"""Batched decisions equal those of a scheduler that decides one pod at a time and waits for each."""
 
 from __future__ import annotations
 
@@ -24,42 +24,43 @@ from controller.scheduling.serving.view import ClusterView
 from controller.scheduling.settings import SchedulerSettings
 from dataplane.topology.values import DeviceKind
 from tests.controller.scheduling.serving.conftest import Cluster, Play
+from tests.waiting import until
 
 Places = dict[str, tuple[str | None, DeviceShares]]
 
 
 def one_by_one(nodes: tuple[Node, ...], pods: tuple[Pod, ...], groups: tuple[PodGroup, ...]) -> Places:
-    """Return where pods go that are decided about one after the other, each with what came of those before."""
+    """Return the nodes of pods decided one by one, each after the results of those before."""
     view, revisions = ClusterView(), count(1_000_000)
     view.take_all(Node, nodes)
     view.take_all(Pod, pods)
     view.take_all(PodGroup, groups)
     subjects = {pod.spec.group or pod.metadata.name: pod for pod in pods}
-    order = sorted(subjects.items(), key=lambda one: (-priority_of(view, one[1]), one[1].metadata.created_ns))
+    order = sorted(subjects.items(), key=lambda entry: (-priority_of(view, entry[1]), entry[1].metadata.created_ns))
     profiles = PodProfile.by_name(SchedulerSettings().profiles)
     for name, pod in order:
         waiting = (pod,) if pod.spec.group is None else view.members(name)
-        known = Knowledge(view, profiles, None)
-        outcome = outcome_of(name, waiting, known, 16)
+        knowledge = Knowledge(view, profiles, None)
+        outcome = outcome_of(name, waiting, knowledge, 16)
         if not outcome.shares:
             continue
         what = "pod" if pod.spec.group is None else "group"
-        spec = spec_of(what, name, outcome, known, scheduler="plain", begun_ns=0, now_ns=0)
-        request = request_of(outcome, NewDecision(name="d", spec=spec), profiles[pod.spec.profile], known, {})
-        state = State({one.metadata.name: one for one in waiting}, dict(view.nodes), dict(view.groups))
+        spec = spec_of(what, name, outcome, knowledge, scheduler="plain", begun_ns=0, now_ns=0)
+        request = request_of(outcome, NewDecision(name="d", spec=spec), profiles[pod.spec.profile], knowledge, {})
+        state = State({member.metadata.name: member for member in waiting}, dict(view.nodes), dict(view.groups))
         made, revision = bind(state, request, 0), next(revisions)
-        for one in (*made.pods.values(), *made.nodes.values(), *made.groups.values()):
-            assert one is not None
-            assert view.take(replace(one, metadata=replace(one.metadata, revision=revision)))
+        for resource in (*made.pods.values(), *made.nodes.values(), *made.groups.values()):
+            assert resource is not None
+            assert view.take(replace(resource, metadata=replace(resource.metadata, revision=revision)))
     return {name: (pod.status.node, pod.status.devices) for name, pod in view.pods.items()}
 
 
 async def fill(cluster: Cluster, rng: random.Random) -> None:
-    """Make nodes with and without GPUs, pods of several priorities and sizes, some of a group, more than fit."""
+    """Create nodes with and without GPUs and more pods than fit: several priorities and sizes, some in a group."""
     for number in range(8):
         await cluster.add_node(f"h{number}", cores=8, gpus=("T4",) * (number % 4))
     for name, priority in (("g", 1), ("h", 2)):
-        # Their own, as else their place depends on which list comes first, that of pods or that of groups.
+        # With their own priorities: otherwise their place depends on which list, pods or groups, comes first.
         group = PodGroup(metadata=Metadata(name=name), spec=PodGroupSpec(size=4, priority=priority))
         await cluster.client.of(PodGroup).create(group)
     for number in range(70):
@@ -84,31 +85,34 @@ def test_batches_decide_as_one_by_one(play: Play, monkeypatch: pytest.MonkeyPatc
         groups = await cluster.client.of(PodGroup).list()
         expected = one_by_one(nodes.items, pods.items, groups.items)
         async with cluster.scheduling():
-            found = await cluster.pods_when(
+            scheduled = await cluster.pods_when(
                 lambda pods: all(pod.status.node or pod.status.reasons for pod in pods.values())
             )
-        assert {name: (pod.status.node, pod.status.devices) for name, pod in found.items()} == expected
+        assert {name: (pod.status.node, pod.status.devices) for name, pod in scheduled.items()} == expected
         assert 40 < sum(where is not None for where, _ in expected.values()) < 70
 
     play(act)
 
 
 async def _is_behind(cluster: Cluster, scheduler: Scheduler) -> bool:
-    """Return whether the scheduler has not heard yet of what it has bound."""
+    """Return whether the scheduler's watch lags behind its bindings."""
     nodes = (await cluster.client.of(Node).list()).items
     return any(scheduler.view.nodes[node.metadata.name].metadata.revision < node.metadata.revision for node in nodes)
 
 
-def test_refused_binding_is_retried_and_its_batch_stands(play: Play) -> None:
+def test_refused_binding_is_retried_and_the_batch_kept(play: Play) -> None:
     async def act(cluster: Cluster) -> None:
         for number in range(4):
             await cluster.add_node(f"h{number}", cores=16)
         async with cluster.scheduling() as scheduler:
             await cluster.add_pod("first")
             await cluster.pods_when(lambda pods: all(pod.status.node for pod in pods.values()))
-            while len(scheduler.queue) or await _is_behind(cluster, scheduler):
-                await asyncio.sleep(0.01)
-            # As if the watch of one node were late: its version is another than the scheduler takes it for.
+
+            async def is_idle() -> bool:
+                return len(scheduler.queue) == 0 and not await _is_behind(cluster, scheduler)
+
+            await until(is_idle, "the scheduler does not catch up", poll_s=0.01)
+            # As if the watch of one node were late: its version is not the one the scheduler assumes.
             late = [
                 replace(node, shares_version=9, metadata=replace(node.metadata, revision=1)) if name == "h1" else node
                 for name, node in scheduler.view.nodes.items()
@@ -119,8 +123,8 @@ def test_refused_binding_is_retried_and_its_batch_stands(play: Play) -> None:
             assert {pod.status.epoch for pod in pods.values()} == {1}
             assert "h1" in {pod.status.node for pod in pods.values()}
             assert scheduler.view.nodes["h1"].shares_version < 9
-            while len(scheduler.queue):  # the watch may tell us sooner than the answer tells the scheduler
-                await asyncio.sleep(0.01)
+            # Our watch may be ahead of the answer to the scheduler.
+            await until(lambda: len(scheduler.queue) == 0, "the queue does not become empty")
             nodes = (await cluster.client.of(Node).list()).items
             assert sum(len(node.shares) for node in nodes) == 21
 

@@ -1,4 +1,4 @@
-"""Programs of a pod are told which device each of its operators got: real service, scheduler and manager of a node."""
+"""A pod's programs get the device of each of its operators: real service, scheduler and node manager."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def test_container_gets_operator_devices_only_from_its_binding(tmp_path: Path) -
                 made = Pod(metadata=Metadata(name=name), spec=wanted(profile))
                 forged = replace(made, status=replace(made.status, operator_devices=chosen))
                 assert (await world.client.of(Pod).create(forged)).status.operator_devices == ()
-                found = await world.in_phase(name, Phase.RUNNING)
-                text = runtime.orders[found.status.containers[0].runtime_id].environment["MILLRACE_OPERATOR_DEVICES"]
+                pod = await world.in_phase(name, Phase.RUNNING)
+                text = runtime.orders[pod.status.containers[0].runtime_id].environment["MILLRACE_OPERATOR_DEVICES"]
                 if name == "told":
-                    assert found.status.operator_devices == chosen
+                    assert pod.status.operator_devices == chosen
                     assert json.loads(text) == {"product": "gpu"}
                     continue
-                # Nothing was decided: what the container says of itself is its own affair.
-                assert (found.status.operator_devices, text) == ((), "forged")
-                anew = replace(found.metadata, revision=0)  # whatever its manager has written meanwhile
-                told = replace(found, metadata=anew, status=replace(found.status, operator_devices=chosen))
+                # Without a decision the container's own variable stays.
+                assert (pod.status.operator_devices, text) == ((), "forged")
+                anew = replace(pod.metadata, revision=0)  # whatever its manager has written meanwhile
+                told = replace(pod, metadata=anew, status=replace(pod.status, operator_devices=chosen))
                 assert (await world.client.of(Pod).replace_status(told)).status.operator_devices == ()
         stop.set()
         await scheduling

@@ -1,4 +1,4 @@
-"""Columns that follow the watch row by row equal columns that are made anew, after any events and bindings."""
+"""Columns updated by watch events equal freshly built columns, after any events and bindings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PODS = [f"pod-{number}" for number in range(14)]
 
 
 class Events:
-    """Random changes of resources, as watches would bring them to a view."""
+    """Random resource changes, as a view gets them from watches."""
 
     def __init__(self, seed: int) -> None:
         self.rng, self.view, self.revisions = random.Random(seed), ClusterView(), count(1)
@@ -45,7 +45,7 @@ class Events:
         self.rng.choice((*happen, self.send, self.send, self.answer))()
 
     def report(self) -> None:
-        """A node reports for the first time, or something else than before."""
+        """Let a node report for the first time, or change its report."""
         name, rng = self.rng.choice(HOSTS), self.rng
         gpus = rng.choice((("T4", "T4"), ("T4", "T4"), ("T4", "T4"), ("T4",), ()))
         hardware = None if rng.random() < 0.1 else Hardware.of(node(name, cores=8, gpus=gpus))
@@ -53,8 +53,10 @@ class Events:
         if before is not None and rng.random() < 0.8:
             hardware = before.status.hardware
         number = 0 if hardware is None else len(hardware.devices)
-        loads = [DeviceLoad(number=one, load=self.load()) for one in range(number) if rng.random() < 0.5]
-        images = tuple(Image(digest=f"d{one}", names=(f"i{one}",), nbytes=100 + one) for one in range(rng.randrange(3)))
+        loads = [DeviceLoad(number=index, load=self.load()) for index in range(number) if rng.random() < 0.5]
+        images = tuple(
+            Image(digest=f"d{index}", names=(f"i{index}",), nbytes=100 + index) for index in range(rng.randrange(3))
+        )
         status = NodeStatus(
             ready=rng.random() < 0.8,
             hardware=hardware,
@@ -70,10 +72,10 @@ class Events:
         return Load(busy=self.rng.choice((None, 0.25, 1.0)), memory_free_bytes=self.rng.choice((None, GIB, 64 * GIB)))
 
     def shares(self, devices: int) -> tuple[Share, ...]:
-        held = tuple(DeviceShare(number=one, thousandths=300, memory_bytes=GIB) for one in range(devices))
+        held = tuple(DeviceShare(number=number, thousandths=300, memory_bytes=GIB) for number in range(devices))
         return tuple(
-            Share(pod=f"held-{one}", uid=f"held-{one}", epoch=1, cpu_milli=500, memory_bytes=GIB, devices=held)
-            for one in range(self.rng.randrange(3))
+            Share(pod=f"held-{index}", uid=f"held-{index}", epoch=1, cpu_milli=500, memory_bytes=GIB, devices=held)
+            for index in range(self.rng.randrange(3))
         )
 
     def change_pod(self) -> None:
@@ -105,14 +107,14 @@ class Events:
         self.view.take_all(Pod, self.pods.values())
 
     def send(self) -> None:
-        """A pod that waits is bound: assumed now, answered later."""
+        """Bind a pending pod: assumed now, answered later."""
         waiting = [pod for pod in self.view.waiting() if pod.spec.group is None]
-        known = {name: one for name, one in self.view.nodes.items() if one.value is not None}
-        if not waiting or not known:
+        nodes = {name: node for name, node in self.view.nodes.items() if node.value is not None}
+        if not waiting or not nodes:
             return
-        pod, name = self.rng.choice(waiting), self.rng.choice(sorted(known))
-        state = State({pod.metadata.name: pod}, {name: known[name]})
-        binding = Binding(pod=pod.metadata.name, node=name, shares_version=known[name].shares_version)
+        pod, name = self.rng.choice(waiting), self.rng.choice(sorted(nodes))
+        state = State({pod.metadata.name: pod}, {name: nodes[name]})
+        binding = Binding(pod=pod.metadata.name, node=name, shares_version=nodes[name].shares_version)
         with suppress(StaleError):  # a node that is full or closed: nothing is sent
             self.sent.append(self.view.assume(bind(state, BindingRequest(bindings=(binding,)), 1)))
 
@@ -124,7 +126,7 @@ class Events:
             self.view.withdraw(sent)
             return
         revision = next(self.revisions)
-        # Its events come before the answer, after it, or never, as something newer is listed first.
+        # Its events come before the answer, after it, or never, if a newer list comes first.
         before_answer = self.rng.random() < 0.5
         if not before_answer:
             self.view.confirm(sent, revision)
@@ -133,7 +135,7 @@ class Events:
             self.view.confirm(sent, revision)
 
     def written(self, sent: Assumption, revision: int) -> None:
-        """Have the server's resources be what was assumed."""
+        """Make the server's resources match the assumptions."""
         for name, shares in sent.shares.items():
             if name in self.nodes:
                 old = self.nodes[name]
@@ -150,29 +152,29 @@ class Events:
 
 
 def rebuilt(view: ClusterView, costs: CostMap | None) -> Snapshot:
-    """Return the snapshot of a new view of the same resources: its columns are made at once."""
+    """Return the snapshot of a new view of the same resources, with freshly built columns."""
     fresh = ClusterView()
     fresh.take_all(Node, view.nodes.values())
     fresh.take_all(Pod, view.pods.values())
     return fresh.snapshot(costs)
 
 
-def assert_same(found: Snapshot, expected: Snapshot) -> None:
-    assert found.columns.names == expected.columns.names
+def assert_same(snapshot: Snapshot, expected: Snapshot) -> None:
+    assert snapshot.columns.names == expected.columns.names
     for column in ("cpu_milli", "memory_bytes", "device_node", "device_start", "device_memory_bytes"):
-        assert np.array_equal(getattr(found.columns, column), getattr(expected.columns, column)), column
-    for one in fields(FreeColumns):
-        assert np.array_equal(getattr(found.free, one.name), getattr(expected.free, one.name)), one.name
+        assert np.array_equal(getattr(snapshot.columns, column), getattr(expected.columns, column)), column
+    for field in fields(FreeColumns):
+        assert np.array_equal(getattr(snapshot.free, field.name), getattr(expected.free, field.name)), field.name
     for column in ("ready", "pods", "starting"):
-        assert np.array_equal(getattr(found, column), getattr(expected, column)), column
-    assert (found.device_busy is None) == (expected.device_busy is None)
-    if found.device_busy is not None and expected.device_busy is not None:
-        assert np.array_equal(found.device_busy, expected.device_busy, equal_nan=True)
-    assert found.groups == expected.groups
-    assert found.images == expected.images
-    assert (found.costs is None) == (expected.costs is None)
-    if found.costs is not None and expected.costs is not None:
-        assert np.array_equal(found.costs.pairs.available_bps, expected.costs.pairs.available_bps)
+        assert np.array_equal(getattr(snapshot, column), getattr(expected, column)), column
+    assert (snapshot.device_busy is None) == (expected.device_busy is None)
+    if snapshot.device_busy is not None and expected.device_busy is not None:
+        assert np.array_equal(snapshot.device_busy, expected.device_busy, equal_nan=True)
+    assert snapshot.groups == expected.groups
+    assert snapshot.images == expected.images
+    assert (snapshot.costs is None) == (expected.costs is None)
+    if snapshot.costs is not None and expected.costs is not None:
+        assert np.array_equal(snapshot.costs.pairs.available_bps, expected.costs.pairs.available_bps)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -199,7 +201,7 @@ def test_a_snapshot_stays_as_it_was() -> None:
         events.step()
         events.view.snapshot(None)
     after = (before.free.cpu_milli, before.free.device_milli, before.ready)
-    assert all(np.array_equal(one, other) for one, other in zip(copies, after, strict=True))
+    assert all(np.array_equal(copy, other) for copy, other in zip(copies, after, strict=True))
 
 
 def test_assumed_binding_survives_a_heartbeat_until_the_event() -> None:
@@ -212,13 +214,13 @@ def test_assumed_binding_survives_a_heartbeat_until_the_event() -> None:
     seen = Node(metadata=Metadata(name="h1", revision=1), status=NodeStatus(ready=True, hardware=hardware))
     spec = PodSpec(containers=(Container(name="c", image="i"),), request=Request(cpu_milli=1000))
     pod = Pod(metadata=Metadata(name="p", uid="u", revision=2), spec=spec)
-    for one in (seen, pod):
-        view.take(one)
+    for version in (seen, pod):
+        view.take(version)
     request = BindingRequest(bindings=(Binding(pod="p", node="h1", pod_revision=2, shares_version=0),))
     made = bind(State({"p": pod}, {"h1": seen}), request, 5)
     assumption = view.assume(made)
     assert view.snapshot(None).free.cpu_milli.tolist() == [3000]
-    assert not view.take(replace(pod, metadata=replace(pod.metadata, revision=3)))  # what is written to it comes later
+    assert not view.take(replace(pod, metadata=replace(pod.metadata, revision=3)))  # later writes to it follow
     assert view.take(replace(seen, metadata=replace(seen.metadata, revision=4), spec=NodeSpec(unschedulable=True)))
     assert (view.nodes["h1"].shares_version, len(view.nodes["h1"].shares)) == (1, 1)
     assert view.snapshot(None).ready.tolist() == [False]
@@ -233,14 +235,14 @@ def test_assumed_binding_survives_a_heartbeat_until_the_event() -> None:
     assert view.nodes["h1"] is written
 
 
-def test_a_late_answer_tells_of_a_release_already_seen() -> None:
+def test_late_answer_after_a_seen_release() -> None:
     view = ClusterView()
     hardware = Hardware.of(node("h1", cores=1))
     seen = Node(metadata=Metadata(name="h1", revision=1), status=NodeStatus(ready=True, hardware=hardware))
     spec = PodSpec(containers=(Container(name="c", image="i"),), request=Request(cpu_milli=1000))
     pod = Pod(metadata=Metadata(name="p", uid="u", revision=2), spec=spec)
-    for one in (seen, pod):
-        view.take(one)
+    for version in (seen, pod):
+        view.take(version)
     request = BindingRequest(bindings=(Binding(pod="p", node="h1", pod_revision=2, shares_version=0),))
     assumption = view.assume(bind(State({"p": pod}, {"h1": seen}), request, 5))
     assert view.take(replace(seen, metadata=replace(seen.metadata, revision=8), shares_version=2))

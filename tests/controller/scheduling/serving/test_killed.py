@@ -1,4 +1,4 @@
-"""A scheduler that is killed (SIGKILL) at any moment, again and again, beside one that is killed, too."""
+"""Two schedulers, each killed (SIGKILL) again and again at random moments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_nothing_is_lost_and_nothing_is_placed_twice(play: Play, tmp_path: Path)
         for number in range(PODS):
             await cluster.add_pod(f"p{number}")
             if number % (PODS // KILLS) == PODS // KILLS // 2:
-                # Somewhere in the midst of deciding and binding.
+                # Somewhere in the middle of deciding and binding.
                 now = (await cluster.pods_when(lambda _: True)).values()
                 bound = sum(pod.status.node is not None for pod in now) + rng.randrange(3)
                 await cluster.pods_when(

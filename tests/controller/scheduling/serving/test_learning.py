@@ -1,6 +1,6 @@
-"""A network that learns while pods are placed: in shadow, saved, resumed, then live; real service, scheduler, training.
+"""A network trained while pods are placed: in shadow, saved, resumed, then live; real service, scheduler, training.
 
-What nodes do is written by the test: a pod starts so long after its binding as its node takes.
+The test plays the nodes: a pod starts after its node's fixed delay.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from dataplane.local.deadline import local_timeout
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("needs PyTorch", allow_module_level=True)
@@ -40,6 +38,7 @@ from controller.scheduling.serving.scheduler import Scheduler
 from controller.scheduling.settings import MetricsSettings, SchedulerSettings
 from dataplane.errors import MillraceError
 from tests.controller.scheduling.serving.conftest import QUICK, Cluster, Play, placed_name
+from tests.waiting import until
 
 AGENT = {
     "network": {"form": "tokens", "hidden": 8, "heads": 2, "layers": 1, "feed_forward": 8},
@@ -73,18 +72,20 @@ def _settings(checkpoint: Path, *, shadow: bool) -> SchedulerSettings:
 
 
 def _network(scheduler: Scheduler) -> LiveNetwork:
-    return next(one.policy for one in scheduler.profiles["default"].scores if isinstance(one.policy, Learned)).network
+    return next(
+        score.policy for score in scheduler.profiles["default"].scores if isinstance(score.policy, Learned)
+    ).network
 
 
 @asynccontextmanager
 async def _scheduling(cluster: Cluster, settings: SchedulerSettings) -> AsyncIterator[tuple[LiveNetwork, str]]:
-    """Run a scheduler for as long as the block does; yield its network and where its metrics are."""
-    found, stop = asyncio.Queue[Scheduler](), asyncio.Event()
+    """Run a scheduler until the block ends; yield its network and its metrics' URL."""
+    schedulers, stop = asyncio.Queue[Scheduler](), asyncio.Event()
     lines: list[str] = []
     made = replace(settings, api=cluster.socket)
-    task = asyncio.create_task(serve(made, stop, on_ready=lines.append, on_scheduler=found.put_nowait))
+    task = asyncio.create_task(serve(made, stop, on_ready=lines.append, on_scheduler=schedulers.put_nowait))
     try:
-        network = _network(await found.get())
+        network = _network(await schedulers.get())
         yield network, lines[0].partition("metrics at ")[2]
     finally:
         stop.set()
@@ -92,7 +93,7 @@ async def _scheduling(cluster: Cluster, settings: SchedulerSettings) -> AsyncIte
 
 
 async def _place(cluster: Cluster, name: str) -> Pod:
-    """Make a pod, have its node start it, end it, and return it as it was bound."""
+    """Create a pod, let its node start and end it, and return it as bound."""
     await cluster.add_pod(name)
     pod = (await cluster.pods_when(placed_name(name)))[name]
     assert pod.status.node is not None
@@ -105,32 +106,37 @@ async def _place(cluster: Cluster, name: str) -> Pod:
 
 
 async def _figures(metrics: str) -> dict[str, float]:
-    """Return the scheduler's figures of learning by their names and labels' values."""
+    """Return the scheduler's learning metrics by name and label values."""
 
     def read() -> str:
         with urllib.request.urlopen(metrics, timeout=10) as answer:
             text: str = answer.read().decode()
             return text
 
-    found = re.findall(
+    matches = re.findall(
         r"^millrace_scheduler_learning_(\w+)\{([^}]*)\} (\S+)$", await asyncio.to_thread(read), re.MULTILINE
     )
-    return {" ".join((name, *re.findall(r'"([^"]*)"', labels))): float(figure) for name, labels, figure in found}
+    return {" ".join((name, *re.findall(r'"([^"]*)"', labels))): float(figure) for name, labels, figure in matches}
 
 
 async def _figures_of(decisions: int, who: str, metrics: str) -> dict[str, float]:
-    """Return the figures once they tell of so many decisions: a pod is seen bound before the scheduler knows it is."""
-    async with local_timeout(20, "a test"):
-        while (found := await _figures(metrics)).get(f"decisions_total {who} pods default", 0) < decisions:
-            await asyncio.sleep(0.02)
-    return found
+    """Return the metrics once they count this many decisions: they lag behind a pod's binding."""
+    figures: dict[str, float] = {}
+
+    async def are_counted() -> bool:
+        nonlocal figures
+        figures = await _figures(metrics)
+        return figures.get(f"decisions_total {who} pods default", 0) >= decisions
+
+    await until(are_counted, lambda: f"too few decisions: {figures}", poll_s=0.02)
+    return figures
 
 
 async def _said(*words: str) -> str:
-    """Return what a command of the scheduler's says."""
-    found = await asyncio.to_thread(CliRunner().invoke, app, ["scheduler", *words])
-    assert found.exit_code == 0, found.output
-    return found.output
+    """Return the output of a `scheduler` command."""
+    result = await asyncio.to_thread(CliRunner().invoke, app, ["scheduler", *words])
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 def test_learns_in_shadow_is_resumed_and_goes_live(play: Play, tmp_path: Path) -> None:
@@ -167,12 +173,12 @@ def test_learns_in_shadow_is_resumed_and_goes_live(play: Play, tmp_path: Path) -
             assert re.fullmatch(r"learned: version \d+ gives it \S+, rank 1 of 3", why.scores[0].reasons[-1])
             assert why.scores[0].node == pod.status.node
             assert (await _figures_of(1, "network", metrics))["decisions_total network pods default"] == 1
-            said = await _said("explain", "live", "--api", cluster.socket)
-            assert re.search(r"learned +│ version \d+ gives it \S+, rank 1 of 3", said), said
+            output = await _said("explain", "live", "--api", cluster.socket)
+            assert re.search(r"learned +│ version \d+ gives it \S+, rank 1 of 3", output), output
             rows = json.loads(await _said("status", "--metrics", metrics, "-f", "json"))
-            found = {row["what"]: row["value"] for row in rows if (row["of"], row["profile"]) == ("pods", "default")}
-            assert (found["mode"], found["decisions by network"]) == ("live", 1)
-            assert found["first choices taken"] == "1 of 1 (100.0 %)"
+            by_what = {row["what"]: row["value"] for row in rows if (row["of"], row["profile"]) == ("pods", "default")}
+            assert (by_what["mode"], by_what["decisions by network"]) == ("live", 1)
+            assert by_what["first choices taken"] == "1 of 1 (100.0 %)"
 
     play(act)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,7 +11,7 @@ from controller.common.errors import SchedulerError
 from controller.scheduling.framework.lessons import Outcome, Standing
 from controller.scheduling.serving.lessons import Lessons
 from dataplane.clock import VirtualClock
-from dataplane.local.deadline import local_timeout
+from tests.waiting import until
 
 S = 1_000_000_000
 
@@ -24,7 +23,7 @@ _NOTHING = Standing(
 
 @dataclass(slots=True)
 class Pupil:
-    """Learns nothing, and remembers what it was told."""
+    """Learns nothing; records its calls."""
 
     log: list[object] = field(default_factory=list)
     awaits_end: bool = False
@@ -79,7 +78,7 @@ def test_start_is_reported_once_and_a_new_decision_ends_the_last() -> None:
     assert lessons.subjects() == ()
 
 
-def test_an_end_is_awaited_by_who_wants_it() -> None:
+def test_learners_that_ask_for_it_await_the_end() -> None:
     pupil = Pupil(awaits_end=True)
     lessons = _lessons(VirtualClock(), default=pupil)
     _stands(lessons, pupil, "a")
@@ -99,11 +98,11 @@ def test_policies_are_saved_periodically_and_replaced() -> None:
             work = asyncio.create_task(lessons.run())
             _stands(lessons, before, "a")
             clock.advance_to(6 * S)
-            await _until(lambda: ("a/1", Outcome(None, 0.5)) in before.log)
+            await until(lambda: ("a/1", Outcome(None, 0.5)) in before.log)
             clock.advance_to(11 * S)
-            await _until(lambda: "save" in before.log)
+            await until(lambda: "save" in before.log)
             lessons.take({"default": after, "other": broken})
-            await _until(lambda: "open" in after.log)
+            await until(lambda: "open" in after.log)
             work.cancel()
         assert before.log == ["open", ("a/1", Outcome(None, 0.5)), "save", "close"]
         assert after.log == ["open", "close"]
@@ -113,9 +112,3 @@ def test_policies_are_saved_periodically_and_replaced() -> None:
         assert after.log[2:] == ["open", "close"]
 
     asyncio.run(main())
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    async with local_timeout(30, "a test"):
-        while not holds():
-            await asyncio.sleep(0.01)

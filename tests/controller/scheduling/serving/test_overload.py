@@ -1,4 +1,4 @@
-"""A scheduler with more work than it takes says so: its metrics, and what `millrace status` shows."""
+"""An overloaded scheduler reports it in its metrics and in `millrace status`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from controller.scheduling.settings import MetricsSettings, QueueSettings, Sched
 from dataplane.load.monitor import BEGIN_AFTER
 from dataplane.load.values import DaemonLoad
 from tests.controller.scheduling.serving.conftest import Cluster, Play
+from tests.waiting import until
 
 S = 1_000_000_000
 
 
-def test_scheduler_with_a_full_queue_says_so(play: Play) -> None:
+def test_full_queue_is_reported_as_overload(play: Play) -> None:
     async def act(cluster: Cluster) -> None:
         for name in ("a", "b", "c"):
             await cluster.add_pod(name)
@@ -29,13 +30,17 @@ def test_scheduler_with_a_full_queue_says_so(play: Play) -> None:
         settings = SchedulerSettings(api=cluster.socket, queue=queue, metrics=MetricsSettings(port=0))
         task = asyncio.create_task(process.serve(settings, stop, on_ready=lines.put_nowait))
         ready = await lines.get()
-        said = ""
-        while "pods that wait; raise queue.most" not in said:
+        text = ""
+
+        async def is_overloaded() -> bool:
+            nonlocal text
             health = await check_scheduler(ready)
             assert health.ok
-            said = health.text
-            await asyncio.sleep(0.05)
-        assert "2 pods wait" in said
+            text = health.text
+            return "pods that wait; raise queue.most" in text
+
+        await until(is_overloaded, lambda: text, poll_s=0.05)
+        assert "2 pods wait" in text
         stop.set()
         await task
 
@@ -43,7 +48,7 @@ def test_scheduler_with_a_full_queue_says_so(play: Play) -> None:
 
 
 class Bench:
-    """The monitor of a scheduler whose queue and rounds a test sets."""
+    """The monitor of a scheduler with a queue and rounds set by the test."""
 
     def __init__(self) -> None:
         self.queue = PendingQueue(QueueSettings(most=4))
@@ -54,8 +59,8 @@ class Bench:
 
     def load(self) -> DaemonLoad:
         for _ in range(BEGIN_AFTER):
-            found = self._monitor.sample(0)
-        return found
+            sample = self._monitor.sample(0)
+        return sample
 
 
 @pytest.fixture
@@ -64,8 +69,8 @@ def bench() -> Bench:
 
 
 def causes(load: DaemonLoad) -> dict[str, str]:
-    # Between two samples a moment apart the test's own thread may use a whole core.
-    return {found.name: found.cause for found in load.overloads if not found.name.startswith("thread ")}
+    # Between two close samples the test's own thread may use a whole core.
+    return {overload.name: overload.cause for overload in load.overloads if not overload.name.startswith("thread ")}
 
 
 def test_pods_that_could_be_decided_about_wait_for_too_long(bench: Bench) -> None:

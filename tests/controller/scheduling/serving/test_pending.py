@@ -1,4 +1,4 @@
-"""The queue of who waits: order, backoff, waking, bounds."""
+"""The queue of pending subjects: order, backoff, waking, bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_priority_then_age() -> None:
     assert order == ["urgent", "old", "young"]
 
 
-def test_a_full_queue_counts_who_it_turns_away() -> None:
+def test_full_queue_counts_rejected_pods() -> None:
     queue = PendingQueue(SETTINGS)
     assert [queue.put(f"p{n}", 0, 0) for n in range(5)] == [True, True, True, False, False]
     assert (len(queue), queue.refused_full, queue.has_room) == (3, 2, False)
@@ -62,7 +62,7 @@ def test_the_others_wait_longer_each_time() -> None:
     assert waits == [10, 20, 40, 80, 100, 100]
 
 
-def test_who_lost_a_race_is_looked_at_soon() -> None:
+def test_loser_of_a_race_is_retried_soon() -> None:
     queue = PendingQueue(SETTINGS)
     queue.put("p", 0, 0)
     queue.again("p", 50)
@@ -82,7 +82,7 @@ def test_a_change_much_later_wakes_at_once() -> None:
         st.tuples(st.sampled_from(["put", "refused", "again", "wake", "forget"]), st.integers(0, 4), st.integers(0, 50))
     )
 )
-def test_whoever_waits_is_due_some_day(steps: list[tuple[str, int, int]]) -> None:
+def test_every_waiting_pod_becomes_due(steps: list[tuple[str, int, int]]) -> None:
     queue, now_ns, wanted = PendingQueue(SETTINGS), 0, set[str]()
     for act, number, later_ns in steps:
         now_ns += later_ns
@@ -102,7 +102,7 @@ def test_whoever_waits_is_due_some_day(steps: list[tuple[str, int, int]]) -> Non
             assert queue.first_due(now_ns + SETTINGS.longest_wait_ns) in wanted
 
 
-def test_who_is_being_bound_is_not_due_and_keeps_its_place() -> None:
+def test_pod_being_bound_is_not_due_and_keeps_its_place() -> None:
     queue = PendingQueue(SETTINGS)
     for name in ("first", "second"):
         queue.put(name, 0, 0)
@@ -129,7 +129,7 @@ class PlainPod:
 
 @dataclass
 class PlainQueue:
-    """The queue's plain twin: it looks at everybody each time."""
+    """The queue's plain twin, which scans all entries each time."""
 
     pods: dict[str, PlainPod] = field(default_factory=dict)
     preferred_ns: dict[str, int] = field(default_factory=dict)
@@ -138,23 +138,23 @@ class PlainQueue:
         if name in self.pods:
             self.pods[name].priority = priority
         elif len(self.pods) < SETTINGS.most:
-            order = max((one.order for one in self.pods.values()), default=0) + 1
+            order = max((pod.order for pod in self.pods.values()), default=0) + 1
             self.pods[name] = PlainPod(account, priority, order, now_ns)
 
     def first_due(self, now_ns: int) -> str | None:
-        due = {name: one for name, one in self.pods.items() if one.due_ns <= now_ns and not one.is_out}
-        for one in due.values():
-            one.is_refused = False
-        # Within an account priority comes first, then age; between accounts priority, then shares.
+        due = {name: pod for name, pod in self.pods.items() if pod.due_ns <= now_ns and not pod.is_out}
+        for pod in due.values():
+            pod.is_refused = False
+        # Within an account by priority, then age; between accounts by priority, then shares.
         firsts = dict[str, tuple[int, int, str]]()
-        for name, one in due.items():
-            mine = -one.priority, one.order, name
-            firsts[one.account] = min(firsts.get(one.account, mine), mine)
+        for name, pod in due.items():
+            mine = -pod.priority, pod.order, name
+            firsts[pod.account] = min(firsts.get(pod.account, mine), mine)
         turns = [(first[0], SHARES[account], *first[1:]) for account, first in firsts.items()]
         return min(turns)[-1] if turns else None
 
     def next_due_ns(self) -> int | None:
-        return min((one.due_ns for one in self.pods.values() if not one.is_out), default=None)
+        return min((pod.due_ns for pod in self.pods.values() if not pod.is_out), default=None)
 
     def take_out(self, name: str) -> None:
         if name in self.pods:
@@ -170,35 +170,35 @@ class PlainQueue:
             self._try_again(name, now_ns, SETTINGS.first_wait_ns)
 
     def _try_again(self, name: str, now_ns: int, wait_ns: int) -> None:
-        one = self.pods[name]
-        one.tried_ns, one.due_ns, one.is_refused, one.is_out = now_ns, now_ns + wait_ns, True, False
+        pod = self.pods[name]
+        pod.tried_ns, pod.due_ns, pod.is_refused, pod.is_out = now_ns, now_ns + wait_ns, True, False
 
     def wake(self, now_ns: int) -> None:
         firsts = {account: first for account in SHARES if (first := self._first_refused(account)) is not None}
         for account in firsts:
             self._wake_first(account, now_ns)
-        may = [one for one in firsts if now_ns - self.preferred_ns.get(one, -1000) >= SETTINGS.first_wait_ns]
+        may = [name for name in firsts if now_ns - self.preferred_ns.get(name, -1000) >= SETTINGS.first_wait_ns]
         if len(firsts) >= 2 and may:
-            account = min(may, key=lambda one: (-firsts[one].priority, SHARES[one], firsts[one].order))
+            account = min(may, key=lambda name: (-firsts[name].priority, SHARES[name], firsts[name].order))
             self.preferred_ns[account] = now_ns
             firsts[account].due_ns = min(firsts[account].due_ns, now_ns)
-        for one in self.pods.values():
-            if one.is_refused:
-                wait_ns = min(SETTINGS.first_wait_ns << max(one.refusals - 1, 0), SETTINGS.longest_wait_ns)
-                one.due_ns = min(one.due_ns, max(one.tried_ns + wait_ns, now_ns))
+        for pod in self.pods.values():
+            if pod.is_refused:
+                wait_ns = min(SETTINGS.first_wait_ns << max(pod.refusals - 1, 0), SETTINGS.longest_wait_ns)
+                pod.due_ns = min(pod.due_ns, max(pod.tried_ns + wait_ns, now_ns))
 
     def _first_refused(self, account: str) -> PlainPod | None:
-        refused = [one for one in self.pods.values() if one.is_refused and one.account == account]
-        return min(refused, key=lambda one: (-one.priority, one.order), default=None)
+        refused = [pod for pod in self.pods.values() if pod.is_refused and pod.account == account]
+        return min(refused, key=lambda pod: (-pod.priority, pod.order), default=None)
 
     def _wake_first(self, account: str, now_ns: int) -> None:
         if (first := self._first_refused(account)) is not None:
             first.due_ns = min(first.due_ns, max(first.tried_ns + SETTINGS.first_wait_ns, now_ns))
 
     def bound(self, name: str, now_ns: int) -> None:
-        if (one := self.pods.pop(name, None)) is not None:
-            self.preferred_ns.pop(one.account, None)
-            self._wake_first(one.account, now_ns)
+        if (pod := self.pods.pop(name, None)) is not None:
+            self.preferred_ns.pop(pod.account, None)
+            self._wake_first(pod.account, now_ns)
 
     def forget(self, name: str) -> None:
         self.pods.pop(name, None)
@@ -221,15 +221,15 @@ def test_queue_equals_its_plain_twin(steps: list[tuple[str, int, int, int, str]]
     for act, number, later_ns, priority, account in steps:
         now_ns += later_ns
         name = f"p{number}"
-        for one in (queue, plain):
+        for each in (queue, plain):
             if act == "put":
-                one.put(name, priority, now_ns, account)
+                each.put(name, priority, now_ns, account)
             elif act == "wake":
-                one.wake(now_ns)
+                each.wake(now_ns)
             elif act in {"forget", "take_out"}:
-                getattr(one, act)(name)
+                getattr(each, act)(name)
             else:
-                getattr(one, act)(name, now_ns)
+                getattr(each, act)(name, now_ns)
         assert queue.next_due_ns() == plain.next_due_ns()
         assert queue.first_due(now_ns) == plain.first_due(now_ns)
 
@@ -239,7 +239,7 @@ def test_smallest_share_gets_room_before_the_shortest_wait() -> None:
     for at_ns, account in enumerate(("large", "middle", "small")):
         queue.put(account, 0, at_ns, account)
         queue.refused(account, at_ns)
-    # Room comes just when a newcomer of the largest share does, while the others' waits go on.
+    # Room appears just when a newcomer with the largest share arrives, while the others' waits continue.
     queue.put("newcomer", 0, 5, "large")
     queue.wake(5)
     assert queue.first_due(5) == "small"

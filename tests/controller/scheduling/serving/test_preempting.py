@@ -1,4 +1,4 @@
-"""Preemption on an API server that runs: who goes, who is promised the room, and that groups go whole."""
+"""Preemption on a running API server: victims, the nominated pod, and whole groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def stopping(*names: str) -> Callable[[dict[str, Pod]], bool]:
 
 
 async def stop(cluster: Cluster, *names: str) -> None:
-    """Do what the nodes' managers do with pods that are stopping: release them as the eviction says."""
+    """Act as the node managers of stopping pods: release them as the eviction says."""
     pods = {name: await cluster.client.of(Pod).get(name) for name in names}
     releases = tuple(
         Release(pod=name, epoch=pod.status.epoch, phase=pod.status.then or Phase.FAILED) for name, pod in pods.items()
@@ -48,8 +48,8 @@ def test_a_pod_of_a_higher_priority_gets_the_room_of_a_lower_one(play: Play) -> 
             pods = await cluster.pods_when(placed_name("high"))
             assert pods["high"].status.nominated is None
             await cluster.decision_about("low", Outcome.REFUSED)
-            found = (await cluster.client.of(Decision).list(fields="outcome=preempting")).items
-            assert len(found) == 1, "who has asked once waits"
+            decisions = (await cluster.client.of(Decision).list(fields="outcome=preempting")).items
+            assert len(decisions) == 1, "one request at a time"
 
     play(act)
 
@@ -70,7 +70,7 @@ def test_room_that_is_promised_is_not_given_to_a_lower_one(play: Play) -> None:
             await stop(cluster, "two")
             pods = await cluster.pods_when(placed_name("high"))
             assert pods["small"].status.node is None
-            for evicted in ("one", "two"):  # they wait again, and would compete with "small"
+            for evicted in ("one", "two"):  # they are pending again and would compete with "small"
                 await cluster.client.of(Pod).delete(evicted)
             await cluster.client.of(Pod).delete("high")
             await cluster.client.release(ReleaseRequest(releases=(Release(pod="high", epoch=1),)))
@@ -106,7 +106,7 @@ def test_a_group_goes_whole_and_waits_whole(play: Play) -> None:
     play(act)
 
 
-def test_nobody_goes_for_a_pod_of_the_same_priority_or_in_vain(play: Play) -> None:
+def test_no_victims_for_equal_priority_or_in_vain(play: Play) -> None:
     async def act(cluster: Cluster) -> None:
         await cluster.add_node("h1", cores=1)
         async with cluster.scheduling():

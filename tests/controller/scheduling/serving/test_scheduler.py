@@ -1,4 +1,4 @@
-"""The scheduler on an API server that runs: placement, reasons, conflicts, groups, profiles."""
+"""The scheduler on a running API server: placement, reasons, conflicts, groups, profiles."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from dataplane.clock import MonotonicClock
 from dataplane.daemon import Lifecycle
 from dataplane.topology.values import DeviceKind
 from tests.controller.scheduling.serving.conftest import QUICK, Cluster, Play
+from tests.waiting import until
 
 GPU = DeviceNeed(kind=DeviceKind.GPU)
 SPREAD = PodProfileSettings(name="spread", scores=(PolicySettings(policy="least-used"),))
@@ -35,7 +36,7 @@ def placed(pods: dict[str, Pod]) -> bool:
 
 
 async def check_books(cluster: Cluster) -> None:
-    """Every pod that is bound holds its request, once, of the node that it is on; nobody else holds anything."""
+    """Check that each bound pod holds its request once on its node, and that there are no other shares."""
     nodes = (await cluster.client.of(Node).list()).items
     pods = {pod.metadata.name: pod for pod in (await cluster.client.of(Pod).list()).items}
     shares = Counter((share.pod, node.metadata.name, share.epoch) for node in nodes for share in node.shares)
@@ -62,15 +63,15 @@ def test_pods_are_placed_and_decisions_have_reasons(play: Play) -> None:
             pods = await cluster.pods_when(lambda pods: placed(pods) and {"before", "needs-gpu"} <= pods.keys())
             assert pods["needs-gpu"].status.node == "h2"
             assert pods["needs-gpu"].status.devices[0].thousandths == 250
-            found = await cluster.client.of(Decision).get(str(pods["needs-gpu"].status.decision))
-            assert [(one.reason, one.nodes, one.policy) for one in found.spec.refused] == [
+            decision = await cluster.client.of(Decision).get(str(pods["needs-gpu"].status.decision))
+            assert [(refusal.reason, refusal.nodes, refusal.policy) for refusal in decision.spec.refused] == [
                 ("it has 0 of 1 gpu", ("h1",), "device-model")
             ]
-            assert found.spec.scores[0].node == "h2"
-            assert "least-used: " in " ".join(found.spec.scores[0].reasons)
-            assert found.spec.reason.startswith("h2: ")
-            while len(scheduler.queue):  # until the answer to the last binding was read
-                await asyncio.sleep(0.01)
+            assert decision.spec.scores[0].node == "h2"
+            assert "least-used: " in " ".join(decision.spec.scores[0].reasons)
+            assert decision.spec.reason.startswith("h2: ")
+            # The queue is empty once the answer to the last binding has been read.
+            await until(lambda: len(scheduler.queue) == 0, "the queue does not become empty")
         await check_books(cluster)
 
     play(act)
@@ -94,7 +95,7 @@ def test_projects_take_turns(play: Play) -> None:
     play(act)
 
 
-def test_who_is_refused_is_placed_once_there_is_room(play: Play) -> None:
+def test_refused_pod_is_placed_once_there_is_room(play: Play) -> None:
     async def act(cluster: Cluster) -> None:
         await cluster.add_node("h1", cores=1)
         async with cluster.scheduling():
@@ -124,7 +125,7 @@ def test_pods_that_wait_say_why(play: Play) -> None:
             )
             assert waiting["big"].status.reasons == ("none of 1 nodes: 1 by fits",)
             assert "does not fit as a whole" in waiting["g1"].status.reasons[0]
-            # What was written wakes nobody; who is looked at again with the same outcome is not written again.
+            # Own writes wake no pod, and an unchanged outcome is not written again.
             due_ns = scheduler.queue.next_due_ns()
             assert due_ns is not None
             assert due_ns > MonotonicClock().now_ns()
@@ -155,7 +156,7 @@ def test_a_node_that_takes_pods_again(play: Play) -> None:
 
 
 def test_device_idle_again_wakes_pods_refused_for_its_load(play: Play) -> None:
-    """Long before the longest wait is over."""
+    """Long before the longest wait ends."""
 
     async def act(cluster: Cluster) -> None:
         async def report(busy: float) -> None:
@@ -177,19 +178,19 @@ def test_device_idle_again_wakes_pods_refused_for_its_load(play: Play) -> None:
 
 
 def test_two_schedulers_never_place_twice(play: Play) -> None:
-    """Both see all pods and as many cores as these need: whoever comes too late decides again."""
+    """Both see all pods and just enough cores: the later one decides again."""
 
     async def act(cluster: Cluster) -> None:
         for number in range(5):
             await cluster.add_node(f"h{number}", cores=8)
-        async with cluster.scheduling() as one, cluster.scheduling() as other:
+        async with cluster.scheduling() as first, cluster.scheduling() as other:
             for number in range(40):
                 await cluster.add_pod(f"p{number}")
             pods = await cluster.pods_when(lambda pods: len(pods) == 40 and placed(pods))
             assert {pod.status.epoch for pod in pods.values()} == {1}
             decisions = (await cluster.client.of(Decision).list(fields="outcome=bound")).items
-            assert Counter(one.spec.subjects[0] for one in decisions) == Counter(pods.keys())
-            assert one is not other
+            assert Counter(decision.spec.subjects[0] for decision in decisions) == Counter(pods.keys())
+            assert first is not other
         await check_books(cluster)
 
     play(act)
@@ -202,7 +203,7 @@ def test_a_stale_view_is_refused_and_read_again(play: Play) -> None:
         async with cluster.scheduling() as scheduler:
             await cluster.add_pod("first")
             await cluster.pods_when(placed)
-            # As if the watch were late: both nodes look as before the binding.
+            # As if the watch were late: both nodes look unbound.
             late = [
                 replace(node, shares=(), shares_version=0, metadata=replace(node.metadata, revision=1))
                 for node in scheduler.view.nodes.values()
@@ -235,7 +236,7 @@ def test_a_group_is_placed_whole_or_not_at_all(play: Play) -> None:
     play(act)
 
 
-def test_what_is_stated_of_location_and_network(play: Play) -> None:
+def test_location_and_network_demands_are_met(play: Play) -> None:
     async def act(cluster: Cluster) -> None:
         await cluster.add_node("h1")
         await cluster.add_node("h2")

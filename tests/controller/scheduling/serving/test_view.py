@@ -1,4 +1,4 @@
-"""A scheduler's view of resources: load and free memory of devices, images, peers, reservations, the workload."""
+"""A scheduler's view of resources: device load and free memory, images, peers, reservations, the workload."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def view_of(*resources: Node | Pod | PodGroup) -> ClusterView:
     return view
 
 
-def test_what_nodes_report_of_devices_and_images() -> None:
+def test_reported_devices_and_images_are_in_the_view() -> None:
     loads = (
         DeviceLoad(number=0, load=Load(busy=0.75, memory_free_bytes=3 * GIB)),
         DeviceLoad(number=9, load=Load(busy=1.0)),
@@ -57,7 +57,7 @@ def test_what_nodes_report_of_devices_and_images() -> None:
     assert view_of(node_of("a")).snapshot(None).device_busy is None
 
 
-def test_what_a_pod_states_reaches_the_policies() -> None:
+def test_statements_of_a_pod_reach_the_policies() -> None:
     group = PodGroup(
         metadata=Metadata(name="g", revision=1),
         spec=PodGroupSpec(size=1, template=pod_of("t").spec, allreduce=AllReduce()),
@@ -80,7 +80,7 @@ def test_peer_needs_hold_in_both_directions() -> None:
     assert pending.mates == (Mate("mate"),)
 
 
-def test_beside_its_peer_a_pod_needs_no_figures_of_the_network() -> None:
+def test_pod_on_its_peers_node_needs_no_network_figures() -> None:
     costs = CostMap.of(TOPOLOGY, NetworkSnapshot(0, {}, {}, {}))
     view = view_of(*(node_of(name) for name in HOSTS))
     pending = view.pending(pod_of("p", peers=(PeerNeed(host=HOSTS[0], min_bps=GBPS),)))
@@ -89,15 +89,15 @@ def test_beside_its_peer_a_pod_needs_no_figures_of_the_network() -> None:
     assert is_measured(snapshot, pending, HOSTS[1]) is False
 
 
-def test_what_is_bound_is_reserved_until_it_is_released() -> None:
+def test_bound_pod_is_reserved_until_released() -> None:
     costs = CostMap.of(TOPOLOGY, NetworkSnapshot(0, {}, {}, {}))
     view = view_of(*(node_of(name) for name in HOSTS), pod_of("p", peers=(PeerNeed(host=HOSTS[2], min_bps=GBPS),)))
     free_bps = costs.cost(HOSTS[0], HOSTS[2]).available_bps
 
     def seen_bps() -> int:
-        found = view.snapshot(costs).costs
-        assert found is not None
-        return free_bps - found.cost(HOSTS[0], HOSTS[2]).available_bps
+        reserved = view.snapshot(costs).costs
+        assert reserved is not None
+        return free_bps - reserved.cost(HOSTS[0], HOSTS[2]).available_bps
 
     assert seen_bps() == 0
     waiting = view.pods["p"]

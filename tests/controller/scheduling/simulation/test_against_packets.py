@@ -1,4 +1,4 @@
-"""End times of transfers: the flow model against packets through switches that run the P4 program."""
+"""End times of transfers: the flow model against packets through switches with the P4 program."""
 
 from __future__ import annotations
 

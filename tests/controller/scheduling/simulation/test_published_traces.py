@@ -1,4 +1,4 @@
-"""Published traces, replayed; skipped where they are not."""
+"""Replays of published traces; skipped where they are missing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT = PodProfile.of(PodProfileSettings())
 
 def given(name: str) -> Path:
     if not (DATA / name).exists():
-        pytest.skip(f"{name} is not there")
+        pytest.skip(f"{name} is missing")
     return DATA / name
 
 
@@ -29,10 +29,10 @@ def test_openb() -> None:
     cluster = Cluster.of(openb_nodes(given("openb_node_list_all_node.csv")))
     pods = tuple(islice(openb_pods(given("openb_pod_list_default.csv")), 1500))
     trace = simulate(cluster, Workload(pods), DEFAULT)
-    found = summary_of(trace)
-    assert found.states["finished"] + found.left_out == 1500
-    assert found.left_out == sum(pod.duration_ns is None for pod in pods)
-    # Each runs as long as it did: what differs is when it began.
+    summary = summary_of(trace)
+    assert summary.states["finished"] + summary.left_out == 1500
+    assert summary.left_out == sum(pod.duration_ns is None for pod in pods)
+    # Run times are as recorded; only the starts differ.
     ran_ns = {pod.name: next(iter(pod.duration_ns.values())) for pod in pods if pod.duration_ns is not None}
     for record in trace.records():
         assert record.finished_ns is not None

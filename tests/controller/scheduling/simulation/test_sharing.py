@@ -1,4 +1,4 @@
-"""Max-min fair sharing: the property itself, that what is remembered between changes is right, and both twins alike."""
+"""Max-min fair sharing: the property itself, correct incremental state, and equal twins."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LINKS = 6
 rates = st.lists(st.one_of(st.integers(1, 50), st.integers(1, MOST_BPS)), min_size=LINKS, max_size=LINKS)
 shares = st.one_of(st.just(ONE), st.integers(1, ONE))
 flow_hops = st.dictionaries(st.integers(0, LINKS - 1), shares, min_size=1).map(
-    lambda found: [Hop(link, share) for link, share in found.items()]
+    lambda shares: [Hop(link, share) for link, share in shares.items()]
 )
 
 
 @twins
 @given(capacity=rates, flows=st.lists(flow_hops, min_size=1, max_size=12))
 def test_every_flow_has_a_bottleneck(make: Make, capacity: list[int], flows: list[list[Hop]]) -> None:
-    """Max-min fair (Bertsekas and Gallager, 6.5.2): on some link, full, no flow of it is faster."""
+    """Max-min fair (Bertsekas and Gallager, 6.5.2): each flow has a full link on which no flow is faster."""
     sharing = make(list(capacity))
     numbers = [sharing.add(hops, 1000, 0) for hops in flows]
     assert sharing.settle(0) == len(flows)
@@ -50,7 +50,7 @@ def test_every_flow_has_a_bottleneck(make: Make, capacity: list[int], flows: lis
         users = crossing[link]
         free = capacity[link] - sum(rate[number] * share for number, share in users)
         most = max(rate[number] for number, _ in users)
-        # Whole bit/s: a link is full if another bit/s for each of its flows that are fastest has no room.
+        # Integer bit/s: a link is full if one more bit/s for each of its fastest flows does not fit.
         last = sum(share for number, share in users if rate[number] == rate[flow])
         return rate[flow] >= most - 1 and free < max(last, sum(share for n, share in users if rate[n] >= most - 1))
 
@@ -74,13 +74,13 @@ def test_the_twins_agree_over_any_history(capacity: list[int], changes: list[tup
     for kind, hops, number, pick in changes:
         for sharing in (kernel, plain):
             if kind == "add":
-                found = sharing.add(hops, number, now_ns)
+                added = sharing.add(hops, number, now_ns)
             elif kind == "remove" and flows:
                 sharing.remove(flows[pick % len(flows)])
             elif kind == "capacity":
                 sharing.set_capacity(hops[0].link, number % MOST_BPS)
         if kind == "add":
-            flows.append(found)
+            flows.append(added)
         elif kind == "remove" and flows:
             flows.pop(pick % len(flows))
         assert kernel.settle(now_ns) == plain.settle(now_ns)
@@ -93,7 +93,7 @@ def test_the_twins_agree_over_any_history(capacity: list[int], changes: list[tup
 
 @twins
 def test_parking_lot(make: Make) -> None:
-    """Two links, a flow over both and one over each: the narrower link's flows get half of it, the other the rest."""
+    """Two links, one flow over both, one over each: the narrower link is halved, the third flow gets the rest."""
     sharing = make([10, 30])
     both, first, second = (sharing.add(hops, 100, 0) for hops in ([Hop(0), Hop(1)], [Hop(0)], [Hop(1)]))
     sharing.settle(0)
@@ -116,13 +116,13 @@ def test_a_flow_that_comes_in_the_middle(make: Make) -> None:
 
 
 @twins
-def test_only_what_shares_links_is_worked_out_again(make: Make) -> None:
+def test_only_flows_with_shared_links_are_recomputed(make: Make) -> None:
     sharing = make([3, 3])
-    one = sharing.add([Hop(0)], 10, 0)
+    flow = sharing.add([Hop(0)], 10, 0)
     sharing.add([Hop(1)], 10, 0)
     assert sharing.settle(0) == 2
     assert sharing.settle(1) == 0
-    sharing.remove(one)
+    sharing.remove(flow)
     sharing.add([Hop(0)], 10, 2)
     assert sharing.settle(2) == 1
 
@@ -142,7 +142,7 @@ def test_no_capacity_no_end(make: Make) -> None:
 
 @twins
 def test_weighted_shares(make: Make) -> None:
-    """Half of a flow crosses a link: it may send twice as fast as one that crosses it whole would."""
+    """A flow with half of its traffic on a link may send twice as fast as one with all of it."""
     sharing = make([10, 100])
     split = sharing.add([Hop(0, ONE // 2), Hop(1)], 100, 0)
     sharing.settle(0)
@@ -173,7 +173,7 @@ def test_more_flows_and_longer_ones_than_there_was_room_for(make: Make) -> None:
 
 
 @twins
-def test_what_cannot_be(make: Make) -> None:
+def test_invalid_links_and_flows_are_refused(make: Make) -> None:
     with pytest.raises(SchedulerError, match="between 0 and"):
         make([MOST_BPS + 1])
     sharing = make([5, 5])

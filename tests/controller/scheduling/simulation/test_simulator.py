@@ -1,4 +1,4 @@
-"""The simulator: times worked out by hand, what must hold of any trace, and that equal seeds give equal traces."""
+"""The simulator: times computed by hand, invariants of any trace, and equal traces for equal seeds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def task(name: str, seconds: int = 1, cores: int = 1, arrival_s: int = 0, **more
 
 
 def times(trace: Trace) -> dict[str, tuple[float | None, float | None]]:
-    """Return when each unit started and finished, in seconds."""
+    """Return the start and end of each unit in seconds."""
     seconds = [
         None if time is None else time / S
         for record in trace.records()
@@ -52,7 +52,7 @@ def times(trace: Trace) -> dict[str, tuple[float | None, float | None]]:
     return dict(zip(trace.names, zip(seconds[::2], seconds[1::2], strict=True), strict=True))
 
 
-def test_what_does_not_fit_waits_and_is_overtaken() -> None:
+def test_pod_that_does_not_fit_waits_and_is_overtaken() -> None:
     cluster = Cluster.of([node("a", cores=2)])
     work = Workload((task("first", 10), task("wide", 1, cores=2, arrival_s=1), task("small", 2, arrival_s=2)))
     assert times(simulate(cluster, work, DEFAULT)) == {"first": (0, 10), "wide": (10, 11), "small": (2, 4)}
@@ -62,8 +62,8 @@ def test_what_does_not_fit_waits_and_is_overtaken() -> None:
 
 def test_priority_comes_before_age() -> None:
     work = Workload((task("first", 5), task("old", arrival_s=1), task("urgent", arrival_s=2, priority=7)))
-    found = times(simulate(Cluster.of([node("a", cores=1)]), work, DEFAULT))
-    assert found == {"first": (0, 5), "urgent": (5, 6), "old": (6, 7)}
+    spans = times(simulate(Cluster.of([node("a", cores=1)]), work, DEFAULT))
+    assert spans == {"first": (0, 5), "urgent": (5, 6), "old": (6, 7)}
 
 
 def test_the_quickest_kind_that_is_free() -> None:
@@ -74,7 +74,7 @@ def test_the_quickest_kind_that_is_free() -> None:
 
 
 def test_a_graph_waits_for_inputs_over_the_network() -> None:
-    """Two tasks of a chain on hosts of two leaves: packets' bits over 10 Gbit/s, then what the last packet needs."""
+    """Two chained tasks on hosts of two leaves: the packets' bits over 10 Gbit/s, plus the last packet's delay."""
     nbytes = 100_000_000
     graph = TaskGraph("g", (task("x"), task("y", cores=8)), (Edge("x", "y", nbytes),))
     leaf = {host: TOPOLOGY.attachment[host].node for host in HOSTS}
@@ -109,10 +109,10 @@ def test_instances_and_gangs_start_together_or_not_at_all() -> None:
     cluster = Cluster.of([node("a", cores=2), node("b", cores=2)])
     gang = PodGroup("gang", tuple(Pod(f"p{n}", (task(f"t{n}", 3),)) for n in range(4)), 4)
     work = Workload((task("one", 2), task("four", 1, arrival_s=9, instances=4)), groups=(gang,))
-    found = {record.name: record for record in simulate(cluster, work, DEFAULT).records()}
-    assert found["gang"].started_ns == 2 * S
-    assert sorted(found["gang"].nodes) == ["a", "a", "b", "b"]
-    assert found["four"].started_ns == 9 * S
+    records = {record.name: record for record in simulate(cluster, work, DEFAULT).records()}
+    assert records["gang"].started_ns == 2 * S
+    assert sorted(records["gang"].nodes) == ["a", "a", "b", "b"]
+    assert records["four"].started_ns == 9 * S
 
 
 def test_impossible_task_and_its_dependants_are_refused() -> None:
@@ -129,7 +129,7 @@ def test_impossible_task_and_its_dependants_are_refused() -> None:
     assert trace.left_out == (("unknown", "its run time is unknown"),)
 
 
-def test_what_still_waits_at_the_end_says_why() -> None:
+def test_pods_pending_at_the_end_have_a_reason() -> None:
     trace = simulate(Cluster.of([node("a", cores=1)]), Workload((task("one", 9), task("two"))), DEFAULT, until_ns=S)
     one, two = trace.records()
     assert (one.state, two.state) == (State.RUNNING, State.WAITING)
@@ -157,7 +157,7 @@ def test_nothing_submitted() -> None:
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 1000), spreading=st.sampled_from(Spreading), order=st.sampled_from(Order))
-def test_what_holds_of_every_trace(seed: int, spreading: Spreading, order: Order) -> None:
+def test_invariants_of_every_trace(seed: int, spreading: Spreading, order: Order) -> None:
     graph = layered_graph(Layers(layers=3, width=4, mean_bytes=8 << 20), seed)
     work = Workload(batch(Batch(20, rate_hz=2.0, mean_s=5.0), seed), (GraphArrival(graph, S),))
     cluster = Cluster.of(node(host, cores=8, gib=32, gpus=["T4", "T4"]) for host in HOSTS)
@@ -175,7 +175,7 @@ def test_what_holds_of_every_trace(seed: int, spreading: Spreading, order: Order
         before = finish[f"{graph.name}/{edge.src}"]
         assert before is not None
         assert ready >= before
-    # Nobody ever holds more than there is.
+    # Holdings never exceed the capacity.
     changes: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for number, record in enumerate(records):
         for name in ("cpu", "gpu"):

@@ -1,4 +1,4 @@
-"""Choice of a task's option: by filters, by upper bounds, by when units are free and the network is good."""
+"""Choice of a task's option: by filters, upper bounds, free units and good network hours."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_weak_figure_never_competes_with_a_firm_one(weak: Basis) -> None:
     assert (refused.name, refused.policy) == ("a", "firm-estimate")
 
 
-def test_models_compete_only_where_no_estimate_is_firm() -> None:
+def test_models_compete_only_without_firm_estimates() -> None:
     model, nominal = Estimate.exactly(5.0, Basis.MODELLED), Estimate.exactly(0.1, Basis.NOMINAL)
     assert centre_of(decided(view("a", "b"), TASK, a=model, b=nominal)) == "a"
     assert centre_of(decided(view("a"), TASK, a=nominal)) is None
@@ -101,12 +101,12 @@ def test_units_held_indefinitely_are_not_waited_for() -> None:
     assert explained(PROFILE, verdict).refused[0].policy == NO_UNITS
 
 
-def test_tasks_planned_one_after_the_other_share_what_is_there() -> None:
+def test_tasks_planned_in_turn_share_the_units() -> None:
     seen = view("a", "b")
-    plan, found = Plan(seen), options(seen, a=MEASURED_10, b=Estimate.exactly(15.0, Basis.MEASURED))
+    plan, choices = Plan(seen), options(seen, a=MEASURED_10, b=Estimate.exactly(15.0, Basis.MEASURED))
     tasks = order_of(PendingTask(f"t{number}", "solve", priority=number == 9, since_ns=number) for number in range(10))
     assert tasks[0].name == "t9"
-    where = [centre_of(plan.decide(PROFILE, task, found)) for task in tasks]
+    where = [centre_of(plan.decide(PROFILE, task, choices)) for task in tasks]
     assert where == ["a"] * 4 + ["b"] * 4 + ["a"] * 2
     assert plan.is_full
 
@@ -116,7 +116,7 @@ def test_data_counts_by_the_way_that_it_takes() -> None:
     task = PendingTask("t", "solve", reads=(Read("store", 100_000_000),))
     verdict = decided(seen, task, far=MEASURED_10, near=Estimate.exactly(20.0, Basis.MEASURED))
     assert centre_of(verdict) == "near"
-    reasons = {one.name: one.scores[0].reason for one in explained(PROFILE, verdict).candidates}
+    reasons = {candidate.name: candidate.scores[0].reason for candidate in explained(PROFILE, verdict).candidates}
     assert "its 100000000 bytes arrive in 0.1 s (nominal)" in reasons["near"]
     assert "in 100 s (measured)" in reasons["far"]
     cut = view("far", transfer_s={("store", "far"): (np.inf, True)})
@@ -128,14 +128,14 @@ def test_patient_task_starts_in_the_forecast_good_window() -> None:
     reads = (Read("store", 10),)
     patient = PendingTask("t", "solve", reads=reads, deadline_ns=NOW_NS + 3 * H)
     assert decided(view("a", good=good), patient, a=MEASURED_10).start_s == 7200.0
-    # Without a deadline, or with one that comes before, it does not wait.
+    # Without a deadline, or with an earlier one, it does not wait.
     assert decided(view("a", good=good), PendingTask("t", "solve", reads=reads), a=MEASURED_10).start_s == 0.0
     urgent = PendingTask("t", "solve", reads=reads, deadline_ns=NOW_NS + H)
     verdict = decided(view("a", good=good), urgent, a=MEASURED_10)
     assert verdict.start_s == 0.0
-    said = {one.policy: one.reason for one in explained(PROFILE, verdict).candidates[0].scores}
-    assert said["good-hours"] == "begins while the network is forecast worse"
-    # What reads nothing does not mind the network.
+    reasons = {score.policy: score.reason for score in explained(PROFILE, verdict).candidates[0].scores}
+    assert reasons["good-hours"] == "begins while the network is forecast worse"
+    # A task that reads nothing ignores the network.
     assert (
         decided(view("a", good=good), PendingTask("t", "solve", deadline_ns=NOW_NS + 3 * H), a=MEASURED_10).start_s == 0
     )
@@ -153,11 +153,11 @@ def test_no_more_units_than_help() -> None:
         Option(("a", "cpu"), 2, Estimate.exactly(6.0, Basis.MEASURED)),
         Option(("a", "cpu"), 4, Estimate.exactly(5.9, Basis.MEASURED), above="4 units are more than the 2 that help"),
     )
-    found = Options.of(items, seen.place)
-    verdict = Plan(seen).decide(PROFILE, TASK, found)
+    choices = Options.of(items, seen.place)
+    verdict = Plan(seen).decide(PROFILE, TASK, choices)
     assert verdict.option is not None
     assert verdict.option.units == 2
-    stated = Plan(view("a")).decide(PROFILE, PendingTask("t", "solve", units=(4,)), found)
+    stated = Plan(view("a")).decide(PROFILE, PendingTask("t", "solve", units=(4,)), choices)
     assert stated.option is not None
     assert stated.option.units == 4
 

@@ -18,7 +18,7 @@ def test_the_price_is_that_of_the_step_that_a_score_reaches(score: float | None,
     assert price_of(STEPS, score) == price
 
 
-def test_a_cost_says_what_it_is_made_of() -> None:
+def test_cost_lists_its_factors() -> None:
     cost = cost_of(STEPS, 3, 20.0, 70)
     assert (cost.amount, cost.reason) == (240.0, "3 units x 20 s x 4 (score 70)")
 

@@ -1,4 +1,4 @@
-"""Probe triggers: first sight, a period, a finished task, a centre's request; bounded, and never twice."""
+"""Probe triggers: a new type, a period, a finished task, a centre's request; bounded, and never twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def due(
     settings: ProbingSettings = SETTINGS,
     problem: str = "",
 ) -> tuple[Order, ...]:
-    centres = {one.offer.centre: CentreState(one.offer.centre, problem) for one in places}
+    centres = {candidate.offer.centre: CentreState(candidate.offer.centre, problem) for candidate in places}
     return probes_due(needs, places, centres, known or {}, settings=settings, now_ns=NOW_NS)
 
 
@@ -35,12 +35,12 @@ def measured(age_s: float, *counts: int) -> Known:
 
 
 def test_a_type_never_seen_is_probed_on_all_counts_that_are_free() -> None:
-    found = due(place("a"), place("b", 3), place("c", 0))
-    assert [(one.centre, one.counts, one.reason) for one in found] == [
+    orders = due(place("a"), place("b", 3), place("c", 0))
+    assert [(order.centre, order.counts, order.reason) for order in orders] == [
         ("a", (1, 2, 4), Reason.FIRST_SEEN),
         ("b", (1, 2), Reason.FIRST_SEEN),
     ]
-    assert {one.number for one in found} == {1}
+    assert {order.number for order in orders} == {1}
 
 
 def test_only_missing_stated_counts_are_probed() -> None:
@@ -63,7 +63,9 @@ def test_a_centre_runs_one_probe_at_a_time_and_never_twice() -> None:
 def test_no_more_of_a_type_and_in_all_than_the_settings_say() -> None:
     places = [place(f"c{number}") for number in range(20)]
     assert len(due(*places)) == SETTINGS.most_of_type
-    others = tuple(changed(NEED, task_type=f"t{one}", probes={f"p{one}": frozenset({"dgemm"})}) for one in range(9))
+    others = tuple(
+        changed(NEED, task_type=f"t{number}", probes={f"p{number}": frozenset({"dgemm"})}) for number in range(9)
+    )
     assert len(due(*places, needs=others)) == SETTINGS.most_at_once
 
 
@@ -71,14 +73,14 @@ def test_probes_cost_at_most_their_share_of_known_work() -> None:
     known = {("of-solve", f"c{number}", "cpu"): measured(1) for number in range(3)}
     places = [place(f"c{number}") for number in range(6)]
     cheap = changed(NEED, work_unit_s=1000.0, spent_unit_s=12.0)
-    # 2 % of 1000 are 20, each probe took 4: 16 after one more, which is below, 20 after two.
+    # 2 % of 1000 is 20; a probe takes 4: 16 after one more is below, 20 after two is not.
     assert len(due(*places, needs=(cheap,), known=known)) == 1
     assert due(*places, needs=(changed(cheap, spent_unit_s=19.0),), known=known) == ()
-    # The first centres come before anything is known of the tasks.
+    # The first centres are probed before the tasks are known.
     assert len(due(*places, needs=(changed(NEED, spent_unit_s=50.0),), known={})) == SETTINGS.most_of_type
 
 
-def test_on_a_period_results_of_types_in_use_are_measured_anew() -> None:
+def test_types_in_use_are_measured_again_periodically() -> None:
     idle = changed(NEED, waiting=0, work_unit_s=1e6)
     old = {("of-solve", "a", "cpu"): measured(30_000, 1, 2, 4)}
     (order,) = due(place("a"), needs=(idle,), known=old)
@@ -89,7 +91,7 @@ def test_on_a_period_results_of_types_in_use_are_measured_anew() -> None:
     assert due(place("a"), needs=(idle,), known=old, settings=replace(SETTINGS, period_s=None)) == ()
 
 
-def test_after_a_finished_task_the_place_where_it_ran_is_probed() -> None:
+def test_place_of_a_finished_task_is_probed() -> None:
     done = changed(NEED, waiting=0, finished_at=frozenset({("b", "cpu")}))
     (order,) = due(place("a"), place("b"), needs=(done,))
     assert (order.centre, order.reason) == ("b", Reason.FINISHED)

@@ -28,18 +28,18 @@ def test_idle_units_before_a_waiting_task_go_to_shorter_ones() -> None:
     assert slots.start_s(2, 120.0) == 150.0
     slots.take(1, 60.0, 0.0)
     assert slots.free == 1
-    # Nobody planned before begins later for it: the four units are still those of the task that waits.
+    # No earlier plan is delayed: the four units still belong to the waiting task.
     assert slots.start_s(4, 1.0) == 150.0
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_plans_never_give_more_units_than_there_are(seed: int) -> None:
-    """Planned tasks together never hold more units than the offer has."""
+    """Planned tasks never hold more units than offered."""
     rng = random.Random(seed)
     count = rng.randrange(1, 9)
     held = [(rng.randrange(1, 3), rng.choice([1.0, 5.0, 30.0])) for _ in range(rng.randrange(4))]
     slots, planned, left = Slots(count, held), [], count
-    for units, until_s in sorted(held, key=lambda one: -one[1]):
+    for units, until_s in sorted(held, key=lambda pair: -pair[1]):
         planned.append((0.0, until_s, min(units, left)))
         left -= min(units, left)
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""The four ways in which the unit of a probe is chosen, and what cannot be."""
+"""The four ways to choose the unit of a probe, and invalid choices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACES = (
     Place(Offer("c", "unit-2", 20, frozenset({"k1", "k2", "k3", "k5"})), 3),
     Place(Offer("c", "unit-3", 5, frozenset({"k1", "k2", "k5"})), 5),
 )
-"""The example of a resource configuration that the specification gives."""
+"""The specification's example of a resource configuration."""
 
 
 def wanted(
@@ -30,7 +30,7 @@ def wanted(
 def test_unit_must_support_every_kernel_of_the_configuration() -> None:
     assert choose_unit(wanted("k1", "k4"), PLACES).unit == "unit-1"
     assert choose_unit(wanted("k2", "k3"), PLACES).unit == "unit-2"
-    # Of several that qualify the one with most units free.
+    # Among several, the one with the most free units.
     assert choose_unit(wanted("k1", "k2"), PLACES).unit == "unit-3"
     nobody = choose_unit(wanted("k4", "k5"), PLACES)
     assert nobody.step is Step.FAIL
@@ -46,7 +46,7 @@ def test_by_asking_the_centre_answers_and_the_scheduler_picks() -> None:
     assert (none.step, none.reason) == (Step.FAIL, "centre c answers that none of its units could run it")
 
 
-def test_by_the_user_his_unit_is_taken_whatever_it_supports() -> None:
+def test_users_unit_is_taken_whatever_it_supports() -> None:
     assert choose_unit(wanted("k9", choice=UnitChoice.USER, unit="unit-1"), PLACES).unit == "unit-1"
     assert choose_unit(wanted("k1", choice=UnitChoice.USER, unit="unit-9"), PLACES).reason == (
         "centre c has no unit unit-9: unit-1, unit-2, unit-3"
@@ -55,8 +55,8 @@ def test_by_the_user_his_unit_is_taken_whatever_it_supports() -> None:
 
 
 def test_by_the_centre_no_unit_is_named() -> None:
-    found = choose_unit(wanted("k1", choice=UnitChoice.CENTRE, units=8), PLACES)
-    assert (found.step, found.unit, found.units) == (Step.DISPATCH, None, 8)
+    choice = choose_unit(wanted("k1", choice=UnitChoice.CENTRE, units=8), PLACES)
+    assert (choice.step, choice.unit, choice.units) == (Step.DISPATCH, None, 8)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_by_the_centre_no_unit_is_named() -> None:
     ],
 )
 def test_busy_units_are_waited_for_and_missing_ones_refused(units: int, step: Step, reason: str) -> None:
-    found = choose_unit(wanted("k1", unit="unit-2", units=units), PLACES)
-    assert (found.step, found.reason) == (step, reason)
+    choice = choose_unit(wanted("k1", unit="unit-2", units=units), PLACES)
+    assert (choice.step, choice.reason) == (step, reason)
 
 
 def test_a_centre_without_units_is_waited_for() -> None:

@@ -1,4 +1,4 @@
-"""An API server in the test's loop, a centre's agent in it or as a process, and tasks that are dispatched."""
+"""An API server in the test's loop, a centre's agent in the loop or as a process, and dispatched tasks."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Served, serving, settings_in
 from tests.left_processes import kill_those_of
 from tests.sandboxes import local_settings
+from tests.waiting import until
 
 WAIT_S = 60.0
 CORE = min(os.sched_getaffinity(0))
@@ -77,18 +78,21 @@ class CentreWorld:
             await self.lifecycle.close()
 
     def hang_up(self) -> None:
-        """Let the agent read its settings again, as SIGHUP does."""
+        """Let the agent reload its settings, as on SIGHUP."""
         assert self.lifecycle is not None
         self.lifecycle.hang_up()
 
-    async def centre(self, until: Callable[[Centre], bool] = lambda centre: centre.status.ready) -> Centre:
-        """Return the centre once it is so."""
-        while True:
+    async def centre(self, holds: Callable[[Centre], bool] = lambda centre: centre.status.ready) -> Centre:
+        """Return the centre once a condition holds."""
+        seen: list[Centre] = []
+
+        async def is_there() -> bool:
             with suppress(NotFoundError):
-                found = await self.client.of(Centre).get("c1")
-                if until(found):
-                    return found
-            await asyncio.sleep(0.02)
+                seen.append(await self.client.of(Centre).get("c1"))
+            return seen != [] and holds(seen[-1])
+
+        await until(is_there, lambda: [centre.status for centre in seen[-1:]], limit_s=WAIT_S, poll_s=0.02)
+        return seen[-1]
 
     async def submit(self, name: str, spec: TaskSpec, unit: str | None = "core", units: int = 1) -> Task:
         """Create a task and dispatch it."""
@@ -101,10 +105,16 @@ class CentreWorld:
         await self.client.dispatch(DispatchRequest(dispatches=(item,)))
 
     async def until(self, name: str, *phases: TaskPhase) -> Task:
-        """Return a task once it is in one of these phases."""
-        while (found := await self.client.of(Task).get(name)).status.phase not in phases:
-            await asyncio.sleep(0.02)
-        return found
+        """Return a task once it is in one of some phases."""
+        task = await self.client.of(Task).get(name)
+
+        async def is_in_phase() -> bool:
+            nonlocal task
+            task = await self.client.of(Task).get(name)
+            return task.status.phase in phases
+
+        await until(is_in_phase, lambda: task.status, limit_s=WAIT_S, poll_s=0.02)
+        return task
 
     async def run(self, name: str, spec: TaskSpec, unit: str | None = "core", units: int = 1) -> Task:
         """Dispatch a task and return it once it has ended."""
@@ -112,7 +122,7 @@ class CentreWorld:
         return await self.until(name, *TASK_ENDED)
 
     async def add_probe(self, text: str = PROBE) -> str:
-        """Create a probe task of an expert's text; return its name."""
+        """Create a probe task from an expert's text; return its name."""
         probe = loads(text, KernelLibrary())
         await self.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name=probe.name), spec=files.to_spec(probe)))
         return probe.name
@@ -132,11 +142,11 @@ def probe(name: str = "products", **more: object) -> TaskSpec:
 
 
 def open_folder(folder: Path) -> Path:
-    """Return a folder that jobs and tests both write into."""
-    found = folder / "open"
-    found.mkdir(exist_ok=True)
-    found.chmod(0o777)
-    return found
+    """Return a folder writable by jobs and tests."""
+    path = folder / "open"
+    path.mkdir(exist_ok=True)
+    path.chmod(0o777)
+    return path
 
 
 def settings_for(folder: Path, served: Served, token: Path, **more: object) -> CentreSettings:
@@ -156,7 +166,7 @@ def settings_for(folder: Path, served: Served, token: Path, **more: object) -> C
 
 
 def play_centre(folder: Path, act: Callable[[CentreWorld], Awaitable[None]], **more: object) -> None:
-    """Run a function with a service that a centre can be an agent of, with a token of its own."""
+    """Run a function with an API server and a centre's token."""
 
     async def main() -> None:
         async with serving(settings_in(folder), folder) as served:
@@ -169,8 +179,8 @@ def play_centre(folder: Path, act: Callable[[CentreWorld], Awaitable[None]], **m
                     await act(CentreWorld(served, settings_for(folder, served, token, **more), folder, served.client))
             except TimeoutError:
                 tasks = (await served.client.of(Task).list()).items
-                said = [f"{task.metadata.name}: {task.status}" for task in tasks]
-                raise AssertionError("\n".join(["it has not come so far", *said])) from None
+                lines = [f"{task.metadata.name}: {task.status}" for task in tasks]
+                raise AssertionError("\n".join(["timed out", *lines])) from None
 
     try:
         asyncio.run(main())
@@ -179,7 +189,7 @@ def play_centre(folder: Path, act: Callable[[CentreWorld], Awaitable[None]], **m
 
 
 class AgentProcess:
-    """`millrace centre serve`, which may be killed and started again."""
+    """`millrace centre serve` as a process that can be killed and restarted."""
 
     def __init__(self, world: CentreWorld) -> None:
         world.write(world.settings)

@@ -1,4 +1,4 @@
-"""A centre's agent with real jobs and a real service: what is dispatched runs, what was measured comes back."""
+"""A centre's agent with real jobs and a real service: dispatched tasks run, and measurements return."""
 
 from __future__ import annotations
 
@@ -25,9 +25,18 @@ from controller.workloads.centres.settings import ControlGroups, TrialSettings, 
 from controller.workloads.centres.trying import kernels
 from controller.workloads.centres.units import Found
 from dataplane.topology.values import DeviceKind
-from tests.controller.workloads.centres.centre_world import CORE, CentreWorld, open_folder, play_centre, probe, script
+from tests.controller.workloads.centres.centre_world import (
+    CORE,
+    WAIT_S,
+    CentreWorld,
+    open_folder,
+    play_centre,
+    probe,
+    script,
+)
 from tests.left_processes import processes_of_job
 from tests.sandboxes import local_settings
+from tests.waiting import until
 
 GOOD = """
 class Good(Kernel):
@@ -81,7 +90,7 @@ def runs_these(operators: tuple[str, ...], centre: Centre) -> bool:
 
 
 def local_engine(world: CentreWorld, has: list[Found]) -> LocalEngine:
-    """Return an engine of a machine of which the test says what it has."""
+    """Return an engine of a machine with the test's resources."""
     writable = (str(world.folder / "open"),)
     local = local_settings(control_groups=ControlGroups.NEVER, look_s=0.05, writable=writable)
     return LocalEngine(local, world.settings.units, world.folder / "engine", "/millrace-test", lambda _: has[0])
@@ -100,7 +109,7 @@ def test_centre_reports_its_units_with_the_kernels_that_ran(tmp_path: Path) -> N
     play_centre(tmp_path, act, trial=TRIAL)
 
 
-def test_programs_of_each_kind_run_and_tell_how_they_ended(tmp_path: Path) -> None:
+def test_programs_of_each_kind_run_and_report_their_end(tmp_path: Path) -> None:
     double = Program(kind=ProgramKind.PYTHON, entry="mine:double", text="def double(a): return a * 2", arguments=("x",))
     query = Program(kind=ProgramKind.SQL, text="select 6 * 7")
     image = Program(kind=ProgramKind.CONTAINER, entry="busybox")
@@ -138,9 +147,9 @@ def test_programs_of_each_kind_run_and_tell_how_they_ended(tmp_path: Path) -> No
                 status = (await world.run(name, spec)).status
                 assert (name, status.phase, status.exit_code, status.reasons) == (name, phase, code, reasons)
             assert (await world.centre()).shares == ()
-            # What a job has left goes once the API has its outcome.
-            while any((tmp_path / "state/jobs").iterdir()) or any((tmp_path / "state/engine").iterdir()):
-                await asyncio.sleep(0.02)
+            # A job's leftovers are removed once the API has its outcome.
+            folders = (tmp_path / "state/jobs", tmp_path / "state/engine")
+            await until(lambda: not any(any(folder.iterdir()) for folder in folders), "jobs leave files")
 
     play_centre(tmp_path, act)
 
@@ -161,9 +170,9 @@ def test_a_task_gets_secrets_of_its_project(tmp_path: Path) -> None:
                 made = Task(metadata=Metadata(name=name, project=project), spec=TaskSpec(program=program))
                 await world.client.of(Task).create(made)
                 await world.dispatch(name)
-                found = await world.until(name, TaskPhase.SUCCEEDED, TaskPhase.FAILED)
-                assert found.status.phase is phase
-            assert found.status.reasons == ("secret api-key of project audio: no such file or directory",)
+                task = await world.until(name, TaskPhase.SUCCEEDED, TaskPhase.FAILED)
+                assert task.status.phase is phase
+            assert task.status.reasons == ("secret api-key of project audio: no such file or directory",)
 
     play_centre(tmp_path, act)
 
@@ -187,7 +196,7 @@ def test_probe_returns_one_sub_result_per_unit_count(tmp_path: Path) -> None:
 
 
 def test_the_four_ways_of_choosing_the_unit(tmp_path: Path) -> None:
-    """By configuration and by users units are named in the dispatch; asked and left to it, the centre answers."""
+    """Units come from the dispatch by configuration or user; if left to it or asked, the centre chooses."""
 
     async def act(world: CentreWorld) -> None:
         name = await world.add_probe()
@@ -207,7 +216,7 @@ def test_the_four_ways_of_choosing_the_unit(tmp_path: Path) -> None:
     play_centre(tmp_path, act, trial=TRIAL)
 
 
-def test_a_probe_that_cannot_be_run_is_said_in_a_line(tmp_path: Path) -> None:
+def test_probe_that_cannot_run_is_one_line(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         await world.add_probe("millrace: 1\nname: big\nkernels: [{kernel: dgemm}]\n")
         async with world.agent():
@@ -227,8 +236,8 @@ def test_a_kernel_that_fails_is_a_failed_probe_with_its_reason(tmp_path: Path) -
 
     async def act(world: CentreWorld) -> None:
         name = await world.add_probe()
-        found = await world.client.of(ProbeTask).get(name)
-        (use,) = found.spec.uses
+        probe_task = await world.client.of(ProbeTask).get(name)
+        (use,) = probe_task.spec.uses
         async with world.agent(
             replace(world.settings, environment={"PYTHONPATH": str(tmp_path / "open")}, trial=TRIAL)
         ):
@@ -241,7 +250,7 @@ def test_a_kernel_that_fails_is_a_failed_probe_with_its_reason(tmp_path: Path) -
                 ("lie", None, "is for probe another on 1 units, which was not requested"),
             ):
                 theirs = replace(use.implementation, entry=f"users_kernel:{case}", library="python", threads=False)
-                spec = replace(found.spec, uses=(replace(use, implementation=theirs, tolerance=1e-9),))
+                spec = replace(probe_task.spec, uses=(replace(use, implementation=theirs, tolerance=1e-9),))
                 await world.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name=case), spec=spec))
                 task = await world.run(f"p-{case}", probe(case, limit_s=2.5))
                 assert task.status.phase is TaskPhase.FAILED
@@ -272,16 +281,21 @@ def test_redispatched_task_is_not_completed_by_the_old_job(tmp_path: Path) -> No
             await world.centre()
             await world.submit("a", script("sleep 1000"))
             first = await world.until("a", TaskPhase.RUNNING)
-            while not processes_of_job(first.status.engine_id):
-                await asyncio.sleep(0.02)
+            await until(lambda: processes_of_job(first.status.engine_id) != [], "no process", poll_s=0.02)
             lost = Completion(task="a", epoch=1, phase=TaskPhase.PENDING)
             await world.client.complete(CompletionRequest(completions=(lost,)))
             await world.dispatch("a")
-            while (found := await world.until("a", TaskPhase.RUNNING)).status.epoch != 2:
-                await asyncio.sleep(0.02)
-            assert found.status.engine_id != first.status.engine_id
-            while not processes_of_job(found.status.engine_id) or processes_of_job(first.status.engine_id):
-                await asyncio.sleep(0.02)
+            second = first
+
+            async def runs_again() -> bool:
+                nonlocal second
+                second = await world.until("a", TaskPhase.RUNNING)
+                return second.status.epoch == 2
+
+            await until(runs_again, lambda: second.status, poll_s=0.02)
+            jobs = (second.status.engine_id, first.status.engine_id)
+            assert jobs[0] != jobs[1]
+            await until(lambda: [bool(processes_of_job(job)) for job in jobs] == [True, False], poll_s=0.02)
 
     play_centre(tmp_path, act)
 
@@ -295,30 +309,30 @@ def test_lost_cores_are_reported_and_a_probe_requested(tmp_path: Path) -> None:
             await world.centre()
         engine = local_engine(world, has)
         async with world.agent(settings, engine=engine):
-            # It has gained a core since the agent was here last.
-            found = await world.centre(lambda centre: centre.status.ready and centre.status.asks_for_probe)
-            assert found.status.units[0].count == 2
+            # The machine has gained a core since the last agent.
+            reported = await world.centre(lambda centre: centre.status.ready and centre.status.asks_for_probe)
+            assert reported.status.units[0].count == 2
             task = await world.run("p", probe(name))
             assert task.status.phase is TaskPhase.SUCCEEDED
             await world.centre(lambda centre: not centre.status.asks_for_probe)
             has[0] = Found((CORE,), 1000)
-            found = await world.centre(lambda centre: centre.status.asks_for_probe)
-            assert found.status.units[0].count == 1
-            # A probe that was asked for before the change does not answer it.
+            reported = await world.centre(lambda centre: centre.status.asks_for_probe)
+            assert reported.status.units[0].count == 1
+            # A probe requested before the change does not count.
             assert (await world.run("q", probe(name))).status.phase is TaskPhase.SUCCEEDED
             await world.centre(lambda centre: not centre.status.asks_for_probe)
 
     play_centre(tmp_path, act, trial=TRIAL)
 
 
-def test_a_centre_without_units_is_not_ready_and_says_why(tmp_path: Path) -> None:
+def test_centre_without_units_is_not_ready_with_a_reason(tmp_path: Path) -> None:
     local = local_settings(cores=str(CORE), cpu_milli=500, control_groups=ControlGroups.NEVER)
 
     async def act(world: CentreWorld) -> None:
         async with world.agent(replace(world.settings, local=local)):
-            found = await world.centre(lambda centre: "no units" in centre.status.reason)
-            assert not found.status.ready
-            assert "unit type core: no unit: needs 1000 thousandths of a core, 500 left" in found.status.reason
+            reported = await world.centre(lambda centre: "no units" in centre.status.reason)
+            assert not reported.status.ready
+            assert "unit type core: no unit: needs 1000 thousandths of a core, 500 left" in reported.status.reason
 
     play_centre(tmp_path, act)
 
@@ -329,8 +343,7 @@ def test_settings_reload_and_invalid_ones_keep_the_old(tmp_path: Path, caplog: p
             before = await world.centre()
             world.file.write_text("centre: other\nstate: x\n")
             world.hang_up()
-            while "keeping the previous settings: " not in caplog.text:
-                await asyncio.sleep(0.02)
+            await until(lambda: "keeping the previous settings: " in caplog.text, "the reload does not fail")
             half = UnitSettings(name="half", cpu_milli=500)
             world.write(replace(world.settings, units=(half,)))
             world.hang_up()
@@ -342,7 +355,7 @@ def test_settings_reload_and_invalid_ones_keep_the_old(tmp_path: Path, caplog: p
 
 
 def test_a_trial_runs_on_free_units_only(tmp_path: Path) -> None:
-    """Counted by what is held, not timed: while a job has the only core, nothing is tried there."""
+    """Counted by holdings, not by time: while a job has the only core, there are no trials."""
 
     async def act(world: CentreWorld) -> None:
         async with world.agent():
@@ -351,8 +364,8 @@ def test_a_trial_runs_on_free_units_only(tmp_path: Path) -> None:
             await world.until("a", TaskPhase.RUNNING)
             world.write(replace(world.settings, trial=TrialSettings(kernels=("dgemv",))))
             world.hang_up()
-            found = await world.centre(lambda centre: any("was free to try" in note for note in centre.status.notes))
-            assert found.status.units[0].operators == ()
+            reported = await world.centre(lambda centre: any("was free to try" in note for note in centre.status.notes))
+            assert reported.status.units[0].operators == ()
             assert [path.name.split("-")[1] for path in (tmp_path / "state/engine").iterdir()] == ["task"]
             (tmp_path / "open/go").write_text("")
             await world.until("a", *TASK_ENDED)
@@ -377,23 +390,23 @@ def test_a_kernel_that_is_added_to_the_store_is_tried(tmp_path: Path, monkeypatc
                 kernel = ProbeKernel("mine", version, "hpc", "mine", None, (), (code,), 1e-9)
                 await world.client.of(ProbeKernelResource).create(kernel_files.resource_of(kernel))
                 runs = ("mine",) if entry == "good" else ()
-                found = await world.centre(partial(runs_these, runs))
+                reported = await world.centre(partial(runs_these, runs))
                 problem = "kernel mine does not run: wrong-value"
-                assert any(problem in note for note in found.status.notes) == (entry == "wrong")
+                assert any(problem in note for note in reported.status.notes) == (entry == "wrong")
 
     play_centre(tmp_path, act)
 
 
 def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
-    """Overlaps of cores are counted from what every job, probe or not, says of itself."""
+    """Overlaps on cores are counted from the reports of all jobs, probes or not."""
     (open_folder(tmp_path) / "spans.py").write_text(SPANS)
     environment = {"PYTHONPATH": str(tmp_path / "open"), "SPANS": str(tmp_path / "open")}
 
     async def act(world: CentreWorld) -> None:
-        found = await world.client.of(ProbeTask).get(await world.add_probe())
-        (use,) = found.spec.uses
+        probe_task = await world.client.of(ProbeTask).get(await world.add_probe())
+        (use,) = probe_task.spec.uses
         theirs = replace(use.implementation, entry="spans:make", library="python", threads=False)
-        spec = replace(found.spec, uses=(replace(use, implementation=theirs),))
+        spec = replace(probe_task.spec, uses=(replace(use, implementation=theirs),))
         await world.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name="says"), spec=spec))
         settings = replace(world.settings, environment=environment)
         async with world.agent(settings, engine=local_engine(world, [Found(tuple(range(2)), 2000)])):
@@ -403,13 +416,15 @@ def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
             async def keep(number: int) -> None:
                 spec = TaskSpec(program=program) if number % 2 else probe("says")
                 await world.client.of(Task).create(Task(metadata=Metadata(name=f"t{number}"), spec=spec))
-                while True:
+
+                async def is_dispatched() -> bool:
                     try:
                         await world.dispatch(f"t{number}")
                     except StaleError:  # no unit is free yet
-                        await asyncio.sleep(0.05)
-                    else:
-                        break
+                        return False
+                    return True
+
+                await until(is_dispatched, f"t{number} gets no unit", limit_s=WAIT_S, poll_s=0.05)
                 assert (await world.until(f"t{number}", *TASK_ENDED)).status.phase is TaskPhase.SUCCEEDED
 
             await asyncio.gather(*(keep(number) for number in range(8)))
@@ -421,9 +436,9 @@ def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
         assert all(len(cores) == 1 and cores == some[0][0] for some in spans.values() for cores, _, _ in some)
         whole = [(some[0][0], some[0][1], some[-1][2]) for some in spans.values()]
         overlaps = sum(
-            one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
-            for place, one in enumerate(whole)
-            for other in whole[:place]
+            span[0] == other[0] and span[1] < other[2] and other[1] < span[2]
+            for index, span in enumerate(whole)
+            for other in whole[:index]
         )
         assert overlaps == 0
 
@@ -439,7 +454,7 @@ def test_hosts_are_those_of_the_topology(tmp_path: Path) -> None:
     play_centre(tmp_path, act)
 
 
-def test_a_second_agent_of_the_same_folder_or_name_is_refused(tmp_path: Path) -> None:
+def test_a_second_agent_of_the_same_folder_or_name_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def act(world: CentreWorld) -> None:
         async with world.agent():
             await world.centre()
@@ -447,7 +462,7 @@ def test_a_second_agent_of_the_same_folder_or_name_is_refused(tmp_path: Path) ->
                 await serve(world.settings, asyncio.Event())
             other = replace(world.settings, state=str(tmp_path / "other"))
             async with ApiClient(Place(world.served.socket), tries=1) as client, world.agent(other):
-                await asyncio.sleep(0.5)
+                await until(lambda: "whose lease has not expired" in caplog.text, "the second agent is not refused")
                 assert (await client.of(Centre).get("c1")).status.ready
 
     play_centre(tmp_path, act)

@@ -1,4 +1,4 @@
-"""Next actions of an agent, given the states in the API and in the engine."""
+"""Next actions of an agent, from the states in API and engine."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def task(name: str = "a", phase: TaskPhase = TaskPhase.DISPATCHED, **more: objec
     )
 
 
-def job_of(one: Task, phase: JobPhase) -> JobState:
-    return JobState(id=f"job-{one.metadata.name}", mark=mark_of(one, "c1"), phase=phase)
+def job_of(task: Task, phase: JobPhase) -> JobState:
+    return JobState(id=f"job-{task.metadata.name}", mark=mark_of(task, "c1"), phase=phase)
 
 
 def steps(*tasks: Task, jobs: tuple[JobState, ...] = (), probe: ProbeTask | None = PROBE, **more: object) -> list[Step]:
-    known = {"types": TYPES, "probes": {"solve": probe}, "terms": Terms(64, 300.0)} | more
+    fields = {"types": TYPES, "probes": {"solve": probe}, "terms": Terms(64, 300.0)} | more
     return list(
-        decide(View("c1", tasks, {job.mark: job for job in jobs}, now_ns=NOW_NS, **known))  # type: ignore[arg-type]
+        decide(View("c1", tasks, {job.mark: job for job in jobs}, now_ns=NOW_NS, **fields))  # type: ignore[arg-type]
     )
 
 
@@ -91,11 +91,11 @@ def test_centre_picks_the_freest_unit_and_the_smallest_of_equals() -> None:
 
 
 def test_dispatched_task_is_begun_and_reported_running_and_ended() -> None:
-    one = task()
-    assert steps(one) == [Begin(one, TWO, None)]
-    running, queued = job_of(one, JobPhase.RUNNING), job_of(one, JobPhase.QUEUED)
-    assert steps(one, jobs=(queued,)) == []
-    assert steps(one, jobs=(running,)) == [NoteRunning(one, running)]
+    dispatched = task()
+    assert steps(dispatched) == [Begin(dispatched, TWO, None)]
+    running, queued = job_of(dispatched, JobPhase.RUNNING), job_of(dispatched, JobPhase.QUEUED)
+    assert steps(dispatched, jobs=(queued,)) == []
+    assert steps(dispatched, jobs=(running,)) == [NoteRunning(dispatched, running)]
     told = task(phase=TaskPhase.RUNNING)
     assert steps(told, jobs=(job_of(told, JobPhase.RUNNING),)) == []
     for phase in (JobPhase.SUCCEEDED, JobPhase.FAILED):
@@ -112,7 +112,7 @@ def test_a_lost_job_gives_its_task_back() -> None:
     ]
 
 
-def test_jobs_of_older_epochs_and_of_nobody_end() -> None:
+def test_jobs_of_older_epochs_and_without_tasks_end() -> None:
     old, new = task(epoch=1), task(epoch=2)
     job = job_of(old, JobPhase.RUNNING)
     begun, ended = steps(new, jobs=(job,))
@@ -126,11 +126,11 @@ def test_jobs_of_older_epochs_and_of_nobody_end() -> None:
 
 
 def test_acknowledged_completion_is_neither_repeated_nor_begun() -> None:
-    one = task()
+    dispatched = task()
     ended = frozenset({("uid-of-a", 1)})
-    assert steps(one, ended=ended) == []
-    done = job_of(one, JobPhase.SUCCEEDED)
-    assert steps(one, jobs=(done,), ended=ended) == [Forget(done)]
+    assert steps(dispatched, ended=ended) == []
+    done = job_of(dispatched, JobPhase.SUCCEEDED)
+    assert steps(dispatched, jobs=(done,), ended=ended) == [Forget(done)]
 
 
 def test_a_task_that_is_being_deleted_is_ended_then_given_back() -> None:
@@ -178,9 +178,9 @@ def test_probe_is_refused_on_unfit_units_or_if_unknown() -> None:
 
 
 def test_units_that_went_give_their_task_back() -> None:
-    one = task(units=21)
-    assert steps(one) == [
-        GiveBack(one, TaskPhase.PENDING, "it needs 21 units of type two, this centre has 20", Cause.NO_UNITS)
+    wide = task(units=21)
+    assert steps(wide) == [
+        GiveBack(wide, TaskPhase.PENDING, "it needs 21 units of type two, this centre has 20", Cause.NO_UNITS)
     ]
     gone = task(unit="four")
     assert steps(gone) == [
@@ -189,10 +189,10 @@ def test_units_that_went_give_their_task_back() -> None:
 
 
 def test_the_queue_is_bounded_in_number_and_in_time() -> None:
-    first, second, third = (task(name, dispatched_ns=NOW_NS - place) for place, name in enumerate("cba"))
-    jobs = tuple(job_of(one, JobPhase.QUEUED) for one in (first, second, third))
+    first, second, third = (task(name, dispatched_ns=NOW_NS - index) for index, name in enumerate("cba"))
+    jobs = tuple(job_of(waiting, JobPhase.QUEUED) for waiting in (first, second, third))
     terms = Terms(most_waiting=2, wait_s=300.0)
-    # The one that came last is given back.
+    # The newest one is returned.
     assert steps(first, second, third, jobs=jobs, terms=terms) == [
         Cancel(jobs[0], "2 tasks are waiting here already", first, TaskPhase.PENDING, Cause.QUEUE_FULL)
     ]

@@ -1,4 +1,4 @@
-"""Jobs as processes of this machine: real ones, on cores of their own, in control groups where there are."""
+"""Jobs as real local processes, on their own cores, in control groups if available."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dataplane.fabric.kernel import namespaces
 from dataplane.local.deadline import local_timeout
 from tests.left_processes import processes_of_job
 from tests.sandboxes import local_settings
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 WAIT_S = 20.0
 CORES = tuple(sorted(os.sched_getaffinity(0)))
@@ -33,7 +33,7 @@ PYTHON = sys.executable
 
 @dataclass
 class World:
-    """An engine in a folder; `found` is what its machine has."""
+    """An engine in a folder; `found` has the resources of its machine."""
 
     folder: Path
     engine: LocalEngine
@@ -54,9 +54,15 @@ class World:
         return (await self.engine.states((job,)))[job]
 
     async def until(self, job: str, *phases: JobPhase) -> JobState:
-        while (found := await self.state(job)).phase not in phases:
-            await asyncio.sleep(0.01)
-        return found
+        state = await self.state(job)
+
+        async def is_in_phase() -> bool:
+            nonlocal state
+            state = await self.state(job)
+            return state.phase in phases
+
+        await until(is_in_phase, lambda: state, poll_s=0.01)
+        return state
 
     async def run(self, name: str, *argv: str, **more: object) -> JobState:
         return await self.until(await self.engine.submit(self.order(name, *argv, **more)), *JOB_ENDED)  # type: ignore[arg-type]
@@ -70,8 +76,8 @@ def group_of(folder: Path) -> str:
 
 
 @asynccontextmanager
-async def engine_in(folder: Path, found: Found | None = None, **settings: object) -> AsyncIterator[World]:
-    has = [found or Found(CORES[:1], 1000 * len(CORES[:1]))]
+async def engine_in(folder: Path, machine: Found | None = None, **settings: object) -> AsyncIterator[World]:
+    has = [machine or Found(CORES[:1], 1000 * len(CORES[:1]))]
     units = settings.pop("units", (UnitSettings(name="core"),))
     local = local_settings(**({"control_groups": ControlGroups.NEVER} | settings))
     engine = LocalEngine(local, units, folder / "local", group_of(folder), lambda _: has[0])  # type: ignore[arg-type]
@@ -85,9 +91,9 @@ async def engine_in(folder: Path, found: Found | None = None, **settings: object
 Act = Callable[[World], Awaitable[None]]
 
 
-def play(folder: Path, act: Act, found: Found | None = None, **settings: object) -> None:
+def play(folder: Path, act: Act, machine: Found | None = None, **settings: object) -> None:
     async def main() -> None:
-        async with local_timeout(WAIT_S, "a test"), engine_in(folder, found, **settings) as world:
+        async with local_timeout(WAIT_S, "a test"), engine_in(folder, machine, **settings) as world:
             try:
                 await act(world)
             finally:
@@ -100,13 +106,13 @@ def play(folder: Path, act: Act, found: Found | None = None, **settings: object)
 
 def test_a_job_runs_on_its_cores_and_sees_nothing_of_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_AGENT", "x")
-    said = (
+    script = (
         "import os, json; print(json.dumps([sorted(os.sched_getaffinity(0)), dict(os.environ), os.getcwd(),"
         " os.getsid(0) == os.getpid()]))"
     )
 
     async def act(world: World) -> None:
-        state = await world.run("a", PYTHON, "-c", said, environment={"MINE": "1"})
+        state = await world.run("a", PYTHON, "-c", script, environment={"MINE": "1"})
         assert (state.phase, state.exit_code, state.reason) == (JobPhase.SUCCEEDED, 0, "")
         cores, environment, folder, leads = json.loads(world.text("a"))
         assert (cores, folder, leads) == ([CORES[0]], str(tmp_path / "jobs" / "a"), True)
@@ -127,7 +133,7 @@ def test_a_job_runs_on_its_cores_and_sees_nothing_of_the_agent(tmp_path: Path, m
         (("/no/such/program",), 127, "it cannot be started: /no/such/program: No such file or directory"),
     ],
 )
-def test_how_a_job_ends_is_told(tmp_path: Path, argv: tuple[str, ...], code: int, reason: str) -> None:
+def test_end_of_a_job_is_reported(tmp_path: Path, argv: tuple[str, ...], code: int, reason: str) -> None:
     async def act(world: World) -> None:
         state = await world.run("a", *argv)
         assert (state.phase, state.exit_code, state.reason) == (JobPhase.FAILED, code, reason)
@@ -152,8 +158,8 @@ def test_a_cancelled_job_has_its_grace(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         script = "trap 'echo bye; exit 3' TERM; echo here; while :; do sleep 0.02; done"
         job = await world.engine.submit(world.order("a", "/bin/sh", "-c", script))
-        while not (tmp_path / "jobs/a/stdout").exists() or not world.text("a"):
-            await asyncio.sleep(0.01)
+        output = tmp_path / "jobs/a/stdout"
+        await until(lambda: output.exists() and output.read_text() != "", "the job writes nothing")
         await world.engine.cancel(job, 5.0)
         state = await world.state(job)
         assert (state.phase, state.exit_code, state.reason) == (JobPhase.FAILED, 3, "it was cancelled")
@@ -177,19 +183,19 @@ def test_jobs_wait_for_units_in_order_and_never_share_a_core(tmp_path: Path) -> 
             assert (await world.until(job, *JOB_ENDED)).phase is JobPhase.SUCCEEDED
         told = [world.text(f"j{n}").split() for n in range(5)]
         spans = [(cores, int(begun), int(ended)) for cores, begun, ended in told]
-        for place, (cores, begun, ended) in enumerate(spans):
-            for other, (theirs, since, until) in enumerate(spans):
-                assert place == other or cores != theirs or ended < since or until < begun
+        for index, (cores, begun, ended) in enumerate(spans):
+            for other, (theirs, since, by) in enumerate(spans):
+                assert index == other or cores != theirs or ended < since or by < begun
 
     play(tmp_path, act, two)
 
 
-def test_what_can_never_run_is_refused_before_it_is_kept(tmp_path: Path) -> None:
+def test_impossible_order_is_refused_before_it_is_stored(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         for order, problem in (
             (world.order("a", "true", units=2), "task a: wants 2 units of type core, not 1 to 1"),
             (world.order("a"), "task a: has no command"),
-            (world.order("a", "true", image="busybox"), "task a: this engine cannot run containers (busybox)"),
+            (world.order("a", "true", image="busybox"), "task a: this engine cannot run containers \\(busybox\\)"),
             (world.order("a", "true", files={"../x": b""}), "task a: '../x' is not a file name"),
         ):
             with pytest.raises(OrderError, match=f"engine local: {problem}"):
@@ -247,21 +253,19 @@ def test_killed_keeper_ends_its_job_which_is_lost(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         script = "setsid sleep 1000 & wait"
         job = await world.engine.submit(world.order("a", "/bin/sh", "-c", script))
-        while len(processes_of_job(job)) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(processes_of_job(job)) >= 2, "the job starts no second process", poll_s=0.01)
         keeper = int((tmp_path / "local" / job / "lock").read_text())
         os.kill(keeper, signal.SIGKILL)
         state = await world.until(job, *JOB_ENDED)
         assert (state.phase, state.exit_code) == (JobPhase.LOST, None)
-        while processes_of_job(job):
-            await asyncio.sleep(0.01)
+        await until(lambda: processes_of_job(job) == [], "a process survives its keeper", poll_s=0.01)
         # Its units are free again.
         assert (await world.run("b", "/bin/true")).phase is JobPhase.SUCCEEDED
 
     play(tmp_path, act)
 
 
-def test_without_control_groups_it_says_so_and_data_is_limited(tmp_path: Path) -> None:
+def test_missing_control_groups_are_noted_and_data_limited(tmp_path: Path) -> None:
     unit = UnitSettings(name="core", memory_bytes=64 << 20)
 
     async def act(world: World) -> None:
@@ -284,7 +288,7 @@ def test_control_groups_limit_memory_processes_and_time(tmp_path: Path) -> None:
         state = await world.run("memory", PYTHON, "-S", "-c", "x = bytearray(256 << 20)")
         assert (state.exit_code, state.reason) == (137, "out of memory: it used all memory of its units")
         assert (await world.run("time", PYTHON, "-S", "-c", burn)).phase is JobPhase.SUCCEEDED
-        # 0.15 s of CPU time at a fifth of a core: no quicker than the quota lets it.
+        # 0.15 s of CPU time at a fifth of a core: no faster than the quota allows.
         assert float(world.text("time")) > 0.3
         await world.run(
             "fork", PYTHON, "-S", "-c", fork.replace("os.pause()", "__import__('signal').pause()"), limit_s=5.0
@@ -359,7 +363,7 @@ def test_a_job_runs_in_the_network_namespace_that_is_named(tmp_path: Path) -> No
             world = World(tmp_path, engine, [has])
             await world.run("a", "/bin/sh", "-c", "readlink /proc/self/ns/net; cat /proc/net/dev | wc -l")
             inode = (namespaces.RUN_NETNS / name).stat().st_ino
-            # Two lines of heading, and loopback.
+            # Two header lines, and loopback.
             assert world.text("a").split() == [f"net:[{inode}]", "3"]
             await engine.close()
         finally:

@@ -1,9 +1,9 @@
-"""The metrics of a centre's agent, scraped as Prometheus does."""
+"""Metrics of a centre's agent, scraped like Prometheus does."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,13 +28,14 @@ from controller.workloads.centres.trying.kernels import Kernels
 from dataplane.metrics_server import MetricsServer
 from tests.controller.workloads.centres.centre_world import CentreWorld, play_centre, probe, script
 from tests.controller.workloads.centres.test_agent import local_engine
+from tests.waiting import until
 
 Figures = dict[tuple[str, ...], float]
 S = 10**9
 
 
 def figures_in(text: str) -> Figures:
-    """Return samples by name and by the values of their labels, in the order of the labels' names."""
+    """Return samples by name and label values, ordered by label name."""
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
         for family in text_string_to_metric_families(text)
@@ -50,9 +51,22 @@ async def scraped(url: str) -> Figures:
     return figures_in(answer.text)
 
 
+async def scraped_when(url: str, holds: Callable[[Figures], bool]) -> Figures:
+    """Return the samples once a condition holds."""
+    figures: Figures = {}
+
+    async def do_hold() -> bool:
+        nonlocal figures
+        figures = await scraped(url)
+        return holds(figures)
+
+    await until(do_hold, lambda: figures, poll_s=0.02)
+    return figures
+
+
 @asynccontextmanager
 async def agent_of(world: CentreWorld) -> AsyncIterator[str]:
-    """Run an agent that serves metrics on any port; yield where, as its ready line says."""
+    """Run an agent with metrics on any port; yield their URL from its ready line."""
     lines: list[str] = []
     stop, settings = asyncio.Event(), replace(world.settings, metrics=MetricsSettings(port=0))
     running = asyncio.create_task(serve(settings, stop, on_ready=lines.append))
@@ -73,22 +87,20 @@ def test_units_jobs_ends_refusals_and_the_reports_age_are_served(tmp_path: Path)
             await world.run("strange", probe("nowhere"))
             await world.submit("long", script("while [ ! -e go ]; do sleep 0.02; done"))
             await world.until("long", TaskPhase.RUNNING)
-            while (found := await scraped(url))["millrace_centre_jobs", "task", "running"] != 1:
-                await asyncio.sleep(0.02)
-            assert found["millrace_centre_ready",] == 1
-            units = {state: found["millrace_centre_units", state, "core"] for state in ("held", "free", "others")}
+            samples = await scraped_when(url, lambda figures: figures["millrace_centre_jobs", "task", "running"] == 1)
+            assert samples["millrace_centre_ready",] == 1
+            units = {state: samples["millrace_centre_units", state, "core"] for state in ("held", "free", "others")}
             assert units == {"held": 1, "free": 0, "others": 0}
-            assert found["millrace_centre_jobs_begun_total", "task"] == 3
-            assert found["millrace_centre_jobs_begun_total", "probe"] == 0
-            assert found["millrace_centre_tasks_ended_total", "task", "succeeded"] == 1
-            assert found["millrace_centre_tasks_ended_total", "task", "failed"] == 1
-            assert found["millrace_centre_tasks_given_back_total", "no-probe-task", "probe"] == 1
-            assert found["millrace_centre_drops_total", "completion"] == 0
-            assert 0 <= found["millrace_centre_report_age_seconds",] < 10
+            assert samples["millrace_centre_jobs_begun_total", "task"] == 3
+            assert samples["millrace_centre_jobs_begun_total", "probe"] == 0
+            assert samples["millrace_centre_tasks_ended_total", "task", "succeeded"] == 1
+            assert samples["millrace_centre_tasks_ended_total", "task", "failed"] == 1
+            assert samples["millrace_centre_tasks_given_back_total", "no-probe-task", "probe"] == 1
+            assert samples["millrace_centre_drops_total", "completion"] == 0
+            assert 0 <= samples["millrace_centre_report_age_seconds",] < 10
             (next((tmp_path / "state/jobs").glob("*long*")) / "go").touch()
             await world.until("long", TaskPhase.SUCCEEDED)
-            while (await scraped(url))["millrace_centre_units", "free", "core"] != 1:
-                await asyncio.sleep(0.02)
+            await scraped_when(url, lambda figures: figures["millrace_centre_units", "free", "core"] == 1)
 
     play_centre(tmp_path, act)
 
@@ -96,12 +108,12 @@ def test_units_jobs_ends_refusals_and_the_reports_age_are_served(tmp_path: Path)
 def test_api_outage_counts_failures_and_ages_the_report(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         async with agent_of(world) as url:
-            # A busy machine may have been too late with an answer before.
-            before = (await scraped(url))["millrace_centre_failures_total", "report"]
+            # On a busy machine earlier answers may have been late.
+            failures = ("millrace_centre_failures_total", "report")
+            before = (await scraped(url))[failures]
             world.served.stop.set()
-            while (found := await scraped(url))["millrace_centre_failures_total", "report"] < before + 2:
-                await asyncio.sleep(0.02)
-            assert found["millrace_centre_report_age_seconds",] > 0.2
+            samples = await scraped_when(url, lambda figures: figures[failures] >= before + 2)
+            assert samples["millrace_centre_report_age_seconds",] > 0.2
 
     play_centre(tmp_path, act)
 
@@ -125,9 +137,9 @@ def test_end_of_a_redispatched_task_is_a_named_drop(tmp_path: Path) -> None:
         late = Completion(task="done", epoch=task.status.epoch + 1, phase=TaskPhase.FAILED)
         assert not await agent._complete(task, late)
         with MetricsServer(metrics.registry, "127.0.0.1", 0) as server:
-            found = await scraped(f"http://127.0.0.1:{server.port}/metrics")
-        assert found["millrace_centre_drops_total", "completion"] == 1
-        assert ("millrace_centre_report_age_seconds",) not in found, "none was made"
+            figures = await scraped(f"http://127.0.0.1:{server.port}/metrics")
+        assert figures["millrace_centre_drops_total", "completion"] == 1
+        assert ("millrace_centre_report_age_seconds",) not in figures, "there was no report"
 
     play_centre(tmp_path, act)
 
@@ -155,14 +167,14 @@ def test_units_are_held_by_our_jobs_taken_by_others_or_free() -> None:
         job("trial", JobPhase.RUNNING, 1, is_probe=True),
     )
     metrics.stands((UnitType(name="core", count=10, free=6),), jobs, {"trial"})
-    found = kept_in(metrics)
-    assert [found["millrace_centre_units", "core", state] for state in ("held", "free", "others")] == [3, 3, 4]
-    assert found["millrace_centre_jobs", "task", "running"] == 1
-    assert found["millrace_centre_jobs", "task", "queued"] == 1
-    assert found["millrace_centre_jobs", "probe", "failed"] == 1
-    assert found["millrace_centre_jobs", "trial", "running"] == 1
-    assert found["millrace_centre_ready",] == 0
-    assert found["millrace_centre_report_age_seconds",] == 7
+    figures = kept_in(metrics)
+    assert [figures["millrace_centre_units", "core", state] for state in ("held", "free", "others")] == [3, 3, 4]
+    assert figures["millrace_centre_jobs", "task", "running"] == 1
+    assert figures["millrace_centre_jobs", "task", "queued"] == 1
+    assert figures["millrace_centre_jobs", "probe", "failed"] == 1
+    assert figures["millrace_centre_jobs", "trial", "running"] == 1
+    assert figures["millrace_centre_ready",] == 0
+    assert figures["millrace_centre_report_age_seconds",] == 7
     metrics.is_away()
     unknown = kept_in(metrics)
     assert not [name for name, *_ in unknown if name in ("millrace_centre_units", "millrace_centre_jobs")]

@@ -20,11 +20,11 @@ GPUS = tuple(FoundDevice(number, DeviceKind.GPU, "A", 80 << 30, f"GPU-{number}")
 MACHINE = Found(tuple(range(12)), 12_000, 100, GPUS)
 
 
-def counts(found: Found, *units: UnitSettings) -> dict[str, int]:
-    return {each.name: len(each.units) for each in divide(found, units).types}
+def counts(machine: Found, *units: UnitSettings) -> dict[str, int]:
+    return {each.name: len(each.units) for each in divide(machine, units).types}
 
 
-def test_units_of_five_cores_each_and_the_rest_is_said() -> None:
+def test_rest_of_units_of_five_cores_is_reported() -> None:
     made = divide(MACHINE, [UnitSettings(name="five", cores=5, memory_bytes=30)])
     (five,) = made.types
     assert [unit.cores for unit in five.units] == [(0, 1, 2, 3, 4), (5, 6, 7, 8, 9)]
@@ -62,7 +62,7 @@ def test_devices_by_number_are_of_their_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "unit", "problem"),
+    ("machine", "unit", "problem"),
     [
         (Found((0,), 1000), UnitSettings(name="u", cores=2), "no unit: needs 2 cores, 1 left"),
         (Found((0,), 500), UnitSettings(name="u"), "no unit: needs 1000 thousandths of a core, 500 left"),
@@ -80,8 +80,8 @@ def test_devices_by_number_are_of_their_kind() -> None:
         ),
     ],
 )
-def test_units_that_are_not_there_are_said(found: Found, unit: UnitSettings, problem: str) -> None:
-    made = divide(found, [unit])
+def test_missing_units_are_reported(machine: Found, unit: UnitSettings, problem: str) -> None:
+    made = divide(machine, [unit])
     assert made.types[0].units == ()
     with pytest.raises(AssertionError, match=problem):
         raise AssertionError(made.problems)
@@ -139,7 +139,7 @@ def test_settings_that_are_wrong_name_file_line_and_key(line: str, problem: str)
 
 
 @pytest.mark.parametrize(("section", "engine"), [("", "local"), ("slurm: {}", "slurm"), ("ray: {}", "ray")])
-def test_the_engine_is_the_one_whose_section_is_there(tmp_path: Path, section: str, engine: str) -> None:
+def test_engine_is_that_of_the_present_section(tmp_path: Path, section: str, engine: str) -> None:
     settings = loads(f"centre: c\nstate: s\n{section}\n", ServedCentre, file="c.yaml")
     made = make_engine(settings, CentreFolder(tmp_path, "c"), tmp_path / "jobs", "1234", "no NVML")
     assert made.name == engine

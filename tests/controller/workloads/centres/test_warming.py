@@ -1,4 +1,4 @@
-"""The warm process beside an agent: there is one, and another one when it ends."""
+"""An agent's warm process, which is replaced when it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from controller.workloads.centres.programs import python_path
 from controller.workloads.centres.settings import CentreSettings
 from controller.workloads.centres.warming import Warmer
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 WAIT_S = 60.0
 
@@ -30,16 +30,14 @@ def test_dead_warm_process_is_replaced_and_ends_with_its_agent(tmp_path: Path) -
     warmer = Warmer(sys.executable, ("json",), path, environment)
 
     async def ready() -> int:
-        while not warmer.environment:
-            await asyncio.sleep(0.02)
+        await until(lambda: warmer.environment != {}, "no warm process starts")
         return process_at(warmer.environment["MILLRACE_WARM"])
 
     async def main() -> None:
         running = asyncio.create_task(warmer.run())
         first = await ready()
         os.kill(first, signal.SIGKILL)
-        while warmer.environment:
-            await asyncio.sleep(0.02)
+        await until(lambda: warmer.environment == {}, "the warm process's end is not noticed")
         second = await ready()
         assert second != first
         running.cancel()

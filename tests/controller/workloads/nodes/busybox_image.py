@@ -1,4 +1,4 @@
-"""An image with busybox in it, as an OCI layout, and a storage of a test's own for podman."""
+"""A busybox image as an OCI layout, and a separate podman storage for a test."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import shutil
 import signal
 import subprocess
 import tarfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 BUSYBOX = Path("/bin/busybox")
 _PROGRAMS = {
@@ -70,7 +69,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def skip_without_containers(*programs: str) -> None:
-    """Skip the test unless it runs as root, and these programs and busybox are there; say what is to be installed."""
+    """Skip the test unless it runs as root with these programs and busybox; name packages to install."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     missing = [package for program, package in _PROGRAMS.items() if program in programs and not shutil.which(program)]
@@ -138,10 +137,10 @@ def layer_of(files: Mapping[str, bytes]) -> bytes:
 
 
 def podman_environment(folder: Path) -> dict[str, str]:
-    """Write settings of podman that keep everything in `folder`; return the variables that name them."""
+    """Write podman settings that keep everything in `folder`; return the environment for them."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Podman puts sockets below these two. Where their paths are too long for the kernel, as below the folders of
-    # pytest-xdist, podman still works, but each command that is attached to a container waits five seconds at its end.
+    # Podman puts sockets below these two. If their paths are too long for the kernel, as in the folders of
+    # pytest-xdist, podman works, but each command attached to a container waits five seconds at its end.
     short = _short_folder(folder)
     short.mkdir(mode=0o700, exist_ok=True)
     containers, storage = folder / "containers.conf", folder / "storage.conf"
@@ -155,7 +154,7 @@ def podman_environment(folder: Path) -> dict[str, str]:
 
 
 def remove_podman_storage(folder: Path, environment: Mapping[str, str]) -> None:
-    """Remove all containers of a storage, and what podman mounts on it."""
+    """Remove all containers of a storage, and podman's mounts on it."""
     subprocess.run(
         ["podman", "rm", "--all", "--force", "--time", "0"],
         env={**os.environ, **environment},
@@ -163,11 +162,11 @@ def remove_podman_storage(folder: Path, environment: Mapping[str, str]) -> None:
         capture_output=True,
         timeout=HANG_S,
     )
-    for place in (_short_folder(folder), folder):
-        _end_processes(place)
-        for point in _mounts_below(place):
+    for path in (_short_folder(folder), folder):
+        _end_processes(path)
+        for point in _mounts_below(path):
             subprocess.run(["umount", "--lazy", point], check=False, capture_output=True, timeout=10)
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _short_folder(folder: Path) -> Path:
@@ -175,16 +174,20 @@ def _short_folder(folder: Path) -> Path:
 
 
 def _end_processes(folder: Path) -> None:
-    """Kill what podman has left to look after ended containers and commands, of this storage alone.
+    """Kill this storage's remaining podman helpers of ended containers and commands.
 
-    conmon stays for five minutes after a command; the podman that conmon starts when a container has ended mounts the
-    storage anew.
+    conmon stays for five minutes after a command; the podman that it starts for an ended container mounts the
+    storage again.
     """
-    while found := [number for number in _processes() if _is_of(number, folder)]:
-        for number in found:
+
+    def are_gone() -> bool:
+        numbers = [number for number in _processes() if _is_of(number, folder)]
+        for number in numbers:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
-        time.sleep(0.01)
+        return not numbers
+
+    wait_until(are_gone, "podman's processes do not end")
 
 
 def _processes() -> Iterator[int]:
@@ -207,5 +210,5 @@ def _mounts_below(folder: Path) -> list[str]:
 
 
 def _is_dynamic(program: Path) -> bool:
-    """Return whether a program needs libraries, which the image does not have: it names an interpreter (ld.so)."""
+    """Return whether a program names an interpreter (ld.so): it needs libraries, which the image lacks."""
     return b"/ld-linux" in program.read_bytes()[:4096]

@@ -1,10 +1,9 @@
-"""Podman of a test's own: storage, service, and nothing of them left behind."""
+"""A test's own podman: storage and service, removed afterwards."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,19 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.local.deadline import LocalDeadline
 from tests.controller.workloads.nodes.busybox_image import (
     podman_environment,
     remove_podman_storage,
     skip_without_containers,
     write_layout,
 )
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 
 @dataclass(frozen=True, slots=True)
 class PodmanStorage:
-    """Storage of a test's podman; `environment` names its settings; `image` is one that may be pulled.
+    """Storage of a test's podman; `environment` names its settings; `image` can be pulled.
 
     `socket` is that of a running service, or None if each runtime must start its own.
     """
@@ -43,7 +41,7 @@ class PodmanStorage:
 
 @contextmanager
 def storage_in(folder: Path) -> Iterator[PodmanStorage]:
-    """Yield a storage of podman's with nothing in it, and an image beside it; all containers are gone afterwards."""
+    """Yield an empty podman storage and an image next to it; remove all containers afterwards."""
     skip_without_containers("podman", "runc", "conmon")
     environment = podman_environment(folder / "podman")
     digest = write_layout(folder / "image")
@@ -80,11 +78,12 @@ def service_of(podman_storage: PodmanStorage) -> Iterator[Path]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = LocalDeadline(30, "a test")
-        while not socket.exists():
-            assert process.poll() is None, "podman's service ends at once"
-            assert not deadline.has_passed(), "podman's service does not come"
-            time.sleep(0.02)
+
+        def is_listening() -> bool:
+            assert process.poll() is None, "podman's service has ended"
+            return socket.exists()
+
+        wait_until(is_listening, "podman's service does not listen")
         yield socket
     finally:
         process.terminate()

@@ -1,4 +1,4 @@
-"""A container runtime whose containers are entries of a table: for what a real one does only when it is broken."""
+"""An in-memory container runtime, also for behaviour that a real one shows only when broken."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dataplane.cgroups import Usage
 
 
 class MemoryRuntime:
-    """See the module; `calls` are what was done to containers, with their pods' names."""
+    """An in-memory runtime; `calls` are operations on containers, with their pods' names."""
 
     def __init__(self) -> None:
         self.containers: dict[str, ContainerState] = {}
         self.orders: dict[str, ContainerOrder] = {}
         self.calls: list[tuple[str, str]] = []
         self.hangs: set[str] = set()
-        """Pods whose containers can be neither made nor stopped in time, and `list`."""
+        """Pods whose containers hang on creation and stop, and `list`."""
         self.deadline_s = 0.05
         self.absent: set[str] = set()
         self.cpu_ns: dict[str, int] = {}
@@ -61,16 +61,16 @@ class MemoryRuntime:
     async def create(self, order: ContainerOrder) -> str:
         pod = order.labels["millrace.pod"]
         await self._maybe_hang(pod, f"create {order.name}")
-        if any(one.name == order.name for one in self.containers.values()):
+        if any(container.name == order.name for container in self.containers.values()):
             raise OrderError(f"container {order.name} is there already")
         self._number += 1
-        found = f"{self._number:012d}"
-        self.containers[found] = ContainerState(
-            id=found, name=order.name, labels=order.labels, phase=ContainerPhase.CREATED, image_digest=order.image or ""
+        key = f"{self._number:012d}"
+        self.containers[key] = ContainerState(
+            id=key, name=order.name, labels=order.labels, phase=ContainerPhase.CREATED, image_digest=order.image or ""
         )
-        self.orders[found] = order
+        self.orders[key] = order
         self.calls.append(("create", pod))
-        return found
+        return key
 
     async def start_container(self, id: str) -> None:  # noqa: A002
         self.containers[id] = replace(self.containers[id], phase=ContainerPhase.RUNNING, started_ns=1)
@@ -91,7 +91,7 @@ class MemoryRuntime:
 
     async def list(self, node: str) -> tuple[ContainerState, ...]:
         await self._maybe_hang("list", "list")
-        return tuple(one for one in self.containers.values() if one.labels["millrace.node"] == node)
+        return tuple(container for container in self.containers.values() if container.labels["millrace.node"] == node)
 
     async def usage(self, id: str) -> Usage:  # noqa: A002
         if id not in self.containers:
@@ -121,19 +121,19 @@ class MemoryRuntime:
         while True:
             yield await self._ends.get()
 
-    def end(self, found: str, code: int) -> None:
-        """Have a container end."""
-        if self.containers[found].phase is ContainerPhase.RUNNING:
-            state = replace(self.containers[found], phase=ContainerPhase.EXITED, exit_code=code, finished_ns=2)
-            self.containers[found] = state
-            self._ends.put_nowait(Ended(found))
+    def end(self, key: str, code: int) -> None:
+        """End a container."""
+        if self.containers[key].phase is ContainerPhase.RUNNING:
+            state = replace(self.containers[key], phase=ContainerPhase.EXITED, exit_code=code, finished_ns=2)
+            self.containers[key] = state
+            self._ends.put_nowait(Ended(key))
 
     def running(self, pod: str) -> tuple[str, ...]:
-        """Return a pod's containers that run."""
+        """Return a pod's running containers."""
         return tuple(
             key
-            for key, one in self.containers.items()
-            if one.labels["millrace.pod"] == pod and one.phase is ContainerPhase.RUNNING
+            for key, container in self.containers.items()
+            if container.labels["millrace.pod"] == pod and container.phase is ContainerPhase.RUNNING
         )
 
     async def _maybe_hang(self, what: str, doing: str) -> None:
@@ -141,5 +141,5 @@ class MemoryRuntime:
             await asyncio.sleep(self.deadline_s)
             raise RuntimeTimeoutError("memory", doing, self.deadline_s)
 
-    def _pod(self, found: str) -> str:
-        return self.containers[found].labels["millrace.pod"]
+    def _pod(self, key: str) -> str:
+        return self.containers[key].labels["millrace.pod"]

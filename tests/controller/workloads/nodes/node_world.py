@@ -1,4 +1,4 @@
-"""An API server and managers of it, in the test's own loop."""
+"""An API server and its node managers, in the test's own loop."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from controller.workloads.nodes.runtimes.base import Runtime
 from controller.workloads.nodes.settings import NodeSettings, RestartSection
 from dataplane.local.deadline import local_timeout
 from tests.controller.apiserver.api_server import Served, serving, settings_in
+from tests.waiting import until
 
 WAIT_S = 60.0
 QUICK = RestartSection(first_wait_s=0.02, longest_wait_s=0.1, young_s=30)
@@ -29,7 +30,7 @@ QUICK = RestartSection(first_wait_s=0.02, longest_wait_s=0.1, young_s=30)
 
 @dataclass(slots=True)
 class World:
-    """The service, and what a test does with it."""
+    """The service, and actions of a test on it."""
 
     folder: Path
     served: Served
@@ -51,7 +52,7 @@ class World:
     async def managing(
         self, runtime: Runtime | None, settings: NodeSettings | None = None, *, ready: bool = True
     ) -> AsyncIterator[asyncio.Task[None]]:
-        """Run a manager for as long as the block does; return from it as from a kill."""
+        """Run a manager until the block ends, then stop it like a kill."""
         stop = asyncio.Event()
         wanted = settings or self.settings()
         before = await self.heartbeat_ns(wanted.node)
@@ -67,12 +68,17 @@ class World:
     async def until(
         self, holds: Callable[[], Awaitable[bool]], task: asyncio.Task[None] | None = None, poll_s: float = 0.01
     ) -> None:
-        """Return as soon as something holds; raise what a manager that ends meanwhile raises."""
-        while not await holds():
+        """Return once a condition holds; raise the error of a manager that ends first."""
+
+        async def does_hold() -> bool:
+            if await holds():
+                return True
             if task is not None and task.done():
                 await task
                 raise AssertionError("the manager has ended")
-            await asyncio.sleep(poll_s)
+            return False
+
+        await until(does_hold, limit_s=WAIT_S, poll_s=poll_s)
 
     async def is_ready(self, node: str = "h1", after_ns: int = 0) -> bool:
         try:
@@ -93,7 +99,7 @@ class World:
     async def bind(
         self, name: str, node: str = "h1", *, image: str = "image", devices: tuple[int, ...] = (), **spec: object
     ) -> None:
-        """Make a pod and bind it."""
+        """Create a pod and bind it."""
         containers = spec.pop("containers", (Container(name="main", image=image),))
         made = PodSpec(containers=containers, **spec)  # type: ignore[arg-type]
         await self.client.of(Pod).create(Pod(metadata=Metadata(name=name), spec=made))
@@ -108,21 +114,29 @@ class World:
         return await self.client.of(Pod).get(name)
 
     async def pod_when(self, name: str, holds: Callable[[Pod], bool]) -> Pod:
-        """Return a pod as soon as something holds of it."""
-        while not holds(found := await self.pod(name)):
-            await asyncio.sleep(0.01)
-        return found
+        """Return a pod once a condition holds."""
+        pod = await self.pod(name)
+
+        async def does_hold() -> bool:
+            nonlocal pod
+            pod = await self.pod(name)
+            return holds(pod)
+
+        await until(does_hold, lambda: pod.status, limit_s=WAIT_S, poll_s=0.01)
+        return pod
 
     async def in_phase(self, name: str, phase: Phase) -> Pod:
         return await self.pod_when(name, lambda pod: pod.status.phase is phase)
 
     async def until_gone(self, name: str) -> None:
-        while True:
+        async def is_gone() -> bool:
             try:
                 await self.pod(name)
             except NotFoundError:
-                return
-            await asyncio.sleep(0.01)
+                return True
+            return False
+
+        await until(is_gone, f"pod {name} stays", limit_s=WAIT_S, poll_s=0.01)
 
 
 def play(folder: Path, act: Callable[[World], Awaitable[None]]) -> None:

@@ -1,4 +1,4 @@
-"""Decisions about pods, as properties over whatever happens to a node, and in single cases."""
+"""Decisions about pods: properties over random events on a node, and single cases."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def pod(name: str = "a", *, restart: Restart = Restart.ALWAYS, epoch: int = 1, *
 
 
 def actions_for(wanted: Wanted | None, actual: Sequence[Actual], *, lease: Lease = FOR_EVER, now_ns: int = 0) -> object:
-    found = plan({} if wanted is None else {wanted.name: wanted}, actual, lease, now_ns, terms=TERMS)
-    assert len(found.steps) <= 1
-    return found.steps[0].actions if found.steps else ()
+    planned = plan({} if wanted is None else {wanted.name: wanted}, actual, lease, now_ns, terms=TERMS)
+    assert len(planned.steps) <= 1
+    return planned.steps[0].actions if planned.steps else ()
 
 
 def exited(code: int) -> Actual:
@@ -60,11 +60,11 @@ def test_a_bound_pod_is_started_and_one_that_runs_is_left_alone() -> None:
     assert actions_for(pod(), [container()]) == ()
 
 
-def test_nothing_is_touched_while_nobody_knows_what_is_wanted() -> None:
+def test_nothing_is_touched_before_the_wanted_state_is_known() -> None:
     assert plan(None, [container()], FOR_EVER, 0, terms=TERMS).steps == ()
 
 
-def test_what_nobody_wants_is_stopped_and_then_removed() -> None:
+def test_unwanted_container_is_stopped_and_then_removed() -> None:
     assert actions_for(None, [container()]) == (Stop("1", TERMS.stranger_grace_ns),)
     assert actions_for(None, [exited(0)]) == (Remove("1"),)
 
@@ -109,8 +109,8 @@ def test_waits_have_a_bound() -> None:
 def test_the_lease_ends_gracefully_before_it_ends() -> None:
     lease = Lease(40 * S, 40 * S)
     assert (lease.kill_ns, lease.stop_ns(10 * S), lease.stop_ns(3600 * S)) == (39 * S, 29 * S, 29 * S)
-    found = plan({"a": pod()}, [container()], lease, 28 * S, terms=TERMS)
-    assert (found.steps, found.wake_ns) == ((), 29 * S)
+    planned = plan({"a": pod()}, [container()], lease, 28 * S, terms=TERMS)
+    assert (planned.steps, planned.wake_ns) == ((), 29 * S)
     assert actions_for(pod(), [container()], lease=lease, now_ns=29 * S) == (Stop("1", 10 * S),)
     assert actions_for(pod(), [container()], lease=lease, now_ns=36 * S) == (Stop("1", 3 * S),)
     assert actions_for(pod(), [], lease=lease, now_ns=29 * S) == ()
@@ -139,7 +139,7 @@ def test_long_run_resets_the_restart_backoff() -> None:
 
 @dataclass(slots=True)
 class Model:
-    """A node whose runtime does what it is told at once, and the pods that are bound to it."""
+    """A node with an instant runtime, and the pods bound to it."""
 
     wanted: dict[str, Wanted] = field(default_factory=dict)
     containers: dict[str, Actual] = field(default_factory=dict)
@@ -151,35 +151,37 @@ class Model:
 
     def bound(self) -> dict[str, Wanted]:
         return {
-            name: replace(one, records=self.memory.of(one.uid, one.epoch))
-            for name, one in self.wanted.items()
-            if (name, one.epoch) not in {(name, epoch) for name, epoch, _ in self.released}
+            name: replace(spec, records=self.memory.of(spec.uid, spec.epoch))
+            for name, spec in self.wanted.items()
+            if (name, spec.epoch) not in {(name, epoch) for name, epoch, _ in self.released}
         }
 
     def step(self) -> bool:
-        """Look, decide and do it; return whether anything was to be done."""
+        """Observe, decide and act; return whether there was anything to do."""
         actual = list(self.containers.values())
         self.memory = observe(self.memory, actual, self.now_ns, TERMS, fenced=frozenset())
-        found = plan(self.bound(), actual, FOR_EVER, self.now_ns, terms=TERMS)
-        for step in found.steps:
+        planned = plan(self.bound(), actual, FOR_EVER, self.now_ns, terms=TERMS)
+        for step in planned.steps:
             for action in step.actions:
                 self._do(step.pod, action)
         self.check()
-        if not found.steps and found.wake_ns is not None and found.wake_ns < FOR_EVER.stop_ns(10 * S):
-            self.now_ns = max(self.now_ns, found.wake_ns)
-        return bool(found.steps)
+        if not planned.steps and planned.wake_ns is not None and planned.wake_ns < FOR_EVER.stop_ns(10 * S):
+            self.now_ns = max(self.now_ns, planned.wake_ns)
+        return bool(planned.steps)
 
     def _do(self, name: str, action: object) -> None:
         match action:
             case Run(container=part, attempt=attempt):
-                one = self.wanted[name]
-                key = (one.uid, one.epoch, part)
+                wanted = self.wanted[name]
+                key = (wanted.uid, wanted.epoch, part)
                 record = self.memory.record(key)
                 if name in self.broken:
                     self.memory = self.memory.with_record(key, after_failure(record, "broken", self.now_ns, TERMS))
                     return
                 self.number += 1
-                made = container(name, part, number=str(self.number), uid=one.uid, epoch=one.epoch, attempt=attempt)
+                made = container(
+                    name, part, number=str(self.number), uid=wanted.uid, epoch=wanted.epoch, attempt=attempt
+                )
                 self.memory = self.memory.with_record(key, after_start(record, 1))
                 self.containers[made.id] = made
             case Stop(id=key):
@@ -195,15 +197,18 @@ class Model:
         self.containers[key] = replace(self.containers[key], phase=ContainerPhase.EXITED, exit_code=code)
 
     def end_all(self, pod_name: str, code: int) -> None:
-        for key, one in list(self.containers.items()):
-            if one.pod == pod_name and one.runs:
+        for key, container in list(self.containers.items()):
+            if container.pod == pod_name and container.runs:
                 self.end(key, code)
 
     def check(self) -> None:
-        running = [(one.pod, one.container) for one in self.containers.values() if one.runs]
+        running = [(container.pod, container.container) for container in self.containers.values() if container.runs]
         assert len(set(running)) == len(running), "two containers of one pod and name run"
         for name, epoch, _ in self.released:
-            assert not any(one.runs and (one.pod, one.epoch) == (name, epoch) for one in self.containers.values())
+            assert not any(
+                container.runs and (container.pod, container.epoch) == (name, epoch)
+                for container in self.containers.values()
+            )
 
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -232,7 +237,7 @@ def happen(model: Model, what: str, name: str, detail: object) -> None:
             model.wanted[name] = pod(name, restart=detail, epoch=epoch, uid=f"uid-{name}", containers=("x", "y"))
         case "unbind" if name in model.wanted:
             model.released.append((name, model.wanted[name].epoch, Phase.PENDING))
-            model.end_all(name, 137)  # a release of somebody else's comes only after the guard
+            model.end_all(name, 137)  # a foreign release comes only after the guard
         case "delete" if name in model.wanted:
             model.wanted[name] = replace(model.wanted[name], going=Phase.PENDING)
         case "break":
@@ -256,7 +261,7 @@ def happen(model: Model, what: str, name: str, detail: object) -> None:
 
 
 def settle(model: Model) -> None:
-    """Let time pass until nothing is to be done, what fails being mended."""
+    """Let time pass without new failures until there is nothing to do."""
     model.broken.clear()
     idle = 0
     for _ in range(200):
@@ -264,12 +269,12 @@ def settle(model: Model) -> None:
         idle = 0 if model.step() or model.now_ns != before else idle + 1
         if idle > 1:
             return
-    raise AssertionError("it does not come to rest")
+    raise AssertionError("does not settle")
 
 
 @given(HAPPENINGS)
 @settings(max_examples=300, deadline=None)
-def test_whatever_happens_what_is_wanted_comes_and_the_rest_goes(happenings: list[tuple[str, str, object]]) -> None:
+def test_random_events_converge_to_the_wanted_pods(happenings: list[tuple[str, str, object]]) -> None:
     model = Model()
     for happening in happenings:
         happen(model, *happening)
@@ -277,10 +282,12 @@ def test_whatever_happens_what_is_wanted_comes_and_the_rest_goes(happenings: lis
     bound = model.bound()
     for name, wanted in bound.items():
         assert wanted.going is None
-        own = own_containers(wanted, [one for one in model.containers.values() if one.pod == name])
+        own = own_containers(wanted, [container for container in model.containers.values() if container.pod == name])
         if wanted.restart is Restart.ALWAYS:
-            assert {part for part, one in own.items() if one.runs} == {"x", "y"}
-    assert all(one.pod in bound and one.is_of(bound[one.pod]) for one in model.containers.values())
+            assert {part for part, container in own.items() if container.runs} == {"x", "y"}
+    assert all(
+        container.pod in bound and container.is_of(bound[container.pod]) for container in model.containers.values()
+    )
 
 
 @given(HAPPENINGS)
@@ -292,13 +299,13 @@ def test_a_manager_that_was_restarted_touches_nothing_that_runs(happenings: list
     settle(model)
     before = dict(model.containers)
     model.memory = NOTHING
-    found = plan(model.bound(), list(model.containers.values()), FOR_EVER, model.now_ns, terms=TERMS)
-    touched = {action.id for step in found.steps for action in step.actions if isinstance(action, Stop | Remove)}
-    assert not touched & {key for key, one in before.items() if one.runs}
+    planned = plan(model.bound(), list(model.containers.values()), FOR_EVER, model.now_ns, terms=TERMS)
+    touched = {action.id for step in planned.steps for action in step.actions if isinstance(action, Stop | Remove)}
+    assert not touched & {key for key, container in before.items() if container.runs}
     for _ in range(5):
         model.step()
-    running = {key for key, one in before.items() if one.runs}
-    assert running <= {key for key, one in model.containers.items() if one.runs}
+    running = {key for key, container in before.items() if container.runs}
+    assert running <= {key for key, container in model.containers.items() if container.runs}
 
 
 @given(HAPPENINGS, st.sets(NAMES))

@@ -1,8 +1,7 @@
-"""Control groups of pods: limits in trees of both versions, and with a real pod of two containers."""
+"""Control groups of pods: limits in trees of both versions, and a real pod with two containers."""
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from controller.workloads.nodes.settings import OnStop
 from controller.workloads.nodes.state_folder import NodeFolder
 from dataplane.cgroup_limits import limit, make_group, remove_empty
 from dataplane.cgroups import group_at, limits_of
-from dataplane.local.deadline import local_timeout
 from tests.controller.workloads.nodes.conftest import PodmanStorage
 from tests.controller.workloads.nodes.node_world import World, play
+from tests.waiting import until
 
 VERSION_1 = """\
 30 1 0:1 / /sys/fs/cgroup/cpu rw - cgroup none rw,cpu
@@ -93,15 +92,13 @@ def test_two_containers_have_the_pods_limits_together(tmp_path: Path, podman_sto
             parent = group_at(f"{group}/pod-a").folders
             assert any("quota" in file.name or file.name == "cpu.max" for file in parent["cpu"].iterdir())
             for pid in pids:
-                found = limits_of(process=pid)
-                assert (found.cpu_milli, found.memory_bytes) == (500, 64 << 20)
+                limits = limits_of(process=pid)
+                assert (limits.cpu_milli, limits.memory_bytes) == (500, 64 << 20)
             quota = parent["cpu"] / "cpu.cfs_quota_us"
             assert (quota if quota.exists() else parent["cpu"] / "cpu.max").read_text().split()[0] == "50000"
             await world.client.of(Pod).delete("a")
             await world.until_gone("a")
-            async with local_timeout(30, "a test"):
-                while group_at(f"{group}/pod-a").folders:
-                    await asyncio.sleep(0.05)
+            await until(lambda: not group_at(f"{group}/pod-a").folders, "the pod's control groups stay", poll_s=0.05)
         (Path(settings.state) / "lease").unlink(missing_ok=True)
         remove_empty(group)
 

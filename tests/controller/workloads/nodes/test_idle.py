@@ -1,4 +1,4 @@
-"""Criteria for idle containers, and how long they may stay idle."""
+"""Criteria for idle containers, and their maximum idle time."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ TERMS = IdleTerms(cpu_share=0.01, network_bps=10_000, slow_start_ns=5 * S, last_
 
 
 def after(*looks: tuple[int, int, int | None]) -> Activity:
-    """Return a pod's activity after looks at (seconds, CPU time in ms, bit/s)."""
-    found = None
+    """Return a pod's activity after observations of (seconds, CPU time in ms, bit/s)."""
+    activity = None
     for seconds, cpu_ms, bps in looks:
-        found = observe(found, seconds * S, cpu_ms * 10**6, bps, TERMS)
-    assert found is not None
-    return found
+        activity = observe(activity, seconds * S, cpu_ms * 10**6, bps, TERMS)
+    assert activity is not None
+    return activity
 
 
-def test_idle_is_who_neither_computes_nor_communicates() -> None:
-    assert after((0, 0, None), (10, 100, None)).since_ns == 0  # a hundredth of a CPU is not more than that
+def test_idle_pods_neither_compute_nor_communicate() -> None:
+    assert after((0, 0, None), (10, 100, None)).since_ns == 0  # a hundredth of a CPU does not exceed the limit
     assert after((0, 0, None), (10, 101, None)).since_ns == 10 * S
     assert after((0, 0, 0), (10, 0, 10_000)).since_ns == 0
     assert after((0, 0, 0), (10, 0, 10_001)).since_ns == 10 * S
     assert after((0, 0, 0), (10, 5000, 0), (20, 5000, 0), (30, 5000, 0)).since_ns == 10 * S
 
 
-def test_a_container_that_was_made_anew_begins_again() -> None:
+def test_recreated_container_starts_over() -> None:
     assert after((0, 900, None), (10, 900, None), (20, 3, None)).since_ns == 20 * S
 
 
@@ -38,7 +38,7 @@ def test_the_last_of_a_slow_image_stays_longer() -> None:
     assert limit_s(60, "i", {"i": 1}, {}, TERMS) == 60
 
 
-def test_the_reason_says_both_times() -> None:
+def test_reason_has_both_times() -> None:
     activity = Activity(50 * S, 0, since_ns=10 * S)
     assert idle_reason(activity, 69 * S, 60) is None
     assert idle_reason(activity, 70 * S, 60) == "idle for 60 s, its limit is 60 s"

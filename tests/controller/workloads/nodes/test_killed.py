@@ -1,4 +1,4 @@
-"""The manager as a process, with podman's containers: killed by SIGKILL, alone or with the API server."""
+"""The manager as a process with podman's containers, killed by SIGKILL, alone or with the API server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dataplane.local.deadline import local_timeout
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.workloads.nodes.conftest import PodmanStorage
 from tests.controller.workloads.nodes.node_world import World
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
@@ -38,7 +38,7 @@ _SLEEPS = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
 
 
 class Process:
-    """`millrace node serve`, which may be killed and started again."""
+    """`millrace node serve` as a process that can be killed and restarted."""
 
     def __init__(self, folder: Path, settings: object) -> None:
         self._file, self._log = folder / "node.yaml", folder / "node.log"
@@ -47,7 +47,7 @@ class Process:
         self._has_parent = False
 
     def start(self, *before: str) -> None:
-        """Start it, perhaps by another program, which is then killed with it."""
+        """Start it, optionally through another program that is killed with it."""
         self._has_parent = bool(before)
         command = [*before, sys.executable, "-m", "controller.apps.cli", "node", "serve", "--settings", str(self._file)]
         with self._log.open("ab") as log:
@@ -78,9 +78,7 @@ def node(tmp_path: Path, storage: PodmanStorage, api: str) -> Iterator[Process]:
         made.kill()
         (Path(settings.state) / "lease").unlink(missing_ok=True)
         guard = Path(settings.state) / "guard.lock"
-        deadline = time.monotonic() + 10
-        while guard.exists() and _lives(guard) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: not (guard.exists() and _lives(guard)), "the guard outlives its lease's file")
         _end_services(tmp_path)
 
 
@@ -106,11 +104,11 @@ def test_containers_die_with_the_lease_without_manager_and_api(tmp_path: Path, p
                 assert len(processes_in(folders)) >= 1
                 process.kill()
                 killed = time.monotonic()
-                # The last report before its death began before now: by lease_s from now nothing may run.
+                # The last report before its death is over: nothing may run lease_s from now.
                 while processes_in(folders):
                     await asyncio.sleep(0.01)
                     assert time.monotonic() < killed + lease_s
-                # A manager that comes back begins again, whatever the policy: the pod did not end by itself.
+                # A restarted manager restarts the pod, whatever the policy: the pod did not end by itself.
                 process.start()
                 await world.pod_when("a", lambda pod: bool(_ids(pod)) and _restarts(pod) >= 1)
                 assert processes_in(folders)
@@ -138,7 +136,7 @@ def test_renewed_lease_and_killed_manager_leave_containers_alone(tmp_path: Path,
                     last = await world.heartbeat_ns("h1")
                     process.start()
                     await world.bind(f"c{number}", containers=_containers(podman_storage))
-                    await asyncio.sleep(rng.uniform(0.2, 1.2))  # killed while it starts, adopts, or makes a container
+                    await asyncio.sleep(rng.uniform(0.2, 1.2))  # killed while it starts, adopts or creates a container
                     process.kill()
                     process.start()
                     await world.in_phase(f"c{number}", Phase.RUNNING)
@@ -168,14 +166,14 @@ def test_a_clock_that_is_off_by_a_day_changes_nothing(tmp_path: Path, podman_sto
                 process.start("faketime", "-f", "+1d")
                 await world.until(world.is_ready)
                 await world.bind("a", containers=_containers(podman_storage))
-                found = await world.in_phase("a", Phase.RUNNING)
-                assert found.status.started_ns is not None
-                assert abs(found.status.started_ns - time.time_ns()) < 60 * 10**9
+                pod = await world.in_phase("a", Phase.RUNNING)
+                assert pod.status.started_ns is not None
+                assert abs(pod.status.started_ns - time.time_ns()) < 60 * 10**9
                 begun = time.monotonic()
                 while time.monotonic() < begun + 6.5:  # longer than a lease
                     assert processes_in(_groups(tmp_path))
                     await asyncio.sleep(0.05)
-                assert _ids(await world.pod("a")) == _ids(found)
+                assert _ids(await world.pod("a")) == _ids(pod)
                 await _delete(world, "a")
             remove_empty(_group(tmp_path))
 
@@ -196,7 +194,7 @@ async def _none_left(storage: PodmanStorage) -> bool:
 
 
 def _ids(pod: Pod) -> tuple[str, ...]:
-    return tuple(one.runtime_id for one in pod.status.containers if one.state == "running")
+    return tuple(container.runtime_id for container in pod.status.containers if container.state == "running")
 
 
 def _restarts(pod: Pod) -> int:
@@ -204,15 +202,15 @@ def _restarts(pod: Pod) -> int:
 
 
 def _listed(storage: PodmanStorage) -> list[str]:
-    """Return the pods of all containers that podman has."""
-    found = subprocess.run(
+    """Return the pods of all podman containers."""
+    done = subprocess.run(
         ["podman", "ps", "-a", "--format", '{{index .Labels "millrace.pod"}}'],
         env={**os.environ, **storage.environment},
         capture_output=True,
         text=True,
         check=True,
     )
-    return found.stdout.split()
+    return done.stdout.split()
 
 
 def _group(tmp_path: Path) -> str:
@@ -224,18 +222,18 @@ def _groups(tmp_path: Path) -> tuple[str, ...]:
 
 
 def _shells(processes: set[int]) -> set[int]:
-    """Return those that are the containers' first ones: what these start comes and goes."""
-    found = set()
+    """Return the containers' first processes: their children come and go."""
+    shells = set()
     for process in processes:
         words = Path(f"/proc/{process}/cmdline")
         if words.exists() and words.read_bytes().startswith(b"sh\0"):
-            found.add(process)
-    assert found
-    return found
+            shells.add(process)
+    assert shells
+    return shells
 
 
 def _end_services(folder: Path) -> None:
-    """End podman's services that killed managers have left: they would end by themselves, but not yet."""
+    """End podman services left by killed managers: they would end by themselves, but later."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0")

@@ -1,4 +1,4 @@
-"""The lease's file and its guard, a process of its own; nothing here needs containers."""
+"""The lease file and its guard process; without containers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from controller.workloads.nodes.state_folder import NodeFolder
 from dataplane.local.deadline import local_timeout
 from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
 from tests.controller.workloads.nodes.node_world import World, play
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until, wait_until
 
 S = 10**9
 _GUARD = Path(lease_file.__file__).with_name("__main__.py")
@@ -40,7 +40,7 @@ def test_a_lease_is_read_as_it_was_written(end_ns: int, folders: list[str]) -> N
     assert decode(encode(end_ns, "boot", tuple(folders))) == (end_ns, "boot", tuple(folders))
 
 
-def test_a_part_of_a_lease_is_none() -> None:
+def test_partial_lease_is_invalid() -> None:
     whole = encode(17, "boot", ("/a", "/b"))
     torn = encode(18, "boot", ("/a", "/b"))
     for broken in (b"", whole[:-1], whole[:10] + torn[10:], whole.replace(b"/a", b"/c"), b"\0" * len(whole)):
@@ -50,7 +50,7 @@ def test_a_part_of_a_lease_is_none() -> None:
         encode(17, "boot", ("/long" * 1000,) * 2)
 
 
-def test_a_whole_lease_without_an_end_is_none() -> None:
+def test_lease_without_an_end_is_invalid() -> None:
     body = b"millrace lease 1\nsoon\nboot\n"
     with pytest.raises(LeaseFileError, match=r"^a lease without an end$"):
         decode((f"{zlib.crc32(body):08x}\n".encode() + body).ljust(lease_file.SIZE, b"\n"))
@@ -58,7 +58,7 @@ def test_a_whole_lease_without_an_end_is_none() -> None:
 
 @contextmanager
 def group_with_a_process(tmp_path: Path, *parts: str) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
-    """A folder that looks as a control group does, and a process in it."""
+    """Yield a folder that looks like a control group, and a process in it."""
     folder = tmp_path.joinpath("group", *parts)
     folder.mkdir(parents=True)
     process = subprocess.Popen(["sleep", "100"])
@@ -102,7 +102,7 @@ def test_the_guard_kills_when_the_lease_is_over_and_not_before(tmp_path: Path) -
             assert boot_time_ns() >= end_ns
 
 
-def test_the_guard_leaves_what_is_renewed(tmp_path: Path) -> None:
+def test_guard_spares_a_renewed_lease(tmp_path: Path) -> None:
     with group_with_a_process(tmp_path, "pod") as (folder, process), guard_of(tmp_path, folder, 0.3):
         for _ in range(4):
             time.sleep(0.15)
@@ -111,7 +111,7 @@ def test_the_guard_leaves_what_is_renewed(tmp_path: Path) -> None:
         write(tmp_path, folder, 100)
 
 
-def test_monitors_live_on_to_tell_how_containers_ended(tmp_path: Path) -> None:
+def test_monitors_survive_to_report_the_end(tmp_path: Path) -> None:
     with (
         group_with_a_process(tmp_path, "pod", "conmon") as (folder, monitor),
         group_with_a_process(tmp_path, "pod", "container", "conmon") as (_, hidden),
@@ -134,8 +134,8 @@ def test_foreign_boot_kills_the_group_and_no_file_ends_the_guard(tmp_path: Path)
 def test_one_guard_is_enough(tmp_path: Path) -> None:
     write(tmp_path, tmp_path / "none", 100)
     with guard(tmp_path) as first:
-        while not (tmp_path / "guard.lock").exists() or not (tmp_path / "guard.lock").read_text().strip():
-            time.sleep(0.01)
+        lock = tmp_path / "guard.lock"
+        wait_until(lambda: lock.exists() and lock.read_text().strip() != "", "the guard takes no lock")
         with guard(tmp_path) as second:
             assert second.wait(HANG_S) == 1
         assert first.poll() is None
@@ -154,12 +154,12 @@ def test_a_guard_that_is_killed_is_started_again(tmp_path: Path) -> None:
         assert second != first
         keeper.end()
         async with local_timeout(30, "a test"):
-            await watching  # the guard ends as its file is gone, and is not started again
+            await watching  # the guard ends with its file, and is not restarted
 
     asyncio.run(main())
 
 
-def test_what_is_left_of_a_lease_is_the_next_managers(tmp_path: Path) -> None:
+def test_rest_of_a_lease_passes_to_the_next_manager(tmp_path: Path) -> None:
     folder = NodeFolder(tmp_path, "h1")
     assert LeaseKeeper(folder, ()).is_over()
     first = LeaseKeeper(folder, ())
@@ -200,9 +200,12 @@ def test_a_full_disk_keeps_no_lease_from_being_renewed(tmp_path: Path) -> None:
 
 
 async def _guard_of(folder: NodeFolder, other_than: int | None) -> int:
-    async with local_timeout(30, "a test"):
-        while True:
-            text = folder.guard_lock.read_text().strip() if folder.guard_lock.exists() else ""
-            if text and int(text) != other_than and Path(f"/proc/{text}").exists():
-                return int(text)
-            await asyncio.sleep(0.01)
+    text = ""
+
+    def has_started() -> bool:
+        nonlocal text
+        text = folder.guard_lock.read_text().strip() if folder.guard_lock.exists() else ""
+        return text != "" and int(text) != other_than and Path(f"/proc/{text}").exists()
+
+    await until(has_started, "no guard starts")
+    return int(text)

@@ -48,14 +48,14 @@ def test_topology_hardware_overrides_the_machines(topology: str) -> None:
         1: "gpu",
         2: "npu",
     }
-    found = machine_of(settings(node="h2", topology=topology), "no NVML")
-    assert found.hardware == machine_of(settings(), "no NVML").hardware
-    assert (found.is_stated, found.link_rate_bps) == (False, 10_000_000)
+    machine = machine_of(settings(node="h2", topology=topology), "no NVML")
+    assert machine.hardware == machine_of(settings(), "no NVML").hardware
+    assert (machine.is_stated, machine.link_rate_bps) == (False, 10_000_000)
     with pytest.raises(NodeError, match="topology one: has no host h3"):
         machine_of(settings(node="h3", topology=topology), "no NVML")
 
 
-def test_where_a_network_namespace_is() -> None:
+def test_path_of_a_network_namespace() -> None:
     assert namespace_of(None) is None
     assert namespace_of("blue") == Path("/run/netns/blue")
     assert namespace_of("/proc/1/ns/net") == Path("/proc/1/ns/net")
@@ -64,7 +64,7 @@ def test_where_a_network_namespace_is() -> None:
 
 @pytest.fixture
 def blue() -> Iterator[str]:
-    """A network namespace with a cable, of which both ends are in it."""
+    """A network namespace with both ends of a veth pair."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     name = f"mr-{secrets.token_hex(3)}-h1"
@@ -88,7 +88,7 @@ def test_a_hosts_own_counters_are_read_in_its_namespace(blue: str) -> None:
     assert rates is not None
     link = link_of(rates, clock.now_ns() + 5)
     assert link is not None
-    # 458 bytes, with headers 500, on the wire 524; what the kernel sends by itself is beside them.
+    # 458 bytes, 500 with headers, 524 on the wire; plus the kernel's own packets.
     assert 100 * 524 * 8 <= link.sent_bps < 100 * 524 * 8 + 20_000
     assert (link.rate_bps, link.age_ns) == (10_000_000, 5)
     gone = Gauges(settings(network_namespace="nowhere"), machine, clock, "no NVML")

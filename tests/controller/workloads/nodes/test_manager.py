@@ -1,4 +1,4 @@
-"""The manager over a real API server, and a runtime that does what a test wants."""
+"""The manager over a real API server and an in-memory runtime."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
 from tests.controller.workloads.nodes.node_world import World, play
+from tests.waiting import until
 
 
 def test_a_pod_that_is_bound_runs_and_one_that_is_deleted_goes(tmp_path: Path) -> None:
@@ -31,10 +32,10 @@ def test_a_pod_that_is_bound_runs_and_one_that_is_deleted_goes(tmp_path: Path) -
     async def act(world: World) -> None:
         async with world.managing(runtime):
             await world.bind("a", containers=(Container(name="x", image="i", environment={"K": "v"}),))
-            found = await world.in_phase("a", Phase.RUNNING)
-            status = found.status.containers[0]
+            running = await world.in_phase("a", Phase.RUNNING)
+            status = running.status.containers[0]
             assert (status.name, status.state, status.restarts, status.image_digest) == ("x", "running", 0, "sha256:i")
-            assert found.status.started_ns is not None
+            assert running.status.started_ns is not None
             order = runtime.orders[status.runtime_id]
             assert order.environment["MILLRACE_NODE"] == "h1"
             assert order.environment["K"] == "v"
@@ -64,14 +65,14 @@ def test_secrets_come_from_the_node_alone(tmp_path: Path) -> None:
             await world.pod_when("a", lambda pod: line in str(pod.status))
             (folder / "vision" / "api-key").write_text("hidden\n")
             (folder / "vision" / "api-key").chmod(0o600)
-            found = await world.in_phase("a", Phase.RUNNING)
-            assert runtime.orders[found.status.containers[0].runtime_id].environment["KEY"] == "hidden"
+            running = await world.in_phase("a", Phase.RUNNING)
+            assert runtime.orders[running.status.containers[0].runtime_id].environment["KEY"] == "hidden"
             assert "hidden" not in str((await world.client.of(Pod).list()).items)
 
     play(tmp_path, act)
 
 
-def test_a_node_is_made_with_what_it_has_and_reports(tmp_path: Path) -> None:
+def test_node_is_created_with_its_hardware_and_reports(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         async with world.managing(MemoryRuntime()):
             await world.until(lambda: _has_images(world))
@@ -86,7 +87,7 @@ def test_a_node_is_made_with_what_it_has_and_reports(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_what_ends_is_made_anew_and_counted(tmp_path: Path) -> None:
+def test_ended_container_is_recreated_and_counted(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
 
     async def act(world: World) -> None:
@@ -95,9 +96,9 @@ def test_what_ends_is_made_anew_and_counted(tmp_path: Path) -> None:
             await world.in_phase("a", Phase.RUNNING)
             for number in (1, 2):
                 runtime.end(runtime.running("a")[0], 3)
-                found = await world.pod_when("a", lambda pod, n=number: _restarts(pod) == n)  # type: ignore[misc]
+                restarted = await world.pod_when("a", lambda pod, n=number: _restarts(pod) == n)  # type: ignore[misc]
                 await world.in_phase("a", Phase.RUNNING)
-            assert found.status.epoch == 1
+            assert restarted.status.epoch == 1
 
     play(tmp_path, act)
 
@@ -123,7 +124,7 @@ def test_a_pod_that_has_done_its_work_is_released(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_an_image_that_is_not_there_is_said_and_tried_again(tmp_path: Path) -> None:
+def test_missing_image_is_reported_and_retried(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
     runtime.absent.add("none")
 
@@ -131,9 +132,9 @@ def test_an_image_that_is_not_there_is_said_and_tried_again(tmp_path: Path) -> N
         async with world.managing(runtime):
             await world.bind("a", image="none")
             await world.bind("once", image="none", restart=Restart.NEVER)
-            found = await world.pod_when("a", lambda pod: bool(pod.status.reasons))
-            assert found.status.phase is Phase.STARTING
-            assert found.status.reasons == ("main: image none is not there",)
+            waiting = await world.pod_when("a", lambda pod: bool(pod.status.reasons))
+            assert waiting.status.phase is Phase.STARTING
+            assert waiting.status.reasons == ("main: image none is not there",)
             failed = await world.in_phase("once", Phase.FAILED)
             assert failed.status.reasons == ("main: image none is not there",)
             runtime.absent.clear()
@@ -142,7 +143,7 @@ def test_an_image_that_is_not_there_is_said_and_tried_again(tmp_path: Path) -> N
     play(tmp_path, act)
 
 
-def test_a_device_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_missing_device_is_reported(tmp_path: Path) -> None:
     topology = tmp_path / "one.yaml"
     topology.write_text(
         "millrace: 1\nname: one\nswitches: [{name: s1}]\nhosts:\n"
@@ -179,7 +180,7 @@ def test_runtime_hanging_for_one_pod_does_not_block_others(tmp_path: Path) -> No
                 await world.bind(name)
             for name in ("a", "b", "c"):
                 await world.in_phase(name, Phase.RUNNING)
-            await world.client.of(Pod).delete("slow")  # what is being started is given up
+            await world.client.of(Pod).delete("slow")  # the start is abandoned
             await world.until_gone("slow")
 
     play(tmp_path, act)
@@ -206,7 +207,7 @@ def test_silent_runtime_makes_the_node_not_ready(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_a_manager_that_is_started_again_adopts_what_runs(tmp_path: Path) -> None:
+def test_restarted_manager_adopts_running_containers(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
 
     async def act(world: World) -> None:
@@ -224,14 +225,14 @@ def test_a_manager_that_is_started_again_adopts_what_runs(tmp_path: Path) -> Non
     play(tmp_path, act)
 
 
-def test_what_nobody_wants_goes_before_a_node_is_ready(tmp_path: Path) -> None:
+def test_unwanted_containers_go_before_a_node_is_ready(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
 
     async def act(world: World) -> None:
         async with world.managing(runtime):
             await world.bind("a")
             await world.in_phase("a", Phase.RUNNING)
-        # While nobody looks after it the pod is given back, and bound here again.
+        # While no manager runs, the pod is returned and bound here again.
         await world.client.release(ReleaseRequest(releases=(Release(pod="a", epoch=1),)))
         labels = {**next(iter(runtime.containers.values())).labels, "millrace.pod": "b", "millrace.uid": "none"}
         stranger = await runtime.create(ContainerOrder(name="stranger", labels=labels, image="i"))
@@ -240,9 +241,9 @@ def test_what_nobody_wants_goes_before_a_node_is_ready(tmp_path: Path) -> None:
         async with world.managing(runtime):
             assert stranger not in runtime.containers
             assert not runtime.running("b")
-            found = await world.in_phase("a", Phase.RUNNING)
-            assert found.status.epoch == 2
-            assert [one.labels["millrace.epoch"] for one in runtime.containers.values()] == ["2"]
+            running = await world.in_phase("a", Phase.RUNNING)
+            assert running.status.epoch == 2
+            assert [container.labels["millrace.epoch"] for container in runtime.containers.values()] == ["2"]
 
     play(tmp_path, act)
 
@@ -381,8 +382,8 @@ def test_an_idle_pod_is_released_and_a_busy_one_stays(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_an_idle_pod_whose_stop_takes_long_has_succeeded_too(tmp_path: Path) -> None:
-    """Its report that it is stopping is no request of others that it go and be placed again."""
+def test_idle_pod_with_a_slow_stop_has_succeeded_too(tmp_path: Path) -> None:
+    """Its own report of stopping is not a request by others to evict and place it again."""
     runtime = MemoryRuntime()
 
     async def act(world: World) -> None:
@@ -415,12 +416,11 @@ def test_the_lease_ends_everything_and_after_it_all_begins_again(tmp_path: Path)
                 await world.in_phase("a", Phase.RUNNING)
                 first = runtime.running("a")
             try:
-                while runtime.running("a"):
-                    await asyncio.sleep(0.01)
+                await until(lambda: not runtime.running("a"), "the pod outlives the lease")
                 async with serving(settings, tmp_path / "api") as served:
                     world = World(tmp_path, served)
-                    found = await world.pod_when("a", lambda pod: _restarts(pod) == 1)
-                    assert found.status.epoch == 1
+                    restarted = await world.pod_when("a", lambda pod: _restarts(pod) == 1)
+                    assert restarted.status.epoch == 1
                     assert runtime.running("a") != first
                     await world.until(world.is_ready)
             finally:
@@ -429,7 +429,7 @@ def test_the_lease_ends_everything_and_after_it_all_begins_again(tmp_path: Path)
     asyncio.run(main())
 
 
-def test_stopping_manager_says_so_and_keeps_or_stops_containers(tmp_path: Path) -> None:
+def test_stopping_manager_reports_and_keeps_or_stops_pods(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
 
     async def stopped(world: World, how: OnStop) -> None:
@@ -450,9 +450,9 @@ def test_stopping_manager_says_so_and_keeps_or_stops_containers(tmp_path: Path) 
         assert (node.status.ready, node.status.reason) == (False, "its manager has stopped")
         await stopped(world, OnStop.STOP)
         assert not runtime.containers
-        found = await world.pod("a")
-        assert (found.status.phase, found.status.node) == (Phase.PENDING, None)
-        assert found.status.reasons == ("node h1 has signed off",)
+        released = await world.pod("a")
+        assert (released.status.phase, released.status.node) == (Phase.PENDING, None)
+        assert released.status.reasons == ("node h1 has signed off",)
 
     play(tmp_path, act)
 

@@ -1,4 +1,4 @@
-"""The start of a node's manager on a machine whose runtime is slow to answer."""
+"""The start of a node manager on a machine with a slow runtime."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A cluster in memory: what the API server keeps, nodes with leases of their own, and what is lost between.
+"""A cluster in memory: the API server's state, nodes with their own leases, and losses in between.
 
-Bindings and releases are the server's own functions. Time is one number; each node's clock runs at a rate of its own.
+Bindings and releases are the server's own functions. Time is one number; each node's clock has its own rate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HARDWARE: Final = Hardware(cpu_milli=1_000_000)
 
 @dataclass(slots=True)
 class Server:
-    """Resources by kind and name, and everything that has happened to them."""
+    """Resources by kind and name, and their event log."""
 
     now_ns: int = 0
     revision: int = 0
@@ -66,43 +66,43 @@ class Server:
         self.write([(kind, name, replace(resource, metadata=metadata))])
 
     def change(self, kind: Known, resource: Any, part: str) -> None:
-        found = self.get(kind, resource.metadata.name, resource.metadata.revision)
-        made = replace(found, **{part: getattr(resource, part)})
+        current = self.get(kind, resource.metadata.name, resource.metadata.revision)
+        made = replace(current, **{part: getattr(resource, part)})
         if part == "spec":
-            made = replace(made, metadata=replace(found.metadata, labels=resource.metadata.labels))
+            made = replace(made, metadata=replace(current.metadata, labels=resource.metadata.labels))
         self.write([(kind, resource.metadata.name, made)])
 
     def delete(self, kind: Known, name: str, revision: int = 0) -> None:
-        found = self.get(kind, name, revision)
-        if kind is Pod and found.status.node is not None:
-            found = replace(found, metadata=replace(found.metadata, deleting_ns=1))
-            self.write([(kind, name, found)])
+        current = self.get(kind, name, revision)
+        if kind is Pod and current.status.node is not None:
+            current = replace(current, metadata=replace(current.metadata, deleting_ns=1))
+            self.write([(kind, name, current)])
         else:
             self.write([(kind, name, None)])
 
     def get(self, kind: Known, name: str, revision: int = 0) -> Any:
-        found = self.known[kind].get(name)
-        if found is None:
+        current = self.known[kind].get(name)
+        if current is None:
             raise NotFoundError(f"there is no {name}")
-        if revision and found.metadata.revision != revision:
+        if revision and current.metadata.revision != revision:
             raise StaleError(f"{name} is of another revision")
-        return found
+        return current
 
     def act(self, pods: list[str], nodes: set[str], make: Callable[[State], State]) -> None:
-        """Bind or release, as the registry does."""
-        found = {name: self.known[Pod].get(name) for name in pods}
-        there = [pod for pod in found.values() if pod is not None]
+        """Bind or release like the registry."""
+        pods_by_name = {name: self.known[Pod].get(name) for name in pods}
+        there = [pod for pod in pods_by_name.values() if pod is not None]
         nodes = nodes | {pod.status.node for pod in there if pod.status.node is not None}
         groups = {pod.spec.group for pod in there if pod.spec.group in self.known[PodGroup]}
         state = State(
-            found,
+            pods_by_name,
             {name: self.known[Node][name] for name in nodes if name in self.known[Node]},
             {name: self.known[PodGroup][name] for name in groups},
         )
         made = make(state)
-        changes: list[tuple[Known, str, Any]] = [(Pod, name, one) for name, one in made.pods.items()]
-        changes += [(Node, name, one) for name, one in made.nodes.items()]
-        changes += [(PodGroup, name, one) for name, one in made.groups.items()]
+        changes: list[tuple[Known, str, Any]] = [(Pod, name, pod) for name, pod in made.pods.items()]
+        changes += [(Node, name, node) for name, node in made.nodes.items()]
+        changes += [(PodGroup, name, group) for name, group in made.groups.items()]
         self.write(changes)
 
     def bind(self, where: dict[str, str]) -> None:
@@ -111,14 +111,14 @@ class Server:
 
     def release(self, *releases: Release) -> None:
         request = ReleaseRequest(releases=releases)
-        nodes = {one.node for one in releases if one.node is not None}
-        pods = [one.pod for one in releases]
+        nodes = {release.node for release in releases if release.node is not None}
+        pods = [release.pod for release in releases]
         self.act(pods, nodes, lambda state: placements.release(state, request, self.now_ns))
 
 
 @dataclass(slots=True)
 class Machine:
-    """A node's manager, which keeps to the lease: what it runs it kills when the lease is over by its own clock."""
+    """A node's manager that obeys the lease: it kills its pods when the lease ends by its own clock."""
 
     name: str
     rate: float = 1.0
@@ -128,7 +128,7 @@ class Machine:
     is_cut_off: bool = False
     lease_until_ns: int = 0
     running: dict[str, int] = field(default_factory=dict)
-    """Pods by name, and of which epoch."""
+    """Epochs of pods by name."""
 
     def is_leased(self, now_ns: int) -> bool:
         return now_ns < self.lease_until_ns
@@ -138,7 +138,7 @@ class Machine:
             self.running.clear()
 
     def report(self, server: Server, *, answered: bool = True) -> None:
-        """Report; where the answer is lost the server knows, and the lease is as it was."""
+        """Report; if the answer is lost, the server has the report but the lease is not renewed."""
         if self.is_dead or self.is_cut_off:
             return
         self.tick(server.now_ns)
@@ -150,7 +150,7 @@ class Machine:
             self.look(server)
 
     def look(self, server: Server) -> None:
-        """Run what is bound here, of its epoch, and nothing else; stop what is to go."""
+        """Run exactly the pods bound here, in their epochs; stop those to be removed."""
         if self.is_dead or self.is_cut_off or not self.is_leased(server.now_ns):
             return
         mine = [pod for pod in server.known[Pod].values() if pod.status.node == self.name]
@@ -165,7 +165,7 @@ class Machine:
 
 @dataclass(slots=True)
 class Controller:
-    """A workload controller: what it knows lags behind the log, and of what it writes some is lost."""
+    """A workload controller whose state lags behind the log, and some of whose writes are lost."""
 
     server: Server
     settings: PlacementSettings
@@ -176,7 +176,7 @@ class Controller:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew, knowing nothing."""
+        """Restart without state."""
         server = self.server
         self.view = View(server.now_ns)
         for kind in KINDS:
@@ -184,7 +184,7 @@ class Controller:
         self.seen = len(server.log)
 
     def hear(self, count: int) -> None:
-        """Take what has happened next."""
+        """Take the next event."""
         for revision, kind, name, resource in self.server.log[self.seen : self.seen + count]:
             if resource is None:
                 self.view.remove(kind, name, revision)
@@ -195,7 +195,7 @@ class Controller:
         self.seen = min(self.seen + count, len(self.server.log))
 
     def round(self, fates: Iterator[str]) -> int:
-        """Decide, and write: `lost` before it is done, `unanswered` after; return how many writes there were."""
+        """Decide and write: `lost` before the write, `unanswered` after it; return the number of writes."""
         decided = reconcile(self.view, self.server.now_ns, self.settings)
         for action in decided.actions:
             fate = next(fates)

@@ -1,4 +1,4 @@
-"""Views made by hand, for tests of what is decided."""
+"""Hand-made views for tests of decisions."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ def node(name: str, *, heartbeat: int = 1, lease_s: float = 40.0, ready: bool = 
 def pod(name: str, where: str | None = None, spec: PodSpec = TEMPLATE, **status: Any) -> Pod:
     """Return a pod, bound to a node with epoch 1, or nowhere."""
     phase = Phase.PENDING if where is None else Phase.RUNNING
-    found = PodStatus(**{"phase": phase, "node": where, "epoch": 0 if where is None else 1, **status})
-    return Pod(metadata=Metadata(name=name, uid=name, revision=1), spec=spec, status=found)
+    pod_status = PodStatus(**{"phase": phase, "node": where, "epoch": 0 if where is None else 1, **status})
+    return Pod(metadata=Metadata(name=name, uid=name, revision=1), spec=spec, status=pod_status)
 
 
 def stating(name: str, where: str) -> Pod:
-    """Return a pod that states the node that it is on."""
+    """Return a pod that states its node."""
     return pod(name, where, replace(TEMPLATE, location=Location(node=where)))
 
 
-def deleting(one: Pod) -> Pod:
-    """Return a pod that is to go."""
-    return replace(one, metadata=replace(one.metadata, deleting_ns=1))
+def deleting(pod: Pod) -> Pod:
+    """Return a pod marked for deletion."""
+    return replace(pod, metadata=replace(pod.metadata, deleting_ns=1))
 
 
 def member(group: PodGroup, index: int, where: str | None = None, **status: Any) -> Pod:
-    """Return a pod of a group's template."""
+    """Return a pod from a group's template."""
     made = pod_of(group, index, None)
-    found = pod(made.metadata.name, where, made.spec, **status)
-    return replace(found, metadata=replace(found.metadata, labels=made.metadata.labels))
+    made_pod = pod(made.metadata.name, where, made.spec, **status)
+    return replace(made_pod, metadata=replace(made_pod.metadata, labels=made.metadata.labels))
 
 
 def view_of(*resources: Resource, at_ns: int = 0) -> View:
-    """Return what is known where this is all that there is."""
+    """Return a view with exactly these resources."""
     view = View(at_ns)
     for kind in KINDS:
-        view.take_all(kind, [one for one in resources if isinstance(one, kind)], 1, at_ns)
+        view.take_all(kind, [resource for resource in resources if isinstance(resource, kind)], 1, at_ns)
     return view
 
 
 def decide(view: View, seconds: float, settings: PlacementSettings = SETTINGS) -> Decided:
-    """Return what is decided so many seconds after the beginning."""
+    """Return the decisions this many seconds after the start."""
     return reconcile(view, int(seconds * S), settings)
 
 
-def share_of(one: Pod) -> Share:
-    """Return what a pod holds of its node."""
-    return Share(pod=one.metadata.name, uid=one.metadata.uid, epoch=one.status.epoch)
+def share_of(pod: Pod) -> Share:
+    """Return a pod's share of its node."""
+    return Share(pod=pod.metadata.name, uid=pod.metadata.uid, epoch=pod.status.epoch)

@@ -42,20 +42,20 @@ def group_of(name: str, size: int, **more: object) -> PodGroup:
 
 @dataclass(slots=True)
 class Cluster:
-    """The service, and what a test does with it in place of nodes and scheduler."""
+    """The service, and actions of a test in place of nodes and scheduler."""
 
     client: ApiClient
     socket: str
 
     async def add_node(self, name: str, lease_s: float = 1000.0) -> Node:
-        """Make a node that has reported once."""
+        """Create a node that has reported once."""
         made = await self.client.of(Node).create(Node(metadata=Metadata(name=name), spec=NodeSpec(lease_s=lease_s)))
         return await self.client.of(Node).replace_status(
             replace(made, status=NodeStatus(ready=True, hardware=HARDWARE))
         )
 
     async def report(self, name: str) -> Node:
-        """Have a node report that it is ready."""
+        """Let a node report that it is ready."""
         status = NodeStatus(ready=True, hardware=HARDWARE)
         node = Node(metadata=Metadata(name=name), status=status)
         return await self.client.of(Node).replace_status(node)
@@ -66,44 +66,44 @@ class Cluster:
         await self.client.bind(BindingRequest(bindings=bindings))
 
     async def set_phase(self, name: str, phase: Phase) -> None:
-        """Have a pod's node report a phase."""
+        """Let a pod's node report a phase."""
         pod = await self.client.of(Pod).get(name)
         await self.client.of(Pod).replace_status(replace(pod, status=replace(pod.status, phase=phase)))
 
     async def when(self, kind: type[Pod] | type[PodGroup] | type[Node], holds: Callable[[dict[str, object]], bool]):  # type: ignore[no-untyped-def]  # noqa: ANN201
-        """Return all resources of a kind as soon as something holds of them."""
-        known: dict[str, object] = {}
+        """Return all resources of a kind once a condition holds."""
+        resources: dict[str, object] = {}
         async for told in self.client.of(kind).follow():
             if hasattr(told, "items"):
-                known = {one.metadata.name: one for one in told.items}
+                resources = {resource.metadata.name: resource for resource in told.items}
             elif told.name and told.type != "DELETE":
-                known[told.name] = told.resource
+                resources[told.name] = told.resource
             else:
-                known.pop(told.name, None)
-            if holds(known):
-                return known
+                resources.pop(told.name, None)
+            if holds(resources):
+                return resources
         raise AssertionError("the watch ended")
 
     async def pods_when(self, holds: Callable[[dict[str, Pod]], bool]) -> dict[str, Pod]:
-        """Return all pods as soon as something holds of them."""
+        """Return all pods once a condition holds."""
         return await self.when(Pod, holds)  # type: ignore[arg-type, no-any-return]
 
     async def groups_when(self, holds: Callable[[dict[str, PodGroup]], bool]) -> dict[str, PodGroup]:
-        """Return all groups as soon as something holds of them."""
+        """Return all groups once a condition holds."""
         return await self.when(PodGroup, holds)  # type: ignore[arg-type, no-any-return]
 
     async def nodes_when(self, holds: Callable[[dict[str, Node]], bool]) -> dict[str, Node]:
-        """Return all nodes as soon as something holds of them."""
+        """Return all nodes once a condition holds."""
         return await self.when(Node, holds)  # type: ignore[arg-type, no-any-return]
 
     @asynccontextmanager
     async def controlled(self, settings: PlacementSettings | None = None) -> AsyncIterator[MainController]:
-        """Run a workload controller for as long as the block does."""
-        found, stop = asyncio.Queue[MainController](), asyncio.Event()
+        """Run a workload controller until the block ends."""
+        controllers, stop = asyncio.Queue[MainController](), asyncio.Event()
         settings = replace(settings or PlacementSettings(), api=self.socket)
-        task = asyncio.create_task(serve(settings, stop, on_controller=found.put_nowait))
+        task = asyncio.create_task(serve(settings, stop, on_controller=controllers.put_nowait))
         try:
-            yield await found.get()
+            yield await controllers.get()
         finally:
             stop.set()
             await task

@@ -32,8 +32,8 @@ def test_group_becomes_pods_that_follow_its_size_and_end(tmp_path: Path) -> None
             }
             await groups.replace(replace(made, spec=replace(made.spec, size=5)))
             await cluster.pods_when(lambda pods: set(pods) == names(5))
-            found = await groups.get("g")
-            await groups.replace(replace(found, spec=replace(found.spec, size=2)))
+            current = await groups.get("g")
+            await groups.replace(replace(current, spec=replace(current.spec, size=2)))
             await cluster.pods_when(lambda pods: set(pods) == names(2))
             await cluster.client.of(Pod).delete("g-0")
             await cluster.pods_when(lambda pods: set(pods) == names(2) and pods["g-0"].metadata.uid != "")
@@ -55,9 +55,9 @@ def test_pods_of_a_silent_node_are_released_and_others_stay(tmp_path: Path) -> N
             assert (pods["a"].status.phase, pods["a"].status.epoch) == (Phase.PENDING, 1)
             assert "node h1 is silent for" in pods["a"].status.reasons[0]
             assert (await cluster.client.of(Pod).get("b")).status.node == "h2"
-            found = await cluster.client.of(Node).get("h1")
-            assert (found.status.ready, found.shares) == (False, ())
-            assert found.status.reason.startswith("silent: no report for")
+            current = await cluster.client.of(Node).get("h1")
+            assert (current.status.ready, current.shares) == (False, ())
+            assert current.status.reason.startswith("silent: no report for")
 
     play(act, tmp_path)
 

@@ -1,4 +1,4 @@
-"""Groups: their pods, changes of size and template, failures and how they end."""
+"""Groups: their pods, changes of size and template, failures and ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOUND = PodGroupStatus(phase=GroupPhase.BOUND)
 OTHER = replace(TEMPLATE, containers=(Container(name="main", image="other"),))
 
 
-def known(group: PodGroup, status: PodGroupStatus = PodGroupStatus()) -> PodGroup:  # noqa: B008 - frozen
+def with_status(group: PodGroup, status: PodGroupStatus = PodGroupStatus()) -> PodGroup:  # noqa: B008 - frozen
     return replace(group, metadata=replace(group.metadata, uid="uid", revision=1), status=status)
 
 
@@ -34,20 +34,20 @@ def created(actions: tuple[Action, ...]) -> list[str]:
 
 
 def group_set(actions: tuple[Action, ...]) -> PodGroupStatus:
-    (found,) = (action.group.status for action in actions if isinstance(action, SetGroup))
-    return found
+    (status,) = (action.group.status for action in actions if isinstance(action, SetGroup))
+    return status
 
 
 def test_missing_pods_are_made_and_surplus_ones_go_last_first() -> None:
-    group = known(group_of("g", 3))
+    group = with_status(group_of("g", 3))
     actions = decide(view_of(group, member(group, 1), member(group, 4), member(group, 3, "h1"), node("h1")), 1).actions
     assert created(actions) == ["g-0", "g-2"]
     assert deleted(actions) == ["g-4", "g-3"]
 
 
-def test_a_pod_bears_the_groups_labels_and_is_told_of_it() -> None:
+def test_pod_gets_the_groups_labels_and_environment() -> None:
     group = replace(
-        known(group_of("g", 2)), metadata=Metadata(name="g", uid="u", labels={"app": "x", "millrace/z": "y"})
+        with_status(group_of("g", 2)), metadata=Metadata(name="g", uid="u", labels={"app": "x", "millrace/z": "y"})
     )
     made = pod_of(group, 1, None)
     assert made.metadata.labels == {
@@ -60,8 +60,8 @@ def test_a_pod_bears_the_groups_labels_and_is_told_of_it() -> None:
     assert made.spec.group == "g"
 
 
-def test_workers_are_told_of_their_job() -> None:
-    group = known(group_of("g", 2, allreduce=AllReduce(job="sums")))
+def test_workers_get_their_job() -> None:
+    group = with_status(group_of("g", 2, allreduce=AllReduce(job="sums")))
     told = environment_of(group, 1, "10.9.0.1:9560")
     assert {key: told[key] for key in sorted(told)} == {
         "MILLRACE_GROUP": "g",
@@ -81,27 +81,27 @@ def with_service(group: PodGroup) -> PodGroup:
     return replace(group, spec=replace(group.spec, allreduce=AllReduce(service="unix:jobs")))
 
 
-def test_a_job_without_a_service_is_said() -> None:
-    group = known(group_of("g", 2, allreduce=AllReduce()))
+def test_job_without_a_service_is_reported() -> None:
+    group = with_status(group_of("g", 2, allreduce=AllReduce()))
     actions = decide(view_of(group), 1).actions
     assert (created(actions), "name the job service" in group_set(actions).reasons[0]) == ([], True)
 
 
-def test_a_name_that_somebody_else_has_is_said_once() -> None:
-    group = known(group_of("g", 2))
+def test_taken_name_is_reported_once() -> None:
+    group = with_status(group_of("g", 2))
     status = group_set(decide(view_of(group, pod("g-1")), 1).actions)
     assert status.reasons == ("pod g-1 exists already and is not one of this group: delete one of them",)
     assert decide(view_of(replace(group, status=status), pod("g-1")), 1).actions == ()
 
 
 def test_pods_of_a_group_of_that_name_before_go_first() -> None:
-    before = known(group_of("g", 2))
+    before = with_status(group_of("g", 2))
     group = replace(before, metadata=replace(before.metadata, uid="other"))
     actions = decide(view_of(group, member(before, 0), member(before, 1)), 1).actions
     assert (deleted(actions), created(actions)) == (["g-0", "g-1"], ["g-1"])
 
 
-def test_what_a_template_leaves_out_does_not_count() -> None:
+def test_fields_missing_from_a_template_do_not_count() -> None:
     group = group_of("g", 2)
     assert template_hash(group) == template_hash(replace(group, spec=replace(group.spec, size=3, priority=7)))
     assert template_hash(group) == template_hash(with_template(group, replace(TEMPLATE, stop_grace_s=10.0)))
@@ -109,7 +109,7 @@ def test_what_a_template_leaves_out_does_not_count() -> None:
 
 
 def test_pods_of_an_old_template_are_replaced_one_by_one() -> None:
-    old = known(group_of("g", 3), BOUND)
+    old = with_status(group_of("g", 3), BOUND)
     group = with_template(old)
     nodes = [node(f"h{number}") for number in range(3)]
     running = [member(old, index, f"h{index}") for index in range(3)]
@@ -122,7 +122,7 @@ def test_pods_of_an_old_template_are_replaced_one_by_one() -> None:
 
 
 def test_workers_of_a_job_are_replaced_together() -> None:
-    old = with_service(known(group_of("g", 2), BOUND))
+    old = with_service(with_status(group_of("g", 2), BOUND))
     running = [member(old, index, f"h{index}") for index in range(2)]
     group = replace(old, spec=replace(old.spec, size=3))
     actions = decide(view_of(group, node("h0"), node("h1"), *running), 1).actions
@@ -130,7 +130,7 @@ def test_workers_of_a_job_are_replaced_together() -> None:
 
 
 def test_failed_pod_is_retried_with_growing_waits_up_to_a_limit() -> None:
-    group = known(group_of("g", 1), BOUND)
+    group = with_status(group_of("g", 1), BOUND)
     settings = PlacementSettings(retries=RetrySettings(most=3, first_wait_s=10))
     for retries, wait_s in ((0, 10), (1, 20), (2, 40)):
         view = view_of(group, member(group, 0, phase=Phase.FAILED, retries=retries, reasons=("exit code 3",)))
@@ -141,7 +141,7 @@ def test_failed_pod_is_retried_with_growing_waits_up_to_a_limit() -> None:
         assert (again.pod.status.phase, again.pod.status.retries) == (Phase.PENDING, retries + 1)
         assert again.pod.status.reasons[1] == "exit code 3"
     for retries, restart in ((3, Restart.ALWAYS), (0, Restart.NEVER)):
-        group = known(group_of("g", 1, restart=restart), BOUND)
+        group = with_status(group_of("g", 1, restart=restart), BOUND)
         status = group_set(
             decide(view_of(group, member(group, 0, phase=Phase.FAILED, retries=retries)), 1, settings).actions
         )
@@ -149,22 +149,22 @@ def test_failed_pod_is_retried_with_growing_waits_up_to_a_limit() -> None:
 
 
 def test_group_finishes_with_its_pods_and_fails_once_all_ended() -> None:
-    group = known(group_of("g", 2, restart=Restart.NEVER), BOUND)
+    group = with_status(group_of("g", 2, restart=Restart.NEVER), BOUND)
     done, lost = member(group, 0, phase=Phase.SUCCEEDED), member(group, 1, phase=Phase.FAILED)
     assert decide(view_of(group, done, member(group, 1, "h1"), node("h1")), 1).actions == ()
     finished = group_set(decide(view_of(group, done, member(group, 1, phase=Phase.SUCCEEDED)), 1).actions)
     assert finished.phase is GroupPhase.FINISHED
     assert group_set(decide(view_of(group, done, lost), 1).actions).phase is GroupPhase.FAILED
-    said = group_set(decide(view_of(group, member(group, 0, "h1"), lost, node("h1")), 1).actions)
-    assert (said.phase, said.reasons) == (GroupPhase.BOUND, ("pod g-1 has failed",))
-    # A group that has ended is left alone, whatever becomes of its pods, but for another template.
+    status = group_set(decide(view_of(group, member(group, 0, "h1"), lost, node("h1")), 1).actions)
+    assert (status.phase, status.reasons) == (GroupPhase.BOUND, ("pod g-1 has failed",))
+    # An ended group is not touched, whatever happens to its pods, unless its template changes.
     over = replace(group, status=finished)
     assert decide(view_of(over), 1).actions == ()
     assert group_set(decide(view_of(with_template(over), done), 1).actions).phase is GroupPhase.PENDING
 
 
 def test_group_not_placed_in_time_fails_with_its_pods() -> None:
-    group = known(group_of("g", 1, wait_s=30))
+    group = with_status(group_of("g", 1, wait_s=30))
     view = view_of(group, member(group, 0))
     early = decide(view, 29.9)
     assert (early.actions, early.due_ns) == ((), 30 * S)
@@ -185,13 +185,13 @@ def test_group_without_template_follows_the_users_pods() -> None:
         "it was not placed within 5 s: 1 of 2 pods exist",
     )
     bound = replace(plain, status=BOUND)
-    ended = [replace(one, status=replace(one.status, phase=Phase.SUCCEEDED)) for one in mine]
+    ended = [replace(pod, status=replace(pod.status, phase=Phase.SUCCEEDED)) for pod in mine]
     assert group_set(decide(view_of(bound, *ended), 1).actions).phase is GroupPhase.FINISHED
-    assert decide(view_of(*mine), 1).actions == ()  # what users have written is theirs to remove
+    assert decide(view_of(*mine), 1).actions == ()  # users remove what they wrote
 
 
 def test_a_group_of_which_nothing_is_left_is_placed_whole_again() -> None:
-    group = known(group_of("g", 2, wait_s=30), BOUND)
+    group = with_status(group_of("g", 2, wait_s=30), BOUND)
     view = view_of(group, member(group, 0), member(group, 1))
     status = group_set(decide(view, 1).actions)
     assert (status.phase, status.reasons) == (

@@ -1,4 +1,4 @@
-"""Any order of silences, returns, lost writes and late watches: no pod runs twice, and in the end all run."""
+"""Silent and returning nodes, lost writes and late watches in any order: no pod runs twice, and all run in the end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 5, 20, 45, 60]), rng=st.randoms(use_true_random=False), faults=st.booleans())
     def time_passes(self, seconds: int, rng: Random, faults: bool) -> None:
-        """Everybody does what he does; with faults, controllers hear late, and writes and answers get lost."""
+        """Let everyone act; with faults, watches are late, and writes and answers are lost."""
         deaf = [faults and rng.random() < 0.3 for _ in self.controllers]
         for _ in range(seconds):
             self.server.now_ns += S
@@ -81,7 +81,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.controllers[which].restart()
 
     def the_scheduler_binds(self, start: int) -> None:
-        """Bind what waits, groups whole, to nodes that say that they are ready, whether they are or not."""
+        """Bind pending pods, whole groups at once, to nodes that appear ready."""
         ready = [name for name in NODES if self.server.known[Node][name].status.ready]
         ready = [name for name in ready if not self.server.known[Node][name].spec.unschedulable]
         for group in self.server.known[PodGroup].values():
@@ -134,7 +134,7 @@ class ClusterMachine(RuleBasedStateMachine):
                 running[pod] = machine.name
 
     def teardown(self) -> None:
-        """One node stays dead, the others live: after some rounds what is wanted is there, and nothing else."""
+        """One node stays dead, the others live: after some rounds exactly the desired pods run."""
         if not hasattr(self, "machines"):
             return
         for machine in self.machines.values():
@@ -143,10 +143,10 @@ class ClusterMachine(RuleBasedStateMachine):
             self.time_passes(10, Random(1), faults=False)
             if not self.problem():
                 return
-        raise AssertionError(f"it never comes to rest: {self.problem()}")
+        raise AssertionError(f"does not settle: {self.problem()}")
 
     def problem(self) -> str:
-        """Return what is not as it is wanted, empty if nothing."""
+        """Return the deviations from the desired state."""
         pods: dict[str, Any] = self.server.known[Pod]
         for name, group in self.server.known[PodGroup].items():
             mine = [pod for pod in pods.values() if is_of(pod, group)]
@@ -173,7 +173,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
 
 def _fates(rng: Random, faults: bool) -> Iterator[str]:
-    """Yield what becomes of each write."""
+    """Yield the fate of each write."""
     while True:
         yield rng.choice(("done", "done", "lost", "unanswered")) if faults else "done"
 

@@ -1,4 +1,4 @@
-"""Nodes that do not report: when they are silent, which pods are placed again, how fast."""
+"""Silent nodes: detection, pods that are placed again, and their rate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def emptied(decided: Decided) -> list[str]:
 
 
 def fleet(count: int, silent: int) -> View:
-    """Return nodes with a pod each, the first of which have said nothing for 45 s, and are marked."""
+    """Return nodes with one pod each; the first ones have been silent for 45 s and are marked."""
     nodes = [node(f"h{number}", ready=number >= silent) for number in range(count)]
     view = view_of(*nodes, *(pod(f"p{number}", f"h{number}") for number in range(count)))
     for number in range(silent, count):
@@ -46,17 +46,17 @@ def test_marked_nodes_pods_are_released_with_epoch_and_report() -> None:
     (mark, release) = decide(view, 45).actions
     assert isinstance(mark, MarkSilent)
     assert isinstance(release, ReleaseSilent)
-    assert [(one.pod, one.epoch, one.phase, one.heartbeat_ns) for one in release.releases] == [
+    assert [(entry.pod, entry.epoch, entry.phase, entry.heartbeat_ns) for entry in release.releases] == [
         ("a", 1, Phase.PENDING, 1),
         ("b", 1, Phase.PENDING, 1),
     ]
-    assert [one.reasons[0] for one in release.releases] == [
+    assert [entry.reasons[0] for entry in release.releases] == [
         "node h1 is silent for 45 s: the pod is placed again",
         "node h1 is silent for 45 s; the pod names this node, and waits for it",
     ]
 
 
-def test_an_evicted_pod_is_afterwards_what_its_eviction_says() -> None:
+def test_evicted_pod_gets_the_evictions_outcome() -> None:
     view = view_of(node("h1", ready=False), node("h2"), pod("a", "h1", phase=Phase.STOPPING, then=Phase.FAILED))
     view.take(node("h2", heartbeat=2), 44 * S)
     release = decide(view, 45).actions[-1]
@@ -74,7 +74,7 @@ def test_shortened_lease_takes_effect_with_the_next_report() -> None:
     assert decide(view, 111).silent == ("h2", "h1")
 
 
-def test_counting_anew_after_the_service_access_point_was_away() -> None:
+def test_silence_counts_from_zero_after_an_outage_of_the_api() -> None:
     view = view_of(node("h1"), node("h2"), pod("a", "h1"))
     view.count_anew(100 * S)
     assert decide(view, 144).silent == ()
@@ -94,7 +94,7 @@ def test_silent_nodes_are_emptied_at_a_rate() -> None:
     assert emptied(decide(view, 45, FAST)) == ["h0", "h1"]
     for name in ("h0", "h1"):
         view.note_emptied(name, 1, 45 * S)
-    # Those that were begun go on, whatever was lost of them; two more after four seconds.
+    # Begun releases continue after losses; two more start after four seconds.
     assert emptied(decide(view, 48.9, FAST)) == ["h0", "h1"]
     held = decide(view, 46, FAST)
     assert (held.held, held.due_ns) == (
@@ -104,7 +104,7 @@ def test_silent_nodes_are_emptied_at_a_rate() -> None:
     assert emptied(decide(view, 49, FAST)) == ["h0", "h1", "h2", "h3"]
 
 
-def test_where_most_nodes_are_silent_it_is_the_networks_fault() -> None:
+def test_silence_of_most_nodes_slows_releases() -> None:
     view = fleet(10, 6)
     first = decide(view, 45, FAST)
     assert emptied(first) == ["h0"]
@@ -123,11 +123,11 @@ def test_late_nodes_with_a_running_lease_count_as_silent() -> None:
     assert decide(view, 46, FAST).held == "4 of 4 nodes do not report: no pod is placed again until one does"
 
 
-def test_what_is_deleted_goes_from_a_silent_node_in_any_case() -> None:
+def test_deleted_pod_leaves_a_silent_node_in_any_case() -> None:
     view = view_of(node("h0", ready=False), pod("a", "h0"), deleting(pod("b", "h0")))
     (_, release) = decide(view, 45).actions
     assert isinstance(release, ReleaseSilent)
-    assert ([one.pod for one in release.releases], release.counts) == (["b"], False)
+    assert ([entry.pod for entry in release.releases], release.counts) == (["b"], False)
 
 
 def test_nodes_that_are_away_for_good_do_not_count() -> None:
@@ -144,10 +144,10 @@ def test_pods_of_a_missing_node_are_released_after_its_lease() -> None:
     release = decide(view, 45).actions[-1]
     assert isinstance(release, ReleaseSilent)
     assert release.releases[0].reasons == ("node h1 no longer exists: the pod is placed again",)
-    # One that was seen to go, with a lease of its own.
+    # A node seen to vanish, with its own lease.
     view = view_of(node("h1", lease_s=100), node("h2"), pod("a", "h1"))
     view.remove(Node, "h1", 5)
-    assert not any(isinstance(one, ReleaseSilent) for one in decide(view, 104).actions)
+    assert not any(isinstance(action, ReleaseSilent) for action in decide(view, 104).actions)
     assert isinstance(decide(view, 105).actions[-1], ReleaseSilent)
 
 
@@ -171,7 +171,7 @@ def test_a_node_that_flaps_takes_no_pods_until_it_was_steady() -> None:
     assert (freed.node.spec.unschedulable, freed.node.metadata.labels) == (False, {})
 
 
-def test_what_a_user_has_closed_stays_closed() -> None:
+def test_node_closed_by_a_user_stays_closed() -> None:
     settings = PlacementSettings(flapping=FlappingSettings(most=2, window_s=10))
     closed = replace(node("h1"), spec=NodeSpec(unschedulable=True, reason="broken fan"))
     view = view_of(closed)
@@ -196,9 +196,9 @@ def test_shares_newer_than_the_pod_watch_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.STOPPING, Phase.RUNNING])
-def test_a_pod_that_does_not_stop_is_told_of(phase: Phase) -> None:
-    one = pod("a", "h1", phase=phase)
-    view = view_of(node("h1"), one if phase is Phase.STOPPING else deleting(one))
+def test_pod_that_does_not_stop_is_reported(phase: Phase) -> None:
+    stuck = pod("a", "h1", phase=phase)
+    view = view_of(node("h1"), stuck if phase is Phase.STOPPING else deleting(stuck))
     assert decide(view, 39).stuck == ()
     view.take(node("h1", heartbeat=2), 39 * S)
     assert decide(view, 69).stuck == ()

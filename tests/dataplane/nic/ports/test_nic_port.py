@@ -138,7 +138,7 @@ def test_missing_and_down_devices_are_refused_in_one_line(namespace: str) -> Non
     with pytest.raises(PortError, match="interface nowhere: no such device"):
         open_port(namespace, "nowhere")
     _set(namespace, "here", state="down")
-    with pytest.raises(PortError, match="interface here: is down"):
+    with pytest.raises(PortError, match="interface here is down"):
         open_port(namespace, "here")
 
 

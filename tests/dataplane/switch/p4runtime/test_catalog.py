@@ -168,7 +168,7 @@ def shrink(info: p4i.P4Info) -> None:
     ("change", "problem"),
     [
         (lose_id, "port_counter: its id is 0"),
-        (share_an_id, "its id 0x.* is that of"),
+        (share_an_id, "its id 0x.* is also that of"),
         (share_a_name, "is declared twice"),
         (share_a_field_id, "exact_table: has a match field with id 2 twice"),
         (lose_a_parameter_id, "forward: has a parameter with id 0"),

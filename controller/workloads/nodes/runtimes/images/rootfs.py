@@ -29,6 +29,7 @@ from controller.workloads.nodes.runtimes.images.staging import UNFINISHED, Image
 from controller.workloads.nodes.runtimes.processes import run_program
 
 _MADE: Final = "image.json"
+_DECODER: Final = msgspec.json.Decoder(Image)
 _TAG: Final = "image"
 _REGISTRIES: Final = "CONTAINERS_REGISTRIES_CONF"
 """Variable for the registries file that podman reads; passed on to skopeo."""
@@ -58,7 +59,7 @@ class UnpackedImages:
 
     def list(self) -> tuple[Image, ...]:
         """Return all images."""
-        return tuple(msgspec.json.decode(made.read_bytes(), type=Image) for made in self._folder.glob(f"*/{_MADE}"))
+        return tuple(_DECODER.decode(made.read_bytes()) for made in self._folder.glob(f"*/{_MADE}"))
 
     def find(self, reference: Reference) -> UnpackedImage | None:
         """Return an existing image, by its digest or the name that it was pulled by."""

@@ -29,6 +29,10 @@ class Record:
     image_digest: str = ""
 
 
+_DECODER: Final = msgspec.json.Decoder(Record)
+"""Made here: threads read records, and msgspec crashes if several ask for a type the first time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """End of a container: its exit code, None if conmon was killed, and the time."""
@@ -59,7 +63,7 @@ class Records:
     def read(self, container: str) -> Record:
         """Return a container's record; raise NoSuchContainerError if there is none."""
         try:
-            return msgspec.json.decode((self.path(container) / _RECORD).read_bytes(), type=Record)
+            return _DECODER.decode((self.path(container) / _RECORD).read_bytes())
         except FileNotFoundError as error:
             raise NoSuchContainerError(f"runc: there is no container {container[:12]}") from error
 
@@ -68,7 +72,7 @@ class Records:
         records = []
         for path in self.folder.glob(f"*/{_RECORD}"):
             try:
-                records.append(msgspec.json.decode(path.read_bytes(), type=Record))
+                records.append(_DECODER.decode(path.read_bytes()))
             except FileNotFoundError:
                 continue  # removed just now
         return records

@@ -237,11 +237,12 @@ class Comparison:
         root, parts = self._backends[0], [backend.partial() for backend in self._backends]
         # As in a tree: the results of some shards are merged first, and that with the rest.
         table = root.finish(root.merge([root.merge(parts[:2]), *parts[2:]]))
-        assert_same(statement, _rows_of(table), _rows_of(self._whole.sql(statement.sql).to_arrow_table()))
+        assert_same(statement, rows_of(table), rows_of(self._whole.sql(statement.sql).to_arrow_table()))
         return True
 
 
-def _rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Return the rows of a table; columns may have the same name."""
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 

@@ -102,7 +102,7 @@ def test_unsplittable_statement_is_refused_in_one_line(sql: str, reason: str) ->
     assert "\n" not in str(caught.value)
 
 
-def test_names_differ_by_more_than_case() -> None:
+def test_names_are_case_insensitive() -> None:
     tables = small_tables(10)
     assert split_statement("SELECT max(VALUE) FROM Data", tables, "DATA").sharded == "data"
     with pytest.raises(StatementError, match="already exists"):

@@ -1,4 +1,4 @@
-"""`millrace accel measure`: a calibration of this machine in a file, and errors of one line."""
+"""`millrace accel measure`: a calibration of this machine in a file, and one-line errors."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def test_duckdb_measurements_give_a_calibration_file(
     assert run(monkeypatch, "--quick", "--library", "duckdb", "--out", str(file)) == 0
     assert "wrote" in capsys.readouterr().out
     calibration = load(file)
-    kinds = {one.kind for one in calibration.fits}
+    kinds = {fit.kind for fit in calibration.fits}
     assert kinds == {"filter", "project", "join", "aggregate", "sort", "top-n", "table-scan"}
     join = {"left_rows": 10**5, "left_row_bytes": 16, "right_rows": 10**4, "right_row_bytes": 16}
-    found = calibration.t_of(Operator.of("j", "join", join | {"out_rows": 10**5, "out_row_bytes": 24}))
-    assert 0 < (found.seconds or 0) < 10
-    assert calibration.accelerator_of() is None  # nothing is known of a GPU: settings say it
+    estimate = calibration.t_of(Operator.of("j", "join", join | {"out_rows": 10**5, "out_row_bytes": 24}))
+    assert 0 < (estimate.seconds or 0) < 10
+    assert calibration.accelerator_of() is None  # the GPU is unknown: settings state it
 
 
 def test_unwritable_file_is_refused_before_measuring(
@@ -44,7 +44,7 @@ def test_unwritable_file_is_refused_before_measuring(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (("residual: ", "residue: "), "unknown key"),
         (("device: cpu", "device: cpv"), "cpv"),
@@ -55,7 +55,7 @@ def test_unwritable_file_is_refused_before_measuring(
     ],
 )
 def test_a_calibration_file_is_strict_and_names_file_and_key(
-    change: tuple[str, str], said: str, tmp_path: Path
+    change: tuple[str, str], message: str, tmp_path: Path
 ) -> None:
     text = """\
 millrace: 1
@@ -73,4 +73,4 @@ fits:
     with pytest.raises(ConfigError) as raised:
         load(file)
     assert str(file) in str(raised.value)
-    assert said in str(raised.value)
+    assert message in str(raised.value)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from controller.apps.cli import main
@@ -23,6 +24,7 @@ accelerators:
 - {kind: gpu, parallelism: 64, memory: 40 GiB}
 - {kind: npu, parallelism: 16}
 """
+FILTER = ("select * from lines where lines.day > 9", "--table", "lines=100000000:10 GB")
 GRAPH = """
 millrace: 1
 name: step
@@ -136,6 +138,72 @@ def test_declared_tables_are_read_from_a_file(
     assert f"{tables}:3: tables.lines.bytes: '2.4 G' is not an amount of data" in err
 
 
+def test_tables_in_files_give_rows_columns_and_widths(
+    capsys: pytest.CaptureFixture[str], hardware: str, tmp_path: Path
+) -> None:
+    columns = "range AS id, range % 7 AS kind, rpad(range::VARCHAR, 100, 'x') AS note, {'a': range} AS part"
+    files = [tmp_path / "lines.parquet", tmp_path / "lines.csv"]
+    for file in files:
+        duckdb.sql(f"COPY (SELECT {columns} FROM range(20_000)) TO '{file}'")
+    options = ("--hardware", hardware, "--rate", "1 Gbit/s")
+    plans = {}
+    for file in files:
+        query = "select kind, max(note) from lines where id > 5 group by kind"
+        plan = document(capsys, query, "--table", f"lines={file}", *options)
+        plans[file.suffix] = [operator["computes"] for operator in plan["operators"]]
+        # A text of more than 12 bytes takes its own and a reference of 16.
+        assert plan["operators"][0]["input_gb"] == pytest.approx(20_000 * (8 + 8 + 16 + 100) / 8 / 1e9, rel=0.01)
+    assert "rows=20000" in plans[".parquet"][0]
+    assert plans[".parquet"] == plans[".csv"]
+    nested = document(capsys, "select part.a from lines", "--table", f"lines={files[0]}", *options)
+    assert nested["operators"]
+
+
+def test_of_parquet_only_metadata_is_read(capsys: pytest.CaptureFixture[str], hardware: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines.parquet"
+    duckdb.sql(f"COPY (SELECT range AS id, range::DOUBLE AS price FROM range(100_000)) TO '{file}'")
+    content = bytearray(file.read_bytes())
+    footer_bytes = int.from_bytes(content[-8:-4], "little") + 8
+    content[4:-footer_bytes] = bytes(len(content) - footer_bytes - 4)
+    file.write_bytes(content)
+    with pytest.raises(duckdb.Error):
+        duckdb.execute(f"SELECT sum(price) FROM '{file}'").fetchall()
+    options = ("--table", f"lines={file}", "--hardware", hardware, "--rate", "1 Gbit/s")
+    assert document(capsys, "select sum(price) from lines", *options)["operators"][0]["input_gb"] == pytest.approx(1e-4)
+
+
+def test_problem_of_a_query_file_names_the_file(
+    capsys: pytest.CaptureFixture[str], hardware: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "settings.sql"
+    for text, problem in (
+        ("set threads = 1;", "SQL: SET is no query; one SELECT is expected"),
+        ("select a from nowhere", "no statistics of table nowhere: give its size or file"),
+    ):
+        path.write_text(text)
+        done, out, err = explain(capsys, str(path), "--hardware", hardware, "--rate", "1 Gbit/s")
+        assert (done, out) == (False, "")
+        assert err.startswith(f"millrace: {path}: {problem}")
+
+
+def test_files_that_are_no_tables_are_one_line(
+    capsys: pytest.CaptureFixture[str], hardware: str, tmp_path: Path
+) -> None:
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1 and no more")
+    (tmp_path / "text.txt").write_text("a, b\n")
+    (tmp_path / "empty.csv").write_text("a,b\n")
+    for name, problem in (
+        ("cut.parquet", "cut.parquet: "),
+        ("text.txt", "text.txt: "),
+        ("empty.csv", "empty.csv: no rows, so there are no statistics to plan by"),
+    ):
+        options = ("--table", f"lines={tmp_path / name}", "--hardware", hardware, "--rate", "1 Gbit/s")
+        done, out, err = explain(capsys, "select a from lines", *options)
+        assert (done, out) == (False, "")
+        assert err.startswith(f"millrace: table lines: {tmp_path}/{problem}")
+        assert err.count("\n") == 1
+
+
 def test_an_infinite_rate_is_the_limit_of_great_ones(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
     options = (QUERY, "--table", "orders=1500000:150MB", "--table", "lines=6000000:0.6 GB", "--hardware", hardware)
     great, infinite = (document(capsys, *options, "--rate", rate) for rate in ("100 Tbit/s", "inf"))
@@ -159,6 +227,28 @@ def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[
     assert one["device"] == "gpu"
 
 
+def test_worked_case_2b_is_a_tie_unless_the_band_is_zero(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    query = "select a.id_int from data_100m a join b on a.id_int = b.id"
+    tables = ("--table", "data_100m=1000000:100000000", "--table", "b=1000000:100000000")
+    hardware = tmp_path / "gpu.yaml"
+    text = "millrace: 1\nmachines: 1000\naccelerators: [{kind: gpu, parallelism: 64}]\n"
+    hardware.write_text(text)
+    as_text = ("--join", "square", "--tenths", "--t", "join=0.2")
+    options = (query, *tables, "--hardware", str(hardware), "--rate", "1 Gbit/s", *as_text)
+    (join,) = document(capsys, *options)["operators"]
+    assert join["ratio"] == pytest.approx(1.0173, abs=1e-4)
+    assert (join["device"], join["without_tie_band"]) == ("cpu", "gpu")
+    done, out, _ = explain(capsys, *options)
+    assert done
+    assert "preset 1, tie band 0.02\n" in out
+    assert "join-1: on the cpu by the tie band of 0.02, without it on the gpu\n" in out
+    (join,) = document(capsys, *options, "--tie-band", "0")["operators"]
+    assert (join["device"], join["without_tie_band"]) == ("gpu", "gpu")
+    hardware.write_text(f"{text}tie_band: 0.01\n")
+    assert document(capsys, *options)["operators"][0]["device"] == "gpu"
+    assert document(capsys, *options, "--tie-band", "0.5")["operators"][0]["device"] == "cpu"
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -166,12 +256,22 @@ def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[
         (("select x from nowhere",), "no statistics of table nowhere: give its size"),
         ((" ",), "0 SQL statements; a graph needs exactly one"),
         (("select 1 from t; select 2 from t", "--table", "t=1:1"), "2 SQL statements; a graph needs exactly one"),
+        (("set threads = 1",), "SQL: SET is no query; one SELECT is expected"),
+        (("prepare a as select 1",), "SQL: PREPARE is no query; one SELECT is expected"),
         (("missing.sql",), "missing.sql: No such file or directory"),
         (("missing.py",), "missing.py: no such script"),
         (("select t.a from t", "--table", "t=0:0"), "table t: 0 rows"),
-        (("select t.a from t", "--table", "t=many"), "'many' is not a table|'t=many' is not a table"),
+        (
+            ("select t.a from t", "--table", "t=many"),
+            "table t: no such file: many (expected NAME=ROWS:BYTES or NAME=FILE)",
+        ),
         (("select t.a from t", "--table", "t=1:2.4 G"), "'2.4 G' is not an"),
+        (("select t.a from t", "--table", "t="), "'t=' is not a table: expected NAME=ROWS:BYTES or NAME=FILE"),
         (("select t.a from t", "--table", "t=1:1", "--preset", "0.5"), "a preset of 0.5 is not finite and at least 1"),
+        (
+            ("select t.a from t", "--table", "t=1:1", "--tie-band", "-1"),
+            "a tie band of -1.0 is not finite and at least 0",
+        ),
         (("select t.a from t", "--table", "t=1:1", "--skew", "0"), "a skew of 0.0 is not at least 1"),
         (("select t.a from t", "--table", "t=1:1", "--join", "sort"), "joins are hash-join, square, linear"),
         (("select t.a from t", "--table", "t=1:1", "--t", "filter=fast"), "--t filter=fast: KIND=SECONDS"),
@@ -192,7 +292,7 @@ def test_wrong_input_is_one_clear_line(
 def test_compressing_accelerator_is_a_choice_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    options = ("select * from lines where lines.day > 9", "--table", "lines=100000000:10 GB", "-n", "1000")
+    options = (*FILTER, "-n", "1000", "--assume", "gpu")
     found = {}
     for rate in ("10 Mbit/s", "10 Gbit/s"):
         (one,) = document(capsys, *options, "--rate", rate)["operators"]

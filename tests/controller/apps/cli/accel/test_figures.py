@@ -1,4 +1,4 @@
-"""`millrace accel figures`: the worked cases as a user meets them, the contradiction said, six plots drawn."""
+"""`millrace accel figures`: the worked cases, the contradiction in the text, six plots."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, 
         patch.setattr("sys.argv", ["millrace", "accel", "figures", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    return not end.value.code, said.out, said.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 def test_all_eight_cases_are_shown_as_fractions_and_as_decisions(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,12 +29,26 @@ def test_all_eight_cases_are_shown_as_fractions_and_as_decisions(capsys: pytest.
     assert [case["runs on"] for case in cases] == ["cpu", "gpu", "cpu", "gpu", "cpu", "gpu", "gpu", "gpu"]
 
 
-def test_the_contradiction_of_2e_is_said_where_a_user_meets_it(capsys: pytest.CaptureFixture[str]) -> None:
-    said = "the text says 3.2, which would send the filter to the GPU; its own formula gives 0.7705"
-    assert f"\n2e: {said}" in figures(capsys)[1]
+def test_contradiction_of_2e_is_shown_to_users(capsys: pytest.CaptureFixture[str]) -> None:
+    remark = "the text says 3.2, which would send the filter to the GPU; its own formula gives 0.7705"
+    assert f"\n2e: {remark}" in figures(capsys)[1]
     _, out, err = figures(capsys, "--format", "json")
-    assert [case["figure"] for case in json.loads(out) if case["remark"].startswith(said)] == ["2e"]
+    assert [case["figure"] for case in json.loads(out) if case["remark"].startswith(remark)] == ["2e"]
     assert not err
+
+
+def test_tie_of_2b_is_said_and_a_band_gives_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    remark = "the text says 1, which keeps the join on the CPU; its own formula gives 1.0173, which sends it to the GPU"
+    assert f"\n2b: {remark}" in figures(capsys)[1]
+    runs_on = {
+        band: [case["runs on"] for case in json.loads(figures(capsys, "-f", "json", *option)[1])]
+        for band, option in ((0.0, ()), (0.02, ("--tie-band", "0.02")))
+    }
+    assert runs_on[0.0][1] == "gpu"
+    assert runs_on[0.02] == ["cpu", "cpu", *runs_on[0.0][2:]]
+    done, _, err = figures(capsys, "--tie-band", "-1")
+    assert not done
+    assert "--tie-band" in err
 
 
 def test_the_finite_sum_and_the_tree_are_offered(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +71,8 @@ def test_six_figures_are_drawn_with_the_contradiction_captioned(
     assert "filter, t = 0.005 s: 0.7705, CPU" in texts["2e"]
     assert "which would send the filter to the GPU; its own formula" in texts["2e"]
     assert "join, t = 0.2 s: 2.316, GPU" in texts["2d"]
-    assert {stem for stem, text in texts.items() if "the text says" in text} == {"2c", "2e"}
+    assert {stem for stem, text in texts.items() if "the text says" in text} == {"2b", "2c", "2e"}
+    assert "join, t = 0.2 s: 1.017, GPU" in texts["2b"]
 
 
 def test_all_of_them_fit_in_one_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -67,11 +82,11 @@ def test_all_of_them_fit_in_one_picture(capsys: pytest.CaptureFixture[str], tmp_
     text = " ".join(ET.fromstring(first).itertext())
     assert all(f"2{letter}: " in text for letter in "abcdef")
     figures(capsys, "--picture", str(path))
-    assert path.read_bytes() == first, "the same picture each time"
+    assert path.read_bytes() == first, "the picture is not deterministic"
 
 
-def test_what_cannot_be_is_said_in_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for arguments, said in (
+def test_invalid_input_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for arguments, message in (
         (("--transfer", "magic"), "--transfer magic: expected sum or per-path"),
         (("--picture", str(tmp_path / "a.jpg")), "a.jpg: a picture's name ends in .png or .svg"),
         (("--picture", str(tmp_path / "none/a.svg")), "none/a.svg: No such file or directory"),
@@ -79,5 +94,5 @@ def test_what_cannot_be_is_said_in_a_line(capsys: pytest.CaptureFixture[str], tm
     ):
         done, _, err = figures(capsys, *arguments)
         assert not done
-        assert said in err
+        assert message in err
         assert "Traceback" not in err

@@ -1,4 +1,4 @@
-"""`millrace accel run --compare` with a network: which options go together, which hosts workers are, wrong input."""
+"""`millrace accel run --compare` with a network: option combinations, workers' hosts, wrong input."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def run(
         patch.setenv("COLUMNS", "200")
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    return not end.value.code, said.out, said.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 def test_run_is_compared_with_the_path_times_of_a_topology(capsys: pytest.CaptureFixture[str], table: str) -> None:
@@ -50,12 +50,12 @@ def test_run_is_compared_with_the_path_times_of_a_topology(capsys: pytest.Captur
     for more in ((), ("--hardware", "half.yaml")):
         done, out, err = run(capsys, table, *options, *more)
         assert done, err
-        one, both = json.loads(out)
-        assert (one["machines"], one["transfer s"], both["machines"]) == (1, 0.0, 2)
+        single, both = json.loads(out)
+        assert (single["machines"], single["transfer s"], both["machines"]) == (1, 0.0, 2)
         assert "local workers represent h1, h3" in err
         assert "free bandwidth between machines is nominal" in err
         transfers.append(both["transfer s"])
-    # Half of the rows, 8 kB, over 100 Mbit/s and over half of it; what processors take of it comes on top.
+    # Half of the rows, 8 kB, over 100 Mbit/s and over half of that, plus the processors' share.
     assert transfers[0] >= 8e3 * 8 / 100e6
     assert transfers[1] >= 8e3 * 8 / 50e6
 

@@ -174,7 +174,7 @@ def test_plans_are_placed_like_other_queries(capsys: pytest.CaptureFixture[str])
         (("--spark-log", str(OLD), "--t", "filter"), "KIND=SECONDS"),
         (("--spark-log", "/nonexistent"), "/nonexistent: No such file or directory"),
         (("--spark-log", "/dev/zero"), "/dev/zero: is not an event log of Spark"),
-        (("--spark-log", str(OLD), "--preset", "0.5"), "a preset of 0.5 is not"),
+        (("--spark-log", str(OLD), "--preset", "0.5"), "preset of 0.5 is not finite and at least 1"),
         (
             ("--spark-log", str(LOGS / "plans.txt"), "--rate", "inf", "-n", "2", "--database", "x"),
             "--database does not go with a plan of Spark",

@@ -21,7 +21,7 @@ from tests.controller.balance.levers.test_clocks import EQUAL
 from tests.recorded import write_tree
 
 
-def test_what_a_machine_can_move_and_why_it_cannot_move_the_rest(tmp_path: Path) -> None:
+def test_levers_of_a_machine_and_reasons_for_missing_ones(tmp_path: Path) -> None:
     rows = list(_lever_rows(Host(Root(write_tree(tmp_path, EQUAL)), VirtualClock(), "NVML: not here")))
     assert [row[0] for row in rows] == ["cpu quota of /", "cpu clock of all CPUs", "clocks and instances of GPUs"]
     assert rows[0][5] == "unavailable: no such control group with a CPU quota"
@@ -29,12 +29,12 @@ def test_what_a_machine_can_move_and_why_it_cannot_move_the_rest(tmp_path: Path)
     assert rows[2][5] == "unavailable: NVML: not here"
 
 
-def test_this_machine_says_something_of_each() -> None:
+def test_this_machine_has_a_note_for_each_lever() -> None:
     done = CliRunner().invoke(app, ["balance", "levers", "--format", "json"])
     assert done.exit_code == 0, done.output
-    found: list[dict[str, Any]] = json.loads(done.output)
-    assert len(found) >= 3
-    assert all(row["note"] for row in found)
+    table: list[dict[str, Any]] = json.loads(done.output)
+    assert len(table) >= 3
+    assert all(row["note"] for row in table)
 
 
 def test_clocks_and_instances_of_nvidias_devices_are_shown(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`millrace balance gains` and `tune` as a user meets them, with wrong input, too."""
+"""`millrace balance gains` and `tune`, including wrong input."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def balance(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, 
         patch.setattr("sys.argv", ["millrace", "balance", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    return not end.value.code, said.out, said.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 def test_start_gains_are_shown_by_range(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +50,7 @@ def test_the_margin_of_stability_is_reported_for_a_plant(capsys: pytest.CaptureF
     }  # fmt: skip
 
 
-def test_unstable_gains_are_refused_with_what_would_be_stable(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unstable_gains_are_refused_with_stable_ones(capsys: pytest.CaptureFixture[str]) -> None:
     done, out, err = balance(capsys, "gains", "--gain", "0.6", "--lag", "5", "--delay", "2")
     assert (done, out) == (False, "")
     assert err == (
@@ -60,7 +60,7 @@ def test_unstable_gains_are_refused_with_what_would_be_stable(capsys: pytest.Cap
 
 
 def test_the_margin_is_reported_for_the_model_of_a_unit(capsys: pytest.CaptureFixture[str]) -> None:
-    """Few sub-units are coarse: one of 4 moves the error more than one of 100."""
+    """Coarse sub-units: one of 4 moves the error more than one of 100."""
 
     def stable_to(units: int, *options: str) -> float:
         arguments = ("--form", "P", "--units", str(units), *options)
@@ -139,7 +139,7 @@ def test_an_aggressive_rule_is_shown_to_be_unstable(capsys: pytest.CaptureFixtur
         (("--gain", "1", "--picture", "none/x.svg"), "none/x.svg: No such file or directory"),
     ],
 )
-def test_what_gives_no_gains_is_refused(
+def test_input_without_gains_is_refused(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
 ) -> None:
     done, _, err = balance(capsys, "tune", *arguments)

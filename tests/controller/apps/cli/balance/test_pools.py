@@ -1,4 +1,4 @@
-"""millrace balance set, report, status and history, on a server that runs in a thread."""
+"""`millrace balance` set, report, status and history, on a server in a thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from controller.balance.serving.history import History
 from tests.controller.apps.cli.conftest import Run
 
 
-def test_a_pool_is_made_and_changed_and_what_is_not_named_stays(served: Place, run: Run) -> None:
+def test_pool_is_created_and_changed_in_named_fields_only(served: Place, run: Run) -> None:
     out, err = run("balance set gpus --create --units 8 --claim i:least=2,weight=1.5 --claim ii --lease-s 30 --kp 0.5")
     assert out.startswith("UnitPool gpus: 8 units; i, ii; P, kp 0.5, ki 0, kd 0 (fixed), rule table")
     assert err.startswith("stable: gains may be ")
@@ -35,7 +35,7 @@ def test_a_pool_is_made_and_changed_and_what_is_not_named_stays(served: Place, r
     assert (spec.units, spec.lease_s, spec.paused, spec.control.kp, spec.control.rule) == (8, 30, True, 0.5, "platform")
 
 
-def test_what_cannot_be_is_refused_in_one_line(served: Place, run: Run) -> None:
+def test_invalid_input_is_refused_in_one_line(served: Place, run: Run) -> None:
     assert run("balance set none --units 3") == ("", "millrace: there is no UnitPool none\n")
     assert run("balance set new --create")[1] == "millrace: --units: required for a new pool\n"
     make = "balance set new --create --units 100 --claim"
@@ -51,8 +51,8 @@ def test_what_cannot_be_is_refused_in_one_line(served: Place, run: Run) -> None:
 
 
 def test_minimum_shares_beyond_the_pool_are_warned_about(served: Place, run: Run) -> None:
-    said = run("balance set gpus --create --units 10 --claim i:least=6 --claim ii:least=5")[1]
-    assert said == "warning: claims: minimum shares add up to 11 of 10 units: not all can be met\n"
+    errors = run("balance set gpus --create --units 10 --claim i:least=6 --claim ii:least=5")[1]
+    assert errors == "warning: claims: minimum shares add up to 11 of 10 units: not all can be met\n"
     assert run("balance set gpus --claim ii:least=4")[1] == ""
 
 
@@ -67,10 +67,10 @@ def test_holders_report_and_their_pool_is_shown(served: Place, run: Run) -> None
     assert run("balance report gpus i --holds 7")[1] == "millrace: UnitPool gpus: i has 6 units, not 7\n"
     with SyncApiClient(served) as client:
         pools = client.of(UnitPool)
-        found = pools.get("gpus")
+        pool = pools.get("gpus")
         made = HolderControl(holder="i", error=0.75, output=0.75, wants=-2, precision_steps=2, frequency_mhz=-300)
-        status = replace(found.status, control=(made,), shadow_price=0.5, reason="")
-        pools.replace_status(replace(found, status=status))
+        status = replace(pool.status, control=(made,), shadow_price=0.5, reason="")
+        pools.replace_status(replace(pool, status=status))
     first, second = json.loads(run("balance status gpus -f json")[0])
     assert (first["holder"], first["units"], first["asked back"], first["bus %"]) == ("i", 6, 2, 100.0)
     assert (first["error"], first["u"], first["wants"], first["levers"]) == (0.75, 0.75, -2, "int8 +2, 1000 -300 MHz")
@@ -92,7 +92,7 @@ def kept(folder: Path) -> Path:
             HolderStatus(holder=holder, bus=0.5, load=0.4, precision="int8", frequency_mhz=1000, reported_ns=at_ns)
             for holder in ("i", "ii")
         )
-        control = tuple(HolderControl(holder=one.holder, error=0.1, output=0.02 * number) for one in holders)
+        control = tuple(HolderControl(holder=holder.holder, error=0.1, output=0.02 * number) for holder in holders)
         pool = UnitPool(
             metadata=Metadata(name="gpus"),
             spec=UnitPoolSpec(units=200),
@@ -114,7 +114,7 @@ def test_the_history_is_shown_and_drawn(run: Run, tmp_path: Path) -> None:
     assert len(rows) == 30
     assert (rows[-1]["output"], rows[-1]["units"], rows[-1]["precision"]) == ("0.58", "100", "int8")
     moves = json.loads(run(f"balance history gpus --file {file} --moves -f json")[0])
-    assert [(one["holder"], one["before"], one["after"], one["leaving"]) for one in moves] == [
+    assert [(move["holder"], move["before"], move["after"], move["leaving"]) for move in moves] == [
         ("i", 100, 100, 4),
         ("ii", 1, 0, 0),
         ("iii", 0, 1, 0),

@@ -1,4 +1,4 @@
-"""`millrace balance try` as a user meets it, with wrong input, too."""
+"""`millrace balance try`, including wrong input."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def try_it(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, s
         patch.setattr("sys.argv", ["millrace", "balance", "try", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    return not end.value.code, said.out, said.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 def test_each_form_is_tried_on_the_load_that_is_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -49,9 +49,7 @@ def test_a_controller_of_ones_own_is_tried_on_all_loads(capsys: pytest.CaptureFi
         (("-s", "none.yaml"), "none.yaml: No such file or directory"),
     ],
 )
-def test_what_cannot_be_tried_is_refused(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
-) -> None:
+def test_impossible_trial_is_refused(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str) -> None:
     done, _, err = try_it(capsys, *arguments)
     assert not done
     assert says in " ".join(err.replace("│", "").split())

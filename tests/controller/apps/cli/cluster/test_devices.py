@@ -27,40 +27,40 @@ def server(tmp_path: Path) -> Path:
     return write_tree(tmp_path, SERVER, SERVER_LINKS)
 
 
-def said(*words: str) -> str:
+def run(*words: str) -> str:
     done = CliRunner().invoke(app, ["devices", *words])
     assert done.exit_code == 0, done.output
     return done.output
 
 
 def test_a_table_for_people(server: Path) -> None:
-    text = said("--root", str(server))
+    text = run("--root", str(server))
     assert "AMD EPYC 7543" in text
     assert "This process may use 8 CPUs and unlimited memory." in text
     assert "Note: NVML: not queried for a recorded machine" in text
 
 
 def test_yaml_in_a_topology_file_gives_the_same_node(server: Path) -> None:
-    fragment = textwrap.indent(said("--root", str(server), "-o", "yaml"), "  ")
+    fragment = textwrap.indent(run("--root", str(server), "-o", "yaml"), "  ")
     host = loads(f"millrace: 1\nname: x\nswitches: [{{name: s}}]\nhosts:\n- name: h\n  switch: s\n{fragment}").hosts[0]
-    found = node_of_machine("h", discover(Root(server), ""))
+    node = node_of_machine("h", discover(Root(server), ""))
     written = node_of(host)
-    assert (written.cpu_milli, written.memory, written.processors) == (found.cpu_milli, found.memory, found.processors)
+    assert (written.cpu_milli, written.memory, written.processors) == (node.cpu_milli, node.memory, node.processors)
     assert written.cpu_milli == 8000
-    assert [device.kind for device in written.devices] == [device.kind for device in found.devices]
+    assert [device.kind for device in written.devices] == [device.kind for device in node.devices]
 
 
 def test_json_for_programs(server: Path) -> None:
-    machine = json.loads(said("--root", str(server), "-o", "json"))
+    machine = json.loads(run("--root", str(server), "-o", "json"))
     assert machine["processors"]["sockets"] == 2
     assert len(machine["devices"]) == 6
 
 
 def test_watching(server: Path) -> None:
-    lines = said("--root", str(server), "--watch", "--samples", "1", "--interval", "0").splitlines()
+    lines = run("--root", str(server), "--watch", "--samples", "1", "--interval", "0").splitlines()
     assert "memory 0.2 GiB, waiting for cpu 12%, waiting for io 1%" in lines[0]
     assert lines[2] == "  0000:81:00.0 busy 37%, memory 0.0 GiB, at 1.70 GHz, power 41 W"
-    sample = json.loads(said("--watch", "--samples", "1", "--interval", "0", "-o", "json"))
+    sample = json.loads(run("--watch", "--samples", "1", "--interval", "0", "-o", "json"))
     assert sample["host"]["memory_total_bytes"] > 0
 
 
@@ -74,7 +74,7 @@ for words in (["-o", "yaml"], ["--watch", "--samples", "1", "--interval", "0"]):
 
 def test_devices_of_nvml(tmp_path: Path) -> None:
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (the extra nvml)")
-    # NVIDIA's bindings load the library by its name: a process of its own finds that of the test.
+    # NVIDIA's bindings load the library by name: only a separate process finds the test's.
     command, environment = [sys.executable, "-c", BOTH], environment_with_library(tmp_path)
     text = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     assert "# NVML: device 1: GPU is lost" in text

@@ -1,4 +1,4 @@
-"""millrace get, describe, delete and api token, on a server that runs in a thread."""
+"""`millrace get`, `describe`, `delete` and `api token`, on a server in a thread."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_tokens_are_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     assert token.startswith(f"millrace_{number}_")
     listed = run("api token list -f json")[0]
     assert token.split("_", 2)[2] not in listed
-    assert [(one["id"], one["role"], one["subject"]) for one in json.loads(listed)] == [(number, "node", "h1")]
+    assert [(token["id"], token["role"], token["subject"]) for token in json.loads(listed)] == [(number, "node", "h1")]
     assert run(f"api token create --role user -o {file}")[1].startswith(f"millrace: token file {file}: File exists")
     assert "role node names its node, centre, holder or host" in run("api token create --role node --name x")[1]
     assert "Invalid enum value 'king'" in run("api token create --role king")[1]
@@ -73,13 +73,13 @@ def test_tokens_are_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     assert run(f"api token revoke {number}") == ("", f"millrace: there is no token {number}\n")
 
 
-def test_where_nothing_serves_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLRACE_API", "127.0.0.1:1")
     assert run("get pods") == ("", "millrace: API at 127.0.0.1:1: [Errno 111] Connection refused\n")
 
 
 def completed(words: str) -> list[str]:
-    """Return what bash offers for the last of some words; a space at the end begins a new one."""
+    """Return bash's completions of the last word; a trailing space begins a new one."""
     environment = {"_MILLRACE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     return CliRunner().invoke(app, [], prog_name="millrace", env=environment).output.split()
 
@@ -95,5 +95,5 @@ def test_shells_complete_kinds_and_names(served: Place, run: Run, monkeypatch: p
     assert completed("millrace delete pod w") == ["writer"]
     assert completed("millrace pod explain r") == ["reader"]
     assert completed("millrace get things ") == []
-    monkeypatch.setenv("MILLRACE_API", "127.0.0.1:1")  # nobody listens there
+    monkeypatch.setenv("MILLRACE_API", "127.0.0.1:1")  # nothing listens there
     assert completed("millrace get pods ") == []

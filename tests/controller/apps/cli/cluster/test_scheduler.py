@@ -73,7 +73,7 @@ def test_simulate(racks: str, tmp_path: Path) -> None:
         (("--topology", "R", "-w", "batch:tasks=2", "--trace", "t.txt"), "t.txt: the name of a trace file must end in"),
     ],
 )
-def test_simulate_what_cannot_be(racks: str, arguments: tuple[str, ...], words: str) -> None:
+def test_simulate_refuses_invalid_input(racks: str, arguments: tuple[str, ...], words: str) -> None:
     named = [racks if argument == "R" else argument for argument in arguments]
     with pytest.raises(MillraceError) as caught:
         run("simulate", *named)

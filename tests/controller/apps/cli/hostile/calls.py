@@ -1,4 +1,4 @@
-"""Calls of every command with values that nobody would give: numbers that are none, files without an end, bytes."""
+"""Calls of every command with hostile values: malformed numbers, endless files, raw bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORDS = (
     "\n",
 )
 FILES = ("/dev/null", "/dev/zero", "/dev/full", "folder", "none/here", "pipe", "bytes", "empty", "large", "deep.json")
-"""Names of files in the folder that `sandbox.py` makes, and of devices."""
+"""Names of files in the sandbox's folder, and of devices."""
 HOSTILE = (*NUMBERS, *WORDS, *FILES)
 
 DANGEROUS = {
@@ -36,7 +36,7 @@ DANGEROUS = {
     "down": "stops what others have started",
     "fabric down": "removes what others have made on this machine",
 }
-"""Commands that are not called, with the reason."""
+"""Skipped commands, with the reason."""
 STAYS = {"collector", "controller", "extend", "serve", "worker", "watch", "up", "top", "drive", "probe", "train"}
 STAYS |= {"int", "store", "training", "demo", "logs", "measure"}
 """Last words of commands that may run until they are stopped, or longer than a call has."""
@@ -86,7 +86,7 @@ SWITCH_OPTIONS = (
 
 
 def _of(words: list[str], params: list[Any]) -> Iterator[tuple[str, ...]]:
-    """Yield a command with each hostile value for each of its parameters, the others as they might be."""
+    """Yield a command with each hostile value for each of its parameters; the others get plausible values."""
     needed = [param for param in params if param.required]
     for param in params:
         if getattr(param, "is_flag", False) or _is_flag(param):
@@ -101,7 +101,7 @@ def _of(words: list[str], params: list[Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _values(param: Any) -> tuple[str, ...]:
-    """Return what is tried for a parameter: of a choice, which the parser knows, little."""
+    """Return the values to try for a parameter; few for a choice, which the parser checks."""
     kind = param.type_descriptor.annotation
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "", "\udcff", "-1"
@@ -148,10 +148,10 @@ LISTS = {"probe trace": "says of a program all that was not seen", "probe build"
 
 
 def problem_of(result: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with what became of a call, as sandbox.py tells it; None if nothing is."""
-    said, status = result["said"].strip(), result["status"]
-    lines = said.splitlines()
-    if "Traceback" in said:
+    """Return the problem with a call's result from `sandbox.py`; None if there is none."""
+    errors, status = result["said"].strip(), result["status"]
+    lines = errors.splitlines()
+    if "Traceback" in errors:
         return f"a stack trace: {lines[-1]}"
     if result["stopped"]:
         return None if result["stays"] else "it hangs"
@@ -160,6 +160,6 @@ def problem_of(result: Mapping[str, Any]) -> str | None:
     if status not in {0, 1, 2}:
         return f"status {status}"
     is_list = " ".join(result["words"][:2]) in LISTS
-    if status == 1 and not is_list and (len(lines) != 1 or not said.startswith("millrace")):
-        return f"no line, or several: {said[-300:]}"
+    if status == 1 and not is_list and (len(lines) != 1 or not errors.startswith("millrace")):
+        return f"no line, or several: {errors[-300:]}"
     return None

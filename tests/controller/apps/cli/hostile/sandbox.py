@@ -1,4 +1,4 @@
-"""Calls commands, each in a process of its own that can reach no network and write nowhere but into a folder.
+"""Calls commands, each in its own process without network and with write access to one folder only.
 
 Run as `unshare --net --mount [--map-root-user] python -m tests.controller.apps.cli.hostile.sandbox CALLS FOLDER`: CALLS
 is a file with a JSON list of command lines; a line of JSON for each call is printed. Everything is loaded once, and
@@ -40,7 +40,7 @@ _MS_REC, _MS_PRIVATE = 0x4000, 1 << 18
 
 
 def close_off(folder: Path) -> None:
-    """Leave nothing to write to but a folder, which is in memory; needs a mount namespace of its own."""
+    """Make everything read-only but a folder in memory; needs a mount namespace of its own."""
     libc = ctypes.CDLL(None, use_errno=True)
     attributes = (ctypes.c_uint64 * 4)(_RDONLY, 0, 0, 0)
     done = (
@@ -53,7 +53,7 @@ def close_off(folder: Path) -> None:
 
 
 def furnish(folder: Path) -> None:
-    """Write what calls name: a program, settings, and files that nobody would give."""
+    """Write the files that calls name: a program, settings, and hostile files."""
     own = ROOT / "docs" / "examples" / "own_program"
     for name in ("forwarder.json", "forwarder.p4info.txtpb"):
         shutil.copy(own / name, folder)
@@ -65,22 +65,22 @@ def furnish(folder: Path) -> None:
     (folder / "empty").touch()
     (folder / "deep.json").write_text("[" * 100_000)
     with (folder / "large").open("wb") as file:
-        file.truncate(1 << 40)  # holes alone
+        file.truncate(1 << 40)  # sparse
 
 
 def load_all() -> None:
-    """Import what calls would import one by one, each for itself."""
+    """Import once what each call would otherwise import."""
     for package in _PACKAGES:
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda _: None):
-            if found.name.rpartition(".")[2] != "__main__":
-                with suppress(ImportError):  # of what is not installed
-                    importlib.import_module(found.name)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda _: None):
+            if module.name.rpartition(".")[2] != "__main__":
+                with suppress(ImportError):  # missing optional packages
+                    importlib.import_module(module.name)
     for name in _OTHERS:
         importlib.import_module(name)
 
 
 def called(words: list[str], folder: Path) -> dict[str, Any]:
-    """Return what became of a call: status, whether it was stopped, error output, seconds, memory."""
+    """Return a call's result: status, whether it was stopped, error output, seconds, memory."""
     output, began_s = folder.parent / "errors", time.monotonic()
     child = os.fork()
     if not child:
@@ -94,7 +94,7 @@ def called(words: list[str], folder: Path) -> dict[str, Any]:
         time.sleep(0.002)
     _, status, usage = ended
     with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # what it has left behind
+        os.killpg(child, signal.SIGKILL)  # its leftover processes
     return {
         "words": words,
         "status": os.waitstatus_to_exitcode(status),
@@ -107,7 +107,7 @@ def called(words: list[str], folder: Path) -> dict[str, Any]:
 
 
 def _run(words: list[str], folder: Path, output: Path) -> None:
-    """Be the process of a call; never returns."""
+    """Run a call in this process; never returns."""
     status = 99
     try:
         os.setsid()
@@ -135,17 +135,17 @@ def _run(words: list[str], folder: Path, output: Path) -> None:
 
 
 def main() -> None:
-    calls, place = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
-    close_off(place)
+    calls, work_folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+    close_off(work_folder)
     os.environ.setdefault("MILLRACE_CACHE_DIR", str(Path.home() / ".cache" / "millrace"))
-    own = dict.fromkeys(("HOME", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"), str(place))
+    own = dict.fromkeys(("HOME", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"), str(work_folder))
     os.environ |= {**own, "COLUMNS": "200", "NO_COLOR": "1"}
     load_all()
     app.app = get_command(app.app)  # type: ignore[assignment]  # what each call would make of it
     gc.collect()
-    gc.freeze()  # a child then copies less
+    gc.freeze()  # children then copy fewer pages
     for number, words in enumerate(calls):
-        folder = place / f"here{number}"  # a new one: what a call has left running may still write to its own
+        folder = work_folder / f"here{number}"  # a new folder: leftover processes of a call may still write to theirs
         folder.mkdir()
         furnish(folder)
         print(json.dumps(called(words, folder)), flush=True)

@@ -1,4 +1,4 @@
-"""`millrace fabric up`, `list`, `exec` and `down`: a kernel fabric from a shell, of which nothing stays behind."""
+"""`millrace fabric up`, `list`, `exec` and `down`: a kernel fabric from a shell, removed without a trace."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ def topology(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def fabric(topology: Path) -> Iterator[str]:
-    """Return the name of a fabric in the background; its process, wherever the tests left it, is ended."""
+    """Return the name of a background fabric; its process is ended afterwards, whatever the tests did."""
     name = f"t-{secrets.token_hex(3)}"
-    said = subprocess.run(
+    captured = subprocess.run(
         [*COMMAND, "up", str(topology), "--name", name, "--detach"], check=False, capture_output=True, text=True
     )
     try:
-        assert said.returncode == 0, said.stderr
-        assert f"ready: {name}: 1 switches, 2 hosts; namespaces mr-{name}-NODE" in said.stderr
+        assert captured.returncode == 0, captured.stderr
+        assert f"ready: {name}: 1 switches, 2 hosts; namespaces mr-{name}-NODE" in captured.stderr
         yield name
     finally:
-        found = Manifest.load(RUN_ROOT / name)
-        if found is not None:
-            standing.end(found)
+        manifest = Manifest.load(RUN_ROOT / name)
+        if manifest is not None:
+            standing.end(manifest)
 
 
 def rows(*words: str) -> list[dict[str, object]]:
     done = runner.invoke(app, ["fabric", "list", *words, "--format", "json"], catch_exceptions=False)
-    found: list[dict[str, object]] = json.loads(done.stdout)
-    return found
+    table: list[dict[str, object]] = json.loads(done.stdout)
+    return table
 
 
 def refused(*words: str) -> str:
-    """Return the line that a command is refused with."""
+    """Return the refusal line of a command."""
     error = runner.invoke(app, ["fabric", *words]).exception
     assert isinstance(error, FabricError), error
     return str(error)
@@ -83,7 +83,7 @@ def test_it_is_listed_entered_and_taken_down(fabric: str, topology: Path) -> Non
     }
     assert Path(str(nodes["s1"]["address"]).removeprefix("unix:")).is_socket()
 
-    # The command has its options, its input and its exit status as it would have outside.
+    # The command keeps its options, its input and its exit status.
     script = f"ip -4 -o address show dev eth0 | grep -qF ' {nodes['h1']['address']}/' && read word && exit $word"
     done = subprocess.run(
         [*COMMAND, "exec", "--fabric", fabric, "h1", "sh", "-c", script], check=False, input="7\n", text=True
@@ -103,7 +103,7 @@ def test_it_is_listed_entered_and_taken_down(fabric: str, topology: Path) -> Non
 @pytest.mark.root
 @needs_root
 def test_a_killed_one_is_shown_and_taken_down(topology: Path) -> None:
-    """In the foreground: it says so when it is ready; nobody could end it, and yet it is removed."""
+    """In the foreground, it reports when it is ready; after SIGKILL it is left over and can be removed."""
     name = f"t-{secrets.token_hex(3)}"
     command = [*COMMAND, "up", str(topology), "--name", name]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

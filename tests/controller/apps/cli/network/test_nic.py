@@ -1,4 +1,4 @@
-"""`millrace nic`: what is shown of a device, and the lines that count what comes in."""
+"""`millrace nic`: properties of a device, and lines that count received packets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ runner = CliRunner()
 
 @pytest.fixture
 def inside() -> Iterator[Callable[..., str]]:
-    """Run a command in a namespace with a veth pair; raise what it raises."""
+    """Run a command in a namespace with a veth pair; reraise its exception."""
     with network_namespace(("here", "there"), queues=2) as namespace:
 
         def run(*arguments: str) -> str:
@@ -34,7 +34,7 @@ def inside() -> Iterator[Callable[..., str]]:
 
 
 @pytest.mark.root
-def test_show_tells_what_the_device_is(inside: Callable[..., str]) -> None:
+def test_show_describes_the_device(inside: Callable[..., str]) -> None:
     told = inside("nic", "show", "here")
     assert re.search(r"device +here \(number \d+\), driver veth", told)
     assert re.search(r"MTU +1500 bytes", told)

@@ -1,4 +1,4 @@
-"""`millrace paths cost`: from nobody, from a feed and from a history; tables, matrices, pictures and errors."""
+"""`millrace paths cost`: without a source, from a feed and from a history; tables, matrices, pictures and errors."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def triangle(tmp_path: Path) -> str:
 
 
 def millrace(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> tuple[bool, str, str]:
-    """Run `millrace paths cost`; return whether it succeeded, and what it wrote."""
+    """Run `millrace paths cost`; return whether it succeeded, and its output."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["millrace", "paths", "cost", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    return not end.value.code, said.out, said.err
+    captured = capsys.readouterr()
+    return not end.value.code, captured.out, captured.err
 
 
 def cost(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -46,8 +46,8 @@ def problem(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def rows(text: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(text)
-    return found
+    table: list[dict[str, object]] = json.loads(text)
+    return table
 
 
 def test_pairs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,8 +75,10 @@ def test_the_feed_is_asked(capsys: pytest.CaptureFixture[str], triangle: str, fe
     assert {row["delay_basis"] for row in listed} > {"nominal"}
     faster = Path(triangle).read_text().replace("1 Gbit/s", "10 Gbit/s")
     Path(triangle).write_text(faster)
-    said = problem(capsys, "-t", triangle, "--base-routes", "--feed", feed)
-    assert "measures another network: h1->s1 has 1000000000 bit/s there, 10000000000 bit/s in topology triangle" in said
+    errors = problem(capsys, "-t", triangle, "--base-routes", "--feed", feed)
+    assert (
+        "measures another network: h1->s1 has 1000000000 bit/s there, 10000000000 bit/s in topology triangle" in errors
+    )
 
 
 def test_a_history_is_asked(capsys: pytest.CaptureFixture[str], triangle: str, history: str) -> None:
@@ -86,8 +88,8 @@ def test_a_history_is_asked(capsys: pytest.CaptureFixture[str], triangle: str, h
     times = ("--since", "2023-11-14T22:13", "--at", "2023-11-14T22:15")
     window = rows(cost(capsys, "-t", triangle, "--history", history, *times, "--format", "json"))
     assert {row["delay_basis"] for row in window} > {"nominal"}
-    _, _, said = millrace(capsys, ("-t", triangle, "--history", history, "--at", at))
-    assert "paths are base routes: a history has links, not routes" in said
+    _, _, errors = millrace(capsys, ("-t", triangle, "--history", history, "--at", at))
+    assert "paths are base routes: a history has links, not routes" in errors
     assert "no link figures at" in problem(capsys, "-t", triangle, "--history", history, "--at", "2023-11-14T23:14")
 
 
@@ -115,9 +117,7 @@ def test_a_matrix_and_its_picture(capsys: pytest.CaptureFixture[str], tmp_path: 
         (("-t", "abilene", "--base-routes", "--feed", "unix:/nonexistent/feed"), "/nonexistent/feed"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str
-) -> None:
-    said = problem(capsys, *arguments)
-    assert text in " ".join(said.replace("│", " ").split())
-    assert "Traceback" not in said
+def test_invalid_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str) -> None:
+    errors = problem(capsys, *arguments)
+    assert text in " ".join(errors.replace("│", " ").split())
+    assert "Traceback" not in errors

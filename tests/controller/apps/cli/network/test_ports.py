@@ -1,4 +1,4 @@
-"""`millrace ports` against a switch's own gNMI server, and against what is none."""
+"""`millrace ports` against a switch's own gNMI server, and against something else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ runner = CliRunner()
 
 
 class Served:
-    """A switch of two ports and where it is found."""
+    """Return a switch of two ports and its address."""
 
     def __init__(self, folder: Path) -> None:
         self.address = f"unix:{folder / 's1.sock'}"
@@ -94,7 +94,7 @@ def test_watch_prints_changes(served: Served) -> None:
     assert changed == ["2", "2", "up", "DOWN"]
 
 
-def test_what_cannot_be_asked_is_said_in_one_line(served: Served, tmp_path: Path) -> None:
+def test_impossible_query_is_one_line(served: Served, tmp_path: Path) -> None:
     assert problem("show", f"unix:{tmp_path / 'none.sock'}").endswith("cannot connect: No such file or directory")
     assert "neither unix:PATH nor HOST:PORT" in problem("show", "nowhere")
     bare = f"unix:{tmp_path / 'bare.sock'}"

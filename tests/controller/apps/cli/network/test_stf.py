@@ -1,4 +1,4 @@
-"""`millrace stf`: what it prints and how it exits."""
+"""`millrace stf`: output and exit status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from controller.apps.cli.app import app
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 PROGRAMS = ROOT / "tests" / "dataplane" / "programs"
 CASES = ROOT / "tests" / "dataplane" / "stf" / "cases"
 
@@ -18,7 +18,7 @@ def stf(program: Path, test: Path, *options: str) -> Result:
     return CliRunner().invoke(app, ["stf", str(program), str(info), str(test), *options])
 
 
-def test_a_test_that_passes_says_so_and_exits_0() -> None:
+def test_passing_test_is_reported_and_exits_0() -> None:
     done = stf(PROGRAMS / "copies.json", CASES / "copies.stf", "--pipeline", "interpreter")
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "passed")
 

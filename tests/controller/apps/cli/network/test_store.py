@@ -1,4 +1,4 @@
-"""`millrace store`: values over a producer that the command runs, and what a switch holds."""
+"""`millrace store`: values from a producer run by the command, and contents of a switch."""
 
 from __future__ import annotations
 
@@ -49,21 +49,23 @@ def test_values_are_written_and_read(tmp_path: Path) -> None:
         assert (tmp_path / "out").read_bytes() == value
 
 
-def test_serving_ends_with_a_signal_and_keeps_what_was_written(tmp_path: Path) -> None:
+def test_serving_ends_with_a_signal_and_keeps_values(tmp_path: Path) -> None:
     arguments = [*COMMAND, str(tmp_path / "store.db"), "--address", "127.0.0.1", "--port", "0"]
     (tmp_path / "value").write_bytes(b"kept")
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as serving:
         assert serving.stderr is not None
-        said = re.fullmatch(r"millrace store: ready: (.*/store\.db) at 127\.0\.0\.1:(\d+)\n", serving.stderr.readline())
-        assert said is not None
-        run("put", "/a", str(tmp_path / "value"), "--server", "127.0.0.1", "--port", said[2])
+        ready = re.fullmatch(
+            r"millrace store: ready: (.*/store\.db) at 127\.0\.0\.1:(\d+)\n", serving.stderr.readline()
+        )
+        assert ready is not None
+        run("put", "/a", str(tmp_path / "value"), "--server", "127.0.0.1", "--port", ready[2])
         serving.send_signal(signal.SIGTERM)
         assert serving.wait(HANG_S) == 0
-    with Producer(said[1], address="127.0.0.1", port=0) as producer:
+    with Producer(ready[1], address="127.0.0.1", port=0) as producer:
         assert producer.read("/a") == b"kept"
 
 
-def test_what_a_switch_holds_is_shown_beside_its_controller(tmp_path: Path) -> None:
+def test_contents_of_a_switch_are_shown_with_a_controller(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/s1.sock"
     copy = Copied(Segment(digest("/a"), 2), 5, 9, 10 << 24 | 4, 3)
     entities = [name_entity(copy), name_entity(Recorded(Segment(7), 6, 8, 1, forward=False)), mark_entity(77)]

@@ -1,4 +1,4 @@
-"""`millrace topology` for people and for programs."""
+"""`millrace topology` as text and as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(*words: str) -> str:
     return done.output
 
 
-def test_numbers_stand_beside_names() -> None:
+def test_numbers_are_shown_with_names() -> None:
     rows = json.loads(run("switches", "abilene", "--format", "json"))
     assert {(row["switch"], row["id"]) for row in rows} >= {("atlam5", 1), ("atla", 2)}
     assert "atlam5 │ 1 " in run("switches", "abilene")

@@ -1,4 +1,4 @@
-"""`millrace trace` and `stf --trace`: packets from everywhere, entries in every form, one line for an error."""
+"""`millrace trace` and `stf --trace`: packets from every source, entries in every form, one line for an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.apps.cli import app as cli_app
 from dataplane.errors import ConfigError, MillraceError, PortError
 from dataplane.nic.capture.pcap import PcapWriter
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 FORWARDER = ROOT / "docs" / "examples" / "own_program" / "forwarder.json"
 PROGRAMS = ROOT / "tests" / "dataplane" / "programs"
 HEAD = "020000000002020000000001080045000014000100004011630a0a000101"
@@ -55,20 +55,20 @@ def objects(done: Result) -> list[dict[str, object]]:
 )
 def test_entries_are_read_in_every_form(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    (found,) = objects(trace(PACKET, "--entries", str(tmp_path / name), "--format", "json"))
-    assert found["sent"] == [{"port": 2, "data": PACKET}]
+    (packet,) = objects(trace(PACKET, "--entries", str(tmp_path / name), "--format", "json"))
+    assert packet["sent"] == [{"port": 2, "data": PACKET}]
 
 
 def test_entries_file_gives_const_and_priority(tmp_path: Path) -> None:
-    """Kind 7, port 1, length 8: the drop whose declared priority is 50 is found, of 4 where nothing says so."""
+    """Kind 7, port 1, length 8: the drop has the declared priority 50, or 4 if none is declared."""
     for ending in ("json", "p4info.txtpb"):
         shutil.copy(PROGRAMS / f"presets.{ending}", tmp_path)
     packet, named = "07 0008 0b000001 0080".replace(" ", ""), str(PROGRAMS / "presets.entries.txtpb")
 
     def ranked(*words: str) -> tuple[object, object]:
         words = ("trace", str(tmp_path / "presets.json"), packet, "--format", "json", *words)
-        (found,) = objects(CliRunner().invoke(cli_app.app, words))
-        passages = found["passages"]
+        (traced,) = objects(CliRunner().invoke(cli_app.app, words))
+        passages = traced["passages"]
         assert isinstance(passages, list)
         steps = [step for passage in passages for step in passage["steps"]]
         (step,) = [step for step in steps if step.get("table") == "PresetsIngress.ranked"]
@@ -85,16 +85,19 @@ def test_packets_come_from_a_capture_or_from_lines(tmp_path: Path) -> None:
     with PcapWriter(path) as writer:
         for last in (1, 2, 3):
             writer.write(bytes.fromhex(f"{HEAD}0a00020{last}"), last)
-    assert [str(one["data"])[-1] for one in objects(trace(f"@{path}", "--format", "json"))] == ["1", "2", "3"]
-    assert [str(one["data"])[-1] for one in objects(trace(f"@{path}:2", "--format", "json"))] == ["2"]
+    assert [str(packet["data"])[-1] for packet in objects(trace(f"@{path}", "--format", "json"))] == ["1", "2", "3"]
+    assert [str(packet["data"])[-1] for packet in objects(trace(f"@{path}:2", "--format", "json"))] == ["2"]
     lines = objects(trace("-", "--format", "json", "--port", "7", given=f"{HEAD}0a000204\n\n0x{HEAD}0a000205\n"))
-    assert [(one["packet"], one["port"], str(one["data"])[-1]) for one in lines] == [(1, 7, "4"), (2, 7, "5")]
+    assert [(packet["packet"], packet["port"], str(packet["data"])[-1]) for packet in lines] == [
+        (1, 7, "4"),
+        (2, 7, "5"),
+    ]
 
 
-def test_a_filter_leaves_out_packets_and_not_what_they_do() -> None:
+def test_filter_omits_packets_but_not_their_effects() -> None:
     lines = "".join(f"{HEAD}0a00020{last}\n" for last in (1, 2, 3))
-    found = objects(trace("-", "--format", "json", "--filter", "ipv4.dst_addr==10.0.2.3", given=lines))
-    assert [one["packet"] for one in found] == [3]
+    packets = objects(trace("-", "--format", "json", "--filter", "ipv4.dst_addr==10.0.2.3", given=lines))
+    assert [packet["packet"] for packet in packets] == [3]
 
 
 def test_scapy_shows_layers() -> None:

@@ -1,4 +1,4 @@
-"""`millrace pod top`: what is held of a device is what pods and pools of units hold."""
+"""`millrace pod top`: pods and pools of units count as holders of a device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.apps.cli.pod.top import device_cells
 from dataplane.topology.values import DeviceKind
 
 
-def test_what_pools_hold_of_a_device_counts() -> None:
+def test_units_of_pools_count_on_a_device() -> None:
     hardware = Hardware(cpu_milli=8000, devices=(Device(number=0, kind=DeviceKind.GPU),))
     share = Share(pod="a", uid="1", epoch=1, devices=(DeviceShare(number=0, thousandths=300),))
     pool = PoolShare(pool="tenths", devices=(DeviceShare(number=0, thousandths=500),))

@@ -1,4 +1,4 @@
-"""millrace pod as a user types it, against a server that runs, and a node that answers."""
+"""`millrace pod` against a running server and a node that answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def script(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bound(served: Place, run: Run, script: Path) -> None:
-    """Have both pods on node h1."""
+    """Bind both pods to node h1."""
     run(f"pod apply -f {script}")
     hardware = Hardware(cpu_milli=8000, devices=(Device(number=0, kind=DeviceKind.GPU, model="T4"),))
     spec = DecisionSpec(
@@ -85,7 +85,7 @@ def test_a_script_is_applied_once(served: Place, run: Run, script: Path) -> None
         assert client.of(Pod).get("a").spec.priority == 4
 
 
-def test_what_cannot_change_is_said_and_nothing_is_written(served: Place, run: Run, script: Path, bound: None) -> None:
+def test_immutable_change_is_reported_and_not_written(served: Place, run: Run, script: Path, bound: None) -> None:
     changed = SCRIPT.replace("cpu: 1, priority: 3", "cpu: 2, priority: 5").replace("name: one", "name: two")
     out, err = run("pod apply -f -", changed + "---\npod: {name: c, image: x}\n")
     assert out == ""
@@ -111,7 +111,7 @@ def test_waiting_has_an_end(run: Run, script: Path) -> None:
     assert err.splitlines()[-1] == "millrace: not running after 0.3 s: a is pending, b is pending"
 
 
-def test_where_a_pods_operators_run_is_shown(served: Place, run: Run, bound: None) -> None:
+def test_devices_of_a_pods_operators_are_shown(served: Place, run: Run, bound: None) -> None:
     assert "operators run on" not in run("pod show a")[0]
     computes = "pod: {name: c, image: x, operators: [{name: product, operator: gemm}]}\n"
     assert run("pod apply -f -", computes)[0] == "pod c is created\n"
@@ -137,31 +137,31 @@ def test_pods_are_listed_shown_and_deleted(run: Run, bound: None) -> None:
     assert json.loads(run("pod list -f json")[0])[0]["phase"] == "deleting"
 
 
-def test_why_says_every_decision_node_by_node(run: Run, bound: None) -> None:
-    said = run("pod explain a")[0]
-    assert said.startswith("a is bound on h1\n")
-    assert "bound by s1, profile default, in 2.0 ms\nh1: 1500 points, 1 of 12 nodes could run it\n" in said
-    assert "network figures were nominal" in said
-    assert "it is alone" in said
-    assert "n0 n1 n2 n3 n4 n5 n6 n7 and 3 more" in said
+def test_why_lists_every_decision_node_by_node(run: Run, bound: None) -> None:
+    output = run("pod explain a")[0]
+    assert output.startswith("a is bound on h1\n")
+    assert "bound by s1, profile default, in 2.0 ms\nh1: 1500 points, 1 of 12 nodes could run it\n" in output
+    assert "network figures were nominal" in output
+    assert "it is alone" in output
+    assert "n0 n1 n2 n3 n4 n5 n6 n7 and 3 more" in output
     (row,) = json.loads(run("pod explain a -f json")[0])
     assert row["refused"][0]["nodes"] == [f"n{n}" for n in range(11)]
     assert run("pod explain b")[0].splitlines()[1].startswith("no decision yet")
     assert run("pod explain x") == ("", "millrace: there is no Pod x\n")
 
 
-def test_the_reason_of_a_refusal_is_listed_and_said_once(served: Place, run: Run) -> None:
+def test_reason_of_a_refusal_is_shown_once(served: Place, run: Run) -> None:
     run("pod apply -f -", "pod: {name: c, image: x}")
     reason = "none of 1 nodes: 1 by fits"
     with SyncApiClient(served) as client:
-        found = client.of(Pod).get("c")
+        pod = client.of(Pod).get("c")
         spec = DecisionSpec(subject_kind="pod", subjects=("c",), outcome=Outcome.REFUSED, reason=reason)
         client.of(Decision).create(Decision(metadata=Metadata(name="c-1"), spec=spec))
-        client.of(Pod).replace_status(replace(found, status=replace(found.status, reasons=(reason, "h1 was silent"))))
+        client.of(Pod).replace_status(replace(pod, status=replace(pod.status, reasons=(reason, "h1 was silent"))))
     assert json.loads(run("pod list -f json")[0])[0]["reasons"] == f"{reason}; h1 was silent"
-    said = run("pod explain c")[0]
-    assert said.startswith("c is pending: h1 was silent\n")
-    assert said.count(reason) == 1
+    output = run("pod explain c")[0]
+    assert output.startswith("c is pending: h1 was silent\n")
+    assert output.count(reason) == 1
 
 
 def test_loads_of_nodes_devices_and_pods_are_shown(run: Run, bound: None) -> None:
@@ -188,17 +188,17 @@ def test_logs_are_shown_on_both_streams(run: Run, bound: None) -> None:
 def test_a_command_hands_on_its_input_and_its_exit_status(served: Place, bound: None) -> None:
     command = [sys.executable, "-m", "controller.apps.cli", "pod", "exec", "-i", "a", "sh", "-c", "x"]
     environ = {**os.environ, "MILLRACE_API": served.address}
-    found = subprocess.run(command, input=b"hi", env=environ, capture_output=True, timeout=HANG_S, check=False)
-    assert (found.stdout, found.stderr, found.returncode) == (b"sh -c x\r\ngot 68 69\r\n", b"", 7)
-    found = subprocess.run(
+    done = subprocess.run(command, input=b"hi", env=environ, capture_output=True, timeout=HANG_S, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == (b"sh -c x\r\ngot 68 69\r\n", b"", 7)
+    done = subprocess.run(
         [*command[:5], "-t", "a", "sh"], env=environ, capture_output=True, timeout=HANG_S, check=False
     )
-    assert (found.stdout, found.stderr, found.returncode) == (
+    assert (done.stdout, done.stderr, done.returncode) == (
         b"", b"millrace: -t requires -i and a terminal as standard input\n", 1,
     )  # fmt: skip
 
 
-def test_a_terminal_is_raw_and_its_size_is_told(served: Place, bound: None) -> None:
+def test_terminal_is_raw_and_its_size_is_sent(served: Place, bound: None) -> None:
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     command = [
@@ -219,7 +219,7 @@ def test_a_terminal_is_raw_and_its_size_is_told(served: Place, bound: None) -> N
     environ.pop("COLUMNS", None)
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ) as process:
         _read_until(ours, b"sh on a terminal\r\n")
-        os.write(ours, b"\x03")  # Ctrl-C is the command's
+        os.write(ours, b"\x03")  # Ctrl-C goes to the command
         _read_until(ours, b"got 03\r\n")
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 132, 0, 0))
         _read_until(ours, b"50x132\r\n")
@@ -231,6 +231,6 @@ def test_a_terminal_is_raw_and_its_size_is_told(served: Place, bound: None) -> N
 
 
 def _read_until(descriptor: int, wanted: bytes) -> None:
-    found = b""
-    while wanted not in found:
-        found += os.read(descriptor, 1000)
+    output = b""
+    while wanted not in output:
+        output += os.read(descriptor, 1000)

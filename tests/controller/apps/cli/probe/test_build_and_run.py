@@ -1,4 +1,4 @@
-"""`millrace probe build`, `run` and `show`, as a user meets them."""
+"""`millrace probe build`, `run` and `show`."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ def test_a_query_is_built_of_its_plan(folder: Path) -> None:
 
 def test_probe_beyond_the_time_limit_is_refused_with_a_remedy(folder: Path) -> None:
     (folder / "long.yaml").write_text(GRAPH.replace("m: 32, n: 32, k: 32", "m: 512, n: 512, k: 512"))
-    said = refused("build", "long.yaml", "--limit", "0.01", "--ratio", "100")
-    assert "dgemm at k=512 m=512 n=512 (of a) x 30 takes" in said
-    assert "would do" in said
+    line = refused("build", "long.yaml", "--limit", "0.01", "--ratio", "100")
+    assert "dgemm at k=512 m=512 n=512 (of a) x 30 takes" in line
+    assert "use a ratio" in line
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("build", "none.yaml"), "none.yaml: No such file or directory"),
         (("build", "e.yaml", "--device", "fpga"), "kernel dgemm has no implementation for fpga"),
@@ -140,8 +140,8 @@ def test_probe_beyond_the_time_limit_is_refused_with_a_remedy(folder: Path) -> N
         (("run", "e.yaml"), "e.yaml:4: kernels: unknown key"),
     ],
 )
-def test_wrong_input_is_told_in_a_line(arguments: tuple[str, ...], said: str) -> None:
-    assert said in refused(*arguments)
+def test_wrong_input_is_one_line(arguments: tuple[str, ...], message: str) -> None:
+    assert message in refused(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_wrong_input_is_told_in_a_line(arguments: tuple[str, ...], said: str) ->
         ("build", "e.yaml", "--ratio", "0"),
     ],
 )
-def test_options_that_are_wrong_are_told_with_their_names(arguments: tuple[str, ...]) -> None:
+def test_wrong_options_are_named(arguments: tuple[str, ...]) -> None:
     if arguments[0] == "run":
         command("build", "e.yaml", "--no-check", "-o", "e.json")
         arguments = ("run", "e.json", *arguments[2:])
@@ -165,6 +165,6 @@ def test_options_that_are_wrong_are_told_with_their_names(arguments: tuple[str, 
 
 def test_too_many_units_are_refused_with_the_number_available() -> None:
     command("build", "e.yaml", "--no-check")
-    found = len(os.sched_getaffinity(0))
-    said = refused("run", "large-solve.probe.json", "--units", str(found + 1))
-    assert said.endswith(f"refused: {found + 1} units need {found + 1} cores, but this process may use {found}")
+    cores = len(os.sched_getaffinity(0))
+    line = refused("run", "large-solve.probe.json", "--units", str(cores + 1))
+    assert line.endswith(f"refused: {cores + 1} units need {cores + 1} cores, but this process may use {cores}")

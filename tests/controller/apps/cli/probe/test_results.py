@@ -1,4 +1,4 @@
-"""millrace probe results, efficiency and hours, on a server with results of probes."""
+"""`millrace probe results`, `efficiency` and `hours`, on a server with probe results."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def write(client: SyncApiClient, name: str, probe: str, runs: tuple[ProbeRun, ..
 
 @pytest.fixture
 def client(served: Place) -> Iterator[SyncApiClient]:
-    with SyncApiClient(served) as found:
-        yield found
+    with SyncApiClient(served) as api:
+        yield api
 
 
 def test_results_are_shown_scored_and_as_estimates(client: SyncApiClient, run: Run, tmp_path: Path) -> None:
@@ -53,16 +53,16 @@ def test_results_are_shown_scored_and_as_estimates(client: SyncApiClient, run: R
     assert (second["outcome"], second["score"]) == ("hang", None)
     assert second["notes"].startswith("gemm: 9 s; run left out: hang")
     assert json.loads(run("probe results --centre west -f json")[0]) == []
-    (said,) = [one for one in json.loads(run("probe results --estimates -f json")[0]) if one["units"] == 1]
-    assert (said["basis"], said["seconds"]) == ("none", None)
-    assert said["reasons"] == "there is no Centre east"
+    (estimate,) = [row for row in json.loads(run("probe results --estimates -f json")[0]) if row["units"] == 1]
+    assert (estimate["basis"], estimate["seconds"]) == ("none", None)
+    assert estimate["reasons"] == "there is no Centre east"
     policy.write_text("run_time_s: {intervals: [{below: 2, points: 10}, {from: 3, points: 1}]}\n")
     assert run(f"probe results --policy {policy}")[1] == (
         f"millrace: {policy}:1: run_time_s: intervals[1].from: begins at 3, the one before ends below 2: a gap\n"
     )
 
 
-def test_efficiency_says_up_to_how_many_units_more_help(client: SyncApiClient, run: Run, tmp_path: Path) -> None:
+def test_efficiency_gives_the_useful_number_of_units(client: SyncApiClient, run: Run, tmp_path: Path) -> None:
     counts = (1, 2, 4, 8, 16, 32)
     write(client, "r1", "p", tuple(ProbeRun(units=n, run_times_s=noisy(1 / min(n, 8))) for n in counts))
     write(client, "lie", "p", (ProbeRun(units=1, run_times_s=(0.1, 0.1, 0.1)),))
@@ -99,7 +99,7 @@ def test_hours_tell_the_network_from_computing(client: SyncApiClient, run: Run, 
         write(client, f"r{number}", "p", (runs,))
     picture = tmp_path / "hours.svg"
     out, err = run(f"probe hours east --picture {picture} -f json")
-    states = [one["state"] for one in json.loads(out)]
+    states = [hour["state"] for hour in json.loads(out)]
     assert states.count("slow network") in {5, 6, 7}
     assert "unknown" not in states
     lines = err.splitlines()

@@ -1,4 +1,4 @@
-"""The demo of one packet: what is shown of each cable is what its frame holds, and what a switch measured."""
+"""Demo of one packet: the display of each cable matches its frame and the switch's measurements."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_each_hop_adds_metadata_and_the_sink_reports_all(journey: Journey) -> No
 
 
 def test_payload_arrives_unchanged_and_hops_report_real_queues(journey: Journey) -> None:
-    """Others send just before it: at one switch at least it waits, and its arrivals agree with what hops say."""
+    """Others send just before it: it waits in at least one switch, and its arrivals agree with the hops' reports."""
     first, last = journey.seen[0], journey.seen[-1]
     assert first.frame[34:] == last.frame[34:]
     *_, report = columns_of(journey)
@@ -51,22 +51,22 @@ def test_payload_arrives_unchanged_and_hops_report_real_queues(journey: Journey)
     assert any(float(hop["latency"].removesuffix(" us")) > 0 for hop in hops)
     assert any(hop["queue"] != "0 frames" for hop in hops)
     came_ms = [float(hop["came"].removesuffix(" ms")) for hop in hops]
-    assert came_ms == pytest.approx([one.arrived_ns / 1e6 for one in journey.seen[:-1]], abs=0.0011)
+    assert came_ms == pytest.approx([passage.arrived_ns / 1e6 for passage in journey.seen[:-1]], abs=0.0011)
     for hop, (tail, head) in zip(hops, pairwise(journey.path[1:]), strict=True):
         assert TOPOLOGY.neighbours[tail][int(hop["out"].split()[0])].node == head
 
 
 @pytest.mark.parametrize(("mode", "more", "reports"), [("mx", 16, 3), ("hop-by-hop", 16, 3), ("xd", 0, 3)])
 def test_in_the_other_modes_every_hop_reports(mode: Mode, more: int, reports: int) -> None:
-    found = travel(TOPOLOGY, "h1", "h4", mode=mode)
-    sizes = [len(one.frame) for one in found.seen]
-    assert (max(sizes) - sizes[0], len(found.reports)) == (more, reports)
-    shown = [column for column in columns_of(found) if column.is_report]
-    assert {titles(column.parts, "hop")[0] for column in shown} == {f"{name}'s own hop" for name in found.path[1:-1]}
+    journey = travel(TOPOLOGY, "h1", "h4", mode=mode)
+    sizes = [len(passage.frame) for passage in journey.seen]
+    assert (max(sizes) - sizes[0], len(journey.reports)) == (more, reports)
+    shown = [column for column in columns_of(journey) if column.is_report]
+    assert {titles(column.parts, "hop")[0] for column in shown} == {f"{name}'s own hop" for name in journey.path[1:-1]}
 
 
 def test_packets_depend_on_the_seed_alone() -> None:
-    frames = [[one.frame for one in travel(TOPOLOGY, "h1", "h4", seed=seed).seen] for seed in (1, 1, 2)]
+    frames = [[passage.frame for passage in travel(TOPOLOGY, "h1", "h4", seed=seed).seen] for seed in (1, 1, 2)]
     assert frames[0] == frames[1] != frames[2]
 
 

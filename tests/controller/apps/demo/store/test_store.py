@@ -1,4 +1,4 @@
-"""The demo of named content: who answered, that nobody read what was replaced, and copies that follow the readers."""
+"""Demo of named content: sources of answers, no reads of replaced content, and copies that follow the readers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def outcome() -> StoreOutcome:
     return StoreRun(TOPOLOGY, None, 1).run()
 
 
-def share(outcome: StoreOutcome, place: int) -> float:
-    reads = outcome.phases[place].reads
+def share(outcome: StoreOutcome, phase: int) -> float:
+    reads = outcome.phases[phase].reads
     return len(split(reads)[0]) / len(reads)
 
 
@@ -32,13 +32,13 @@ def test_switch_answers_popular_names_sooner_and_follows_readers(
     outcome: StoreOutcome,
 ) -> None:
     assert share(outcome, 0) == 0
-    assert share(outcome, 2) > 0.5  # the twelve most popular of sixty names get 66 % of the reads
+    assert share(outcome, 2) > 0.5  # the twelve most popular of sixty names get 66 % of reads
     assert share(outcome, 6) > 0.5
     hits, misses = split(outcome.phases[2].reads)
     assert max(read.took_ns for read in hits) < min(read.took_ns for read in misses)
 
 
-def test_nobody_reads_what_an_acknowledged_write_replaced(outcome: StoreOutcome) -> None:
+def test_replaced_content_is_never_read_after_the_write(outcome: StoreOutcome) -> None:
     write = outcome.phases[3]
     assert {read.version for read in write.reads[1:]} == {2}
     assert not any(read.is_old for phase in outcome.phases for read in phase.reads)

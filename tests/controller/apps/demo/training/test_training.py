@@ -1,4 +1,4 @@
-"""The demo of a training: what workers' answers come to, and one line where it cannot run."""
+"""Demo of a training: the outcome of workers' answers, and one line if it cannot run."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ STEPS = 30
 
 
 def answer(rank: int, *, ring: int | None = None, off: float = 0.0, pause_at: int = -1) -> dict[str, Any]:
-    """Return what a worker says whose steps take 0.1 s, and one of them five times as long."""
+    """Return the answer of a worker whose steps take 0.1 s, one of them five times as long."""
     ended_s, now_s = [], 100.0
     for step in range(STEPS):
         now_s += 0.5 if step == pause_at else 0.1
         ended_s.append(now_s)
     losses = [1 / (step + 1) + off for step in range(STEPS)]
-    found = {"rank": rank, "losses": losses, "ended_s": ended_s, "parameters": "same"}
-    return {**found, "first_by_ring": ring, "said": ["h3 is no longer a member"]}
+    record = {"rank": rank, "losses": losses, "ended_s": ended_s, "parameters": "same"}
+    return {**record, "first_by_ring": ring, "said": ["h3 is no longer a member"]}
 
 
 def test_each_phase_has_its_way_its_speed_and_both_losses() -> None:
     by_gloo = {rank: answer(rank) for rank in range(3)}
-    found = {rank: answer(rank, ring=20, off=1e-7, pause_at=20) for rank in range(2)}
-    outcome = outcome_of(3, STEPS, by_gloo, found)
+    answers = {rank: answer(rank, ring=20, off=1e-7, pause_at=20) for rank in range(2)}
+    outcome = outcome_of(3, STEPS, by_gloo, answers)
     assert [phase.way for phase in (outcome.gloo, *outcome.phases)] == [GLOO, SWITCH_WAY, SWITCH_WAY, RING]
     assert [phase.workers for phase in outcome.phases] == [3, 2, 2]
     assert [phase.steps for phase in outcome.phases] == [10, 10, 10]
@@ -50,8 +50,8 @@ def test_each_phase_has_its_way_its_speed_and_both_losses() -> None:
 
 def test_mid_phase_switch_to_the_ring_is_reported_by_step() -> None:
     by_gloo = {rank: answer(rank) for rank in range(3)}
-    found = {0: answer(0, ring=22), 1: {**answer(1, ring=None), "parameters": "others"}}
-    outcome = outcome_of(3, STEPS, by_gloo, found)
+    answers = {0: answer(0, ring=22), 1: {**answer(1, ring=None), "parameters": "others"}}
+    outcome = outcome_of(3, STEPS, by_gloo, answers)
     assert outcome.phases[2].way == f"{RING} from step 22 (h1); {SWITCH_WAY} (h2)"
     assert lines(outcome)[1] == "The remaining 2 workers have NOT the same parameters, bit for bit."
 

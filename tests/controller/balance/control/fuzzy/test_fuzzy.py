@@ -1,4 +1,4 @@
-"""Words, rules and both methods of inference, held against scikit-fuzzy and against the area computed exactly."""
+"""Words, rules and both inference methods, checked against scikit-fuzzy and the exact area."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ area; input terms' triangles sampled at 601 points from -1 to 1, those of the re
 def test_memberships_are_triangles_that_add_to_1(value: float) -> None:
     fits = dict(memberships(value))
     inside = min(max(value, -1.0), 1.0)
-    for place, word in enumerate(WORDS):
-        assert fits.get(place, 0.0) == pytest.approx(max(1.0 - abs(inside - PEAKS[word]) / SPACING, 0.0), abs=1e-9)
+    for index, word in enumerate(WORDS):
+        assert fits.get(index, 0.0) == pytest.approx(max(1.0 - abs(inside - PEAKS[word]) / SPACING, 0.0), abs=1e-9)
     assert sum(fits.values()) == pytest.approx(1.0)
 
 
@@ -39,20 +39,20 @@ def test_rules_are_symmetric_as_a_loop_has_no_better_side() -> None:
 
 
 @pytest.mark.parametrize("method", list(Method))
-def test_where_one_rule_fits_wholly_its_word_is_the_result(method: Method) -> None:
+def test_fully_matching_rule_gives_its_word(method: Method) -> None:
     for row, error in enumerate(WORDS):
         for column, change in enumerate(WORDS):
             wanted = tuple(PEAKS[WORDS[rules[row][column]]] for rules in TABLES)
             assert infer(method, TABLES, error.peak, change.peak) == pytest.approx(wanted, abs=1e-6)
 
 
-def test_mamdani_is_what_scikit_fuzzy_gives() -> None:
+def test_mamdani_equals_scikit_fuzzy() -> None:
     with RECORDED.open(encoding="utf-8") as file:
         rows = [{name: float(text) for name, text in row.items()} for row in csv.DictReader(file)]
     assert len(rows) == 40
     for row in rows:
-        found = infer(Method.MAMDANI, TABLES, row["error"], row["change"])
-        assert found == pytest.approx((row["kp"], row["ki"], row["kd"]), abs=1e-4)
+        gains = infer(Method.MAMDANI, TABLES, row["error"], row["change"])
+        assert gains == pytest.approx((row["kp"], row["ki"], row["kd"]), abs=1e-4)
 
 
 @given(SHARES, SHARES)
@@ -65,13 +65,13 @@ def test_mamdani_is_the_centre_of_the_area_computed_exactly(error: float, change
             strengths[word] = max(strengths[word], min(error_fits, change_fits))
 
     def height(at: float) -> float:
-        return max(min(strengths[place], max(1 - abs(at - word.peak) / SPACING, 0)) for place, word in enumerate(WORDS))
+        return max(min(strengths[index], max(1 - abs(at - word.peak) / SPACING, 0)) for index, word in enumerate(WORDS))
 
     kinks = {word.peak + side * part * SPACING for word in WORDS for side in (-1, 1) for part in (0.0, 0.5, 1.0)} | {
         word.peak + side * (1.0 - cut) * SPACING for word in WORDS for side in (-1, 1) for cut in strengths.values()
     }
     area = moment = 0.0
-    for low, high in pairwise(sorted(kinks)):  # a straight line between two of them
+    for low, high in pairwise(sorted(kinks)):  # linear between two of them
         middle, width = 0.5 * (low + high), high - low
         area += width * height(middle)
         moment += width * (low * height(low) + 4.0 * middle * height(middle) + high * height(high)) / 6.0

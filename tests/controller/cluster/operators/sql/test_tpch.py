@@ -1,4 +1,4 @@
-"""The 22 statements of TPC-H are planned, of declared tables alone and over generated data."""
+"""The 22 statements of TPC-H are planned from declared tables only and over generated data."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlPlanner]:
 def check(planner: SqlPlanner, name: str) -> None:
     graph = planner.graph(STATEMENTS[name], name=name)
     assert graph.operators
-    assert {one.kind for one in graph.operators} <= KINDS.keys()
-    last = [one for one in graph.operators if not graph.out_of[one.name]]
+    assert {operator.kind for operator in graph.operators} <= KINDS.keys()
+    last = [operator for operator in graph.operators if not graph.out_of[operator.name]]
     assert len(last) == 1
     assert last[0].output_bytes is not None
     assert all(flow.nbytes is not None for flow in graph.flows)
@@ -61,14 +61,14 @@ def test_declared_tables_have_the_rows_of_generated_ones(tmp_path: Path) -> None
     with duckdb.connect() as connection:
         for name, table in tables(0.01).items():
             path = f"'{tmp_path / name}.parquet'"
-            found = connection.execute(f"select count(*) from {path}").fetchone()
+            row = connection.execute(f"select count(*) from {path}").fetchone()
             columns = connection.execute(f"describe select * from {path}").fetchall()
-            assert found is not None
-            assert abs(found[0] - table.rows) <= 0.005 * table.rows, name
+            assert row is not None
+            assert abs(row[0] - table.rows) <= 0.005 * table.rows, name
             assert {column: kind for column, kind, *_ in columns} == table.columns, name
 
 
-def test_words_say_what_the_parser_says(declared: SqlPlanner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_word_scan_agrees_with_the_parser(declared: SqlPlanner, monkeypatch: pytest.MonkeyPatch) -> None:
     by_words = [declared.graph(sql) for sql in STATEMENTS.values()]
     assert sum(references_of_words(sql) is not None for sql in STATEMENTS.values()) == 20
     monkeypatch.setattr(planner, "references_of_words", lambda _: None)
@@ -83,7 +83,7 @@ def test_words_say_what_the_parser_says(declared: SqlPlanner, monkeypatch: pytes
         *("select a from (from t)", "select a from (select*from t)", "select (a), * from t"),
     ],
 )
-def test_a_parser_is_asked_where_words_do_not_tell(sql: str) -> None:
+def test_parser_is_used_if_the_word_scan_is_unclear(sql: str) -> None:
     assert references_of_words(sql) is None
 
 
@@ -97,7 +97,7 @@ def test_a_parser_is_asked_where_words_do_not_tell(sql: str) -> None:
     ],
 )
 def test_a_star_that_multiplies_asks_for_no_column(sql: str) -> None:
-    found = references_of_words(sql)
-    assert found is not None
-    assert not found.has_star
-    assert ("", "a") in found.columns or "b" not in sql
+    references = references_of_words(sql)
+    assert references is not None
+    assert not references.has_star
+    assert ("", "a") in references.columns or "b" not in sql

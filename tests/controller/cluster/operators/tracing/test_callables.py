@@ -1,4 +1,4 @@
-"""Graphs of Python callables: what numpy is asked for, folded by place, with its data; results stay what they are."""
+"""Graphs of Python callables: numpy calls, folded by source line, with their data; results do not change."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def dense_solve(n: int) -> NDArray[np.floating[Any]]:
     return x
 
 
-def test_the_graph_of_a_dense_solve_is_what_one_writes_by_hand() -> None:
+def test_graph_of_a_dense_solve_equals_the_hand_written_one() -> None:
     traced = trace_callable(dense_solve, (50,))
     assert traced.problems == ()
-    assert [(one.signature, one.executions) for one in traced.graph.operators] == [
+    assert [(operator.signature, operator.executions) for operator in traced.graph.operators] == [
         ("random-numbers fp64 n=2500", 1),
         ("elementwise fp64 n=2500 operands=1", 1),
         ("elementwise fp64 n=2500 operands=2", 1),
@@ -40,7 +40,7 @@ def test_the_graph_of_a_dense_solve_is_what_one_writes_by_hand() -> None:
     assert flows["gemv-1", "elementwise-3"] == 50 * 8
     assert flows["elementwise-3", "solve-2"] == 50 * 8
     assert ("random-numbers-1", "solve-1") not in flows
-    # Two of three executions read what the loop has written before: 2/3 of 400 bytes an execution.
+    # Two of three executions read the loop's earlier output: 2/3 of 400 bytes per execution.
     assert traced.carried == (Flow("elementwise-4", "gemv-1", 267), Flow("elementwise-4", "elementwise-4", 267))
 
 

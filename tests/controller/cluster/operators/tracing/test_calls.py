@@ -1,4 +1,4 @@
-"""Calls of own functions are told alike by sys.setprofile and, under newer Pythons that are here, sys.monitoring."""
+"""Calls of own functions, reported equally by sys.setprofile and sys.monitoring of installed newer Pythons."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ ONCE = [
 
 
 @pytest.mark.parametrize("python", [sys.executable, "python3.12", "python3.13", "python3.14"])
-def test_calls_and_returns_are_told_as_they_come(python: str, tmp_path: Path) -> None:
-    found = shutil.which(python)
-    if found is None or subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode:
-        pytest.skip(f"{python} is not here")
+def test_calls_and_returns_are_reported_in_order(python: str, tmp_path: Path) -> None:
+    interpreter = shutil.which(python)
+    if interpreter is None or subprocess.run([interpreter, "-c", ""], capture_output=True, check=False).returncode:
+        pytest.skip(f"{python} is missing")
     (tmp_path / "program.py").write_text(PROGRAM)
-    words = [found, str(tmp_path / "program.py"), calls.__file__]
-    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    _, works, seen = json.loads(said)
+    words = [interpreter, str(tmp_path / "program.py"), calls.__file__]
+    output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    _, works, seen = json.loads(output)
     assert works == [True, True]
     assert seen == ONCE * 2

@@ -1,4 +1,4 @@
-"""Faults of a traced program: it raises, crashes, never ends, forks, or does not exist; each gives one line."""
+"""Faults of a traced program: it raises, crashes, hangs, forks, or does not exist; one line each."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def operators_of(traced: Traced) -> list[tuple[str, int]]:
-    return [(one.signature, one.executions) for one in traced.graph.operators]
+    return [(operator.signature, operator.executions) for operator in traced.graph.operators]
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,7 @@ def operators_of(traced: Traced) -> list[tuple[str, int]]:
         ("fork", ("it started other processes, which are not in the graph",)),
     ],
 )
-def test_a_script_is_traced_up_to_its_end_whatever_that_is(
-    script: Path, ending: str, problems: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_script_is_traced_up_to_any_end(script: Path, ending: str, problems: tuple[str, ...], tmp_path: Path) -> None:
     with (tmp_path / "out").open("w+") as output:
         traced = trace_script(script, ["50", ending], output=output, category="hpc")
         output.seek(0)
@@ -84,7 +82,7 @@ def test_a_script_is_traced_up_to_its_end_whatever_that_is(
     assert traced.places["gemm-1"] == "program.py:10"
 
 
-def test_a_script_runs_on_one_core_and_its_cpu_time_is_told(tmp_path: Path) -> None:
+def test_script_runs_on_one_core_and_reports_its_cpu_time(tmp_path: Path) -> None:
     path, written = tmp_path / "cores.py", tmp_path / "written"
     path.write_text(
         "import os\nimport numpy as np\nout = np.ones((300, 300)) @ np.ones((300, 300))\n"
@@ -113,7 +111,7 @@ def test_a_script_that_never_ends_is_stopped(script: Path, ending: str, problem:
 
 
 def test_functions_are_named_by_file_or_module(script: Path) -> None:
-    # An argument that is no literal is a text.
+    # An argument that is not a literal is a string.
     assert operators_of(trace_target(f"{script}:product", ["50", "abc"])) == [GEMM]
     missing = trace_target("json:nothing")
     assert missing.problems[0] == "it ended with AttributeError: module 'json' has no attribute 'nothing'"
@@ -121,7 +119,7 @@ def test_functions_are_named_by_file_or_module(script: Path) -> None:
         trace_script("nowhere.py")
 
 
-def test_a_callable_that_raises_or_never_ends_gives_what_it_did() -> None:
+def test_callable_that_raises_or_hangs_gives_a_partial_graph() -> None:
     def fails(*, for_ever: bool) -> None:
         array = np.ones((5, 5))
         array @ array
@@ -134,11 +132,11 @@ def test_a_callable_that_raises_or_never_ends_gives_what_it_did() -> None:
     assert raised.problems[0].startswith("it ended with KeyError: 'gone' (test_faults.py:")
     stopped = trace_callable(fails, keywords={"for_ever": True}, deadline_s=0.2)
     assert stopped.problems == ("it was stopped after 0.2 s: the rest is not in the graph",)
-    assert [one.kind for one in stopped.graph.operators] == ["gemm", "gemm", "elementwise"]
+    assert [operator.kind for operator in stopped.graph.operators] == ["gemm", "gemm", "elementwise"]
 
 
 @pytest.mark.parametrize("deadline_s", [0.02, 0.05])
-def test_a_program_that_lets_nothing_out_is_stopped_all_the_same(deadline_s: float) -> None:
+def test_program_that_swallows_interrupts_is_stopped(deadline_s: float) -> None:
     caught: list[BaseException] = []
 
     def holds_on() -> None:
@@ -152,7 +150,7 @@ def test_a_program_that_lets_nothing_out_is_stopped_all_the_same(deadline_s: flo
 
     stopped = trace_callable(holds_on, deadline_s=deadline_s)
     assert stopped.problems[0].startswith(f"it was stopped after {deadline_s} s")
-    # Nothing of it arrives later.
+    # Nothing arrives afterwards.
     assert trace_callable(lambda: np.ones(5) + 1).problems == ()
 
 
@@ -162,13 +160,13 @@ def test_memory_that_was_freed_is_no_longer_its_writers() -> None:
         for _ in range(50):
             product = ones @ ones
             del product
-            # As a rule it gets the product's memory, of the same size: what stands there is nobody's result.
+            # It usually gets the product's memory, of the same size: its content is not an operator's result.
             np.add(np.ndarray((64, 64)), ones)
 
     assert not trace_callable(reuses).graph.flows
 
 
-def test_a_program_that_computes_nothing_is_told() -> None:
+def test_program_without_computation_is_reported() -> None:
     traced = trace_callable(lambda: None)
     assert traced.graph.operators == ()
     assert traced.problems == ("no operator was recorded: it uses nothing that is traced",)
@@ -201,7 +199,7 @@ def test_types_without_a_format_are_kinds_of_their_own() -> None:
         np.ones((9, 9), complex) @ np.ones((9, 9), complex)
         np.ones(9, np.longdouble) * 2
 
-    kinds = [one.kind for one in trace_callable(strange).graph.operators]
+    kinds = [operator.kind for operator in trace_callable(strange).graph.operators]
     assert kinds[0] == "object-copy"
     assert "complex-gemm" in kinds
     assert all(Operator("x", kind).kind == kind for kind in kinds)
@@ -229,8 +227,8 @@ def test_plain_python_functions_are_operators_with_code_trees() -> None:
     assert dict(own.shape) == {f"arg{index}_{axis}": 40 for index in range(3) for axis in range(2)}
     assert own.code == ("(def (loop (loop (loop (into-add (index a i0 i1) (mult (index a i0 i2) (index a i2 i1)))))))")
     assert traced.places["python-1"].startswith("multiply (test_faults.py:")
-    assert [one.kind for one in others] == ["elementwise", "elementwise", "solve"]
-    # What it wrote by single numbers is read by the next.
+    assert [operator.kind for operator in others] == ["elementwise", "elementwise", "solve"]
+    # The next operator reads what was written number by number.
     assert ("python-1", "elementwise-2") in {(flow.src, flow.dst) for flow in traced.graph.flows}
     assert np.array_equal(traced.result, relax(40))
 
@@ -243,8 +241,8 @@ def glue(n: int) -> Any:
 
 
 @pytest.mark.parametrize("program", [glue])
-def test_functions_that_only_call_libraries_are_none(program: Callable[..., Any]) -> None:
-    assert {one.kind for one in trace_callable(program, (10,)).graph.operators} == {"elementwise"}
+def test_functions_that_only_call_libraries_are_no_operators(program: Callable[..., Any]) -> None:
+    assert {operator.kind for operator in trace_callable(program, (10,)).graph.operators} == {"elementwise"}
 
 
 def triple(a: Any, b: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Real programs, traced: their graphs are what one would write by hand, and their results stay the same to the bit."""
+"""Traced real programs: graphs as written by hand, and bit-identical results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 
 
 def operators_of(traced: Traced) -> list[tuple[str, int]]:
-    return [(one.signature, one.executions) for one in traced.graph.operators]
+    return [(operator.signature, operator.executions) for operator in traced.graph.operators]
 
 
 def flows_of(traced: Traced) -> set[tuple[str, str]]:
@@ -62,7 +62,7 @@ def library_solver(n: int) -> Any:
 
 
 def images(n: int) -> Any:
-    """Filter an image with what scipy has, and take it apart."""
+    """Filter an image with scipy and decompose it."""
     image = np.linspace(0, 1, n * n).reshape(n, n)
     smooth = scipy.ndimage.laplace(image) + scipy.ndimage.convolve(image, np.ones((3, 3)))
     blurred = scipy.signal.convolve2d(smooth, np.full((5, 5), 0.04), mode="valid")
@@ -93,13 +93,13 @@ def test_a_fft_pipeline() -> None:
     traced = trace_callable(spectrum, (256,))
     assert traced.problems == ()
     kinds = operators_of(traced)
-    # A transform of real numbers is one of half as many complex ones; one of a plane is of all its points.
+    # A transform of real numbers counts as one of half as many complex ones; that of a plane covers all points.
     assert ("fft fp64 batch=8 n=128", 4) in kinds
     assert kinds.count(("fft fp64 batch=8 n=128", 4)) == 2
     assert ("fft fp64 batch=1 n=2048", 1) in kinds
     assert {("fft-1", "fft-2"), ("fft-2", "fft-3"), ("random-numbers-1", "fft-1")} <= flows_of(traced)
     assert ("fft-2", "fft-1") in {(flow.src, flow.dst) for flow in traced.carried}
-    assert {one.library for one in traced.graph.operators if one.kind == "fft"} == {"scipy", "numpy"}
+    assert {operator.library for operator in traced.graph.operators if operator.kind == "fft"} == {"scipy", "numpy"}
 
 
 def test_a_sparse_solver() -> None:
@@ -128,7 +128,7 @@ def test_a_sparse_solver() -> None:
 def test_solvers_of_libraries_are_followed_inside() -> None:
     traced = trace_callable(library_solver, (500,))
     assert ("spmv fp64 columns=500 nonzeros=1498 rows=500", 7) in operators_of(traced)
-    assert all(place.startswith("test_programs.py:") for place in traced.places.values())
+    assert all(line.startswith("test_programs.py:") for line in traced.places.values())
 
 
 def test_filters_of_images_are_stencils_and_convolutions() -> None:
@@ -148,8 +148,8 @@ def test_a_training_step_forwards_and_backwards() -> None:
     kinds = operators_of(traced)
     planes = "in_height=16 in_width=16 kernel_height=3 kernel_width=3 out_channels=8 out_height=16 out_width=16"
     first, second = (f"conv2d fp32 batch=4 in_channels={channels} {planes}" for channels in (3, 8))
-    # Of the first layer only weights have a gradient, of the second its input, too.
-    assert sorted(one for one in kinds if one[0].startswith("conv2d")) == [
+    # In the first layer only weights have a gradient, in the second also the input.
+    assert sorted(kind for kind in kinds if kind[0].startswith("conv2d")) == [
         (first, 3),
         (first, 3),
         (second, 3),
@@ -158,9 +158,9 @@ def test_a_training_step_forwards_and_backwards() -> None:
     assert ("gemm fp32 k=2048 m=4 n=10", 3) in kinds
     assert ("gemm fp32 k=4 m=10 n=2048", 3) in kinds
     assert {("conv2d-1", "elementwise-1"), ("elementwise-1", "conv2d-2"), ("conv2d-2", "gemm-1")} <= flows_of(traced)
-    backwards = [name for name, place in traced.places.items() if place.startswith("backward of test_programs.py")]
+    backwards = [name for name, line in traced.places.items() if line.startswith("backward of test_programs.py")]
     assert len([name for name in backwards if name.startswith("conv2d")]) == 2
-    assert {one.library for one in traced.graph.operators} == {"torch"}
+    assert {operator.library for operator in traced.graph.operators} == {"torch"}
 
 
 PROGRAMS: list[tuple[Callable[..., Any], tuple[int, ...]]] = [
@@ -171,11 +171,11 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple[int, ...]]] = [
 ]
 
 
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    assert type(one) is type(other)
-    return np.array_equal(one, other)
+def same(actual: Any, other: Any) -> bool:
+    if isinstance(actual, list | tuple):
+        return len(actual) == len(other) and all(map(same, actual, other))
+    assert type(actual) is type(other)
+    return np.array_equal(actual, other)
 
 
 @pytest.mark.parametrize(("program", "arguments"), PROGRAMS, ids=lambda value: getattr(value, "__name__", ""))
@@ -193,7 +193,7 @@ def test_trained_weights_are_the_same_to_the_last_bit() -> None:
 
 
 def many_ways() -> Any:
-    """Do with arrays what people do: views, places, outputs, methods, powers, reductions, conversions."""
+    """Use arrays in common ways: views, indexing, outputs, methods, powers, reductions, conversions."""
     a = np.arange(60.0).reshape(5, 12) / 7
     b = a.T[::2, 1:]
     b **= 2
@@ -237,14 +237,14 @@ def many_ways() -> Any:
 
 
 def test_traced_array_programs_give_the_same_values_and_types() -> None:
-    found, wanted = trace_callable(many_ways).result, many_ways()
-    assert isinstance(found, tuple)
-    for one, other in zip(found, wanted, strict=True):
-        assert type(one) is type(other)
-        assert np.array_equal(one, other) if isinstance(one, np.ndarray) else repr(one) == repr(other)
+    results, wanted = trace_callable(many_ways).result, many_ways()
+    assert isinstance(results, tuple)
+    for result, other in zip(results, wanted, strict=True):
+        assert type(result) is type(other)
+        assert np.array_equal(result, other) if isinstance(result, np.ndarray) else repr(result) == repr(other)
 
 
-def test_arguments_are_changed_in_place_as_ever() -> None:
+def test_arguments_are_changed_in_place() -> None:
     values = np.arange(10.0)
 
     def double(array: Any) -> Any:
@@ -264,7 +264,7 @@ def test_nothing_of_the_tracer_stays_behind() -> None:
     trace_callable(lambda: kept.append(np.ones(3)))
     assert (np.array, np.zeros, np.random.default_rng, scipy.linalg.solve, scipy.sparse.csr_array.__matmul__) == before
     assert type(np.ones(3)) is np.ndarray
-    # What the program has kept works on as ever, and what comes of it is plain.
+    # Arrays that the program kept still work, and their results are plain arrays.
     assert type(kept[0]) is TracedArray
     assert type(kept[0] + 1) is np.ndarray
 
@@ -281,7 +281,7 @@ def test_operands_may_be_named() -> None:
 
     traced = trace_callable(program)
     assert traced.problems == ()
-    kinds = [one.kind for one in traced.graph.operators]
+    kinds = [operator.kind for operator in traced.graph.operators]
     assert kinds == ["elementwise", "solve", "random-access", "convolution", "sort"]
     assert same(traced.result, program())
 

@@ -1,4 +1,4 @@
-"""Workers, streams and switches around the rendezvous, all played: chance says what happens next."""
+"""Simulated workers, streams and switches around the rendezvous; random events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ITEMS = 10
 SETTINGS = JobSettings(lease_ns=4 * S, reconnect_ns=1 * S, hold_ns=20 * S)
 DEADLINE_S = 60
 CHANGE_S = 5
-"""Seconds until a change requested of the switches is complete or has failed."""
+"""Seconds until a requested change of the switches completes or fails."""
 HOSTS = ("h1", "h2", "h3", "h4", "h5")
 
 
@@ -61,7 +61,7 @@ class Switches:
         self.begun = {host: min(count, self.complete) for host, count in self.begun.items()}
 
     def contribute(self, host: str, epoch: int, count: int) -> None:
-        """Take what a worker sends, if it is a member and in the same epoch."""
+        """Accept a worker's data if it is a member in the same epoch."""
         if self.is_running and host in self.members and epoch == self.epoch:
             self.begun[host] = max(self.begun[host], count)
             self.add_up()
@@ -72,14 +72,14 @@ class Switches:
             self.sums[self.complete] = frozenset(self.members)
 
     def start_anew(self, finished: int) -> None:
-        """Forget the results that not all have: whoever lacks them has finished so many."""
+        """Forget results that not all members have; the slowest has finished this many."""
         self.complete = finished
         self.begun = dict.fromkeys(self.begun, finished)
 
 
 @dataclass(slots=True)
 class Player:
-    """A worker: its view of the job is the real one, its all-reduces are numbers."""
+    """A worker with the real view of the job; its all-reduces are numbers."""
 
     hello: Hello
     following: MembershipState = field(default_factory=MembershipState)
@@ -93,13 +93,13 @@ class Player:
     limit: int | None = None
     promised: RunUntil | None = None
     asked: set[int] = field(default_factory=set)
-    """Items that it is to say of when it is past them."""
+    """Items whose completion it must report."""
     sums: dict[int, frozenset[str]] = field(default_factory=dict)
-    """Members whose values are in its results."""
+    """Members whose values its results contain."""
     over: Fail | None = None
     overdue_ns: int | None = None
     number: int = 0
-    """The number that it sends under."""
+    """The job number under which it sends."""
     last_heartbeat_ns: int = 0
 
     @property
@@ -109,7 +109,7 @@ class Player:
 
 
 class Crowd:
-    """Everything at once; `step` lets one thing happen."""
+    """Everything together; `step` lets one event happen."""
 
     def __init__(self, seed: int, workers: int, *, troubles: bool = True) -> None:
         self.chance = random.Random(seed)
@@ -124,7 +124,7 @@ class Crowd:
         self.entries: dict[str, int] = {}
         """Progress of the job when a worker was admitted, by token."""
 
-    # What happens
+    # Events
 
     def come(self, host: str, /, **change: Any) -> Player:
         token = f"{host}-{len(self.players)}"
@@ -156,7 +156,7 @@ class Crowd:
         self.obey(player, player.following.take(player.inbox.popleft()))
 
     def work(self, player: Player) -> None:
-        """Begin the next all-reduce if nothing is in the way, and take results."""
+        """Begin the next all-reduce if possible, and take results."""
         admitted = player.following.admitted
         assert admitted is not None
         switches = self.switches[player.number]
@@ -169,7 +169,7 @@ class Crowd:
         self.report(player)
 
     def help(self, player: Player) -> None:
-        """Have a worker that waits to leave send again what it has sent, if its epoch is still that of its results."""
+        """Let a worker waiting to leave resend its data if its epoch is still that of its results."""
         admitted = player.following.admitted
         assert admitted is not None
         self.switches[player.number].contribute(player.hello.host, admitted.epoch, player.finished)
@@ -202,7 +202,7 @@ class Crowd:
         hello = replace(player.hello, number=None if admitted is None else admitted.number)
         self.carry_out(self.machine.connect(hello, self.now_ns))
 
-    # What follows from it
+    # Consequences
 
     def carry_out(self, actions: list[Action]) -> None:
         for action in actions:
@@ -247,13 +247,13 @@ class Crowd:
                     pass
 
     def keep(self, change: Change, *, works: bool = True) -> None:
-        """Do what the switches are to do, or have it fail."""
+        """Make a requested change of the switches, or let it fail."""
         del self.pending[change]
         fails = not works and isinstance(change, Create | Join | Move)
         result = "no cells are left" if fails else self._made(change)
         taken_back = None
         if fails and isinstance(change, Join) and self.switches[change.number].is_running:
-            for _ in range(2):  # in with the newcomer, and out again
+            for _ in range(2):  # add the newcomer and remove it again
                 self.switches[change.number].change_epoch()
             taken_back = self._installed_job(change.number)
         self.carry_out(self.machine.change_done(change, result, self.now_ns, taken_back=taken_back))
@@ -270,7 +270,7 @@ class Crowd:
         match change:
             case Remove():
                 assert change.host in job.members
-                assert len(job.members) > 1, "the last one cannot be taken out"
+                assert len(job.members) > 1, "the last member cannot be removed"
                 job.members.remove(change.host)
             case Join():
                 assert change.worker.host not in job.members
@@ -302,7 +302,7 @@ class Crowd:
         root = f"10.0.{number}.254"
         return InstalledJob(number, job.epoch, 4, self.workers, dict.fromkeys(job.members, root), root)
 
-    # Chance
+    # Random choices
 
     def step(self) -> None:
         draw = self.chance.random()
@@ -317,7 +317,11 @@ class Crowd:
             self._trouble()
 
     def _someone_acts(self) -> bool:
-        ready = [one for one in self.players if one.is_working or (one.inbox and not one.is_dead and not one.is_paused)]
+        ready = [
+            player
+            for player in self.players
+            if player.is_working or (player.inbox and not player.is_dead and not player.is_paused)
+        ]
         if not ready:
             return False
         player = self.chance.choice(ready)
@@ -328,7 +332,7 @@ class Crowd:
         return True
 
     def _trouble(self) -> None:
-        alive = [one for one in self.players if not (one.is_dead or one.over or one.has_left)]
+        alive = [player for player in self.players if not (player.is_dead or player.over or player.has_left)]
         kind = self.chance.choice(
             ("die", "pause", "wake", "disconnect", "connect", "come", "come", "leave", "move", "end")
         )
@@ -360,7 +364,7 @@ class Crowd:
             self.leave(player)
 
     def calm_down(self, seconds: int = 120) -> None:
-        """No more troubles: who is paused goes on, who was cut off comes back; everything has its time."""
+        """End all troubles: resume paused workers, reconnect the others, and let time pass."""
         self.troubles = False
         for player in self.players:
             if not (player.is_dead or player.over or player.has_left):
@@ -373,7 +377,7 @@ class Crowd:
         self.settle()
 
     def settle(self) -> None:
-        """Have everybody do all that can be done now, a few all-reduces each."""
+        """Let everyone do all possible work now, a few all-reduces each."""
         for _ in range(6):
             for change in tuple(self.pending):
                 self.keep(change)
@@ -385,13 +389,13 @@ class Crowd:
 
 
 def members_of(crowd: Crowd) -> set[str]:
-    """Return the members of the only job that runs in the switches."""
+    """Return the members of the only running job in the switches."""
     (job,) = (job for job in crowd.switches.values() if job.is_running)
     return job.members
 
 
 def began(*hosts: str, **asked: object) -> tuple[Crowd, list[Player]]:
-    """Return a job of these hosts that has begun, without losses or deaths, and its workers."""
+    """Return a running job of these hosts, without losses or deaths, and its workers."""
     crowd = Crowd(0, len(hosts), troubles=False)
     players = [crowd.come(host, **asked) for host in hosts]
     crowd.settle()

@@ -1,4 +1,4 @@
-"""The job service on a UNIX socket over switches that are the reference aggregator behind one UDP socket."""
+"""The job service on a UNIX socket, with the reference aggregator behind one UDP socket as the switches."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class PlainReconciler:
 
     def _written(self, job: RunningJob) -> RunningJob:
         hosts = [node.name for node in TOPOLOGY.hosts]
-        self._introduce({("127.0.0.1", one.udp_port): hosts.index(one.host) for one in job.placed.job.workers})
+        self._introduce({("127.0.0.1", worker.udp_port): hosts.index(worker.host) for worker in job.placed.job.workers})
         mask = sum(1 << hosts.index(host) for host in job.members.workers)
         self._server.switch.jobs[job.number] = Job(
             epoch=job.members.epoch, children=mask, cells=2 * WINDOW, nonce=job.placed.job.nonce
@@ -93,7 +93,7 @@ class PlainReconciler:
         return job
 
     def _introduce(self, children: dict[tuple[str, int], int]) -> None:
-        """Have the aggregator, which looks at them in a thread of its own, know its children."""
+        """Register the children with the aggregator, which reads them in its own thread."""
         self._server.children = {**self._server.children, **children}
 
 
@@ -142,7 +142,7 @@ class RunningService:
     def join(
         self, host: str, workers: int, *, job: str = "job", deadline_s: float = 30, address: str = "", **more: Any
     ) -> Future[Membership]:
-        """Have a worker come."""
+        """Let a worker join."""
 
         def come() -> Membership:
             where = address or self.address
@@ -155,19 +155,19 @@ class RunningService:
         return self._pool.submit(come)
 
     def together(self, *hosts: str, **more: Any) -> list[Membership]:
-        """Have workers come that make a job."""
-        return [one.result(BOUND_S) for one in [self.join(host, len(hosts), **more) for host in hosts]]
+        """Let all workers of a job join."""
+        return [future.result(BOUND_S) for future in [self.join(host, len(hosts), **more) for host in hosts]]
 
     def _reducer(self, settings: EngineSettings) -> AllReducer:
         return AllReducer(self.here(settings))
 
     def here(self, settings: EngineSettings) -> EngineSettings:
-        """Return settings with the reference aggregator in the place of a switch."""
+        """Return settings with the reference aggregator instead of a switch."""
         return replace(settings, aggregator="127.0.0.1", port=self.server.port, longest_timeout_s=0.02)
 
 
 @contextmanager
-def place(
+def run_service(
     folder: Path,
     *,
     address: str | None = None,
@@ -178,21 +178,21 @@ def place(
 ) -> Iterator[RunningService]:
     """Run the service until the block ends."""
     with make_server(1, WINDOW) as server:
-        found = RunningService(address or f"unix:{folder}/jobs", server, places, settings, tls)
-        found.start()
+        service = RunningService(address or f"unix:{folder}/jobs", server, places, settings, tls)
+        service.start()
         try:
-            yield found
+            yield service
         finally:
-            found.close()
+            service.close()
 
 
 def cut(member: Membership) -> None:
-    """Have a worker's connection break."""
+    """Break a worker's connection."""
     member._call.cancel()
 
 
 def vanish(member: Membership) -> None:
-    """Have a worker be gone as one that is killed: its connection ends, and it says nothing any more."""
+    """Let a worker vanish like a killed one: its connection ends, and it sends nothing more."""
     member._is_closing = True
     member.reducer.close()
     member._call.cancel()

@@ -1,4 +1,4 @@
-"""Workers leave by will: nobody loses a result that another has, and nobody waits for who will not come."""
+"""Workers leave voluntarily: no worker lacks a result that another has, and none waits for one that has left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_workers_that_leave_by_will_are_no_loss() -> None:
 
 
 def one_ahead() -> tuple[Crowd, Player, Player]:
-    """Return two workers of which the first has a result more, and leaves."""
+    """Return two workers; the first has one more result, and leaves."""
     crowd, (behind, ahead) = began("h1", "h2")
     crowd.work(behind)
     crowd.work(ahead)
@@ -31,7 +31,7 @@ def test_leaving_worker_counts_until_others_have_its_results() -> None:
     while behind.inbox:
         crowd.deliver(behind)
     crowd.work(behind)
-    assert behind.finished < ahead.finished, "a sum without who has left"
+    assert behind.finished < ahead.finished, "a sum without the leaver"
     crowd.pass_time(10 * S)
     assert not crowd.pending
     crowd.help(ahead)
@@ -55,7 +55,7 @@ def test_leaving_worker_counts_as_long_when_disconnected() -> None:
     assert behind.sums[ahead.finished] == {"h1", "h2"}
 
 
-def test_nobody_waits_to_leave_for_who_is_dead_or_leaves_as_well() -> None:
+def test_leaving_does_not_wait_for_dead_or_leaving_workers() -> None:
     crowd, ahead, behind = one_ahead()
     behind.is_dead = True
     crowd.disconnect(behind)
@@ -70,7 +70,7 @@ def test_nobody_waits_to_leave_for_who_is_dead_or_leaves_as_well() -> None:
     assert crowd.machine.ended[-1].reason == "all workers have left"
 
 
-def test_somebody_comes_while_another_waits_to_leave() -> None:
+def test_worker_joins_while_another_waits_to_leave() -> None:
     crowd, ahead, behind = one_ahead()
     joiner = crowd.come("h3", capacity=2)
     assert joiner.over is None

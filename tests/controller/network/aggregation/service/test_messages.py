@@ -1,4 +1,4 @@
-"""The job service behind gRPC: rows there and back, and foreign bodies refused in one line."""
+"""The job service behind gRPC: round trips of rows, and one line for foreign messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from controller.network.aggregation.service.messages import JOB, JobRow, MemberRow, check_end, check_removal
 from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.rpc.errors import MessageError
-from tests.controller.network.aggregation.service.serving_jobs import place
+from tests.controller.network.aggregation.service.serving_jobs import run_service
 from tests.logged import stacks
 
 NAMES = st.text(st.characters(categories=["L", "N"]), max_size=6)
@@ -58,7 +58,7 @@ def test_a_request_that_cannot_be_is_refused(check: Callable[[Any], None], reque
 
 @pytest.mark.parametrize("body", [b"\xff\xff", b"\x92\x01\xc0", b"\x7a\x00", b"\x0a\x01\xff"])
 def test_a_foreign_body_is_refused_in_one_line(tmp_path: Path, body: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    with place(tmp_path) as here, grpc.insecure_channel(here.address) as channel:
+    with run_service(tmp_path) as here, grpc.insecure_channel(here.address) as channel:
         for method in pb.DESCRIPTOR.services_by_name["Jobs"].methods:
             path = f"/{method.containing_service.full_name}/{method.name}"
             stream: Any = channel.stream_stream(path, None, None)(iter([body]))
@@ -71,12 +71,12 @@ def test_a_foreign_body_is_refused_in_one_line(tmp_path: Path, body: bytes, capl
 
 
 def test_undecodable_worker_message_is_refused_and_others_go_on(tmp_path: Path) -> None:
-    with place(tmp_path) as here, grpc.insecure_channel(here.address) as channel:
+    with run_service(tmp_path) as here, grpc.insecure_channel(here.address) as channel:
         hello = pb.WorkerMessage(
             hello=pb.Hello(job="j", host="h1", token="t", workers=2, udp_port=9, deadline_ns=10**10)
         )
-        said = iter([hello.SerializeToString(), b"\xff"])
-        stream = channel.stream_stream("/millrace.jobs.v1.Jobs/Attend", None, None)(said)
+        messages = iter([hello.SerializeToString(), b"\xff"])
+        stream = channel.stream_stream("/millrace.jobs.v1.Jobs/Attend", None, None)(messages)
         with pytest.raises(grpc.RpcError) as caught:
             list(stream)
         error: Any = caught.value

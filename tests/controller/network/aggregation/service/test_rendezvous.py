@@ -1,4 +1,4 @@
-"""Workers meet, die, come back and leave in any order: nobody waits for ever, and who is there is who is counted."""
+"""Workers join, die, return and leave in any order: none waits forever, and membership is exact."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def phase_of(crowd: Crowd) -> Phase:
 
 
 @pytest.mark.parametrize("start", range(0, RUNS, 50))
-def test_whatever_happens_everybody_works_or_knows_why_not(start: int) -> None:
+def test_all_workers_work_or_know_why_not(start: int) -> None:
     for seed in range(start, start + 50):
         crowd = Crowd(seed, workers=2 + seed % 3)
         for host in ("h1", "h2", "h3", "h4")[: 2 + seed % 3]:
@@ -69,10 +69,12 @@ def test_the_first_so_many_make_the_job() -> None:
 
 
 def asked(machine: Rendezvous, token: str, **change: Any) -> str:
-    """Return why a worker that comes is refused, empty if it is not."""
+    """Return the refusal of a joining worker, empty if accepted."""
     hello = replace(Hello("job", "h1", token, 2, 1000, 60 * S), **change)
-    said = [one.message for one in machine.connect(hello, 0) if isinstance(one, Notify) and one.token == token]
-    return "".join(one.reason for one in said if isinstance(one, Refused))
+    messages = [
+        event.message for event in machine.connect(hello, 0) if isinstance(event, Notify) and event.token == token
+    ]
+    return "".join(message.reason for message in messages if isinstance(message, Refused))
 
 
 def test_job_beyond_a_limit_is_refused_and_others_go_on() -> None:
@@ -89,7 +91,7 @@ def test_job_beyond_a_limit_is_refused_and_others_go_on() -> None:
             asked(machine, f"f{number}", job=f"{number}") == f"job {number}: the limit of 2 concurrent jobs is reached"
         )
     assert len(machine.jobs) == 2
-    assert asked(machine, "g", job="other", host="h2") == ""  # the second worker of one that is there
+    assert asked(machine, "g", job="other", host="h2") == ""  # a second worker of a host that has one
     assert machine.end("other", "enough", 0) is not None
     assert asked(machine, "h", job="third") == ""
 
@@ -109,7 +111,7 @@ def test_all_hear_the_same_reason_when_there_is_no_place() -> None:
     assert crowd.machine.jobs == ()
 
 
-def test_worker_of_a_short_job_is_told_who_came() -> None:
+def test_worker_of_a_short_job_gets_the_list_of_joined() -> None:
     crowd = Crowd(0, 3, troubles=False)
     players = [crowd.come("h1"), crowd.come("h2")]
     crowd.calm_down(70)
@@ -130,7 +132,7 @@ def test_dead_worker_is_removed_after_the_reconnect_time() -> None:
     assert crowd.players[0].following.members == ("h1", "h3", "h4")
 
 
-def test_a_silent_worker_is_removed_and_told_when_it_wakes() -> None:
+def test_silent_worker_is_removed_and_notified_later() -> None:
     crowd, (paused, *_) = began("h1", "h2", "h3")
     paused.is_paused = True
     for _ in range(9):
@@ -144,13 +146,13 @@ def test_a_silent_worker_is_removed_and_told_when_it_wakes() -> None:
     assert paused.over.reason == "h1 was removed from job job: it has been silent for 4.0 s"
 
 
-def test_removed_worker_is_told_why_after_reconnecting() -> None:
+def test_removed_worker_gets_the_reason_after_reconnecting() -> None:
     crowd, (paused, *_) = began("h1", "h2", "h3")
     paused.is_paused = True
     for _ in range(9):
         crowd.pass_time(S // 2)
         crowd.settle()
-    crowd.disconnect(paused)  # the last message was on its way
+    crowd.disconnect(paused)  # the last message was in flight
     paused.is_paused = False
     crowd.reconnect(paused)
     crowd.settle()
@@ -169,7 +171,7 @@ def test_a_connection_that_breaks_and_comes_back_changes_nothing() -> None:
     assert cut.over is None
 
 
-def test_a_job_ends_with_fewer_than_half_and_all_are_told() -> None:
+def test_job_below_half_ends_and_all_are_notified() -> None:
     crowd, players = began("h1", "h2", "h3", "h4")
     for player in players[1:]:
         player.is_dead = True
@@ -191,7 +193,7 @@ def test_half_of_the_workers_go_on() -> None:
     assert members_of(crowd) == {"h1", "h2"}
 
 
-def test_half_is_counted_of_those_who_have_come_since() -> None:
+def test_half_counts_later_members() -> None:
     crowd, players = began("h1", "h2", capacity=4)
     players += [crowd.come(host, capacity=4) for host in ("h3", "h4")]
     crowd.calm_down(1)
@@ -203,7 +205,7 @@ def test_half_is_counted_of_those_who_have_come_since() -> None:
     assert crowd.machine.ended[-1].reason == "1 of 4 workers are left"
 
 
-def test_a_worker_comes_back_where_the_others_go_on() -> None:
+def test_returning_worker_continues_with_the_others() -> None:
     crowd, (_, dead, *_) = began("h1", "h2", "h3")
     dead.is_dead = True
     crowd.disconnect(dead)
@@ -237,7 +239,7 @@ def test_a_host_has_one_worker() -> None:
     assert second.over.reason == "job job: h1 already has a worker in it"
 
 
-def test_a_hold_that_somebody_does_not_come_to_is_given_up() -> None:
+def test_hold_is_abandoned_if_a_worker_does_not_reach_it() -> None:
     crowd, (stuck, other) = began("h1", "h2", capacity=3)
     joiner = crowd.come("h3", capacity=3)
     stuck.inbox.clear()
@@ -276,7 +278,7 @@ def test_a_switch_that_fails_ends_the_job_for_all() -> None:
 
 
 def held_for(host: str, capacity: int = 3) -> tuple[Crowd, list[Player], Player]:
-    """Return a job of two whose switches are being asked to take in a third."""
+    """Return a job of two whose switches are adding a third."""
     crowd, players = began("h1", "h2", capacity=capacity)
     joiner = crowd.come(host, capacity=capacity)
     while not crowd.pending:
@@ -384,7 +386,7 @@ def test_newcomers_start_with_all_others_after_reconnecting() -> None:
     assert all(player.is_working for player in (*players, first, second))
 
 
-def test_a_worker_of_an_earlier_controller_is_told() -> None:
+def test_worker_of_an_earlier_controller_is_refused() -> None:
     crowd, (first, _) = began("h1", "h2")
     crowd.machine = Crowd(0, 2).machine
     crowd.reconnect(first)
@@ -410,7 +412,7 @@ def test_a_worker_of_an_earlier_controller_is_told() -> None:
         ({}, "it already has all 2 workers"),
     ],
 )
-def test_misfitting_worker_is_told_why(change: dict[str, object], reason: str) -> None:
+def test_misfitting_worker_gets_the_reason(change: dict[str, object], reason: str) -> None:
     crowd, _ = began("h1", "h2")
     misfit = crowd.come("h3", **change)
     crowd.settle()

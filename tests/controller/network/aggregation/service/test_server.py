@@ -1,4 +1,4 @@
-"""Workers in threads meet at the job service over gRPC, add up over UDP, die and come back."""
+"""Workers in threads join the job service over gRPC, sum over UDP, die and return."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import logging
 import re
 import socket
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,10 +32,11 @@ from tests.controller.network.aggregation.service.serving_jobs import (
     SETTINGS,
     RunningService,
     cut,
-    place,
+    run_service,
     vanish,
 )
 from tests.dataplane.allreduce.serving import Server
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 
@@ -54,14 +54,16 @@ def sums(members: Sequence[Membership], size: int = 300) -> list[float]:
 
 
 def until_members(members: Sequence[Membership], count: int) -> None:
-    end = time.monotonic() + BOUND_S
-    while any(len(member.members) != count for member in members):
-        assert time.monotonic() < end, [member.members for member in members]
-        time.sleep(0.005)
+    wait_until(lambda: all(len(member.members) == count for member in members), f"not all have {count} members")
+
+
+def until_held(member: Membership) -> None:
+    """Wait until a member holds its all-reduces for a joiner."""
+    wait_until(lambda: member._held_until_s is not None, "no all-reduce is held")
 
 
 def test_job_survives_a_dead_worker_and_takes_it_back(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "millrace.allreduce"), place(folder) as here:
+    with caplog.at_level(logging.INFO, "millrace.allreduce"), run_service(folder) as here:
         members = here.together("h1", "h2", "h3", "h4")
         assert sums(members) == [4.0] * 4
         vanish(members.pop(1))
@@ -78,7 +80,7 @@ def test_job_survives_a_dead_worker_and_takes_it_back(folder: Path, caplog: pyte
 
 
 class ForgettingOnce(Server):
-    """Gives the result of one item to the first child only, and then has forgotten everything."""
+    """Sends the result of one item to the first child only, then forgets everything."""
 
     item: int | None = None
     has_forgotten = False
@@ -94,11 +96,11 @@ class ForgettingOnce(Server):
 
 
 def test_leaving_worker_sends_results_that_a_switch_forgot(folder: Path) -> None:
-    with place(folder, make_server=ForgettingOnce) as here:
+    with run_service(folder, make_server=ForgettingOnce) as here:
         members = here.together("h1", "h2")
         assert sums(members) == [2.0] * 2
         assert isinstance(here.server, ForgettingOnce)
-        here.server.item = members[0].reducer.next_item + 2  # behind exponents and the first block
+        here.server.item = members[0].reducer.next_item + 2  # after the exponents and the first block
         first, second = (member.reducer.all_reduce(np.ones(300, np.float32)) for member in members)
         assert first.result(BOUND_S)[-1] == 2
         leaving = here._pool.submit(members[0].close)
@@ -108,15 +110,13 @@ def test_leaving_worker_sends_results_that_a_switch_forgot(folder: Path) -> None
         assert sums(members[1:]) == [1.0]
 
 
-def test_a_joiner_waits_for_all_reduces_that_somebody_has_begun(folder: Path) -> None:
-    with place(folder) as here:
+def test_joiner_waits_for_begun_all_reduces(folder: Path) -> None:
+    with run_service(folder) as here:
         first, second = here.together("h1", "h2", capacity=3)
         begun = first.reducer.all_reduce(np.ones(5, np.float32))
-        while first.engine.begun == 0:
-            time.sleep(0.005)
+        wait_until(lambda: first.engine.begun > 0, "no all-reduce begins")
         joiner = here.join("h3", 2, capacity=3)
-        while first._held_until_s is None:
-            time.sleep(0.005)
+        until_held(first)
         assert second.reducer.all_reduce(np.ones(5, np.float32)).result(BOUND_S)[0] == 2
         assert begun.result(BOUND_S)[0] == 2
         third = joiner.result(BOUND_S)
@@ -124,29 +124,28 @@ def test_a_joiner_waits_for_all_reduces_that_somebody_has_begun(folder: Path) ->
         assert sums([first, second, third]) == [3.0] * 3
 
 
-def test_newcomers_come_in_where_a_round_ends_and_get_the_state(folder: Path) -> None:
+def test_newcomers_join_between_rounds_and_get_the_state(folder: Path) -> None:
     state = np.linspace(-3, 3, 1001)
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2", capacity=3, boundaries=True)
         assert [member.boundary() for member in members] == [False] * 2
         sums(members)
         joiner = here.join("h3", 2, capacity=3, boundaries=True)
-        while members[0]._held_until_s is None:
-            time.sleep(0.005)
+        until_held(members[0])
         assert sums(members) == [2.0] * 2
         waiting = [here._pool.submit(member.boundary) for member in members]
         third = joiner.result(BOUND_S)
-        assert [one.result(BOUND_S) for one in waiting] == [True] * 2
+        assert [future.result(BOUND_S) for future in waiting] == [True] * 2
         assert third.boundary()
         given = [state, state, np.zeros(1001)]
         shared = [here._pool.submit(member.share, mine) for member, mine in zip([*members, third], given, strict=True)]
-        assert all(np.array_equal(one.result(BOUND_S), state) for one in shared)
+        assert all(np.array_equal(future.result(BOUND_S), state) for future in shared)
         assert sums([*members, third]) == [3.0] * 3
 
 
 def test_a_connection_that_breaks_is_made_again(folder: Path) -> None:
     patient = structs.replace(SETTINGS, reconnect_ns=SETTINGS.lease_ns)
-    with place(folder, settings=patient, address="127.0.0.1:0") as here:
+    with run_service(folder, settings=patient, address="127.0.0.1:0") as here:
         members = here.together("h1", "h2", "h3")
         cut(members[0])
         assert sums(members) == [3.0] * 3
@@ -155,12 +154,11 @@ def test_a_connection_that_breaks_is_made_again(folder: Path) -> None:
         assert sums(members[:2]) == [2.0] * 2
 
 
-def test_worker_waiting_at_a_boundary_hears_that_the_job_ended(folder: Path) -> None:
-    with place(folder) as here:
+def test_worker_at_a_boundary_learns_that_the_job_ended(folder: Path) -> None:
+    with run_service(folder) as here:
         members = here.together("h1", "h2", capacity=3, boundaries=True)
         here.join("h3", 2, capacity=3, boundaries=True)
-        while members[0]._held_until_s is None:
-            time.sleep(0.005)
+        until_held(members[0])
         waiting = here._pool.submit(members[0].boundary)
         ask(here, lambda client: client.end("job", "its owner has gone home"))
         with pytest.raises(AllReduceError, match=r"^job job has ended: its owner has gone home$"):
@@ -170,17 +168,17 @@ def test_worker_waiting_at_a_boundary_hears_that_the_job_ended(folder: Path) -> 
 
 
 def test_the_main_server_gets_final_sums(folder: Path) -> None:
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2", server=("h5", free_port()))
         sums(members)
         settings = here.here(members[0].for_server())
-        found = np.zeros(5000, np.float32)
+        totals = np.zeros(5000, np.float32)
         with Engine(settings) as server:
-            reading = here._pool.submit(server.read, found)
+            reading = here._pool.submit(server.read, totals)
             for member in members:
                 member.reducer.all_reduce(np.full(5000, 3, np.float32), final=True)
             reading.result(BOUND_S)
-        assert (found == 6).all()
+        assert (totals == 6).all()
 
 
 def free_port() -> int:
@@ -191,15 +189,18 @@ def free_port() -> int:
 
 
 def test_all_get_the_reason_when_there_is_no_place(folder: Path) -> None:
-    with place(folder, places=0) as here:
+    with run_service(folder, places=0) as here:
         waiting = [here.join(host, 2) for host in ("h1", "h2")]
-        for one in waiting:
+        for future in waiting:
             with pytest.raises(JobRefusedError, match=r"^job job: switch s1 has no cells left$"):
-                one.result(BOUND_S)
+                future.result(BOUND_S)
 
 
-def test_worker_of_a_short_job_is_told_who_came(folder: Path) -> None:
-    with place(folder) as here, pytest.raises(JobRefusedError, match=r"only 1 of 3 workers \(h1\) joined in time"):
+def test_worker_of_a_short_job_gets_the_list_of_joined(folder: Path) -> None:
+    with (
+        run_service(folder) as here,
+        pytest.raises(JobRefusedError, match=r"only 1 of 3 workers \(h1\) joined in time"),
+    ):
         here.join("h1", 3, deadline_s=1.0).result(BOUND_S)
 
 
@@ -211,15 +212,12 @@ def test_without_a_service_the_wait_has_an_end(folder: Path) -> None:
 
 
 def test_a_job_that_moves_goes_on_under_another_number(folder: Path) -> None:
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2")
         assert sums(members) == [2.0] * 2
         number = members[0].number
         on_loop(here, "should_move", number, "s1 is busy")
-        end = time.monotonic() + BOUND_S
-        while any(member.number == number for member in members):
-            assert time.monotonic() < end
-            time.sleep(0.005)
+        wait_until(lambda: all(member.number != number for member in members), "the job keeps its number")
         assert sums(members) == [2.0] * 2
         assert list(here.server.switch.jobs) != [number]
 
@@ -230,7 +228,7 @@ def on_loop(here: RunningService, event: str, number: int, reason: str) -> None:
 
 
 def test_a_job_that_switches_give_up_fails_with_their_reason(folder: Path) -> None:
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2")
         waiting = members[0].reducer.all_reduce(np.ones(5, np.float32))
         on_loop(here, "failed", members[0].number, "switch s1 has been unreachable for 5 s")
@@ -238,8 +236,8 @@ def test_a_job_that_switches_give_up_fails_with_their_reason(folder: Path) -> No
             waiting.result(BOUND_S)
 
 
-def test_workers_of_a_service_that_starts_anew_are_told(folder: Path) -> None:
-    with place(folder) as here:
+def test_workers_are_notified_of_a_restarted_service(folder: Path) -> None:
+    with run_service(folder) as here:
         members = here.together("h1", "h2")
         here.stop()
         assert sums(members) == [2.0] * 2
@@ -261,16 +259,16 @@ def test_workers_of_a_service_that_starts_anew_are_told(folder: Path) -> None:
 )
 def test_settings_that_cannot_be(settings: str, problem: str) -> None:
     def read() -> None:
-        found = loads(f"topology: x\nswitches: {{}}\njobs: {settings}\n", DaemonSettings)
-        assert found.jobs is not None
-        found.jobs.check()
+        daemon_settings = loads(f"topology: x\nswitches: {{}}\njobs: {settings}\n", DaemonSettings)
+        assert daemon_settings.jobs is not None
+        daemon_settings.jobs.check()
 
     with pytest.raises(MillraceError, match=problem):
         read()
 
 
 def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with place(folder) as here:
+    with run_service(folder) as here:
         members = here.together("h1", "h2", "h3", "h4", job="resnet")
         assert json.loads(millrace(capsys, "list", here, "--format", "json"))[0] == {
             "job": "resnet",
@@ -312,6 +310,6 @@ def millrace(capsys: pytest.CaptureFixture[str], command: str, here: RunningServ
         patch.setattr("sys.argv", ["millrace", "job", command, *more, "--server", here.address])
         with pytest.raises(SystemExit) as end:
             main()
-    said = capsys.readouterr()
-    assert not end.value.code, said.err
-    return said.out
+    output = capsys.readouterr()
+    assert not end.value.code, output.err
+    return output.out

@@ -1,4 +1,4 @@
-"""The changes that the job service asks for, made by the controller's keeper of jobs over fake switches."""
+"""Changes requested by the job service, made by the controller's job reconciler over fake switches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller.network.intents import Worker
 from dataplane.topology.families import leaf_spine
 from tests.controller.network.aggregation.writable_switches import Lab, Running, running
 
-WORKERS = tuple(Worker(f"h{place}", 20_000) for place in (1, 2, 5))
+WORKERS = tuple(Worker(f"h{number}", 20_000) for number in (1, 2, 5))
 
 
 async def made(run: Running, service: JobService, change: Change) -> InstalledJob:
@@ -39,7 +39,7 @@ def test_job_changes_are_in_the_switches_when_acknowledged() -> None:
             assert (left.epoch, set(left.aggregators)) == (2, {"h1", "h5"})
             joined = await made(run, service, Join(1, job.number, Worker("h3", 20_001), "token"))
             assert (joined.epoch, set(joined.aggregators)) == (3, {"h1", "h3", "h5"})
-            assert await made(run, service, Move(1, job.number)) == joined, "it is best where it is"
+            assert await made(run, service, Move(1, job.number)) == joined, "its place is the best"
             assert run.about(job.number)
             await run.of(service._carry_out(End(1, job.number)))
             assert not run.about(job.number)
@@ -49,7 +49,7 @@ def test_job_changes_are_in_the_switches_when_acknowledged() -> None:
 
 
 def test_refused_join_leaves_the_others_in_a_newer_epoch() -> None:
-    """The newcomer was in, and is out again: who went on in the epoch before would be refused for ever."""
+    """The newcomer was added and removed again: members left in the old epoch would be refused forever."""
 
     async def play(folder: Path) -> None:
         async with running(Lab(leaf_spine(2, 2, 4))) as run:

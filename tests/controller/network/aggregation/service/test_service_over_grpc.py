@@ -1,10 +1,10 @@
-"""Jobs of the daemon in switches over gRPC, which restart, and which another daemon takes over."""
+"""Jobs of the daemon in switches over gRPC, across restarts and a takeover by another daemon."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,11 +20,10 @@ from controller.network.process import serve
 from controller.network.reconcile import diff
 from controller.network.tables.entities import Entity, EntityKey
 from dataplane.clock import MonotonicClock
-from dataplane.local.deadline import local_timeout
 from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
 from tests.controller.network.switch_servers import Bmv2, BuiltIn, Machine, address
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 MS = 1_000_000
 BOUND_S = 60.0
@@ -41,7 +40,7 @@ collector: {host: h4}
 
 @pytest.fixture(params=[BuiltIn, pytest.param(Bmv2, marks=pytest.mark.bmv2)])
 def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Machine]]:
-    """Return two switches, switched on."""
+    """Return two running switches."""
     if request.param is Bmv2 and shutil.which("simple_switch_grpc") is None:
         pytest.skip("simple_switch_grpc is not on the PATH")
     made = {f"s{number}": request.param(number, address(tmp_path, f"s{number}")) for number in (1, 2)}
@@ -54,7 +53,7 @@ def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[st
 
 @asynccontextmanager
 async def controlling(topology: Topology, folder: Path) -> AsyncIterator[Daemon]:
-    """Run a daemon whose switches add up, and wait until all are right."""
+    """Run a daemon with aggregating switches, and wait until all are reconciled."""
     settings = DaemonSettings(
         topology="unused",
         switches={node.name: address(folder, node.name) for node in topology.switches},
@@ -72,14 +71,8 @@ async def controlling(topology: Topology, folder: Path) -> AsyncIterator[Daemon]
         await task
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with local_timeout(BOUND_S, "a test"):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 async def tables(topology: Topology, folder: Path, switch: str) -> dict[EntityKey, Entity]:
-    """Return what a switch says that it holds, when no daemon is there."""
+    """Return a switch's entries while no daemon runs."""
     target = Target(switch, address(folder, switch), topology.switch[switch].node_id)
     session = GrpcSession(target, load_schema(*fabric_program(FABRIC_AGGREGATION)))
     await session.connect()
@@ -95,7 +88,7 @@ def test_jobs_come_and_go_with_switches_and_daemons(machines: dict[str, Machine]
     async def scene() -> None:
         async with controlling(topology, tmp_path) as daemon:
             assert daemon.jobs is not None
-            workers = [Worker(f"h{place}", 20_000) for place in (1, 2, 3, 4)]
+            workers = [Worker(f"h{number}", 20_000) for number in (1, 2, 3, 4)]
             job = await daemon.jobs.create(workers, window=8, capacity=4)
             assert len(job.placed.blocks) == 2
             machines["s2"].stop()

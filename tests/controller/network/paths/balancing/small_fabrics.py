@@ -21,7 +21,7 @@ MBPS = 1_000_000
 
 
 def fabric(spines: int = 2, slow: Sequence[tuple[str, str]] = (), leaves: int = 3) -> Topology:
-    """Return leaves and spines, all links of 10 Mbit/s but the slow ones, of 5 Mbit/s."""
+    """Return leaves and spines with links of 10 Mbit/s, slow ones of 5 Mbit/s."""
     made = leaf_spine(spines, leaves, 2, rate="10 Mbit/s")
     ends = {frozenset(pair) for pair in slow}
     links = tuple(
@@ -32,7 +32,7 @@ def fabric(spines: int = 2, slow: Sequence[tuple[str, str]] = (), leaves: int = 
 
 
 def forwarding_of(network: Network, weights: Mapping[GroupKey, LinkWeights] | None = None) -> Forwarding:
-    """Return where traffic goes, everything being alive."""
+    """Return the forwarding with all links alive."""
     alive = np.ones(len(network.table.links), np.bool_)
     return Forwarding(network.topology, network.base_trees, alive, weights or {})
 
@@ -45,7 +45,7 @@ def row(network: Network, tail: str, head: str) -> int:
 def make_flow(
     forwarding: Forwarding, network: Network, hashed: int, path: tuple[str, ...], rate_bps: float
 ) -> MeasuredFlow:
-    """Return a flow between the ends of a path; one of two switches goes where its hash leads."""
+    """Return a flow between the ends of a path; with only two switches given, its hash decides the rest."""
     source, destination = (network.table.switch_number[name] for name in (path[0], path[-1]))
     rows = network.rows(path) if len(path) > 2 else forwarding.path(hashed, source, destination)
     assert rows is not None
@@ -55,28 +55,28 @@ def make_flow(
 def make_flows(
     network: Network, src: str, dst: str, counts: Mapping[str, int], rate_bps: float, start: int = 0
 ) -> list[MeasuredFlow]:
-    """Return flows of which the hash leads so many by each spine, their hashes beginning somewhere."""
-    forwarding, left, found, hashed = forwarding_of(network), dict(counts), [], start
+    """Return flows with this many hashed to each spine, with hashes from `start` on."""
+    forwarding, left, flows, hashed = forwarding_of(network), dict(counts), [], start
     while any(left.values()):
         hashed = (hashed + 0x9E3779B1) % (1 << 32)
-        one = make_flow(forwarding, network, hashed, (src, dst), rate_bps)
-        spine = network.table.links[one.rows[0]].dst
+        flow = make_flow(forwarding, network, hashed, (src, dst), rate_bps)
+        spine = network.table.links[flow.rows[0]].dst
         if left.get(spine, 0):
             left[spine] -= 1
-            found.append(one)
-    return found
+            flows.append(flow)
+    return flows
 
 
 def loads(
     network: Network, flows: Sequence[MeasuredFlow], other: Mapping[tuple[str, str], float] | None = None
 ) -> Longs:
-    """Return what flows and other traffic put on links."""
-    found = np.zeros(len(network.table.links), np.int64)
-    for one in flows:
-        found[list(one.rows)] += one.rate_bps
+    """Return the loads of links from flows and other traffic."""
+    loads_bps = np.zeros(len(network.table.links), np.int64)
+    for flow in flows:
+        loads_bps[list(flow.rows)] += flow.rate_bps
     for (tail, head), bps in (other or {}).items():
-        found[row(network, tail, head)] += round(bps)
-    return found
+        loads_bps[row(network, tail, head)] += round(bps)
+    return loads_bps
 
 
 def rebalancing(
@@ -86,7 +86,7 @@ def rebalancing(
     crowded: Sequence[tuple[str, str]],
     weights: Mapping[GroupKey, LinkWeights] | None = None,
 ) -> Rebalancing:
-    """Return a round without telemetry's own load, in which rates are what is sent, with a headroom of a fifth."""
+    """Return a round without telemetry's own load, with exact rates and a headroom of a fifth."""
     return Rebalancing(
         forwarding_of(network, weights),
         Footprints(network, None),

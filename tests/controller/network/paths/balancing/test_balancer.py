@@ -1,4 +1,4 @@
-"""Weights from round to round: what makes them change, what keeps them, what takes them back."""
+"""Weights from round to round: when they change, stay and revert."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UPLINK = ("leaf1", "spine1")
 
 
 class Rounds:
-    """A balancer and what it is told: flows follow its weights at once, and what is over a link's rate is seen."""
+    """A balancer and its inputs: flows follow its weights at once, and overloads are visible."""
 
     def __init__(self, settings: DecideSettings = SETTINGS, weighted: Sequence[WeightedRoute] = ()) -> None:
         self.network = Network(fabric())
@@ -46,26 +46,26 @@ class Rounds:
         self.changes: list[Rebalance] = []
 
     def small_flows(self, counts: Mapping[str, int], rate_bps: float = 0.5 * MBPS) -> None:
-        """Let flows from leaf1 to leaf2 begin, so many of which the hash leads by each spine."""
+        """Start flows from leaf1 to leaf2, with this many hashed to each spine."""
         self.flows = make_flows(self.network, "leaf1", "leaf2", counts, rate_bps)
 
     def step(self, *, confirming: bool = True, last_move_ns: int | None = None) -> list[Rebalance]:
-        """Make a round, a tenth of a second after the last one."""
+        """Run a round, a tenth of a second after the last one."""
         self.now_ns += 100 * MS
         self.beliefs.load_bps = loads(self.network, self._now(), self.other)
         self.beliefs.crowded = self.beliefs.load_bps >= 0.9 * self.network.table.rate_bps
-        found = self.balancer.step(
+        changes = self.balancer.step(
             self.beliefs, self._measured_flows, self.now_ns, last_move_ns=last_move_ns, confirming=confirming
         )
-        self.changes += found
-        return found
+        self.changes += changes
+        return changes
 
     def until(self, end_ns: int) -> list[Rebalance]:
-        """Make rounds up to a time; return what changed."""
-        found: list[Rebalance] = []
+        """Run rounds up to a time; return the changes."""
+        changes: list[Rebalance] = []
         while self.now_ns < end_ns:
-            found += self.step()
-        return found
+            changes += self.step()
+        return changes
 
     def _now(self) -> list[MeasuredFlow]:
         forwarding = forwarding_of(self.network, self.balancer._weights)
@@ -92,7 +92,7 @@ def test_rebalance_needs_a_confirmed_crowded_link() -> None:
     assert "at leaf1 by spine1" in weights_on(("leaf1", "spine1", "leaf2"), {("leaf1", "leaf2"): route.next_hops})
 
 
-def test_with_nothing_crowded_nobody_asks_for_streams() -> None:
+def test_streams_are_not_computed_without_crowded_links() -> None:
     rounds = Rounds()
     rounds.small_flows({"spine1": 8, "spine2": 8})
     assert rounds.until(5 * S) == []
@@ -112,7 +112,7 @@ def test_after_any_move_the_network_settles_first() -> None:
     moved_ns = 250 * MS
     while not rounds.changes:
         rounds.step(last_move_ns=moved_ns)
-    assert rounds.now_ns == 1000 * MS  # the first round that is 0.7 s after the move
+    assert rounds.now_ns == 1000 * MS  # the first round 0.7 s after the move
 
 
 def test_changed_group_keeps_its_weights_for_the_hold_down() -> None:
@@ -135,7 +135,7 @@ def test_equal_weights_return_after_room_for_the_hold_down() -> None:
     rounds = Rounds()
     rounds.small_flows({"spine1": 18, "spine2": 4})
     rounds.until(S)
-    assert rounds.until(20 * S) == []  # the hash would still lay them as before
+    assert rounds.until(20 * S) == []  # the hash would still place them as before
     rounds.flows = rounds.flows[:8]
     since_ns = rounds.now_ns
     [home] = rounds.until(40 * S)
@@ -156,12 +156,12 @@ def test_weights_stay_without_enough_room_for_long_enough() -> None:
         assert rounds.until(rounds.now_ns + 3 * S) == []
     rounds.small_flows(
         {"spine1": 15, "spine2": 2}
-    )  # 7.5 of 10 Mbit/s by equal weights: less than the headroom takes, but not by enough
+    )  # 7.5 of 10 Mbit/s with equal weights: below the headroom's limit, but not by enough
     assert rounds.until(rounds.now_ns + 30 * S) == []
 
 
 def test_failed_return_doubles_the_hold_down_of_a_group() -> None:
-    """Traffic that comes and goes every 8 s: each time its group stays away for longer, until it stays for good."""
+    """Traffic that comes and goes every 8 s: its group keeps the weights longer each time, in the end for good."""
     rounds = Rounds()
     rounds.small_flows({"spine1": 18, "spine2": 4})
     crowd = rounds.flows
@@ -178,7 +178,7 @@ def test_a_next_hop_that_is_dead_is_in_no_group() -> None:
     rounds.small_flows({"spine1": 18, "spine2": 4})
     dead = row(rounds.network, "leaf1", "spine2")
     rounds.beliefs.table.alive[dead] = False
-    assert rounds.until(3 * S) == []  # with one of two dead there is nothing to choose
+    assert rounds.until(3 * S) == []  # with one of two dead there is no choice
 
 
 @pytest.mark.parametrize("down", [True, False])
@@ -195,7 +195,7 @@ def test_weights_over_a_dead_link_are_given_up_at_once(down: bool) -> None:
 
 
 def test_weights_off_the_base_routes_are_dropped() -> None:
-    """spine2's link to leaf2 is down: leaf1's base route to leaf2 leads by spine1 alone."""
+    """spine2's link to leaf2 is down: leaf1's base route to leaf2 is via spine1 only."""
     rounds = Rounds()
     rounds.small_flows({"spine1": 18, "spine2": 4})
     rounds.until(S)
@@ -205,7 +205,7 @@ def test_weights_off_the_base_routes_are_dropped() -> None:
     assert "no longer lead" in change.reason
 
 
-def test_saved_weights_are_restored_where_the_topology_has_them() -> None:
+def test_saved_weights_are_restored_if_in_the_topology() -> None:
     saved = (
         WeightedRoute("leaf1", "leaf2", (("spine1", 1), ("spine2", 3))),
         WeightedRoute("leaf1", "leaf9", (("spine1", 1),)),
@@ -217,7 +217,7 @@ def test_saved_weights_are_restored_where_the_topology_has_them() -> None:
     assert home.old_weights == saved[0].next_hops
 
 
-def test_settings_say_how_many_rounds_confirm_a_change() -> None:
+def test_confirming_rounds_are_a_setting() -> None:
     rounds = Rounds(replace(SETTINGS, balance=BalanceSettings(confirm_rounds=7)))
     rounds.small_flows({"spine1": 18, "spine2": 4})
     [change] = rounds.until(2 * S)
@@ -225,11 +225,11 @@ def test_settings_say_how_many_rounds_confirm_a_change() -> None:
 
 
 def test_the_same_is_decided_again_from_the_same() -> None:
-    found = []
+    changes = []
     for _ in range(2):
         rounds = Rounds()
         rounds.small_flows({"spine1": 18, "spine2": 4})
         rounds.other = {("leaf1", "spine2"): 1.5 * MBPS}
-        found.append(tuple(rounds.until(30 * S)))
-    assert found[0] == found[1]
-    assert np.isfinite([change.utilisation_after for change in found[0]]).all()
+        changes.append(tuple(rounds.until(30 * S)))
+    assert changes[0] == changes[1]
+    assert np.isfinite([change.utilisation_after for change in changes[0]]).all()

@@ -32,8 +32,8 @@ from tests.controller.network.paths.balancing.small_fabrics import (
 
 
 def by_neighbour(network: Network, change: Change) -> dict[str, int]:
-    """Return a change's weights by the neighbour that they are of."""
-    return {network.table.links[place].dst: weight for place, weight in change.new}
+    """Return a change's weights by neighbour."""
+    return {network.table.links[index].dst: weight for index, weight in change.new}
 
 
 def group(network: Network, switch: str, destination: str) -> tuple[int, int]:
@@ -48,18 +48,18 @@ def test_unevenly_hashed_flows_are_rebalanced_as_predicted() -> None:
     assert change.group == group(network, "leaf1", "leaf2")
     assert (change.before, change.after <= 0.8) == (0.9, True)
     after = forwarding_of(network, {change.group: change.new})
-    moved = [after.path(one.hashed, one.source, one.destination) for one in flows]
-    carried = sum(one.rate_bps for one, path in zip(flows, moved, strict=True) if path and change.row in path)
+    moved = [after.path(flow.hashed, flow.source, flow.destination) for flow in flows]
+    carried = sum(flow.rate_bps for flow, path in zip(flows, moved, strict=True) if path and change.row in path)
     assert change.after == pytest.approx(carried / (10 * MBPS))
 
 
 def test_a_slower_link_further_down_gets_its_part() -> None:
-    """spine2->leaf2 has half the rate of the others: of 9 Mbit/s it is not to carry more than 4."""
+    """spine2->leaf2 has half the rate of the others: it must carry at most 4 of 9 Mbit/s."""
     network = Network(fabric(slow=[("spine2", "leaf2")]))
     flows = make_flows(network, "leaf1", "leaf2", {"spine1": 9, "spine2": 9}, 0.5 * MBPS)
     [change] = relieved(rebalancing(network, flows, loads(network, flows), [("spine2", "leaf2")]))
     weights = by_neighbour(network, change)
-    assert change.group == group(network, "leaf1", "leaf2")  # spine2 has no other way: its leaf has
+    assert change.group == group(network, "leaf1", "leaf2")  # spine2 has no other path, but its leaf has
     assert change.after <= 0.8
     assert weights["spine1"] > weights["spine2"]
 
@@ -76,7 +76,7 @@ def test_other_load_on_a_parallel_link_is_left_room_for() -> None:
     assert round_.load[row(network, "leaf1", "spine2")] <= 8 * MBPS
 
 
-def test_where_nothing_fits_nothing_changes() -> None:
+def test_nothing_changes_if_nothing_fits() -> None:
     network = Network(fabric())
     flows = make_flows(network, "leaf1", "leaf2", {"spine1": 20, "spine2": 16}, 0.5 * MBPS)
     crowded = [("leaf1", "spine1"), ("spine1", "leaf2")]
@@ -122,11 +122,13 @@ def test_a_group_that_is_held_down_leaves_it_to_others() -> None:
 
 
 def test_traffic_of_unknown_hash_counts_by_shares() -> None:
-    """As from switches that hash otherwise: all of it is seen where its hash would not put it."""
+    """As from switches with another hash: all traffic is seen where the hash would not put it."""
     network = Network(fabric())
     forwarding = forwarding_of(network)
-    known = make_flows(network, "leaf1", "leaf2", {"spine2": 18}, 0.5 * MBPS)
-    flows = [make_flow(forwarding, network, one.hashed, ("leaf1", "spine1", "leaf2"), one.rate_bps) for one in known]
+    hashed = make_flows(network, "leaf1", "leaf2", {"spine2": 18}, 0.5 * MBPS)
+    flows = [
+        make_flow(forwarding, network, flow.hashed, ("leaf1", "spine1", "leaf2"), flow.rate_bps) for flow in hashed
+    ]
     [change] = relieved(rebalancing(network, flows, loads(network, flows), [("leaf1", "spine1")]))
     weights = by_neighbour(network, change)
     total = sum(weights.values())
@@ -167,7 +169,7 @@ def test_rebalance_keeps_headroom_without_loops_as_predicted(
     forwarding, table = forwarding_of(network), network.table
     flows = [make_flow(forwarding, network, hashed, (src, dst), mbps * MBPS) for src, dst, hashed, mbps in wanted]
     before = loads(network, flows, other)
-    full = [table.links[place] for place in np.flatnonzero(before >= 9 * MBPS)]
+    full = [table.links[index] for index in np.flatnonzero(before >= 9 * MBPS)]
     round_ = rebalancing(network, flows, before, [(key.src, key.dst) for key in full])
     changes = relieved(round_)
     assert (round_.load <= np.maximum(before, 8 * MBPS) + 1).all()
@@ -175,27 +177,27 @@ def test_rebalance_keeps_headroom_without_loops_as_predicted(
     routes = []
     for change in changes:
         assert change.after < change.before
-        switch, destination = (table.switches[place] for place in change.group)
+        switch, destination = (table.switches[index] for index in change.group)
         routes.append(WeightedRoute(switch, destination, tuple(sorted(by_neighbour(network, change).items()))))
         assert sum(weight for _, weight in change.new) <= MAX_GROUP_SIZE
     spreads_of(network.topology, next_hops(network.topology), routes)
-    # What is predicted is what the hash then does.
+    # The prediction equals the hash's result.
     after = forwarding_of(network, {change.group: change.new for change in changes})
     laid = loads(network, [], other)
-    for one in flows:
-        path = after.path(one.hashed, one.source, one.destination)
+    for flow in flows:
+        path = after.path(flow.hashed, flow.source, flow.destination)
         assert path is not None
-        laid[list(path)] += one.rate_bps
+        laid[list(path)] += flow.rate_bps
     assert np.allclose(laid, round_.load, atol=2.0)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 8])
 def test_weight_options_are_few_and_closest_to_the_shares_first(count: int) -> None:
-    wanted = [float(place + 1) for place in range(count)]
+    wanted = [float(index + 1) for index in range(count)]
     for by_ratio in (False, True):
-        found = weight_options(wanted, by_ratio=by_ratio, limit=200)
-        assert 20 < len(found) == len(set(found)) <= 200
-        assert all(len(weights) == count and 1 <= sum(weights) <= MAX_GROUP_SIZE for weights in found)
-        assert all(weight >= 0 for weights in found for weight in weights)
-    errors = [max(abs(w / sum(f) - s / sum(wanted)) for w, s in zip(f, wanted, strict=True)) for f in found]
-    assert all(one <= other + 1e-5 for one, other in pairwise(errors))
+        options = weight_options(wanted, by_ratio=by_ratio, limit=200)
+        assert 20 < len(options) == len(set(options)) <= 200
+        assert all(len(weights) == count and 1 <= sum(weights) <= MAX_GROUP_SIZE for weights in options)
+        assert all(weight >= 0 for weights in options for weight in weights)
+    errors = [max(abs(w / sum(f) - s / sum(wanted)) for w, s in zip(f, wanted, strict=True)) for f in options]
+    assert all(error <= other + 1e-5 for error, other in pairwise(errors))

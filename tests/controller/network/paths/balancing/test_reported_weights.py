@@ -1,10 +1,11 @@
-"""Changes of weights as they are told: routes, reasons, history, a restart, and all of that over gRPC."""
+"""Reports of weight changes: routes, reasons, history, a restart, all over gRPC."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from tests.controller.network.paths.balancing.small_fabrics import MBPS, fabric
 from tests.controller.network.paths.service.test_server import FakeFeed, play
+from tests.waiting import until
 
 OpenDatabase = Callable[[str], Database]
 
@@ -36,8 +38,8 @@ PAIRS = (("h1", "h3"), ("h2", "h4"))
 
 
 def keys(topology: Topology, counts: dict[str, int]) -> list[tuple[FlowKey, str]]:
-    """Return 5-tuples of two pairs of hosts from leaf1 to leaf2, so many of which the hash leads by each spine."""
-    found, left, port = [], dict(counts), 4000
+    """Return 5-tuples of two pairs of hosts from leaf1 to leaf2, with this many hashed to each spine."""
+    keyed, left, port = [], dict(counts), 4000
     while any(left.values()):
         port += 1
         src, dst = (topology.host[name].ipv4 for name in PAIRS[port % 2])
@@ -45,12 +47,12 @@ def keys(topology: Topology, counts: dict[str, int]) -> list[tuple[FlowKey, str]
         spine = ("spine1", "spine2")[chosen((1, 1), digest(flow_hash(key), topology.switch["leaf1"].node_id))]
         if left[spine]:
             left[spine] -= 1
-            found.append((key, spine))
-    return found
+            keyed.append((key, spine))
+    return keyed
 
 
 def crowded(topology: Topology) -> Snapshot:
-    """Return a snapshot in which 18 of 23 flows of half a Mbit/s are on one uplink of 10 Mbit/s, which has a queue."""
+    """Return a snapshot with 18 of 23 flows of 0.5 Mbit/s on one uplink of 10 Mbit/s, which has a queue."""
     paths = {
         key: PathState(key, ("leaf1", spine, "leaf2"), MS, 0, 0, MBPS // 2, measured_bytes=10**6)
         for key, spine in keys(topology, {"spine1": 18, "spine2": 5})
@@ -114,6 +116,10 @@ def test_link_down_removes_weights_over_it_at_once(told: str) -> None:
     assert core.rebalances[-1].link == dead
 
 
+async def has_stepped(client: RouteClient, before_ns: int | None) -> bool:
+    return (await client.status()).last_step_ns != before_ns
+
+
 def test_changes_reach_a_client(tmp_path: Path) -> None:
     topology = fabric()
 
@@ -134,8 +140,7 @@ def test_changes_reach_a_client(tmp_path: Path) -> None:
                     before = (await client.status()).last_step_ns
                     clock.advance_to(number * 100 * MS)
                     feed.waiting.put_nowait(crowded(topology))
-                    while (await client.status()).last_step_ns == before:
-                        await asyncio.sleep(0)
+                    await until(partial(has_stepped, client, before), "the snapshot is not taken")
                 change = await anext(changes)
             [route] = (await client.current_routes()).weighted
             assert route == WeightedRoute(change.switch, change.destination, change.new_weights)

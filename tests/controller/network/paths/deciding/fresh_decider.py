@@ -1,4 +1,4 @@
-"""The decider without memory: one snapshot, one set of flows, one question."""
+"""A decider without memory: one snapshot, one set of flows, one query."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def decide(
     now_ns: int,
     allowed: Container[FlowSpec] | None = None,
 ) -> list[Decision]:
-    """Return the moves of one round, by a decider that has seen nothing else."""
+    """Return the moves of one round by a fresh decider."""
     return _fresh(snapshot, network, current, settings).decide(now_ns, allowed)
 
 
@@ -43,5 +43,5 @@ def explain(
     now_ns: int,
     flow: FlowSpec,
 ) -> Verdict:
-    """Return what such a decider thinks of one flow."""
+    """Return a fresh decider's judgement of one flow."""
     return _fresh(snapshot, network, current, settings).explain(flow, now_ns)

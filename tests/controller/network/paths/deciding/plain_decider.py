@@ -1,4 +1,4 @@
-"""The decider without anything that makes it quick: every flow is judged with all its candidates before every move."""
+"""The decider without optimisations: every flow is judged with all its candidates before every move."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PlainDecider:
         self.graph = StateGraph.of(network, snapshot, settings, (self._offered_bps(), none))
 
     def wishes(self, now_ns: int) -> dict[FlowSpec, bool]:
-        """Return the flows that should move and whether their path is dead."""
+        """Return the flows that should move, and whether their path is dead."""
         verdicts = (self._judge(flow) for flow in self.placed if self._may_move(flow, now_ns))
         return {verdict.flow: not verdict.present.alive for verdict in verdicts if verdict.moves}
 

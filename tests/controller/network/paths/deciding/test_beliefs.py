@@ -48,7 +48,7 @@ def sudden(made: Beliefs) -> LinkState:
 
 
 def is_crowded(made: Beliefs, state: LinkState) -> bool:
-    # A second link of the same rate shows what an idle one takes beside its propagation.
+    # A second link of the same rate shows the idle delay beyond propagation.
     idle = replace(state, link=LinkKey("s2", "s3"), delay_mean_ns=int(made.nominal_ns[0]), newest_queue_frames=0.0)
     made.observe({LINK: state, idle.link: idle})
     return bool(made.crowded[made.table.link_number[LINK]])

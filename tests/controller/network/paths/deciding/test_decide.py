@@ -31,7 +31,7 @@ SETTINGS = DecideSettings(hold_down_ns=1000 * MS, settle_ns=200 * MS, min_gain_n
 
 @pytest.fixture(scope="module")
 def network(diamond_of: MakeTopology) -> Network:
-    """Return the diamond with a-b-d 10 ms, a-c-d 14 ms long, and a cross cable of 20 ms."""
+    """Return the diamond with a-b-d of 10 ms, a-c-d of 14 ms, and a cross cable of 20 ms."""
     return Network(diamond_of((5 * MS, 7 * MS, 5 * MS, 7 * MS, 20 * MS), RATE_BPS))
 
 
@@ -67,7 +67,7 @@ def on(
 
 
 def moves(network: Network, taken: Snapshot, current: Mapping[FlowSpec, Assignment], **changes: object) -> list[str]:
-    """Return where flows are moved to."""
+    """Return the new paths of moved flows."""
     changed = msgspec.structs.replace(SETTINGS, **changes)
     return ["".join(decision.new_path) for decision in decide(taken, network, current, changed, now_ns=5000 * MS)]
 
@@ -187,7 +187,7 @@ def test_both_means_least_delay_among_paths_that_are_wide_enough(network: Networ
 
 
 def test_flows_do_not_herd_onto_the_same_path(network: Network) -> None:
-    """Four flows want to leave; the first two to move fill the other path as far as it has room."""
+    """Four flows should leave; the first two fill the other path's room."""
     taken = snapshot(link_state(network, "ab", queue_ns=40 * MS, used=1.0), link_state(network, "ac", used=0.5))
     flows = {
         FlowSpec("ha", "hd", 17, port): Assignment(("a", "b", "d"), rate_bps=RATE_BPS // 4) for port in range(1, 5)
@@ -197,7 +197,7 @@ def test_flows_do_not_herd_onto_the_same_path(network: Network) -> None:
     assert decided[0].flow == FlowSpec("ha", "hd", 17, 1)
 
 
-def test_a_queue_that_a_move_drains_keeps_nobody_else_away(network: Network) -> None:
+def test_queue_drained_by_a_move_deters_no_other_flow(network: Network) -> None:
     taken = snapshot(link_state(network, "ab", queue_ns=40 * MS, used=0.95))
     flows = {FlowSpec("ha", "hd", 17, port): Assignment(("a", "b", "d"), rate_bps=2_400_000) for port in range(1, 5)}
     assert len(decide(taken, network, flows, DecideSettings(moves_per_round=4, min_gain_ns=MS), now_ns=0)) == 1
@@ -230,7 +230,7 @@ def test_two_hosts_of_one_switch_have_nothing_to_decide(network: Network) -> Non
 
 @dataclass
 class Fluid:
-    """A network of fluid flows: loads follow paths, queues fill where the load comes near the rate."""
+    """A network of fluid flows: loads follow paths, queues grow near the link rate."""
 
     network: Network
     flows: dict[FlowSpec, Assignment]
@@ -259,10 +259,10 @@ class Fluid:
                 self.history.append((now_ns, decision.flow, decision.new_path))
 
     def last_moves(self) -> dict[FlowSpec, list[int]]:
-        found: dict[FlowSpec, list[int]] = {}
+        moves: dict[FlowSpec, list[int]] = {}
         for now_ns, flow, _ in self.history:
-            found.setdefault(flow, []).append(now_ns)
-        return found
+            moves.setdefault(flow, []).append(now_ns)
+        return moves
 
 
 def test_flow_leaves_congestion_and_returns_after_hold_down(network: Network) -> None:
@@ -300,9 +300,9 @@ def test_a_load_that_swings_below_the_margin_moves_nothing(network: Network) -> 
 def test_moves_respect_hold_down_and_the_limit_per_round(network: Network, rates: list[int], swings: list[int]) -> None:
     flows = {FlowSpec("ha", "hd", 17, port): Assignment(("a", "b", "d")) for port in range(1, len(rates) + 1)}
     fluid = Fluid(network, flows, dict(zip(flows, rates, strict=True)))
-    for place, cross in enumerate(swings):
+    for index, cross in enumerate(swings):
         fluid.cross_bps[LinkKey("a", "b")] = cross
-        fluid.run(place * 700 * MS, (place + 1) * 700 * MS)
+        fluid.run(index * 700 * MS, (index + 1) * 700 * MS)
     for times in fluid.last_moves().values():
         assert all(later - earlier >= SETTINGS.hold_down_ns for earlier, later in pairwise(times))
     rounds = [now_ns for now_ns, _, _ in fluid.history]
@@ -342,7 +342,7 @@ def test_a_link_is_not_better_for_not_being_measured(network: Network) -> None:
 
 
 def scaled(delay_ns: int, rate_bps: int, diamond_of: MakeTopology) -> Network:
-    """Return the diamond with links of some delay and rate: a WAN's or a rack's."""
+    """Return the diamond with links of a WAN's or a rack's delay and rate."""
     return Network(diamond_of((delay_ns, delay_ns, delay_ns, delay_ns, 4 * delay_ns), rate_bps))
 
 

@@ -1,4 +1,4 @@
-"""The decider that keeps trees and flags from round to round, against one that judges every flow anew."""
+"""The decider that keeps trees and flags between rounds, against one that judges every flow anew."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def networks(draw: st.DrawFn) -> Network:
 
 @st.composite
 def snapshots(draw: st.DrawFn, network: Network) -> Snapshot:
-    """Draw the states of some links, some of them dead, some with telemetry too old to believe."""
+    """Draw the states of some links, some dead, some with stale telemetry."""
     states: dict[LinkKey, LinkState] = {}
     for key in network.table.links:
         link = network.topology.directed_links[key]
@@ -68,15 +68,15 @@ def snapshots(draw: st.DrawFn, network: Network) -> Snapshot:
 
 @st.composite
 def assignments(draw: st.DrawFn, network: Network) -> dict[FlowSpec, Assignment]:
-    """Draw flows on any simple paths, with and without rates and earlier moves."""
+    """Draw flows on random simple paths, with and without rates and earlier moves."""
     pairs = list(permutations(range(len(network.table.switches)), 2))
-    found = {}
+    drawn = {}
     for number, (a, b) in enumerate(draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=6))):
         paths = network.candidates(f"s{a}", f"s{b}", 9)
         rate_bps = draw(st.sampled_from([None, 0, 100, 250, 700]))
         since_ns = draw(st.sampled_from([None, None, 100, 950]))
-        found[FlowSpec(f"h{a}", f"h{b}", 17, number)] = Assignment(draw(st.sampled_from(paths)), since_ns, rate_bps)
-    return found
+        drawn[FlowSpec(f"h{a}", f"h{b}", 17, number)] = Assignment(draw(st.sampled_from(paths)), since_ns, rate_bps)
+    return drawn
 
 
 @settings(max_examples=80)
@@ -147,7 +147,7 @@ def test_changes_below_the_ignore_threshold_are_ignored(data: st.DataObject, net
 
 
 class Placed:
-    """A table of flows beside the plain mapping of names to paths that it should be like."""
+    """A table of flows, and the plain mapping of names to paths that it should equal."""
 
     def __init__(self, network: Network, current: Mapping[FlowSpec, Assignment]) -> None:
         self.network, self.flows = network, FlowTable.of(network, current)

@@ -1,4 +1,4 @@
-"""Flows leave dead links together and come back when those have been alive for a while."""
+"""Flows leave dead links together and return once these have been alive for a while."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOWN, UP = LinkStatus(LinkCondition.DOWN, 0, "b no longer hears d"), LinkStatus(
 
 
 class Flow:
-    """One flow under an evacuation, on its base path at first."""
+    """One flow under evacuation, initially on its base path."""
 
     def __init__(self, topology: Topology) -> None:
         self.told = ReportedLinks()
@@ -30,7 +30,7 @@ class Flow:
         self.explicit: set[FlowSpec] = set()
 
     def round(self, dead: set[LinkKey], now_ns: int) -> list[Decision]:
-        """Have the flow leave, and come back, as the path server does it; return the decisions."""
+        """Let the flow leave and return as the path server does; return the decisions."""
         decisions = self.evacuation.leave({AD: Assignment(self.path)}, self.explicit, frozenset(dead), now_ns)
         self._follow(decisions)
         for decision, is_explicit in self.evacuation.come_back({AD: Assignment(self.path)}, now_ns):
@@ -59,11 +59,11 @@ def test_evacuated_flow_returns_after_the_hold_time(flow: Flow) -> None:
     [back] = flow.round(set(), 10 * S + HOLD_NS)
     assert (back.new_path, back.dead_link) == (ABD, None)
     assert back.reason == "link b->d is alive again: from a-c-d back to a-b-d"
-    assert flow.explicit == set()  # it follows the base routes, as it did
+    assert flow.explicit == set()  # it follows the base routes as before
     assert not flow.evacuation.is_waiting
 
 
-def test_the_hold_time_begins_anew_with_each_death(flow: Flow) -> None:
+def test_hold_time_restarts_with_each_death(flow: Flow) -> None:
     flow.round({BD}, 1 * S)
     for second in (2, 4, 6):
         assert flow.round(set(), second * S) == []
@@ -81,7 +81,7 @@ def test_flow_returns_at_once_if_the_controller_held_the_link(flow: Flow) -> Non
     assert len(flow.round(set(), 2 * S)) == 1
 
 
-def test_flow_whose_backup_dies_returns_to_its_first_path(flow: Flow) -> None:
+def test_flow_with_a_dead_backup_returns_to_its_first_path(flow: Flow) -> None:
     flow.round({LinkKey("a", "b")}, 1 * S)
     [again] = flow.round({LinkKey("a", "b"), CD}, 2 * S)
     assert again.new_path == ACBD
@@ -120,6 +120,6 @@ def test_saved_decisions_restore_the_flows_that_wait_to_return(flow: Flow, diamo
     assert not anew.evacuation.is_waiting
 
 
-def test_links_that_nobody_knows_are_not_told_of(flow: Flow) -> None:
+def test_unknown_links_are_not_reported(flow: Flow) -> None:
     assert not flow.told.watch({LinkKey("x", "y"): DOWN}, {BD, CD})
     assert flow.told.down == set()

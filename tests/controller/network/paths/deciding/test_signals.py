@@ -21,7 +21,7 @@ def observe(signals: Signals, seen: NetworkSignals, now_ns: int, *, outgrows: bo
 
 @pytest.fixture
 def signals() -> Signals:
-    """Return what takes queues of 4 frames or more for signs."""
+    """Return a trigger for queues of 4 frames or more."""
     return Signals(queue_frames=4.0, interval_ns=100 * MS)
 
 

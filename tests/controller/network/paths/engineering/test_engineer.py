@@ -1,4 +1,4 @@
-"""Rounds of traffic engineering: when weights change, when they stay, and how long a step computes."""
+"""Rounds of traffic engineering: when weights change, when they stay, and the duration of a step."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ LOADED = {("a", "d"): 8_000_000.0}
 
 @dataclass
 class SlowClock:
-    """A clock that goes on by the same time whenever it is read: a machine of that speed."""
+    """A clock that advances by a fixed time on each reading, like a machine of that speed."""
 
     tick_ns: int
     time_ns: int = 0
 
     def now_ns(self) -> int:
-        """Return the time, which then goes on."""
+        """Return the time and advance it."""
         self.time_ns += self.tick_ns
         return self.time_ns
 
 
 @pytest.fixture
 def unequal(diamond_of: MakeTopology) -> Topology:
-    """Return a diamond of 10 Mbit/s with one shortest way from a to d: by b."""
+    """Return a diamond of 10 Mbit/s with one shortest path from a to d: via b."""
     return diamond_of((1000, 2000, 1000, 2000, 20_000))
 
 
@@ -67,7 +67,7 @@ def test_engineer_keeps_weights_for_small_gains_till_the_round(unequal: Topology
 
 
 def test_engineer_keeps_exact_weights_without_enough_gain(unequal: Topology) -> None:
-    """15 to 1 is near 12 to 1: near enough for new shares, but no reason to change routes."""
+    """15 to 1 is close to 12 to 1: fine for new shares, but no reason to change routes."""
     saved = (WeightedRoute("a", "d", (("b", 15), ("c", 1))),)
     engineer = TrafficEngineer(unequal, replace(SETTINGS, enough=0.9), saved)
     assert engineer.step({("a", "d"): 1_000_000.0}, frozenset(), 0) is None
@@ -111,7 +111,7 @@ def test_engineer_drops_a_detour_when_the_link_returns(unequal: Topology) -> Non
 
 
 def test_engineer_keeps_other_weights_when_a_link_dies(unequal: Topology) -> None:
-    """A link that a destination does not use leaves its weights alone: its load would return to the full path."""
+    """A link without traffic to a destination does not change its weights: the load would return to the full path."""
     engineer = TrafficEngineer(unequal, SETTINGS)
     engineer.step(LOADED, frozenset(), 0)
     engineer.step(LOADED, frozenset({LinkKey("b", "a")}), 1)
@@ -119,7 +119,7 @@ def test_engineer_keeps_other_weights_when_a_link_dies(unequal: Topology) -> Non
 
 
 def test_engineer_with_dead_links_starts_from_base_routes(unequal: Topology) -> None:
-    """Without weights a switch follows its base route: a sends by b, which goes around the dead link."""
+    """Without weights a switch follows its base route: a sends via b, which avoids the dead link."""
     saved = (WeightedRoute("b", "c", (("a", 1),)), WeightedRoute("b", "d", (("c", 1),)))
     engineer = TrafficEngineer(unequal, replace(SETTINGS, enough=0.9), saved)
     dead = frozenset({LinkKey("b", "d")})
@@ -195,12 +195,12 @@ def geant() -> Topology:
 
 
 def geant_demands(geant: Topology) -> dict[tuple[str, str], float]:
-    """Return demands that fill the busiest link of base routes a little more than whole."""
+    """Return demands slightly above the capacity of the base routes' busiest link."""
     return gravity(geant, 200e9)
 
 
 def test_engineer_computes_a_turn_at_most_in_each_step(geant: Topology) -> None:
-    """Every look at the clock takes 60 ms: four steps of the search fill a turn of 200 ms."""
+    """Every clock reading takes 60 ms: four steps of the search fill a turn of 200 ms."""
     clock = SlowClock(60 * MS)
     engineer = TrafficEngineer(geant, SETTINGS, clock=clock)
     demands, started = geant_demands(geant), 0
@@ -211,7 +211,7 @@ def test_engineer_computes_a_turn_at_most_in_each_step(geant: Topology) -> None:
 
 
 def test_engineer_leaves_dead_links_without_a_search(geant: Topology) -> None:
-    """An hour passes at every look at the clock: the way around a dead link does not look."""
+    """Every clock reading takes an hour: rerouting around a dead link does not read it."""
     clock = SlowClock(3600 * S)
     engineer = TrafficEngineer(geant, SETTINGS, clock=clock)
     dead = frozenset({next(key for key in geant.directed_links if key.src in geant.switch and key.dst in geant.switch)})
@@ -223,7 +223,7 @@ def test_engineer_leaves_dead_links_without_a_search(geant: Topology) -> None:
 
 @pytest.mark.parametrize(("tick_ms", "steps"), [(20, 40), (400, 150), (5000, 150)])
 def test_engineer_converges_on_machines_of_any_speed(tick_ms: int, steps: int) -> None:
-    """A slow machine takes more rounds: each leaves weights that route everything, and the last ones are as good."""
+    """A slow machine needs more rounds: each leaves complete weights, and the last ones are as good."""
     topology = load_topology("abilene")
     demands, hops = gravity(topology, 20e9), next_hops(topology)
     engineer = TrafficEngineer(topology, SETTINGS, clock=SlowClock(tick_ms * MS))
@@ -237,7 +237,7 @@ def test_engineer_converges_on_machines_of_any_speed(tick_ms: int, steps: int) -
 
 
 def test_engineer_is_calm_under_noise(geant: Topology) -> None:
-    """Demands that differ by a tenth from round to round around the same mean change no weights."""
+    """Demands that vary by a tenth around a constant mean change no weights."""
     rng = random.Random(1)
     engineer = TrafficEngineer(geant, replace(SETTINGS, smoothing=0.5))
     demands = geant_demands(geant)

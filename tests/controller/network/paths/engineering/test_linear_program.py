@@ -1,4 +1,4 @@
-"""The linear program against what is known of flows in networks, and shares that do what the program promised."""
+"""The linear program against known network flow results, and shares that realise its solution."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def loaded_networks(draw: st.DrawFn) -> tuple[SwitchGraph, FloatArray]:
     """Return a strongly connected network of a few switches with random rates and delays, and random demands."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     names = "abcdef"[: draw(st.integers(3, 6))]
-    cables = {(names[rng.randrange(place)], name) for place, name in enumerate(names) if place}
+    cables = {(names[rng.randrange(index)], name) for index, name in enumerate(names) if index}
     cables |= {tuple(sorted(rng.sample(names, 2))) for _ in range(draw(st.integers(0, 6)))}  # type: ignore[misc]
     links = [
         (tail, head, rate, delay)
@@ -60,15 +60,15 @@ def loaded_networks(draw: st.DrawFn) -> tuple[SwitchGraph, FloatArray]:
 
 
 def engineered(graph: SwitchGraph, demand: FloatArray, enough: float = 0.0) -> Splits:
-    """Return the program's splits over shortest paths for whoever has no traffic."""
-    found = solve(graph, demand, range(len(graph.switches)), enough=enough)
-    return by_flows(graph, found.flows_bps, found.destinations, shortest(graph, graph.delay_ns))
+    """Return the program's splits, with shortest paths for switches without traffic."""
+    solved = solve(graph, demand, range(len(graph.switches)), enough=enough)
+    return by_flows(graph, solved.flows_bps, solved.destinations, shortest(graph, graph.delay_ns))
 
 
 def shares_at(splits: Splits, destination: str, switch: str) -> dict[str, float]:
     """Return a switch's shares for a destination by next switch."""
     graph, row = splits.graph, splits.shares[splits.graph.number[destination]]
-    return {key.dst: round(float(row[place]), 6) for place, key in enumerate(graph.links) if key.src == switch}
+    return {key.dst: round(float(row[index]), 6) for index, key in enumerate(graph.links) if key.src == switch}
 
 
 def test_traffic_is_split_to_minimise_the_maximum_utilisation() -> None:
@@ -86,9 +86,9 @@ def test_traffic_takes_no_detour_below_the_enough_utilisation() -> None:
 def test_load_that_stays_is_worked_around() -> None:
     demand = DIAMOND.demand_matrix({("a", "d"): 12})
     fixed = np.array([9.0, 0, 0, 0, 0])
-    found = solve(DIAMOND, demand, [DIAMOND.number["d"]], fixed_bps=fixed)
-    assert found.max_utilisation == pytest.approx(0.9, rel=1e-4)
-    assert (fixed + found.flows_bps[0])[:4] == pytest.approx([9, 0, 12, 12], abs=1e-3)
+    solved = solve(DIAMOND, demand, [DIAMOND.number["d"]], fixed_bps=fixed)
+    assert solved.max_utilisation == pytest.approx(0.9, rel=1e-4)
+    assert (fixed + solved.flows_bps[0])[:4] == pytest.approx([9, 0, 12, 12], abs=1e-3)
 
 
 def test_switches_without_traffic_keep_their_paths() -> None:
@@ -107,8 +107,8 @@ def test_a_demand_without_a_path_is_an_error() -> None:
 
 
 def test_no_demand_needs_no_program() -> None:
-    found = solve(DIAMOND, np.zeros((4, 4)), range(4), fixed_bps=np.array([5.0, 0, 0, 0, 0]))
-    assert (found.max_utilisation, found.flows_bps.sum()) == (0.5, 0.0)
+    solved = solve(DIAMOND, np.zeros((4, 4)), range(4), fixed_bps=np.array([5.0, 0, 0, 0, 0]))
+    assert (solved.max_utilisation, solved.flows_bps.sum()) == (0.5, 0.0)
 
 
 def test_circles_of_flow_carry_nothing_and_are_taken_out() -> None:
@@ -120,8 +120,8 @@ def test_circles_of_flow_carry_nothing_and_are_taken_out() -> None:
     assert shares_at(splits, "d", "b") == {"a": 0.0, "c": 1.0}
 
 
-def test_a_trickle_that_splits_below_what_counts_makes_no_cycle() -> None:
-    """w's own ways of the trickle are noise each, so w keeps to its shortest way: back over v."""
+def test_trickle_below_the_threshold_makes_no_cycle() -> None:
+    """w's parts of the trickle are all noise, so w keeps its shortest path: back over v."""
     graph = graph_of(
         ("v", "d", 10, 1), ("v", "w", 10, 1), ("w", "v", 10, 1), ("w", "x", 10, 9), ("w", "y", 10, 9),
         ("x", "d", 10, 9), ("y", "d", 10, 9), ("d", "x", 10, 9),
@@ -140,7 +140,7 @@ def test_loads_of_all_destinations_are_those_of_each(network: tuple[SwitchGraph,
     for splits in (shortest(graph, graph.delay_ns), ecmp(graph, graph.delay_ns), rounded(engineered(graph, demand))):
         wanted = np.flatnonzero(demand.sum(axis=0))
         together = splits.loads_by_destination(wanted, demand[:, wanted].T)
-        each = np.array([splits.loads_towards(int(place), demand[:, place]) for place in wanted])
+        each = np.array([splits.loads_towards(int(column), demand[:, column]) for column in wanted])
         assert together == pytest.approx(each)
 
 
@@ -149,12 +149,12 @@ def test_loads_of_all_destinations_are_those_of_each(network: tuple[SwitchGraph,
 def test_trees_have_the_loads_of_shortest_paths(network: tuple[SwitchGraph, FloatArray]) -> None:
     graph, demand = network
     rng = np.random.default_rng(1)
-    costs = rng.uniform(1, 2, len(graph.links))  # no two paths cost the same
+    costs = rng.uniform(1, 2, len(graph.links))  # all paths have different costs
     wanted = np.flatnonzero(demand.sum(axis=0))
     trees = cheapest_trees(graph, costs, wanted)
     paths = ecmp(graph, np.round(costs * 1e9))
     assert trees.loads(graph, demand[:, wanted].T) == pytest.approx(
-        np.array([paths.loads_towards(int(place), demand[:, place]) for place in wanted])
+        np.array([paths.loads_towards(int(column), demand[:, column]) for column in wanted])
     )
 
 
@@ -162,11 +162,11 @@ def test_trees_have_the_loads_of_shortest_paths(network: tuple[SwitchGraph, Floa
 @given(loaded_networks(), st.integers(0, 2**32), st.integers(-9, -5))
 def test_no_noise_of_a_solver_makes_a_cycle(network: tuple[SwitchGraph, FloatArray], seed: int, magnitude: int) -> None:
     graph, demand = network
-    found = solve(graph, demand, range(len(graph.switches)))
+    solved = solve(graph, demand, range(len(graph.switches)))
     rng = np.random.default_rng(seed)
-    noise = rng.random(found.flows_bps.shape) * (rng.random(found.flows_bps.shape) < 0.3)
-    flows = found.flows_bps + noise * found.flows_bps.max() * 10.0**magnitude
-    by_flows(graph, flows, found.destinations, shortest(graph, graph.delay_ns)).loads_bps(demand)
+    noise = rng.random(solved.flows_bps.shape) * (rng.random(solved.flows_bps.shape) < 0.3)
+    flows = solved.flows_bps + noise * solved.flows_bps.max() * 10.0**magnitude
+    by_flows(graph, flows, solved.destinations, shortest(graph, graph.delay_ns)).loads_bps(demand)
 
 
 def test_a_cycle_in_splits_is_an_error() -> None:
@@ -180,26 +180,26 @@ def test_a_cycle_in_splits_is_an_error() -> None:
 def test_the_delay_is_propagation_and_an_mm1_queue_on_each_link() -> None:
     graph = graph_of(("a", "b", 1e9, 1000), ("b", "c", 1e9, 3000))
     demand = graph.demand_matrix({("a", "c"): 0.6e9, ("a", "b"): 0.2e9})
-    found = figures(shortest(graph, graph.delay_ns), demand)
+    delays = figures(shortest(graph, graph.delay_ns), demand)
     first_ns, second_ns = 1000 + 8000 / 0.2, 3000 + 8000 / 0.4
-    assert found.mean_delay_ns == pytest.approx(first_ns + 0.75 * second_ns)
+    assert delays.mean_delay_ns == pytest.approx(first_ns + 0.75 * second_ns)
     assert figures(shortest(graph, graph.delay_ns), 2 * demand).mean_delay_ns == float("inf")
 
 
 @settings(max_examples=40, deadline=None)
 @given(loaded_networks())
 def test_the_splits_reach_the_optimum_of_a_program_over_paths(network: tuple[SwitchGraph, FloatArray]) -> None:
-    """The reference has a variable for every simple path of every pair: another formulation, too large for real use."""
+    """The reference has a variable for every simple path of every pair: an alternative too large for real use."""
     graph, demand = network
     splits = engineered(graph, demand)
-    found = figures(splits, demand).max_utilisation
-    assert found == pytest.approx(optimum_over_paths(graph, demand), rel=1e-3)
-    assert found <= figures(ecmp(graph, graph.delay_ns), demand).max_utilisation * (1 + 1e-4)
-    assert (rounded(splits).loads_bps(demand) >= 0).all()  # raises if rounding lost a way or made a cycle
+    utilisation = figures(splits, demand).max_utilisation
+    assert utilisation == pytest.approx(optimum_over_paths(graph, demand), rel=1e-3)
+    assert utilisation <= figures(ecmp(graph, graph.delay_ns), demand).max_utilisation * (1 + 1e-4)
+    assert (rounded(splits).loads_bps(demand) >= 0).all()  # raises if rounding lost a path or made a cycle
 
 
 def optimum_over_paths(graph: SwitchGraph, demand: FloatArray) -> float:
-    """Return the least maximum utilisation by enumeration of paths."""
+    """Return the minimum of the maximum utilisation by enumerating paths."""
     digraph = nx.DiGraph((key.src, key.dst) for key in graph.links)
     columns, owners = [], []
     pairs = [(int(src), int(dst)) for src, dst in np.argwhere(demand > 0)]
@@ -215,11 +215,11 @@ def optimum_over_paths(graph: SwitchGraph, demand: FloatArray) -> float:
     at_most[:, -1] = -1.0
     objective = np.zeros(len(columns) + 1)
     objective[-1] = 1.0
-    found = optimize.linprog(
+    optimum = optimize.linprog(
         objective, A_ub=at_most, b_ub=np.zeros(len(graph.links)), A_eq=equal, b_eq=np.ones(len(pairs)), method="highs"
     )
-    assert found.fun is not None
-    return float(found.fun)
+    assert optimum.fun is not None
+    return float(optimum.fun)
 
 
 def test_ecmp_splits_evenly_and_shortest_takes_the_first() -> None:

@@ -1,4 +1,4 @@
-"""The search for weights against the optimum of the whole linear program, and what it leaves alone."""
+"""The search for weights against the optimum of the whole linear program, and unchanged weights."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.reference.whole_program import solve
 from tests.reference.wide_area import wide_area_network
 
 WITHIN = 1.05
-"""The goal: at most 5 % above the optimum, in weights that the tables hold."""
+"""The goal: at most 5 % above the optimum, in weights that fit the tables."""
 
 
 def network(name: str) -> Topology:
-    """Return a bundled topology, or a wide area network of 20 switches by its seed."""
+    """Return a bundled topology, or a seeded wide area network of 20 switches."""
     return load_topology(name) if name.isalpha() else wide_area_network(20, int(name), (10, 40, 100))
 
 
@@ -35,7 +35,7 @@ def problem_of(topology: Topology, enough: float = 0.0) -> tuple[Problem, FloatA
 
 
 def exhausted(search: Search) -> Search:
-    """Return a search at its end."""
+    """Return a finished search."""
     for _ in search:
         pass
     assert search.is_finished
@@ -59,7 +59,7 @@ def test_search_reaches_the_optimum_in_whole_weights(name: str) -> None:
 
 
 def test_search_can_end_at_any_step() -> None:
-    """Whatever the search has reached routes everything, and is no worse than what was in force."""
+    """Any intermediate result routes everything and is no worse than the weights in force."""
     problem, _ = problem_of(network("1"))
     present = ecmp(problem.graph, problem.graph.delay_ns)
     before, search = problem.max_utilisation(present), Search(problem, present)
@@ -67,7 +67,7 @@ def test_search_can_end_at_any_step() -> None:
         assert problem.max_utilisation(search.result()) <= before * 1.001
 
 
-def test_search_goes_on_where_another_one_stopped() -> None:
+def test_search_resumes_from_a_draft() -> None:
     problem, _ = problem_of(network("2"))
     present = ecmp(problem.graph, problem.graph.delay_ns)
     rounds, search = 0, Search(problem, present)

@@ -1,4 +1,4 @@
-"""Whole weights from shares: small, and no farther off than stated."""
+"""Integer weights from shares: small, and within the stated error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Quantise = Callable[[list[float]], tuple[int, ...]]
 
 
 def one_row(shares: list[float]) -> tuple[int, ...]:
-    """Return what the vectorised twin makes of one group among others, in lowest terms."""
+    """Return the vectorised twin's weights of one group among others, in lowest terms."""
     rows = np.array([[1.0] * len(shares), shares, shares[::-1]])
     weights = quantise_rows(rows)[1]
     return tuple((weights // np.gcd.reduce(weights)).tolist())

@@ -73,13 +73,13 @@ def test_records_come_back_equal_and_newest_first(recorder: Recorder) -> None:
 def test_the_oldest_records_go(recorder: Recorder) -> None:
     recorder.record(record(time_ns) for time_ns in range(25))
     assert recorder.count() == 10
-    assert [found.received_ns for found in recorder.of_flow(FOUR)] == list(range(24, 14, -1))
+    assert [record.received_ns for record in recorder.of_flow(FOUR)] == list(range(24, 14, -1))
     assert recorder.written == 25
 
 
 def test_records_of_a_link_are_those_of_its_port(recorder: Recorder, diamond: Topology) -> None:
     recorder.record([record(1), record(2, port=3), record(3, node_id=2), record(4, port=None)])
-    assert [found.received_ns for found in recorder.of_link(diamond, LinkKey("a", "b"))] == [1]
+    assert [record.received_ns for record in recorder.of_link(diamond, LinkKey("a", "b"))] == [1]
     with pytest.raises(PathError, match="has no link a->d"):
         recorder.of_link(diamond, LinkKey("a", "d"))
     with pytest.raises(PathError, match="has no link ha->a"):
@@ -155,7 +155,7 @@ def test_a_database_of_another_layout_is_refused(tmp_path: Path, open_database: 
 def test_times_of_the_machine_become_utc_and_stay_in_order(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, open_database: OpenDatabase
 ) -> None:
-    """Layout 2 had the machine's monotonic clock: here of two runs, with a restart of the machine between them."""
+    """Layout 2 used the machine's monotonic clock: here with two runs and a reboot in between."""
     path = str(tmp_path / "paths.db")
     database = open_database(path)
     Recorder(database, max_records=10).record([record(900 * S), record(10 * S), record(30 * S)])
@@ -167,14 +167,14 @@ def test_times_of_the_machine_become_utc_and_stay_in_order(
     os.utime(path, ns=(1_000_000 * S, 1_000_000 * S))
     database = open_database(path)
     assert "times converted from the machine's own clock to UTC" in caplog.text
-    found = Recorder(database, max_records=10).newest()
-    assert [row.received_ns // S for row in found] == [1_000_000, 1_000_000, 999_980]
+    records = Recorder(database, max_records=10).newest()
+    assert [row.received_ns // S for row in records] == [1_000_000, 1_000_000, 999_980]
     store = PathStore(database, max_decisions=9)
     assert [move.time_ns // S for move in store.decisions(HistoryQuery())] == [999_990, 1_000_000]
     assert store.load() == (4, {moves[0].flow: Assigned(("a", "c"), 999_990 * S)}, ())
     database.close()
     caplog.clear()
-    assert Recorder(open_database(path), max_records=10).newest() == found
+    assert Recorder(open_database(path), max_records=10).newest() == records
     assert caplog.text == ""
 
 

@@ -1,4 +1,4 @@
-"""The collector's clock in the path server's."""
+"""The collector's clock mapped to the path server's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MS = 1_000_000
 UTC_NS = 1_790_000_000_000 * MS
 
 
-def test_the_quickest_snapshot_tells_the_time() -> None:
+def test_fastest_snapshot_sets_the_time() -> None:
     time = FeedTime()
     assert time.offset_ns == 0
     for taken_ms, late_ms, wanted_ms in ((100, 5, 5), (200, 2, 2), (300, 9, 2), (400, 1, 1)):
@@ -16,7 +16,7 @@ def test_the_quickest_snapshot_tells_the_time() -> None:
         assert time.offset_ns == UTC_NS + wanted_ms * MS
 
 
-def test_a_collector_s_machine_that_restarts_begins_anew() -> None:
+def test_restart_of_the_collectors_machine_resets_the_clock() -> None:
     time = FeedTime()
     time.observe(5_000 * MS, UTC_NS)
     time.observe(20 * MS, UTC_NS + 9_000 * MS)

@@ -1,8 +1,7 @@
-"""A feed that falls silent, on the path server's clock: said once, shown in all answers, and nothing is decided."""
+"""A feed that falls silent, on the path server's clock: reported once, shown in all answers, no decisions."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from tests.controller.network.paths.service.test_server import AD, MS, Bench, co
 __all__ = ["topology"]
 
 
-def test_silence_and_its_end_are_told_once_each() -> None:
+def test_silence_and_its_end_are_reported_once_each() -> None:
     watch = FeedWatch(1000 * MS, now_ns=0)
     assert watch.transition(1000 * MS) is None
     assert watch.age_ns(1000 * MS) is None
@@ -38,7 +37,7 @@ def test_silence_and_its_end_are_told_once_each() -> None:
     )
     assert watch.transition(9000 * MS) is None
     assert (watch.age_ns(9000 * MS), watch.is_silent(9000 * MS)) == (8000 * MS, True)
-    watch.observe(900 * MS)  # what was on its way all the while
+    watch.observe(900 * MS)  # late arrival
     assert watch.transition(9000 * MS) is None
     watch.observe(13_000 * MS)
     assert watch.transition(13_000 * MS) == "the collector's feed recovered after 12.0 s; decisions resume"
@@ -63,14 +62,12 @@ def test_answers_tell_the_age_of_figures_and_feed_silence(topology: Topology, tm
         async with running(topology, tmp_path) as bench:
             bench.clock.advance_to(5000 * MS)
             bench.feed.waiting.put_nowait(Snapshot(5000 * MS, {}, {}, {}))
-            while (await bench.client.status()).last_step_ns is None:
-                await asyncio.sleep(0)
+            await bench.until_status(lambda status: status.last_step_ns is not None)
             assert await _ages(bench) == (0, False, 0, False)
             bench.clock.advance_to(17_000 * MS)
             assert await _ages(bench) == (12_000 * MS, True, 12_000 * MS, True)
             bench.feed.waiting.put_nowait(Snapshot(16_900 * MS, {}, {}, {}))
-            while (await bench.client.status()).feed_is_silent:
-                await asyncio.sleep(0)
+            await bench.until_status(lambda status: not status.feed_is_silent)
             assert await _ages(bench) == (100 * MS, False, 100 * MS, False)
 
     play(scene())
@@ -82,19 +79,17 @@ async def _ages(bench: Bench) -> tuple[int | None, bool, int | None, bool]:
 
 
 def test_stale_snapshots_after_a_hang_decide_nothing(topology: Topology, tmp_path: Path) -> None:
-    """Its own process may be the one that hangs: snapshots that wait for it in the meantime are old when it goes on."""
+    """The path server itself may hang: snapshots that queued meanwhile are stale when it continues."""
 
     async def scene() -> None:
         async with running(topology, tmp_path) as bench:
             routes = bench.client.routes()
             assert (await anext(routes)).version == 0
             bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
-            while (await bench.client.status()).last_step_ns is None:
-                await asyncio.sleep(0)
+            await bench.until_status(lambda status: status.last_step_ns is not None)
             bench.clock.advance_to(12_000 * MS)
             bench.feed.waiting.put_nowait(replace(congested(topology), taken_ns=100 * MS))
-            while not (await bench.client.status()).counters["stale_snapshots"]:
-                await asyncio.sleep(0)
+            await bench.until_status(lambda status: status.counters["stale_snapshots"] > 0)
             assert (await bench.client.status()).version == 0
             bench.feed.waiting.put_nowait(replace(congested(topology), taken_ns=12_000 * MS))
             assert (await anext(routes)).version == 1

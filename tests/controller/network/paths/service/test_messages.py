@@ -1,4 +1,4 @@
-"""The path server's messages: values there and back, and every request that cannot be, refused in one line."""
+"""The path server's messages: round trips of values, and one-line refusals of impossible requests."""
 
 from __future__ import annotations
 
@@ -158,10 +158,10 @@ def test_no_bytes_do_more_than_be_refused(schema: type[Message], asked: Callable
         try:
             asked(parse_request(schema, data))
         except MessageError as error:
-            said = str(error)
+            message = str(error)
         else:
-            said = ""
-        assert "\n" not in said
+            message = ""
+        assert "\n" not in message
 
     refused()
 

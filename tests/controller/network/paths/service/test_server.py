@@ -27,7 +27,7 @@ from controller.network.paths.deciding.signals import LEAST_GAP_NS
 from controller.network.paths.records.codec import thaw
 from controller.network.paths.records.database import open_path_database
 from controller.network.paths.records.recorder import Recorder
-from controller.network.paths.records.values import HistoryQuery, LinkChange, RecordQuery
+from controller.network.paths.records.values import HistoryQuery, LinkChange, PathServerStatus, RecordQuery
 from controller.network.paths.service import paths_pb2 as pb
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.paths.service.process import serve
@@ -36,7 +36,7 @@ from controller.network.paths.settings import DecideSettings, ManagedFlow, PathS
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey, Topology
 from tests.logged import stacks
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 MakeTopology = Callable[..., Topology]
 
@@ -96,6 +96,26 @@ class Bench:
     settings: PathServerSettings
     clock: VirtualClock
 
+    async def until_status(self, holds: Callable[[PathServerStatus], bool]) -> None:
+        """Wait until a condition holds for the path server's status."""
+
+        async def does_hold() -> bool:
+            return holds(await self.client.status())
+
+        await until(does_hold)
+
+    async def until_records(self, count: int, query: RecordQuery | None = None) -> tuple[HopRecord, ...]:
+        """Return the records once there are at least `count`."""
+        records: tuple[HopRecord, ...] = ()
+
+        async def are_kept() -> bool:
+            nonlocal records
+            records = await self.client.records(query or RecordQuery())
+            return len(records) >= count
+
+        await until(are_kept, lambda: records)
+        return records
+
 
 @asynccontextmanager
 async def running(topology: Topology, folder: Path) -> AsyncIterator[Bench]:
@@ -141,8 +161,7 @@ def test_reported_dead_link_is_left_at_once_and_in_history(topology: Topology, t
             routes = bench.client.routes()
             assert await anext(routes) == RouteSet(0, ())
             bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
-            while (await bench.client.status()).last_step_ns is None:
-                await asyncio.sleep(0)
+            await bench.until_status(lambda status: status.last_step_ns is not None)
             await bench.client.link_changed(LinkChange(LinkKey("b", "d"), up=False))
             assert await anext(routes) == RouteSet(1, (Route(AD, ("a", "c", "d")),))
             [decision] = (await bench.client.history(HistoryQuery(src="ha"))).decisions
@@ -163,8 +182,7 @@ def test_client_pins_and_releases_flows_and_gets_error_codes(topology: Topology,
             assert await anext(routes) == RouteSet(1, (PINNED,), pins=(PINNED,))
             assert (await anext(decisions)).reason == "pinned to a-c-d until it is released"
             bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
-            while (await bench.client.status()).last_step_ns is None:
-                await asyncio.sleep(0)
+            await bench.until_status(lambda status: status.last_step_ns is not None)
             assert (await bench.client.why(AD)).pinned == ("a", "c", "d")
             assert (await bench.client.status()).pinned == 1
             await bench.client.link_changed(LinkChange(LinkKey("b", "d"), up=False))
@@ -192,8 +210,8 @@ def test_an_explanation_has_the_record_rows_of_its_flow(topology: Topology, tmp_
         async with running(topology, tmp_path) as bench:
             bench.feed.waiting.put_nowait(congested(topology))
             bench.feed.batches.put_nowait((hop(5),))
-            while (await bench.client.status()).last_step_ns is None or not await bench.client.records(RecordQuery()):
-                await asyncio.sleep(0)
+            await bench.until_status(lambda status: status.last_step_ns is not None)
+            await bench.until_records(1)
             [row] = (await bench.client.why(AD)).records
             assert (row.received_ns, row.switch, row.next_hop, row.hop_latency_ns) == (5, "a", "b", 10)
 
@@ -225,13 +243,11 @@ def test_a_sign_of_a_queue_has_a_snapshot_asked_for_at_once(topology: Topology, 
         async with running(topology, tmp_path) as bench:
             bench.feed.signs.put_nowait(NetworkSignals(queue_frames=1))
             bench.feed.signs.put_nowait(NetworkSignals(queue_frames=99))
-            while (await bench.client.status()).counters["rounds_woken"] < 1:
-                await asyncio.sleep(0)
-            # Two read: the one at intervals, and the one out of turn.
+            await bench.until_status(lambda status: status.counters["rounds_woken"] >= 1)
+            # Two readers: the periodic one and the one out of turn.
             for _ in range(2):
                 bench.feed.waiting.put_nowait(congested(topology))
-            while not bench.feed.waiting.empty():
-                await asyncio.sleep(0)
+            await until(bench.feed.waiting.empty, "a snapshot is not read")
             assert (await bench.client.status()).counters["rounds_woken"] == 1
 
     play(scene())
@@ -242,10 +258,7 @@ def test_records_are_kept_and_found(topology: Topology, tmp_path: Path) -> None:
         async with running(topology, tmp_path) as bench:
             bench.feed.batches.put_nowait((hop(1), hop(2)))
             bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
-            query = RecordQuery(link=LinkKey("a", "b"))
-            while len(found := await bench.client.records(query)) < 2:
-                await asyncio.sleep(0)
-            assert found == (hop(2), hop(1))
+            assert await bench.until_records(2, RecordQuery(link=LinkKey("a", "b"))) == (hop(2), hop(1))
             assert (await bench.client.status()).counters["records"] == 2
             with pytest.raises(PathError, match="takes exactly one of"):
                 await bench.client.records(RecordQuery(link=LinkKey("a", "b"), start_ns=0, end_ns=1))
@@ -258,16 +271,14 @@ def test_records_are_kept_and_found(topology: Topology, tmp_path: Path) -> None:
 
 
 def test_records_have_times_of_the_path_server_s_clock(topology: Topology, tmp_path: Path) -> None:
-    """The collector's clock is its machine's; a record that came before any snapshot waits until that is known."""
+    """The collector has its machine's clock; records before the first snapshot wait until its offset is known."""
 
     async def scene() -> None:
         async with running(topology, tmp_path) as bench:
             bench.clock.advance_to(1_000_000 * MS)
             bench.feed.batches.put_nowait((hop(7 * MS),))
             bench.feed.waiting.put_nowait(Snapshot(9 * MS, {}, {}, {}))
-            while not (found := await bench.client.records(RecordQuery())):
-                await asyncio.sleep(0)
-            assert [row.received_ns for row in found] == [999_998 * MS]
+            assert [row.received_ns for row in await bench.until_records(1)] == [999_998 * MS]
 
     play(scene())
 
@@ -285,11 +296,9 @@ def test_failed_records_are_counted_and_logged_once(
                 broken.setattr(Recorder, "record_columns", refuse)
                 for _ in range(3):
                     bench.feed.batches.put_nowait((hop(1), hop(2)))
-                while (await bench.client.status()).counters["records_failed"] < 6:
-                    await asyncio.sleep(0)
+                await bench.until_status(lambda status: status.counters["records_failed"] >= 6)
             bench.feed.batches.put_nowait((hop(3),))
-            while not await bench.client.records(RecordQuery()):
-                await asyncio.sleep(0)
+            await bench.until_records(1)
 
     play(scene())
     assert caplog.text.count("the disk is full") == 1
@@ -354,7 +363,7 @@ def test_permanent_feed_failure_ends_the_server_with_its_reason(topology: Topolo
     play(scene())
 
 
-def test_a_question_to_nobody_is_an_error(tmp_path: Path) -> None:
+def test_query_without_a_server_is_an_error(tmp_path: Path) -> None:
     async def scene() -> None:
         async with RouteClient(RouteClientSettings(address=f"unix:{tmp_path}/no.sock")) as client:
             with pytest.raises(

@@ -15,12 +15,12 @@ from tests.controller.network.base_tables import base_entities
 
 
 def written(topology: Topology, *drops: DropWatch) -> dict[str, list[P4TableEntry]]:
-    """Return switch a's entries about drops by table."""
-    found: dict[str, list[P4TableEntry]] = {}
+    """Return switch a's drop entries by table."""
+    entries: dict[str, list[P4TableEntry]] = {}
     for key, entity in base_entities(topology, reporting=Reporting(drops=drops))["a"].items():
         if "drop" in key.table and isinstance(entity, P4TableEntry):
-            found.setdefault(key.table, []).append(entity)
-    return found
+            entries.setdefault(key.table, []).append(entity)
+    return entries
 
 
 def test_without_rules_drops_are_not_even_copied(diamond: Topology) -> None:
@@ -39,13 +39,13 @@ def test_a_rule_without_a_flow_watches_everything(diamond: Topology) -> None:
 
 def test_each_entry_has_a_quota_of_its_own(diamond: Topology) -> None:
     tables = written(diamond, DropWatch(reasons=("no_route", "ttl_expired")), DropWatch(src="ha"))
-    entries = [entry for table, found in tables.items() if "watch" in table for entry in found]
+    entries = [entry for table, rows in tables.items() if "watch" in table for entry in rows]
     actions = [entry.action for entry in entries if isinstance(entry.action, P4TableAction)]
     assert len({action.args["watch_id"] for action in actions}) == len(actions) == 8
     assert {action.args["quota"] for action in actions} == {100}
 
 
-def test_a_rule_about_a_flow_says_nothing_of_what_is_not_ip(diamond: Topology) -> None:
+def test_flow_rule_does_not_apply_to_other_than_ip(diamond: Topology) -> None:
     tables = written(diamond, DropWatch(src="ha", dst_port=80, reasons=("no_route",)))
     assert "other_drop_watch" not in tables
     (entry,) = tables["ipv4_drop_watch"]

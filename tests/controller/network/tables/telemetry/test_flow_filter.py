@@ -12,8 +12,8 @@ from tests.controller.network.base_tables import base_entities
 def written(topology: Topology, *flows: FlowFilter) -> list[P4TableEntry]:
     """Return switch a's filters of IPv4 and IPv6, in this order."""
     entities = base_entities(topology, reporting=Reporting(flows=flows))["a"]
-    found = [entity for key, entity in entities.items() if key.table.endswith("flow_filter")]
-    return [entry for entry in found if isinstance(entry, P4TableEntry)]
+    entries = [entity for key, entity in entities.items() if key.table.endswith("flow_filter")]
+    return [entry for entry in entries if isinstance(entry, P4TableEntry)]
 
 
 def test_a_rule_is_for_both_families(diamond: Topology) -> None:

@@ -1,4 +1,4 @@
-"""Marks and ports of an INT domain: what is written, and what is refused."""
+"""Marks and ports of an INT domain: entries and refusals."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_every_switch_gets_the_same_mark(
     diamond: Topology, domain: IntDomain, name: str, arguments: dict[str, int]
 ) -> None:
     for entities in base_entities(diamond, domain=domain).values():
-        found = action(entities, "int_marker")
-        assert (found.name, found.args) == (name, arguments)
+        marker = action(entities, "int_marker")
+        assert (marker.name, marker.args) == (name, arguments)
 
 
 def test_a_decoder_looks_for_one_mark_only() -> None:
@@ -65,7 +65,7 @@ def test_a_port_may_be_source_or_sink_or_neither(diamond: Topology) -> None:
     host, between = (action(entities, "port_roles", ingress_port=port) for port in (1, 3))
     assert (host.name, between.name) == ("set_host_port", "set_source_port")
     assert (host.args["addr"], host.args["mask"]) == (0x0A000101, 0xFFFFFFFF)
-    assert set(between.args.values()) == {0}  # whatever another switch sends
+    assert set(between.args.values()) == {0}  # whatever the other switch sends
     assert [action(entities, "egress_ports", egress_port=port).args["sink"] for port in (1, 3)] == [1, 1]
     assert action(entities, "egress_ports", egress_port=3).args["mtu_bytes"] == 1500
 
@@ -94,8 +94,8 @@ def test_impossible_domain_is_refused(diamond: Topology, domain: IntDomain, word
 @pytest.mark.parametrize(("mode", "number"), [("md", 0), ("hop-by-hop", 1), ("mx", 2), ("xd", 3)])
 def test_a_watch_chooses_the_mode(diamond: Topology, mode: str, number: int) -> None:
     watch = Watch(mode=mode, source_number=True, forwarding=True, discard=True)  # type: ignore[arg-type]
-    found = action(base_entities(diamond, (watch,))["a"], "ipv4_watchlist", protocol=(6, 255)).args
-    assert (found["mode"], found["domain_instructions"], found["discard"]) == (number, 0xC000, 1)
+    args = action(base_entities(diamond, (watch,))["a"], "ipv4_watchlist", protocol=(6, 255)).args
+    assert (args["mode"], args["domain_instructions"], args["discard"]) == (number, 0xC000, 1)
 
 
 def test_only_exporting_watches_reach_switches_without_sources(diamond: Topology) -> None:

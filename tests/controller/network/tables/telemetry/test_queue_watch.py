@@ -14,14 +14,14 @@ from tests.controller.network.base_tables import base_entities
 
 def written(topology: Topology, switch: str, *queues: QueueWatch) -> dict[tuple[int, int], dict[str, int]]:
     """Return a switch's watched queues: the action's arguments by port and queue."""
-    found: dict[tuple[int, int], dict[str, int]] = {}
+    levels: dict[tuple[int, int], dict[str, int]] = {}
     for key, entity in base_entities(topology, reporting=Reporting(queues=queues))[switch].items():
         if key.table == "queue_watch":
             assert isinstance(entity, P4TableEntry)
             assert isinstance(entity.action, P4TableAction)
             match = dict(entity.match or {})
-            found[match["egress_port"], match["queue_id"]] = dict(entity.action.args)
-    return found
+            levels[match["egress_port"], match["queue_id"]] = dict(entity.action.args)
+    return levels
 
 
 def test_rule_without_a_place_covers_every_port(diamond: Topology) -> None:
@@ -41,13 +41,13 @@ def test_lower_thresholds_are_half_of_the_upper_ones(diamond: Topology) -> None:
 
 
 def test_the_lowest_threshold_can_be_left_again(diamond: Topology) -> None:
-    found = written(diamond, "a", QueueWatch(occupancy_frames=1))[1, 0]
-    assert (found["clear_occupancy"], found["latency_ns"], found["clear_latency_ns"]) == (1, 0, 0)
+    levels = written(diamond, "a", QueueWatch(occupancy_frames=1))[1, 0]
+    assert (levels["clear_occupancy"], levels["latency_ns"], levels["clear_latency_ns"]) == (1, 0, 0)
 
 
 def test_the_first_rule_for_a_queue_counts(diamond: Topology) -> None:
-    found = written(diamond, "a", QueueWatch(switch="a", port=2, latency_ns=5), QueueWatch(latency_ns=9))
-    assert [found[port, 0]["latency_ns"] for port in (1, 2, 3)] == [9, 5, 9]
+    levels = written(diamond, "a", QueueWatch(switch="a", port=2, latency_ns=5), QueueWatch(latency_ns=9))
+    assert [levels[port, 0]["latency_ns"] for port in (1, 2, 3)] == [9, 5, 9]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""CPU time of the imports that a warm process made before forking, as its forks know it."""
+"""CPU time of a warm process's imports before forking, as known to its forks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Centres whose agents live in the test: over the real API they report, take what is dispatched and complete it.
+"""Centres with agents in the test: over the real API they report, take dispatched tasks and complete them.
 
-How long a probe's kernels take there, and whether it succeeds, the test says; nothing is run.
+The test sets the times of a probe's kernels and its success; nothing is run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Runs = Callable[[Task, ProbeTask | None], Completion | None]
 
 @dataclass(slots=True)
 class PlayedCentre:
-    """A centre and what it has been given; `speed` divides the seconds that an execution of any kernel takes."""
+    """A centre and its tasks; `speed` divides the seconds of a kernel execution."""
 
     client: ApiClient
     name: str
@@ -37,7 +37,7 @@ class PlayedCentre:
     is_answering: bool = True
 
     async def report(self, *, ready: bool = True, **more: object) -> Centre:
-        """Report as an agent does; the first time the centre is made."""
+        """Report like an agent; create the centre the first time."""
         centres = self.client.of(Centre)
         status = CentreStatus(
             ready=ready,
@@ -56,8 +56,8 @@ class PlayedCentre:
         """Take tasks until cancelled."""
         taken: set[tuple[str, int]] = set()
         async for told in self.client.of(Task).follow(fields=f"centre={self.name}"):
-            found = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
-            for task in found:
+            tasks = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
+            for task in tasks:
                 key = (task.metadata.uid, task.status.epoch)
                 if task.status.phase is TaskPhase.DISPATCHED and key not in taken and self.is_answering:
                     taken.add(key)
@@ -75,7 +75,7 @@ class PlayedCentre:
             await self.client.complete(CompletionRequest(completions=(completion,)))
 
     def completion(self, task: Task, probe: ProbeTask | None) -> Completion:
-        """Return how a task ends that goes well."""
+        """Return the completion of a successful task."""
         name, epoch = task.metadata.name, task.status.epoch
         if task.spec.asks:
             return Completion(
@@ -90,12 +90,12 @@ class PlayedCentre:
     def measured(self, probe: ProbeTask, units: int, repetitions: int, *, serial: float = 0.0) -> ProbeRun:
         """Return a run in which an execution of each kernel took a millisecond of one unit; `serial` never scales."""
         factor = 0.001 * (serial + (1 - serial) / units) / self.speed
-        jitter = tuple(1 + 0.001 * (place % 7) for place in range(repetitions))
-        times = {use.name: tuple(factor * one for one in jitter) for use in probe.spec.uses}
+        jitter = tuple(1 + 0.001 * (number % 7) for number in range(repetitions))
+        times = {use.name: tuple(factor * ratio for ratio in jitter) for use in probe.spec.uses}
         total = sum(factor * use.repetitions for use in probe.spec.uses)
         return ProbeRun(
             units=units,
-            run_times_s=tuple(total * one for one in jitter),
+            run_times_s=tuple(total * ratio for ratio in jitter),
             accuracies=(1e-15,) * repetitions,
             kernels_s=times,
             kernel_accuracies=dict.fromkeys(times, 1e-15),
@@ -103,7 +103,7 @@ class PlayedCentre:
 
 
 async def run_all(centres: list[PlayedCentre]) -> list[asyncio.Task[None]]:
-    """Have centres report and take tasks; the tasks of the loop are to be cancelled."""
+    """Let centres report and take tasks; the caller cancels the returned asyncio tasks."""
     for centre in centres:
         await centre.report()
     return [asyncio.create_task(centre.run()) for centre in centres]

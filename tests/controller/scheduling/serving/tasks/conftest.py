@@ -42,7 +42,7 @@ def units(name: str = "cpu", count: int = 4, *operators: str) -> UnitType:
 
 @dataclass(slots=True)
 class Site:
-    """The service, and what a test does with it."""
+    """The service, and actions of a test on it."""
 
     client: ApiClient
     socket: str
@@ -51,23 +51,23 @@ class Site:
         return PlayedCentre(self.client, name, types or (units(),), speed, **more)  # type: ignore[arg-type]
 
     async def submit(self, name: str, **more: object) -> Task:
-        """Make a task that waits, of three thousand matrix products unless said otherwise."""
+        """Create a pending task, by default with three thousand matrix products."""
         given = {"program": Program(kind=ProgramKind.SCRIPT, text="true"), "category": "hpc", "operators": DGEMMS}
         spec = TaskSpec(**{**given, **more})  # type: ignore[arg-type]
         return await self.client.of(Task).create(Task(metadata=Metadata(name=name), spec=spec))
 
     async def tasks_when(self, holds: Callable[[dict[str, Task]], bool]) -> dict[str, Task]:
-        """Return all tasks as soon as something holds of them."""
-        known: dict[str, Task] = {}
+        """Return all tasks once a condition holds."""
+        tasks: dict[str, Task] = {}
         async for told in self.client.of(Task).follow():
             if hasattr(told, "items"):
-                known = {task.metadata.name: task for task in told.items}
+                tasks = {task.metadata.name: task for task in told.items}
             elif told.resource is not None and told.type != "DELETE":
-                known[told.name] = told.resource
+                tasks[told.name] = told.resource
             elif told.name:
-                known.pop(told.name, None)
-            if holds(known):
-                return known
+                tasks.pop(told.name, None)
+            if holds(tasks):
+                return tasks
         raise AssertionError("the watch ended")
 
     async def ended(self, *names: str) -> dict[str, Task]:
@@ -77,12 +77,12 @@ class Site:
         )
 
     async def decisions_about(self, task: str) -> list[Decision]:
-        found = (await self.client.of(Decision).list(fields=f"about={task}")).items
-        return sorted(found, key=lambda one: one.metadata.revision)
+        decisions = (await self.client.of(Decision).list(fields=f"about={task}")).items
+        return sorted(decisions, key=lambda decision: decision.metadata.revision)
 
     @asynccontextmanager
     async def running(self, *centres: PlayedCentre) -> AsyncIterator[None]:
-        """Have centres report and take tasks for as long as the block lasts."""
+        """Let centres report and take tasks until the block ends."""
         tasks = await run_all(list(centres))
         try:
             yield
@@ -96,7 +96,7 @@ class Site:
 
     @asynccontextmanager
     async def scheduling(self, tasks: TaskSettings | None = None, **more: object) -> AsyncIterator[None]:
-        """Run a scheduler for as long as the block lasts."""
+        """Run a scheduler until the block ends."""
         stop, ready = asyncio.Event(), asyncio.Event()
         settings = SchedulerSettings(api=self.socket, tasks=tasks or TaskSettings(), **more)  # type: ignore[arg-type]
         task = asyncio.create_task(serve(settings, stop, on_ready=lambda _: ready.set()))

@@ -1,4 +1,4 @@
-"""A task's program is told which device each of its operators got: real service, scheduler, agent, probes and jobs."""
+"""A task's program gets the device of each of its operators: real service, scheduler, agent, probes and jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.controller.workloads.centres.centre_world import CentreWorld, play_ce
 from tests.sandboxes import local_settings
 
 UNITS = (UnitSettings(name="fast", devices=1, device_kind=DeviceKind.DPU), UnitSettings(name="plain"))
-"""On units with a GPU probes would need one that is there; what a DPU has no kernel for runs on the CPU."""
+"""Probes on units with a GPU would need a real one; kernels missing for a DPU run on the CPU."""
 PRODUCT = Operator.of("product", "gemm", {"m": 512, "n": 512, "k": 512}, NumberFormat.FP64, 3000)
 TRIFLE = Operator.of("a trifle: 'é' $(id)", "gemm", {"m": 64, "n": 64, "k": 64}, NumberFormat.FP64)
 TAKEN_S = {PRODUCT.name: 300.0, TRIFLE.name: 1e-6}
@@ -33,12 +33,12 @@ TELLS = 'printf %s "$MILLRACE_OPERATOR_DEVICES" > "$TOLD/$MILLRACE_TASK"'
 
 
 def engine_with_dpu(world: CentreWorld) -> LocalEngine:
-    """Return the engine of a machine of which the test says that it has a DPU."""
+    """Return an engine that assumes a DPU in the machine."""
     writable = (str(world.folder / "told"),)
     local = local_settings(control_groups=ControlGroups.NEVER, look_s=0.05, writable=writable)
     cores = tuple(sorted(os.sched_getaffinity(0)))[:2]
-    found = Found(cores, 1000 * len(cores), 1 << 30, (FoundDevice(0, DeviceKind.DPU, "BlueField"),))
-    return LocalEngine(local, UNITS, world.folder / "engine", "/millrace-test", lambda _: found)
+    hardware = Found(cores, 1000 * len(cores), 1 << 30, (FoundDevice(0, DeviceKind.DPU, "BlueField"),))
+    return LocalEngine(local, UNITS, world.folder / "engine", "/millrace-test", lambda _: hardware)
 
 
 def profile_in(folder: Path) -> TaskProfileSettings:
@@ -71,8 +71,8 @@ def test_program_reads_its_operator_devices_from_the_environment(tmp_path: Path)
                 assert ended.status.phase is TaskPhase.SUCCEEDED, ended.status.reasons
         status = (await world.client.of(Task).get("with")).status
         assert status.unit == "fast"
-        found = {one.operator: one.device for one in status.operator_devices}
-        assert found == {PRODUCT.name: DeviceKind.DPU, TRIFLE.name: DeviceKind.CPU}
+        devices = {choice.operator: choice.device for choice in status.operator_devices}
+        assert devices == {PRODUCT.name: DeviceKind.DPU, TRIFLE.name: DeviceKind.CPU}
         assert json.loads((told / "with").read_text()) == {PRODUCT.name: "dpu", TRIFLE.name: "cpu"}
         assert (told / "without").read_text() == "{}"
 

@@ -1,4 +1,4 @@
-"""Tasks from submission to their end: probed first, then dispatched by what was measured, each with its reasons."""
+"""Tasks from submission to end: probed first, then dispatched by measurements, with reasons."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_new_type_is_probed_everywhere_then_sent_to_the_fastest(play: Play) -> N
         async with site.running(slow, fast), site.scheduling():
             await site.submit("first", task_type="products")
             tasks = await site.ended("first")
-            found = await site.client.of(ProbeTask).list()
-            assert [probe.spec.task_type for probe in found.items] == ["products"]
+            listing = await site.client.of(ProbeTask).list()
+            assert [probe.spec.task_type for probe in listing.items] == ["products"]
             assert {task.spec.centre for task in probes(tasks)} == {"slow", "fast"}
             assert tasks["first"].status.centre == "fast"
             assert all(centre.given[0].spec.is_probe for centre in (slow, fast))
@@ -67,7 +67,7 @@ def test_every_centre_is_probed_before_it_gets_work(play: Play) -> None:
     play(act)
 
 
-def test_without_operators_a_type_never_seen_waits_and_says_why(play: Play) -> None:
+def test_new_type_without_operators_waits_with_a_reason(play: Play) -> None:
     async def act(site: Site) -> None:
         async with site.running(site.centre("a")), site.scheduling():
             await site.submit("blind", operators=(), task_type="unknown")
@@ -125,21 +125,23 @@ def test_a_centre_that_lies_gets_no_task_by_its_figure(play: Play, lie: str) -> 
         true = liar.completion
 
         def lying(task: Task, probe: ProbeTask | None) -> Completion:
-            said = true(task, probe)
-            if said.result is None:
-                return said
+            completion = true(task, probe)
+            if completion.result is None:
+                return completion
             parts: dict[str, Any] = {
                 "zero": {"run_times_s": (1e-12,) * 3},
                 "same": {"run_times_s": (1e-3,) * 3},
                 "wrong": {"accuracies": (0.5,) * 3},
             }[lie]
             if lie == "wrong":
-                names = said.result.status.runs[0].kernel_accuracies
+                names = completion.result.status.runs[0].kernel_accuracies
                 parts["kernel_accuracies"] = dict.fromkeys(names, 0.5)
             from msgspec.structs import replace  # noqa: PLC0415
 
-            runs = tuple(replace(run, **parts) for run in said.result.status.runs)
-            return replace(said, result=replace(said.result, status=replace(said.result.status, runs=runs)))
+            runs = tuple(replace(run, **parts) for run in completion.result.status.runs)
+            return replace(
+                completion, result=replace(completion.result, status=replace(completion.result.status, runs=runs))
+            )
 
         liar.runs = lying
         async with site.running(liar, honest), site.scheduling():
@@ -147,7 +149,7 @@ def test_a_centre_that_lies_gets_no_task_by_its_figure(play: Play, lie: str) -> 
             tasks = await site.ended("t")
             assert tasks["t"].status.centre == "honest"
             decision = (await site.decisions_about("t"))[-1].spec
-            assert [(one.nodes, one.policy) for one in decision.refused] == [(("liar",), "firm-estimate")]
+            assert [(refusal.nodes, refusal.policy) for refusal in decision.refused] == [(("liar",), "firm-estimate")]
 
     play(act)
 
@@ -173,7 +175,7 @@ def test_only_free_units_are_probed_one_probe_per_centre(play: Play) -> None:
     play(act)
 
 
-def test_units_are_chosen_only_where_all_kernels_are_supported(play: Play) -> None:
+def test_only_units_that_support_all_kernels_are_chosen(play: Play) -> None:
     async def act(site: Site) -> None:
         centre = site.centre("a", 1.0, units("plain", 4, "fft"), units("dense", 2, "dgemm", "fft"))
         async with site.running(centre), site.scheduling():
@@ -207,7 +209,7 @@ def test_more_units_than_there_are_wait_with_the_reason(play: Play) -> None:
             )
             assert tasks["big"].status.phase is TaskPhase.PENDING
             decision = (await site.decisions_about("big"))[-1].spec
-            assert any("9 units wanted, 4 of cpu exist" in one.reason for one in decision.refused)
+            assert any("9 units wanted, 4 of cpu exist" in refusal.reason for refusal in decision.refused)
 
     play(act)
 
@@ -243,7 +245,7 @@ def test_task_cost_is_units_times_time_times_the_scores_price(play: Play) -> Non
 
 
 def test_profiles_decide_each_in_its_own_way(play: Play) -> None:
-    """The fixed benchmark ranks by dgemm and STREAM alone, all-units takes all that was measured."""
+    """The fixed benchmark ranks by dgemm and STREAM only; all-units uses all measurements."""
 
     async def act(site: Site) -> None:
         a, b = site.centre("a", 1.0), site.centre("b", 3.0)

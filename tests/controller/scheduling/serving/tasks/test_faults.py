@@ -1,4 +1,4 @@
-"""Centres that vanish, schedulers that come in twos, decisions that come too late."""
+"""Vanishing centres, two schedulers, and late decisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def with_lease(site: Site, name: str, lease_s: float) -> None:
 
 
 async def reporting(site: Site, *centres: str) -> None:
-    """Have centres report again and again, as agents do."""
+    """Let centres report periodically like agents."""
     while True:
         for name in centres:
             made = await site.client.of(Centre).get(name)
@@ -97,7 +97,7 @@ def test_probe_at_a_vanished_centre_does_not_block_its_type(play: Play) -> None:
 
 
 def test_centre_lost_before_dispatch_costs_the_task_nothing(play: Play) -> None:
-    """The server refuses; the task is decided about again and goes elsewhere."""
+    """The server refuses; the task is decided again and goes elsewhere."""
 
     async def act(site: Site) -> None:
         first, second = site.centre("first", 4.0), site.centre("second")

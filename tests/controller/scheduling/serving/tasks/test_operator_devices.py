@@ -1,4 +1,4 @@
-"""A task's operators choose devices at placement, over the real API: by a profile that has the policy."""
+"""Devices of a task's operators chosen at placement, over the real API, by a profile with the policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.controller.scheduling.serving.tasks.conftest import DGEMMS, Play, Sit
 
 @pytest.mark.parametrize(("seconds", "chosen"), [(300.0, "gpu"), (0.3, "cpu")])
 def test_task_goes_to_the_units_its_operators_gain_on(play: Play, tmp_path: Path, seconds: float, chosen: str) -> None:
-    """Both centres' probes say the same, so that the model decides: slow products gain on the GPU, quick ones not."""
+    """Both centres' probes are equal, so the model decides: slow products gain on the GPU, fast ones do not."""
     path = tmp_path / "hardware.yaml"
     path.write_text(HARDWARE)
     policy = PolicySettings(policy="operator-devices", weight=100, settings={"hardware": str(path)})
@@ -33,14 +33,14 @@ def test_task_goes_to_the_units_its_operators_gain_on(play: Play, tmp_path: Path
             await site.submit("job", task_type="products", profile="accelerated", operators=(product,))
             status = (await site.ended("job"))["job"].status
             assert status.unit == chosen
-            (decision,) = [one for one in await site.decisions_about("job") if one.spec.outcome == "dispatched"]
+            (decision,) = [each for each in await site.decisions_about("job") if each.spec.outcome == "dispatched"]
             assert f"products on the {chosen}: " in str(decision.spec)
 
     play(act)
 
 
 def test_the_network_between_a_centres_units_is_the_cost_maps(play: Play, tmp_path: Path) -> None:
-    """Without telemetry paths are as the topology has them: 20 Mbit/s between the centre's hosts, and no more."""
+    """Without telemetry paths are those of the topology: only 20 Mbit/s between the centre's hosts."""
     topology = tmp_path / "two.yaml"
     topology.write_text(
         "millrace: 1\nname: two\ndefaults: {access: {rate: 20 Mbit/s, delay: 1 us}}\n"
@@ -52,7 +52,7 @@ def test_the_network_between_a_centres_units_is_the_cost_maps(play: Play, tmp_pa
         async with site.running(centre), site.scheduling(topology=str(topology)):
             await site.submit("job", task_type="products", profile="accelerated", units=(2,))
             await site.ended("job")
-            (decision,) = [one for one in await site.decisions_about("job") if one.spec.outcome == "dispatched"]
+            (decision,) = [each for each in await site.decisions_about("job") if each.spec.outcome == "dispatched"]
             assert "0.02 Gbit/s between its units by the cost map" in str(decision.spec)
 
     play(act)

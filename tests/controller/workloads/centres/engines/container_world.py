@@ -31,7 +31,7 @@ _PYTHON: Final = Path("/usr/bin/python3")
 
 
 class Containers(Closing):
-    """All that runs pods, for all tests; the bundle has Debian's Python in it, the image busybox."""
+    """All components that run pods, shared by all tests; the bundle has Debian's Python, the image busybox."""
 
     def __init__(self, folder: Path) -> None:
         skip_without_containers("runc", "conmon", "skopeo", "umoci")
@@ -56,12 +56,12 @@ class Containers(Closing):
             raise
 
     def close(self) -> None:
-        """End all of it."""
+        """Stop all components."""
         self.world.__exit__(None, None, None)
 
 
 class ContainersWorld:
-    """Its face for the suite: the API server is reached by a socket that can be shut, or not answer."""
+    """Adapter for the suite: the API server behind a socket that can be closed or silenced."""
 
     unit = "half"
 
@@ -70,24 +70,24 @@ class ContainersWorld:
         self._door = UnixDoor(containers.folder / f"door-{root.name}", containers.folder / "api.sock")
 
     def close(self) -> None:
-        """Shut the door, and have the test's pods go."""
+        """Close the door and delete the test's pods."""
         self._door.close()
         pods = self.containers.world.client.of(Pod)
         for pod in pods.list(labels=f"{CENTRE}={self.centre}").items:
-            with suppress(NotFoundError):  # gone meanwhile
+            with suppress(NotFoundError):  # deleted meanwhile
                 pods.delete(pod.metadata.name)
 
     def gate(self, order: JobOrder) -> Path:
-        """A folder of the machine that the bundle mounts."""
+        """Return a folder of the machine that the bundle mounts."""
         folder = self.containers.gates / order.mark.job_name
         folder.mkdir(exist_ok=True)
         return folder
 
     def has_process(self, number: int, name: str) -> bool:
-        """Containers end with their first process, by the kernel: none is left if none has this test's gate."""
+        """Containers end with their first process, by the kernel: none is left if no process has this test's gate."""
         del number, name
         gates = f"GATE={self.containers.gates}/"
-        return any(gates.encode() in _environment(place) for place in Path("/proc").glob("[0-9]*"))
+        return any(gates.encode() in _environment(process) for process in Path("/proc").glob("[0-9]*"))
 
     def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> ContainersEngine:
         """Return an engine for the nodes."""
@@ -104,7 +104,7 @@ class ContainersWorld:
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Let requests in and answer none."""
+        """Accept requests without answering."""
         self._door.is_silent = True
         try:
             yield
@@ -112,12 +112,12 @@ class ContainersWorld:
             self._door.is_silent = False
 
     def away(self) -> AbstractContextManager[None]:
-        """Shut the door."""
+        """Close the door."""
         return self._door.shut()
 
     @contextmanager
     def smaller(self) -> Iterator[None]:
-        """Close a node."""
+        """Make a node unschedulable."""
         self._close(NODES[1], unschedulable=True)
         try:
             yield
@@ -139,16 +139,16 @@ def _environment(process: Path) -> bytes:
 
 
 def _write_bundle(bundle: Path, gates: Path) -> None:
-    """Write an OCI bundle that has the machine's /usr, read-only, and nothing else."""
+    """Write an OCI bundle with only the machine's /usr, read-only."""
     root = bundle / "rootfs"
-    for place in ("tmp", "proc", "dev", "sys", "etc", "usr"):
-        (root / place).mkdir(parents=True)
+    for directory in ("tmp", "proc", "dev", "sys", "etc", "usr"):
+        (root / directory).mkdir(parents=True)
     for name in ("bin", "sbin", "lib", "lib64"):
         (root / name).symlink_to(f"usr/{name}")
     (root / gates.relative_to("/")).mkdir(parents=True)
     mounts = [
-        {"type": "bind", "source": str(place), "destination": str(place), "options": ["rbind", how]}
-        for place, how in ((Path("/usr"), "ro"), (gates, "rw"))
+        {"type": "bind", "source": str(path), "destination": str(path), "options": ["rbind", how]}
+        for path, how in ((Path("/usr"), "ro"), (gates, "rw"))
     ]
     process = {"args": ["/bin/true"], "env": ["PATH=/usr/bin:/bin"], "cwd": "/"}
     config = {"ociVersion": "1.0.2", "process": process, "root": {"path": "rootfs"}, "mounts": mounts}

@@ -1,4 +1,4 @@
-"""Ways to what runs jobs that tests can shut."""
+"""Proxies to job backends that tests can close."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.free_ports import free_ports
 
 
 class Door(Closing):
-    """Somewhere to connect to that leads elsewhere; where it is shut, nobody answers there."""
+    """A proxy endpoint; while closed, it refuses connections."""
 
     def __init__(self) -> None:
         self._listener: socket.socket | None = None
         self.open()
 
     def open(self) -> None:
-        """Let connections in."""
+        """Accept connections."""
         listener = self._listener = self._listen()
         threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
 
     def close(self) -> None:
-        """Let none in."""
+        """Refuse connections."""
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.shutdown(socket.SHUT_RDWR)
@@ -35,7 +35,7 @@ class Door(Closing):
 
     @contextmanager
     def shut(self) -> Iterator[None]:
-        """Let none in for a while."""
+        """Refuse connections for a while."""
         self.close()
         try:
             yield
@@ -55,7 +55,7 @@ class Door(Closing):
 
 
 class PortDoor(Door):
-    """A way to a port of loopback by a port of its own."""
+    """A proxy from one loopback port to another."""
 
     def __init__(self, port: int) -> None:
         self._target, self.port = port, free_ports(1)[0]
@@ -65,7 +65,7 @@ class PortDoor(Door):
         return socket.create_server(("127.0.0.1", self.port))
 
     def _carry(self, inside: socket.socket) -> None:
-        """Pass on what comes from either side until one of them ends."""
+        """Forward data both ways until one side ends."""
         with inside, suppress(OSError), socket.create_connection(("127.0.0.1", self._target)) as outside:
             others = {inside: outside, outside: inside}
             while True:
@@ -76,7 +76,7 @@ class PortDoor(Door):
 
 
 class UnixDoor(Door):
-    """A way to a UNIX socket by one of its own, which can also be silent."""
+    """A proxy from one UNIX socket to another, which can also be silent."""
 
     def __init__(self, path: Path, target: Path) -> None:
         self.path, self._target, self.is_silent = path, target, False
@@ -84,7 +84,7 @@ class UnixDoor(Door):
         super().__init__()
 
     def close(self) -> None:
-        """Let none in, and none stay."""
+        """Refuse connections, and end open ones."""
         super().close()
         self.path.unlink(missing_ok=True)
         for inside in self._inside:
@@ -98,7 +98,7 @@ class UnixDoor(Door):
         return listener
 
     def _carry(self, inside: socket.socket) -> None:
-        """Pass on what comes from either side, as long as it is not silent."""
+        """Forward data both ways unless silent."""
         self._inside.append(inside)
         with inside, socket.socket(socket.AF_UNIX) as outside, suppress(OSError):
             outside.connect(str(self._target))

@@ -1,4 +1,4 @@
-"""Records forged by a hostile task to fake another task's end, wherever it, or anybody, may write."""
+"""Records forged by a hostile task to fake another task's end, wherever it can write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUCCESS = json.dumps({"exit_code": 0, "reason": "", "started_ns": 1, "finished_n
 
 @contextmanager
 def forged(world: World, victim: JobOrder, state: JobState) -> Iterator[None]:
-    """Have it forged that the victim has succeeded, again and again while a test looks."""
+    """Keep forging the victim's success while a test looks."""
     records(world.root / "attacker-1" / "x", victim, state.id)
     records(world.root / "attacker-1", victim, state.id)
     if isinstance(world, SlurmWorld):
@@ -30,7 +30,7 @@ def forged(world: World, victim: JobOrder, state: JobState) -> Iterator[None]:
     elif isinstance(world, ContainersWorld):
         make_pod(world, victim, state.id)
     over = threading.Event()
-    is_shared = isinstance(world, SlurmWorld | RayWorld)  # no job reaches another one's folder elsewhere
+    is_shared = isinstance(world, SlurmWorld | RayWorld)  # elsewhere jobs cannot reach each other's folders
     writer = threading.Thread(target=overwrite, args=(victim.folder / ".millrace", over))
     if is_shared:
         writer.start()
@@ -43,12 +43,12 @@ def forged(world: World, victim: JobOrder, state: JobState) -> Iterator[None]:
 
 
 def labels_of(victim: JobOrder) -> dict[str, str]:
-    """Return a job's labels, with what they said beside."""
+    """Return the labels that once marked a job."""
     return {**victim.mark.labels, "millrace.unit": victim.unit, "millrace.units": "1"}
 
 
 def records(folder: Path, victim: JobOrder, job: str) -> None:
-    """Write all that once made a folder a job's."""
+    """Write all files that once marked a job's folder."""
     own = folder / ".millrace"
     own.mkdir(parents=True)
     written = {"labels": victim.mark.labels, "unit": victim.unit, "units": 1, "folder": str(folder), "token": "f" * 32}
@@ -57,7 +57,7 @@ def records(folder: Path, victim: JobOrder, job: str) -> None:
 
 
 def overwrite(folder: Path, over: threading.Event) -> None:
-    """Write success into another job's folder, faster than anybody reads."""
+    """Write success into another job's folder, faster than it is read."""
     while not over.is_set():
         with suppress(OSError):
             (folder / "forged").write_text(SUCCESS)
@@ -66,7 +66,7 @@ def overwrite(folder: Path, over: threading.Event) -> None:
 
 
 def queue_at_slurm(world: SlurmWorld, victim: JobOrder) -> None:
-    """Queue a job that bears the victim's name and comment, as all may read them."""
+    """Queue a job with the victim's name and comment, which are public."""
     queue = json.loads(world.cluster.run("squeue", "--json"))["jobs"]
     name = victim.mark.job_name
     comments = [job["comment"] for job in queue if job["name"] == name] or [json.dumps({"labels": labels_of(victim)})]
@@ -75,14 +75,14 @@ def queue_at_slurm(world: SlurmWorld, victim: JobOrder) -> None:
 
 
 def queue_at_ray(cluster: RayCluster, victim: JobOrder) -> None:
-    """Queue a job with the victim's metadata, under the name that a job of its mark once had."""
+    """Queue a job with the victim's metadata under its mark's former job name."""
     metadata = labels_of(victim) | {"millrace.folder": "/tmp"}
     body: dict[str, Any] = {"entrypoint": "true", "submission_id": victim.mark.job_name, "metadata": metadata}
     cluster.queue(body)
 
 
 def make_pod(world: ContainersWorld, victim: JobOrder, job: str) -> None:
-    """Make pods with the labels and the beginning of the name of the victim's."""
+    """Create pods with the victim's labels and name prefix."""
     pods = world.containers.world.client.of(Pod)
     pod = pods.get(job)
     for number, labels in enumerate((labels_of(victim), pod.metadata.labels)):

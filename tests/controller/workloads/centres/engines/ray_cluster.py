@@ -1,4 +1,4 @@
-"""A real Ray cluster on this machine: two nodes on addresses of loopback, a token of its own, a way in that closes."""
+"""A real Ray cluster on this machine: two nodes on loopback addresses, its own token, and a closable proxy."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from tests.free_ports import free_ports
 from tests.waiting import HANG_S, wait_until
 
 _HEAD, _OTHER = "127.0.0.2", "127.0.0.3"
-"""Not 127.0.0.1, which Ray takes for the machine's address in its network."""
+"""Not 127.0.0.1, which Ray replaces by the machine's network address."""
 _CPUS: Final = 4
 _ROOT: Final = Path(__file__).parents[5]
 
 
 def skip_without_ray() -> Path:
-    """Return Ray's command in an environment of its own; skip, and say how that is made."""
-    found = Path(os.environ.get("MILLRACE_RAY_FOLDER", _ROOT / ".venv-ray")) / "bin" / "ray"
-    if not found.exists():
+    """Return Ray's command in its own environment; otherwise skip with instructions."""
+    program = Path(os.environ.get("MILLRACE_RAY_FOLDER", _ROOT / ".venv-ray")) / "bin" / "ray"
+    if not program.exists():
         pytest.skip("a Ray cluster needs an environment of its own: make .venv-ray/.ready")
-    return found
+    return program
 
 
 class RayCluster(Closing):
-    """A head of four CPUs and four `slot`, and a second node like it, which comes and goes."""
+    """A head with four CPUs and four `slot`, and an equal second node that comes and goes."""
 
     def __init__(self, ray: Path) -> None:
-        # Ray's sockets lie below it, and such a path may have 107 characters.
+        # Ray's sockets are below it, and their paths may have 107 characters.
         self.folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
         self._ray = ray
         self.token_file = self.folder / "token"
@@ -57,11 +57,11 @@ class RayCluster(Closing):
 
     @property
     def address(self) -> str:
-        """Return the URL of its API."""
+        """Return the API's URL."""
         return f"http://127.0.0.1:{self.port}"
 
     def nodes(self) -> list[str]:
-        """Return the addresses of nodes that live; none while it does not answer."""
+        """Return the addresses of live nodes; none while there is no answer."""
         try:
             headers = {"Authorization": f"Bearer {self.token_file.read_text()}"}
             answer = httpx.get(f"{self.address}/api/v0/nodes?detail=true", timeout=5, trust_env=False, headers=headers)
@@ -71,7 +71,7 @@ class RayCluster(Closing):
         return [node["node_ip"] for node in told if node["state"] == "ALIVE"]
 
     def queue(self, body: Mapping[str, object]) -> None:
-        """Queue a job, as any job may."""
+        """Queue a job, as any job can."""
         headers = {"Authorization": f"Bearer {self.token_file.read_text()}"}
         asked = f"{self.address}/api/jobs/"
         httpx.post(asked, json=body, timeout=HANG_S, trust_env=False, headers=headers).raise_for_status()
@@ -89,7 +89,7 @@ class RayCluster(Closing):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop the dashboard for a while, wherever it is."""
+        """Pause the dashboard for a while, at any point."""
         processes = self._processes("dashboard/dashboard.py")
         assert processes
         for process in processes:
@@ -101,7 +101,7 @@ class RayCluster(Closing):
                 os.kill(process, signal.SIGCONT)
 
     def close(self) -> None:
-        """End all of it."""
+        """Stop the cluster."""
         self.stop_other()
         if self._head is not None:
             _end(self._head)
@@ -132,10 +132,10 @@ class RayCluster(Closing):
             "--disable-usage-stats",
             "--block",
         )
-        place = (f"--temp-dir={self.folder}/tmp",) if "--head" in options else ()
+        temp_dir = (f"--temp-dir={self.folder}/tmp",) if "--head" in options else ()
         with (self.folder / f"{address}.log").open("wb") as file:
             return subprocess.Popen(
-                (self._ray, "start", *options, *common, *place),
+                (self._ray, "start", *options, *common, *temp_dir),
                 env=environment,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -148,19 +148,19 @@ class RayCluster(Closing):
         return (self.folder / f"{address}.log").read_text()[-2000:]
 
     def _processes(self, word: str) -> list[int]:
-        """Return the processes that have the cluster's folder in their command, or in their environment, and a word."""
-        found = []
-        for place in Path("/proc").glob("[0-9]*"):
+        """Return processes with the cluster's folder in their command, or in their environment together with a word."""
+        pids = []
+        for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                command = (place / "cmdline").read_bytes().decode(errors="replace")
-                mine = f"RAY_TMPDIR={self.folder}" in (place / "environ").read_bytes().decode(errors="replace")
-                if (mine or str(self.folder) in command) and word in command and int(place.name) != os.getpid():
-                    found.append(int(place.name))
-        return found
+                command = (process / "cmdline").read_bytes().decode(errors="replace")
+                mine = f"RAY_TMPDIR={self.folder}" in (process / "environ").read_bytes().decode(errors="replace")
+                if (mine or str(self.folder) in command) and word in command and int(process.name) != os.getpid():
+                    pids.append(int(process.name))
+        return pids
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask `ray start --block` to end what it has started; kill its group if it does not."""
+    """Let `ray start --block` end its processes; kill its group if it does not."""
     if process.poll() is None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):

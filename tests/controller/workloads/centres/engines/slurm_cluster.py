@@ -1,4 +1,4 @@
-"""A real Slurm cluster on this machine: munged, slurmctld and some slurmd with key, folder and ports of its own."""
+"""A real Slurm cluster on this machine: munged, slurmctld and some slurmd with their own key, folder and ports."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ PartitionName=accelerated Nodes=n3 MaxTime=60 State=UP
 
 
 def skip_without_slurm() -> None:
-    """Skip, and say what is missing."""
+    """Skip and name the missing programs."""
     missing = [name for name in _PROGRAMS if _found(name) is None]
     if os.geteuid() or missing:
         pytest.skip(
@@ -74,7 +74,7 @@ def skip_without_slurm() -> None:
 
 
 class SlurmCluster(Closing):
-    """Three nodes of four CPUs: two of the partition batch, one with two npu of the partition accelerated."""
+    """Three nodes of four CPUs: two in partition batch, one with two npu in partition accelerated."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.configuration = folder, folder / "slurm.conf"
@@ -96,22 +96,22 @@ class SlurmCluster(Closing):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment that its commands need."""
+        """Return the environment for its commands."""
         return {**os.environ, "SLURM_CONF": str(self.configuration)}
 
     def run(self, *command: str) -> str:
-        """Return what a command says; it is not to fail."""
+        """Return a command's output; it must not fail."""
         return subprocess.run(
             command, env=self.environment, check=True, capture_output=True, text=True, timeout=HANG_S, cwd=self.folder
         ).stdout
 
     def states(self) -> Mapping[str, str]:
-        """Return its nodes' states; none while it does not answer."""
+        """Return the nodes' states; none while there is no answer."""
         try:
-            said = self.run("sinfo", "--noheader", "--Node", "--format=%N %T")
+            output = self.run("sinfo", "--noheader", "--Node", "--format=%N %T")
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
             return {}
-        return dict(line.split() for line in said.splitlines())
+        return dict(line.split() for line in output.splitlines())
 
     def start_controller(self) -> None:
         """Start slurmctld."""
@@ -123,12 +123,12 @@ class SlurmCluster(Closing):
         _end(self.controller)
 
     def wait_for_controller(self) -> None:
-        """Wait until slurmctld answers, and its nodes do."""
+        """Wait until slurmctld and its nodes answer."""
         wait_until(lambda: self.states() == dict.fromkeys(NODES, "idle"), "slurmctld does not come")
 
     @contextmanager
     def frozen_controller(self) -> Iterator[None]:
-        """Stop slurmctld for a while, wherever it is; what it has to answer waits."""
+        """Pause slurmctld for a while, at any point; requests wait."""
         assert self.controller is not None
         self.controller.send_signal(signal.SIGSTOP)
         try:
@@ -141,7 +141,7 @@ class SlurmCluster(Closing):
         self.nodes[node] = self._start(f"slurmd-{node}", "slurmd", "-D", "-N", node)
 
     def close(self) -> None:
-        """End all of it, the nodes first."""
+        """Stop the cluster, nodes first."""
         for process in self.nodes.values():
             _end(process)
         for other in (self.controller, self._munged):
@@ -158,12 +158,12 @@ class SlurmCluster(Closing):
         (self.folder / "gres.conf").write_text("NodeName=n3 Name=npu Count=2\n")
 
     def _start_munged(self) -> None:
-        place = self.folder / "munge"
-        place.mkdir(mode=0o700)
-        (place / "key").write_bytes(secrets.token_bytes(128))
-        (place / "key").chmod(0o400)
-        files = (f"--key-file={place}/key", f"--pid-file={place}/pid", f"--log-file={place}/log")
-        seed = (f"--seed-file={place}/seed", f"--socket={self.folder}/munge.sock", "--num-threads=1")
+        munge = self.folder / "munge"
+        munge.mkdir(mode=0o700)
+        (munge / "key").write_bytes(secrets.token_bytes(128))
+        (munge / "key").chmod(0o400)
+        files = (f"--key-file={munge}/key", f"--pid-file={munge}/pid", f"--log-file={munge}/log")
+        seed = (f"--seed-file={munge}/seed", f"--socket={self.folder}/munge.sock", "--num-threads=1")
         self._munged = self._start("munged", "munged", "--foreground", "--force", *files, *seed)
         wait_until((self.folder / "munge.sock").exists, "munged does not come")
 
@@ -187,7 +187,7 @@ def _found(program: str) -> str | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask a daemon to end, also one that was stopped; kill it if it does not."""
+    """Terminate a daemon, even a stopped one; kill it if it does not end."""
     if process.poll() is None:
         process.send_signal(signal.SIGCONT)
         process.terminate()

@@ -16,7 +16,7 @@ from tests.controller.workloads.centres.engines.forging import SUCCESS
 
 
 class SlowCluster(ClusterEngine[str]):
-    """Looks at its jobs when it is asked, and answers when `answers` is set."""
+    """Reads its jobs when asked, and answers once `answers` is set."""
 
     name = "slow"
 
@@ -41,10 +41,10 @@ class SlowCluster(ClusterEngine[str]):
         return ()
 
     async def _reports(self) -> Mapping[str, str]:
-        found = dict(self.queue)
+        queued = dict(self.queue)
         self.asked.set()
         await self.answers.wait()
-        return found
+        return queued
 
     async def _state(self, job: str, told: str | None) -> JobState:
         folder = self._known.get(job)
@@ -103,14 +103,14 @@ def test_a_job_that_the_cluster_does_not_know_any_more_is_lost(tmp_path: Path) -
         (True, JobPhase.SUCCEEDED, ""),
     ],
 )
-def test_forgotten_job_ends_as_its_folder_says_only_if_trusted(
+def test_forgotten_job_ends_by_a_trusted_folder_only(
     tmp_path: Path, trusts_folders: bool, phase: JobPhase, reason: str
 ) -> None:
     async def main() -> None:
         engine = SlowCluster(tmp_path, trusts_folders=trusts_folders)
         engine.answers.set()
         job = engine.submit("victim")
-        # As any other job of the same user may write there.
+        # Any other job of the same user can write there.
         (tmp_path / "c1-victim" / OWN / ENDED_FILE).write_text(SUCCESS)
         engine.queue.clear()
         (state,) = await engine.jobs()

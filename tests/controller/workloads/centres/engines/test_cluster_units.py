@@ -1,4 +1,4 @@
-"""Units of Slurm and Ray nodes, and parcels packed by jobs: without any cluster."""
+"""Units of Slurm and Ray nodes, and parcels packed by jobs, without a cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def node(**more: Any) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("", {}),
         ("gpu:2", {"gpu": 2}),
@@ -42,8 +42,8 @@ def node(**more: Any) -> Node:
         ("(null)", {}),
     ],
 )
-def test_generic_resources_are_counted_by_kind(text: str, found: dict[str, int]) -> None:
-    assert generic_resources(text) == found
+def test_generic_resources_are_counted_by_kind(text: str, expected: dict[str, int]) -> None:
+    assert generic_resources(text) == expected
 
 
 def test_each_sort_of_nodes_in_a_partition_is_a_unit_type() -> None:
@@ -56,7 +56,7 @@ def test_each_sort_of_nodes_in_a_partition_is_a_unit_type() -> None:
         ),
     }
     types = {kind.name: (kind.count, kind.free) for kind in unit_types(units, nodes)}
-    # A unit that asks for no features takes any node of the partition.
+    # A unit without features takes any node of the partition.
     assert types == {"batch": (8, 8), "batch-avx-fast-gpu": (2, 1)}
 
 
@@ -85,7 +85,7 @@ def test_names_of_others_jobs_may_be_anything() -> None:
 
 @pytest.mark.parametrize(("read", "key"), [(nodes_in, "nodes"), (jobs_in, "jobs")])
 def test_slurm_errors_are_no_empty_list(read: Callable[[bytes], object], key: str) -> None:
-    """As Slurm 22.05 answers, with exit code 0, while slurmctld is away."""
+    """As answered by Slurm 22.05, with exit code 0, while slurmctld is down."""
     error = {"error": "Unable to contact slurm controller\n(connect failure)", "errno": 1800}
     answer = {"meta": {}, "errors": [error, {"errno": -1}], key: []}
     with pytest.raises(EngineError, match=r"--json: Unable to contact slurm controller \(connect failure\); error -1$"):
@@ -113,7 +113,7 @@ def test_ray_custom_resources_are_unit_types_with_cpus() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A log that is not what boot.py writes."""
+    """A log not written by boot.py."""
 
     log: bytes
     said: str
@@ -126,9 +126,9 @@ def parcel(content: bytes) -> bytes:
 def test_files_that_a_job_has_packed_stay_in_its_folder() -> None:
     names = ("good", "a/b", "../bad", "/bad", "a/../../bad", ".millrace/order.json", ".millrace/ended.json", "")
     packed = zlib.compress(json.dumps({name: base64.b64encode(b"x").decode() for name in names}).encode())
-    found = files_in(parcel(packed), 1000)
-    assert found is not None
-    assert set(found) == {"good", "a/b", ".millrace/ended.json"}
+    files = files_in(parcel(packed), 1000)
+    assert files is not None
+    assert set(files) == {"good", "a/b", ".millrace/ended.json"}
     assert files_in(b"a log without any", 1000) is None
 
 
@@ -141,6 +141,6 @@ def test_files_that_a_job_has_packed_stay_in_its_folder() -> None:
         Wrong(parcel(zlib.compress(b" " * 10_000_000)), "more than 1000 bytes"),
     ],
 )
-def test_parcels_that_are_none_are_errors_of_one_line(wrong: Wrong) -> None:
+def test_invalid_parcels_are_one_line_errors(wrong: Wrong) -> None:
     with pytest.raises(EngineError, match=wrong.said):
         files_in(wrong.log, 1000)

@@ -24,6 +24,7 @@ from tests.controller.workloads.centres.engines.forging import forged
 from tests.controller.workloads.centres.engines.ray_cluster import RayCluster, skip_without_ray
 from tests.controller.workloads.centres.engines.slurm_cluster import SlurmCluster, skip_without_slurm
 from tests.controller.workloads.centres.engines.worlds import (
+    DEADLINE_S,
     ENVIRONMENT,
     LocalWorld,
     RayWorld,
@@ -36,6 +37,7 @@ from tests.controller.workloads.centres.engines.worlds import (
     started,
     until_there,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.root
 
@@ -44,7 +46,7 @@ _HOSTILE = "a'b\"c $HOME `id` $(id) \\ \n#SBATCH --partition=accelerated\n;rm -r
 
 @pytest.fixture(scope="module")
 def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    """A cluster for all tests of this file: it takes a second to come."""
+    """A cluster for all tests of this file: it takes a second to start."""
     skip_without_slurm()
     with SlurmCluster(tmp_path_factory.mktemp("slurm") / "cluster") as cluster:
         yield cluster
@@ -52,7 +54,7 @@ def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmClu
 
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[RayCluster]:
-    """A cluster for all tests of this file: it takes seven seconds to come."""
+    """A cluster for all tests of this file: it takes seven seconds to start."""
     with RayCluster(skip_without_ray()) as cluster:
         cluster.start_other()
         yield cluster
@@ -61,8 +63,8 @@ def ray_cluster() -> Iterator[RayCluster]:
 @pytest.fixture(scope="module")
 def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
     """Container backend that runs pods, for all tests of this file: it takes two seconds to start."""
-    with Containers(tmp_path_factory.mktemp("containers")) as found:
-        yield found
+    with Containers(tmp_path_factory.mktemp("containers")) as backend:
+        yield backend
 
 
 @pytest.fixture(params=["local", "slurm", "ray", "containers"])
@@ -74,11 +76,11 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         "ray": lambda: RayWorld(request.getfixturevalue("ray_cluster"), tmp_path),
         "containers": lambda: ContainersWorld(request.getfixturevalue("containers"), tmp_path),
     }
-    found = made[request.param]()
+    backend = made[request.param]()
     try:
-        yield found
+        yield backend
     finally:
-        found.close()
+        backend.close()
 
 
 def test_jobs_see_only_their_folder_and_ordered_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +109,7 @@ def test_jobs_see_only_their_folder_and_ordered_environment(world: World, monkey
     play(script)
 
 
-def test_how_jobs_end_is_told_by_exit_code_or_signal(world: World) -> None:
+def test_ends_of_jobs_have_exit_code_or_signal(world: World) -> None:
     async def script() -> None:
         engine = await started(world)
         orders = (
@@ -152,8 +154,15 @@ def test_jobs_get_several_units(world: World) -> None:
         job = await engine.submit(asked)
         await until_there(world.gate(asked) / "on")
         assert (await running(engine, job))[job].units == 2
-        while (now := await _unit(engine, world.unit)).free is not None and now.free < (before.free or 0):
-            await asyncio.sleep(0.05)  # its own jobs are not others' work, though Ray counts late
+        now = before
+
+        async def all_are_free() -> bool:
+            nonlocal now
+            now = await _unit(engine, world.unit)
+            return now.free is None or now.free >= (before.free or 0)
+
+        # The centre's own jobs are not others' work, though Ray counts late.
+        await until(all_are_free, lambda: now, limit_s=DEADLINE_S, poll_s=0.05)
         assert now.count == before.count
         (world.gate(asked) / "go").touch()
         assert (await ended(engine, job))[job].phase is JobPhase.SUCCEEDED
@@ -177,11 +186,11 @@ def test_impossible_order_is_refused_before_anything_starts(world: World) -> Non
                 (order(world, "zero", "echo", "a\0b"), "zero byte"),
                 (order(world, "name", "true", environment={"A=B": "c"}), "A=B"),
             ]
-        for wrong, said in wrongs:
-            with pytest.raises(OrderError) as found:
+        for wrong, message in wrongs:
+            with pytest.raises(OrderError) as raised:
                 await engine.submit(wrong)
-            assert said in str(found.value)
-            assert "\n" not in str(found.value)
+            assert message in str(raised.value)
+            assert "\n" not in str(raised.value)
         assert await engine.jobs() == ()
         assert not (world.root / "out").exists()
 
@@ -227,7 +236,7 @@ def test_cancelled_jobs_end_with_all_that_they_have_started(world: World) -> Non
         assert (polite.folder / OUTPUT_FILE).read_text() == "bye\n"
         assert states[jobs[1]].exit_code == 128 + signal.SIGKILL
         assert not world.has_process(process, "sleep")
-        await engine.cancel(jobs[0], 1)  # again, and of one that nobody knows: neither is an error
+        await engine.cancel(jobs[0], 1)  # repeated, and for an unknown job: neither is an error
         await engine.cancel("999999", 1)
 
     play(script)
@@ -246,26 +255,26 @@ def test_restarted_agent_finds_only_its_own_jobs(world: World) -> None:
         await first.close()
 
         second = await started(world)
-        found = {state.mark.task: state for state in await second.jobs()}
-        assert {name: state.phase for name, state in found.items()} == {
+        states = {state.mark.task: state for state in await second.jobs()}
+        assert {name: state.phase for name, state in states.items()} == {
             "long": JobPhase.RUNNING,
             "done": JobPhase.SUCCEEDED,
         }
-        assert (found["long"].mark, found["long"].id, found["long"].folder) == (asked.mark, job, asked.folder)
+        assert (states["long"].mark, states["long"].id, states["long"].folder) == (asked.mark, job, asked.folder)
         assert await second.submit(asked) == job, "the same mark twice is one job"
         (world.gate(asked) / "go").touch()
         assert (await ended(second, job))[job].exit_code == 5
         await second.forget(job)
         await second.forget(done)
         third = await started(world)
-        assert await third.jobs() == (), "what is forgotten is not told of again"
+        assert await third.jobs() == (), "forgotten jobs are not listed again"
         await other.forget(foreign)
 
     play(script)
 
 
 def test_no_job_forges_the_end_of_another_one(world: World) -> None:
-    """By records in its own folder, by another job's name and labels, by what it writes into another's folder."""
+    """Neither by records in its own folder, nor by another job's name and labels, nor by files in another's folder."""
 
     async def script() -> None:
         engine = await started(world)
@@ -277,22 +286,22 @@ def test_no_job_forges_the_end_of_another_one(world: World) -> None:
         with forged(world, asked, state):
             again = await started(world)
             for each in (engine, again):
-                (found,) = await each.jobs()
-                assert (found.id, found.mark, found.phase, found.folder) == (
+                (adopted,) = await each.jobs()
+                assert (adopted.id, adopted.mark, adopted.phase, adopted.folder) == (
                     job, asked.mark, JobPhase.RUNNING, asked.folder,
                 )  # fmt: skip
             assert await again.submit(asked) == job
             (world.gate(asked) / "go").touch()
             state = (await ended(engine, job))[job]
             assert (state.phase, state.exit_code) == (JobPhase.FAILED, 5)
-            # What comes for the task next gets a folder of its own, whatever is there.
+            # The task's next job gets its own folder, whatever exists there.
             later = await engine.submit(order(world, "victim", "sh", "-c", "exit 6", epoch=2))
             assert (await ended(engine, later))[later].exit_code == 6
 
     play(script)
 
 
-def test_jobs_that_nobody_knows_are_lost(world: World) -> None:
+def test_unknown_jobs_are_lost(world: World) -> None:
     async def script() -> None:
         engine = await started(world)
         states = await engine.states(("424242",))
@@ -311,11 +320,11 @@ def test_an_engine_that_hangs_is_an_error_of_one_line_in_time(world: World) -> N
                 engine.start(),
                 engine.submit(order(world, "late", "true")),
             ):
-                with pytest.raises(EngineError) as found:
+                with pytest.raises(EngineError) as raised:
                     async with asyncio.timeout(10):
                         await asked
-                assert "0.5 s" in str(found.value)
-                assert "\n" not in str(found.value)
+                assert "0.5 s" in str(raised.value)
+                assert "\n" not in str(raised.value)
 
     play(script)
 
@@ -333,9 +342,9 @@ def test_jobs_outlive_an_engine_that_is_away_for_a_while(world: World) -> None:
         job = await engine.submit(asked)
         await until_there(world.gate(asked) / "on")
         with world.away():
-            with pytest.raises(EngineError) as found:
+            with pytest.raises(EngineError) as raised:
                 await engine.resources()
-            assert "\n" not in str(found.value)
+            assert "\n" not in str(raised.value)
             (world.gate(asked) / "go").touch()
             await until_there(world.gate(asked) / "end")
         assert (await ended(engine, job))[job].phase is JobPhase.SUCCEEDED
@@ -345,14 +354,14 @@ def test_jobs_outlive_an_engine_that_is_away_for_a_while(world: World) -> None:
     play(script)
 
 
-def test_changes_of_resources_are_told(world: World) -> None:
+def test_changes_of_resources_are_reported(world: World) -> None:
     async def script() -> None:
         engine = await started(world)
         before = (await _unit(engine, world.unit)).count
         async with aclosing(engine.changes()) as changes:  # type: ignore[type-var]
 
             async def told_until(is_so: Callable[[int], bool]) -> None:
-                # What tests before have left goes meanwhile, which is told as well.
+                # Leftovers of earlier tests may vanish meanwhile, which is reported, too.
                 await anext(changes)
                 while not is_so((await _unit(engine, world.unit)).count):
                     await anext(changes)
@@ -382,9 +391,9 @@ def test_cluster_centre_runs_dispatched_tasks_and_probes(slurm_cluster: SlurmClu
             await world.add_probe()
             measured = await world.run("products", probe(units=(1, 2)), "batch", 2)
             assert measured.status.phase is TaskPhase.SUCCEEDED, measured.status
-            found = await world.result_of(measured)
-            assert [run.units for run in found.status.runs] == [1, 2]
-            assert all(time_s > 0 for run in found.status.runs for time_s in run.run_times_s)
+            result = await world.result_of(measured)
+            assert [run.units for run in result.status.runs] == [1, 2]
+            assert all(time_s > 0 for run in result.status.runs for time_s in run.run_times_s)
             assert (await world.centre()).shares == ()
 
     play_centre(tmp_path, act, trial=TrialSettings(kernels=("dot",)))
@@ -407,7 +416,7 @@ def test_units_of_slurm_may_be_tasks_on_several_nodes(slurm_cluster: SlurmCluste
     play(act)
 
 
-def test_jobs_of_slurm_are_roots_only_where_that_is_said(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+def test_slurm_jobs_run_as_root_only_if_configured(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
     world = SlurmWorld(slurm_cluster, tmp_path)
     for folder in (tmp_path, *tmp_path.parents[:3], slurm_cluster.folder, slurm_cluster.folder.parent):
         folder.chmod(folder.stat().st_mode | 0o011)

@@ -1,4 +1,4 @@
-"""The program beside each job, as a Slurm or Ray node runs it: alone, copied beside its record, without Millrace."""
+"""The keeper of each job as run on a Slurm or Ray node: standalone, copied next to its record, without Millrace."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def output(folder: JobFolder) -> str:
 def test_it_is_a_program_of_python_3_7_that_loads_little() -> None:
     ast.parse(KEEPER.read_text(), feature_version=(3, 7))
     asked = f"import sys; exec(open({str(KEEPER)!r}).read(), {{'__name__': 'keeper'}}); print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True)
     heavy = {"asyncio", "subprocess", "threading", "typing", "pathlib", "logging", "msgspec", "controller", "dataplane"}
-    assert not heavy & set(found.stdout.split())
+    assert not heavy & set(done.stdout.split())
 
 
 def test_keeper_exits_with_the_jobs_code_and_records_its_end(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_folder_moves_with_its_record(tmp_path: Path) -> None:
     assert (moved / "stdout").read_text() == f"{moved}\n"
 
 
-def test_non_executable_is_told_apart_from_a_missing_program(tmp_path: Path) -> None:
+def test_non_executable_differs_from_a_missing_program(tmp_path: Path) -> None:
     folder = prepared(tmp_path, "./script", files={"script": b"no program\n"})
     with kept(folder) as keeper:
         assert keeper.wait(HANG_S) == 126
@@ -120,7 +120,7 @@ def test_a_job_ends_with_its_keeper(tmp_path: Path) -> None:
         assert process.exists()
         keeper.kill()
         wait_until(lambda: not process.exists() or "State:\tZ" in (process / "status").read_text(), "it runs on")
-    assert folder.told is None, "nobody knows how it ended"
+    assert folder.told is None, "the end is unknown"
 
 
 def test_orphans_are_let_go_of_while_the_job_runs(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_signal_after_the_end_is_left_pending() -> None:
         "os.write(wake, bytes([signal.SIGCHLD, signal.SIGTERM]))\n"
         "keeper['hand_on'](woken); print(signal.sigpending() == {signal.SIGTERM})\n"
     )
-    found = subprocess.run([sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["[]", "True"]
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "True"]
 
 
 def test_at_most_one_keeper_runs_a_job_that_is_known_by_its_lock(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_at_most_one_keeper_runs_a_job_that_is_known_by_its_lock(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"exit_code": "0"}', b'{"exit_code": 0, "more": 1}', b"\xff"])
-def test_what_is_no_record_of_an_end_is_none(tmp_path: Path, text: bytes) -> None:
+def test_invalid_records_of_an_end_are_ignored(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "ended.json").write_bytes(text)
     assert read_record(tmp_path / "ended.json", Ended) is None
     assert read_record(tmp_path, Ended) is None

@@ -1,4 +1,4 @@
-"""Units that a node has room for: all pods' shares of a device count, and what pools of units hold of it."""
+"""Units that fit on a node: all pods' shares of a device count, and those of unit pools."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def test_all_shares_of_a_device_count() -> None:
     assert room(TENTH, node(share("a", 300), share("b", 100)), others_of={"a"}) == 9
 
 
-def test_what_a_pool_holds_is_no_room() -> None:
+def test_units_of_a_pool_are_not_free() -> None:
     assert room(TENTH, node(share("a", 300), pools=(POOL,)), others_of={"a"}) == 5
     assert room(TENTH, node(pools=(POOL,))) == 10

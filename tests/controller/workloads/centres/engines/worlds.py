@@ -1,4 +1,4 @@
-"""Backends of the engines in tests, behind one interface: the engines' suite knows nothing else about them."""
+"""Backends of the engines in tests, behind the one interface that the engines' suite uses."""
 
 from __future__ import annotations
 
@@ -18,52 +18,53 @@ from controller.workloads.centres.engines.ray import RayEngine, RaySettings
 from controller.workloads.centres.engines.slurm import SlurmEngine, SlurmSettings
 from controller.workloads.centres.settings import ControlGroups, LocalSettings, UnitSettings
 from controller.workloads.centres.units import Found
-from dataplane.local.deadline import LocalDeadline, local_timeout
+from dataplane.local.deadline import local_timeout
 from tests.controller.workloads.centres.engines.doors import PortDoor
 from tests.controller.workloads.centres.engines.ray_cluster import RayCluster
 from tests.controller.workloads.centres.engines.slurm_cluster import SlurmCluster
 from tests.left_processes import kill_those_of
 from tests.sandboxes import local_settings
+from tests.waiting import until
 
 DEADLINE_S = 60.0
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 class World(Protocol):
-    """Something real that runs jobs, and the folder of the jobs' folders."""
+    """A real backend for jobs, and the folder of the jobs' folders."""
 
     unit: str
-    """A unit type of which one job can have two."""
+    """A unit type of which a job can get two."""
     root: Path
     centre: str
     """Centre used only by this test; the backend may hold other centres' jobs, too."""
 
     def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> Engine:
-        """Return a new engine, as an agent that starts makes it."""
+        """Return a new engine, as made by a starting agent."""
         ...
 
     def gate(self, order: JobOrder) -> Path:
-        """Return a folder that the test and the job both see, there as $GATE."""
+        """Return a folder shared by test and job, in the job as $GATE."""
         ...
 
     def has_process(self, number: int, name: str) -> bool:
-        """Return whether a process runs that a job has started; the number is the job's."""
+        """Return whether a process of a job is running; the number is the job's."""
         ...
 
     def close(self) -> None:
-        """Give back what it has beside what all tests share."""
+        """Release everything not shared by all tests."""
         ...
 
     def hanging(self) -> AbstractContextManager[None]:
-        """Have what runs the jobs not answer for a while."""
+        """Let the backend hang for a while."""
         ...
 
     def away(self) -> AbstractContextManager[None]:
-        """End what is asked, and start it again; jobs that run go on."""
+        """Stop and restart the queried service; running jobs continue."""
         ...
 
     def smaller(self) -> AbstractContextManager[None]:
-        """Take some of its units away."""
+        """Remove some units."""
         ...
 
 
@@ -75,7 +76,7 @@ class OnThisMachine:
         return order.folder
 
     def has_process(self, number: int, name: str) -> bool:
-        """It is one of this machine."""
+        """It is a process of this machine."""
         file = Path(f"/proc/{number}/comm")
         return file.exists() and file.read_text().strip() == name
 
@@ -90,27 +91,27 @@ class LocalWorld(OnThisMachine):
         self._cores = tuple(sorted(os.sched_getaffinity(0)))
 
     def close(self) -> None:
-        """End what a test has left, which is much if it failed."""
+        """End a test's leftovers, which are many if it failed."""
         kill_those_of(self.root)
 
     def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> LocalEngine:
-        """Return an engine for them; one that starts again finds the state of the one before."""
+        """Return an engine; a restarted one finds the state of its predecessor."""
         name = centre or self.centre
         settings = local_settings(control_groups=ControlGroups.NEVER, look_s=0.05)
         units = (UnitSettings(name=self.unit, count=2, cores=1),)
         return LocalEngine(settings, units, self.root / "local" / name, f"/millrace-test-{name}", self._look)
 
     def hanging(self) -> AbstractContextManager[None]:
-        """Nobody else is asked."""
-        pytest.skip("nobody else is asked for processes")
+        """No other service is involved."""
+        pytest.skip("processes need no other service")
 
     def away(self) -> AbstractContextManager[None]:
-        """Nobody else is asked."""
-        pytest.skip("nobody else is asked for processes")
+        """No other service is involved."""
+        pytest.skip("processes need no other service")
 
     @contextmanager
     def smaller(self) -> Iterator[None]:
-        """Take cores away."""
+        """Remove cores."""
         before = self._cores
         self._cores = before[:1]
         try:
@@ -137,7 +138,7 @@ class SlurmWorld(OnThisMachine):
         """Return an engine for the cluster."""
         if "user" not in more:
             more["unsafe_same_user"] = True  # the tests are root
-        # Its slurmctld forgets jobs two seconds after their end.
+        # This slurmctld forgets jobs two seconds after their end.
         more.setdefault("unsafe_trust_folders", True)
         settings = SlurmSettings(configuration=self.cluster.configuration, poll_s=0.05, deadline_s=deadline_s, **more)
         name = centre or self.centre
@@ -145,7 +146,7 @@ class SlurmWorld(OnThisMachine):
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Stop slurmctld in the middle of whatever it does."""
+        """Pause slurmctld at any point."""
         with self.cluster.frozen_controller():
             yield
 
@@ -168,7 +169,7 @@ class SlurmWorld(OnThisMachine):
 
 
 class RayWorld(OnThisMachine):
-    """A cluster of two nodes, asked by a door."""
+    """A cluster of two nodes behind a door."""
 
     unit = "slot"
 
@@ -177,7 +178,7 @@ class RayWorld(OnThisMachine):
         self._door = PortDoor(cluster.port)
 
     def close(self) -> None:
-        """Shut the door."""
+        """Close the door."""
         self._door.close()
 
     def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> RayEngine:
@@ -189,12 +190,12 @@ class RayWorld(OnThisMachine):
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Stop the dashboard in the middle of whatever it does."""
+        """Pause the dashboard at any point."""
         with self.cluster.frozen():
             yield
 
     def away(self) -> AbstractContextManager[None]:
-        """Shut the door."""
+        """Close the door."""
         return self._door.shut()
 
     @contextmanager
@@ -208,7 +209,7 @@ class RayWorld(OnThisMachine):
 
 
 def order(world: World, task: str, *argv: str, **more: Any) -> JobOrder:
-    """Return an order of a task; its mark's epoch, centre and so on as `more` says."""
+    """Return a task's order; `more` sets fields such as the mark's epoch and centre."""
     mark = JobMark(
         more.pop("centre", world.centre),
         task,
@@ -217,15 +218,15 @@ def order(world: World, task: str, *argv: str, **more: Any) -> JobOrder:
         more.pop("is_probe", False),
     )
     given: dict[str, Any] = {"unit": world.unit, "units": 1, "environment": ENVIRONMENT, "grace_s": 0.3, **more}
-    found = JobOrder(mark=mark, argv=argv, folder=world.root / f"{task}-{mark.epoch}", **given)
-    return replace(found, environment={**found.environment, "GATE": str(world.gate(found))})
+    made = JobOrder(mark=mark, argv=argv, folder=world.root / f"{task}-{mark.epoch}", **given)
+    return replace(made, environment={**made.environment, "GATE": str(world.gate(made))})
 
 
 _STARTED: list[Engine] = []
 
 
 async def started(world: World, **more: Any) -> Engine:
-    """Return an engine that is ready; it is closed after the script."""
+    """Return a started engine; it is closed after the script."""
     engine = world.engine(**more)
     _STARTED.append(engine)
     await engine.start()
@@ -233,7 +234,7 @@ async def started(world: World, **more: Any) -> Engine:
 
 
 def play(script: Callable[[], Awaitable[None]]) -> None:
-    """Run a test's script; it has a deadline."""
+    """Run a test's script with a deadline."""
 
     async def within() -> None:
         try:
@@ -248,30 +249,29 @@ def play(script: Callable[[], Awaitable[None]]) -> None:
 
 async def ended(engine: Engine, *jobs: str) -> Mapping[str, JobState]:
     """Wait for the end of jobs; return how they ended."""
-    return await until(engine, jobs, JOB_ENDED)
+    return await in_phases(engine, jobs, JOB_ENDED)
 
 
 async def running(engine: Engine, *jobs: str) -> Mapping[str, JobState]:
     """Wait until jobs run."""
-    return await until(engine, jobs, (JobPhase.RUNNING,))
+    return await in_phases(engine, jobs, (JobPhase.RUNNING,))
 
 
-async def until(engine: Engine, jobs: tuple[str, ...], phases: tuple[JobPhase, ...]) -> Mapping[str, JobState]:
-    """Wait until all jobs are in one of some phases."""
-    due = LocalDeadline(DEADLINE_S, "a test")
-    while True:
+async def in_phases(engine: Engine, jobs: tuple[str, ...], phases: tuple[JobPhase, ...]) -> Mapping[str, JobState]:
+    """Wait until all jobs are in one of some phases; return their states."""
+    states: Mapping[str, JobState] = {}
+
+    async def are_there() -> bool:
+        nonlocal states
         states = await engine.states(jobs)
-        if all(state.phase in phases for state in states.values()):
-            return states
-        assert not due.has_passed(), states
         assert all(state.phase in phases or state.phase not in JOB_ENDED for state in states.values()), states
-        await asyncio.sleep(0.02)
+        return all(state.phase in phases for state in states.values())
+
+    await until(are_there, lambda: states, limit_s=DEADLINE_S, poll_s=0.02)
+    return states
 
 
 async def until_there(path: Path) -> str:
     """Wait for a file that a job writes; return its text."""
-    due = LocalDeadline(DEADLINE_S, "a test")
-    while not path.exists() or not path.read_text():
-        assert not due.has_passed(), path
-        await asyncio.sleep(0.02)
+    await until(lambda: path.exists() and path.read_text() != "", f"no {path}", limit_s=DEADLINE_S, poll_s=0.02)
     return path.read_text()

@@ -1,4 +1,4 @@
-"""A runc that hangs at one of the things that it is asked."""
+"""A runc that hangs in one of its commands."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tests.waiting import finish_within
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Return the command lines of processes that name a folder."""
-    found = []
+    """Return command lines of processes that name a folder."""
+    commands = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             line = (process / "cmdline").read_bytes()
         except OSError:
             continue
         if os.fsencode(folder) in line and int(process.name) != os.getpid():
-            found.append(line.replace(b"\0", b" ").decode())
-    return found
+            commands.append(line.replace(b"\0", b" ").decode())
+    return commands
 
 
 def hang(podman_storage: PodmanStorage, word: str) -> None:
-    """Check what is left of a container where runc sleeps when asked for one thing, and does all else."""
+    """Check the leftovers of a container if runc hangs in one command only."""
     program, sleeps = (podman_storage.folder / name for name in ("runc-that-hangs", "sleeps"))
     program.write_text(
         f'#!/bin/sh\nfor word in "$@"; do [ "$word" != {word} ] || exec {sleeps}; done\nexec runc "$@"\n'

@@ -1,4 +1,4 @@
-"""Real containers of every runtime, for tests: a runtime with a storage of the test's own, and what is asked of it."""
+"""Real containers of every runtime for tests: a runtime with the test's own storage, and queries to it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from controller.workloads.nodes.runtimes.base import (
 from controller.workloads.nodes.runtimes.settings import RuntimeKind, RuntimeSettings, make_runtime
 from dataplane.local.deadline import local_timeout
 from tests.controller.workloads.nodes.conftest import PodmanStorage
+from tests.waiting import until
 
 Work = Callable[[Runtime], Awaitable[None]]
 Run = Callable[[Work], None]
@@ -26,7 +27,7 @@ DEADLINE_S = 60
 
 @asynccontextmanager
 async def started(kind: RuntimeKind, storage: PodmanStorage, **more: object) -> AsyncIterator[Runtime]:
-    """Yield a runtime that has started; containers outlive it."""
+    """Yield a started runtime; containers outlive it."""
     more.setdefault("image_folders", storage.image_folders)
     settings = RuntimeSettings(kind=kind, environment=storage.environment, socket=storage.socket, **more)  # type: ignore[arg-type]
     runtime = make_runtime(settings, storage.folder / "runtime")
@@ -55,25 +56,31 @@ async def container(runtime: Runtime, storage: PodmanStorage, script: str, **mor
 
 
 async def only(runtime: Runtime) -> ContainerState:
-    """Return the one container that there is."""
+    """Return the only container."""
     (state,) = await runtime.list("n1")
     return state
 
 
 async def until_ended(runtime: Runtime) -> ContainerState:
-    """Return the one container once it has ended."""
-    while (state := await only(runtime)).phase is not ContainerPhase.EXITED:
-        await asyncio.sleep(0.02)
+    """Return the only container once it has ended."""
+    state = await only(runtime)
+
+    async def has_ended() -> bool:
+        nonlocal state
+        state = await only(runtime)
+        return state.phase is ContainerPhase.EXITED
+
+    await until(has_ended, lambda: state, limit_s=DEADLINE_S, poll_s=0.02)
     return state
 
 
-async def said(runtime: Runtime, made: str, **how: object) -> bytes:
-    """Return what a container has written, to both outputs."""
+async def logged(runtime: Runtime, made: str, **how: object) -> bytes:
+    """Return a container's stdout and stderr combined."""
     return b"".join([output.data async for output in runtime.logs(made, **how)])  # type: ignore[arg-type]
 
 
 async def outcome(session: ExecSession) -> tuple[bytes, bytes, int]:
-    """Return what a process writes to both of its outputs, and its exit code."""
+    """Return a process's stdout, stderr and exit code."""
     written = {STDOUT: b"", STDERR: b""}
     async for output in session.output():
         written[output.stream] += output.data
@@ -81,7 +88,7 @@ async def outcome(session: ExecSession) -> tuple[bytes, bytes, int]:
 
 
 async def stderr_of(runtime: Runtime, made: str) -> AsyncIterator[bytes]:
-    """Yield what a container writes to its standard error."""
+    """Yield a container's stderr."""
     async with aclosing(runtime.logs(made, follow=True)) as outputs:
         async for output in outputs:
             if output.stream == STDERR:
@@ -89,7 +96,7 @@ async def stderr_of(runtime: Runtime, made: str) -> AsyncIterator[bytes]:
 
 
 def run_with(kind: RuntimeKind, storage: PodmanStorage, work: Work, **more: object) -> None:
-    """Do something with a runtime of these settings."""
+    """Run work on a runtime with these settings."""
 
     async def main() -> None:
         async with started(kind, storage, **more) as runtime, local_timeout(DEADLINE_S, "a test"):

@@ -1,4 +1,4 @@
-"""Bundles that users bring: run as they say, and never out of their folder."""
+"""Users' bundles: run as specified, and confined to their folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.workloads.nodes.runtimes.security import HostFolders
 from controller.workloads.nodes.runtimes.settings import RuntimeKind
 from tests.controller.workloads.nodes.busybox_image import layer_of, skip_without_containers
 from tests.controller.workloads.nodes.conftest import PodmanStorage
-from tests.controller.workloads.nodes.runtimes.real_containers import DEADLINE_S, run_with, said, until_ended
+from tests.controller.workloads.nodes.runtimes.real_containers import DEADLINE_S, logged, run_with, until_ended
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
@@ -39,31 +39,31 @@ def write_bundle(folder: Path, **parts: object) -> Path:
 
 
 def read(folder: Path, *allowed: Path) -> None:
-    """Read a bundle, and let go of it."""
+    """Read and close a bundle."""
     with ExitStack() as stack:
         asyncio.run(read_bundle(folder, HostFolders(bundles=allowed), stack, DEADLINE_S))
 
 
 def run_bundle(storage: PodmanStorage, bundle: Path, **more: object) -> tuple[ContainerState, bytes]:
-    found = []
+    outcomes = []
 
     async def work(runtime: Runtime) -> None:
         order = ContainerOrder(name="c1", labels={"millrace.node": "n1"}, bundle=bundle, **more)  # type: ignore[arg-type]
         made = await runtime.create(order)
         try:
             await runtime.start_container(made)
-            found.append((await until_ended(runtime), await said(runtime, made)))
+            outcomes.append((await until_ended(runtime), await logged(runtime, made)))
         finally:
             await runtime.remove(made)
 
     run_with(RuntimeKind.RUNC, storage, work, bundle_folders=(bundle.parent,))
-    return found[0]
+    return outcomes[0]
 
 
 def unpack(folder: Path) -> None:
     """Write busybox and the names of its applets."""
     with tarfile.open(fileobj=io.BytesIO(layer_of({}))) as layer:
-        # Pythons of before 3.11.4 know no filter, those since 3.14 refuse links by default.
+        # Python before 3.11.4 has no filters; since 3.14 it refuses links by default.
         layer.extraction_filter = lambda member, _: member
         layer.extractall(folder)
 
@@ -101,7 +101,7 @@ def test_a_bundle_is_run_and_not_written_to(podman_storage: PodmanStorage, tmp_p
         ({"process": {"args": ["sh"], "user": {"uid": float("inf")}}}, "malformed"),
     ],
 )
-def test_what_leads_out_of_a_bundle_is_refused(tmp_path: Path, parts: dict[str, Any], problem: str) -> None:
+def test_paths_out_of_a_bundle_are_refused(tmp_path: Path, parts: dict[str, Any], problem: str) -> None:
     bundle = write_bundle(tmp_path / "b1", **parts)
     (bundle / "way-out").symlink_to("/etc")
     with pytest.raises(OrderError, match=problem) as refused:
@@ -116,7 +116,7 @@ def test_a_bundle_of_too_many_brackets_is_refused(tmp_path: Path) -> None:
         read(bundle, tmp_path)
 
 
-def test_bundles_lie_where_the_node_allows_them(tmp_path: Path) -> None:
+def test_bundles_are_only_in_allowed_folders(tmp_path: Path) -> None:
     bundle = write_bundle(tmp_path / "other" / "b1")
     (tmp_path / "bundles").mkdir()
     (tmp_path / "bundles" / "link").symlink_to(bundle)

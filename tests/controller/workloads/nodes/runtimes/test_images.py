@@ -1,4 +1,4 @@
-"""Images of every origin: layouts and archives; digests hold (a registry: tests/soak/containers.py)."""
+"""Images from layouts and archives, with verified digests (registries: tests/soak/containers.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.workloads.nodes.runtimes.base import Runtime
 from controller.workloads.nodes.runtimes.errors import ImageError
 from tests.controller.workloads.nodes.busybox_image import skip_without_containers, write_layout
 from tests.controller.workloads.nodes.conftest import PodmanStorage
-from tests.controller.workloads.nodes.runtimes.real_containers import Run, container, said, until_ended
+from tests.controller.workloads.nodes.runtimes.real_containers import Run, container, logged, until_ended
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
@@ -39,19 +39,19 @@ def test_archives(run: Run, podman_storage: PodmanStorage, tmp_path: Path, trans
         assert [each.digest for each in await runtime.images()] == [image.digest]
         async with container(runtime, podman_storage, "echo ran", image=image.digest) as made:
             await until_ended(runtime)
-            assert await said(runtime, made) == b"ran\n"
+            assert await logged(runtime, made) == b"ran\n"
 
     run(work)
 
 
-def test_an_image_says_what_it_runs(run: Run, podman_storage: PodmanStorage, tmp_path: Path) -> None:
+def test_image_states_its_command(run: Run, podman_storage: PodmanStorage, tmp_path: Path) -> None:
     write_layout(tmp_path / "other", command=("/bin/sh", "-c", "echo $COLOUR $SIZE"), environment={"COLOUR": "red"})
 
     async def work(runtime: Runtime) -> None:
         other = (await runtime.pull(f"oci:{tmp_path / 'other'}")).digest
         async with container(runtime, podman_storage, "", image=other, command=(), environment={"SIZE": "big"}) as made:
             await until_ended(runtime)
-            assert await said(runtime, made) == b"red big\n"
+            assert await logged(runtime, made) == b"red big\n"
 
     run(work)
 

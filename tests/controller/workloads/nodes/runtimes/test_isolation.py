@@ -1,4 +1,4 @@
-"""Isolation of containers: capabilities, devices, the machine's folders, their network."""
+"""Isolation of containers: capabilities, devices, host folders, network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.workloads.nodes.runtimes.base import ContainerOrder, Mount, Runt
 from controller.workloads.nodes.runtimes.errors import OrderError
 from controller.workloads.nodes.runtimes.settings import RuntimeKind, Seccomp
 from tests.controller.workloads.nodes.conftest import PodmanStorage
-from tests.controller.workloads.nodes.runtimes.real_containers import Run, container, run_with, said, until_ended
+from tests.controller.workloads.nodes.runtimes.real_containers import Run, container, logged, run_with, until_ended
 from tests.network_namespace import network_namespace
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.root, pytest.mark.containers]
 
 @pytest.fixture
 def podman_storage(shared_storage: PodmanStorage) -> PodmanStorage:
-    """Return the storage that these tests share."""
+    """Return the storage shared by these tests."""
     return shared_storage
 
 
@@ -35,7 +35,7 @@ def test_root_in_a_container_may_little(run: Run, podman_storage: PodmanStorage)
         )
         async with container(runtime, podman_storage, script) as made:
             await until_ended(runtime)
-            text = (await said(runtime, made)).decode()
+            text = (await logged(runtime, made)).decode()
             status = dict(line.split(":\t") for line in text.splitlines() if ":\t" in line)
             assert status == {
                 "CapEff": "00000000800405fb",
@@ -55,7 +55,7 @@ def test_a_filter_of_system_calls_is_left_out_by_a_setting_alone(podman_storage:
     async def work(runtime: Runtime) -> None:
         async with container(runtime, podman_storage, "grep ^Seccomp: /proc/self/status") as made:
             await until_ended(runtime)
-            assert await said(runtime, made) == b"Seccomp:\t0\n"
+            assert await logged(runtime, made) == b"Seccomp:\t0\n"
 
     run_with(RuntimeKind.RUNC, podman_storage, work, seccomp=Seccomp.NONE)
 
@@ -68,8 +68,8 @@ def test_devices_are_those_that_were_given(run: Run, podman_storage: PodmanStora
         )
         async with container(runtime, podman_storage, script, devices=("/dev/net/tun",)) as made:
             await until_ended(runtime)
-            found, opened, names = (await said(runtime, made)).decode().splitlines()[:3]
-            assert (found, opened) == ("a:c8 character special file", "opened")
+            device, opened, names = (await logged(runtime, made)).decode().splitlines()[:3]
+            assert (device, opened) == ("a:c8 character special file", "opened")
             assert set(names.split()) <= {
                 *("console", "core", "fd", "full", "mqueue", "net", "null", "ptmx", "pts", "random", "shm"),
                 *("stderr", "stdin", "stdout", "tty", "urandom", "zero"),
@@ -79,7 +79,7 @@ def test_devices_are_those_that_were_given(run: Run, podman_storage: PodmanStora
 
 
 def test_a_device_that_was_not_given_is_closed_even_with_a_file(run: Run, podman_storage: PodmanStorage) -> None:
-    """The control group decides, by number: here /dev/fuse, whose file the image could bring."""
+    """The control group decides by device number: here /dev/fuse, whose file could be in the image."""
 
     async def work(runtime: Runtime) -> None:
         script = "sleep 60"
@@ -105,7 +105,9 @@ def test_a_device_that_was_not_given_is_closed_even_with_a_file(run: Run, podman
         ("/etc/passwd", "neither a path below /dev"),
     ],
 )
-def test_what_is_no_device_is_refused(run: Run, podman_storage: PodmanStorage, device: str, problem: str) -> None:
+def test_files_that_are_no_devices_are_refused(
+    run: Run, podman_storage: PodmanStorage, device: str, problem: str
+) -> None:
     async def work(runtime: Runtime) -> None:
         image = (await runtime.pull(podman_storage.image)).digest
         with pytest.raises(OrderError, match=problem):
@@ -123,7 +125,7 @@ def test_the_network_namespace_that_is_named_is_joined(run: Run, podman_storage:
             namespace = Path(f"/run/netns/{name}")
             async with container(runtime, podman_storage, "ip -o address", network_namespace=namespace) as made:
                 await until_ended(runtime)
-                assert b"inet 10.1.2.3/24" in await said(runtime, made)
+                assert b"inet 10.1.2.3/24" in await logged(runtime, made)
 
         run(work)
 
@@ -132,7 +134,7 @@ def test_without_a_namespace_there_is_loopback_alone(run: Run, podman_storage: P
     async def work(runtime: Runtime) -> None:
         async with container(runtime, podman_storage, "ip -o link | cut -d: -f2") as made:
             await until_ended(runtime)
-            assert (await said(runtime, made)).split() == [b"lo"]
+            assert (await logged(runtime, made)).split() == [b"lo"]
 
     run(work)
 
@@ -151,7 +153,7 @@ def test_folders_of_the_machine_that_are_allowed(podman_storage: PodmanStorage, 
             mounted = Path("/proc/self/mountinfo").read_text().splitlines()
             assert not [line for line in mounted if "/mounts/" in line and str(tmp_path) in line]
             await until_ended(runtime)
-            text = await said(runtime, made)
+            text = await logged(runtime, made)
             assert (b"hello" in text, b"Read-only file system" in text, b"refused\n" in text) == (True, True, True)
         image = (await runtime.pull(podman_storage.image)).digest
         refused = "none of the node's mount_folders|has a link in its path"

@@ -1,4 +1,4 @@
-"""Layouts that are none, or were made to do harm: one line each, and nothing is waited for."""
+"""Invalid and malicious layouts: one line each, and no hanging."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def write(folder: Path, manifest: bytes) -> None:
         (b"[]", "is not a JSON object"),
     ],
 )
-def test_manifests_that_are_none(tmp_path: Path, manifest: bytes, problem: str) -> None:
+def test_invalid_manifests(tmp_path: Path, manifest: bytes, problem: str) -> None:
     write(tmp_path, manifest)
     with pytest.raises(ImageError, match=rf"^image oci:[^\n]*{problem}[^\n]*$"):
         select(tmp_path)
 
 
-def test_indices_that_are_none(tmp_path: Path) -> None:
+def test_invalid_indices(tmp_path: Path) -> None:
     index = tmp_path / "index.json"
     for content in ("[" * 100_000, " " * ((4 << 20) + 1), "{"):
         index.write_text(content)

@@ -1,4 +1,4 @@
-"""Logs as conmon writes them: lines, parts of lines, the last ones, those since a time; no container is needed."""
+"""Logs as written by conmon: lines, partial lines, tails, lines since a time; without containers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_last_lines_of_a_long_log(tmp_path: Path) -> None:
 
 
 def test_the_last_lines_of_a_long_log_are_found_in_a_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that was read is split again at each look."""
+    """Plain twin: split everything read so far again on each look."""
     line, number = b"2026-11-23T03:39:42.848067440+00:00 stdout F x\n", 40_000
     (tmp_path / "log").write_bytes(line * number)
     looks, starts_of_lines = list[int](), logs._starts_of_lines
@@ -68,7 +68,7 @@ def test_the_last_lines_of_a_long_log_are_found_in_a_few_looks(tmp_path: Path, m
     assert sum(looks) <= 3 * number * len(line)
 
 
-def test_what_is_older_is_left_out(tmp_path: Path) -> None:
+def test_older_lines_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(LOG)
     since_ns = 1_795_405_184_000_000_001  # 2026-11-23T03:39:44.000000001Z
     assert read(tmp_path / "log", since_ns=since_ns) == [Output(STDERR, b"wrong\n"), Output(STDOUT, b"end")]
@@ -82,7 +82,7 @@ def test_pieces_are_bounded() -> None:
     assert max(len(piece.data) for piece in pieces) <= 65_536
 
 
-def test_what_is_no_line_is_left_out(tmp_path: Path) -> None:
+def test_malformed_lines_are_left_out(tmp_path: Path) -> None:
     assert list(parse([b"\n", b"x\n", b"a b c d\n", b"when stdout\n"])) == [Output(STDOUT, b"\n")]
     assert read(tmp_path / "nothing") == []
     (tmp_path / "log").write_bytes(LOG + b"2026-11-23T03:39:46.0+00:00 stdout F not whole")

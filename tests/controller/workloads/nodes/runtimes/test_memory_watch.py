@@ -1,4 +1,4 @@
-"""Cause of a container's death, known although its control group vanished before its counter was read."""
+"""Cause of a container's death although its control group vanished before its counter was read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_end_of_group_keeps_its_cause(group: Group, script: str, is_short: bool)
     async def main() -> None:
         with MemoryWatch() as watch:
             watch.add("c", group)
-            # The event loop sees nothing of it until the group is gone.
+            # The event loop notices nothing until the group is gone.
             ended = subprocess.run(["sh", "-c", f"echo $$ > {folder}/cgroup.procs; {script}"], check=False)
             assert ended.returncode == -9
             folder.rmdir()

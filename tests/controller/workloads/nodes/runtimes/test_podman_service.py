@@ -1,4 +1,4 @@
-"""Podman's service over the deaths of those who have started it."""
+"""Podman's service outlives the processes that started it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from controller.workloads.nodes.runtimes.podman.runtime import PodmanRuntime
 from tests.controller.workloads.nodes.conftest import PodmanStorage
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
@@ -27,15 +27,18 @@ def test_old_service_leaves_its_successors_socket(tmp_path: Path, podman_storage
         assert successor != socket
         for process in Path("/proc").glob("[0-9]*"):
             if str(socket).encode() in _command_of(process):
-                os.kill(int(process.name), signal.SIGTERM)
-                while _command_of(process):
-                    await asyncio.sleep(0.02)
+                await _end(process)
         assert await second.version()
         await second.close()
         await first.close()
         assert list((tmp_path / "state").glob("*.sock")) == []
 
     asyncio.run(finish_within(main(), 60))
+
+
+async def _end(process: Path) -> None:
+    os.kill(int(process.name), signal.SIGTERM)
+    await until(lambda: _command_of(process) == b"", "podman's service does not end")
 
 
 def _command_of(process: Path) -> bytes:

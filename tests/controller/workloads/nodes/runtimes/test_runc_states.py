@@ -1,4 +1,4 @@
-"""State of a runc container, from runc, its conmon and its folder; these tests need neither runc nor root."""
+"""State of a runc container from runc, its conmon and its folder; without runc and root."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ STOPPED = {CONTAINER: {"status": "stopped", "pid": 0}}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a container, whose conmon, as far as its words say, is a process that waits."""
-    found = tmp_path / "containers" / CONTAINER
-    found.mkdir(parents=True)
+    """The folder of a container whose conmon, judging by its command line, is a sleeping process."""
+    path = tmp_path / "containers" / CONTAINER
+    path.mkdir(parents=True)
     conmon = subprocess.Popen([sys.executable, "-c", "input()", CONTAINER], stdin=subprocess.PIPE)
-    # What a process is called is there a moment after its program has begun.
+    # A process's name changes slightly after its program has started.
     while CONTAINER.encode() not in Path(f"/proc/{conmon.pid}/cmdline").read_bytes():
         pass
-    (found / "conmon.pid").write_text(str(conmon.pid))
-    yield found
+    (path / "conmon.pid").write_text(str(conmon.pid))
+    yield path
     conmon.kill()
     conmon.communicate()
 

@@ -1,4 +1,4 @@
-"""Real containers of every runtime: one suite for all that the protocol promises."""
+"""Real containers of every runtime: one suite for the whole protocol."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tests.controller.workloads.nodes.conftest import PodmanStorage
 from tests.controller.workloads.nodes.runtimes.real_containers import (
     Run,
     container,
+    logged,
     only,
     outcome,
-    said,
     stderr_of,
     until_ended,
 )
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.root, pytest.mark.containers]
 
 @pytest.fixture
 def podman_storage(shared_storage: PodmanStorage) -> PodmanStorage:
-    """Return the storage that these tests share."""
+    """Return the storage shared by these tests."""
     return shared_storage
 
 
@@ -95,10 +95,10 @@ def test_logs(run: Run, podman_storage: PodmanStorage) -> None:
             assert b"".join(each.data for each in followed if each.stream == STDOUT) == b"line 1\nline 2\nline 3\nend"
             assert b"".join(each.data for each in followed if each.stream == STDERR) == b"wrong\n"
             await until_ended(runtime)
-            assert await said(runtime, made) == b"line 1\nline 2\nline 3\nwrong\nend"
-            assert await said(runtime, made, tail=2) == b"wrong\nend"
-            assert await said(runtime, made, tail=0) == b""
-            assert await said(runtime, made, since_ns=1 << 62) == b""
+            assert await logged(runtime, made) == b"line 1\nline 2\nline 3\nwrong\nend"
+            assert await logged(runtime, made, tail=2) == b"wrong\nend"
+            assert await logged(runtime, made, tail=0) == b""
+            assert await logged(runtime, made, since_ns=1 << 62) == b""
 
     run(work)
 
@@ -163,14 +163,14 @@ def test_a_command_that_is_not_there(run: Run, podman_storage: PodmanStorage) ->
     run(work)
 
 
-def test_out_of_memory_is_told(
+def test_out_of_memory_is_reported(
     run: Run, podman_storage: PodmanStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
     async def work(runtime: Runtime) -> None:
         for script in ("exec tail /dev/zero", "tail /dev/zero; exit 137"):
-            # Not before podman has been asked for its control group: that is watched from then on.
+            # Not before podman was asked for its control group, which is watched from then on.
             waits = f"while ! test -e /tmp/go; do sleep 0.02; done; {script}"
             async with container(runtime, podman_storage, waits, memory_bytes=16 << 20):
                 Path(f"/proc/{(await only(runtime)).pid}/root/tmp/go").touch()
@@ -196,7 +196,7 @@ def test_limits_hold(run: Run, podman_storage: PodmanStorage) -> None:
             written, seen = stderr_of(runtime, made), b""
             while b"can't fork" not in seen:
                 seen += await anext(written)
-            assert (await said(runtime, made)).startswith(b"33554432\n10000")
+            assert (await logged(runtime, made)).startswith(b"33554432\n10000")
             usage = await runtime.usage(made)
             assert 1 < (usage.processes or 0) <= 6
             assert 0 < (usage.memory_bytes or 0) <= 32 << 20
@@ -223,7 +223,7 @@ def test_an_image_that_does_not_exist(run: Run, podman_storage: PodmanStorage, i
     run(work)
 
 
-def test_what_no_control_group_can_hold_is_refused(run: Run, podman_storage: PodmanStorage) -> None:
+def test_impossible_limits_are_refused(run: Run, podman_storage: PodmanStorage) -> None:
     async def work(runtime: Runtime) -> None:
         image = (await runtime.pull(podman_storage.image)).digest
         with pytest.raises(OrderError, match="memory_bytes is 4096"):

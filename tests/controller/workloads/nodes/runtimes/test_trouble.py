@@ -1,4 +1,4 @@
-"""Runtimes that hang, die or run out of room, and managers that die: one line each, and nothing left behind."""
+"""Runtimes that hang, die or run out of space, and managers that die: one line each, and no leftovers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.controller.workloads.nodes.runtimes.hanging_runc import hang
 from tests.controller.workloads.nodes.runtimes.real_containers import (
     DEADLINE_S,
     container,
+    logged,
     only,
-    said,
     started,
     until_ended,
 )
@@ -56,7 +56,7 @@ def test_containers_outlive_the_runtime_and_are_adopted(kind: RuntimeKind, podma
             Path(f"/proc/{before.pid}/root/tmp/go").touch()
             assert await ended == Ended(made)
             assert (await until_ended(second)).exit_code == 5
-            assert await said(second, made) == b"before\nafter\n"
+            assert await logged(second, made) == b"before\nafter\n"
             await second.remove(made)
 
     asyncio.run(finish_within(main(), DEADLINE_S))
@@ -84,7 +84,7 @@ def test_a_service_that_died_is_started_again(podman_storage: PodmanStorage) -> 
 
 
 def test_a_podman_that_never_answers(tmp_path: Path) -> None:
-    """A socket that takes connections and says nothing."""
+    """A socket that accepts connections and stays silent."""
 
     async def main() -> None:
         connections = list[asyncio.StreamWriter]()
@@ -101,7 +101,7 @@ def test_a_podman_that_never_answers(tmp_path: Path) -> None:
     asyncio.run(finish_within(main(), DEADLINE_S))
 
 
-def test_nobody_behind_a_socket(tmp_path: Path) -> None:
+def test_socket_without_a_listener(tmp_path: Path) -> None:
     async def main() -> None:
         runtime = PodmanRuntime(tmp_path, socket=tmp_path / "nothing", deadline_s=1)
         with pytest.raises(RuntimeAwayError, match=r"^podman: version: its service is away: [^\n]*$"):
@@ -118,13 +118,13 @@ def test_nobody_behind_a_socket(tmp_path: Path) -> None:
 
 
 def test_a_runc_that_never_ends(podman_storage: PodmanStorage) -> None:
-    """At its other commands: tests/soak/containers.py."""
+    """Other commands: tests/soak/containers.py."""
     hang(podman_storage, "create")
 
 
 @pytest.fixture
 def small_disk(podman_storage: PodmanStorage) -> Iterator[Path]:
-    """A file system of 1 MB, where the image has 2."""
+    """A file system of 1 MB for an image of 2."""
     folder = podman_storage.folder / "runtime"
     folder.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)], check=True)
@@ -161,7 +161,7 @@ def test_a_full_disk_with_podman(podman_storage: PodmanStorage) -> None:
 
 
 def test_no_room_for_a_container(podman_storage: PodmanStorage) -> None:
-    """The image is there, and then the disk is full."""
+    """The disk fills up after the image is pulled."""
 
     async def main() -> None:
         async with started(RuntimeKind.RUNC, podman_storage) as runtime:
@@ -179,7 +179,7 @@ def test_no_room_for_a_container(podman_storage: PodmanStorage) -> None:
     asyncio.run(finish_within(main(), DEADLINE_S))
 
 
-def test_what_a_dead_manager_left_half_made_goes(podman_storage: PodmanStorage) -> None:
+def test_half_made_containers_of_a_dead_manager_go(podman_storage: PodmanStorage) -> None:
     async def main() -> None:
         async with started(RuntimeKind.RUNC, podman_storage) as runtime:
             assert isinstance(runtime, RuncRuntime)

@@ -1,4 +1,4 @@
-"""Names of images, filters of system calls, devices: what needs no container."""
+"""Image names, system call filters and devices, without containers."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ DIGEST = "sha256:" + "0a" * 32
     ],
 )
 def test_names_of_images(text: str, parts: tuple[Transport, str, str | None, str | None]) -> None:
-    found = parse_reference(text)
-    assert found == Reference(found.text, *parts)
+    reference = parse_reference(text)
+    assert reference == Reference(reference.text, *parts)
 
 
 @pytest.mark.parametrize(
     "text", ["", "UPPER", "a b", "a\nb", "-x", "oci:relative", "oci:/a:b c", "a@sha256:12", "../a", "a" * 2000, "--tls"]
 )
-def test_what_names_no_image(text: str) -> None:
+def test_invalid_image_names(text: str) -> None:
     with pytest.raises(ImageError):
         parse_reference(text)
 
@@ -113,13 +113,13 @@ def test_runc_does_not_start_without_a_filter_of_system_calls(tmp_path: Path) ->
         asyncio.run(RuncRuntime(tmp_path, seccomp=Path("/nowhere")).start())
 
 
-def test_what_is_no_profile_is_refused(tmp_path: Path) -> None:
+def test_invalid_profile_is_refused(tmp_path: Path) -> None:
     (tmp_path / "seccomp.json").write_text('{"syscalls": []}')
     with pytest.raises(ContainerError, match="is not a seccomp profile"):
         read_profile(tmp_path / "seccomp.json")
 
 
-def test_an_image_that_podman_is_still_storing_is_none_yet() -> None:
+def test_image_still_being_stored_does_not_count() -> None:
     stored = {"Id": "1", "Digest": "sha256:1", "Names": ["localhost/a:latest"], "Size": 5, "RepoDigests": []}
 
     async def answer(*_: object) -> bytes:

@@ -36,6 +36,7 @@ ELSEWHERE = {
     "collectors.decode.sources.node_id_of": "collectors/test_report_sources.py",
     "collectors.feed.keys.address_in": "collectors/feed/test_records.py",
     "collectors.report_reader.ReportReader.read": "collectors/test_collector.py",
+    "controller.acceleration.spark.events.decode": "controller/acceleration/spark/test_hostile_logs.py",
     "dataplane.rpc.access.authority.pair_of": "controller/apps/cli/test_certs.py",
     "dataplane.rpc.access.names.principal_of_der": "dataplane/rpc/access/test_guard.py",
     "dataplane.rpc.access.names.principal_of_pem": "dataplane/rpc/access/test_guard.py",

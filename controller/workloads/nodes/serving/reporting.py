@@ -33,7 +33,7 @@ class PodReporter:
         self._client, self._clock = client, clock
         self._waiting: dict[str, None] = {}
         self._writing: set[str] = set()
-        self._woken = asyncio.Event()
+        self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self.loads: Mapping[str, Load] = {}
         """Last measured loads, by pod name."""
@@ -43,18 +43,18 @@ class PodReporter:
         """Have a pod's status written if there is news."""
         if pod:
             self._waiting[pod] = None
-            self._woken.set()
+            self._wake.set()
 
     async def run(self) -> None:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                self._woken.clear()
+                self._wake.clear()
                 for name in [name for name in self._waiting if name not in self._writing]:
                     del self._waiting[name]
                     self._writing.add(name)
                     group.create_task(self._write_bounded(name))
-                await self._woken.wait()
+                await self._wake.wait()
 
     async def write_last(self, name: str) -> None:
         """Write a pod's status before its release, despite concurrent writes by others."""
@@ -112,4 +112,4 @@ class PodReporter:
         finally:
             self._writing.discard(name)
             if name in self._waiting:
-                self._woken.set()
+                self._wake.set()

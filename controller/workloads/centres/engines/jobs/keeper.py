@@ -112,13 +112,13 @@ def main(folder: str) -> int:
     if start["takes_lock"] and not take_lock(f"{folder}/lock"):
         return 1
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    wakeups, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (*_ENDING, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
-    ended = run(folder, start, woken)
+    ended = run(folder, start, wakeups)
     write(folder, start["ended_file"], ended)
-    hand_on(woken)
+    hand_on(wakeups)
     code: int = ended["exit_code"]
     return code
 
@@ -136,7 +136,7 @@ def take_lock(path: str) -> bool:
     return True
 
 
-def run(folder: str, start: Start, woken: int) -> dict[str, Any]:
+def run(folder: str, start: Start, wakeups: int) -> dict[str, Any]:
     """Run a job to its end; return the record of it."""
     began_ns, where = time.time_ns(), os.path.normpath(os.path.join(folder, start["folder"]))  # noqa: PTH118
     directory = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -153,7 +153,7 @@ def run(folder: str, start: Start, woken: int) -> dict[str, Any]:
     channels.close_writers()
     with os.fdopen(channels.problem.reader, encoding="utf-8", errors="replace") as file:
         problem = file.read()
-    status, reason = wait_for(child, (folder, start), outputs, woken)
+    status, reason = wait_for(child, (folder, start), outputs, wakeups)
     status = channels.status_of_first(status)
     kill_rest(start)
     drain(outputs)
@@ -174,10 +174,10 @@ def run(folder: str, start: Start, woken: int) -> dict[str, Any]:
     }
 
 
-def wait_for(child: int, job: tuple[str, Start], outputs: list[Kept], woken: int) -> tuple[int, str]:
+def wait_for(child: int, job: tuple[str, Start], outputs: list[Kept], wakeups: int) -> tuple[int, str]:
     """Return the job's status, and why it was ended, '' if it ended by itself; `job` is its folder and start."""
     waiting, sources = select.poll(), {output.reader: output for output in outputs}
-    for descriptor in (*sources, woken):
+    for descriptor in (*sources, wakeups):
         waiting.register(descriptor, select.POLLIN)
     folder, start = job
     limit_s = start["limit_s"]
@@ -191,7 +191,7 @@ def wait_for(child: int, job: tuple[str, Start], outputs: list[Kept], woken: int
         for descriptor in ready:
             if descriptor in sources and not sources[descriptor].take():
                 waiting.unregister(descriptor)
-        wants_end = woken in ready and is_asked_to_end(woken)
+        wants_end = wakeups in ready and is_asked_to_end(wakeups)
         over = due_s is not None and time.monotonic() >= due_s
         if (wants_end or over) and not reason:
             reason = CANCELLED if wants_end else f"it exceeded its limit of {limit_s:g} s"
@@ -213,19 +213,19 @@ def reap(child: int) -> int | None:
             return status if ended else None
 
 
-def is_asked_to_end(woken: int) -> bool:
+def is_asked_to_end(wakeups: int) -> bool:
     """Return whether a signal has come that asks to end the job."""
     try:
-        numbers = os.read(woken, _READ_BYTES)
+        numbers = os.read(wakeups, _READ_BYTES)
     except BlockingIOError:
         return False
     return any(number in numbers for number in _ENDING)
 
 
-def hand_on(woken: int) -> None:
+def hand_on(wakeups: int) -> None:
     """Pass a request to end that came too late on to our caller, by leaving the signal pending."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    if is_asked_to_end(woken):
+    if is_asked_to_end(wakeups):
         os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -162,7 +162,52 @@ def test_nothing_can_be_reached_from_other_machines() -> None:
 def test_the_image_takes_the_arguments_that_it_is_built_with() -> None:
     build = SERVICES["millrace"]["build"]
     file = CONTAINER / build["context"] / build["dockerfile"]
-    assert set(build["args"]) == set(re.findall(r"^ARG (\w+)", file.read_text(), re.MULTILINE))
+    assert set(build["args"]) == set(re.findall(r"^ARG (\w+)=", file.read_text(), re.MULTILINE))
+
+
+OWN = re.compile(r"millrace(:[\d.]+)?")
+IMMUTABLE_TAGS = "registry.k8s.io/"  # Kubernetes' release process never moves a tag
+CONTAINERFILE = (CONTAINER / "Containerfile").read_text()
+
+
+def images_of(text: str) -> list[str]:
+    """Return the images that a file under deploy/ names, with the defaults of its variables."""
+    named = re.findall(r"^ *(?:- )?(?:image|BASE): *([^\s#]+)|^ARG BASE=(\S+)", text, re.MULTILINE)
+    return [re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", first or second) for first, second in named]
+
+
+def test_every_image_of_others_is_named_by_its_digest() -> None:
+    files = [path for path in DEPLOY.rglob("*") if path.suffix in {".yaml", ".yml"} or path.name == "Containerfile"]
+    images = [image for file in files for image in images_of(file.read_text())]
+    assert len(images) >= 6
+    for image in images:
+        pinned = re.search(r"@sha256:[0-9a-f]{64}$", image)
+        assert pinned or OWN.fullmatch(image) or image.startswith(IMMUTABLE_TAGS), image
+
+
+def test_the_image_and_compose_agree_on_the_base() -> None:
+    (default,) = images_of(CONTAINERFILE)
+    assert images_of(f"BASE: {SERVICES['millrace']['build']['args']['BASE']}") == [default]
+
+
+@pytest.mark.parametrize(
+    ("base", "code"),
+    [
+        ("python:3.11", 1),
+        ("docker.io/library/python:3.11-slim-bookworm", 1),
+        ("python@sha256:" + "0" * 64, 0),
+        ("python:3.11@sha256:" + "0" * 64, 0),
+        ("localhost/base", 0),
+        ("evil.example/localhost/base", 1),
+    ],
+)
+def test_a_base_by_tag_is_refused(base: str, code: int) -> None:
+    stage = CONTAINERFILE[CONTAINERFILE.index("FROM ${BASE} AS build") :]
+    check = stage[stage.index("RUN case") + len("RUN ") :].split("\n\n")[0]
+    script = re.split(r"\n(?=[A-Z#])", check)[0].replace("\\\n", "\n")
+    done = subprocess.run(["/bin/sh", "-c", script], env={"BASE": base}, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert ("name the image by its digest" in done.stderr) == bool(code)
 
 
 def test_compose_takes_it() -> None:

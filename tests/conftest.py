@@ -38,6 +38,13 @@ def _commands_made_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _own_garbage() -> Iterator[None]:
+    """Collect a file's garbage at its end, so that a socket left open is its failure and not that of a later file."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def cache_dir(pytestconfig: pytest.Config) -> Iterator[Path]:
     """Compiled code goes to a cache of the tests' own, also that of the processes that they start; it outlives a run.

@@ -134,7 +134,14 @@ class Job:
         self._merged_table = held
         seconds, used_s = watch.seconds, time.process_time() - cpu_s
         return WorkerTimes(
-            seconds["compute"], seconds["wait"], seconds["merge"], seconds["send"], used_s, own_bytes, sent_bytes
+            seconds["compute"],
+            seconds["wait"],
+            seconds["merge"],
+            seconds["send"],
+            used_s,
+            own_bytes,
+            sent_bytes,
+            self._backend.step_runs(),
         )
 
     def result(self) -> pa.Table:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 
 from dataplane.config import Strict
@@ -66,11 +67,15 @@ class Split(Strict, frozen=True):
 
 
 class Plan(Strict, frozen=True):
-    """Computation of each worker, and its engine: a statement in DuckDB, or an operator by another engine."""
+    """Computation of each worker, and its engine: a statement in DuckDB, or an operator by another engine.
+
+    `devices` are those of a statement's steps that do not run in DuckDB, by name (`steps.naming`).
+    """
 
     engine: Engine
     split: Split
     operator: Operator | None = None
+    devices: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Backend(Protocol):
@@ -91,13 +96,26 @@ class Backend(Protocol):
     def interrupt(self) -> None:
         """Cancel the computation from another thread; its caller gets RunError."""
 
+    def step_runs(self) -> tuple[StepRun, ...]:
+        """Return where the steps ran that were planned for a device, in the last `partial` and `finish`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRun:
+    """A step of a statement that was planned for a device: where it ran, its seconds there, or why DuckDB ran it."""
+
+    step: str
+    device: str
+    seconds: float | None = None
+    why: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerTimes:
     """Seconds of one worker in one run, by its own clock: on its shard, waiting for others, merging, sending.
 
     `cpu_s` is the total processor time, `partial_bytes` the size of its own partial result, `sent_bytes` what it sent
-    on.
+    on. `steps` are those planned for a device.
     """
 
     compute_s: float
@@ -107,6 +125,7 @@ class WorkerTimes:
     cpu_s: float
     partial_bytes: int
     sent_bytes: int
+    steps: tuple[StepRun, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

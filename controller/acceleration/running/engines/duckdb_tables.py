@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
 
 from controller.acceleration.running.errors import RunError
-from controller.acceleration.running.values import PARTS, Split
+from controller.acceleration.running.steps.naming import FINAL
+from controller.acceleration.running.steps.stepping import Stepping
+from controller.acceleration.running.values import PARTS, Split, StepRun
 
 
 class DuckDbBackend:
     """Computes a split statement."""
 
-    def __init__(self, split: Split, memory_bytes: int, threads: int) -> None:
+    def __init__(self, split: Split, memory_bytes: int, threads: int, devices: Mapping[str, str] | None = None) -> None:
+        """`devices` are those of steps that run outside DuckDB, by name."""
         self.split = split
+        self._devices = dict(devices or {})
+        self._runs: dict[str, tuple[StepRun, ...]] = {}
         self._connection = duckdb.connect(":memory:")
         for setting in (
             f"SET memory_limit = '{memory_bytes} B'",
@@ -38,7 +43,7 @@ class DuckDbBackend:
 
     def partial(self) -> pa.Table:
         """Return the result on this shard."""
-        return self._result(self.split.partial, "the shard's statement")
+        return self._result(self.split.partial, "the shard's statement", "")
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Merge partial results."""
@@ -46,21 +51,40 @@ class DuckDbBackend:
 
     def finish(self, merged: pa.Table) -> pa.Table:
         """Return the statement's result."""
-        return self._over(merged, self.split.final, "the root's statement")
+        return self._over(merged, self.split.final, "the root's statement", FINAL)
 
     def interrupt(self) -> None:
         """Cancel the computation."""
         self._connection.interrupt()
 
-    def _over(self, parts: pa.Table, sql: str, what: str) -> pa.Table:
-        self._connection.register(PARTS, parts)
-        try:
-            return self._result(sql, what)
-        finally:
-            self._connection.unregister(PARTS)
+    def step_runs(self) -> tuple[StepRun, ...]:
+        """Return where the steps ran that were planned for a device."""
+        return tuple(run for runs in self._runs.values() for run in runs)
 
-    def _result(self, sql: str, what: str) -> pa.Table:
+    def _over(self, parts: pa.Table, sql: str, what: str, prefix: str | None = None) -> pa.Table:
+        stepped = prefix is not None and any(name.startswith(prefix) for name in self._devices)
+        if not stepped:
+            self._connection.register(PARTS, parts)
+            try:
+                return self._result(sql, what)
+            finally:
+                self._connection.unregister(PARTS)
+        # Only scans of DuckDB's own tables appear in a serialized plan.
+        self.load(PARTS, parts)
         try:
+            return self._result(sql, what, prefix)
+        finally:
+            self._connection.execute(f"DROP TABLE {PARTS}")
+
+    def _result(self, sql: str, what: str, prefix: str | None = None) -> pa.Table:
+        try:
+            own = {name for name in self._devices if name.startswith(FINAL) is (prefix == FINAL)}
+            if prefix is not None and own:
+                stepping = Stepping(self._connection, sql, self._devices, prefix)
+                try:
+                    return stepping.run()
+                finally:
+                    self._runs[prefix] = tuple(stepping.runs)
             return self._connection.sql(sql).to_arrow_table()
         except duckdb.Error as error:
             raise RunError(f"{what}: {str(error).splitlines()[0]}") from None

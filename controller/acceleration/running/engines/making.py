@@ -16,7 +16,7 @@ def backend_of(plan: Plan, memory_bytes: int, threads: int) -> Backend:
     if plan.engine is Engine.DUCKDB:
         from controller.acceleration.running.engines.duckdb_tables import DuckDbBackend  # noqa: PLC0415
 
-        return DuckDbBackend(plan.split, memory_bytes, threads)
+        return DuckDbBackend(plan.split, memory_bytes, threads, plan.devices)
     if plan.operator is None:
         raise RunError(f"{plan.engine} computes operators only; statements need DuckDB")
     if plan.engine is Engine.NUMPY:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from controller.acceleration.running.errors import RunError
 from controller.acceleration.running.operators import COUNT
-from controller.acceleration.running.values import Operator, OperatorKind
+from controller.acceleration.running.values import Operator, OperatorKind, StepRun
 
 Columns = dict[str, NDArray[Any]]
 _MOST: Final = (1 << 63) - 1
@@ -61,6 +61,10 @@ class NumpyBackend:
     def finish(self, merged: pa.Table) -> pa.Table:
         """Return the result, which is the merged rows."""
         return merged
+
+    def step_runs(self) -> tuple[StepRun, ...]:
+        """Return nothing: the operator is no step of a statement."""
+        return ()
 
     def interrupt(self) -> None:
         """Do nothing: a numpy call cannot be cancelled; its caller has a deadline."""

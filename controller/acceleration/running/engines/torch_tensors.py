@@ -15,7 +15,7 @@ import torch
 from controller.acceleration.running.engines.numpy_arrays import check_sum, columns_of, operator_table
 from controller.acceleration.running.errors import RunError
 from controller.acceleration.running.operators import COUNT
-from controller.acceleration.running.values import Operator, OperatorKind
+from controller.acceleration.running.values import Operator, OperatorKind, StepRun
 
 Tensors = dict[str, Any]
 
@@ -63,6 +63,10 @@ class TorchBackend:
     def finish(self, merged: pa.Table) -> pa.Table:
         """Return the result, which is the merged rows."""
         return merged
+
+    def step_runs(self) -> tuple[StepRun, ...]:
+        """Return nothing: the operator is no step of a statement."""
+        return ()
 
     def interrupt(self) -> None:
         """Do nothing: a torch call cannot be cancelled; its caller has a deadline."""

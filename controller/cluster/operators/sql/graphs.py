@@ -43,6 +43,12 @@ def operators_of_plan(
     return OperatorGraph(name, tuple(builder.operators), tuple(builder.flows), "sql"), builder.aggregates
 
 
+def rows_of_plan(plan: Mapping[str, Any]) -> int:
+    """Return the rows that DuckDB expects of a plan; an operator without an estimate passes its inputs' rows on."""
+    rows = _number(plan.get("extra_info", {}).get("Estimated Cardinality"))
+    return rows if rows is not None else min(sum(map(rows_of_plan, plan.get("children", ()))), MAX_SIZE)
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """Known tables and columns by full name; rows of declared tables by row count."""

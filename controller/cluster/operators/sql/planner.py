@@ -14,7 +14,7 @@ from typing import Any, Self
 import duckdb
 
 from controller.cluster.operators.errors import OperatorError
-from controller.cluster.operators.sql.graphs import Tables, operators_of_plan
+from controller.cluster.operators.sql.graphs import Tables, operators_of_plan, rows_of_plan
 from controller.cluster.operators.sql.references import References, references_of, references_of_words
 from controller.cluster.operators.sql.statements import planned_text
 from controller.cluster.operators.sql.tables import Declared, SqlTable, one_line, width_of
@@ -103,6 +103,15 @@ class SqlPlanner:
         tables = Tables(self._rows, self._widths, self._declared.rows(references), self._columns | assumed)
         graph, aggregates = operators_of_plan(plans, tables, name)
         return Planned(graph, duckdb_s, aggregates)
+
+    def rows_of(self, sql: str) -> int:
+        """Return how many rows DuckDB expects a statement to yield; raise OperatorError with its message."""
+        with _errors_in_one_line():
+            query = planned_text(self._connection, sql, has_data=not self._declared.tables)
+            self._declared.declare_open(self._connection, self._read(query))
+            rows = self._connection.execute(f"EXPLAIN (FORMAT json) {query}").fetchall()
+        (plan,) = json.loads(rows[0][1])
+        return rows_of_plan(plan)
 
     def _read(self, query: str) -> References:
         """Return a query's references: none if no table is declared.

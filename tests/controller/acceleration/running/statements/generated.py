@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 from controller.acceleration.running.clusters import shards_of
 from controller.acceleration.running.engines.duckdb_tables import DuckDbBackend
-from controller.acceleration.running.errors import StatementError
+from controller.acceleration.running.errors import RunError, StatementError
 from controller.acceleration.running.statements.splitting import LOSSLESS, Schema
 from controller.acceleration.running.values import Split
 
@@ -233,12 +234,25 @@ class Comparison:
         except StatementError:
             return False
         for backend in self._backends:
-            backend.split = split
+            self.prepare(backend, split)
+        try:
+            expected = rows_of(self._whole.sql(statement.sql).to_arrow_table())
+        except duckdb.Error:
+            with pytest.raises(RunError):
+                self._rows()
+            return True
+        assert_same(statement, self._rows(), expected)
+        return True
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """Return what all engines together return."""
         root, parts = self._backends[0], [backend.partial() for backend in self._backends]
         # As in a tree: the results of some shards are merged first, and that with the rest.
-        table = root.finish(root.merge([root.merge(parts[:2]), *parts[2:]]))
-        assert_same(statement, rows_of(table), rows_of(self._whole.sql(statement.sql).to_arrow_table()))
-        return True
+        return rows_of(root.finish(root.merge([root.merge(parts[:2]), *parts[2:]])))
+
+    def prepare(self, backend: DuckDbBackend, split: Split) -> None:
+        """Give a statement to one worker's engine."""
+        backend.split = split
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:

@@ -1,0 +1,1 @@
+"""A statement's operators as steps: each is planned with a device, and runs there."""

@@ -1,0 +1,108 @@
+"""Names the steps of a bound plan: its operators that take time, from the scans to the root."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller.acceleration.running.statements.bound import CTE, CTE_REF, Node, children
+from controller.acceleration.running.steps.pushing import AGGREGATE, COMPARISON_JOIN, CROSS, FILTER, PROJECTION
+
+FINAL: Final = "final-"
+"""Prefix of the names of steps at the root, over merged rows."""
+_KINDS: Final = {
+    FILTER: "filter",
+    AGGREGATE: "aggregate",
+    "LOGICAL_DISTINCT": "aggregate",
+    "LOGICAL_ORDER_BY": "sort",
+    COMPARISON_JOIN: "join",
+    "LOGICAL_ANY_JOIN": "join",
+    CROSS: "join",
+}
+_THROUGH: Final = frozenset({FILTER, PROJECTION})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operator with a name of its own, such as `filter-1`; `reads` are the operators whose rows it takes.
+
+    `is_fixed` steps run in DuckDB only: the plan of a step inside a common table expression is not one of its own.
+    """
+
+    name: str
+    kind: str
+    node: Node
+    reads: tuple[Node, ...]
+    is_fixed: bool = False
+
+
+@dataclass(slots=True)
+class _Namer:
+    steps: list[Step] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def name(self, node: Node, *, is_fixed: bool) -> None:
+        """Add the steps of an operator and of all below it."""
+        is_fixed = is_fixed or node["type"] in {CTE, CTE_REF}
+        reads, kind, at = tuple(children(node)), _kind(node), node
+        if kind == "join" and _has_cross(node):
+            # DuckDB orders these joins by its own lights, so none of them is a step by itself.
+            reads = tuple(_ends(node))
+        elif node["type"] == "LOGICAL_LIMIT" and reads[0]["type"] == "LOGICAL_ORDER_BY":
+            kind, reads = "top-n", tuple(children(reads[0]))
+        for child in reads:
+            self.name(child, is_fixed=is_fixed)
+        if kind:
+            self.counts[kind] += 1
+            self.steps.append(Step(f"{kind}-{self.counts[kind]}", kind, at, reads, is_fixed))
+
+
+def steps_of(plan: Node) -> tuple[Step, ...]:
+    """Return the steps of a plan, each after those that it reads; the same plan has the same names everywhere."""
+    namer = _Namer()
+    namer.name(plan, is_fixed=False)
+    return tuple(namer.steps)
+
+
+def _kind(node: Node) -> str:
+    if node["type"] == PROJECTION:
+        return "project" if formulas_of(node) else ""
+    return _KINDS.get(node["type"], "")
+
+
+def formulas_of(node: Node) -> int:
+    """Return how many columns a projection computes."""
+    plain = {"BOUND_REF", "BOUND_CONSTANT"}
+    return sum(each["expression_class"] not in plain for each in node["expressions"])
+
+
+def _has_cross(node: Node) -> bool:
+    return _is_inner(node) and any(each["type"] == CROSS for each in _inside(node))
+
+
+def _inside(node: Node) -> Iterator[Node]:
+    """Yield the operators of one group of inner joins."""
+    yield node
+    for child in children(node):
+        if _is_inner(child) or (child["type"] in _THROUGH and _leads_to_join(child)):
+            yield from _inside(child)
+
+
+def _ends(node: Node) -> Iterator[Node]:
+    """Yield the operators whose rows a group of inner joins reads."""
+    for child in children(node):
+        if _is_inner(child) or (child["type"] in _THROUGH and _leads_to_join(child)):
+            yield from _ends(child)
+        else:
+            yield child
+
+
+def _is_inner(node: Node) -> bool:
+    return bool(node["type"] == CROSS or (node["type"] == COMPARISON_JOIN and node["join_type"] == "INNER"))
+
+
+def _leads_to_join(node: Node) -> bool:
+    (child,) = children(node)
+    return _is_inner(child) or (child["type"] in _THROUGH and _leads_to_join(child))

@@ -15,7 +15,7 @@ from controller.acceleration.calibration import DEFAULT, Calibration, Side, load
 from controller.acceleration.errors import AccelerationError
 from controller.acceleration.model import Works, times
 from controller.acceleration.network.hardware import Hardware, load_hardware
-from controller.acceleration.plans import Explained, explain, plan_of
+from controller.acceleration.plans import Explained, ExplainedOperator, explain, plan_of
 from controller.acceleration.values import Accelerator, Machines, Network, TransferModel, Work
 from controller.apiserver.resources.operator_devices import MOST_LETTERS, MOST_OPERATORS, OperatorDevice, text_of
 from controller.apiserver.resources.operator_graphs import graph_of_operators
@@ -28,11 +28,20 @@ _ALONE: Final = Machines(Network(math.inf), 1)
 
 
 class MeasuredTimes:
-    """CPU times of a task's operators, measured by a trace at submission; else those of a calibration."""
+    """CPU times of a task's operators, measured by a trace at submission; else those of a calibration.
 
-    def __init__(self, counts: Sequence[OperatorCount], otherwise: Calibration | None = None) -> None:
+    DuckDB's operators have times by the built-in calibration, too. `corrections` are factors of calibrated times, by
+    kind.
+    """
+
+    def __init__(
+        self,
+        counts: Sequence[OperatorCount],
+        otherwise: Calibration | None = None,
+        corrections: Mapping[str, float] | None = None,
+    ) -> None:
         self.graph = graph_of_operators("task", counts)
-        self._otherwise = otherwise
+        self._otherwise, self._corrections = otherwise, dict(corrections or {})
         works = plan_of(self.graph, 1, _OneSecond()).works
         self._growth = {work.name: work.growth for work in works}
         self._t = _measured(works, {count.name: count.seconds for count in counts})
@@ -41,9 +50,21 @@ class MeasuredTimes:
         """Return t, CPU seconds for 100 MB of an operator's input; unknown with the reason."""
         if (seconds := self._t.get(operator.name)) is not None:
             return Estimate.exactly(seconds, Basis.HISTORY, "as measured at submission")
-        if self._otherwise is not None:
-            return self._otherwise.t_of(operator, Side.BOTH, self._growth[operator.name])
+        if (calibration := self._calibration_of(operator)) is not None:
+            t = calibration.t_of(operator, Side.BOTH, self._growth[operator.name])
+            return _scaled(t, self._corrections.get(operator.kind, 1.0))
         return Estimate.unknown(f"{operator.name}: {operator.kind} was never measured")
+
+    def _calibration_of(self, operator: Operator) -> Calibration | None:
+        return DEFAULT if self._otherwise is None and operator.library == _DUCKDB else self._otherwise
+
+
+def _scaled(t: Estimate, factor: float) -> Estimate:
+    """Return an estimate with all its seconds multiplied."""
+    if t.seconds is None or factor == 1:
+        return t
+    low, high = (None if bound is None else bound * factor for bound in (t.low, t.high))
+    return replace(t, seconds=t.seconds * factor, low=low, high=high)
 
 
 def _measured(works: tuple[Work, ...], seconds: Mapping[str, float | None]) -> dict[str, float]:
@@ -60,10 +81,12 @@ class _OneSecond:
         return Estimate.exactly(1.0, Basis.MODELLED)
 
 
+_DUCKDB: Final = "duckdb"
 _KEPT: Final = 4096
 """Number of cached answers, over kinds of tasks, accelerators and networks."""
 MOST_FLOWS: Final = 512
 """Maximum flows between operators: this many are placed within a tenth of a second, thousands are not."""
+_LONGEST_S: Final = 1e9
 _SHOWN: Final = 8
 """Operators named in a reason; the others are counted."""
 
@@ -106,7 +129,11 @@ class Placed:
     def devices(self, kinds: Mapping[str, DeviceKind]) -> tuple[OperatorDevice, ...]:
         """Return the devices for a program, by accelerators' kinds; nothing if names are too long to pass on."""
         assigned = tuple(
-            OperatorDevice(operator=operator.decision.work.name, device=kinds.get(operator.device, DeviceKind.CPU))
+            OperatorDevice(
+                operator=operator.decision.work.name,
+                device=kinds.get(operator.device, DeviceKind.CPU),
+                seconds=_expected_s(operator),
+            )
             for operator in (self.explained.operators if self.explained else ())
         )
         return assigned if len(text_of(assigned)) <= MOST_LETTERS else ()
@@ -135,34 +162,51 @@ class Chooser:
         self.kinds = {accelerator.label: accelerator.kind for accelerator in self.hardware.accelerators}
         self._placed = lru_cache(_KEPT)(self._place)
 
-    def place(
+    def place(  # noqa: PLR0917 - the last one is empty at first
         self,
         operators: tuple[OperatorCount, ...],
         key: bytes,
         accelerators: tuple[Accelerator, ...],
         network: Network,
         machines: int,
+        corrections: tuple[tuple[str, float], ...] = (),
     ) -> Placed:
-        """Return the placement of operators on so many machines; `key` is their form from `key_of`."""
+        """Return the placement of operators on so many machines; `key` is their form from `key_of`.
+
+        `corrections` are factors of calibrated times by kind.
+        """
         if not operators:
             return Placed(None, "its operators are unknown")
         if len(operators) > MOST_OPERATORS:
             return Placed(None, f"{len(operators)} operators, at most {MOST_OPERATORS} can be placed")
         if (flows := sum(len(operator.feeds) for operator in operators)) > MOST_FLOWS:
             return Placed(None, f"{flows} flows between operators, at most {MOST_FLOWS} can be placed")
-        return self._placed(key, accelerators, network, max(machines, 1))
+        return self._placed(key, accelerators, network, max(machines, 1), corrections)
 
-    def _place(self, operators: bytes, accelerators: tuple[Accelerator, ...], network: Network, count: int) -> Placed:
+    def _place(
+        self,
+        operators: bytes,
+        accelerators: tuple[Accelerator, ...],
+        network: Network,
+        count: int,
+        corrections: tuple[tuple[str, float], ...],
+    ) -> Placed:
         counts = msgspec.json.decode(operators, type=tuple[OperatorCount, ...])
         hardware = self.hardware
         transfer = hardware.transfer or TransferModel.PER_PATH
         try:
-            measured = MeasuredTimes(counts, self._calibration)
+            measured = MeasuredTimes(counts, self._calibration, dict(corrections))
             plan = plan_of(measured.graph, count, measured)
             machines = Machines(network, count, hardware.fan_in, transfer, hardware.has_finite_sum)
             return Placed(explain(plan, machines, accelerators, preset=hardware.preset, tie_band=hardware.tie_band))
         except (AccelerationError, OperatorError, ArithmeticError, ValueError, LookupError) as error:
             return Placed(None, f"cannot model its operators: {' '.join(str(error).split())}")
+
+
+def _expected_s(operator: ExplainedOperator) -> float | None:
+    """Return the time of an operator on its device, with the moves of its inputs; None if unknown."""
+    times = operator.decision.times.get(operator.device)
+    return None if times is None else min(times.total_s + operator.moved_s, _LONGEST_S)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -79,7 +79,8 @@ class OperatorDevices:
         accelerators = tuple(
             accelerator for accelerator in self._chooser.hardware.accelerators if accelerator.kind in has
         )
-        return self._chooser.place(task.operators, key, accelerators, between.network, units)
+        corrections = timed.view.centres[timed.offer(row).centre].corrections
+        return self._chooser.place(task.operators, key, accelerators, between.network, units, corrections)
 
     def _hosts(self, timed: TimedOptions, row: int) -> tuple[str, ...]:
         return timed.view.centres[timed.offer(row).centre].hosts

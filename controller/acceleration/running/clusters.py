@@ -20,7 +20,7 @@ from controller.acceleration.network.trees import Aggregators, ReductionTree, re
 from controller.acceleration.running.channels import Channel, Limits, Message, connect
 from controller.acceleration.running.errors import LostWorkerError, RunError
 from controller.acceleration.running.jobs import Order, Step
-from controller.acceleration.running.values import Plan, Run, Sample, Trial, WorkerTimes
+from controller.acceleration.running.values import Plan, Run, Sample, StepRun, Trial, WorkerTimes
 
 _GRACE_S: Final = 0.5
 """Wait after a failure, so that a lost worker is noticed and reported as the cause of other errors."""
@@ -111,10 +111,14 @@ class Cluster:
 
     def result(self) -> pa.Table:
         """Return the result of the last run from the first worker, the tree's root."""
-        _, table = self._asked(0, {"type": "result"})
+        return self.result_with_steps()[0]
+
+    def result_with_steps(self) -> tuple[pa.Table, tuple[StepRun, ...]]:
+        """Return the result, and where the first worker's steps ran that were planned for a device."""
+        answer, table = self._asked(0, {"type": "result"})
         if table is None:
             raise RunError(f"worker {self.addresses[0]}: a result without a table")
-        return table
+        return table, msgspec.convert(answer.get("steps", ()), tuple[StepRun, ...])
 
     def trial(self, copies: int, at_least_s: float = 0.2) -> Trial:
         """Time the operator on the first worker's shard, alone, and a merge of this many copies of its result."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from controller.acceleration.running.channels import Channel, Limits, Message, connect
 from controller.acceleration.running.errors import RunError
-from controller.acceleration.running.values import Backend, Sample, WorkerTimes
+from controller.acceleration.running.values import Backend, Sample, StepRun, WorkerTimes
 from dataplane.config import Strict
 
 _WAKE_S = 0.2
@@ -149,6 +149,10 @@ class Job:
         if self._merged_table is None:
             raise RunError("it has no result")
         return self._backend.finish(self._merged_table)
+
+    def step_runs(self) -> tuple[StepRun, ...]:
+        """Return where this worker's steps ran that were planned for a device."""
+        return self._backend.step_runs()
 
     def stop(self, problem: str) -> None:
         """Stop the job: waiting or computing calls get RunError."""

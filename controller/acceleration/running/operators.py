@@ -15,9 +15,11 @@ COUNT: Final = "number"
 """Name of an aggregate's row-count column."""
 
 
-def plan_of_statement(sql: str, tables: Mapping[str, pa.Table], sharded: str | None = None) -> Plan:
-    """Return the plan of a statement, computed by DuckDB."""
-    return Plan(engine=Engine.DUCKDB, split=split_statement(sql, tables, sharded))
+def plan_of_statement(
+    sql: str, tables: Mapping[str, pa.Table], sharded: str | None = None, devices: Mapping[str, str] | None = None
+) -> Plan:
+    """Return the plan of a statement, computed by DuckDB except for steps with other devices, by name."""
+    return Plan(engine=Engine.DUCKDB, split=split_statement(sql, tables, sharded), devices=dict(devices or {}))
 
 
 def plan_of_operator(operator: Operator, tables: Mapping[str, pa.Table], engine: Engine) -> Plan:

@@ -15,7 +15,8 @@ from controller.acceleration.running.errors import RunError
 from controller.acceleration.running.serving import Worker
 from dataplane.errors import MillraceError
 
-FOR_S = 3600.0
+FOR_S = 7 * 86_400.0
+"""The longest task; its end ends the worker."""
 
 
 def main() -> int:

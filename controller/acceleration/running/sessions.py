@@ -161,7 +161,8 @@ class Session:
         except Exception as error:  # noqa: BLE001 - any library error is reported to the client
             self._refuse(_line(error))
             return
-        self._channel.send({"type": "done"}, table)
+        steps = [dataclasses.asdict(run) for run in self._job.step_runs()]
+        self._channel.send({"type": "done", "steps": steps}, table)
 
     def _trial(self, message: Message) -> Message:
         """Time the shard's step, and a merge of copies of its result, alone."""

@@ -22,9 +22,6 @@ from dataplane.local.deadline import LocalDeadline, wait_readable
 _START_S: Final = 60.0
 _END_S: Final = 3.0
 _ENVIRONMENT: Final = {
-    # One thread each, like a single-core machine, regardless of this machine's cores.
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
     # Keep used memory: requesting pages again costs more than many operators (mallopt(3)).
     "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
@@ -32,20 +29,23 @@ _ENVIRONMENT: Final = {
     "MALLOC_ARENA_MAX": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
+_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""By default one each, like a single-core machine, regardless of this machine's cores."""
 _ROOT: Final = Path(__file__).parents[3]
 
 
 class LocalWorkers:
     """Workers that run while the `with` block lasts; `addresses` and `secret` are the inputs of their cluster.
 
-    Each computes with one thread. `places` gives a namespace and an address in it for each, if they should run there.
+    Each computes with so many threads. `places` gives a namespace and an address in it for each, if they should run
+    there.
     """
 
-    def __init__(self, count: int, places: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(self, count: int, places: Sequence[tuple[str, str]] = (), threads: int = 1) -> None:
         self.secret = secrets.token_bytes(SECRET_BYTES)
         self.processes: list[subprocess.Popen[bytes]] = []
         self.addresses: tuple[str, ...] = ()
-        self._count, self._places = count, places
+        self._count, self._places, self._threads = count, places, threads
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -67,9 +67,10 @@ class LocalWorkers:
 
     def _started(self, number: int, folder: Path, log: int) -> subprocess.Popen[bytes]:
         namespace, address = self._places[number] if self._places else ("", f"unix:{folder}/{number}")
-        argv = [sys.executable, "-m", "controller.acceleration.running.process", address, "1"]
+        argv = [sys.executable, "-m", "controller.acceleration.running.process", address, str(self._threads)]
         paths = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        environment = dict(os.environ) | _ENVIRONMENT | {"PYTHONPATH": paths}
+        threads = dict.fromkeys(_THREADS, str(self._threads))
+        environment = dict(os.environ) | _ENVIRONMENT | threads | {"PYTHONPATH": paths}
         if namespace:
             process = namespaces.start(
                 namespace, argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -18,16 +18,39 @@ from controller.apiserver.manifests.schema import Environment, Labels
 from controller.apiserver.resources import Metadata, Task
 from controller.apiserver.resources.base import Line, Name, Priority, Text
 from controller.apiserver.resources.operator_graphs import operators_of
-from controller.apiserver.resources.task import DataRead, OperatorCount, Program, ProgramKind, TaskSpec, UnitChoice
+from controller.apiserver.resources.task import (
+    DataRead,
+    OperatorCount,
+    Program,
+    ProgramKind,
+    ProgramTable,
+    TaskSpec,
+    UnitChoice,
+)
 from controller.cluster.operators import OperatorError, files
 from dataplane.clock import NS_PER_S
 from dataplane.config import Document, Strict, loads_documents
 from dataplane.errors import ConfigError
 from dataplane.given import read_given_text
 
+_ACCELERATED: Final = "accelerated"
+"""Profile of the task scheduler that chooses devices for operators."""
+_MEASURED: Final = "measured"
+
+
+class TableScript(Strict, frozen=True):
+    """A table of SQL whose file is not on the submitter's machine: its rows and columns, by DuckDB's types."""
+
+    file: Line
+    rows: Annotated[int, Meta(ge=1)] | None = None
+    columns: Annotated[dict[Line, Line], Meta(max_length=1024)] = msgspec.field(default_factory=dict)
+
 
 class ProgramScript(Strict, frozen=True):
-    """The program to run; the text of a `file` is read when the task is submitted."""
+    """The program to run; the text of a `file` is read when the task is submitted.
+
+    `tables` are those that SQL reads: Parquet or CSV files at the centre, by name.
+    """
 
     kind: ProgramKind
     entry: Line = ""
@@ -35,6 +58,7 @@ class ProgramScript(Strict, frozen=True):
     file: Line | None = None
     arguments: Annotated[tuple[Text, ...], Meta(max_length=256)] = ()
     environment: Environment = msgspec.field(default_factory=dict)
+    tables: Annotated[dict[Name, Line | TableScript], Meta(max_length=64)] = msgspec.field(default_factory=dict)
 
 
 class ReadScript(Strict, frozen=True):
@@ -66,7 +90,8 @@ class TaskScript(Strict, frozen=True):
     units: Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 30)], ...], Meta(max_length=64)] = ()
     """Acceptable numbers of units; empty: as many as help."""
     choice: UnitChoice = UnitChoice.CONFIGURATION
-    profile: Name = "measured"
+    profile: Name | None = None
+    """Default: `accelerated` for SQL with tables, whose operators then get devices; else `measured`."""
     priority: Priority = 0
     reads: Annotated[tuple[ReadScript, ...], Meta(max_length=256)] = ()
     not_before: Moment | None = None
@@ -120,7 +145,7 @@ def _task(document: Document[TaskScript], now_ns: int, folder: Path, stem: str) 
         unit=script.unit,
         units=script.units,
         choice=_choice(document),
-        profile=script.profile,
+        profile=script.profile or (_ACCELERATED if script.program.tables else _MEASURED),
         priority=script.priority,
         reads=tuple(DataRead(host=read.host, nbytes=read.size.value) for read in script.reads),
         not_before_ns=None if script.not_before is None else script.not_before.at_ns(now_ns),
@@ -151,9 +176,24 @@ def _program(document: Document[TaskScript], folder: Path) -> Program:
         raise document.error(f"a program of kind {kind} names {what} as its entry", "program.entry")
     if kind in {ProgramKind.SCRIPT, ProgramKind.SQL} and not text:
         raise document.error(f"a program of kind {kind} has a `text` or a `file`", "program")
+    if program.tables and (kind is not ProgramKind.SQL or program.entry or program.arguments):
+        problem = (
+            "only SQL reads tables" if kind is not ProgramKind.SQL else "SQL with tables has no entry or arguments"
+        )
+        raise document.error(problem, "program.tables")
     return Program(
-        kind=kind, entry=program.entry, text=text, arguments=program.arguments, environment=program.environment
+        kind=kind,
+        entry=program.entry,
+        text=text,
+        arguments=program.arguments,
+        environment=program.environment,
+        tables={name: _table(table, folder) for name, table in program.tables.items()},
     )
+
+
+def _table(table: str | TableScript, folder: Path) -> ProgramTable:
+    given = TableScript(file=table) if isinstance(table, str) else table
+    return ProgramTable(file=str((folder / given.file).absolute()), rows=given.rows, columns=given.columns)
 
 
 def _operators(document: Document[TaskScript], folder: Path) -> tuple[OperatorCount, ...]:

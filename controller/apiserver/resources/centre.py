@@ -41,6 +41,13 @@ class UnitType(Strict, frozen=True):
         return self.count if self.free is None else min(self.count, self.free)
 
 
+class TimeCorrection(Strict, frozen=True):
+    """Factor of the expected times of a kind of operator, learned from SQL tasks that ran here."""
+
+    operator: Name
+    factor: Annotated[float, Meta(gt=0, le=1e6)]
+
+
 class CentreStatus(Strict, frozen=True):
     """Report of its agent: the resource configuration, and the centre's hosts in the topology."""
 
@@ -56,6 +63,10 @@ class CentreStatus(Strict, frozen=True):
     """It has gained or lost resources: measurements made there may no longer hold."""
     notes: Lines = ()
     """Resources that are in no unit, limits that are not enforced, kernels that do not run and why."""
+    corrections: Annotated[tuple[TimeCorrection, ...], Meta(max_length=64)] = ()
+    """Of the calibration that a scheduler decides with."""
+    corrections_version: Count = 0
+    """Number of tasks that they were learned from."""
     agent: Line = ""
     """Identity of the reporting agent's state folder. Reports by other agents are refused during its lease."""
     signed_off: bool = False

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from controller.apiserver.resources.base import Line
+from controller.apiserver.resources.base import Line, Seconds
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
 
@@ -21,10 +21,11 @@ MOST_LETTERS: Final = 16_384
 
 
 class OperatorDevice(Strict, frozen=True):
-    """The kind of device that an operator runs on."""
+    """The kind of device that an operator runs on, and its expected time there, if known."""
 
     operator: Line
     device: DeviceKind
+    seconds: Seconds | None = None
 
 
 OperatorDevices = Annotated[tuple[OperatorDevice, ...], Meta(max_length=MOST_OPERATORS)]

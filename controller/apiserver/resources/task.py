@@ -40,6 +40,18 @@ class ProgramKind(StrEnum):
     PROBE = "probe"
 
 
+class ProgramTable(Strict, frozen=True):
+    """A table that SQL reads: its file at the centre, and its rows and columns (DuckDB types) when it was planned.
+
+    Units share the rows of the table with `is_sharded`; each has all others whole.
+    """
+
+    file: Line
+    rows: Count | None = None
+    columns: Annotated[dict[Line, Line], Meta(max_length=1024)] = msgspec.field(default_factory=dict)
+    is_sharded: bool = False
+
+
 class Program(Strict, frozen=True):
     """The program: an entry point, a script's text, an image, SQL, or a probe task of kernels."""
 
@@ -48,6 +60,8 @@ class Program(Strict, frozen=True):
     """`module:function`, an image, or the name of a probe task."""
     text: Text = ""
     arguments: Annotated[tuple[Text, ...], Meta(max_length=256)] = ()
+    tables: Annotated[dict[Name, ProgramTable], Meta(max_length=64)] = msgspec.field(default_factory=dict)
+    """Of SQL, by name; with them a statement is split over units, and its operators run on the devices chosen."""
     environment: Annotated[dict[Line, Text], Meta(max_length=256)] = msgspec.field(default_factory=dict)
     secrets: Secrets = msgspec.field(default_factory=dict)
 

@@ -84,13 +84,15 @@ class Window:
 class CentreState:
     """A centre apart from its offers. `problem` says why it takes no tasks, '' if it does.
 
-    `hosts` are the hosts of the topology that belong to it.
+    `hosts` are the hosts of the topology that belong to it, `corrections` its factors of operators' expected times, by
+    kind.
     """
 
     name: str
     problem: str = ""
     hosts: tuple[str, ...] = ()
     is_probed: bool = False
+    corrections: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from controller.workloads.centres.configuring import Configurer
 from controller.workloads.centres.deciding import Cause, Step, Terms, View, decide
 from controller.workloads.centres.engines.base import JOB_ENDED, Engine, JobMark, JobState
 from controller.workloads.centres.errors import CentreError, EngineError, OrderError
+from controller.workloads.centres.learning import Learner
 from controller.workloads.centres.metrics import Drop, Failure, JobKind, Metrics
 from controller.workloads.centres.outcomes import completion_of
 from controller.workloads.centres.programs import mark_of, order_of
@@ -69,11 +70,13 @@ class Agent:
         identity: str,
         now_ns: Callable[[], int],
         metrics: Metrics,
+        learner: Learner,
         warmer: Warmer | None = None,
     ) -> None:
         self._client, self._engine, self._configurer = client, engine, configurer
         self.settings, self._folder, self._identity = settings, jobs_folder, identity
         self._clock, self._metrics, self._warmer = ServerClock(now_ns), metrics, warmer
+        self._learner = learner
         self._tasks: dict[str, Task] | None = None
         self._jobs: dict[JobMark, JobState] = {}
         self._probes: dict[str, ProbeTask | None] = {}
@@ -199,6 +202,8 @@ class Agent:
             hosts=self.settings.hosts,
             units=configurer.types or (),
             asks_for_probe=configurer.asks_for_probe,
+            corrections=self._learner.report,
+            corrections_version=self._learner.corrections.version,
             agent=self._identity,
             signed_off=self._signs_off and not self._jobs,
             notes=notes[:_LINES],
@@ -384,10 +389,19 @@ class Agent:
             counts = await self._complete(task, item)
         if counts:
             self._metrics.ended.labels(_kind(task), item.phase).inc()
+        if counts and item.phase is TaskPhase.SUCCEEDED:
+            await self._learn(task, folder)
         if task.spec.is_probe and item.phase is TaskPhase.SUCCEEDED:
             self._configurer.probed(task.metadata.created_ns)
             self._report_now.set()
         await self._engine.forget(job.id)
+
+    async def _learn(self, task: Task, folder: Path) -> None:
+        try:
+            if await asyncio.to_thread(self._learner.learn, task, folder):
+                self._report_now.set()
+        except CentreError as error:  # a full disk, for example: what was learned is lost with this process
+            LOGGER.warning("%s", error)
 
     async def _give_back(self, task: Task, phase: TaskPhase, reason: str, cause: Cause) -> None:
         LOGGER.info("task %s given back: %s", task.metadata.name, reason)

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
+from controller.acceleration.calibration.corrections import Corrections
 from controller.apiserver.agents.state_folder import StateFolder
 from controller.apiserver.resources.base import TimeNs
 from controller.apiserver.resources.centre import UnitType
@@ -53,12 +54,26 @@ class CentreFolder(StateFolder):
 
     def keep(self, configuration: Configuration) -> None:
         """Store a reported configuration; raise CentreError."""
-        part = self.path / ".configuration.json.part"
+        self._write("configuration.json", configuration)
+
+    def corrections(self) -> Corrections:
+        """Return what was learned about the times of operators; nothing if there is nothing readable."""
+        try:
+            return msgspec.json.decode((self.path / "corrections.json").read_bytes(), type=Corrections)
+        except (OSError, *MALFORMED):
+            return Corrections()
+
+    def keep_corrections(self, corrections: Corrections) -> None:
+        """Store what was learned; raise CentreError."""
+        self._write("corrections.json", corrections)
+
+    def _write(self, name: str, value: Configuration | Corrections) -> None:
+        part = self.path / f".{name}.part"
         try:
             with part.open("wb") as file:
-                file.write(msgspec.json.encode(configuration))
+                file.write(msgspec.json.encode(value))
                 file.flush()
                 os.fsync(file.fileno())
-            part.replace(self.path / "configuration.json")
+            part.replace(self.path / name)
         except OSError as error:
             raise CentreError(f"state: {part}: {error.strerror or error}") from None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from controller.acceleration.running.tasks.values import MOST_RAN_BYTES, RAN_FILE, Ran, decode_ran, summary
 from controller.apiserver.registry.dispatches import Completion, NewResult
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
@@ -19,6 +20,7 @@ from controller.workloads.centres.engines.base import ERRORS_FILE, JobPhase, Job
 from controller.workloads.centres.engines.jobs.places import read_end, read_file
 from controller.workloads.centres.errors import CentreError
 from controller.workloads.centres.programs import counts_of, result_file
+from dataplane.malformed import MALFORMED
 
 _TAIL_BYTES: Final = 4096
 _TAIL_LINES: Final = 5
@@ -47,6 +49,8 @@ def completion_of(task: Task, job: JobState, folder: Path, probe: ProbeTask | No
         result = NewResult(status=status, kernels={use.name: use.repetitions for use in probe.uses})
     elif phase is TaskPhase.FAILED:
         reasons += _tail(folder)
+    elif (ran := ran_of(task, folder)) is not None:
+        reasons += outcome_lines(task, ran)
     return Completion(
         task=task.metadata.name,
         epoch=task.status.epoch,
@@ -57,6 +61,45 @@ def completion_of(task: Task, job: JobState, folder: Path, probe: ProbeTask | No
         could_run=task.status.could_run,
         reasons=_lines(reasons),
     )
+
+
+def ran_of(task: Task, folder: Path) -> Ran | None:
+    """Return how SQL over tables ran, None for other tasks, or if its job left nothing readable."""
+    if not task.spec.program.tables:
+        return None
+    try:
+        return decode_ran(read_file(folder, RAN_FILE, MOST_RAN_BYTES))
+    except (CentreError, *MALFORMED):
+        return None
+
+
+def outcome_lines(task: Task, ran: Ran) -> list[str]:
+    """Return how a statement ran, and its expected beside its measured time."""
+    lines = [summary(ran)]
+    expected_s = expected_of(task, ran)
+    if expected_s:
+        total_s, measured_s = sum(expected_s.values()), cpu_seconds_of(ran)
+        lines.append(f"its operators in DuckDB: {total_s:.3g} s expected, {measured_s:.3g} s measured")
+    return lines
+
+
+def expected_of(task: Task, ran: Ran) -> dict[str, float]:
+    """Return the expected seconds of the operators that DuckDB ran, by kind; nothing if any is unknown."""
+    elsewhere = {step.step for step in ran.steps if step.seconds is not None}
+    kinds = {operator.name: operator.operator for operator in task.spec.operators}
+    expected_s: dict[str, float] = {}
+    for chosen in task.status.operator_devices:
+        if chosen.operator in elsewhere:
+            continue
+        if chosen.seconds is None or chosen.operator not in kinds:
+            return {}
+        expected_s[kinds[chosen.operator]] = expected_s.get(kinds[chosen.operator], 0.0) + chosen.seconds
+    return expected_s
+
+
+def cpu_seconds_of(ran: Ran) -> float:
+    """Return the measured seconds without those of steps on a device."""
+    return max(ran.seconds - sum(step.seconds or 0.0 for step in ran.steps), 0.0)
 
 
 def _run_time_s(job: JobState) -> float | None:

@@ -21,6 +21,7 @@ from controller.workloads.centres.engines.base import Engine
 from controller.workloads.centres.engines.local.engine import LocalEngine
 from controller.workloads.centres.errors import CentreError
 from controller.workloads.centres.folder import CentreFolder
+from controller.workloads.centres.learning import Learner
 from controller.workloads.centres.metrics import Metrics
 from controller.workloads.centres.programs import python_of, python_path
 from controller.workloads.centres.selecting import ServedCentre, make_engine
@@ -72,6 +73,7 @@ async def serve(
             identity=identity,
             now_ns=boot_time_ns,
             metrics=metrics,
+            learner=Learner(folder),
             warmer=_warmer(settings, folder),
         )
         if on_reload is not None:

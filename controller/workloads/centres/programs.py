@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from controller.acceleration.running.errors import RunError
+from controller.acceleration.running.secret_files import read as read_secret
+from controller.acceleration.running.tasks.values import MOST_BYTES, QUERY_FILE, SECRET, Query, QueryTable
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.operator_devices import VARIABLE as DEVICES
@@ -106,11 +111,12 @@ def order_of(  # noqa: PLR0917 - the last two are for few tasks
     `secrets` are the values of those that its program names, by variable.
     """
     spec, mark, units = task.spec, mark_of(task, settings.centre), task.status.units or 1
-    run = (
-        _probe(task, unit, probe, settings)
-        if spec.program.kind is ProgramKind.PROBE
-        else _run_of(task, spec.program, python_of(settings))
-    )
+    if spec.program.kind is ProgramKind.PROBE:
+        run = _probe(task, unit, probe, settings)
+    elif spec.program.kind is ProgramKind.SQL and spec.program.tables:
+        run = _query(task, unit, settings)
+    else:
+        run = _run_of(task, spec.program, python_of(settings))
     # A probe's measurements are the centre's: its submitter does not control its environment.
     own = {} if spec.is_probe else spec.program.environment
     most_s = settings.probe_limit_s if spec.is_probe else settings.limit_s
@@ -156,6 +162,36 @@ def _run_of(task: Task, program: Program, python: str) -> Run:
     raise CentreError(f"task {name}: a program of kind {program.kind.value} needs {_NEEDS[program.kind]}")
 
 
+def _query(task: Task, unit: UnitType, settings: CentreSettings) -> Run:
+    """Return a run of SQL over tables: as many workers as units, each with its unit's cores and memory."""
+    program, held = task.spec.program, task.status.units or 1
+    memory_bytes = unit.unit.memory_bytes
+    query = Query(
+        sql=program.text,
+        tables={
+            name: QueryTable(file=table.file, rows=table.rows, columns=table.columns)
+            for name, table in program.tables.items()
+        },
+        sharded=next((name for name, table in program.tables.items() if table.is_sharded), ""),
+        workers=min(held, len(settings.sql.workers)) if settings.sql.workers else held,
+        threads=cores_of(unit, 1),
+        memory_bytes=max(int(_SHARE * memory_bytes), _LEAST_BYTES) if memory_bytes else MOST_BYTES,
+        addresses=settings.sql.workers,
+        deadline_s=min(task.spec.limit_s or settings.limit_s, settings.limit_s),
+    )
+    environment = python_path(settings)
+    if settings.sql.secret_file is not None:
+        try:
+            environment[SECRET] = read_secret(Path(settings.sql.secret_file)).hex()
+        except RunError as error:
+            raise CentreError(f"sql.secret_file: {error}") from None
+    argv = (python_of(settings), "-m", "controller.acceleration.running.tasks.process")
+    return Run(argv, {QUERY_FILE: msgspec.json.encode(query)}, environment)
+
+
+_SHARE: Final = 0.8
+"""Share of a unit's memory that a worker's tables may take; the rest is the process's own."""
+_LEAST_BYTES: Final = 1 << 26
 _NEEDS: Final = {
     ProgramKind.PYTHON: "an entry, module:function, or a text",
     ProgramKind.SCRIPT: "a text",

@@ -141,6 +141,22 @@ class TrialSettings(Settings, frozen=True):
     """Time limit of one kernel."""
 
 
+class SqlSettings(Settings, frozen=True):
+    """Where the operators of SQL tasks run."""
+
+    workers: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=300)], ...], Meta(max_length=256)] = ()
+    """Running workers (`millrace accel worker`), HOST:PORT each, near ones next to each other.
+
+    A task uses as many as it has units. Without any, each task starts its own on its units.
+    """
+    secret_file: str | None = None
+    """Their secret (mode 600)."""
+
+    def __post_init__(self) -> None:
+        if bool(self.workers) is (self.secret_file is None):
+            raise ValueError("sql: workers need a secret_file, and a secret_file is of workers")
+
+
 class MetricsSettings(Strict, frozen=True):
     """Endpoint of the agent's Prometheus metrics."""
 
@@ -171,6 +187,8 @@ class CentreSettings(Settings, frozen=True):
     """Settings for jobs as processes of this machine."""
     trial: TrialSettings = TrialSettings()
     """Trials of probe kernels."""
+    sql: SqlSettings = SqlSettings()
+    """Where the operators of SQL tasks run."""
     metrics: MetricsSettings | None = None
     """Endpoint of Prometheus metrics; null: none."""
     report_s: PositiveS | None = None

@@ -72,9 +72,12 @@ def split_statement(sql: str, tables: Mapping[str, pa.Table], sharded: str | Non
 class Schema:
     """Tables without rows, to which statements are bound; use it as a context manager."""
 
-    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
-        """Create them in DuckDB: only scans of its own tables appear in a serialized plan."""
-        self._sizes = {name: table.nbytes for name, table in tables.items()}
+    def __init__(self, tables: Mapping[str, pa.Table], sizes: Mapping[str, int] | None = None) -> None:
+        """Create them in DuckDB: only scans of its own tables appear in a serialized plan.
+
+        `sizes` are their bytes where the tables here have not all rows.
+        """
+        self._sizes = {name: table.nbytes for name, table in tables.items()} | dict(sizes or {})
         # A statement may name files: no bind of it reads them.
         self._connection = duckdb.connect(
             ":memory:", config={"python_enable_replacements": "false", "enable_external_access": "false"}

@@ -165,15 +165,11 @@ def _aggregate_text(node: Node) -> str:
 class CountedSizes:
     """Counts rows on a sample of the sharded table, with all other tables whole; a context manager."""
 
-    def __init__(self, tables: Mapping[str, pa.Table], split: Split, most: int = MOST_SAMPLED) -> None:
-        """Take every n-th row, so that a table in some order is sampled from all of it."""
-        self._sharded = split.sharded
-        table = tables[split.sharded]
-        step = max(-(-table.num_rows // most), 1)
-        self._factor = float(step)
-        sample = table if step == 1 else table.take(pa.array(range(0, table.num_rows, step)))
+    def __init__(self, tables: Mapping[str, pa.Table], sharded: str, factor: float) -> None:
+        """`tables` have all rows, except the sharded one, of whose rows there is one for `factor`."""
+        self._sharded, self._factor = sharded, factor
         self._grows = False
-        self._connection = _connected(dict(tables) | {split.sharded: sample})
+        self._connection = _connected(tables)
 
     def __enter__(self) -> Self:
         return self

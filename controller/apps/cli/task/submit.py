@@ -1,4 +1,4 @@
-"""`millrace task submit`: a file of tasks, or an unmodified Python script."""
+"""`millrace task submit`: a file of tasks, or an unmodified script."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.cluster.api import Address, client_of
+from controller.apps.cli.task.sql import planned, tables_of
 from controller.apps.cli.task.waiting import Timeout, Wait
 
 if TYPE_CHECKING:
@@ -40,20 +41,28 @@ def submit(  # noqa: PLR0917 - a command line's options
     centre: Annotated[str | None, typer.Option(help="Run it at this centre.")] = None,
     unit: Annotated[str | None, typer.Option(help="Run it on units of this type.")] = None,
     units: Annotated[str | None, typer.Option(metavar="N[,N...]", help="Possible numbers of units.")] = None,
-    profile: Annotated[str, typer.Option(help="Scheduling policy.")] = "measured",
+    profile: Annotated[
+        str | None, typer.Option(help="Scheduling policy; default: accelerated for SQL with tables, else measured.")
+    ] = None,
     deadline: Annotated[str | None, typer.Option(metavar="TIME", help="2030-01-31T12:00:00Z, or 2 h.")] = None,
     priority: Annotated[int, typer.Option(help="Priority: the higher comes first.")] = 0,
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="Table of a .sql file, in a file at the centre.")
+    ] = None,
     wait: Wait = False,
     timeout: Timeout = 3600.0,
     address: Address = None,
 ) -> None:
-    """Submit tasks of a file (.yaml), or a script after `--`, whose text is sent with the task."""
+    """Submit tasks of a file (.yaml), or a script (.py, .sql, any other) after `--`, whose text is sent with the task.
+
+    SQL with tables is planned: its operators get devices when the task is dispatched.
+    """
     now_ns = time.time_ns()
     _ask(address)
     if Path(words[0]).suffix in _TASK_FILES:
         given = {
             "--name": name, "--type": type_, "--category": category, "--graph": graph, "--centre": centre,
-            "--unit": unit, "--units": units, "--deadline": deadline,
+            "--unit": unit, "--units": units, "--deadline": deadline, "--table": table,
         }  # fmt: skip
         _refuse_options([*(option for option, value in given.items() if value is not None), *words[1:]])
         tasks = _tasks_of_file(Path(words[0]), now_ns, trace=trace, limit_s=trace_limit)
@@ -63,7 +72,7 @@ def submit(  # noqa: PLR0917 - a command line's options
             "units": None if units is None else _counts(units), "profile": profile, "deadline": deadline,
             "priority": priority, "graph": None if graph is None else str(graph.absolute()),
         }  # fmt: skip
-        tasks = (_task_of_script(words, document, now_ns, trace=trace, limit_s=trace_limit),)
+        tasks = (_task_of_script(words, document, now_ns, tables=table or (), trace=trace, limit_s=trace_limit),)
     with client_of(address) as client:
         for task in tasks:
             made = client.of(type(task)).create(task)
@@ -86,11 +95,17 @@ def _tasks_of_file(path: Path, now_ns: int, *, trace: bool, limit_s: float) -> t
     from controller.apiserver.manifests.tasks import read_tasks  # noqa: PLC0415
 
     tasks = read_tasks(path, now_ns)
-    return tuple(_traced(task, path.parent, limit_s) if trace or wanted else task for task, wanted in tasks)
+    return tuple(_traced(task, path.parent, limit_s) if trace or wanted else planned(task) for task, wanted in tasks)
 
 
 def _task_of_script(
-    words: Sequence[str], document: Mapping[str, object], now_ns: int, *, trace: bool, limit_s: float
+    words: Sequence[str],
+    document: Mapping[str, object],
+    now_ns: int,
+    *,
+    tables: Sequence[str],
+    trace: bool,
+    limit_s: float,
 ) -> Task:
     """Return a script's task, parsed like a file so that the same checks apply."""
     import json  # noqa: PLC0415
@@ -98,12 +113,14 @@ def _task_of_script(
     from controller.apiserver.manifests.tasks import loads_tasks, numbered  # noqa: PLC0415
 
     script = Path(words[0])
-    kind = "python" if script.suffix == ".py" else "script"
-    program = {"kind": kind, "file": str(script.absolute()), "arguments": list(words[1:])}
+    kind = {".py": "python", ".sql": "sql"}.get(script.suffix, "script")
+    program: dict[str, object] = {"kind": kind, "file": str(script.absolute()), "arguments": list(words[1:])}
+    if tables:
+        program["tables"] = tables_of(tables)
     fields = {key: value for key, value in document.items() if value is not None}
     text = json.dumps({"millrace": 1, "name": numbered(script.stem, now_ns), "program": program} | fields)
     task, _ = loads_tasks(text, now_ns, file="command line")[0]
-    return _traced(task, script.parent, limit_s) if trace else task
+    return _traced(task, script.parent, limit_s) if trace else planned(task)
 
 
 def _traced(task: Task, folder: Path, limit_s: float) -> Task:

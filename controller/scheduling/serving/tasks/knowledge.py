@@ -87,7 +87,13 @@ class Knowledge:
         """Return all current offers of the centres; times of the view are the wall clock's."""
         measured, held, offers = self.measured(), self._view.held_by(), self.offers()
         states = {
-            name: CentreState(name, self._view.problem_of(centre, now_ns), centre.status.hosts, name in measured.probed)
+            name: CentreState(
+                name,
+                self._view.problem_of(centre, now_ns),
+                centre.status.hosts,
+                name in measured.probed,
+                tuple((each.operator, each.factor) for each in centre.status.corrections),
+            )
             for name, centre in self._view.centres.items()
         }
         slots = tuple(

@@ -1,0 +1,151 @@
+"""Runs a SQL task: over workers if it is split, else in one DuckDB."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+
+from controller.acceleration.running.channels import SECRET_BYTES, Limits
+from controller.acceleration.running.clusters import Cluster
+from controller.acceleration.running.errors import RunError
+from controller.acceleration.running.operators import plan_of_statement
+from controller.acceleration.running.starting import LocalWorkers
+from controller.acceleration.running.statements.rendering import quoted
+from controller.acceleration.running.statements.splitting import LOSSLESS
+from controller.acceleration.running.tasks.values import SECRET, Query, QueryTable, Ran, RanStep, Way
+from controller.acceleration.running.values import StepRun
+from controller.acceleration.values import CPU
+
+FAN_IN: Final = 10
+_STAND_IN: Final = "torch-cpu"
+
+
+def run_query(query: Query, devices: Mapping[str, str]) -> tuple[pa.Table, Ran]:
+    """Return a task's rows, and how they were computed; raise RunError, StatementError.
+
+    `devices` are those chosen for its operators, by name.
+    """
+    began_s = time.perf_counter()
+    tables, notes = {}, []
+    for name, table in query.tables.items():
+        tables[name] = load(name, table)
+        if table.rows not in {None, tables[name].num_rows}:
+            notes.append(f"table {name} has {tables[name].num_rows} rows; {table.rows} when the task was planned")
+    if query.sharded:
+        return _split(query, devices, tables, tuple(notes), began_s)
+    return _whole(query, tables, tuple(notes), began_s)
+
+
+def load(name: str, table: QueryTable) -> pa.Table:
+    """Return a table's rows; raise RunError if its columns are no longer those of the plan."""
+    if not Path(table.file).is_file():
+        raise RunError(f"table {name}: no such file here: {table.file}")
+    try:
+        with duckdb.connect(":memory:") as connection:
+            connection.execute(LOSSLESS)
+            relation = connection.from_query("SELECT * FROM query_table($1)", params=[table.file])
+            columns = dict(zip(relation.columns, map(str, relation.types), strict=True))
+            if table.columns and columns != table.columns:
+                raise RunError(f"table {name}: {table.file}: {_difference(table.columns, columns)}")
+            return relation.to_arrow_table()
+    except duckdb.Error as error:
+        raise RunError(f"table {name}: {table.file}: {str(error).splitlines()[0]}") from None
+
+
+def _difference(planned: Mapping[str, str], columns: Mapping[str, str]) -> str:
+    for column, kind in planned.items():
+        if columns.get(column) != kind:
+            return f"column {column} is {columns.get(column, 'missing')}; {kind} when the task was planned"
+    return f"columns {', '.join(columns)}; {', '.join(planned)} when the task was planned"
+
+
+def _split(
+    query: Query, devices: Mapping[str, str], tables: Mapping[str, pa.Table], notes: tuple[str, ...], began_s: float
+) -> tuple[pa.Table, Ran]:
+    elsewhere = {name: device for name, device in devices.items() if device != CPU}
+    plan = plan_of_statement(query.sql, tables, query.sharded, elsewhere)
+    limits = Limits(most_table_bytes=query.memory_bytes, most_held_bytes=query.memory_bytes)
+    with (
+        _workers(query) as (addresses, secret),
+        Cluster(addresses, secret, plan, limits=limits, deadline_s=query.deadline_s) as cluster,
+    ):
+        cluster.load(tables)
+        loaded_s = time.perf_counter()
+        outcome = cluster.run(FAN_IN)
+        table, finished = cluster.result_with_steps()
+        seconds = time.perf_counter() - loaded_s
+    steps = _steps([*(run for worker in outcome.workers for run in worker.steps), *finished])
+    return table, Ran(
+        way=Way.SPLIT,
+        workers=len(addresses),
+        rows=table.num_rows,
+        load_s=loaded_s - began_s,
+        seconds=seconds,
+        steps=steps,
+        notes=notes + _stand_in(steps, elsewhere),
+    )
+
+
+def _whole(
+    query: Query, tables: Mapping[str, pa.Table], notes: tuple[str, ...], began_s: float
+) -> tuple[pa.Table, Ran]:
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": query.workers * query.threads,
+        "memory_limit": f"{query.workers * query.memory_bytes} B",
+    }
+    with duckdb.connect(":memory:", config=config) as connection:
+        connection.execute(LOSSLESS)
+        for name, table in tables.items():
+            connection.register("_arriving", table)
+            connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM _arriving")
+            connection.unregister("_arriving")
+        # A statement reads the task's tables, and no file or variable of the machine.
+        for setting in ("enable_external_access = false", "lock_configuration = true"):
+            connection.execute(f"SET {setting}")
+        loaded_s = time.perf_counter()
+        try:
+            table = connection.sql(query.sql).to_arrow_table()
+        except duckdb.Error as error:
+            raise RunError(f"SQL: {str(error).splitlines()[0]}") from None
+        seconds = time.perf_counter() - loaded_s
+    return table, Ran(
+        way=Way.WHOLE, workers=1, rows=table.num_rows, load_s=loaded_s - began_s, seconds=seconds, notes=notes
+    )
+
+
+@contextmanager
+def _workers(query: Query) -> Iterator[tuple[tuple[str, ...], bytes]]:
+    """Yield addresses of workers, and their secret."""
+    if not query.addresses:
+        with LocalWorkers(query.workers, threads=query.threads) as workers:
+            yield workers.addresses, workers.secret
+        return
+    # Taken out, so that no process started from here inherits it.
+    secret = bytes.fromhex(os.environ.pop(SECRET, ""))
+    if len(secret) != SECRET_BYTES:
+        raise RunError(f"{SECRET}: a secret of {len(secret)} bytes, not {SECRET_BYTES}")
+    yield query.addresses[: query.workers], secret
+
+
+def _steps(runs: list[StepRun]) -> tuple[RanStep, ...]:
+    """Return one entry for each step: the slowest worker's, or that of a worker on which DuckDB ran it."""
+    steps: dict[str, RanStep] = {}
+    for run in runs:
+        step = RanStep(step=run.step, device=run.device, seconds=run.seconds, why=run.why[:1000])
+        before = steps.get(run.step)
+        if before is None or (before.seconds is not None and (step.seconds or 1e9) > before.seconds):
+            steps[run.step] = step
+    return tuple(steps.values())
+
+
+def _stand_in(steps: tuple[RanStep, ...], planned: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a note if a processor stood in for a planned device."""
+    kinds = sorted({planned.get(step.step, "") for step in steps if step.device == _STAND_IN})
+    return (f"{_STAND_IN} stands in for {', '.join(kinds)}: torch finds no such device here",) if kinds else ()

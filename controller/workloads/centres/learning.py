@@ -1,0 +1,39 @@
+"""What a centre learns from SQL tasks: how long its operators take, beside what a scheduler expects."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from controller.acceleration.calibration.corrections import corrected
+from controller.acceleration.running.tasks.values import Way
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.centre import TimeCorrection
+from controller.workloads.centres.folder import CentreFolder
+from controller.workloads.centres.outcomes import cpu_seconds_of, expected_of, ran_of
+
+
+class Learner:
+    """Corrections of expected times, kept in the agent's state folder."""
+
+    def __init__(self, folder: CentreFolder) -> None:
+        self._folder, self._lock = folder, threading.Lock()
+        self.corrections = folder.corrections()
+
+    @property
+    def report(self) -> tuple[TimeCorrection, ...]:
+        """The corrections as the centre reports them."""
+        return tuple(TimeCorrection(operator=kind, factor=at) for kind, at in self.corrections.factors.items())
+
+    def learn(self, task: Task, folder: Path) -> bool:
+        """Compare a task's time with what was expected; return whether that taught something. Raise CentreError."""
+        ran = ran_of(task, folder)
+        if ran is None or ran.way is Way.SPARK or ran.workers != (task.status.units or 1):
+            return False
+        with self._lock:
+            after = corrected(self.corrections, expected_of(task, ran), cpu_seconds_of(ran))
+            if after.version == self.corrections.version:
+                return False
+            self.corrections = after
+            self._folder.keep_corrections(after)
+        return True

@@ -70,7 +70,8 @@ class Work:
     counts, like `grows`: merged outputs have as many rows as the outputs together (of a filter, a join), else as one of
     them. `skew` is the fullest machine's data over the mean. `groups` of `group_bytes` bytes each are the output of
     `grouped`, at most one per row of `row_bytes` bytes. `kind` is one of `controller.cluster.operators`, '' for any.
-    `basis` is the basis of t; if it is none, the CPU is chosen, and `unknown` says why.
+    `stays` means that its output is read on its own machine, so that no round of the tree combines outputs. `basis` is
+    the basis of t; if it is none, the CPU is chosen, and `unknown` says why.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Work:
     kind: str = ""
     basis: Basis = Basis.MODELLED
     unknown: str = ""
+    stays: bool = False
 
     def __post_init__(self) -> None:
         for name in ("cpu_s_per_100mb", "input_gb", "other_gb"):

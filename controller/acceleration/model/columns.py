@@ -35,6 +35,7 @@ class Works:
     is_sort: Flags
     is_grouped: Flags
     grows: Flags
+    stays: Flags
 
     @classmethod
     def of(cls, items: Sequence[Work]) -> Works:
@@ -54,6 +55,7 @@ class Works:
             np.array([growth is Growth.SORT for growth in growths], np.bool_),
             np.array([growth is Growth.GROUPED for growth in growths], np.bool_),
             np.array([work.grows for work in items], np.bool_),
+            np.array([work.stays for work in items], np.bool_),
         )
 
     def __len__(self) -> int:

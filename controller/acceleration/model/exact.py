@@ -34,6 +34,8 @@ def exact_times(work: Work, machines: Machines, accelerator: Accelerator | None 
     t, d, other_d, skew = _t(work), written(work.input_gb), _other_gb(work), written(work.skew)
     is_summed = machines.transfer is TransferModel.SUM
     aggregation_s, transfer_s, bus_gb = (_summed if is_summed else _by_paths)(work, machines)
+    if work.stays:
+        aggregation_s = transfer_s = bus_gb = Fraction(0)
     cpu = ExactTimes(_seconds(work, t, d * skew, other_d * skew), aggregation_s, transfer_s)
     if accelerator is None:
         return cpu

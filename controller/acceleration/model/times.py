@@ -38,6 +38,8 @@ def times(works: Works, machines: Machines, accelerator: Accelerator | None = No
     """
     with np.errstate(over="ignore", invalid="ignore"):
         rounds = _summed(works, machines) if machines.transfer is TransferModel.SUM else _by_paths(works, machines)
+        if works.stays.any():
+            rounds = _Rounds(*(part * ~works.stays for part in (rounds.cpu_s, rounds.transfer_s, rounds.bus_gb)))
         alone_s = _grown(works, works.t, works.d * works.skew, works.other_d * works.skew)
         columns = _on_cpu(alone_s, rounds) if accelerator is None else _on(accelerator, works, alone_s, rounds)
         total_s = columns.total_s

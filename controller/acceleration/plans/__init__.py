@@ -15,9 +15,10 @@ from controller.acceleration.plans.values import (
     Problem,
     Quantity,
 )
-from controller.acceleration.plans.works import Reading, Stated, plan_of
+from controller.acceleration.plans.works import ROOT, Reading, Stated, plan_of, reading_of_statement
 
 __all__ = [
+    "ROOT",
     "Explained",
     "ExplainedOperator",
     "Flip",
@@ -32,4 +33,5 @@ __all__ = [
     "mixed",
     "place",
     "plan_of",
+    "reading_of_statement",
 ]

@@ -68,7 +68,7 @@ def _to(rivals: Rivals) -> str:
 
 def _rate_flip(ground: Ground, rivals: Rivals) -> Flip:
     choice = ground.choices[rivals.label][0].times
-    delay_s = _delay_s(ground.machines)
+    delay_s = 0.0 if ground.works.items[rivals.row].stays else _delay_s(ground.machines)
     packed = _packed(ground, rivals)
     own_s = float(ground.on_cpu.transfer_s[rivals.row]) - delay_s
     other_s = float(choice.transfer_s[rivals.row]) - packed * delay_s
@@ -157,7 +157,18 @@ def _scaled(works: Works, rows: Sequence[int], factors: Floats) -> Works:
     items = [works.items[row] for row in rows]
     columns = {
         name: getattr(works, name)[at]
-        for name in ("t", "other_t", "merge_t", "skew", "rows_per_gb", "is_square", "is_sort", "is_grouped", "grows")
+        for name in (
+            "t",
+            "other_t",
+            "merge_t",
+            "skew",
+            "rows_per_gb",
+            "is_square",
+            "is_sort",
+            "is_grouped",
+            "grows",
+            "stays",
+        )
     }
     output = works.output[at] * factor
     for index, work in enumerate(items):

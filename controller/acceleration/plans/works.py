@@ -73,12 +73,15 @@ class Reading:
     """Options for reading a graph. `join` is the class of joins: hash-join, or square as in the model's formulas.
 
     `skew` is the fullest machine's data over the mean. `has_tenths`: each output is a tenth of the input, as the model
-    assumes, instead of the graph's value.
+    assumes, instead of the graph's value. `at_root` are operators that one machine runs over everybody's results, and
+    `stays` those whose outputs are read where they are: no tree combines them.
     """
 
     join: Growth = Growth.HASH_JOIN
     skew: float = 1.0
     has_tenths: bool = False
+    at_root: frozenset[str] = frozenset()
+    stays: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.join not in _JOINS:
@@ -95,7 +98,9 @@ def plan_of(graph: OperatorGraph, count: int, cpu_times: CpuTimes, reading: Read
     if not graph.operators:
         raise AccelerationError(f"{graph.name}: no operators to place")
     position = {name: at for at, name in enumerate(graph.order)}
-    works = tuple(_work(graph, graph.operator[name], count, cpu_times, how) for name in graph.order)
+    works = tuple(
+        _work(graph, graph.operator[name], 1 if name in how.at_root else count, cpu_times, how) for name in graph.order
+    )
     edges = tuple(
         Edge(position[flow.src], position[flow.dst], _moved_bytes(graph, flow) / _per(count)) for flow in graph.flows
     )
@@ -151,6 +156,7 @@ def _work(graph: OperatorGraph, operator: Operator, count: int, cpu_times: CpuTi
         kind=operator.kind,
         basis=Basis.NONE if unknown else sides.basis,
         unknown="" if unknown is None else "; ".join(unknown.reasons),
+        stays=operator.name in how.stays,
     )
 
 
@@ -217,6 +223,21 @@ def _moved_bytes(graph: OperatorGraph, flow: Flow) -> int:
 
 def _per(count: int) -> float:
     return count * _BYTES_PER_GB
+
+
+ROOT: Final = "final-"
+"""Prefix of the names of a SQL task's operators at the root, over merged rows."""
+
+
+def reading_of_statement(graph: OperatorGraph) -> Reading:
+    """Return how to read the operators of a SQL task: only the last result of each machine goes up the tree."""
+    at_root = frozenset(operator.name for operator in graph.operators if operator.name.startswith(ROOT))
+    sent = frozenset(
+        operator.name
+        for operator in graph.operators
+        if all(flow.dst in at_root for flow in graph.out_of[operator.name])
+    )
+    return Reading(at_root=at_root, stays=frozenset(graph.operator) - sent | at_root)
 
 
 def reading_of(join: str, skew: float, *, has_tenths: bool) -> Reading:

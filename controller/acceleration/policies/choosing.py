@@ -15,7 +15,7 @@ from controller.acceleration.calibration import DEFAULT, Calibration, Side, load
 from controller.acceleration.errors import AccelerationError
 from controller.acceleration.model import Works, times
 from controller.acceleration.network.hardware import Hardware, load_hardware
-from controller.acceleration.plans import Explained, ExplainedOperator, explain, plan_of
+from controller.acceleration.plans import Explained, ExplainedOperator, explain, plan_of, reading_of_statement
 from controller.acceleration.values import Accelerator, Machines, Network, TransferModel, Work
 from controller.apiserver.resources.operator_devices import MOST_LETTERS, MOST_OPERATORS, OperatorDevice, text_of
 from controller.apiserver.resources.operator_graphs import graph_of_operators
@@ -196,7 +196,10 @@ class Chooser:
         transfer = hardware.transfer or TransferModel.PER_PATH
         try:
             measured = MeasuredTimes(counts, self._calibration, dict(corrections))
-            plan = plan_of(measured.graph, count, measured)
+            # A traced program's operators have measured times.
+            is_statement = all(count.library == _DUCKDB and count.seconds is None for count in counts)
+            reading = reading_of_statement(measured.graph) if is_statement else None
+            plan = plan_of(measured.graph, count, measured, reading)
             machines = Machines(network, count, hardware.fan_in, transfer, hardware.has_finite_sum)
             return Placed(explain(plan, machines, accelerators, preset=hardware.preset, tie_band=hardware.tie_band))
         except (AccelerationError, OperatorError, ArithmeticError, ValueError, LookupError) as error:

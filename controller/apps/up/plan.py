@@ -356,6 +356,7 @@ class _Maker:
             units=section.units,
             local=local,
             trial=section.trial,
+            sql=section.sql,
             environment=section.environment,
             metrics=section.metrics,
             report_s=section.report_s,

@@ -33,7 +33,7 @@ from controller.scheduling.pods import PodProfileSettings
 from controller.scheduling.settings import MetricsSettings as SchedulerMetrics
 from controller.scheduling.settings import QueueSettings
 from controller.scheduling.tasks.settings import TaskSettings
-from controller.workloads.centres.settings import LocalSettings, TrialSettings, UnitSettings
+from controller.workloads.centres.settings import LocalSettings, SqlSettings, TrialSettings, UnitSettings
 from controller.workloads.centres.settings import MetricsSettings as CentreMetrics
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings
 from controller.workloads.nodes.settings import IdleSection, ImagesSection, LimitsSection, RestartSection
@@ -227,6 +227,8 @@ class CentreSection(Settings, frozen=True):
     """Share of the machine for this centre, and limits on its jobs."""
     trial: TrialSettings = TrialSettings()
     """Selection of probe kernels to try."""
+    sql: SqlSettings = SqlSettings()
+    """Where the operators of SQL tasks run."""
     labels: dict[LabelName, LabelValue] = msgspec.field(default_factory=dict)
     """Labels of the Centre resource, set at its creation."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)

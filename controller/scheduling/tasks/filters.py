@@ -129,9 +129,9 @@ class Probed:
 class FirmEstimate:
     """Refuses weak estimates: data-sheet figures and untrusted centres never compete.
 
-    Estimates up to `weakest` compete. Only if no centre that takes tasks has one, those down to `else_weakest` compete
-    among themselves (null: none do); if there are none of these either, the task waits for a probe. A task whose user
-    states centre and unit needs no estimate.
+    Estimates up to `weakest` compete. Only if no option that the task may take has one, those down to `else_weakest`
+    compete among themselves (null: none do); if there are none of these either, the task waits for a probe. A task
+    whose user states centre and unit needs no estimate.
     """
 
     class Settings(Strict, frozen=True):
@@ -168,10 +168,10 @@ class FirmEstimate:
 
     @staticmethod
     def _takes_tasks(task: PendingTask, timed: TimedOptions) -> Flags:
+        """Return the options that a task may take, for example only those of the stated number of units."""
         flags: Flags = timed.view.takes_tasks[timed.options.offer]
-        if task.centre is None:
-            return flags
-        return flags & of_offers(timed, [offer.centre == task.centre for offer in timed.view.offers])
+        stated = Stated(NoSettings()).passes(task, timed)
+        return flags if stated is None else flags & stated
 
 
 class Efficient:

@@ -50,6 +50,7 @@ from controller.workloads.centres.metrics import Drop, Failure, JobKind, Metrics
 from controller.workloads.centres.outcomes import completion_of
 from controller.workloads.centres.programs import mark_of, order_of
 from controller.workloads.centres.settings import CentreSettings, OnStop
+from controller.workloads.centres.units import with_stand_in
 from controller.workloads.centres.warming import Warmer
 
 LOGGER: Final = logging.getLogger("millrace.centre")
@@ -200,7 +201,7 @@ class Agent:
             reason=self.problem[:1024],
             engine=self._engine.name,
             hosts=self.settings.hosts,
-            units=configurer.types or (),
+            units=with_stand_in(configurer.types or (), self.settings.sql.stand_in),
             asks_for_probe=configurer.asks_for_probe,
             corrections=self._learner.report,
             corrections_version=self._learner.corrections.version,

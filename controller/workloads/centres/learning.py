@@ -10,7 +10,8 @@ from controller.acceleration.running.tasks.values import Way
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.centre import TimeCorrection
 from controller.workloads.centres.folder import CentreFolder
-from controller.workloads.centres.outcomes import cpu_seconds_of, expected_of, ran_of
+from controller.workloads.centres.outcomes import expected_of, ran_of
+from dataplane.topology.values import DeviceKind
 
 
 class Learner:
@@ -28,10 +29,12 @@ class Learner:
     def learn(self, task: Task, folder: Path) -> bool:
         """Compare a task's time with what was expected; return whether that taught something. Raise CentreError."""
         ran = ran_of(task, folder)
-        if ran is None or ran.way is Way.SPARK or ran.workers != (task.status.units or 1):
+        # Corrections are of DuckDB's times: another device's, or a stand-in's, say nothing about them.
+        on_cpu = all(chosen.device is DeviceKind.CPU for chosen in task.status.operator_devices)
+        if ran is None or not on_cpu or ran.way is not Way.SPLIT or ran.workers != (task.status.units or 1):
             return False
         with self._lock:
-            after = corrected(self.corrections, expected_of(task, ran), cpu_seconds_of(ran))
+            after = corrected(self.corrections, expected_of(task), ran.seconds)
             if after.version == self.corrections.version:
                 return False
             self.corrections = after

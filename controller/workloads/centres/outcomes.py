@@ -76,30 +76,20 @@ def ran_of(task: Task, folder: Path) -> Ran | None:
 def outcome_lines(task: Task, ran: Ran) -> list[str]:
     """Return how a statement ran, and its expected beside its measured time."""
     lines = [summary(ran)]
-    expected_s = expected_of(task, ran)
-    if expected_s:
-        total_s, measured_s = sum(expected_s.values()), cpu_seconds_of(ran)
-        lines.append(f"its operators in DuckDB: {total_s:.3g} s expected, {measured_s:.3g} s measured")
+    if expected_s := expected_of(task):
+        lines.append(f"its operators: {sum(expected_s.values()):.3g} s expected, {ran.seconds:.3g} s measured")
     return lines
 
 
-def expected_of(task: Task, ran: Ran) -> dict[str, float]:
-    """Return the expected seconds of the operators that DuckDB ran, by kind; nothing if any is unknown."""
-    elsewhere = {step.step for step in ran.steps if step.seconds is not None}
+def expected_of(task: Task) -> dict[str, float]:
+    """Return the expected seconds of a task's operators, by kind; nothing if any is unknown."""
     kinds = {operator.name: operator.operator for operator in task.spec.operators}
     expected_s: dict[str, float] = {}
     for chosen in task.status.operator_devices:
-        if chosen.operator in elsewhere:
-            continue
         if chosen.seconds is None or chosen.operator not in kinds:
             return {}
         expected_s[kinds[chosen.operator]] = expected_s.get(kinds[chosen.operator], 0.0) + chosen.seconds
     return expected_s
-
-
-def cpu_seconds_of(ran: Ran) -> float:
-    """Return the measured seconds without those of steps on a device."""
-    return max(ran.seconds - sum(step.seconds or 0.0 for step in ran.steps), 0.0)
 
 
 def _run_time_s(job: JobState) -> float | None:

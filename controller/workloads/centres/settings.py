@@ -151,6 +151,11 @@ class SqlSettings(Settings, frozen=True):
     """
     secret_file: str | None = None
     """Their secret (mode 600)."""
+    stand_in: DeviceKind | None = None
+    """For trials without the hardware: report a device of this kind in each unit.
+
+    Operators of SQL that are planned for it run by torch on the CPU, and say so; other tasks find no device.
+    """
 
     def __post_init__(self) -> None:
         if bool(self.workers) is (self.secret_file is None):

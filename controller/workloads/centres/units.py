@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.workloads.centres.errors import CentreError
@@ -198,3 +200,16 @@ def _check_numbers(settings: Sequence[UnitSettings]) -> None:
             raise CentreError(f"units: {each.name}: lists of cores differ in length")
         if len({len(device_numbers) for device_numbers in each.device_numbers}) > 1:
             raise CentreError(f"units: {each.name}: lists of devices differ in length")
+
+
+def with_stand_in(types: Sequence[UnitType], kind: DeviceKind | None) -> tuple[UnitType, ...]:
+    """Return unit types that claim a device of a kind which they lack; as they are without a kind."""
+    if kind is None:
+        return tuple(types)
+    need = DeviceNeed(kind=kind)
+    return tuple(
+        replace(unit, unit=replace(unit.unit, devices=(*unit.unit.devices, need)))
+        if all(each.kind is not kind for each in unit.unit.devices)
+        else unit
+        for unit in types
+    )

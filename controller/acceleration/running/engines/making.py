@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from controller.acceleration.running.errors import RunError
+from controller.acceleration.running.steps.stepping import torch_device
 from controller.acceleration.running.values import Backend, Engine, Plan
 
 
@@ -16,6 +17,8 @@ def backend_of(plan: Plan, memory_bytes: int, threads: int) -> Backend:
     if plan.engine is Engine.DUCKDB:
         from controller.acceleration.running.engines.duckdb_tables import DuckDbBackend  # noqa: PLC0415
 
+        if plan.devices:
+            torch_device()  # importing torch takes seconds, which are not the run's
         return DuckDbBackend(plan.split, memory_bytes, threads, plan.devices)
     if plan.operator is None:
         raise RunError(f"{plan.engine} computes operators only; statements need DuckDB")

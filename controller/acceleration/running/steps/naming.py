@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from controller.acceleration.plans import ROOT
 from controller.acceleration.running.statements.bound import CTE, CTE_REF, Node, children
 from controller.acceleration.running.steps.pushing import AGGREGATE, COMPARISON_JOIN, CROSS, FILTER, PROJECTION
 
-FINAL: Final = "final-"
+FINAL: Final = ROOT
 """Prefix of the names of steps at the root, over merged rows."""
 _KINDS: Final = {
     FILTER: "filter",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, Self
 
 import duckdb
@@ -21,7 +21,7 @@ from controller.acceleration.running.statements.splitting import LOSSLESS
 from controller.acceleration.running.steps.naming import FINAL, Step, formulas_of, steps_of
 from controller.acceleration.running.steps.pushing import AGGREGATE, pushed
 from controller.acceleration.running.values import PARTS, Split
-from controller.cluster.operators import Flow, Operator, OperatorGraph
+from controller.cluster.operators import Flow, Operator, OperatorGraph, work_of
 from controller.cluster.operators.sql import SqlPlanner, SqlTable
 from controller.cluster.operators.sql.tables import width_of
 
@@ -58,7 +58,12 @@ def plan_statement(split: Split, sizes: Sizes, name: str = "query") -> PlannedSt
     last = builder.add(split.partial, "", ())
     sizes.merged(split)
     builder.add(split.final, FINAL, last)
-    graph = OperatorGraph(name, tuple(builder.operators), tuple(builder.flows), "sql")
+    read = {flow.src for flow in builder.flows}
+    operators = (
+        operator if operator.name in read else replace(operator, output_bytes=_written(operator))
+        for operator in builder.operators
+    )
+    graph = OperatorGraph(name, tuple(operators), tuple(builder.flows), "sql")
     return PlannedStatement(split, graph, builder.aggregates)
 
 
@@ -66,6 +71,11 @@ def planned_steps(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[Node
     """Return the plan of one part of a split statement, its conditions pushed down, and its steps."""
     plan = pushed(bound_plan(connection, sql))
     return plan, steps_of(plan)
+
+
+def _written(operator: Operator) -> int:
+    work = work_of(operator)
+    return 0 if work is None else min(work.written_bytes, _MOST_ROWS)
 
 
 class _Builder:
@@ -96,13 +106,9 @@ class _Builder:
             nbytes = min(count * width, _MOST_ROWS)
             self.flows += [Flow(source, name, nbytes // len(sources)) for source in dict.fromkeys(sources)]
             outside += 0 if sources else nbytes
-        output = many * self._width(step.node)
         self.operators.append(
-            Operator(
-                name, step.kind, tuple(sorted(shape.items())), None, 1, min(outside, _MOST_ROWS),
-                min(output, _MOST_ROWS), library="duckdb",
-            )
-        )  # fmt: skip
+            Operator(name, step.kind, tuple(sorted(shape.items())), None, 1, min(outside, _MOST_ROWS), library="duckdb")
+        )
         if step.node["type"] == AGGREGATE:
             self.aggregates[name] = tuple(_aggregate_text(each) for each in step.node.get("expressions", []))
 

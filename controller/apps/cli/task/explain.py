@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,9 @@ from controller.apps.cli.cluster.decisions import COLUMNS, cells, show_decision,
 from controller.apps.cli.cluster.names import complete_name_of
 from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.task.waiting import line_of
+
+if TYPE_CHECKING:
+    from controller.apiserver.resources import Task
 
 
 def explain(
@@ -39,4 +43,19 @@ def explain(
         return
     shown = next((decision for decision in decisions if decision.metadata.name == task.status.decision), decisions[-1])
     show_decision(shown, "centre")
+    if task.spec.operators and task.spec.program.tables:
+        show(("operator", "rows", "device", "expected s", "feeds"), _operators(task), Format.TABLE)
+        for reason in task.status.reasons:
+            typer.echo(reason)
     show_history(decisions)
+
+
+def _operators(task: Task) -> Iterator[tuple[object, ...]]:
+    """Yield the operators of a statement: the rows that they read, and the device and time that were decided."""
+    chosen = {each.operator: each for each in task.status.operator_devices}
+    for operator in task.spec.operators:
+        sizes, choice = operator.sizes, chosen.get(operator.name)
+        rows = sizes.get("rows", sizes.get("left_rows", 0) + sizes.get("right_rows", 0))
+        expected = "" if choice is None or choice.seconds is None else f"{choice.seconds:.3g}"
+        device = "not decided" if choice is None else choice.device.value
+        yield operator.name, rows, device, expected, ", ".join(operator.feeds)

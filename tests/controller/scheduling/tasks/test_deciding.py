@@ -87,6 +87,15 @@ def test_firm_figure_of_a_silent_centre_does_not_exclude_models() -> None:
     assert centre_of(decided(seen, TASK, a=MEASURED_10, b=Estimate.exactly(5.0, Basis.MODELLED))) == "b"
 
 
+def test_firm_figure_of_other_units_does_not_exclude_models() -> None:
+    seen, one = view("a"), PendingTask("t", "solve", units=(1,))
+    estimates = ((1, Estimate.exactly(5.0, Basis.MODELLED)), (2, MEASURED_10))
+    items = tuple(Option(("a", "cpu"), units, estimate) for units, estimate in estimates)
+    verdict = Plan(seen).decide(PROFILE, one, Options.of(items, seen.place))
+    assert verdict.option is not None
+    assert verdict.option.units == 1
+
+
 def test_task_waits_for_units_if_it_ends_sooner_there() -> None:
     seen = view("fast", "slow", held={"fast": [(4, 5.0)]})
     verdict = decided(seen, TASK, fast=MEASURED_10, slow=Estimate.exactly(100.0, Basis.MEASURED))

@@ -108,7 +108,8 @@ def test_a_profile_that_is_there_by_default_places_by_it() -> None:
     assert STATE.columns.names[choice.candidate] in ("a100", "t4")
     (told,) = profile.operator_devices(choice.subject, STATE, choice.candidate)
     assert (told.operator, told.device) == ("product", DeviceKind.GPU)
-    assert told.seconds is not None and 0 < told.seconds < 10
+    assert told.seconds is not None
+    assert 0 < told.seconds < 10
     assert PodProfile.of(PodProfileSettings()).operator_devices(choice.subject, STATE, choice.candidate) == ()
 
 

@@ -31,6 +31,8 @@ _ENVIRONMENT: Final = {
 }
 _THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """By default one each, like a single-core machine, regardless of this machine's cores."""
+_LONGEST_PARENT: Final = 70
+"""The path of a socket has at most 107 bytes."""
 _ROOT: Final = Path(__file__).parents[3]
 
 
@@ -50,7 +52,7 @@ class LocalWorkers:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millrace-accel-")))
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millrace-accel-", dir=_parent())))
             stack.callback(self._end)
             log = stack.enter_context((folder / "log").open("w+b"))
             for number in range(self._count):
@@ -98,6 +100,11 @@ class LocalWorkers:
                 process.wait()
             if process.stdout is not None:
                 process.stdout.close()
+
+
+def _parent() -> str | None:
+    """Return the folder for sockets: the usual one for temporary files, unless its path leaves no room for a name."""
+    return None if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PARENT else "/tmp"  # noqa: S108 - made for us alone
 
 
 def _address(process: subprocess.Popen[bytes], deadline: LocalDeadline, log: Path) -> str:

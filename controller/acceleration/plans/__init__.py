@@ -15,10 +15,11 @@ from controller.acceleration.plans.values import (
     Problem,
     Quantity,
 )
-from controller.acceleration.plans.works import ROOT, Reading, Stated, plan_of, reading_of_statement
+from controller.acceleration.plans.works import ROOT, SUMS, Reading, Stated, plan_of, reading_of_statement
 
 __all__ = [
     "ROOT",
+    "SUMS",
     "Explained",
     "ExplainedOperator",
     "Flip",

@@ -227,6 +227,8 @@ def _per(count: int) -> float:
 
 ROOT: Final = "final-"
 """Prefix of the names of a SQL task's operators at the root, over merged rows."""
+SUMS: Final = "sums"
+"""Size of the aggregate whose results machines send: the number of columns that are added up, which switches can do."""
 
 
 def reading_of_statement(graph: OperatorGraph) -> Reading:

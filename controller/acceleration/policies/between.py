@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from controller.acceleration.errors import AccelerationError
 from controller.acceleration.network.hardware import Hardware
+from controller.acceleration.network.switches import SwitchTree, switch_tree
 from controller.acceleration.network.timing import near_order, timed
 from controller.acceleration.network.trees import reduction_tree
 from controller.acceleration.values import Network, Round
@@ -43,6 +44,7 @@ class UnitNetworks:
     rate_bps: float
     _costs: CostMap | None = None
     _kept: dict[tuple[tuple[str, ...], int], Between] = field(default_factory=dict)
+    _trees: dict[tuple[tuple[str, ...], int], SwitchTree | str] = field(default_factory=dict)
 
     def of(self, costs: CostMap | None, hosts: Sequence[str], units: int) -> Between:
         """Return the network between so many units of a centre on these hosts of the topology."""
@@ -51,12 +53,31 @@ class UnitNetworks:
         mapped = tuple(name for name in hosts if name in costs.model.host_number)
         if len(mapped) < 2:
             return self._by_rate()
-        if costs is not self._costs:
-            self._costs, self._kept = costs, {}
+        self._renew(costs)
         key = (mapped, units)
         if (between := self._kept.get(key)) is None:
             between = self._kept[key] = self._over(costs, mapped, units)
         return between
+
+    def switch(self, costs: CostMap | None, hosts: Sequence[str], units: int) -> SwitchTree | None:
+        """Return the tree of switches that could add up sums of so many units, one on each host; None without one."""
+        if costs is None or self.hardware.switch is None or not 2 <= units <= min(len(hosts), MOST_HOSTS):
+            return None
+        mapped = tuple(name for name in hosts if name in costs.model.host_number)
+        if len(mapped) < units:
+            return None
+        self._renew(costs)
+        key = (mapped, units)
+        if (tree := self._trees.get(key)) is None:
+            # The workers of a centre's tasks are the first of its hosts.
+            found = switch_tree(costs, mapped[:units], self.hardware.switch)
+            tree = found if isinstance(found, str) else replace(found, s_per_gb=_coarse(found.s_per_gb))
+            self._trees[key] = tree
+        return None if isinstance(tree, str) else tree
+
+    def _renew(self, costs: CostMap) -> None:
+        if costs is not self._costs:
+            self._costs, self._kept, self._trees = costs, {}, {}
 
     def _by_rate(self) -> Between:
         return Between(Network(self.hardware.rate_gbit_per_s(self.rate_bps)))

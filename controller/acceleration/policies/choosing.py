@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +13,19 @@ import msgspec
 
 from controller.acceleration.calibration import DEFAULT, Calibration, Side, load
 from controller.acceleration.errors import AccelerationError
-from controller.acceleration.model import Works, times
+from controller.acceleration.model import Choice, Works, times
 from controller.acceleration.network.hardware import Hardware, load_hardware
-from controller.acceleration.plans import Explained, ExplainedOperator, explain, plan_of, reading_of_statement
-from controller.acceleration.values import Accelerator, Machines, Network, TransferModel, Work
+from controller.acceleration.network.switches import Sums, SwitchTree, switch_choice
+from controller.acceleration.plans import (
+    SUMS,
+    Explained,
+    ExplainedOperator,
+    Plan,
+    explain,
+    plan_of,
+    reading_of_statement,
+)
+from controller.acceleration.values import SWITCH, Accelerator, Machines, Network, TransferModel, Work
 from controller.apiserver.resources.operator_devices import MOST_LETTERS, MOST_OPERATORS, OperatorDevice, text_of
 from controller.apiserver.resources.operator_graphs import graph_of_operators
 from controller.apiserver.resources.task import OperatorCount
@@ -131,8 +140,9 @@ class Placed:
         assigned = tuple(
             OperatorDevice(
                 operator=operator.decision.work.name,
-                device=kinds.get(operator.device, DeviceKind.CPU),
+                device=kinds.get(operator.device.removesuffix(f"+{SWITCH}"), DeviceKind.CPU),
                 seconds=_expected_s(operator),
+                by_switch=operator.device == SWITCH or operator.device.endswith(f"+{SWITCH}"),
             )
             for operator in (self.explained.operators if self.explained else ())
         )
@@ -170,10 +180,11 @@ class Chooser:
         network: Network,
         machines: int,
         corrections: tuple[tuple[str, float], ...] = (),
+        switch: SwitchTree | None = None,
     ) -> Placed:
         """Return the placement of operators on so many machines; `key` is their form from `key_of`.
 
-        `corrections` are factors of calibrated times by kind.
+        `corrections` are factors of calibrated times by kind; `switch` is where sums could be added up.
         """
         if not operators:
             return Placed(None, "its operators are unknown")
@@ -181,15 +192,16 @@ class Chooser:
             return Placed(None, f"{len(operators)} operators, at most {MOST_OPERATORS} can be placed")
         if (flows := sum(len(operator.feeds) for operator in operators)) > MOST_FLOWS:
             return Placed(None, f"{flows} flows between operators, at most {MOST_FLOWS} can be placed")
-        return self._placed(key, accelerators, network, max(machines, 1), corrections)
+        return self._placed(key, accelerators, network, max(machines, 1), corrections, switch)
 
-    def _place(
+    def _place(  # noqa: PLR0917 - what answers depend on
         self,
         operators: bytes,
         accelerators: tuple[Accelerator, ...],
         network: Network,
         count: int,
         corrections: tuple[tuple[str, float], ...],
+        switch: SwitchTree | None,
     ) -> Placed:
         counts = msgspec.json.decode(operators, type=tuple[OperatorCount, ...])
         hardware = self.hardware
@@ -201,7 +213,10 @@ class Chooser:
             reading = reading_of_statement(measured.graph) if is_statement else None
             plan = plan_of(measured.graph, count, measured, reading)
             machines = Machines(network, count, hardware.fan_in, transfer, hardware.has_finite_sum)
-            return Placed(explain(plan, machines, accelerators, preset=hardware.preset, tie_band=hardware.tie_band))
+            others = None if switch is None else partial(_by_switch, plan, machines, accelerators, switch)
+            return Placed(
+                explain(plan, machines, accelerators, preset=hardware.preset, tie_band=hardware.tie_band, others=others)
+            )
         except (AccelerationError, OperatorError, ArithmeticError, ValueError, LookupError) as error:
             return Placed(None, f"cannot model its operators: {' '.join(str(error).split())}")
 
@@ -210,6 +225,22 @@ def _expected_s(operator: ExplainedOperator) -> float | None:
     """Return the time of an operator on its device, with the moves of its inputs; None if unknown."""
     times = operator.decision.times.get(operator.device)
     return None if times is None else min(times.total_s + operator.moved_s, _LONGEST_S)
+
+
+def _by_switch(
+    plan: Plan, machines: Machines, accelerators: Sequence[Accelerator], tree: SwitchTree, works: Works
+) -> list[Choice]:
+    """Return the switch as a choice, for the sums that machines send."""
+    sums = [_sums(plan.graph.operator[work.name], work) for work in works.items]
+    if all(isinstance(each, str) for each in sums):
+        return []
+    switch = switch_choice(works, machines, sums, tree)
+    return [switch, *(switch_choice(works, machines, sums, tree, accelerator) for accelerator in accelerators)]
+
+
+def _sums(operator: Operator, work: Work) -> Sums | str:
+    columns = dict(operator.shape).get(SUMS, 0)
+    return Sums(math.ceil(work.groups or 1), columns) if columns else "it sends no sums"
 
 
 def _listed(names: Sequence[str]) -> str:

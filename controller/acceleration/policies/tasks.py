@@ -80,7 +80,8 @@ class OperatorDevices:
             accelerator for accelerator in self._chooser.hardware.accelerators if accelerator.kind in has
         )
         corrections = timed.view.centres[timed.offer(row).centre].corrections
-        return self._chooser.place(task.operators, key, accelerators, between.network, units, corrections)
+        switch = self._networks.switch(timed.view.costs, self._hosts(timed, row), units)
+        return self._chooser.place(task.operators, key, accelerators, between.network, units, corrections, switch)
 
     def _hosts(self, timed: TimedOptions, row: int) -> tuple[str, ...]:
         return timed.view.centres[timed.offer(row).centre].hosts

@@ -20,6 +20,7 @@ from controller.acceleration.network.trees import Aggregators, ReductionTree, re
 from controller.acceleration.running.channels import Channel, Limits, Message, connect
 from controller.acceleration.running.errors import LostWorkerError, RunError
 from controller.acceleration.running.jobs import Order, Step
+from controller.acceleration.running.switch_sums import SwitchOrder, united
 from controller.acceleration.running.values import Plan, Run, Sample, StepRun, Trial, WorkerTimes
 
 _GRACE_S: Final = 0.5
@@ -91,23 +92,38 @@ class Cluster:
         number = count or len(self.addresses)
         tree = reduction_tree([str(index) for index in range(number)], fan_in, Aggregators.MEMBER)
         orders = orders_of(tree, self.addresses, secrets.token_hex(8), self._deadline_s)
-        self._each(
-            lambda index: self._asked(
-                index, {"type": "prepare", "order": json.loads(msgspec.json.encode(orders[index]))}
-            ),
-            number,
-        )
+        self._each(lambda index: self._asked(index, _encoded("prepare", orders[index])), number)
         begun_s = time.perf_counter()
         ended_s: list[float] = []
 
         def run(index: int) -> WorkerTimes:
-            answer, _ = self._asked(index, {"type": "go"})
+            times = self._gone(index)
             if str(index) == tree.root:
                 ended_s.append(time.perf_counter())
-            return msgspec.convert(answer["times"], WorkerTimes)
+            return times
 
         workers = self._each(run, number)
         return Run(ended_s[0] - begun_s, tuple(workers))
+
+    def run_by_switch(self, service: str, job: str, hosts: Sequence[str]) -> Run | str:
+        """Run the plan with its sums added up by switches, or return why they cannot be.
+
+        `service` is the job service that the workers reach, `hosts` are theirs in the topology. Nothing is left of an
+        attempt that cannot be made; `run` then does it over a tree.
+        """
+        number = len(self.addresses)
+        lone = [Order(job=job, name=str(index), steps=(), deadline_s=self._deadline_s) for index in range(number)]
+        self._each(lambda index: self._asked(index, _encoded("prepare", lone[index])))
+        begun_s = time.perf_counter()
+        workers = self._each(self._gone)
+        answers = self._each(lambda index: self._asked(index, {"type": "keys"}))
+        problem = next((str(answer["problem_of_sums"]) for answer, _ in answers if answer["problem_of_sums"]), "")
+        if problem:
+            return problem
+        keys = united([table for _, table in answers if table is not None])
+        orders = [SwitchOrder(service=service, job=job, host=host, workers=number) for host in hosts]
+        self._each(lambda index: self._asked(index, _encoded("add", orders[index]), keys if keys.num_columns else None))
+        return Run(time.perf_counter() - begun_s, tuple(workers))
 
     def result(self) -> pa.Table:
         """Return the result of the last run from the first worker, the tree's root."""
@@ -129,6 +145,11 @@ class Cluster:
         """Have the first worker send this many bytes to the second one."""
         answer, _ = self._asked(0, {"type": "sample", "address": self.addresses[1], "nbytes": nbytes})
         return msgspec.convert(answer["sample"], Sample)
+
+    def _gone(self, index: int) -> WorkerTimes:
+        """Have a worker do its part, and return its times."""
+        answer, _ = self._asked(index, {"type": "go"})
+        return msgspec.convert(answer["times"], WorkerTimes)
 
     def _asked(
         self, index: int, message: Message, table: pa.Table | None = None
@@ -163,6 +184,10 @@ class Cluster:
                 channel.close()
             raise problem
         return [future.result() for future in futures]
+
+
+def _encoded(kind: str, order: Order | SwitchOrder) -> Message:
+    return {"type": kind, "order": json.loads(msgspec.json.encode(order))}
 
 
 def shards_of(table: pa.Table, count: int) -> list[pa.Table]:

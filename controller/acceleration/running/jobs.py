@@ -146,9 +146,18 @@ class Job:
 
     def result(self) -> pa.Table:
         """Return the root's result, in the order and with the columns of the statement."""
+        return self._backend.finish(self.held)
+
+    @property
+    def held(self) -> pa.Table:
+        """What this worker holds after its part: without steps its own partial result."""
         if self._merged_table is None:
             raise RunError("it has no result")
-        return self._backend.finish(self._merged_table)
+        return self._merged_table
+
+    def replace_held(self, table: pa.Table) -> None:
+        """Hold the sums of all workers instead of this worker's own."""
+        self._merged_table = table
 
     def step_runs(self) -> tuple[StepRun, ...]:
         """Return where this worker's steps ran that were planned for a device."""

@@ -17,6 +17,7 @@ from controller.acceleration.running.channels import Channel, Limits, Message
 from controller.acceleration.running.engines import backend_of
 from controller.acceleration.running.errors import RunError
 from controller.acceleration.running.jobs import MOST_SAMPLE_BYTES, Job, Order, send_sample
+from controller.acceleration.running.switch_sums import SwitchOrder, added, keys_of, problem_of
 from controller.acceleration.running.values import MOST_COPIES, Backend, Plan, Trial
 
 _MOST_TRIAL_S: Final = 60.0
@@ -50,7 +51,7 @@ class Session:
         self._thread: threading.Thread | None = None
         self._is_busy = False
         self._nbytes: dict[str, int] = {}
-        self._sharded = ""
+        self._sharded, self._sums = "", 0
 
     def converse(self, opening: Message) -> None:
         """Serve until the session is closed; raise OSError if the other end is gone or idle for too long."""
@@ -65,7 +66,7 @@ class Session:
         """Set the plan of the session."""
         plan = _converted(message.get("plan"), Plan)
         limits = self._host.limits
-        self._sharded = plan.split.sharded
+        self._sharded, self._sums = plan.split.sharded, plan.split.sums
         self._backend = backend_of(plan, limits.most_held_bytes, self._host.threads)
         return {}
 
@@ -80,6 +81,10 @@ class Session:
                 self._go()
             case "result":
                 self._send_result()
+            case "keys":
+                self._send_keys()
+            case "add":
+                self.answer(lambda: self._add(_converted(message.get("order"), SwitchOrder), table))
             case "trial":
                 self.answer(lambda: self._trial(message))
             case "sample":
@@ -163,6 +168,36 @@ class Session:
             return
         steps = [dataclasses.asdict(run) for run in self._job.step_runs()]
         self._channel.send({"type": "done", "steps": steps}, table)
+
+    def _send_keys(self) -> None:
+        """Send the groups of this worker's partial result, or why switches cannot add up its sums."""
+        try:
+            self._ready()
+            partial, sums = self._held(), self._sums
+            problem = problem_of(partial, sums)
+            keys = keys_of(partial, sums)
+        except Exception as error:  # noqa: BLE001 - any library error is reported to the client
+            self._refuse(_line(error))
+            return
+        self._channel.send({"type": "done", "problem_of_sums": problem, "groups": partial.num_rows}, keys)
+
+    def _add(self, order: SwitchOrder, keys: pa.Table | None) -> Message:
+        """Have switches add up the sums of all workers; this one then holds them."""
+        self._ready()
+        partial = self._held()
+        assert self._job is not None
+        begun_s = time.perf_counter()
+        self._job.replace_held(
+            added(partial, self._sums, keys_of(partial, self._sums) if keys is None else keys, order)
+        )
+        return {"seconds": time.perf_counter() - begun_s}
+
+    def _held(self) -> pa.Table:
+        if self._job is None:
+            raise RunError("it has no job")
+        if not self._sums:
+            raise RunError("the statement's partial results are no sums")
+        return self._job.held
 
     def _trial(self, message: Message) -> Message:
         """Time the shard's step, and a merge of copies of its result, alone."""

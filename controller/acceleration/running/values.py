@@ -56,7 +56,8 @@ class Operator(Strict, frozen=True):
 class Split(Strict, frozen=True):
     """A statement in three parts: on each shard, on partial results (`parts`), and at the root.
 
-    `sharded` is the table that is split. `grows` means that a merge has as many rows as its parts together.
+    `sharded` is the table that is split. `grows` means that a merge has as many rows as its parts together. `sums` is
+    the number of partial results' last columns if these are all added up, by the groups in the columns before; else 0.
     """
 
     partial: str
@@ -64,6 +65,7 @@ class Split(Strict, frozen=True):
     final: str
     sharded: str
     grows: bool
+    sums: int = 0
 
 
 class Plan(Strict, frozen=True):

@@ -21,11 +21,15 @@ MOST_LETTERS: Final = 16_384
 
 
 class OperatorDevice(Strict, frozen=True):
-    """The kind of device that an operator runs on, and its expected time there, if known."""
+    """The kind of device that an operator runs on, and its expected time there, if known.
+
+    `by_switch`: switches add up its sums.
+    """
 
     operator: Line
     device: DeviceKind
     seconds: Seconds | None = None
+    by_switch: bool = False
 
 
 OperatorDevices = Annotated[tuple[OperatorDevice, ...], Meta(max_length=MOST_OPERATORS)]

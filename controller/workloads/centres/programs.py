@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -177,6 +177,7 @@ def _query(task: Task, unit: UnitType, settings: CentreSettings) -> Run:
         threads=cores_of(unit, 1),
         memory_bytes=max(int(_SHARE * memory_bytes), _LEAST_BYTES) if memory_bytes else MOST_BYTES,
         addresses=settings.sql.workers,
+        **_switch_of(task, settings, held),
         deadline_s=min(task.spec.limit_s or settings.limit_s, settings.limit_s),
     )
     environment = python_path(settings)
@@ -187,6 +188,17 @@ def _query(task: Task, unit: UnitType, settings: CentreSettings) -> Run:
             raise CentreError(f"sql.secret_file: {error}") from None
     argv = (python_of(settings), "-m", "controller.acceleration.running.tasks.process")
     return Run(argv, {QUERY_FILE: msgspec.json.encode(query)}, environment)
+
+
+def _switch_of(task: Task, settings: CentreSettings, held: int) -> dict[str, Any]:
+    """Return what a query needs for sums in switches, or why it does without them."""
+    sql, hosts = settings.sql, settings.hosts[:held]
+    if not any(chosen.by_switch for chosen in task.status.operator_devices):
+        return {}
+    if sql.job_service is None or len(sql.workers) < held or len(hosts) < held:
+        return {"no_switch": "the centre has no job service, or not a worker on each of its hosts"}
+    # A name of its own for each attempt: workers of an earlier one must not be taken for members.
+    return {"job": f"{task.metadata.uid[:40]}-{task.status.epoch}", "job_service": sql.job_service, "hosts": hosts}
 
 
 _SHARE: Final = 0.8

@@ -151,6 +151,11 @@ class SqlSettings(Settings, frozen=True):
     """
     secret_file: str | None = None
     """Their secret (mode 600)."""
+    job_service: str | None = None
+    """Where the workers join the job whose switches add up sums: unix:PATH, HOST:PORT, or plain:HOST:PORT.
+
+    The workers are those of the centre's `hosts`, in this order.
+    """
     stand_in: DeviceKind | None = None
     """For trials without the hardware: report a device of this kind in each unit.
 

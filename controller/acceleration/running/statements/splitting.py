@@ -53,6 +53,7 @@ _MERGED_BY: Final = (
     | {"count_if": "sum({})"}
 )
 """Aggregates of one value, and what merges their partial results; over no rows `count` is 0 and `count_if` is NULL."""
+_ADDED: Final = frozenset({"sum()", "coalesce(sum(), 0)"})
 _EXTREMES: Final = {"arg_min": "min", "arg_max": "max"}
 LOSSLESS: Final = "SET arrow_lossless_conversion = true"
 """Makes Arrow tables keep the types that only DuckDB has, such as UUID: for input tables."""
@@ -152,6 +153,11 @@ class _Column:
 
     partial: str
     merge: Callable[[str], str]
+
+    @property
+    def is_sum(self) -> bool:
+        """True if partial results are added up."""
+        return self.merge("") in _ADDED
 
 
 class _Splitter:
@@ -258,7 +264,8 @@ class _Splitter:
         if distinct:
             parts = f"(SELECT {', '.join([*group_names, *merged, *distinct])} FROM {parts}{_by(len(groups))})"
         final = self._final(node, Relation((*group_names, *texts), parts))
-        return Split(partial=partial, merge=merge, final=final, sharded=sharded, grows=False)
+        sums = len(columns) if not distinct and all(column.is_sum for column in columns) else 0
+        return Split(partial=partial, merge=merge, final=final, sharded=sharded, grows=False, sums=sums)
 
     def _value(self, node: Node, refer: Refer, groups: int, columns: list[_Column]) -> str:
         """Return an aggregate over merged columns; what it needs is added to `columns`."""

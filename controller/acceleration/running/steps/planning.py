@@ -14,6 +14,7 @@ from typing import Final, Protocol, Self
 import duckdb
 import pyarrow as pa
 
+from controller.acceleration.plans import SUMS
 from controller.acceleration.running.errors import StatementError
 from controller.acceleration.running.statements.bound import Node, bound_plan, scans
 from controller.acceleration.running.statements.rendering import Renderer, quoted
@@ -56,6 +57,8 @@ def plan_statement(split: Split, sizes: Sizes, name: str = "query") -> PlannedSt
     """Return a split statement's operators with their sizes over the whole data, as one machine would have them."""
     builder = _Builder(sizes)
     last = builder.add(split.partial, "", ())
+    if split.sums and len(last) == 1:
+        builder.add_size(last[0], SUMS, split.sums)
     sizes.merged(split)
     builder.add(split.final, FINAL, last)
     read = {flow.src for flow in builder.flows}
@@ -94,6 +97,12 @@ class _Builder:
         for step in steps:
             self._add(step, prefix, by_node, feeders)
         return tuple(_nearest(plan, by_node)) or tuple(feeders)
+
+    def add_size(self, name: str, size: str, value: int) -> None:
+        """Add a size to an operator."""
+        at = next(index for index, operator in enumerate(self.operators) if operator.name == name)
+        shape = tuple(sorted((*self.operators[at].shape, (size, value))))
+        self.operators[at] = replace(self.operators[at], shape=shape)
 
     def _add(self, step: Step, prefix: str, by_node: Mapping[int, str], feeders: Sequence[str]) -> None:
         name = prefix + step.name

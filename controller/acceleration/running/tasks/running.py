@@ -20,7 +20,7 @@ from controller.acceleration.running.starting import LocalWorkers
 from controller.acceleration.running.statements.rendering import quoted
 from controller.acceleration.running.statements.splitting import LOSSLESS
 from controller.acceleration.running.tasks.values import SECRET, Query, QueryTable, Ran, RanStep, Way
-from controller.acceleration.running.values import StepRun
+from controller.acceleration.running.values import Run, StepRun
 from controller.acceleration.values import CPU
 
 FAN_IN: Final = 10
@@ -78,7 +78,10 @@ def _split(
     ):
         cluster.load(tables)
         loaded_s = time.perf_counter()
-        outcome = cluster.run(FAN_IN)
+        by_switch: Run | str = query.no_switch
+        if query.job:
+            by_switch = cluster.run_by_switch(query.job_service, query.job, query.hosts)
+        outcome = cluster.run(FAN_IN) if isinstance(by_switch, str) else by_switch
         table, finished = cluster.result_with_steps()
         seconds = time.perf_counter() - loaded_s
     steps = _steps([*(run for worker in outcome.workers for run in worker.steps), *finished])
@@ -88,8 +91,13 @@ def _split(
         rows=table.num_rows,
         load_s=loaded_s - began_s,
         seconds=seconds,
+        by_switch=isinstance(by_switch, Run),
         steps=steps,
-        notes=notes + _stand_in(steps, elsewhere),
+        notes=(
+            *notes,
+            *_stand_in(steps, elsewhere),
+            *([f"sums were planned for switches: {by_switch}"] if by_switch and isinstance(by_switch, str) else []),
+        ),
     )
 
 

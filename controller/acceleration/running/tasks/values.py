@@ -33,7 +33,8 @@ class Query(Strict, frozen=True):
     """A statement, its tables, and what runs it.
 
     `sharded` is the table whose rows the workers share; '' runs it as a whole. `workers` processes of `threads` threads
-    are started, unless there are `addresses` of running ones.
+    are started, unless there are `addresses` of running ones, on these `hosts`. `job` is the name of a job at
+    `job_service` whose switches add up sums; '' for none, with `no_switch` saying why if that was planned.
     """
 
     sql: str
@@ -43,6 +44,10 @@ class Query(Strict, frozen=True):
     threads: int = 1
     memory_bytes: int = MOST_BYTES
     addresses: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    job: str = ""
+    job_service: str = ""
+    no_switch: str = ""
     deadline_s: float = 86_400.0
 
 
@@ -67,7 +72,10 @@ class RanStep(Strict, frozen=True):
 
 
 class Ran(Strict, frozen=True):
-    """How a statement ran: `seconds` from its start to the last row, tables being loaded before, in `load_s`."""
+    """How a statement ran: `seconds` from its start to the last row, tables being loaded before, in `load_s`.
+
+    `by_switch`: switches added up the workers' sums.
+    """
 
     way: Way
     workers: Annotated[int, Meta(ge=1, le=1 << 20)]
@@ -75,6 +83,7 @@ class Ran(Strict, frozen=True):
     load_s: _Seconds
     seconds: _Seconds
     why: _Text = ""
+    by_switch: bool = False
     steps: Annotated[tuple[RanStep, ...], Meta(max_length=1024)] = ()
     notes: Annotated[tuple[_Text, ...], Meta(max_length=64)] = ()
 
@@ -86,7 +95,8 @@ decode_ran = msgspec.json.Decoder(Ran).decode
 def summary(ran: Ran) -> str:
     """Return how a statement ran, in one line."""
     by = {
-        Way.SPLIT: f"{ran.workers} worker{'s' if ran.workers > 1 else ''}",
+        Way.SPLIT: f"{ran.workers} worker{'s' if ran.workers > 1 else ''}"
+        f"{', whose sums switches added up,' if ran.by_switch else ''}",
         Way.WHOLE: "one DuckDB",
         Way.SPARK: f"Apache Spark on {ran.workers} workers",
     }[ran.way]

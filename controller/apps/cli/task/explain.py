@@ -57,5 +57,5 @@ def _operators(task: Task) -> Iterator[tuple[object, ...]]:
         sizes, choice = operator.sizes, chosen.get(operator.name)
         rows = sizes.get("rows", sizes.get("left_rows", 0) + sizes.get("right_rows", 0))
         expected = "" if choice is None or choice.seconds is None else f"{choice.seconds:.3g}"
-        device = "not decided" if choice is None else choice.device.value
+        device = "not decided" if choice is None else choice.device.value + ("+switch" if choice.by_switch else "")
         yield operator.name, rows, device, expected, ", ".join(operator.feeds)

@@ -33,6 +33,8 @@ TABLES: Final[Mapping[str, Kind]] = {
         lambda s, _: (s["rows"] * s["row_bytes"], s["groups"] * s["group_bytes"]),
         "one update per row",
         unit="update",
+        # Columns that are added up, if all are: results of several machines can then be summed up in the network.
+        optional=(("sums", 0),),
         of_bytes=True,
     ),
     "join": Kind(

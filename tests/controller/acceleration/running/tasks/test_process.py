@@ -51,13 +51,16 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, QueryTable]:
 
 
 def process(
-    folder: Path, query: Query, devices: Mapping[str, str] | None = None, **environment: str
+    folder: Path,
+    query: Query,
+    devices: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     (folder / QUERY_FILE).write_bytes(msgspec.json.encode(query))
     return subprocess.run(
         [sys.executable, "-m", "controller.acceleration.running.tasks.process"],
         cwd=folder,
-        env=dict(os.environ) | {"PYTHONPATH": str(ROOT), VARIABLE: json.dumps(devices or {})} | environment,
+        env=dict(os.environ) | {"PYTHONPATH": str(ROOT), VARIABLE: json.dumps(devices or {})} | dict(environment or {}),
         capture_output=True,
         text=True,
         check=False,
@@ -107,9 +110,9 @@ def test_what_is_not_split_runs_in_one_duckdb(tmp_path: Path, tables: dict[str, 
 def test_running_workers_are_used_with_their_secret(tmp_path: Path, tables: dict[str, QueryTable]) -> None:
     with LocalWorkers(2) as workers:
         query = Query(sql=SQL, tables=tables, sharded="lines", workers=2, addresses=workers.addresses)
-        done = process(tmp_path, query, **{SECRET: workers.secret.hex()})
+        done = process(tmp_path, query, environment={SECRET: workers.secret.hex()})
         assert (done.returncode, done.stdout.splitlines()) == (0, expected(tables, SQL))
-        wrong = process(tmp_path, query, **{SECRET: "00" * 32})
+        wrong = process(tmp_path, query, environment={SECRET: "00" * 32})
     assert wrong.returncode == 1
     assert wrong.stderr.count("\n") == 1
     assert workers.secret.hex() not in wrong.stderr
@@ -120,7 +123,7 @@ def test_a_dead_worker_is_named(tmp_path: Path, tables: dict[str, QueryTable]) -
         workers.processes[1].kill()
         workers.processes[1].wait()
         query = Query(sql=SQL, tables=tables, sharded="lines", workers=2, addresses=workers.addresses)
-        done = process(tmp_path, query, **{SECRET: workers.secret.hex()})
+        done = process(tmp_path, query, environment={SECRET: workers.secret.hex()})
     assert (done.returncode, done.stdout) == (1, "")
     assert workers.addresses[1] in done.stderr
     assert done.stderr.count("\n") == 1

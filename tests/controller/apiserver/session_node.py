@@ -13,9 +13,10 @@ from controller.apiserver.resources.hardware import Hardware
 from controller.apiserver.resources.node import NodeSpec
 from controller.apiserver.resources.pod import Container, PodSpec
 from controller.apiserver.sessions.frames import Frame
-from controller.apiserver.sessions.values import SessionRequest
+from controller.apiserver.sessions.values import Answerer, AnswererKind, PodSessionRequest
 
-Answer = Callable[[SessionRequest], AsyncIterator[Frame]]
+H1 = Answerer(AnswererKind.NODE, "h1")
+Answer = Callable[[PodSessionRequest], AsyncIterator[Frame]]
 
 
 async def bound_pod(admin: ApiClient, pod: str = "a", node: str = "h1", *containers: str) -> None:
@@ -35,9 +36,9 @@ async def answering(client: ApiClient, node: str, answer: Answer) -> AsyncIterat
     """Answer a node's session requests until the context ends; yield the errors of failed answers."""
     failed: list[BaseException] = []
 
-    async def answer_one(request: SessionRequest) -> None:
+    async def answer_one(request: PodSessionRequest) -> None:
         try:
-            await client.answer_session(node, request.number, answer(request))
+            await client.answer_session(Answerer(AnswererKind.NODE, node), request.number, answer(request))
         except Exception as error:  # noqa: BLE001 - the test looks at it
             failed.append(error)
 

@@ -275,7 +275,8 @@ class Agent:
         return Attempt(
             folder=(job.folder if job is not None else None) or self._folder / mark.job_name,
             kept=self._outputs.find(mark),
-            goes_on=is_held if job is None else job.phase not in JOB_ENDED,
+            # Until its completion is acknowledged: only then is its output kept.
+            goes_on=is_held or (job is not None and job.phase not in JOB_ENDED),
             nothing_yet=nothing_yet,
         )
 

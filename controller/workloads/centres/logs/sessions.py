@@ -30,7 +30,7 @@ class Attempt:
     """An attempt at a task, as its agent knows it.
 
     `folder` is its job's own folder, `kept` that with its kept output. While it `goes_on` its job may write more, or is
-    yet to start. `nothing_yet` says why it has no output yet, empty if it may have.
+    yet to start, or its output is yet to be kept. `nothing_yet` says why it has no output yet, empty if it may have.
     """
 
     folder: Path

@@ -45,8 +45,9 @@ from controller.workloads.centres import deciding
 from controller.workloads.centres.configuring import Configurer
 from controller.workloads.centres.deciding import Cause, Step, Terms, View, decide
 from controller.workloads.centres.engines.base import JOB_ENDED, Engine, JobMark, JobPhase, JobState
+from controller.workloads.centres.engines.jobs.places import OMISSION_BYTES
 from controller.workloads.centres.errors import CentreError, EngineError, OrderError
-from controller.workloads.centres.logs.kept import OMISSION_BYTES, KeptLimits, KeptOutputs
+from controller.workloads.centres.logs.kept import KeptLimits, KeptOutputs
 from controller.workloads.centres.logs.sessions import Attempt, TaskLogs
 from controller.workloads.centres.metrics import Drop, Failure, JobKind, Metrics
 from controller.workloads.centres.outcomes import completion_of

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from controller.workloads.centres.engines.base import ERRORS_FILE, OUTPUT_FILE, JobMark
-from controller.workloads.centres.engines.jobs.places import make_folder, read_ends, remove
+from controller.workloads.centres.engines.jobs.places import OMISSION_BYTES, make_folder, read_ends, remove
 from controller.workloads.centres.errors import CentreError
 
 OUTPUTS: Final = (OUTPUT_FILE, ERRORS_FILE)
-OMISSION_BYTES: Final = 64
-"""Room for the line that takes the place of an output's middle."""
 _FOLDER: Final = re.compile(r"(\d{12})-([0-9a-f]{16})-([0-9a-f]{32})")
 _NEW: Final = "new"
 

@@ -8,6 +8,7 @@ bounded.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 import subprocess
@@ -22,6 +23,9 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+OMISSION_BYTES: Final = 64
+"""Room for the line that takes the place of an output's middle."""
+_OMITTED: Final = re.compile(rb"\n\.\.\. (\d{1,18}) bytes omitted \.\.\.\n")
 _OTHERS_WRITE: Final = 0o022
 _REMOVING_S: Final = 600
 
@@ -104,14 +108,17 @@ def read_file(folder: Path, name: str, most: int) -> bytes:
 def read_ends(folder: Path, name: str, most: int) -> bytes:
     """Return a regular file's content, of one above the limit its beginning and its end, half of the limit each.
 
-    Raise CentreError for anything else.
+    If the keeper has already omitted its middle, that counts, too. Raise CentreError for anything but a file.
     """
     with _opened_file(folder, name) as (descriptor, size):
         if size <= most:
             return _read(descriptor, most)
         begin = _read(descriptor, most - most // 2)
+        # The keeper's halves are equal, so its line is in the middle.
+        earlier = _OMITTED.search(os.pread(descriptor, 2 * OMISSION_BYTES, max(0, size // 2 - OMISSION_BYTES)))
+        more = 0 if earlier is None else int(earlier[1]) - len(earlier[0])
         os.lseek(descriptor, size - most // 2, os.SEEK_SET)
-        return begin + omission(size - most) + _read(descriptor, most // 2)
+        return begin + omission(size - most + more) + _read(descriptor, most // 2)
 
 
 def omission(nbytes: int) -> bytes:

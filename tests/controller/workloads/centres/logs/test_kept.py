@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from controller.workloads.centres.engines.base import ERRORS_FILE, OUTPUT_FILE, JobMark
-from controller.workloads.centres.logs.kept import OMISSION_BYTES, KeptLimits, KeptOutputs
+from controller.workloads.centres.engines.jobs.places import OMISSION_BYTES, omission
+from controller.workloads.centres.logs.kept import KeptLimits, KeptOutputs
+from controller.workloads.centres.settings import CentreSettings
 
 LIMITS = KeptLimits(count=4, nbytes=1 << 20, each_bytes=1 << 16)
 
@@ -66,6 +68,23 @@ def test_outputs_have_equal_shares_of_the_bytes(outputs: KeptOutputs, tmp_path: 
     assert (folder / OUTPUT_FILE).read_bytes() == b"a" * 50 + b"\n... 9900 bytes omitted ...\n" + b"z" * 50
     assert sum(file.stat().st_size for file in (tmp_path / "outputs").rglob("std*")) <= limits.nbytes
     assert len(list((tmp_path / "outputs").iterdir())) == 4
+
+
+def test_what_the_keeper_has_omitted_counts(outputs: KeptOutputs, tmp_path: Path) -> None:
+    for half in (100, 5000):
+        long = job(tmp_path, b"a" * half + omission(1_000_000) + b"z" * half)
+        limits = KeptLimits(count=1, nbytes=2 * (100 + OMISSION_BYTES), each_bytes=1 << 16)
+        outputs.keep(mark("a"), "owner ada", long, limits)
+        folder = outputs.find(mark("a"))
+        assert folder is not None
+        expected = b"a" * 50 + omission(1_000_000 + 2 * half - 100) + b"z" * 50
+        assert (folder / OUTPUT_FILE).read_bytes() == expected
+
+
+def test_default_limits_keep_whole_outputs() -> None:
+    settings = CentreSettings(centre="c1", state="state")
+    each = settings.output_limit_bytes + OMISSION_BYTES
+    assert KeptLimits(settings.kept_outputs, settings.kept_output_bytes, each).share == each
 
 
 def test_smaller_limits_drop_what_was_kept_before(outputs: KeptOutputs, tmp_path: Path) -> None:

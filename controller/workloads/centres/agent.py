@@ -85,6 +85,7 @@ class Agent:
         self._jobs: dict[JobMark, JobState] = {}
         self._probes: dict[str, ProbeTask | None] = {}
         self._ended: set[tuple[str, int]] = set()
+        self._kept: set[JobMark] = set()
         self._busy: set[str] = set()
         self._wake, self._report_now, self._known = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._listed = asyncio.Event()
@@ -317,6 +318,7 @@ class Agent:
         units, trials = self._configurer.types, self._configurer.trials
         self._metrics.stands(units, jobs, trials)
         tasks = tuple(self._tasks.values())
+        self._kept &= self._jobs.keys()
         self._ended &= {(task.metadata.uid, task.status.epoch) for task in tasks}
         await self._read_probes(tasks)
         view = View(
@@ -441,6 +443,9 @@ class Agent:
 
     async def _keep_output(self, task: Task, job: JobState, folder: Path) -> None:
         """Keep the ends of a job's output, before its folder may go; a full disk costs output, not the outcome."""
+        if job.mark in self._kept:
+            return  # the report is retried every second while the API server is away
+        self._kept.add(job.mark)
         settings = self.settings
         limits = KeptLimits(settings.kept_outputs, settings.kept_output_bytes, self._output_bytes)
         try:

@@ -2,13 +2,13 @@
 
 | role | reads | writes |
 | --- | --- | --- |
-| user | pods, logs, groups, tasks, decisions of user and projects; all else | those, probe tasks: no status |
+| user | pods, groups, tasks, their logs, decisions of user and projects; all else | those, probe tasks: no status |
 | node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
 | centre | its Centre, its tasks and probe results | its Centre (likewise), status, picks, completions of its tasks |
 | placement | nodes, pods, pod groups, decisions | pods and their releases, nodes, status of pod groups |
 | holder | the unit pools that it may hold units of | its own reports in them |
 | balance | unit pools, nodes | shares and status of unit pools |
-| service | everything, logs of pods | everything, but no commands in pods |
+| service | everything, with logs | everything, but no commands in pods |
 | admin | everything, and tokens | everything, and tokens |
 | worker | nothing more: workers attend jobs, at the job service | nothing |
 
@@ -118,10 +118,10 @@ def check_report(principal: Principal, pool: UnitPool, holder: str) -> None:
     raise _forbidden(principal, Verb.REPORT, f"for {holder} in UnitPool {pool.metadata.name}")
 
 
-def check_logs(principal: Principal) -> None:
-    """Raise ForbiddenError if the principal may not read container logs."""
+def check_logs(principal: Principal, kind: Kind[Any]) -> None:
+    """Raise ForbiddenError if the principal may not read logs of pods, or of tasks."""
     if principal.role not in {*_ALL, Role.USER}:
-        raise _forbidden(principal, Verb.READ, "logs of pods")
+        raise _forbidden(principal, Verb.READ, f"logs of {kind.plural}")
 
 
 def check_exec(principal: Principal) -> None:
@@ -130,10 +130,10 @@ def check_exec(principal: Principal) -> None:
         raise _forbidden(principal, Verb.EXEC, "in pods: this needs the permission exec")
 
 
-def check_sessions(principal: Principal, node: str) -> None:
-    """Raise ForbiddenError unless the principal answers for the node."""
-    if principal.role not in _ALL and (principal.role is not Role.NODE or principal.subject != node):
-        raise _forbidden(principal, Verb.ANSWER, f"for node {node}")
+def check_sessions(principal: Principal, role: Role, name: str) -> None:
+    """Raise ForbiddenError unless the principal answers for the node or centre of that name."""
+    if principal.role not in _ALL and (principal.role, principal.subject) != (role, name):
+        raise _forbidden(principal, Verb.ANSWER, f"for {role.value} {name}")
 
 
 def check_tokens(principal: Principal) -> None:

@@ -38,9 +38,11 @@ MillraceError
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from dataplane.errors import MillraceError
+
+_LONGEST: Final = 400
 
 
 class ControllerError(MillraceError):
@@ -197,3 +199,10 @@ class UnavailableError(ApiError):
     """The API server cannot be reached, or its storage is unavailable."""
 
     status = 503
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an error as one printable line, preceded by its type if the error was unforeseen."""
+    text = str(error) if isinstance(error, ControllerError) else f"{type(error).__name__}: {error}"
+    line = " ".join(text.split())
+    return "".join(letter if letter.isprintable() else "?" for letter in line)[:_LONGEST]

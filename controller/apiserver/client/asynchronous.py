@@ -26,7 +26,14 @@ from controller.apiserver.resources.base import R
 from controller.apiserver.resources.unit_pool import HolderStatus, UnitHolding
 from controller.apiserver.server.answers import HealthAnswer, ResourceList, TokenList
 from controller.apiserver.sessions.frames import Frame
-from controller.apiserver.sessions.values import ExecAnswer, ExecRequest, SessionRequest
+from controller.apiserver.sessions.values import (
+    Answerer,
+    AnswererKind,
+    ExecAnswer,
+    ExecRequest,
+    PodSessionRequest,
+    TaskSessionRequest,
+)
 from controller.apiserver.tokens import NewToken, TokenRequest, TokenShown
 from controller.common.errors import ApiError, GoneError, NotFoundError, TooManyError, UnavailableError
 from dataplane.rpc.backoff import Backoff
@@ -140,6 +147,13 @@ class ApiClient:
         """Yield a container's log, then the frame that ends it."""
         return sessions.frames_in(self.place, self._http, sessions.logs_call(pod, container, follow=follow, tail=tail))
 
+    def task_logs(
+        self, task: str, *, follow: bool = False, tail: int | None = None, errors_only: bool = False
+    ) -> AsyncGenerator[Frame, None]:
+        """Yield the output and errors of a task's current attempt, then the frame that ends them."""
+        call = sessions.task_logs_call(task, follow=follow, tail=tail, errors_only=errors_only)
+        return sessions.frames_in(self.place, self._http, call)
+
     async def exec(self, pod: str, request: ExecRequest) -> str:
         """Run a command in a container; return the number to read its output with, at once."""
         return (
@@ -154,15 +168,24 @@ class ApiClient:
         """Write a command's input as it arrives; raise GoneError once the command has ended."""
         await sessions.send_frames(self.place, self._http, f"/v1/execs/{number}/input", frames)
 
-    async def node_sessions(self, node: str) -> AsyncGenerator[SessionRequest, None]:
+    def node_sessions(self, node: str) -> AsyncGenerator[PodSessionRequest, None]:
         """Yield the sessions for a node to answer, reconnecting as needed."""
-        backoff, call = self.backoff(), Call("GET", f"/v1/nodes/{calls.segment(node)}/sessions")
+        return self._session_requests(Answerer(AnswererKind.NODE, node), PodSessionRequest)
+
+    def centre_sessions(self, centre: str) -> AsyncGenerator[TaskSessionRequest, None]:
+        """Yield the sessions for a centre to answer, reconnecting as needed."""
+        return self._session_requests(Answerer(AnswererKind.CENTRE, centre), TaskSessionRequest)
+
+    async def _session_requests(
+        self, answerer: Answerer, kind: type[sessions.Requested]
+    ) -> AsyncGenerator[sessions.Requested, None]:
+        backoff, call = self.backoff(), Call("GET", sessions.path_of(answerer))
         while True:
             try:
                 async with aclosing(self.lines(call)) as lines:
                     async for line in lines:
                         backoff.reset()
-                        request = sessions.request_of(line)
+                        request = sessions.request_of(line, kind)
                         if request is not None:
                             yield request
                 # A stream that ends without an error is reopened after a wait, like one that fails.
@@ -171,9 +194,10 @@ class ApiClient:
                 error = problem
             await self.wait(error, backoff.next_s())
 
-    async def answer_session(self, node: str, number: str, frames: AsyncIterator[Frame]) -> None:
-        """Write a node's answer up to its last frame; raise ApiError if the requester has gone."""
-        await sessions.send_frames(self.place, self._http, f"/v1/nodes/{node}/sessions/{number}/output", frames)
+    async def answer_session(self, answerer: Answerer, number: str, frames: AsyncIterator[Frame]) -> None:
+        """Write a node's or centre's answer up to its last frame; raise ApiError if the requester has gone."""
+        path = f"{sessions.path_of(answerer)}/{calls.segment(number)}/output"
+        await sessions.send_frames(self.place, self._http, path, frames)
 
     def session_input(self, node: str, number: str) -> AsyncGenerator[Frame, None]:
         """Yield a command's input; it ends, with or without an error frame, once nobody needs the command any more."""

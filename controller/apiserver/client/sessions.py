@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import aclosing
-from typing import Final
+from typing import Final, TypeVar
 
 import httpx
 import msgspec
@@ -14,7 +14,9 @@ from controller.apiserver.client import calls
 from controller.apiserver.client.calls import Call
 from controller.apiserver.client.place import Place
 from controller.apiserver.sessions.frames import KEEP_ALIVE, MEDIA_TYPE, Frame, FrameDecoder
-from controller.apiserver.sessions.values import SessionRequest
+from controller.apiserver.sessions.values import Answerer, SessionRequest
+
+Requested = TypeVar("Requested", bound=SessionRequest)
 
 KEEP_ALIVE_S: Final = 2.0
 """Keep-alive interval of an idle writer: it soon notices that the other side has gone."""
@@ -28,18 +30,36 @@ CONTENT: Final = {"Content-Type": MEDIA_TYPE}
 
 
 def logs_call(pod: str, container: str | None, *, follow: bool, tail: int | None) -> Call:
-    """Return the request for a log."""
-    parameters: dict[str, str | int] = {"follow": "true"} if follow else {}
+    """Return the request for a container's log."""
+    parameters = _log_parameters(follow=follow, tail=tail)
     if container is not None:
         parameters["container"] = container
-    if tail is not None:
-        parameters["tail"] = tail
     return Call("GET", f"/v1/pods/{calls.segment(pod)}/logs", parameters)
 
 
-def request_of(line: str) -> SessionRequest | None:
-    """Return the request in a line for a node; None for a line without one."""
-    return msgspec.json.decode(line, type=SessionRequest) if line.strip() else None
+def task_logs_call(task: str, *, follow: bool, tail: int | None, errors_only: bool) -> Call:
+    """Return the request for a task's output."""
+    parameters = _log_parameters(follow=follow, tail=tail)
+    if errors_only:
+        parameters["errors"] = "true"
+    return Call("GET", f"/v1/tasks/{calls.segment(task)}/logs", parameters)
+
+
+def _log_parameters(*, follow: bool, tail: int | None) -> dict[str, str | int]:
+    parameters: dict[str, str | int] = {"follow": "true"} if follow else {}
+    if tail is not None:
+        parameters["tail"] = tail
+    return parameters
+
+
+def path_of(answerer: Answerer) -> str:
+    """Return the path of the sessions that a node or centre answers."""
+    return f"/v1/{answerer.kind.value}s/{calls.segment(answerer.name)}/sessions"
+
+
+def request_of(line: str, kind: type[Requested]) -> Requested | None:
+    """Return the request in a line for a node or centre; None for a line without one."""
+    return msgspec.json.decode(line, type=kind) if line.strip() else None
 
 
 async def frames_in(place: Place, http: httpx.AsyncClient, call: Call) -> AsyncGenerator[Frame, None]:

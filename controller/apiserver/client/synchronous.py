@@ -133,6 +133,13 @@ class SyncApiClient:
             self.place, self._http, sessions.logs_call(pod, container, follow=follow, tail=tail)
         )
 
+    def task_logs(
+        self, task: str, *, follow: bool = False, tail: int | None = None, errors_only: bool = False
+    ) -> Generator[Frame, None, None]:
+        """Yield the output and errors of a task's current attempt with keep-alives, then the frame that ends them."""
+        call = sessions.task_logs_call(task, follow=follow, tail=tail, errors_only=errors_only)
+        return sessions.sync_frames_in(self.place, self._http, call)
+
     def exec(self, pod: str, request: ExecRequest) -> str:
         """Run a command in a container; return the number to read its output with, at once."""
         return self.ask(calls.writing("POST", f"/v1/pods/{calls.segment(pod)}/exec", request), ExecAnswer).number

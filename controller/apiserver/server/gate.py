@@ -59,7 +59,7 @@ _DAMPED_S: Final = (1.0, 3.0)
 """Delay of a rate-limit refusal, randomised, so that clients retrying at once cost little and spread out."""
 _DRAINED_BYTES: Final = 256 << 10
 _DRAINED_S: Final = 1.0
-_STREAMED: Final = re.compile(r"/v1/(nodes/[^/]+/sessions/[^/]+/output|execs/[^/]+/input)")
+_STREAMED: Final = re.compile(r"/v1/((nodes|centres)/[^/]+/sessions/[^/]+/output|execs/[^/]+/input)")
 """Routes that stream their request body, with limits of their own."""
 
 

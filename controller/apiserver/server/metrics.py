@@ -112,9 +112,17 @@ class _State(Collector):
                 metrics.displaced_strangers,
             ),
             ("millrace_api_requests_over_rate", "Requests beyond the rate of a principal.", metrics.over_rate),
-            ("millrace_api_sessions_opened", "Logs read and commands run in containers.", sessions.opened),
+            (
+                "millrace_api_sessions_opened",
+                "Logs read of pods and tasks, and commands run in containers.",
+                sessions.opened,
+            ),
             ("millrace_api_sessions_refused", "Sessions beyond a limit.", sessions.refused),
-            ("millrace_api_sessions_unanswered", "Sessions that no node answered in time.", sessions.unanswered),
+            (
+                "millrace_api_sessions_unanswered",
+                "Sessions that no node or centre answered in time.",
+                sessions.unanswered,
+            ),
             (
                 "millrace_api_watches_too_slow",
                 "Watches ended because they fell too far behind.",

@@ -1,7 +1,7 @@
-"""Routes of sessions: logs and commands for users, and the other end of both for nodes.
+"""Routes of sessions: logs and commands for users, and the other end of both for nodes and centres.
 
-Nodes do not listen: each keeps one request open over which it learns of sessions, and answers with requests whose
-bodies are streams of frames. A slow end of a stream holds up only the other end.
+Neither nodes nor centres listen: each keeps one request open over which it learns of sessions, and answers with
+requests whose bodies are streams of frames. A slow end of a stream holds up only the other end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from controller.apiserver.server.handlers import NDJSON
 from controller.apiserver.sessions.board import Session
 from controller.apiserver.sessions.frames import MEDIA_TYPE, Frame, Stream, error_frame
 from controller.apiserver.sessions.service import SessionService
-from controller.apiserver.sessions.values import ExecAnswer, ExecRequest, SessionRequest
+from controller.apiserver.sessions.values import (
+    Answerer,
+    AnswererKind,
+    ExecAnswer,
+    ExecRequest,
+    PodSessionRequest,
+    SessionRequest,
+    TaskSessionRequest,
+)
 from controller.common.errors import UnauthorizedError, UnavailableError
 from controller.common.http_server import ABORT
 from dataplane.rpc.access import Principal
@@ -35,13 +43,15 @@ _Container = Annotated[
 _Follow = Annotated[bool, QueryParameter(description="Follow the log.")]
 _Tail = Annotated[int | None, QueryParameter(ge=0, le=1_000_000, description="Number of last lines to start with.")]
 
+_Errors = Annotated[bool, QueryParameter(description="Leave out the standard output.")]
+
 _PLAIN: Final = "application/octet-stream"
 _WHAT_BYTES: Final = 200
 
 
 def session_routes(sessions: SessionService) -> list[Any]:
     """Return the routes of sessions."""
-    return [*_of_users(sessions), *_of_nodes(sessions)]
+    return [*_of_users(sessions), *_of_nodes(sessions), *_of_centres(sessions)]
 
 
 def _of_users(sessions: SessionService) -> list[Any]:
@@ -53,6 +63,19 @@ def _of_users(sessions: SessionService) -> list[Any]:
     ) -> Response[bytes]:
         _note(request, f"log of Pod {name}{'' if container is None else f', container {container}'}")
         session = await sessions.open_log(request.user, name, container, follow=follow, tail=tail)
+        return await _answer(request, sessions, session)
+
+    @get(
+        "/v1/tasks/{name:str}/logs",
+        operation_id="readTaskLog",
+        summary="Output and errors of a task's current attempt.",
+        **common,
+    )
+    async def read_task_log(
+        request: _Asked, name: _Name, follow: _Follow = False, tail: _Tail = None, errors: _Errors = False
+    ) -> Response[bytes]:
+        _note(request, f"log of Task {name}")
+        session = await sessions.open_task_log(request.user, name, follow=follow, tail=tail, errors_only=errors)
         return await _answer(request, sessions, session)
 
     @post("/v1/pods/{name:str}/exec", operation_id="exec", summary="Run a command in a container.", **common)
@@ -76,7 +99,7 @@ def _of_users(sessions: SessionService) -> list[Any]:
         session = sessions.session_of(request.user, number)
         await sessions.take_input(request.user, number, _body(request, sessions, session))
 
-    return [read_log, run, read_exec, write_exec]
+    return [read_log, read_task_log, run, read_exec, write_exec]
 
 
 def _of_nodes(sessions: SessionService) -> list[Any]:
@@ -88,12 +111,8 @@ def _of_nodes(sessions: SessionService) -> list[Any]:
         summary="Sessions that a node must answer.",
         **common,
     )
-    async def watch(request: _Asked, name: _Name) -> Response[SessionRequest]:
-        requests = await sessions.requests(request.user, name)
-        lines: Any = StreamedResponse(
-            _lines(caller_of(request), requests), media_type=NDJSON, headers={"Cache-Control": "no-store"}
-        )
-        return lines  # type: ignore[no-any-return]
+    async def watch(request: _Asked, name: _Name) -> Response[PodSessionRequest]:
+        return await _requests(request, sessions, Answerer(AnswererKind.NODE, name))
 
     @post(
         "/v1/nodes/{name:str}/sessions/{number:str}/output",
@@ -103,9 +122,7 @@ def _of_nodes(sessions: SessionService) -> list[Any]:
         **common,
     )
     async def answer(request: _Asked, name: _Name, number: _Name) -> None:
-        _note(request, f"answer of node {name}")
-        session = sessions.board.of_node(name, number)
-        await sessions.take_output(request.user, name, number, _body(request, sessions, session))
+        await _take(request, sessions, Answerer(AnswererKind.NODE, name), number)
 
     @get(
         "/v1/nodes/{name:str}/sessions/{number:str}/input",
@@ -118,6 +135,47 @@ def _of_nodes(sessions: SessionService) -> list[Any]:
         return _streamed(request, sessions, _encoded(request, frames), MEDIA_TYPE)
 
     return [watch, answer, read_input]
+
+
+def _of_centres(sessions: SessionService) -> list[Any]:
+    common: dict[str, Any] = {"tags": ["sessions"]}
+
+    @get(
+        "/v1/centres/{name:str}/sessions",
+        operation_id="watchCentreSessions",
+        summary="Sessions that a centre must answer.",
+        **common,
+    )
+    async def watch(request: _Asked, name: _Name) -> Response[TaskSessionRequest]:
+        return await _requests(request, sessions, Answerer(AnswererKind.CENTRE, name))
+
+    @post(
+        "/v1/centres/{name:str}/sessions/{number:str}/output",
+        operation_id="answerCentreSession",
+        summary="A centre's answer, as frames in a body streamed during the session.",
+        status_code=204,
+        **common,
+    )
+    async def answer(request: _Asked, name: _Name, number: _Name) -> None:
+        await _take(request, sessions, Answerer(AnswererKind.CENTRE, name), number)
+
+    return [watch, answer]
+
+
+async def _requests(request: _Asked, sessions: SessionService, answerer: Answerer) -> Response[Any]:
+    """Answer with the sessions that a node or centre must answer, as they open."""
+    requests = await sessions.requests(request.user, answerer)
+    lines: Any = StreamedResponse(
+        _lines(caller_of(request), requests), media_type=NDJSON, headers={"Cache-Control": "no-store"}
+    )
+    return lines  # type: ignore[no-any-return]
+
+
+async def _take(request: _Asked, sessions: SessionService, answerer: Answerer, number: str) -> None:
+    """Take a node's or centre's answer until it or the session ends."""
+    _note(request, f"answer of {answerer}")
+    session = sessions.board.of_answerer(answerer, number)
+    await sessions.take_output(request.user, answerer, number, _body(request, sessions, session))
 
 
 async def _answer(
@@ -143,7 +201,7 @@ def _streamed(
 async def _lines(caller: Caller, requests: AsyncGenerator[SessionRequest | None, None]) -> AsyncIterator[bytes]:
     """Yield requests as JSON lines, with an empty line at the start and while there are none.
 
-    The stream ends once the node's token becomes invalid; the answer to its next request says why.
+    The stream ends once the answerer's token becomes invalid; the answer to its next request says why.
     """
     yield b"\n"
     async with aclosing(requests):

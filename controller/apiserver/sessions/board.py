@@ -1,4 +1,4 @@
-"""Open sessions with their requesters and nodes; bounded in number, bytes and time."""
+"""Open sessions with their requesters and answerers, which are nodes and centres; bounded in number, bytes and time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from controller.apiserver.sessions.frames import KEEP_ALIVE, Frame
-from controller.apiserver.sessions.values import SessionRequest
+from controller.apiserver.sessions.values import Answerer, AnswererKind, SessionRequest
 from controller.common.errors import ApiError, NotFoundError, TooManyError, UnavailableError
 from dataplane.rpc.access import Principal
 
@@ -82,14 +82,15 @@ def _nbytes(frame: Frame) -> int:
 
 PIPE_BYTES: Final = 256 << 10
 """Unread bytes per direction of a session; beyond that the writer waits."""
-MOST_OF_NODE: Final = 64
+MOST_OF_ANSWERER: Final = 64
+_AGENTS: Final = {AnswererKind.NODE: "manager", AnswererKind.CENTRE: "agent"}
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
     """At most `most` sessions, `of_principal` per principal.
 
-    A node must begin to answer within `answer_s`, and the requester of a command begin to read its output within twice
+    An answerer must begin within `answer_s`, and the requester of a command begin to read its output within twice
     that. A session without data for `idle_s` ends, as does one whose connections are silent for `silence_s`;
     `keep_alive_s` is the server's keep-alive interval.
     """
@@ -107,17 +108,17 @@ class Session:
     """A session and its state."""
 
     request: SessionRequest
-    node: str
+    answerer: Answerer
     owner: Principal
     said_ns: int
     """Time of the last data, by the board's clock."""
     error: ApiError | None = None
     """Error that ended it."""
     is_answered: bool = False
-    """True once its node has begun to answer."""
+    """True once its answerer has begun."""
     is_read: bool = False
     has_input: bool = False
-    """True once the node reads its input."""
+    """True once its answerer reads its input."""
     is_fed: bool = False
     """True while a client writes its input."""
     output: Pipe = field(default_factory=lambda: Pipe(PIPE_BYTES))
@@ -136,33 +137,33 @@ class SessionBoard:
     def __init__(self, limits: SessionLimits, now_ns: Callable[[], int]) -> None:
         self.limits, self.now_ns = limits, now_ns
         self._sessions: dict[str, Session] = {}
-        self._streams: dict[str, asyncio.Event] = {}
-        """By node, the event that wakes the connection over which it learns of sessions."""
+        self._streams: dict[Answerer, asyncio.Event] = {}
+        """By answerer, the event that wakes the connection over which it learns of sessions."""
         self._is_stopped = False
         self.opened = self.refused = self.unanswered = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: SessionRequest, node: str, owner: Principal) -> Session:
-        """Open a session with a node; raise TooManyError, UnavailableError if there are too many.
+    def open(self, request: SessionRequest, answerer: Answerer, owner: Principal) -> Session:
+        """Open a session with an answerer; raise TooManyError, UnavailableError if there are too many.
 
         The request's number is replaced by an unguessable one.
         """
-        self._check_room(node, owner)
+        self._check_room(answerer, owner)
         number = secrets.token_urlsafe(24)
-        session = Session(replace(request, number=number), node, owner, self.now_ns())
+        session = Session(replace(request, number=number), answerer, owner, self.now_ns())
         self._sessions[number] = session
         self.opened += 1
         loop = asyncio.get_running_loop()
         loop.call_later(self.limits.answer_s, self._check_answered, session)
         loop.call_later(2 * self.limits.answer_s, self._check_read, session)
-        self._wake(node)
+        self._wake(answerer)
         return session
 
-    def of_node(self, node: str, number: str) -> Session:
-        """Return a session for a node to answer; raise NotFoundError."""
-        return self._found(number, lambda session: session.node == node)
+    def of_answerer(self, answerer: Answerer, number: str) -> Session:
+        """Return a session for a node or centre to answer; raise NotFoundError."""
+        return self._found(number, lambda session: session.answerer == answerer)
 
     def of_owner(self, owner: Principal, number: str) -> Session:
         """Return a session that this principal opened; raise NotFoundError."""
@@ -177,22 +178,22 @@ class SessionBoard:
         session.input.break_off(error)
         session.ended.set()
 
-    async def requests(self, node: str) -> AsyncGenerator[SessionRequest | None, None]:
-        """Yield the sessions for a node to answer, None at intervals; ends when the node reconnects.
+    async def requests(self, answerer: Answerer) -> AsyncGenerator[SessionRequest | None, None]:
+        """Yield the sessions for a node or centre to answer, None at intervals; ends when it reconnects.
 
         Sessions that an earlier connection was given but has not begun to answer are repeated.
         """
-        if node in self._streams:
-            self._streams[node].set()
-        mine = self._streams[node] = asyncio.Event()
+        if answerer in self._streams:
+            self._streams[answerer].set()
+        mine = self._streams[answerer] = asyncio.Event()
         told: set[str] = set()
         try:
-            while self._streams.get(node) is mine and not self._is_stopped:
+            while self._streams.get(answerer) is mine and not self._is_stopped:
                 # Clear before looking: a session that opens meanwhile sets it again.
                 mine.clear()
                 # Forget closed sessions, or a long connection would collect their numbers.
                 told &= self._sessions.keys()
-                for session in self._waiting(node):
+                for session in self._waiting(answerer):
                     if session.number not in told:
                         told.add(session.number)
                         yield session.request
@@ -202,26 +203,26 @@ class SessionBoard:
                 except TimeoutError:
                     yield None
         finally:
-            if self._streams.get(node) is mine:
-                del self._streams[node]
+            if self._streams.get(answerer) is mine:
+                del self._streams[answerer]
 
     def stop(self) -> None:
-        """End all sessions and nodes' connections."""
+        """End all sessions and answerers' connections."""
         self._is_stopped = True
         # A copy, as closing changes the dictionary.
         for session in list(self._sessions.values()):
             self.close(session, UnavailableError("the server is stopping"))
-        for node in list(self._streams):
-            self._wake(node)
+        for answerer in list(self._streams):
+            self._wake(answerer)
 
-    def _check_room(self, node: str, owner: Principal) -> None:
+    def _check_room(self, answerer: Answerer, owner: Principal) -> None:
         limits, problem = self.limits, None
         if self._is_stopped:
             raise UnavailableError("the server is stopping")
         if sum(session.owner == owner for session in self._sessions.values()) >= limits.of_principal:
             problem = f"{owner.name} has reached the limit of {limits.of_principal} open sessions"
-        elif sum(session.node == node for session in self._sessions.values()) >= MOST_OF_NODE:
-            problem = f"node {node} has reached the limit of {MOST_OF_NODE} open sessions"
+        elif sum(session.answerer == answerer for session in self._sessions.values()) >= MOST_OF_ANSWERER:
+            problem = f"{answerer} has reached the limit of {MOST_OF_ANSWERER} open sessions"
         if problem is not None:
             self.refused += 1
             raise TooManyError(problem)
@@ -235,25 +236,26 @@ class SessionBoard:
             raise NotFoundError("there is no such session, or it has ended")
         return session
 
-    def _waiting(self, node: str) -> list[Session]:
-        return [session for session in self._sessions.values() if session.node == node and not session.is_answered]
+    def _waiting(self, answerer: Answerer) -> list[Session]:
+        return [each for each in self._sessions.values() if each.answerer == answerer and not each.is_answered]
 
-    def _wake(self, node: str) -> None:
-        if node in self._streams:
-            self._streams[node].set()
+    def _wake(self, answerer: Answerer) -> None:
+        if answerer in self._streams:
+            self._streams[answerer].set()
 
     def _check_answered(self, session: Session) -> None:
         if session.is_answered or session.number not in self._sessions:
             return
         self.unanswered += 1
         seconds = f"{self.limits.answer_s:g} s"
-        is_there = session.node in self._streams
+        answerer = session.answerer
         self.close(
             session,
             UnavailableError(
-                f"node {session.node} has not answered within {seconds}"
-                if is_there
-                else f"node {session.node} is not connected: its manager is not running, or cannot reach this server"
+                f"{answerer} has not answered within {seconds}"
+                if answerer in self._streams
+                else f"{answerer} is not connected: its {_AGENTS[answerer.kind]} is not running,"
+                " or cannot reach this server"
             ),
         )
 

@@ -1,18 +1,32 @@
-"""Logs and commands for principals: checks rights, finds the pod's node, relays frames between the two sides."""
+"""Logs and commands for principals: checks rights, finds who answers, relays frames between the two sides.
+
+The node of a pod answers for it, the centre of a task for that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 from controller.apiserver import access
-from controller.apiserver.resources import Pod
+from controller.apiserver.resources import Kind, Pod, Task
+from controller.apiserver.resources.centre import CENTRE
 from controller.apiserver.resources.node import NODE
 from controller.apiserver.resources.pod import POD
+from controller.apiserver.resources.task import TASK
 from controller.apiserver.service import Service
 from controller.apiserver.sessions.board import Session, SessionBoard
 from controller.apiserver.sessions.frames import KEEP_ALIVE, Frame, FrameDecoder, Stream, error_frame, error_of
-from controller.apiserver.sessions.values import ExecRequest, SessionKind, SessionRequest
+from controller.apiserver.sessions.values import (
+    Answerer,
+    AnswererKind,
+    ExecRequest,
+    PodSessionRequest,
+    SessionKind,
+    SessionRequest,
+    TaskSessionRequest,
+)
 from controller.common.errors import ApiError, GoneError, InvalidError, NotFoundError, StaleError, UnavailableError
 from dataplane.clock import NS_PER_S
 from dataplane.rpc.access import Principal
@@ -21,6 +35,7 @@ from dataplane.rpc.access.values import LOCAL
 _OUTPUT: Final = (Stream.STDOUT, Stream.STDERR, Stream.EXIT, Stream.ERROR)
 _INPUT: Final = (Stream.STDIN, Stream.RESIZE, Stream.END_OF_INPUT)
 _NO_NUMBER: Final = "0" * 16
+_ANSWERERS: Final[dict[AnswererKind, Kind[Any]]] = {AnswererKind.NODE: NODE, AnswererKind.CENTRE: CENTRE}
 
 
 class SessionService:
@@ -33,10 +48,29 @@ class SessionService:
         self, principal: Principal, pod: str, container: str | None, *, follow: bool, tail: int | None
     ) -> Session:
         """Ask a pod's node for a container's log; raise StaleError for a pod on no node."""
-        access.check_logs(principal)
+        access.check_logs(principal, POD)
         resource = (await self._service.get(principal, POD, pod))[0]
         request = _request(SessionKind.LOGS, resource, container, follow=follow, tail=tail)
         return self.board.open(request, _node_of(resource), principal)
+
+    async def open_task_log(
+        self, principal: Principal, task: str, *, follow: bool, tail: int | None, errors_only: bool
+    ) -> Session:
+        """Ask a task's centre for the output of its current attempt; raise StaleError for a task at no centre."""
+        access.check_logs(principal, TASK)
+        resource = (await self._service.get(principal, TASK, task))[0]
+        answerer = _centre_of(resource)
+        request = TaskSessionRequest(
+            number=_NO_NUMBER,
+            task=resource.metadata.name,
+            uid=resource.metadata.uid,
+            epoch=resource.status.epoch,
+            is_probe=resource.spec.is_probe,
+            follow=follow,
+            tail=tail,
+            errors_only=errors_only,
+        )
+        return self.board.open(request, answerer, principal)
 
     async def open_exec(self, principal: Principal, pod: str, asked: ExecRequest) -> Session:
         """Ask a pod's node to run a command in a container."""
@@ -57,7 +91,7 @@ class SessionService:
         return self.board.of_owner(principal, number)
 
     async def output(self, session: Session) -> AsyncGenerator[Frame, None]:
-        """Return the frames of a session up to its end, once its node has begun to answer.
+        """Return the frames of a session up to its end, once its answerer has begun.
 
         Raise ApiError if it fails before; later errors arrive as a frame.
         """
@@ -89,7 +123,8 @@ class SessionService:
     async def take_input(self, principal: Principal, number: str, body: AsyncIterator[bytes]) -> None:
         """Pass input on to a command; only one client at a time may write it."""
         session = self.session_of(principal, number)
-        if session.is_fed or not session.request.stdin:
+        takes_input = isinstance(session.request, PodSessionRequest) and session.request.stdin
+        if session.is_fed or not takes_input:
             raise StaleError(
                 "another client already writes this session's input" if session.is_fed else "it does not accept input"
             )
@@ -102,15 +137,17 @@ class SessionService:
         finally:
             session.is_fed = False
 
-    async def requests(self, principal: Principal, node: str) -> AsyncGenerator[SessionRequest | None, None]:
-        """Return the sessions for a node to answer from now on, None at intervals."""
-        access.check_sessions(principal, node)
-        await self._service.get(principal, NODE, node)
-        return self.board.requests(node)
+    async def requests(self, principal: Principal, answerer: Answerer) -> AsyncGenerator[SessionRequest | None, None]:
+        """Return the sessions for a node or centre to answer from now on, None at intervals."""
+        access.check_sessions(principal, answerer.role, answerer.name)
+        await self._service.get(principal, _ANSWERERS[answerer.kind], answerer.name)
+        return self.board.requests(answerer)
 
-    async def take_output(self, principal: Principal, node: str, number: str, body: AsyncIterator[bytes]) -> None:
-        """Pass a node's answer on to the requester; raise the ApiError that ended the session."""
-        session = await self._session_of_node(principal, node, number)
+    async def take_output(
+        self, principal: Principal, answerer: Answerer, number: str, body: AsyncIterator[bytes]
+    ) -> None:
+        """Pass an answer on to the requester; raise the ApiError that ended the session."""
+        session = await self._session_of_answerer(principal, answerer, number)
         if session.is_answered:
             raise StaleError("this session is already being answered")
         session.is_answered = True
@@ -120,7 +157,7 @@ class SessionService:
             session.output.break_off(error)
             raise
         except BaseException:
-            session.output.break_off(UnavailableError(f"the connection to node {node} has ended"))
+            session.output.break_off(UnavailableError(f"the connection to {answerer} has ended"))
             raise
         finally:
             session.input.end()
@@ -137,11 +174,11 @@ class SessionService:
             if frame.is_last:
                 session.output.end()
                 return
-        raise UnavailableError(f"node {session.node} ended the session prematurely")
+        raise UnavailableError(f"{session.answerer} ended the session prematurely")
 
     async def input_of(self, principal: Principal, node: str, number: str) -> AsyncGenerator[Frame, None]:
-        """Return a command's input as its user writes it, until the session ends."""
-        session = await self._session_of_node(principal, node, number)
+        """Return a command's input for its node as its user writes it, until the session ends."""
+        session = await self._session_of_answerer(principal, Answerer(AnswererKind.NODE, node), number)
         if session.has_input:
             raise StaleError("another client already reads this session's input")
         session.has_input = True
@@ -155,21 +192,31 @@ class SessionService:
         except ApiError as error:
             yield error_frame(str(error))
 
-    async def _session_of_node(self, principal: Principal, node: str, number: str) -> Session:
-        """Return a session of a pod that is still on the node; raise NotFoundError, StaleError."""
-        access.check_sessions(principal, node)
-        session = self.board.of_node(node, number)
-        request = session.request
-        try:
-            pod = (await self._service.get(LOCAL, POD, request.pod))[0]
-            is_there = (pod.metadata.uid, pod.status.node, pod.status.epoch) == (request.uid, node, request.epoch)
-        except NotFoundError:
-            is_there = False
-        if not is_there:
-            error = StaleError(f"Pod {request.pod} is no longer on node {node}")
+    async def _session_of_answerer(self, principal: Principal, answerer: Answerer, number: str) -> Session:
+        """Return a session that is still this node's or centre's to answer; raise NotFoundError, StaleError."""
+        access.check_sessions(principal, answerer.role, answerer.name)
+        session = self.board.of_answerer(answerer, number)
+        problem = await self._problem_of(session.request, answerer)
+        if problem:
+            error = StaleError(problem)
             self.board.close(session, error)
             raise error
         return session
+
+    async def _problem_of(self, request: SessionRequest, answerer: Answerer) -> str:
+        """Return why a pod or task has left its answerer since the request, empty if it has not."""
+        current: tuple[str, str | None, int] | None = None
+        problem = ""
+        with suppress(NotFoundError):
+            if isinstance(request, PodSessionRequest):
+                problem = f"Pod {request.pod} is no longer on {answerer}"
+                pod = (await self._service.get(LOCAL, POD, request.pod))[0]
+                current = (pod.metadata.uid, pod.status.node, pod.status.epoch)
+            elif isinstance(request, TaskSessionRequest):
+                problem = f"Task {request.task} has left {answerer}, or was dispatched again"
+                task = (await self._service.get(LOCAL, TASK, request.task))[0]
+                current = (task.metadata.uid, task.status.centre, task.status.epoch)
+        return "" if current == (request.uid, answerer.name, request.epoch) else problem
 
     def _note_idle(self, session: Session, frame: Frame | None) -> None:
         """End a session that has been idle for too long."""
@@ -196,7 +243,7 @@ def _request(
     pod: Pod,
     container: str | None,
     **asked: object,
-) -> SessionRequest:
+) -> PodSessionRequest:
     names = [item.name for item in pod.spec.containers]
     name = pod.metadata.name
     if container is None and len(names) > 1:
@@ -211,13 +258,25 @@ def _request(
         "epoch": pod.status.epoch,
         "container": container or names[0],
     }
-    return SessionRequest(**fields, **asked)  # type: ignore[arg-type]
+    return PodSessionRequest(**fields, **asked)  # type: ignore[arg-type]
 
 
-def _node_of(pod: Pod) -> str:
+def _centre_of(task: Task) -> Answerer:
+    """Return the centre that runs or ran a task; raise StaleError."""
+    name, status = task.metadata.name, task.status
+    if task.spec.asks:
+        raise StaleError(f"Task {name} only asks which units could run it: it has no output")
+    if status.centre is None:
+        reason = "; ".join(status.reasons[:1])
+        why = f": {reason}" if reason else ""
+        raise StaleError(f"Task {name} is at no centre: it is {status.phase.value}{why}")
+    return Answerer(AnswererKind.CENTRE, status.centre)
+
+
+def _node_of(pod: Pod) -> Answerer:
     """Return the node that a pod is on; raise StaleError."""
     if pod.status.node is None:
         reason = "; ".join(pod.status.reasons[:1])
         why = f": {reason}" if reason else ""
         raise StaleError(f"Pod {pod.metadata.name} is on no node: it is {pod.status.phase.value}{why}")
-    return pod.status.node
+    return Answerer(AnswererKind.NODE, pod.status.node)

@@ -1,7 +1,7 @@
 """Print text from users, nodes and centres without terminal control characters.
 
-All command output passes through here. Container logs and the output of commands run in containers are bytes and go to
-the terminal unchanged, as with kubectl: the user asked for what the container writes.
+All command output passes through here. Logs of containers and tasks and the output of commands run in containers are
+bytes and go to the terminal unchanged, as with kubectl: the user asked for what the container or task writes.
 """
 
 from __future__ import annotations

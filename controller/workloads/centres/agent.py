@@ -28,6 +28,7 @@ from controller.apiserver.resources import ProbeTask as ProbeTaskResource
 from controller.apiserver.resources.centre import CentreStatus, UnitType
 from controller.apiserver.resources.probe_result import ProbeResultStatus
 from controller.apiserver.resources.task import TaskPhase
+from controller.apiserver.sessions.values import TaskSessionRequest
 from controller.common.errors import (
     ApiError,
     ForbiddenError,
@@ -43,9 +44,12 @@ from controller.probing.values import ProbeTask
 from controller.workloads.centres import deciding
 from controller.workloads.centres.configuring import Configurer
 from controller.workloads.centres.deciding import Cause, Step, Terms, View, decide
-from controller.workloads.centres.engines.base import JOB_ENDED, Engine, JobMark, JobState
+from controller.workloads.centres.engines.base import JOB_ENDED, Engine, JobMark, JobPhase, JobState
+from controller.workloads.centres.engines.jobs.places import OMISSION_BYTES
 from controller.workloads.centres.errors import CentreError, EngineError, OrderError
 from controller.workloads.centres.learning import Learner
+from controller.workloads.centres.logs.kept import KeptLimits, KeptOutputs
+from controller.workloads.centres.logs.sessions import Attempt, TaskLogs
 from controller.workloads.centres.metrics import Drop, Failure, JobKind, Metrics
 from controller.workloads.centres.outcomes import completion_of
 from controller.workloads.centres.programs import mark_of, order_of
@@ -72,18 +76,23 @@ class Agent:
         now_ns: Callable[[], int],
         metrics: Metrics,
         learner: Learner,
+        outputs: KeptOutputs,
         warmer: Warmer | None = None,
     ) -> None:
         self._client, self._engine, self._configurer = client, engine, configurer
         self.settings, self._folder, self._identity = settings, jobs_folder, identity
         self._clock, self._metrics, self._warmer = ServerClock(now_ns), metrics, warmer
         self._learner = learner
+        self._outputs = outputs
+        self._logs = TaskLogs(client, settings.centre, self.attempt_of, lambda: self._output_bytes)
         self._tasks: dict[str, Task] | None = None
         self._jobs: dict[JobMark, JobState] = {}
         self._probes: dict[str, ProbeTask | None] = {}
         self._ended: set[tuple[str, int]] = set()
+        self._kept: set[JobMark] = set()
         self._busy: set[str] = set()
         self._wake, self._report_now, self._known = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._listed = asyncio.Event()
         self._report_s = settings.report_s or reporting.FIRST_REPORT_S
         self._problems: dict[str, str] = {}
         self._signs_off = False
@@ -95,6 +104,7 @@ class Agent:
             group.create_task(self._follow())
             group.create_task(self._listen())
             group.create_task(self._run_steps())
+            group.create_task(self._answer_sessions())
             group.create_task(self._configurer.run(self._engine, self._note_configuration))
             if self._warmer is not None:
                 group.create_task(self._warmer.run())
@@ -221,6 +231,7 @@ class Agent:
                         if told.age_s is not None:
                             break  # cached because the server's storage is away: it may be outdated
                         self._tasks = {task.metadata.name: task for task in told.items if task.is_held}
+                        self._listed.set()
                         self._report_now.set()
                     elif told.type is EventType.BOOKMARK:
                         continue
@@ -242,6 +253,45 @@ class Agent:
             except EngineError as error:
                 self._failed(Failure.ENGINE, str(error))
             await asyncio.sleep(reporting.AGAIN_S)
+
+    async def _answer_sessions(self) -> None:
+        """Answer sessions once tasks and jobs are known: until then, output that is there would seem gone."""
+        await self._listed.wait()
+        while True:
+            try:
+                self._jobs = {job.mark: job for job in await self._engine.jobs()}
+                break
+            except EngineError as error:
+                self._failed(Failure.ENGINE, str(error))
+            await asyncio.sleep(reporting.AGAIN_S)
+        await self._logs.run()
+
+    def attempt_of(self, request: TaskSessionRequest) -> Attempt:
+        """Return what is known of an attempt at a task; raise CentreError for an impossible one."""
+        centre, uid = self.settings.centre, request.uid
+        mark = JobMark(centre, request.task, uid, request.epoch, request.is_probe)
+        if "/" in mark.job_name:
+            raise CentreError(f"task {request.task}: {uid[:8]!r} is not the beginning of a uid")
+        job, task = self._jobs.get(mark), (self._tasks or {}).get(request.task)
+        current = task is not None and (task.metadata.uid, task.status.epoch) == (uid, request.epoch)
+        is_held = current and (uid, request.epoch) not in self._ended
+        nothing_yet = ""
+        if job is None or job.phase is JobPhase.QUEUED:
+            nothing_yet = "it waits for units: it has no output yet"
+        elif job.output_comes_at_end:
+            nothing_yet = f"engine {self._engine.name} has the output of this task only once it has ended"
+        return Attempt(
+            folder=(job.folder if job is not None else None) or self._folder / mark.job_name,
+            kept=self._outputs.find(mark),
+            # Until its completion is acknowledged: only then is its output kept.
+            goes_on=is_held or (job is not None and job.phase not in JOB_ENDED),
+            nothing_yet=nothing_yet,
+        )
+
+    @property
+    def _output_bytes(self) -> int:
+        """Most bytes that a keeper writes of one output."""
+        return self.settings.output_limit_bytes + OMISSION_BYTES
 
     async def _run_steps(self) -> None:
         """Carry out due steps in a loop; long steps do not block the others."""
@@ -274,6 +324,7 @@ class Agent:
         units, trials = self._configurer.types, self._configurer.trials
         self._metrics.stands(units, jobs, trials)
         tasks = tuple(self._tasks.values())
+        self._kept &= self._jobs.keys()
         self._ended &= {(task.metadata.uid, task.status.epoch) for task in tasks}
         await self._read_probes(tasks)
         view = View(
@@ -380,6 +431,7 @@ class Agent:
         """Report a task's outcome, with its results; if these are rejected, without them."""
         folder = job.folder or self._folder / job.mark.job_name
         probe = self._probes.get(task.spec.program.entry) if task.spec.is_probe else None
+        await self._keep_output(task, job, folder)
         item = await asyncio.to_thread(completion_of, task, job, folder, probe)
         try:
             counts = await self._complete(task, item)
@@ -403,6 +455,19 @@ class Agent:
                 self._report_now.set()
         except CentreError as error:  # a full disk, for example: what was learned is lost with this process
             LOGGER.warning("%s", error)
+
+    async def _keep_output(self, task: Task, job: JobState, folder: Path) -> None:
+        """Keep the ends of a job's output, before its folder may go; a full disk costs output, not the outcome."""
+        if job.mark in self._kept:
+            return  # the report is retried every second while the API server is away
+        self._kept.add(job.mark)
+        settings = self.settings
+        limits = KeptLimits(settings.kept_outputs, settings.kept_output_bytes, self._output_bytes)
+        try:
+            await asyncio.to_thread(self._outputs.keep, job.mark, task.metadata.account, folder, limits)
+        except OSError as error:
+            LOGGER.warning("task %s: its output is not kept: %s", task.metadata.name, error)
+            self._metrics.drops.labels(Drop.OUTPUT).inc()
 
     async def _give_back(self, task: Task, phase: TaskPhase, reason: str, cause: Cause) -> None:
         LOGGER.info("task %s given back: %s", task.metadata.name, reason)

@@ -45,6 +45,11 @@ class CentreFolder(StateFolder):
         """The engine's folder."""
         return self.path / "engine"
 
+    @property
+    def outputs(self) -> Path:
+        """Folder of ended jobs' outputs."""
+        return self.path / "outputs"
+
     def configuration(self) -> Configuration | None:
         """Return the last report; None if there is none."""
         try:

@@ -50,6 +50,8 @@ class Drop(StrEnum):
     """A step for a task that had changed meanwhile: it is decided again."""
     NOTE = "note"
     """A line for people, from a report that has too many."""
+    OUTPUT = "output"
+    """The output of an ended job, which could not be kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from controller.workloads.centres.engines.local.engine import LocalEngine
 from controller.workloads.centres.errors import CentreError
 from controller.workloads.centres.folder import CentreFolder
 from controller.workloads.centres.learning import Learner
+from controller.workloads.centres.logs.kept import KeptOutputs
 from controller.workloads.centres.metrics import Metrics
 from controller.workloads.centres.programs import python_of, python_path
 from controller.workloads.centres.selecting import ServedCentre, make_engine
@@ -62,7 +63,11 @@ async def serve(
         stack.push_async_callback(engine.close)
         await engine.start()
         configurer = Configurer(settings, folder, Kernels(client).wanted)
-        metrics = Metrics(boot_time_ns)
+        metrics, outputs = Metrics(boot_time_ns), KeptOutputs(folder.outputs)
+        try:
+            outputs.open()
+        except OSError as error:
+            raise CentreError(f"state: {folder.outputs}: {error.strerror or error}") from None
         where = serve_metrics(metrics.registry, settings.metrics, stack, CentreError)
         agent = Agent(
             client,
@@ -74,6 +79,7 @@ async def serve(
             now_ns=boot_time_ns,
             metrics=metrics,
             learner=Learner(folder),
+            outputs=outputs,
             warmer=_warmer(settings, folder),
         )
         if on_reload is not None:

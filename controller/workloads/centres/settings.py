@@ -217,6 +217,13 @@ class CentreSettings(Settings, frozen=True):
     """Time between asking a job to end and killing it."""
     output_limit_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 1 << 20
     """Most bytes kept of a job's output, and of its errors: the beginning and the end."""
+    kept_outputs: Annotated[int, Meta(ge=0, le=100_000)] = 50
+    """Ended jobs whose output `millrace task logs` still shows after their folders are removed; 0: none.
+
+    Beyond it, the oldest of the project or user with the most is dropped.
+    """
+    kept_output_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 128 << 20
+    """Bytes of these outputs together, in equal shares: of a longer output the beginning and the end are kept."""
     jobs_folder: str | None = None
     """Parent of jobs' folders, for Slurm and Ray on a file system that the nodes share.
 

@@ -1,21 +1,28 @@
-"""The node's end of sessions, like a container manager's, with answers from the test."""
+"""The ends of sessions of nodes and centres, like their agents', with answers from the test."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+
+from msgspec.structs import replace
 
 from controller.apiserver.client import ApiClient
+from controller.apiserver.client.sessions import Requested
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest
 from controller.apiserver.registry.placements import Binding, BindingRequest
-from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources import Centre, Metadata, Node, Pod, Task
+from controller.apiserver.resources.centre import CentreStatus, UnitType
 from controller.apiserver.resources.hardware import Hardware
 from controller.apiserver.resources.node import NodeSpec
 from controller.apiserver.resources.pod import Container, PodSpec
+from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec
 from controller.apiserver.sessions.frames import Frame
-from controller.apiserver.sessions.values import SessionRequest
+from controller.apiserver.sessions.values import Answerer, AnswererKind, PodSessionRequest, TaskSessionRequest
 
-Answer = Callable[[SessionRequest], AsyncIterator[Frame]]
+H1 = Answerer(AnswererKind.NODE, "h1")
+Answer = Callable[[Requested], AsyncIterator[Frame]]
 
 
 async def bound_pod(admin: ApiClient, pod: str = "a", node: str = "h1", *containers: str) -> None:
@@ -30,20 +37,51 @@ async def bound_pod(admin: ApiClient, pod: str = "a", node: str = "h1", *contain
     await admin.bind(BindingRequest(bindings=(Binding(pod=pod, node=node),)))
 
 
-@asynccontextmanager
-async def answering(client: ApiClient, node: str, answer: Answer) -> AsyncIterator[list[BaseException]]:
+async def dispatched_task(admin: ApiClient, task: str = "t", centre: str = "c1", *, owner: str = "user") -> None:
+    """Create a ready centre unless it exists, and a task of a user dispatched to it."""
+    if centre not in {each.metadata.name for each in (await admin.of(Centre).list()).items}:
+        made = await admin.of(Centre).create(Centre(metadata=Metadata(name=centre)))
+        units = (UnitType(name="core", count=8),)
+        await admin.of(Centre).replace_status(replace(made, status=CentreStatus(ready=True, units=units)))
+    spec = TaskSpec(program=Program(kind=ProgramKind.SCRIPT, text="true"))
+    await admin.of(Task).create(Task(metadata=Metadata(name=task, owner=owner, project="play"), spec=spec))
+    await dispatch(admin, task, centre)
+
+
+async def dispatch(admin: ApiClient, task: str, centre: str) -> None:
+    item = Dispatch(task=task, centre=centre, unit="core")
+    await admin.dispatch(DispatchRequest(dispatches=(item,)))
+
+
+def answering(
+    client: ApiClient, node: str, answer: Answer[PodSessionRequest]
+) -> AbstractAsyncContextManager[list[BaseException]]:
     """Answer a node's session requests until the context ends; yield the errors of failed answers."""
+    return _answering(client, Answerer(AnswererKind.NODE, node), client.node_sessions(node), answer)
+
+
+def answering_tasks(
+    client: ApiClient, centre: str, answer: Answer[TaskSessionRequest]
+) -> AbstractAsyncContextManager[list[BaseException]]:
+    """Answer a centre's session requests in the same way."""
+    return _answering(client, Answerer(AnswererKind.CENTRE, centre), client.centre_sessions(centre), answer)
+
+
+@asynccontextmanager
+async def _answering(
+    client: ApiClient, answerer: Answerer, requests: AsyncGenerator[Requested, None], answer: Answer[Requested]
+) -> AsyncIterator[list[BaseException]]:
     failed: list[BaseException] = []
 
-    async def answer_one(request: SessionRequest) -> None:
+    async def answer_one(request: Requested) -> None:
         try:
-            await client.answer_session(node, request.number, answer(request))
+            await client.answer_session(answerer, request.number, answer(request))
         except Exception as error:  # noqa: BLE001 - the test looks at it
             failed.append(error)
 
     async def listen() -> None:
-        async with asyncio.TaskGroup() as group:
-            async for request in client.node_sessions(node):
+        async with asyncio.TaskGroup() as group, aclosing(requests):
+            async for request in requests:
                 group.create_task(answer_one(request))
 
     task = asyncio.create_task(listen())

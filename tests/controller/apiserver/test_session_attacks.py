@@ -13,9 +13,9 @@ from controller.apiserver.client import ApiClient, sessions
 from controller.apiserver.registry.placements import Binding, BindingRequest, Release, ReleaseRequest
 from controller.apiserver.resources import Metadata, Node
 from controller.apiserver.sessions import frames
-from controller.apiserver.sessions.board import MOST_OF_NODE, PIPE_BYTES
+from controller.apiserver.sessions.board import MOST_OF_ANSWERER, PIPE_BYTES
 from controller.apiserver.sessions.frames import MOST_BYTES, Frame, Stream
-from controller.apiserver.sessions.values import ExecRequest, SessionRequest
+from controller.apiserver.sessions.values import Answerer, AnswererKind, ExecRequest, PodSessionRequest
 from controller.common.errors import (
     ApiError,
     ForbiddenError,
@@ -28,7 +28,7 @@ from controller.common.errors import (
 )
 from dataplane.rpc.access import Right, Role
 from tests.controller.apiserver.api_server import Play, Served
-from tests.controller.apiserver.session_node import answering, bound_pod
+from tests.controller.apiserver.session_node import H1, answering, bound_pod
 from tests.waiting import until
 
 RUN = ExecRequest(command=("sh",))
@@ -47,23 +47,23 @@ async def read_all(stream: AsyncIterator[Frame]) -> list[Frame]:
     return [frame async for frame in stream]
 
 
-async def one_chunk(request: SessionRequest) -> AsyncIterator[Frame]:
+async def one_chunk(request: PodSessionRequest) -> AsyncIterator[Frame]:
     yield Frame(Stream.STDOUT, request.pod.encode())
     yield frames.exit_frame(0)
 
 
-async def nothing(_: SessionRequest) -> AsyncIterator[Frame]:
+async def nothing(_: PodSessionRequest) -> AsyncIterator[Frame]:
     """Begin to answer but send nothing."""
     await asyncio.Event().wait()
     yield frames.exit_frame(0)
 
 
-async def greeting(_: SessionRequest) -> AsyncIterator[Frame]:
+async def greeting(_: PodSessionRequest) -> AsyncIterator[Frame]:
     yield CHUNK
     await asyncio.Event().wait()
 
 
-async def next_request(client: ApiClient, node: str) -> SessionRequest:
+async def next_request(client: ApiClient, node: str) -> PodSessionRequest:
     """Return the first session request to a node."""
     async with aclosing(client.node_sessions(node)) as requests:
         return await anext(requests)
@@ -79,17 +79,17 @@ def test_only_the_node_of_the_pod_answers(play: Play) -> None:
             request = await next_request(h1, "h1")
             for node, error in (("h1", ForbiddenError), ("h2", NotFoundError)):
                 with pytest.raises(error):
-                    await h2.answer_session(node, request.number, one_chunk(request))
+                    await h2.answer_session(Answerer(AnswererKind.NODE, node), request.number, one_chunk(request))
                 with pytest.raises(error):
                     await read_all(h2.session_input(node, request.number))
             with pytest.raises(ForbiddenError):
                 await next_request(h2, "h1")
             with pytest.raises(NotFoundError):
-                await h1.answer_session("h1", "0" * 32, one_chunk(request))
-            await h1.answer_session("h1", request.number, one_chunk(request))
+                await h1.answer_session(H1, "0" * 32, one_chunk(request))
+            await h1.answer_session(H1, request.number, one_chunk(request))
             assert await reading == [Frame(Stream.STDOUT, b"a"), frames.exit_frame(0)]
             with pytest.raises(NotFoundError):
-                await h1.answer_session("h1", request.number, one_chunk(request))
+                await h1.answer_session(H1, request.number, one_chunk(request))
 
     play(act)
 
@@ -102,7 +102,7 @@ def test_a_pod_that_has_moved_is_not_answered_for(play: Play) -> None:
         await served.client.release(ReleaseRequest(releases=(Release(pod="a"),)))
         await served.client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
         with pytest.raises(StaleError, match="Pod a is no longer on node h1"):
-            await served.client.answer_session("h1", request.number, one_chunk(request))
+            await served.client.answer_session(H1, request.number, one_chunk(request))
         with pytest.raises(StaleError, match="Pod a is no longer on node h1"):
             await reading
 
@@ -184,7 +184,7 @@ def test_a_flood_of_sessions_is_refused_and_others_are_served(play: Play) -> Non
 def test_a_node_has_its_limit(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
-        for _ in range(MOST_OF_NODE):
+        for _ in range(MOST_OF_ANSWERER):
             await served.client.exec("a", RUN)
         with pytest.raises(TooManyError, match="node h1 has reached the limit of 64 open sessions"):
             await served.client.exec("a", RUN)
@@ -196,7 +196,7 @@ def test_client_that_does_not_read_blocks_only_its_writer(play: Play) -> None:
     """Frames queue in the server up to its bound and in sockets; then the writer is throttled."""
     asked = 0
 
-    async def flood(request: SessionRequest) -> AsyncIterator[Frame]:
+    async def flood(request: PodSessionRequest) -> AsyncIterator[Frame]:
         nonlocal asked
         if not request.follow:
             async for frame in one_chunk(request):
@@ -323,7 +323,7 @@ def test_requests_on_a_lost_connection_are_sent_again(play: Play) -> None:
 
 
 def test_a_plain_log_that_breaks_off_is_not_taken_for_the_whole(play: Play) -> None:
-    async def breaking(_: SessionRequest) -> AsyncIterator[Frame]:
+    async def breaking(_: PodSessionRequest) -> AsyncIterator[Frame]:
         yield Frame(Stream.STDOUT, b"half")
         yield frames.error_frame("the disk is full")
 
@@ -367,8 +367,8 @@ def test_frames_are_read_however_they_are_cut() -> None:
         frames.exit_code_of(Frame(Stream.EXIT))
 
 
-def _any(number: str) -> SessionRequest:
-    return SessionRequest(
+def _any(number: str) -> PodSessionRequest:
+    return PodSessionRequest(
         number=number, kind="logs", pod="a", uid="", epoch=1, container="main"  # type: ignore[arg-type]
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from controller.apiserver.client import ApiClient
 from controller.apiserver.client.calls import Call
 from controller.apiserver.sessions import frames
 from controller.apiserver.sessions.frames import Frame, Stream
-from controller.apiserver.sessions.values import ExecRequest, SessionKind, SessionRequest, TerminalSize
+from controller.apiserver.sessions.values import ExecRequest, PodSessionRequest, SessionKind, TerminalSize
 from dataplane.rpc.access import Right, Role
 from tests.controller.apiserver.api_server import Play, Served
 from tests.controller.apiserver.session_node import answering, bound_pod
@@ -25,9 +25,9 @@ def out(text: bytes) -> Frame:
 
 
 def test_a_log_comes_from_the_node_of_its_pod(play: Play) -> None:
-    asked: list[SessionRequest] = []
+    asked: list[PodSessionRequest] = []
 
-    async def log(request: SessionRequest) -> AsyncIterator[Frame]:
+    async def log(request: PodSessionRequest) -> AsyncIterator[Frame]:
         asked.append(request)
         yield out(b"one\n")
         yield Frame(Stream.STDERR, b"two\n")
@@ -57,7 +57,7 @@ def test_a_command_has_input_output_sizes_and_an_exit_status(play: Play) -> None
         await bound_pod(served.client)
         user, node = await _user_with_exec(served), await served.client_of(Role.NODE, "h1")
 
-        async def run(request: SessionRequest) -> AsyncIterator[Frame]:
+        async def run(request: PodSessionRequest) -> AsyncIterator[Frame]:
             assert request.command == ("cat", "-")
             assert request.terminal == TerminalSize(rows=24, columns=80)
             async for frame in node.session_input("h1", request.number):

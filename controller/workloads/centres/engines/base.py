@@ -124,6 +124,8 @@ class JobState:
     reason: str = ""
     folder: Path | None = None
     """Folder it runs in, if the engine keeps that."""
+    output_comes_at_end: bool = False
+    """Its output is elsewhere while it runs, and in its folder only from its end."""
     started_ns: int | None = None
     finished_ns: int | None = None
     """Since 1970, by the clock of the machine that ran it."""

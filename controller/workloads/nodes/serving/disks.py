@@ -7,8 +7,8 @@ import logging
 from typing import Final
 
 from controller.apiserver.resources.pod import Phase
+from controller.common.errors import reason_of
 from controller.workloads.nodes.deciding.values import Actual
-from controller.workloads.nodes.errors import reason_of
 from controller.workloads.nodes.runtimes.base import Runtime
 from controller.workloads.nodes.serving.driver import Driver
 

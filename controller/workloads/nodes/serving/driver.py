@@ -20,7 +20,7 @@ from controller.apiserver.client import ApiClient
 from controller.apiserver.registry.placements import Release as ReleaseItem
 from controller.apiserver.registry.placements import ReleaseRequest
 from controller.apiserver.resources.pod import Container, Phase, Pod
-from controller.common.errors import ApiError, ControllerError, StaleError
+from controller.common.errors import ApiError, ControllerError, StaleError, reason_of
 from controller.workloads.nodes.deciding.orders import Place, order_of
 from controller.workloads.nodes.deciding.planning import plan
 from controller.workloads.nodes.deciding.records import NOTHING, Memory, after_failure, after_start, observe
@@ -35,7 +35,6 @@ from controller.workloads.nodes.deciding.values import (
     Stop,
     Wanted,
 )
-from controller.workloads.nodes.errors import reason_of
 from controller.workloads.nodes.lease import LeaseKeeper
 from controller.workloads.nodes.runtimes.base import OUT_OF_MEMORY_CODE, ContainerPhase, ContainerState, Image, Runtime
 from controller.workloads.nodes.runtimes.errors import ContainerError, OrderError

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from controller.workloads.nodes.errors import reason_of
+from controller.common.errors import reason_of
 from controller.workloads.nodes.runtimes.base import Image, Runtime
 from dataplane.clock import NS_PER_S
 

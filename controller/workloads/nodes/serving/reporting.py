@@ -16,9 +16,8 @@ from controller.apiserver.agents.server_clock import ServerClock
 from controller.apiserver.client import ApiClient
 from controller.apiserver.resources import Pod
 from controller.apiserver.resources.hardware import Load
-from controller.common.errors import ApiError, NotFoundError, StaleError
+from controller.common.errors import ApiError, NotFoundError, StaleError, reason_of
 from controller.workloads.nodes.deciding.statuses import is_news, is_other_load, status_of
-from controller.workloads.nodes.errors import reason_of
 from controller.workloads.nodes.serving.driver import Driver
 
 LOGGER: Final = logging.getLogger("millrace.node")

@@ -12,9 +12,9 @@ from controller.apiserver.resources import Pod
 from controller.apiserver.resources.hardware import Load
 from controller.apiserver.resources.node import Image
 from controller.apiserver.resources.pod import Phase
+from controller.common.errors import reason_of
 from controller.workloads.nodes.deciding.idle import Activity, idle_reason, limit_s, observe
 from controller.workloads.nodes.deciding.values import Actual
-from controller.workloads.nodes.errors import reason_of
 from controller.workloads.nodes.machine import Figures, Gauges
 from controller.workloads.nodes.runtimes.base import Runtime
 from controller.workloads.nodes.serving.driver import Driver

@@ -19,7 +19,7 @@ from controller.apiserver.client import ApiClient, Place
 from controller.apiserver.process import serve
 from controller.apiserver.sessions import frames
 from controller.apiserver.sessions.frames import Frame, Stream
-from controller.apiserver.sessions.values import SessionKind, SessionRequest
+from controller.apiserver.sessions.values import PodSessionRequest, SessionKind
 from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.apps.cli import main
 from tests.controller.apiserver.session_node import answering
@@ -56,7 +56,7 @@ def served(tmp_path: Path) -> Iterator[Place]:
     thread.join()
 
 
-async def _answer(client: ApiClient, request: SessionRequest) -> AsyncIterator[Frame]:
+async def _answer(client: ApiClient, request: PodSessionRequest) -> AsyncIterator[Frame]:
     """Answer as a node with a log of four lines and a command that echoes its input and exits with 7."""
     if request.kind is SessionKind.LOGS:
         if request.container == "broken":

@@ -37,6 +37,7 @@ WITHOUT_FORMAT = {
     "stf": "says that a test has passed, or the first differences",
     "store get": "prints bytes",
     "switch": "a daemon with a parser of its own, bmv2's; `switch show` has --format",
+    "task logs": "shows what a task has written",
     "telemetry probe": "sends packets until it is stopped",
     "up": "runs until it is stopped",
     "version": "prints two words",

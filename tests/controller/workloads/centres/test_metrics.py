@@ -22,6 +22,7 @@ from controller.workloads.centres.engines.base import JobMark, JobPhase, JobStat
 from controller.workloads.centres.errors import CentreError
 from controller.workloads.centres.folder import CentreFolder
 from controller.workloads.centres.learning import Learner
+from controller.workloads.centres.logs.kept import KeptOutputs
 from controller.workloads.centres.metrics import Metrics
 from controller.workloads.centres.process import serve
 from controller.workloads.centres.settings import MetricsSettings
@@ -134,6 +135,7 @@ def test_end_of_a_redispatched_task_is_a_named_drop(tmp_path: Path) -> None:
             now_ns=lambda: 0,
             metrics=metrics,
             learner=Learner(folder),
+            outputs=KeptOutputs(folder.outputs),
         )
         task: Task = await world.client.of(Task).get(done.metadata.name)
         late = Completion(task="done", epoch=task.status.epoch + 1, phase=TaskPhase.FAILED)

@@ -300,7 +300,8 @@ class ContainersEngine(ClusterEngine[Pod]):
             await self._end(job, pod, folder, f"it exceeded its limit of {over_s:g} s", folder.grace_s)
             return folder.ended_state or folder.state(JobPhase.FAILED, "over its limit")
         waits = phase is JobPhase.QUEUED
-        return folder.state(JobPhase.QUEUED if waits else JobPhase.RUNNING, why_of(pod) if waits else "")
+        state = folder.state(JobPhase.QUEUED if waits else JobPhase.RUNNING, why_of(pod) if waits else "")
+        return replace(state, output_comes_at_end=not folder.own_image)
 
     async def _end(self, job: str, pod: Pod, folder: JobFolder, reason: str, grace_s: float) -> None:
         """Remove a pod, and wait until it is gone; the reader of its log keeps the output until then."""
@@ -335,7 +336,7 @@ class ContainersEngine(ClusterEngine[Pod]):
                 if not is_on_a_node(pod):
                     await asyncio.sleep(POLL_S)
                     continue
-                log = await self._log(job, whole=not folder.own_image)
+                log = await self._log(job, folder)
                 files = None if folder.own_image else files_in(log[0], self._settings.results_bytes)
                 told = None if files is None else folder.write_results(files)
                 if told is not None:
@@ -364,19 +365,27 @@ class ContainersEngine(ClusterEngine[Pod]):
         code = exit_code_of(pod)
         if reason and code in (None, 0):
             code = _KILLED
-        folder.write_results({OUTPUT_FILE: folder.bounded(log[0]), ERRORS_FILE: folder.bounded(log[1])})
+        if any(log):  # otherwise keep what came while it ran
+            folder.write_results({OUTPUT_FILE: folder.bounded(log[0]), ERRORS_FILE: folder.bounded(log[1])})
         why = reason or ("" if code == 0 else why_of(pod) or f"exit code {code}")
         folder.settled(Ended(code, why[:4096], pod.status.started_ns, pod.status.finished_ns))
 
-    async def _log(self, job: str, *, whole: bool) -> tuple[bytes, bytes]:
-        """Return a container's output until it ends, or, with `whole`, until all its results are there."""
-        out, errors = bytearray(), bytearray()
+    async def _log(self, job: str, folder: JobFolder) -> tuple[bytes, bytes]:
+        """Return a container's output until it ends, or until all its results are there.
+
+        The output of a user's image goes into its folder as it comes.
+        """
+        out, errors, whole = bytearray(), bytearray(), not folder.own_image
+        shown = folder.begin_outputs((OUTPUT_FILE, ERRORS_FILE)) if folder.own_image else None
+        names = {Stream.STDOUT: OUTPUT_FILE, Stream.STDERR: ERRORS_FILE}
         try:
             async with aclosing(self._api.logs(job, "job", follow=True)) as frames:
                 async for frame in frames:
                     kept = {Stream.STDOUT: out, Stream.STDERR: errors}.get(frame.stream)
                     if kept is not None and len(kept) < _MOST_LOG_BYTES:
                         kept += frame.payload
+                        if shown is not None:
+                            shown.take(names[frame.stream], frame.payload)
                     if whole and is_whole(bytes(out[-512:])):
                         break
         except ApiError as error:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -28,7 +28,14 @@ import msgspec
 
 from controller.workloads.centres.engines.base import JobMark, JobOrder, JobPhase, JobState, Usage
 from controller.workloads.centres.engines.jobs.keeping import GRACE_FILE, KEEPER, START_FILE, Ended, Start, read_record
-from controller.workloads.centres.engines.jobs.places import make_folder, read_file, remove, replace_file
+from controller.workloads.centres.engines.jobs.places import (
+    append_file,
+    make_folder,
+    omission,
+    read_file,
+    remove,
+    replace_file,
+)
 from controller.workloads.centres.errors import CentreError, EngineError, OrderError
 from dataplane.malformed import MALFORMED
 
@@ -133,7 +140,15 @@ class JobFolder:
         if len(output) <= most:
             return output
         head, tail = output[: most - most // 2], output[len(output) - most // 2 :]
-        return head + f"\n... {len(output) - most} bytes omitted ...\n".encode() + tail
+        return head + omission(len(output) - most) + tail
+
+    def begin_outputs(self, names: Collection[str]) -> Beginnings:
+        """Return the writer of outputs that come from elsewhere while the job runs; the files exist from now on."""
+        with suppress(OSError):
+            for name in names:
+                replace_file(self.path, name, b"")
+        most = self.output_limit_bytes
+        return Beginnings(self.path, dict.fromkeys(names, most - most // 2))
 
     def write_results(self, files: Mapping[str, bytes]) -> Ended | None:
         """Write results fetched from elsewhere; return the job's own record of its end, if that is among them.
@@ -154,6 +169,21 @@ class JobFolder:
         """Drop all records except the job's own results."""
         remove(self.record)
         remove(self.path / OWN)
+
+
+class Beginnings:
+    """Beginnings of outputs in a job's folder, each up to a number of bytes: what `bounded` returns begins with it."""
+
+    def __init__(self, folder: Path, left: dict[str, int]) -> None:
+        self._folder, self._left = folder, left
+
+    def take(self, name: str, data: bytes) -> None:
+        """Append to an output as far as there is room; a full disk costs output, not the job."""
+        data = data[: self._left[name]]
+        self._left[name] -= len(data)
+        if data:
+            with suppress(OSError):
+                append_file(self._folder, name, data)
 
 
 class JobFolders:

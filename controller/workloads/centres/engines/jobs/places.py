@@ -8,6 +8,7 @@ bounded.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 import subprocess
@@ -21,6 +22,10 @@ from controller.workloads.centres.errors import CentreError
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+OMISSION_BYTES: Final = 64
+"""Room for the line that takes the place of an output's middle."""
+_OMITTED: Final = re.compile(rb"\n\.\.\. (\d{1,18}) bytes omitted \.\.\.\n")
 _OTHERS_WRITE: Final = 0o022
 _REMOVING_S: Final = 600
 
@@ -100,6 +105,49 @@ def read_file(folder: Path, name: str, most: int) -> bytes:
         return _read(descriptor, most)
 
 
+def read_ends(folder: Path, name: str, most: int) -> bytes:
+    """Return a regular file's content, of one above the limit its beginning and its end, half of the limit each.
+
+    If the keeper has already omitted its middle, that counts, too. Raise CentreError for anything but a file.
+    """
+    with _opened_file(folder, name) as (descriptor, size):
+        if size <= most:
+            return _read(descriptor, most)
+        begin = _read(descriptor, most - most // 2)
+        # The keeper's halves are equal, so its line is in the middle.
+        earlier = _OMITTED.search(os.pread(descriptor, 2 * OMISSION_BYTES, max(0, size // 2 - OMISSION_BYTES)))
+        more = 0 if earlier is None else int(earlier[1]) - len(earlier[0])
+        os.lseek(descriptor, size - most // 2, os.SEEK_SET)
+        return begin + omission(size - most + more) + _read(descriptor, most // 2)
+
+
+def omission(nbytes: int) -> bytes:
+    """Return the line that takes the place of an output's middle, as the keeper writes it."""
+    return f"\n... {nbytes} bytes omitted ...\n".encode()
+
+
+def open_file(folder: Path, name: str) -> int:
+    """Return a descriptor of a regular file; raise CentreError for anything else."""
+    *parts, last = name.split("/")
+    try:
+        with _opened_below(folder, parts) as directory:
+            descriptor = os.open(last, _READ, dir_fd=directory)
+    except OSError as error:
+        raise CentreError(f"{name}: {error.strerror or error}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise CentreError(f"{name}: is not a regular file")
+    return descriptor
+
+
+def append_file(folder: Path, name: str, content: bytes) -> None:
+    """Append to a file that `replace_file` has written; raise OSError."""
+    with opened(folder) as directory:
+        descriptor = os.open(name, _APPEND, dir_fd=directory)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+
+
 def read_end(folder: Path, name: str, most: int) -> bytes:
     """Return the last bytes of a regular file; raise CentreError for anything else."""
     with _opened_file(folder, name) as (descriptor, size):
@@ -132,17 +180,9 @@ def _opened_below(folder: Path, parts: Sequence[str], *, makes: bool = False) ->
 
 @contextmanager
 def _opened_file(folder: Path, name: str) -> Iterator[tuple[int, int]]:
-    *parts, last = name.split("/")
+    descriptor = open_file(folder, name)
     try:
-        with _opened_below(folder, parts) as directory:
-            descriptor = os.open(last, _READ, dir_fd=directory)
-    except OSError as error:
-        raise CentreError(f"{name}: {error.strerror or error}") from None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise CentreError(f"{name}: is not a regular file")
-        yield descriptor, status.st_size
+        yield descriptor, os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
 

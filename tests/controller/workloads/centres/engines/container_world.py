@@ -46,7 +46,10 @@ class Containers(Closing):
         self.world.__enter__()
         try:
             runtime = RuntimeSettings(
-                kind=RuntimeKind.RUNC, bundle_folders=(self.bundle,), mount_folders=(Path("/usr"), self.gates)
+                kind=RuntimeKind.RUNC,
+                bundle_folders=(self.bundle,),
+                image_folders=(folder,),
+                mount_folders=(Path("/usr"), self.gates),
             )
             for node in NODES:
                 self.world.start(serve_node, self.world.node_settings(node, runtime=runtime))

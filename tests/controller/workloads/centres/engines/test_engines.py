@@ -354,6 +354,51 @@ def test_jobs_outlive_an_engine_that_is_away_for_a_while(world: World) -> None:
     play(script)
 
 
+def test_output_of_a_running_job_is_in_its_folder(world: World) -> None:
+    async def script() -> None:
+        engine = await started(world)
+        says = "echo begun; echo on > $GATE/on; while [ ! -e $GATE/go ]; do sleep 0.05; done; echo end"
+        asked = order(world, "says", "sh", "-c", says)
+        job = await engine.submit(asked)
+        await until_there(world.gate(asked) / "on")
+        state, file = (await running(engine, job))[job], asked.folder / OUTPUT_FILE
+        assert state.folder == asked.folder
+        if state.output_comes_at_end:
+            assert not file.exists()
+        else:
+            assert await until_there(file) == "begun\n"
+        (world.gate(asked) / "go").touch()
+        assert not (await ended(engine, job))[job].output_comes_at_end
+        assert file.read_text() == "begun\nend\n"
+
+    play(script)
+
+
+def test_output_of_a_users_image_comes_while_it_runs(containers: Containers, tmp_path: Path) -> None:
+    world = ContainersWorld(containers, tmp_path)
+
+    async def act() -> None:
+        engine = await started(world)
+        says = "echo begun; echo wrong >&2; seq 1 1000; while :; do sleep 0.1; done"
+        asked = order(world, "image", "sh", "-c", says, image=containers.image, output_limit_bytes=1024)
+        job = await engine.submit(asked)
+        file = asked.folder / OUTPUT_FILE
+        await until(lambda: file.exists() and file.stat().st_size == 512, "its output does not come")
+        begun = file.read_bytes()
+        assert begun.startswith(b"begun\n1\n2\n")
+        assert await until_there(asked.folder / ERRORS_FILE) == "wrong\n"
+        assert not (await running(engine, job))[job].output_comes_at_end
+        await engine.cancel(job, 0.1)
+        whole = file.read_bytes()
+        assert whole.startswith(begun)
+        assert whole.endswith(b"999\n1000\n")
+
+    try:
+        play(act)
+    finally:
+        world.close()
+
+
 def test_changes_of_resources_are_reported(world: World) -> None:
     async def script() -> None:
         engine = await started(world)

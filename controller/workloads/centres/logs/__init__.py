@@ -1,0 +1,1 @@
+"""Output of tasks: read while their jobs run, and kept after their end."""

@@ -104,6 +104,9 @@ class FlowGaps:
 
 
 def more_hz(mean: int, known_mean: int) -> float:
-    """Return the difference of two mean gaps in packets per second; a gap of 0 stands for none."""
+    """Return by how many packets per second a mean gap is faster than the known one; 0 stands for no known gap.
+
+    It is 0 where nothing is left of a flow's growth: it fell back since, and has grown again from there.
+    """
     per_s = 1e9 * (1 << MEAN_BITS)
-    return per_s / mean - (per_s / known_mean if known_mean else 0.0)
+    return max(per_s / mean - (per_s / known_mean if known_mean else 0.0), 0.0)

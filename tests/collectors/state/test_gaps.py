@@ -126,6 +126,20 @@ def test_growth_adds_up_until_it_is_taken(make_store: StoreFactory) -> None:
 
 
 @both_stores
+def test_growth_after_a_fall_is_never_negative(make_store: StoreFactory) -> None:
+    store, now_ms = store_of(make_store), 0
+    for gap_ms, is_known in ((10, False), (2, True), (8, True), (40, True), (12, False)):
+        for _ in range(40):
+            now_ms += gap_ms
+            store.take_stamp(FLOW, now_ms * MS)
+        if gap_ms == 10:
+            store.take_signals()
+        if is_known:
+            store.begin_round(now_ms * MS)
+    assert store.take_signals().grown == {FLOW: 0.0}
+
+
+@both_stores
 def test_growth_that_a_round_knew_is_no_news(make_store: StoreFactory) -> None:
     store = heard(make_store, [10] * 3)
     store.begin_round(0)

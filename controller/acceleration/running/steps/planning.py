@@ -28,6 +28,7 @@ from controller.cluster.operators.sql.tables import width_of
 
 MOST_SAMPLED: Final = 100_000
 """Rows of the sharded table in a sample: some ten milliseconds a step."""
+_WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"})
 _MOST_ROWS: Final = 1 << 53
 
 
@@ -57,7 +58,7 @@ def plan_statement(split: Split, sizes: Sizes, name: str = "query") -> PlannedSt
     """Return a split statement's operators with their sizes over the whole data, as one machine would have them."""
     builder = _Builder(sizes)
     last = builder.add(split.partial, "", ())
-    if split.sums and len(last) == 1:
+    if split.sums and len(last) == 1 and _are_whole(split, sizes):
         builder.add_size(last[0], SUMS, split.sums)
     sizes.merged(split)
     builder.add(split.final, FINAL, last)
@@ -68,6 +69,12 @@ def plan_statement(split: Split, sizes: Sizes, name: str = "query") -> PlannedSt
     )
     graph = OperatorGraph(name, tuple(operators), tuple(builder.flows), "sql")
     return PlannedStatement(split, graph, builder.aggregates)
+
+
+def _are_whole(split: Split, sizes: Sizes) -> bool:
+    """Return whether a statement's partial sums are whole numbers, which switches add up."""
+    kinds = [str(row[1]) for row in sizes.connection().execute(f"DESCRIBE {split.partial}").fetchall()]
+    return all(kind in _WHOLE for kind in kinds[-split.sums :])
 
 
 def planned_steps(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[Node, tuple[Step, ...]]:

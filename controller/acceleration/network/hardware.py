@@ -57,10 +57,12 @@ class SwitchSpec(Strict, frozen=True):
     """Switches that add up for jobs (fabric_aggregation); `cells` are those available to a job in each.
 
     `efficiency` is the share of a free link that hosts' packets actually fill: their packet engine may be slower.
+    `setup_s` is the time until a task's workers have joined a job of their own; jobs of a training are there already.
     """
 
     cells: Annotated[int, msgspec.Meta(ge=2, le=CELLS)] = CELLS
     efficiency: float = 1.0
+    setup_s: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 1.0
 
 
 class HardwareSpec(Strict, frozen=True):

@@ -213,7 +213,18 @@ class Chooser:
             reading = reading_of_statement(measured.graph) if is_statement else None
             plan = plan_of(measured.graph, count, measured, reading)
             machines = Machines(network, count, hardware.fan_in, transfer, hardware.has_finite_sum)
-            others = None if switch is None else partial(_by_switch, plan, machines, accelerators, switch)
+            others = (
+                None
+                if switch is None
+                else partial(
+                    _by_switch,
+                    plan,
+                    machines,
+                    accelerators,
+                    switch,
+                    hardware.switch.setup_s if hardware.switch else 0.0,
+                )
+            )
             return Placed(
                 explain(plan, machines, accelerators, preset=hardware.preset, tie_band=hardware.tie_band, others=others)
             )
@@ -227,13 +238,19 @@ def _expected_s(operator: ExplainedOperator) -> float | None:
     return None if times is None else min(times.total_s + operator.moved_s, _LONGEST_S)
 
 
-def _by_switch(
-    plan: Plan, machines: Machines, accelerators: Sequence[Accelerator], tree: SwitchTree, works: Works
+def _by_switch(  # noqa: PLR0917 - bound except for the last
+    plan: Plan,
+    machines: Machines,
+    accelerators: Sequence[Accelerator],
+    tree: SwitchTree,
+    setup_s: float,
+    works: Works,
 ) -> list[Choice]:
-    """Return the switch as a choice, for the sums that machines send."""
+    """Return the switch as a choice, for the sums that machines send: a job is set up for each task."""
     sums = [_sums(plan.graph.operator[work.name], work) for work in works.items]
     if all(isinstance(each, str) for each in sums):
         return []
+    tree = replace(tree, delay_s=tree.delay_s + setup_s)
     switch = switch_choice(works, machines, sums, tree)
     return [switch, *(switch_choice(works, machines, sums, tree, accelerator) for accelerator in accelerators)]
 

@@ -379,9 +379,11 @@ class SparkRenderer:
         kept = tuple(range(len(right.columns)))
         wide = self._as_plain(replace(right, columns=(*keys, *right.columns)))
         names, values = wide.columns[: len(keys)], wide.columns[len(keys) :]
+        # In the aggregate, where Spark computes it for every group: a condition might be skipped after another one.
+        several = f"CASE WHEN count(*) > 1 THEN {raised(_SEVERAL, 'BOOLEAN')} END"
         grouped = replace(
             wide,
-            columns=(*names, *(f"first({value})" for value in values), "count(*)"),
+            columns=(*names, *(f"first({value})" for value in values), several),
             tail=f" GROUP BY {', '.join(names)}",
         )
         single = self._wrapped(grouped.sql, len(names) + len(kept) + 1)
@@ -390,8 +392,8 @@ class SparkRenderer:
             COMPARISONS[each["comparison"]].format(one, other)
             for each, one, other in zip(node["conditions"], ours, single.columns, strict=False)
         )
-        # Only of rows that match: others may have several, which nobody reads.
-        check = f"(CASE WHEN {single.columns[-1]} > 1 THEN {raised(_SEVERAL, 'BOOLEAN')} ELSE true END)"
+        # Read, or Spark would not compute it.
+        check = f"({single.columns[-1]} IS NULL)"
         right_columns = _mapped(single.columns[len(names) : -1], node.get("right_projection_map"))
         left_columns = _mapped(left.columns, node.get("left_projection_map"))
         source = f"{left.source} LEFT JOIN {single.source} ON {on}"

@@ -186,6 +186,7 @@ def test_a_result_that_is_too_large_is_one_line() -> None:
     [
         ("SELECT a // (b - b) FROM t", "DIVIDE_BY_ZERO"),
         ("SELECT (SELECT a FROM t) FROM t", "More than one row"),
+        ("SELECT a FROM t x WHERE (SELECT a FROM t WHERE t.b = x.b) IS NULL", "More than one row"),
         ("SELECT lower('ß' || a) FROM t", "lower() of text other than ASCII"),
         ("SELECT CAST(a * 1000000 AS SMALLINT) FROM t", "CAST_OVERFLOW"),
     ],

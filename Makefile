@@ -1,6 +1,6 @@
 # Two commands do all set-up on a fresh Debian or Ubuntu: `make demo` and `make test`.
 # All Python packages go into .venv; p4runtime-shell, whose pins clash with ours, into .venv-shell; Ray, for `make deep`,
-# into .venv-ray; those of other Python versions, for `make pythons`, into .venv-3.12 and so on.
+# into .venv-ray, Spark into .venv-spark; those of other Python versions, for `make pythons`, into .venv-3.12 and so on.
 
 SHELL := bash
 PYTHON ?= python3
@@ -11,6 +11,7 @@ LOCKS := requirements
 INSTALL := ./.ci/uv pip install --no-deps --require-hashes
 SHELL_VENV := .venv-shell
 RAY_VENV := .venv-ray
+SPARK_VENV := .venv-spark
 SITE_VENV := .venv-site
 TOPOLOGY ?= abilene
 TIME ?= virtual
@@ -81,6 +82,13 @@ $(RAY_VENV)/.ready: $(LOCKS)/ray.txt $(VENV)/.uv
 	@echo "installing Ray into $(RAY_VENV)"
 	@./.ci/uv venv --clear --python $(BIN)/python $(RAY_VENV)
 	@$(INSTALL) --python $(RAY_VENV) --requirement $<
+	@touch $@
+
+$(SPARK_VENV)/.ready: $(LOCKS)/spark.txt $(VENV)/.uv
+	@echo "installing Spark into $(SPARK_VENV)"
+	@./.ci/debian Spark java openjdk-17-jre-headless
+	@./.ci/uv venv --clear --python $(BIN)/python $(SPARK_VENV)
+	@$(INSTALL) --python $(SPARK_VENV) --requirement $<
 	@touch $@
 
 # An environment keeps the Python that created it: naming another one is an error.
@@ -202,7 +210,7 @@ unit-root: $(VENV)/.dev
 	} >$(ROOT_OUTPUT) 2>&1; exit $$status
 
 # Half a day on two cores, including four hours of fuzzing; root for tests with namespaces.
-deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready
+deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SPARK_VENV)/.ready $(SITE_VENV)/.ready
 	$(MAKE) --no-print-directory site pythons
 	$(BIN)/python -m pytest -m slow tests/soak
 	$(BIN)/python -m pytest tests/soak/containers.py
@@ -212,6 +220,7 @@ deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_
 	MILLRACE_EXAMPLES=40 $(BIN)/python -m pytest --timeout=1800 tests/dataplane/switch/compiled/test_memory_safety.py tests/dataplane/native/test_guarded_arrays.py
 	MILLRACE_EXAMPLES=70000 $(BIN)/python -m pytest tests/adversary
 	MILLRACE_EXAMPLES=25000 $(BIN)/python -m pytest --timeout=7200 tests/controller/acceleration/running/statements
+	MILLRACE_EXAMPLES=4000 $(BIN)/python -m pytest --timeout=7200 tests/controller/acceleration/running/spark tests/controller/apps/cli/accel/test_on_spark.py
 	$(BIN)/python -m tests.fuzzing.run --seconds $(MILLRACE_FUZZ_S)
 	$(BIN)/python -m tests.soak.storage
 	$(BIN)/python -m tests.soak.api
@@ -233,4 +242,4 @@ lock: $(VENV)/.uv
 	@./.ci/lock $(UPGRADE)
 
 clean:
-	rm -rf $(VENV) $(SHELL_VENV) $(RAY_VENV) $(SITE_VENV) site .venv-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out
+	rm -rf $(VENV) $(SHELL_VENV) $(RAY_VENV) $(SPARK_VENV) $(SITE_VENV) site .venv-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out

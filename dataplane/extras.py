@@ -17,6 +17,7 @@ EXTRA_OF: Final = {
     "opentelemetry": "otel",
     "pyarrow": "history",
     "pynvml": "nvml",
+    "pyspark": "spark",
     "scapy": "scapy",
     "scipy": "schedulers",
     "thrift": "thrift",

@@ -39,6 +39,7 @@ WANTED = {
     "fuzz.txt": GROUPS["fuzz"],
     "ray.txt": GROUPS["ray"],
     "shell.txt": GROUPS["shell"],
+    "spark.txt": GROUPS["spark"],
     "torch-cpu.txt": [],
     "torch-needs.txt": GROUPS["torch-needs"],
     "uv.txt": GROUPS["lock"],

@@ -6,7 +6,8 @@ test suite runs, and `limits`. A figure without a value was not recorded: the pa
 only names it.
 
 `python -m tests.benchmarks.pages record NAME --machine TEXT` reads a benchmark's output on stdin, takes the JSON object
-of its last line, and writes the values of the figures that results/NAME.json lists.
+of its last line, and writes the values of the figures that results/NAME.json lists, and the rows of its tables that
+have a `key`.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ def record(name: str, output: str, machine: str) -> list[str]:
     taken = [figure for figure in entry["figures"] if measured.get(figure["key"]) is not None]
     for figure in taken:
         figure["value"] = measured[figure["key"]]
+    for table in entry.get("tables", ()):
+        table["rows"] = measured.get(table.get("key"), table["rows"])
     entry["machine"] = machine
     (RESULTS / f"{name}.json").write_text(json.dumps(entry, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return [figure["key"] for figure in taken]

@@ -1,9 +1,11 @@
 """Split statements against one DuckDB: random ones, and the 22 of TPC-H over three workers.
 
-Usage: python -m tests.benchmarks.sql [--statements N] [--scale F] [--seed N]
+Usage: python -m tests.benchmarks.sql [--statements N] [--scale F] [--seed N] [--only-spark]
 
 `statements_different` and `tracebacks` are to be 0. Of TPC-H the largest table of each statement is sharded; a
-statement that is not split is named with the reason. Everything runs in this process, by the engine of the workers.
+statement that is not split is named with the reason. Without Spark everything runs in this process, by the engine of
+the workers. With Spark (`make .venv-spark/.ready`) TPC-H also runs over three processes, by the split or on Spark, and
+random statements that the split refuses are compared with DuckDB; `--only-spark` leaves out the rest.
 """
 
 from __future__ import annotations
@@ -15,15 +17,20 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from controller.acceleration.running.clusters import shards_of
 from controller.acceleration.running.engines.duckdb_tables import DuckDbBackend
 from controller.acceleration.running.errors import StatementError
+from controller.acceleration.running.spark.sessions import SparkSession
 from controller.acceleration.running.statements.splitting import split_statement
+from tests.benchmarks.accelerating import on_spark
 from tests.benchmarks.accelerating.tpch import data as tpch
 from tests.benchmarks.accelerating.tpch.schema import STATEMENTS
+from tests.controller.acceleration.running.spark.environment import is_there, with_spark
+from tests.controller.acceleration.running.spark.generated import compared_on_spark
 from tests.controller.acceleration.running.statements.generated import (
     Comparison,
     Statement,
@@ -86,13 +93,27 @@ def tpch_statements(scale: float) -> dict[str, str]:
     return outcomes
 
 
+def _on_spark(statements: int, scale: float, seed: int) -> dict[str, Any]:
+    """Return the figures of Spark: TPC-H by either way, and random statements that mostly only Spark takes."""
+    with with_spark():
+        figures = on_spark.figures(on_spark.outcomes(scale))
+        with SparkSession("local[2]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
+            counts = compared_on_spark(session, seed, statements)
+    return figures | {f"spark_{name}": counts[name] for name in ("same", "different", "error", "refused")}
+
+
 def main() -> int:
     """Print all figures as JSON; 1 if a result is different."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--statements", type=int, default=20_000)
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only-spark", action="store_true")
     options = parser.parse_args()
+    if options.only_spark:
+        found = _on_spark(options.statements, options.scale, options.seed)
+        print(json.dumps(found))
+        return int(found["tpch_same"] != len(STATEMENTS) or bool(found["spark_different"] or found["tracebacks"]))
     counts = random_statements(options.statements, options.seed)
     outcomes = tpch_statements(options.scale)
     figures = {f"statements_{name}": number for name, number in counts.items() if name != "tracebacks"}
@@ -101,7 +122,11 @@ def main() -> int:
         "tpch_split": sum("sharded" in outcome for outcome in outcomes.values()),
         "tpch_different": sum("different" in outcome for outcome in outcomes.values()),
     }
-    print(json.dumps(figures | {"tpch": outcomes}, indent=1))
+    if is_there():
+        more = _on_spark(options.statements // 20, options.scale, options.seed)
+        figures |= more | {"tracebacks": counts["tracebacks"] + more["tracebacks"]}
+        counts["different"] += more["spark_different"] + len(STATEMENTS) - more["tpch_same"]
+    print(json.dumps(figures | {"tpch": outcomes}))
     return int(counts["different"] + counts["tracebacks"] + figures["tpch_different"] > 0)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.benchmarks import collector, ground, nic, pages, snapshots, switch
+from tests.benchmarks.accelerating import on_spark
 from tests.benchmarks.chaining.cases import figures
 
 
@@ -31,6 +33,7 @@ def test_every_file_of_results_is_on_one_page() -> None:
         ("snapshots", snapshots.summary({})),
         ("ground", ground.NAMES),
         ("collector", collector.summary({}, None, None, {})),
+        ("sql", {key: value for key, value in on_spark.figures({}).items() if key != "tpch_ways"}),
     ],
 )
 def test_printed_figures_are_on_the_page(name: str, printed: dict[str, object]) -> None:
@@ -46,6 +49,16 @@ def test_run_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (section["machine"], section["figures"][0]["value"]) == ("on a quiet machine", 9.5)
     assert section["figures"][1]["value"] == 0.045
     assert "- `controller_takeover_s` **9.5 s**: until" in "\n".join(pages.rendered(section))
+
+
+def test_rows_of_a_table_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(pages.RESULTS / "sql.json", tmp_path)
+    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    printed = on_spark.figures({"q99": on_spark.Outcome("SQL: too odd", spark_s=2.0, is_spark_same=True)})
+    pages.record("sql", json.dumps(printed), "on a quiet machine")
+    assert pages.section("sql")["tables"][0]["rows"] == [["q99", "Spark", "", "2.00", "too odd"]]
+    pages.record("sql", "{}", "on a quiet machine")
+    assert pages.section("sql")["tables"][0]["rows"] == [["q99", "Spark", "", "2.00", "too odd"]]
 
 
 def test_switch_summary_without_devices() -> None:

@@ -80,35 +80,35 @@ class Schema:
         """
         self._sizes = {name: table.nbytes for name, table in tables.items()} | dict(sizes or {})
         # A statement may name files: no bind of it reads them.
-        self._connection = duckdb.connect(
+        self.connection = duckdb.connect(
             ":memory:", config={"python_enable_replacements": "false", "enable_external_access": "false"}
         )
         for name, table in tables.items():
-            self._connection.register("_arriving", table.slice(0, 0))
+            self.connection.register("_arriving", table.slice(0, 0))
             try:
-                self._connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM _arriving")
+                self.connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM _arriving")
             except duckdb.Error as error:
                 raise StatementError(f"table {name}: {str(error).splitlines()[0]}") from None
-            self._connection.unregister("_arriving")
+            self.connection.unregister("_arriving")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
+        self.connection.close()
 
     def split(self, sql: str, sharded: str | None = None) -> Split:
         """Return a statement in three parts, as `split_statement` does."""
-        plan = bound_plan(self._connection, sql)
+        plan = bound_plan(self.connection, sql)
         name = self._sharded(plan, sharded)
         plan = inlined(plan, name)
         if (number := scans(plan, name)) != 1:
             raise StatementError(
                 f"SQL: table {name} is in parts, and is read {number} times by the statement: once is possible"
             )
-        columns = _columns_of(self._connection, sql)
-        split = _Splitter(self._connection, plan, columns).split(name)
-        _bind(self._connection, split, columns)
+        columns = columns_of(self.connection, sql)
+        split = _Splitter(self.connection, plan, columns).split(name)
+        _bind(self.connection, split, columns)
         return split
 
     def _sharded(self, plan: Node, wanted: str | None) -> str:
@@ -122,7 +122,7 @@ class Schema:
         return next((name for name in self._sizes if name.lower() == wanted.lower()), wanted)
 
 
-def _columns_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[str, str]]:
+def columns_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[str, str]]:
     """Return names and types of a statement's columns, as DuckDB binds it, without executing it."""
     try:
         return [(row[0], row[1]) for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
@@ -136,7 +136,7 @@ def _bind(connection: duckdb.DuckDBPyConnection, split: Split, columns: list[tup
         partial = connection.sql(split.partial).to_arrow_table()
         connection.register(PARTS, partial)
         merged = connection.sql(split.merge).to_arrow_table()
-        kinds = _columns_of(connection, split.final)
+        kinds = columns_of(connection, split.final)
     except duckdb.Error as error:
         raise StatementError(
             f"SQL: the statement cannot be split across workers: {str(error).splitlines()[0]}"
@@ -211,7 +211,7 @@ class _Splitter:
 
         Arrow has fewer types than DuckDB: an enum arrives as text, for example.
         """
-        kinds = dict(_columns_of(self._connection, partial))
+        kinds = dict(columns_of(self._connection, partial))
         if lost := next((kind for kind in kinds.values() if _NOT_CARRIED.search(kind)), None):
             raise StatementError(f"SQL: values of type {lost} cannot be sent between workers")
         columns = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in kinds.items())

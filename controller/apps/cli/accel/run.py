@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.acceleration.running.errors import StatementError
 from controller.apps.cli.accel.ground import FeedOption, HardwareOption, ServerOption, TopologyOption, rate_of
+from controller.apps.cli.accel.on_spark import LOCAL, Spark
 from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.output import Cells, Format, FormatOption, show
 
@@ -114,6 +116,16 @@ def run(  # noqa: PLR0917 - a command line's options
     share: Annotated[
         int | None, typer.Option(metavar="MILLI", min=10, max=1000, help="Thousandths of a core per process (root).")
     ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Run what cannot be split on a Spark cluster of --processes workers.")
+    ] = False,
+    spark_master: Annotated[
+        str | None, typer.Option("--spark-master", metavar="URL", help="Run it there: spark://HOST:PORT or local[N].")
+    ] = None,
+    spark_settings: Annotated[
+        Path | None,
+        typer.Option("--spark-settings", metavar="FILE", help="--spark-master: its settings, as spark-defaults.conf."),
+    ] = None,
     deadline: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="Time limit of a run.")] = 60.0,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -123,7 +135,22 @@ def run(  # noqa: PLR0917 - a command line's options
         raise typer.BadParameter(f"--{option} requires --compare: a run uses the actual network")
     between = between_of(rate=rate, topology=topology, hardware=hardware, feed=feed, server=server)
     tables = _tables(table)
-    plan = _plan(what, engine, tables, sharded, _Words(column, below, tuple(sums or ()), other, limit))
+    from controller.acceleration.running.spark.choosing import hinted  # noqa: PLC0415
+
+    elsewhere = Spark(spark_master or (LOCAL if spark else ""), spark_settings, processes)
+    elsewhere.check()
+    try:
+        plan = _plan(what, engine, tables, sharded, _Words(column, below, tuple(sums or ()), other, limit))
+    except StatementError as reason:
+        if not elsewhere.master:
+            raise hinted(what, tables, reason) from None
+        if compare:
+            raise typer.BadParameter(f"--compare is of statements that are split: {reason}") from None
+        outcome = elsewhere.run(what, tables, reason, deadline)
+        _show_rows(outcome.table, form)
+        way = f"on Spark in {outcome.run_time_s:.3g} s, after {outcome.start_s:.3g} s for its start"
+        typer.echo(f"{way}: {reason}", err=form is not Format.TABLE)
+        return
     if form is Format.TABLE:
         _warn(processes, share)
     with _available_workers(processes, workers, secret_file, share) as hand:
@@ -137,13 +164,13 @@ def run(  # noqa: PLR0917 - a command line's options
         with hand.cluster(len(hand.addresses)) as cluster:
             cluster.load(tables)
             hand.hold()
-            outcome = cluster.run(fan_in)
+            run_times = cluster.run(fan_in)
             result = cluster.result()
     _show_rows(result, form)
-    if form is Format.TABLE:
-        typer.echo(
-            f"{outcome.run_time_s:.3g} s on {len(outcome.workers)} workers, until the first had merged everything"
-        )
+    if form is Format.TABLE or elsewhere.master:
+        way = "split: " if elsewhere.master else ""
+        taken = f"{run_times.run_time_s:.3g} s on {len(run_times.workers)} workers"
+        typer.echo(f"{way}{taken}, until the first had merged everything", err=form is not Format.TABLE)
 
 
 @dataclass(frozen=True, slots=True)

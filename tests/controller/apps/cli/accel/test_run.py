@@ -98,4 +98,6 @@ def test_json_states_numbers_that_it_lacks_and_loses_no_column(capsys: pytest.Ca
 def test_statement_without_a_split_is_refused_in_one_line(capsys: pytest.CaptureFixture[str], table: str) -> None:
     done, _, err = run(capsys, table, "--processes", "2", statement="select median(value) from data")
     assert not done
-    assert err.splitlines()[-1] == "millrace: SQL: aggregate median cannot be split across workers"
+    assert err.splitlines()[-1] == (
+        "millrace: SQL: aggregate median cannot be split across workers; with --spark it runs on Apache Spark"
+    )

@@ -33,13 +33,14 @@ _BETWEEN = Network(10.0)
 """The policy's default rate between two units of a centre, in Gbit/s."""
 
 
-def expected_s(chooser: Chooser, plan: TaskPlan, workers: int, corrections: Corrections) -> dict[str, float]:
+def expected_s(
+    chooser: Chooser, plan: TaskPlan, workers: int, corrections: Corrections, task_type: str
+) -> dict[str, float]:
     """Return the expected seconds of a plan's operators, by kind, as a dispatch states them."""
     operators = operators_of(plan.graph)
-    placed = chooser.place(
-        operators, key_of(operators), (), _BETWEEN, workers, tuple(sorted(corrections.factors.items()))
-    )
     kinds = {operator.name: operator.operator for operator in operators}
+    factors = tuple(sorted((kind, corrections.factor_of(kind, task_type)) for kind in set(kinds.values())))
+    placed = chooser.place(operators, key_of(operators), (), _BETWEEN, workers, factors)
     seconds: dict[str, float] = {}
     for chosen in placed.devices({}):
         assert chosen.seconds is not None, (placed.problem, chosen)
@@ -55,13 +56,13 @@ def measured(rounds: int, workers: int, plans: Mapping[str, TaskPlan], files: Ma
         for name, plan in plans.items():
             if not plan.sharded:
                 continue
-            expected = expected_s(chooser, plan, workers, corrections)
+            expected = expected_s(chooser, plan, workers, corrections, name)
             tables = {label: QueryTable(file=str(files[label])) for label in plan.tables}
             query = Query(sql=STATEMENTS[name], tables=tables, sharded=plan.sharded, workers=workers)
             _, ran = run_query(query, {})
             of_round.append(sum(expected.values()) / ran.seconds - 1)
             print(f"{name}: {sum(expected.values()):.4f} s expected, {ran.seconds:.4f} s measured", file=sys.stderr)
-            corrections = corrected(corrections, expected, ran.seconds)
+            corrections = corrected(corrections, expected, ran.seconds, name)
         errors.append(of_round)
         print(json.dumps({kind: round(factor, 3) for kind, factor in corrections.factors.items()}), file=sys.stderr)
     return errors

@@ -1,4 +1,4 @@
-"""Corrections of a calibration by what tasks took: a factor for each kind of operator, for one centre.
+"""Corrections of a calibration by what tasks took: factors for kinds of operators and types of tasks, at one centre.
 
 Each task tells one thing, the ratio of its measured to its expected time, about the sum over its operators. In
 logarithms that is one equation for the factors of its kinds, weighted by their shares of the expected time; the factors
@@ -25,26 +25,33 @@ RELAXATION: Final = 0.5
 """Part of the way to a task's equation: halves what was wrong, and averages over noise."""
 _LEAST_S: Final = 1e-6
 
+MOST_KEPT: Final = 64
+_Key = Annotated[str, Meta(max_length=100)]
 Factor = Annotated[float, Meta(ge=1 / MOST_FACTOR, le=MOST_FACTOR)]
 
 
 class Corrections(Strict, frozen=True):
-    """Factors of expected times by kind of operator, after so many tasks: the version, 0 without any."""
+    """Factors of expected times after so many tasks: the version, 0 without any.
+
+    `factors` are by kind of operator. `types` are by type of task, the last ones that ran: what kinds alone cannot say,
+    such as wrong sizes and the cost of starting.
+    """
 
     version: Annotated[int, Meta(ge=0)] = 0
-    factors: Annotated[dict[Annotated[str, Meta(max_length=64)], Factor], Meta(max_length=64)] = msgspec.field(
-        default_factory=dict
-    )
+    factors: Annotated[dict[_Key, Factor], Meta(max_length=MOST_KEPT)] = msgspec.field(default_factory=dict)
+    types: Annotated[dict[_Key, Factor], Meta(max_length=MOST_KEPT)] = msgspec.field(default_factory=dict)
 
-    def factor_of(self, kind: str) -> float:
-        """Return the factor of a kind, 1 if unknown."""
-        return self.factors.get(kind, 1.0)
+    def factor_of(self, kind: str, task_type: str = "") -> float:
+        """Return the factor of a kind in tasks of a type, 1 if unknown."""
+        return self.factors.get(kind, 1.0) * self.types.get(task_type, 1.0)
 
 
-def corrected(before: Corrections, expected_s: Mapping[str, float], measured_s: float) -> Corrections:
+def corrected(
+    before: Corrections, expected_s: Mapping[str, float], measured_s: float, task_type: str = ""
+) -> Corrections:
     """Return corrections after a task whose operators of each kind were to take `expected_s`, and took `measured_s`.
 
-    `expected_s` were computed with `before`, or with an earlier version.
+    `expected_s` were computed with `before`, or with an earlier version. A task without a type corrects kinds alone.
     """
     shares = {kind: seconds for kind, seconds in expected_s.items() if seconds > 0 and math.isfinite(seconds)}
     total_s = sum(shares.values())
@@ -53,8 +60,19 @@ def corrected(before: Corrections, expected_s: Mapping[str, float], measured_s: 
     limit = math.log(MOST_STEP)
     error = min(max(math.log(measured_s / total_s), -limit), limit)
     norm = sum((seconds / total_s) ** 2 for seconds in shares.values())
-    factors = dict(before.factors)
+    factors, types = dict(before.factors), dict(before.types)
+    of_kinds = RELAXATION * (1 - RELAXATION) if task_type else RELAXATION
     for kind, seconds in shares.items():
-        step = RELAXATION * error * (seconds / total_s) / norm
-        factors[kind] = min(max(before.factor_of(kind) * math.exp(step), 1 / MOST_FACTOR), MOST_FACTOR)
-    return Corrections(version=before.version + 1, factors=dict(list(factors.items())[:64]))
+        factors[kind] = _moved(factors.get(kind, 1.0), of_kinds * error * (seconds / total_s) / norm)
+    if task_type:
+        # Taken out and put back at the end: the type that has not run for longest goes first.
+        types[task_type] = _moved(types.pop(task_type, 1.0), RELAXATION * error)
+    return Corrections(
+        version=before.version + 1,
+        factors=dict(list(factors.items())[:MOST_KEPT]),
+        types=dict(list(types.items())[-MOST_KEPT:]),
+    )
+
+
+def _moved(factor: float, step: float) -> float:
+    return min(max(factor * math.exp(step), 1 / MOST_FACTOR), MOST_FACTOR)

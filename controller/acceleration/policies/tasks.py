@@ -79,9 +79,17 @@ class OperatorDevices:
         accelerators = tuple(
             accelerator for accelerator in self._chooser.hardware.accelerators if accelerator.kind in has
         )
-        corrections = timed.view.centres[timed.offer(row).centre].corrections
+        corrections = self._corrections(task, timed, row)
         switch = self._networks.switch(timed.view.costs, self._hosts(timed, row), units)
         return self._chooser.place(task.operators, key, accelerators, between.network, units, corrections, switch)
+
+    def _corrections(self, task: PendingTask, timed: TimedOptions, row: int) -> tuple[tuple[str, float], ...]:
+        """Return an option's factors of calibrated times by kind, for tasks of this type."""
+        centre = timed.view.centres[timed.offer(row).centre]
+        of_type = dict(centre.type_corrections).get(task.task_type, 1.0)
+        by_kind = dict(centre.corrections)
+        kinds = {operator.operator for operator in task.operators}
+        return tuple(sorted((kind, of_type * by_kind.get(kind, 1.0)) for kind in kinds))
 
     def _hosts(self, timed: TimedOptions, row: int) -> tuple[str, ...]:
         return timed.view.centres[timed.offer(row).centre].hosts

@@ -48,6 +48,13 @@ class TimeCorrection(Strict, frozen=True):
     factor: Annotated[float, Meta(gt=0, le=1e6)]
 
 
+class TypeCorrection(Strict, frozen=True):
+    """Factor of the expected times of tasks of a type, besides those of their operators."""
+
+    task_type: Name
+    factor: Annotated[float, Meta(gt=0, le=1e6)]
+
+
 class CentreStatus(Strict, frozen=True):
     """Report of its agent: the resource configuration, and the centre's hosts in the topology."""
 
@@ -65,6 +72,8 @@ class CentreStatus(Strict, frozen=True):
     """Resources that are in no unit, limits that are not enforced, kernels that do not run and why."""
     corrections: Annotated[tuple[TimeCorrection, ...], Meta(max_length=64)] = ()
     """Of the calibration that a scheduler decides with."""
+    type_corrections: Annotated[tuple[TypeCorrection, ...], Meta(max_length=64)] = ()
+    """Of the types of SQL tasks that ran last."""
     corrections_version: Count = 0
     """Number of tasks that they were learned from."""
     agent: Line = ""

@@ -84,8 +84,8 @@ class Window:
 class CentreState:
     """A centre apart from its offers. `problem` says why it takes no tasks, '' if it does.
 
-    `hosts` are the hosts of the topology that belong to it, `corrections` its factors of operators' expected times, by
-    kind.
+    `hosts` are the hosts of the topology that belong to it, `corrections` its factors of operators' expected times by
+    kind, `type_corrections` those by type of task.
     """
 
     name: str
@@ -93,6 +93,7 @@ class CentreState:
     hosts: tuple[str, ...] = ()
     is_probed: bool = False
     corrections: tuple[tuple[str, float], ...] = ()
+    type_corrections: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,6 +214,7 @@ class Agent:
             units=with_stand_in(configurer.types or (), self.settings.sql.stand_in),
             asks_for_probe=configurer.asks_for_probe,
             corrections=self._learner.report,
+            type_corrections=self._learner.type_report,
             corrections_version=self._learner.corrections.version,
             agent=self._identity,
             signed_off=self._signs_off and not self._jobs,

@@ -451,6 +451,8 @@ def constant(value: Node) -> str:
     if value["is_null"]:
         return "NULL" if kind["id"] == "NULL" else f"CAST(NULL AS {type_text(kind)})"
     literal: Any = value["value"]
+    if isinstance(literal, dict) and literal.keys() == {"upper", "lower"}:
+        literal = (literal["upper"] << 64) + literal["lower"]
     if kind["id"] == "BOOLEAN":
         return "true" if literal else "false"
     if kind["id"] in _NUMBERS and isinstance(literal, int):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller.acceleration.plans import ROOT
-from controller.acceleration.running.statements.bound import CTE, CTE_REF, Node, children
+from controller.acceleration.running.statements.bound import Node, children
 from controller.acceleration.running.steps.pushing import AGGREGATE, COMPARISON_JOIN, CROSS, FILTER, PROJECTION
 
 FINAL: Final = ROOT
@@ -27,43 +27,48 @@ _THROUGH: Final = frozenset({FILTER, PROJECTION})
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An operator with a name of its own, such as `filter-1`; `reads` are the operators whose rows it takes.
-
-    `is_fixed` steps run in DuckDB only: the plan of a step inside a common table expression is not one of its own.
-    """
+    """An operator with a name of its own, such as `filter-1`; `reads` are the operators whose rows it takes."""
 
     name: str
     kind: str
     node: Node
     reads: tuple[Node, ...]
-    is_fixed: bool = False
+
+    @property
+    def has_several(self) -> bool:
+        """True if it stands for several operators, which DuckDB orders."""
+        own = children(self.node)
+        return self.kind == "join" and [id(node) for node in own] != [id(node) for node in self.reads]
 
 
 @dataclass(slots=True)
 class _Namer:
     steps: list[Step] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    seen: set[int] = field(default_factory=set)
 
-    def name(self, node: Node, *, is_fixed: bool) -> None:
+    def name(self, node: Node) -> None:
         """Add the steps of an operator and of all below it."""
-        is_fixed = is_fixed or node["type"] in {CTE, CTE_REF}
-        reads, kind, at = tuple(children(node)), _kind(node), node
-        if kind == "join" and _has_cross(node):
-            # DuckDB orders these joins by its own lights, so none of them is a step by itself.
-            reads = tuple(_ends(node))
+        if id(node) in self.seen:
+            return  # a common table expression that is read several times
+        self.seen.add(id(node))
+        reads, kind = tuple(children(node)), _kind(node)
+        if _has_cross(node):
+            # DuckDB orders these joins by its own lights, so none of them is a step by itself, nor what filters them.
+            kind, reads = "join", tuple(_ends(node))
         elif node["type"] == "LOGICAL_LIMIT" and reads[0]["type"] == "LOGICAL_ORDER_BY":
             kind, reads = "top-n", tuple(children(reads[0]))
         for child in reads:
-            self.name(child, is_fixed=is_fixed)
+            self.name(child)
         if kind:
             self.counts[kind] += 1
-            self.steps.append(Step(f"{kind}-{self.counts[kind]}", kind, at, reads, is_fixed))
+            self.steps.append(Step(f"{kind}-{self.counts[kind]}", kind, node, reads))
 
 
 def steps_of(plan: Node) -> tuple[Step, ...]:
     """Return the steps of a plan, each after those that it reads; the same plan has the same names everywhere."""
     namer = _Namer()
-    namer.name(plan, is_fixed=False)
+    namer.name(plan)
     return tuple(namer.steps)
 
 
@@ -80,7 +85,8 @@ def formulas_of(node: Node) -> int:
 
 
 def _has_cross(node: Node) -> bool:
-    return _is_inner(node) and any(each["type"] == CROSS for each in _inside(node))
+    is_region = _is_inner(node) or (node["type"] == FILTER and _leads_to_join(node))
+    return is_region and any(each["type"] == CROSS for each in _inside(node))
 
 
 def _inside(node: Node) -> Iterator[Node]:

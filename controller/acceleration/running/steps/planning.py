@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from controller.acceleration.plans import SUMS
 from controller.acceleration.running.errors import StatementError
-from controller.acceleration.running.statements.bound import Node, bound_plan, scans
+from controller.acceleration.running.statements.bound import Node, bound_plan, inlined, scans
 from controller.acceleration.running.statements.rendering import Renderer, quoted
 from controller.acceleration.running.statements.splitting import LOSSLESS
 from controller.acceleration.running.steps.naming import FINAL, Step, formulas_of, steps_of
@@ -79,7 +79,8 @@ def _are_whole(split: Split, sizes: Sizes) -> bool:
 
 def planned_steps(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[Node, tuple[Step, ...]]:
     """Return the plan of one part of a split statement, its conditions pushed down, and its steps."""
-    plan = pushed(bound_plan(connection, sql))
+    # No table is in parts here: a common table expression stands wherever it is read.
+    plan = pushed(inlined(bound_plan(connection, sql), ""))
     return plan, steps_of(plan)
 
 

@@ -21,8 +21,21 @@ _SAME_WIDTH: Final = frozenset({FILTER, "LOGICAL_ORDER_BY", "LOGICAL_LIMIT", "LO
 
 
 def pushed(plan: Node) -> Node:
-    """Return a plan whose filters stand where their rows come from, and whose cross products are joins if possible."""
-    plan = _with_children(plan, [pushed(child) for child in children(plan)])
+    """Return a plan whose filters stand where their rows come from, and whose cross products are joins if possible.
+
+    An operator that several others read stays one, unless a filter of one of them moves into it.
+    """
+    known: dict[int, Node] = {}
+
+    def of(node: Node) -> Node:
+        if id(node) not in known:
+            known[id(node)] = _pushed_here(_with_children(node, [of(child) for child in children(node)]))
+        return known[id(node)]
+
+    return of(plan)
+
+
+def _pushed_here(plan: Node) -> Node:
     if plan["type"] != FILTER or plan.get("projection_map"):
         return plan
     (child,) = children(plan)

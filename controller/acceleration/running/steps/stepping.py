@@ -99,6 +99,8 @@ class Stepping:
         device = self._torch_device or ""
         columns = None
         try:
+            if step.has_several:
+                raise CannotComputeError("DuckDB orders these joins")
             inputs = [self._input(child) for child in step.reads]
             began_s = time.perf_counter()
             columns = computed(step.node, inputs, device)
@@ -140,7 +142,7 @@ class Stepping:
         self._given[id(node)] = Relation(texts, name)
 
     def _is_elsewhere(self, step: Step) -> bool:
-        return not step.is_fixed and self._devices.get(self._prefix + step.name, CPU) != CPU
+        return self._devices.get(self._prefix + step.name, CPU) != CPU
 
     def _note(self, step: Step, why: str) -> None:
         self.runs.append(StepRun(self._prefix + step.name, CPU, None, why))

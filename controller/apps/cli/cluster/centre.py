@@ -43,6 +43,7 @@ def show(
     with client_of(address) as client:
         status = client.of(Centre).get(name).status
     factors = ", ".join(f"{each.operator} x {each.factor:.3g}" for each in status.corrections)
+    types = ", ".join(f"{each.task_type} x {each.factor:.3g}" for each in status.type_corrections)
     rows = [
         ("ready", "yes" if status.ready else status.reason or "no"),
         ("engine", status.engine),
@@ -50,6 +51,7 @@ def show(
         *((f"units of {unit.name}", _unit(unit)) for unit in status.units),
         *((f"kernels on {unit.name}", ", ".join(unit.operators) or "none") for unit in status.units),
         ("corrections", factors and f"version {status.corrections_version}: {factors}"),
+        ("of types of tasks", types),
         ("notes", "; ".join(status.notes) or None),
     ]
     show_rows(("what", "value"), (row for row in rows if row[1]), form)

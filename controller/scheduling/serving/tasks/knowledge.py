@@ -93,6 +93,7 @@ class Knowledge:
                 centre.status.hosts,
                 name in measured.probed,
                 tuple((each.operator, each.factor) for each in centre.status.corrections),
+                tuple((each.task_type, each.factor) for each in centre.status.type_corrections),
             )
             for name, centre in self._view.centres.items()
         }

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.acceleration.calibration.corrections import MOST_FACTOR, MOST_STEP, Corrections, corrected
+from controller.acceleration.calibration.corrections import MOST_FACTOR, MOST_KEPT, MOST_STEP, Corrections, corrected
 
 TRUTH = {"filter": 3.0, "join": 0.4, "aggregate": 1.5}
 
@@ -61,6 +61,26 @@ def test_one_statement_again_and_again_is_soon_expected_right() -> None:
     for _ in range(6):
         corrections = corrected(corrections, expected(corrections, plain), measured(plain))
     assert sum(expected(corrections, plain).values()) == pytest.approx(measured(plain), rel=0.02)
+
+
+def test_a_type_has_what_its_kinds_do_not_explain() -> None:
+    plain, corrections = {"filter": 0.001}, Corrections()
+    for _ in range(8):
+        for task_type, measured_s in (("starts", 0.02), ("plain", 0.001)):
+            seconds = {"filter": plain["filter"] * corrections.factor_of("filter", task_type)}
+            corrections = corrected(corrections, seconds, measured_s, task_type)
+    assert 0.001 * corrections.factor_of("filter", "starts") == pytest.approx(0.02, rel=0.2)
+    assert 0.001 * corrections.factor_of("filter", "plain") == pytest.approx(0.001, rel=0.2)
+
+
+def test_types_that_have_not_run_for_long_are_forgotten() -> None:
+    corrections = Corrections()
+    for number in range(MOST_KEPT + 5):
+        corrections = corrected(corrections, {"filter": 1.0}, 2.0, f"t{number}")
+        corrections = corrected(corrections, {"filter": 1.0}, 2.0, "often")
+    assert len(corrections.types) == MOST_KEPT
+    assert {"often", f"t{MOST_KEPT + 4}"} <= corrections.types.keys()
+    assert "t0" not in corrections.types
 
 
 @given(

@@ -41,6 +41,8 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         ("SELECT * FROM a, b, c WHERE a.k = b.k AND b.w = c.w", ["join", "join"]),
         # Without a condition between the first two, DuckDB orders the joins: one step.
         ("SELECT * FROM a, c, b WHERE a.k = b.k AND b.w = c.w", ["join"]),
+        ("SELECT * FROM a, c WHERE (a.v = 1 AND c.x > a.k) OR (a.v = 2 AND c.x < a.k)", ["join"]),
+        ("WITH t AS (SELECT k, v FROM a WHERE v < 3) SELECT * FROM t JOIN t u USING (k)", ["filter", "join"]),
         ("SELECT v, count(*) FROM a GROUP BY v HAVING count(*) > 3 ORDER BY v", ["aggregate", "filter", "sort"]),
         ("SELECT DISTINCT v FROM a ORDER BY v LIMIT 3", ["aggregate", "top-n"]),
         ("SELECT k + v FROM a WHERE k + v > 5 OR k = 1", ["filter", "project"]),

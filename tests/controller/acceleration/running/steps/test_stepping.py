@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from controller.acceleration.running.engines.duckdb_tables import DuckDbBackend
-from controller.acceleration.running.statements.splitting import LOSSLESS
+from controller.acceleration.running.statements.splitting import LOSSLESS, split_statement
 from controller.acceleration.running.steps.naming import FINAL
-from controller.acceleration.running.values import Split
+from controller.acceleration.running.values import Split, StepRun
 from controller.acceleration.values import CPU
 from tests.controller.acceleration.running.statements.generated import (
     Comparison,
@@ -78,3 +78,16 @@ def test_steps_on_a_device_equal_one_duckdb(seed: int, *, nulls: bool) -> None:
             comparison.is_split(generator.statement())
         ran += comparison.ran
     assert ran["torch-cpu"] + ran["torch-cuda"] > 0
+
+
+def test_joins_that_duckdb_orders_stay_there() -> None:
+    lines, items = pa.table({"a": [1, 2, 3]}), pa.table({"b": [3, 2, 1]})
+    sql = "SELECT a, b FROM lines, items WHERE (a = 1 AND b > 1) OR (a = 2 AND b < 2)"
+    split = split_statement(sql, {"lines": lines, "items": items}, "lines")
+    backend = DuckDbBackend(split, 1 << 28, 1, {"join-1": "gpu"})
+    for name, table in (("lines", lines), ("items", items)):
+        backend.load(name, table)
+    assert sorted(backend.finish(backend.merge([backend.partial()])).to_pylist(), key=str) == [
+        {"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 2, "b": 1}
+    ]  # fmt: skip
+    assert backend.step_runs() == (StepRun("join-1", "cpu", None, "DuckDB orders these joins"),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,16 @@ import msgspec
 
 from controller.acceleration.running.errors import RunError
 from controller.acceleration.running.secret_files import read as read_secret
-from controller.acceleration.running.tasks.values import MOST_BYTES, QUERY_FILE, SECRET, Query, QueryTable
+from controller.acceleration.running.spark.properties import read as read_properties
+from controller.acceleration.running.tasks.values import (
+    HERE,
+    MOST_BYTES,
+    QUERY_FILE,
+    SECRET,
+    SPARK_SETTINGS,
+    Query,
+    QueryTable,
+)
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.operator_devices import VARIABLE as DEVICES
@@ -178,14 +188,18 @@ def _query(task: Task, unit: UnitType, settings: CentreSettings) -> Run:
         memory_bytes=max(int(_SHARE * memory_bytes), _LEAST_BYTES) if memory_bytes else MOST_BYTES,
         addresses=settings.sql.workers,
         **_switch_of(task, settings, held),
+        spark="" if settings.sql.spark is None else settings.sql.spark.master or HERE,
         deadline_s=min(task.spec.limit_s or settings.limit_s, settings.limit_s),
     )
     environment = python_path(settings)
-    if settings.sql.secret_file is not None:
-        try:
+    spark = settings.sql.spark
+    try:
+        if settings.sql.secret_file is not None:
             environment[SECRET] = read_secret(Path(settings.sql.secret_file)).hex()
-        except RunError as error:
-            raise CentreError(f"sql.secret_file: {error}") from None
+        if spark is not None and spark.settings_file is not None:
+            environment[SPARK_SETTINGS] = json.dumps(read_properties(Path(spark.settings_file)))
+    except RunError as error:
+        raise CentreError(f"sql: {error}") from None
     argv = (python_of(settings), "-m", "controller.acceleration.running.tasks.process")
     return Run(argv, {QUERY_FILE: msgspec.json.encode(query)}, environment)
 

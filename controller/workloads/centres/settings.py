@@ -141,6 +141,19 @@ class TrialSettings(Settings, frozen=True):
     """Time limit of one kernel."""
 
 
+class SparkSettings(Settings, frozen=True):
+    """Apache Spark, for statements that are not split; the jobs' interpreter needs pyspark, their machine Java 17."""
+
+    master: str | None = None
+    """A cluster that runs: spark://HOST:PORT; null: a task starts one, with a worker for each of its units."""
+    settings_file: str | None = None
+    """Properties of that cluster's clients, such as its secret (mode 600)."""
+
+    def __post_init__(self) -> None:
+        if self.settings_file is not None and self.master is None:
+            raise ValueError("spark: a settings_file is of a master")
+
+
 class SqlSettings(Settings, frozen=True):
     """Where the operators of SQL tasks run."""
 
@@ -156,6 +169,8 @@ class SqlSettings(Settings, frozen=True):
 
     The workers are those of the centre's `hosts`, in this order.
     """
+    spark: SparkSettings | None = None
+    """Where statements run that are not split; null: each in one DuckDB."""
     stand_in: DeviceKind | None = None
     """For trials without the hardware: report a device of this kind in each unit.
 

@@ -1,11 +1,13 @@
-"""Runs a SQL task: over workers if it is split, else in one DuckDB."""
+"""Runs a SQL task: over workers if it is split, else on Spark if the centre has it, or in one DuckDB."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -14,17 +16,41 @@ import pyarrow as pa
 
 from controller.acceleration.running.channels import SECRET_BYTES, Limits
 from controller.acceleration.running.clusters import Cluster
-from controller.acceleration.running.errors import RunError
+from controller.acceleration.running.errors import RunError, StatementError
 from controller.acceleration.running.operators import plan_of_statement
+from controller.acceleration.running.spark.choosing import spark_instead
+from controller.acceleration.running.spark.sessions import SparkSession
+from controller.acceleration.running.spark.standalone import SparkCluster
+from controller.acceleration.running.spark.translating import SparkStatement
 from controller.acceleration.running.starting import LocalWorkers
 from controller.acceleration.running.statements.rendering import quoted
 from controller.acceleration.running.statements.splitting import LOSSLESS
-from controller.acceleration.running.tasks.values import SECRET, Query, QueryTable, Ran, RanStep, Way
-from controller.acceleration.running.values import Run, StepRun
+from controller.acceleration.running.tasks.values import (
+    HERE,
+    SECRET,
+    SPARK_SETTINGS,
+    Query,
+    QueryTable,
+    Ran,
+    RanStep,
+    Way,
+)
+from controller.acceleration.running.values import Plan, Run, StepRun
 from controller.acceleration.values import CPU
 
 FAN_IN: Final = 10
+_LEAST_SPARK_MB: Final = 1024
 _STAND_IN: Final = "torch-cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A query with its tables, what is to be said about them, and when that began."""
+
+    query: Query
+    tables: Mapping[str, pa.Table]
+    notes: tuple[str, ...]
+    began_s: float
 
 
 def run_query(query: Query, devices: Mapping[str, str]) -> tuple[pa.Table, Ran]:
@@ -38,9 +64,13 @@ def run_query(query: Query, devices: Mapping[str, str]) -> tuple[pa.Table, Ran]:
         tables[name] = load(name, table)
         if table.rows not in {None, tables[name].num_rows}:
             notes.append(f"table {name} has {tables[name].num_rows} rows; {table.rows} when the task was planned")
-    if query.sharded:
-        return _split(query, devices, tables, tuple(notes), began_s)
-    return _whole(query, tables, tuple(notes), began_s)
+    elsewhere = {name: device for name, device in devices.items() if device != CPU}
+    loaded = _Loaded(query, tables, tuple(notes), began_s)
+    try:
+        plan = plan_of_statement(query.sql, tables, query.sharded or None, elsewhere)
+    except StatementError as reason:
+        return _unsplit(loaded, reason)
+    return _split(loaded, plan)
 
 
 def load(name: str, table: QueryTable) -> pa.Table:
@@ -66,17 +96,14 @@ def _difference(planned: Mapping[str, str], columns: Mapping[str, str]) -> str:
     return f"columns {', '.join(columns)}; {', '.join(planned)} when the task was planned"
 
 
-def _split(
-    query: Query, devices: Mapping[str, str], tables: Mapping[str, pa.Table], notes: tuple[str, ...], began_s: float
-) -> tuple[pa.Table, Ran]:
-    elsewhere = {name: device for name, device in devices.items() if device != CPU}
-    plan = plan_of_statement(query.sql, tables, query.sharded, elsewhere)
+def _split(loaded: _Loaded, plan: Plan) -> tuple[pa.Table, Ran]:
+    query = loaded.query
     limits = Limits(most_table_bytes=query.memory_bytes, most_held_bytes=query.memory_bytes)
     with (
         _workers(query) as (addresses, secret),
         Cluster(addresses, secret, plan, limits=limits, deadline_s=query.deadline_s) as cluster,
     ):
-        cluster.load(tables)
+        cluster.load(loaded.tables)
         loaded_s = time.perf_counter()
         by_switch: Run | str = query.no_switch
         if query.job:
@@ -89,28 +116,68 @@ def _split(
         way=Way.SPLIT,
         workers=len(addresses),
         rows=table.num_rows,
-        load_s=loaded_s - began_s,
+        load_s=loaded_s - loaded.began_s,
         seconds=seconds,
         by_switch=isinstance(by_switch, Run),
         steps=steps,
         notes=(
-            *notes,
-            *_stand_in(steps, elsewhere),
+            *loaded.notes,
+            *_stand_in(steps, plan.devices),
             *([f"sums were planned for switches: {by_switch}"] if by_switch and isinstance(by_switch, str) else []),
         ),
     )
 
 
-def _whole(
-    query: Query, tables: Mapping[str, pa.Table], notes: tuple[str, ...], began_s: float
-) -> tuple[pa.Table, Ran]:
+def _unsplit(loaded: _Loaded, reason: StatementError) -> tuple[pa.Table, Ran]:
+    """Run a statement that is not split: on Spark if that is there and takes it, else in one DuckDB."""
+    if loaded.query.spark:
+        try:
+            statement = spark_instead(loaded.query.sql, loaded.tables, reason)
+        except StatementError as error:
+            return _whole(loaded, str(error))
+        return _on_spark(loaded, statement, str(reason))
+    return _whole(loaded, str(reason))
+
+
+def _on_spark(loaded: _Loaded, statement: SparkStatement, why: str) -> tuple[pa.Table, Ran]:
+    query = loaded.query
+    with ExitStack() as stack:
+        if query.spark == HERE:
+            memory_mb = max(query.memory_bytes >> 20, _LEAST_SPARK_MB)
+            cluster = SparkCluster(query.workers, cores=query.threads, memory_mb=memory_mb)
+            session = SparkSession.of(stack.enter_context(cluster), deadline_s=query.deadline_s)
+        else:
+            # Taken out, so that no process started from here inherits it.
+            settings = json.loads(os.environ.pop(SPARK_SETTINGS, "{}"))
+            session = SparkSession(query.spark, settings=settings, deadline_s=query.deadline_s)
+        stack.enter_context(session)
+        session.load({name: loaded.tables[name] for name in statement.tables})
+        loaded_s = time.perf_counter()
+        outcome = session.run(statement)
+    return outcome.table, Ran(
+        way=Way.SPARK,
+        workers=query.workers,
+        rows=outcome.table.num_rows,
+        load_s=loaded_s - loaded.began_s,
+        seconds=outcome.run_time_s,
+        why=_not_split(why),
+        notes=loaded.notes,
+    )
+
+
+def _not_split(why: str) -> str:
+    return f"not split: {why.removeprefix('SQL: ')}"[:1000]
+
+
+def _whole(loaded: _Loaded, why: str) -> tuple[pa.Table, Ran]:
+    query = loaded.query
     config: dict[str, str | bool | int | float | list[str]] = {
         "threads": query.workers * query.threads,
         "memory_limit": f"{query.workers * query.memory_bytes} B",
     }
     with duckdb.connect(":memory:", config=config) as connection:
         connection.execute(LOSSLESS)
-        for name, table in tables.items():
+        for name, table in loaded.tables.items():
             connection.register("_arriving", table)
             connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM _arriving")
             connection.unregister("_arriving")
@@ -124,7 +191,13 @@ def _whole(
             raise RunError(f"SQL: {str(error).splitlines()[0]}") from None
         seconds = time.perf_counter() - loaded_s
     return table, Ran(
-        way=Way.WHOLE, workers=1, rows=table.num_rows, load_s=loaded_s - began_s, seconds=seconds, notes=notes
+        way=Way.WHOLE,
+        workers=1,
+        rows=table.num_rows,
+        load_s=loaded_s - loaded.began_s,
+        seconds=seconds,
+        why=_not_split(why),
+        notes=loaded.notes,
     )
 
 

@@ -10,6 +10,10 @@ from msgspec import Meta
 
 from dataplane.config import Strict
 
+HERE: Final = "here"
+"""A Spark cluster that the task starts and ends, with a worker for each unit."""
+SPARK_SETTINGS: Final = "MILLRACE_SPARK_SETTINGS"
+"""Environment variable with the settings of a running Spark cluster, which may hold a secret: a JSON object."""
 QUERY_FILE: Final = "query.json"
 RAN_FILE: Final = "ran.json"
 MOST_BYTES: Final = 4 << 30
@@ -34,7 +38,8 @@ class Query(Strict, frozen=True):
 
     `sharded` is the table whose rows the workers share; '' runs it as a whole. `workers` processes of `threads` threads
     are started, unless there are `addresses` of running ones, on these `hosts`. `job` is the name of a job at
-    `job_service` whose switches add up sums; '' for none, with `no_switch` saying why if that was planned.
+    `job_service` whose switches add up sums; '' for none, with `no_switch` saying why if that was planned. `spark` is
+    where a statement runs that is not split: the URL of a master, HERE for a cluster of its own, '' for one DuckDB.
     """
 
     sql: str
@@ -48,6 +53,7 @@ class Query(Strict, frozen=True):
     job: str = ""
     job_service: str = ""
     no_switch: str = ""
+    spark: str = ""
     deadline_s: float = 86_400.0
 
 
@@ -94,11 +100,11 @@ decode_ran = msgspec.json.Decoder(Ran).decode
 
 def summary(ran: Ran) -> str:
     """Return how a statement ran, in one line."""
+    workers = f"{ran.workers} worker{'s' if ran.workers > 1 else ''}"
     by = {
-        Way.SPLIT: f"{ran.workers} worker{'s' if ran.workers > 1 else ''}"
-        f"{', whose sums switches added up,' if ran.by_switch else ''}",
+        Way.SPLIT: f"{workers}, whose sums switches added up," if ran.by_switch else workers,
         Way.WHOLE: "one DuckDB",
-        Way.SPARK: f"Apache Spark on {ran.workers} workers",
+        Way.SPARK: f"Apache Spark on {workers}",
     }[ran.way]
     why = f" ({ran.why})" if ran.why else ""
     parts = [f"{ran.rows} rows by {by}{why} in {ran.seconds:.3g} s, after {ran.load_s:.3g} s of loading"]

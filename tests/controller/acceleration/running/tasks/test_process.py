@@ -18,6 +18,7 @@ import pytest
 
 from controller.acceleration.running.starting import LocalWorkers
 from controller.acceleration.running.tasks.values import (
+    HERE,
     QUERY_FILE,
     RAN_FILE,
     SECRET,
@@ -28,6 +29,7 @@ from controller.acceleration.running.tasks.values import (
     decode_ran,
 )
 from controller.apiserver.resources.operator_devices import VARIABLE
+from tests.controller.acceleration.running.spark.environment import with_spark
 from tests.waiting import HANG_S
 
 ROOT = Path(__file__).parents[5]
@@ -60,7 +62,12 @@ def process(
     return subprocess.run(
         [sys.executable, "-m", "controller.acceleration.running.tasks.process"],
         cwd=folder,
-        env=dict(os.environ) | {"PYTHONPATH": str(ROOT), VARIABLE: json.dumps(devices or {})} | dict(environment or {}),
+        env=dict(os.environ)
+        | {
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            VARIABLE: json.dumps(devices or {}),
+        }
+        | dict(environment or {}),
         capture_output=True,
         text=True,
         check=False,
@@ -104,7 +111,34 @@ def test_what_is_not_split_runs_in_one_duckdb(tmp_path: Path, tables: dict[str, 
     sql = "SELECT item, rank() OVER (ORDER BY price, item) FROM lines ORDER BY 2, 1 LIMIT 3"
     done = process(tmp_path, Query(sql=sql, tables=tables))
     assert (done.returncode, done.stdout.splitlines()) == (0, expected(tables, sql))
+    assert (ran(tmp_path).way, ran(tmp_path).why) == (Way.WHOLE, "not split: WINDOW cannot be split across workers")
+
+
+def test_what_is_not_split_runs_on_spark_if_it_is_there(tmp_path: Path, tables: dict[str, QueryTable]) -> None:
+    sql = "SELECT item, rank() OVER (ORDER BY price, item) FROM lines ORDER BY 2, 1 LIMIT 3"
+    with with_spark():
+        done = process(tmp_path, Query(sql=sql, tables=tables, spark=HERE, memory_bytes=1 << 30))
+    assert (done.returncode, done.stdout.splitlines()) == (0, expected(tables, sql)), done.stderr
+    assert (ran(tmp_path).way, ran(tmp_path).why) == (Way.SPARK, "not split: WINDOW cannot be split across workers")
+    assert "by Apache Spark on 1 worker (not split: WINDOW" in done.stderr
+
+
+def test_what_spark_would_answer_otherwise_stays_in_duckdb(tmp_path: Path, tables: dict[str, QueryTable]) -> None:
+    sql = "SELECT string_agg(item, ',' ORDER BY item, price) FROM lines WHERE item < 1"
+    done = process(tmp_path, Query(sql=sql, tables=tables, spark=HERE))
+    assert (done.returncode, done.stdout.splitlines()) == (0, expected(tables, sql)), done.stderr
     assert ran(tmp_path).way is Way.WHOLE
+    assert ran(tmp_path).why.count("string_agg") >= 1
+
+
+def test_missing_spark_is_one_line(tmp_path: Path, tables: dict[str, QueryTable]) -> None:
+    sql = "SELECT item, rank() OVER (ORDER BY price, item) FROM lines"
+    done = process(
+        tmp_path, Query(sql=sql, tables=tables, spark=HERE), environment={"PATH": "/nowhere", "JAVA_HOME": ""}
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "spark" in done.stderr.lower()
+    assert done.stderr.count("\n") == 1
 
 
 def test_running_workers_are_used_with_their_secret(tmp_path: Path, tables: dict[str, QueryTable]) -> None:

@@ -150,7 +150,7 @@ class Job:
 
     @property
     def held(self) -> pa.Table:
-        """What this worker holds after its part: without steps its own partial result."""
+        """The worker's result after its part: without steps its own partial one."""
         if self._merged_table is None:
             raise RunError("it has no result")
         return self._merged_table

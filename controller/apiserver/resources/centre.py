@@ -71,9 +71,9 @@ class CentreStatus(Strict, frozen=True):
     notes: Lines = ()
     """Resources that are in no unit, limits that are not enforced, kernels that do not run and why."""
     corrections: Annotated[tuple[TimeCorrection, ...], Meta(max_length=64)] = ()
-    """Of the calibration that a scheduler decides with."""
+    """Factors on the calibration that a scheduler decides with."""
     type_corrections: Annotated[tuple[TypeCorrection, ...], Meta(max_length=64)] = ()
-    """Of the types of SQL tasks that ran last."""
+    """Factors of the types of SQL tasks that ran last."""
     corrections_version: Count = 0
     """Number of tasks that they were learned from."""
     agent: Line = ""

@@ -228,7 +228,7 @@ class CentreSection(Settings, frozen=True):
     trial: TrialSettings = TrialSettings()
     """Selection of probe kernels to try."""
     sql: SqlSettings = SqlSettings()
-    """Where the operators of SQL tasks run."""
+    """Executors of the operators of SQL tasks."""
     labels: dict[LabelName, LabelValue] = msgspec.field(default_factory=dict)
     """Labels of the Centre resource, set at its creation."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)

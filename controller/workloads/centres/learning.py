@@ -1,4 +1,4 @@
-"""What a centre learns from SQL tasks: how long its operators take, beside what a scheduler expects."""
+"""Learning from SQL tasks: the times of a centre's operators, beside those that a scheduler expects."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class SparkSettings(Settings, frozen=True):
 
 
 class SqlSettings(Settings, frozen=True):
-    """Where the operators of SQL tasks run."""
+    """Executors of the operators of SQL tasks."""
 
     workers: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=300)], ...], Meta(max_length=256)] = ()
     """Running workers (`millrace accel worker`), HOST:PORT each, near ones next to each other.
@@ -165,12 +165,12 @@ class SqlSettings(Settings, frozen=True):
     secret_file: str | None = None
     """Their secret (mode 600)."""
     job_service: str | None = None
-    """Where the workers join the job whose switches add up sums: unix:PATH, HOST:PORT, or plain:HOST:PORT.
+    """Address at which the workers join the job whose switches add up sums: unix:PATH, HOST:PORT, or plain:HOST:PORT.
 
     The workers are those of the centre's `hosts`, in this order.
     """
     spark: SparkSettings | None = None
-    """Where statements run that are not split; null: each in one DuckDB."""
+    """Executor of statements that are not split; null: each in one DuckDB."""
     stand_in: DeviceKind | None = None
     """For trials without the hardware: report a device of this kind in each unit.
 
@@ -213,7 +213,7 @@ class CentreSettings(Settings, frozen=True):
     trial: TrialSettings = TrialSettings()
     """Trials of probe kernels."""
     sql: SqlSettings = SqlSettings()
-    """Where the operators of SQL tasks run."""
+    """Executors of the operators of SQL tasks."""
     metrics: MetricsSettings | None = None
     """Endpoint of Prometheus metrics; null: none."""
     report_s: PositiveS | None = None

@@ -58,7 +58,7 @@ class Query(Strict, frozen=True):
 
 
 class Way(StrEnum):
-    """What ran a statement."""
+    """The executor of a statement."""
 
     SPLIT = "split"
     """Workers, each on a part of the sharded table."""
@@ -78,7 +78,7 @@ class RanStep(Strict, frozen=True):
 
 
 class Ran(Strict, frozen=True):
-    """How a statement ran: `seconds` from its start to the last row, tables being loaded before, in `load_s`.
+    """A statement's run: `seconds` from its start to the last row, tables being loaded before, in `load_s`.
 
     `by_switch`: switches added up the workers' sums.
     """

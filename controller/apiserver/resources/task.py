@@ -61,7 +61,7 @@ class Program(Strict, frozen=True):
     text: Text = ""
     arguments: Annotated[tuple[Text, ...], Meta(max_length=256)] = ()
     tables: Annotated[dict[Name, ProgramTable], Meta(max_length=64)] = msgspec.field(default_factory=dict)
-    """Tables of SQL, by name; with them a statement is split over units, and its operators run on the devices chosen."""
+    """Tables of SQL, by name; with them a statement is split over units, and its operators run on chosen devices."""
     environment: Annotated[dict[Line, Text], Meta(max_length=256)] = msgspec.field(default_factory=dict)
     secrets: Secrets = msgspec.field(default_factory=dict)
 

@@ -54,7 +54,9 @@ def planned(task: Task) -> Task:
         )
         for label, table in plan.tables.items()
     }
-    typer.echo(f"{name}: {len(plan.graph.operators)} operators planned, sizes by {plan.basis}{_way(plan.why, tables)}")
+    number = len(plan.graph.operators)
+    many = f"{number} operator{'s' if number != 1 else ''}"
+    typer.echo(f"{name}: {many} planned, sizes by {plan.basis}{_way(plan.why, tables)}")
     spec = replace(task.spec, program=replace(program, tables=tables), operators=operators_of(plan.graph))
     return replace(task, spec=spec)
 

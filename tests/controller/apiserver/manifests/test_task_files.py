@@ -80,6 +80,18 @@ def test_file_states_all_of_a_task(tmp_path: Path) -> None:
             "program: {kind: sql, text: x}\nmillrace: 1\noperators: [{name: a, kind: o}]\nflows: [{src: a, dst: b}]\n",
             r"t:4: flows\[0\].dst: operators: there is no operator b",
         ),
+        (
+            "millrace: 1\nprogram: {kind: script, text: x, tables: {t: a.parquet}}\n",
+            r"t:2: program.tables: only SQL reads tables",
+        ),
+        (
+            "millrace: 1\nprogram: {kind: sql, text: x, entry: a.duckdb, tables: {t: a.parquet}}\n",
+            r"t:2: program.tables: SQL with tables has no entry or arguments",
+        ),
+        (
+            "millrace: 1\nprogram: {kind: sql, text: x, tables: {t: {file: a.parquet, rows: 0}}}\n",
+            r"t:2: program.tables\[...\].rows: .*>= 1",
+        ),
         ("", r"it contains no task"),
     ],
 )
@@ -87,6 +99,24 @@ def test_invalid_task_file_is_one_line_with_its_position(text: str, problem: str
     with pytest.raises(ConfigError, match=problem) as caught:
         loads_tasks(text, NOW_NS, file="t")
     assert "\n" not in str(caught.value)
+
+
+def test_tables_of_sql_are_next_to_the_file_and_choose_a_profile(tmp_path: Path) -> None:
+    text = """
+millrace: 1
+program:
+  kind: sql
+  text: SELECT 1
+  tables: {near: a.parquet, far: {file: /data/b.parquet, rows: 7, columns: {x: BIGINT}}}
+"""
+    ((task, _),) = loads_tasks(text, NOW_NS, folder=tmp_path)
+    near, far = (task.spec.program.tables[name] for name in ("near", "far"))
+    assert (near.file, near.rows, near.columns) == (str(tmp_path / "a.parquet"), None, {})
+    assert (far.file, far.rows, far.columns) == ("/data/b.parquet", 7, {"x": "BIGINT"})
+    assert task.spec.profile == "accelerated"
+    plain = "millrace: 1\nprogram: {kind: sql, text: SELECT 1}\n"
+    assert loads_tasks(plain, NOW_NS)[0][0].spec.profile == "measured"
+    assert loads_tasks(f"{text}profile: mine\n", NOW_NS)[0][0].spec.profile == "mine"
 
 
 def test_a_name_twice_is_refused_and_none_is_made_of_the_time() -> None:

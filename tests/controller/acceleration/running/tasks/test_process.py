@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from controller.acceleration.running.errors import RunError
 from controller.acceleration.running.starting import LocalWorkers
+from controller.acceleration.running.tasks.running import run_query
 from controller.acceleration.running.tasks.values import (
     HERE,
     QUERY_FILE,
@@ -184,19 +186,26 @@ def test_a_table_that_has_grown_is_noted(tmp_path: Path, tables: dict[str, Query
     ],
 )  # fmt: skip
 def test_what_has_changed_or_is_wrong_is_one_line(
-    tmp_path: Path, tables: dict[str, QueryTable], changes: dict[str, object], sql: str, problem: str
+    tables: dict[str, QueryTable], changes: dict[str, object], sql: str, problem: str
 ) -> None:
     changed = tables | {"lines": msgspec.structs.replace(tables["lines"], **changes)}
-    done = process(tmp_path, Query(sql=sql, tables=changed, sharded="lines"))
+    with pytest.raises(RunError) as raised:
+        run_query(Query(sql=sql, tables=changed, sharded="lines"), {})
+    assert problem in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_error_is_the_last_line_and_nothing_is_left(tmp_path: Path, tables: dict[str, QueryTable]) -> None:
+    done = process(tmp_path, Query(sql="SELECT price FROM nothing", tables=tables, sharded="lines"))
     assert (done.returncode, done.stdout) == (1, "")
-    assert problem in done.stderr
+    assert done.stderr.startswith("millrace: SQL: ")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / RAN_FILE).exists()
 
 
+@pytest.mark.parametrize("sharded", ["", "lines"])
 @pytest.mark.parametrize("sql", ["SELECT * FROM read_text('/etc/passwd')", "SELECT * FROM '/etc/passwd'"])
-def test_a_statement_reads_no_other_files(tmp_path: Path, tables: dict[str, QueryTable], sql: str) -> None:
-    for query in (Query(sql=sql, tables=tables), Query(sql=sql, tables=tables, sharded="lines")):
-        done = process(tmp_path, query)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert "root" not in done.stderr
+def test_a_statement_reads_no_other_files(tables: dict[str, QueryTable], sql: str, sharded: str) -> None:
+    with pytest.raises(RunError) as raised:
+        run_query(Query(sql=sql, tables=tables, sharded=sharded), {})
+    assert "root" not in str(raised.value)

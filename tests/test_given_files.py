@@ -22,6 +22,7 @@ OWN = {
     "controller/apps/demo/": "logs of its own",
     "controller/workloads/nodes/": "folders of the node's manager",
     "controller/acceleration/running/starting.py": "a log of its own",
+    "controller/acceleration/running/tasks/process.py": "what the centre's agent has written",
     "controller/probing/kernels/loading.py": "the kernel's",
     "controller/probing/kernels/transfers/disk.py": "files that it has written",
     "controller/probing/running/command.py": "writes",
